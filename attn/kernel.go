@@ -1,0 +1,49 @@
+package attn
+
+import "time"
+
+// A Kernel is one implementation of attention for one instruction set. It is stateless and safe for concurrent use.
+type Kernel interface {
+	// Name is the pair of benchmark keys, such as flash and avx2.
+	Name() (algo, isa string)
+	// Check says what a plan would cost in scratch bytes with so many workers, or why there can be none. It allocates nothing that
+	// grows with the problem. Plan fails exactly when Check does.
+	Check(p Problem, workers int) (scratch int64, err error)
+	// Plan decides and allocates. A Plan is used by one goroutine at a time.
+	Plan(p Problem, team *Team) (Plan, error)
+}
+
+// A Plan runs one problem on any operands. Its methods do not allocate.
+type Plan interface {
+	// Forward writes Out and the Stats that are set. What they held before does not matter. It panics on bad operands.
+	Forward(a *Args)
+	// Scratch is the number of bytes the plan holds.
+	Scratch() int64
+}
+
+// Differentiable is a plan with a backward pass.
+type Differentiable interface {
+	Plan
+	Backward(a *Args, g *Grads)
+}
+
+// Recurrent is a plan that can carry a state from call to call.
+//
+// Step absorbs all rows of a (one or many, up to SeqQ, as many queries as keys), writes their outputs and leaves the state after them, in
+// the chunked or one-row form that Problem.SeqQ chooses. Forward is Step from the rule's zero state. A state is float32
+// [batch][key head][d_phi][d_v], followed, when normalised, by [batch][key head][d_phi].
+type Recurrent interface {
+	Plan
+	StateLen() int
+	Step(a *Args, state []float32)
+}
+
+// Remote is a plan computed elsewhere: a peer in a process, a library behind cgo. Forward is then Load, Run(1), Store, and panics with
+// their error. It is found by type assertion, as is io.Closer: a plan that holds a process, a mapping or C memory; whoever plans, closes.
+type Remote interface {
+	Plan
+	Load(a *Args) error
+	// Run times itself; copies in and out are not in it.
+	Run(calls int) (cpu, wall time.Duration, err error)
+	Store(a *Args) error
+}

@@ -1,0 +1,187 @@
+package attn
+
+import "fmt"
+
+// Unbounded is a window side without limit.
+const Unbounded = -1
+
+// An Align says where queries stand among the keys when no positions are given.
+type Align uint8
+
+// Alignments.
+const (
+	BottomRight Align = iota // the last query sees the last key
+	TopLeft                  // query i stands on key i
+)
+
+// A Bitmap says which form of element mask Args.Allowed brings.
+type Bitmap uint8
+
+// Forms of an element mask.
+const (
+	NoBitmap Bitmap = iota
+	BoolBitmap
+	PackedBitmap // not landed
+	BlockBitmap  // not landed
+)
+
+// A Mask says which keys a query may see. The zero Mask shows all of them. A band and a bitmap combine: a key is visible when both show it.
+type Mask struct {
+	Band        bool  // Left and Right hold
+	Left, Right int   // with Band: keys pos-Left <= j <= pos+Right, or Unbounded
+	Align       Align // the positions of queries without QPos
+	Bitmap      Bitmap
+}
+
+// Full shows every key.
+func Full() Mask { return Mask{} }
+
+// Causal shows each query the keys up to its own position, the last query standing on the last key.
+func Causal() Mask { return Mask{Band: true, Left: Unbounded} }
+
+// CausalTopLeft is Causal with query i standing on key i.
+func CausalTopLeft() Mask { return Mask{Band: true, Left: Unbounded, Align: TopLeft} }
+
+// Window shows left keys before the query's position, the position itself, and right keys after it.
+func Window(left, right int) Mask { return Mask{Band: true, Left: left, Right: right} }
+
+// With returns the mask with an element mask of the given form besides.
+func (m Mask) With(b Bitmap) Mask { m.Bitmap = b; return m }
+
+// Keys returns the interval lo <= j < hi of the nk keys in use that the band shows to a query at pos. It is empty as lo == hi.
+func (m Mask) Keys(pos, nk int) (lo, hi int) {
+	hi = nk
+	if !m.Band {
+		return 0, hi
+	}
+	if m.Left != Unbounded {
+		lo = min(max(pos-m.Left, 0), nk)
+	}
+	if m.Right != Unbounded {
+		hi = min(max(pos+m.Right+1, lo), nk)
+	}
+	return lo, max(lo, hi)
+}
+
+// String returns the name of the mask in benchmark keys and flags.
+func (m Mask) String() string {
+	s := "full"
+	switch {
+	case !m.Band:
+	case m.Left == Unbounded && m.Right == 0 && m.Align == TopLeft:
+		s = "causal-topleft"
+	case m.Left == Unbounded && m.Right == 0:
+		s = "causal"
+	default:
+		side := func(n int) string {
+			if n == Unbounded {
+				return "inf"
+			}
+			return fmt.Sprint(n)
+		}
+		s = "window:" + side(m.Left) + ":" + side(m.Right)
+		if m.Align == TopLeft {
+			s += ":topleft"
+		}
+	}
+	switch m.Bitmap {
+	case BoolBitmap:
+		s += "+bool"
+	case PackedBitmap:
+		s += "+packed"
+	case BlockBitmap:
+		s += "+block"
+	}
+	return s
+}
+
+// validate refuses a mask that means nothing.
+func (m Mask) validate() error {
+	if m.Band && (m.Left < Unbounded || m.Right < Unbounded) {
+		return fmt.Errorf("mask: window sides %d, %d: a side is a count of keys, or Unbounded (-1)", m.Left, m.Right)
+	}
+	if !m.Band && (m.Left != 0 || m.Right != 0) {
+		return fmt.Errorf("mask: window sides %d, %d without Band", m.Left, m.Right)
+	}
+	if m.Align > TopLeft || m.Bitmap > BlockBitmap {
+		return fmt.Errorf("mask: unknown alignment %d or bitmap %d", m.Align, m.Bitmap)
+	}
+	return nil
+}
+
+// Bits is an element mask: true shows the key. Extents are [batch, query, head, key], each the problem's or 1, which broadcasts.
+type Bits struct {
+	Bool       []bool   // BoolBitmap
+	Words      []uint64 // PackedBitmap, BlockBitmap
+	B, S, H, D int
+	SB, SS, SH int
+}
+
+// BoolMask views data of shape [batch, head, query, key], or the last one to three of these, as an element mask.
+func BoolMask(data []bool, dims ...int) (Bits, error) {
+	d, err := fromRight(len(data), dims)
+	if err != nil {
+		return Bits{}, fmt.Errorf("mask: %w", err)
+	}
+	return Bits{Bool: data, B: d[0], H: d[1], S: d[2], D: d[3], SB: d[1] * d[2] * d[3], SH: d[2] * d[3], SS: d[3]}, nil
+}
+
+// BiasTensor views data of shape [batch, head, query, key], or the last one to three of these, as an additive bias.
+func BiasTensor(data []float32, dims ...int) (Tensor, error) {
+	d, err := fromRight(len(data), dims)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("bias: %w", err)
+	}
+	return Tensor{Data: data, B: d[0], H: d[1], S: d[2], D: d[3], SB: d[1] * d[2] * d[3], SH: d[2] * d[3], SS: d[3]}, nil
+}
+
+func fromRight(n int, dims []int) (d [4]int, err error) {
+	if len(dims) < 1 || len(dims) > 4 {
+		return d, fmt.Errorf("rank %d, want 1 to 4", len(dims))
+	}
+	d = [4]int{1, 1, 1, 1}
+	copy(d[4-len(dims):], dims)
+	if min(d[0], d[1], d[2], d[3]) < 0 || span(d, [4]int{d[1] * d[2] * d[3], d[2] * d[3], d[3], 1}) > n {
+		return d, fmt.Errorf("%d elements for shape %v", n, dims)
+	}
+	return d, nil
+}
+
+// Row returns the mask of one query: entry j*step is that of key j.
+func (m *Bits) Row(b, s, h int) (row []bool, step int) {
+	o, n, step := broadcastRow(b, s, h, m.B, m.S, m.H, m.D, m.SB, m.SS, m.SH)
+	return m.Bool[o : o+n], step
+}
+
+// BiasRow returns the bias of one query: entry j*step is that of key j.
+func (o *Operands) BiasRow(b, s, h int) (row []float32, step int) {
+	t := &o.Bias
+	at, n, step := broadcastRow(b, s, h, t.B, t.S, t.H, t.D, t.SB, t.SS, t.SH)
+	return t.Data[at : at+n], step
+}
+
+func broadcastRow(b, s, h, eb, es, eh, ed, sb, ss, sh int) (off, n, step int) {
+	if eb > 1 {
+		off += b * sb
+	}
+	if es > 1 {
+		off += s * ss
+	}
+	if eh > 1 {
+		off += h * sh
+	}
+	if ed > 1 {
+		step = 1
+	}
+	return off, ed, step
+}
+
+// broadcastable checks extents that are each the problem's or 1.
+func broadcastable(name string, b, s, h, d, pb, ps, ph, pd int) error {
+	ok := func(n, want int) bool { return n == want || n == 1 }
+	if !ok(b, pb) || !ok(s, ps) || !ok(h, ph) || !ok(d, pd) {
+		return fmt.Errorf("%s: shape [batch %d, query %d, head %d, key %d] does not broadcast to [batch %d, query %d, head %d, key %d]",
+			name, b, s, h, d, pb, ps, ph, pd)
+	}
+	return nil
+}

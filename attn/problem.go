@@ -1,0 +1,332 @@
+package attn
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"strings"
+)
+
+// ErrUnsupported is what Check and Plan wrap when a kernel does not do what a valid problem asks.
+var ErrUnsupported = errors.New("unsupported")
+
+// An Op is the kind of attention.
+type Op uint8
+
+// Kinds of attention.
+const (
+	OpSoftmax Op = iota
+	OpLinear
+)
+
+// String returns the name used in flags and benchmark keys.
+func (o Op) String() string { return name([]string{"softmax", "linear"}, int(o), "op") }
+
+// A Problem is everything that determines the answer except the numbers. It is comparable, and the zero value of each field is the
+// plain case.
+type Problem struct {
+	Op              Op
+	Batch           int
+	SeqQ, SeqKV     int // capacities: decoding never replans
+	HeadsQ, HeadsKV int // HeadsKV divides HeadsQ
+	Dim, DimV       int
+	Mask            Mask
+	Score           Score
+	Linear          Linear
+	Q, KV, Out      DType
+	Compute         DType // F32; BF16 will let both products round their operands
+	Ragged, Lengths bool  // Args.QStart/KStart; Args.KLen/QPos
+	Page            int   // rows per cache page; 0 is contiguous
+	Want            Want  // by-products and gradients the plan must be able to give
+}
+
+// Frozen is the temperature of the limit T -> 0.
+const Frozen = -1.0
+
+// A Score says how the score of a query and a key is made.
+type Score struct {
+	Scale   float64 // 0: 1/√Dim
+	Temp    float64 // 0: 1; Frozen: T -> 0; +Inf: uniform
+	Softcap float64
+	Terms   Terms
+	Rope    Rope
+}
+
+// Terms is the set of terms that enter a score besides the product; their operands are in Args.Terms.
+type Terms uint8
+
+// Score terms.
+const (
+	TermBias     Terms = 1 << iota // added to the score
+	TermALiBi                      // slope times distance
+	TermSinks                      // one extra key per head without a value
+	TermRelative                   // q . r[j-i]
+	TermMetric                     // q . g . k
+)
+
+// Rope says whether and how Q and K are rotated by their positions.
+type Rope uint8
+
+// Rotations.
+const (
+	NoRope Rope = iota
+	RopeInterleaved
+	RopeHalves
+)
+
+// A Linear says what a linear problem computes from features f:
+//
+//	o_i = sum_j w_ij v_j / (sum_j w_ij + Eps)   w_ij = f(q_i) . f(k_j)
+//	o_i = scale * sum_j w_ij v_j                if Unnormalised
+type Linear struct {
+	Feature      Feature
+	Rule         Rule
+	Unnormalised bool
+	Eps          float64
+}
+
+// A Feature is a map applied to each element of Q and K in a linear problem.
+type Feature uint8
+
+// Feature maps.
+const (
+	EluPlusOne  Feature = iota // x+1 for x > 0, else exp(x)
+	ReluPlusOne                // max(x, 0)+1
+	Identity
+	Projection // Args.Terms.Features; not landed
+)
+
+var featureNames = [...]string{"elu+1", "relu+1", "identity", "projection"}
+
+// String returns the name used in flags and benchmark keys.
+func (f Feature) String() string { return name(featureNames[:], int(f), "feature") }
+
+// FeatureByName finds a feature map by its name.
+func FeatureByName(s string) (Feature, error) {
+	for i, n := range featureNames {
+		if n == s {
+			return Feature(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown feature map %q: one of %s", s, strings.Join(featureNames[:], ", "))
+}
+
+// A Rule says how a linear problem's state takes in a key.
+type Rule uint8
+
+// Rules. Only Plain has landed.
+const (
+	Plain Rule = iota
+	Gated
+	Delta
+	GatedDelta
+)
+
+// Want is the set of by-products and gradients a plan must be able to give. A call may still leave any of them out.
+type Want uint16
+
+// By-products.
+const (
+	WantLSE Want = 1 << iota
+	WantMean
+	WantEntropy
+	WantMax
+	WantArgMax
+	WantWeights
+	WantScores
+	WantGrad
+)
+
+// Needs is a set of abilities: what a problem asks, or what a kernel has.
+type Needs uint64
+
+// Abilities. Any kernel does masks that are bands, any sizes, strides and head groups.
+const (
+	NeedSoftmax Needs = 1 << iota
+	NeedLinear
+	NeedWindow // a band bounded on the left, or past the query's own position
+	NeedBool
+	NeedPacked
+	NeedBlock
+	NeedTemp
+	NeedSoftcap
+	NeedBias
+	NeedALiBi
+	NeedSinks
+	NeedRelative
+	NeedMetric
+	NeedRope
+	NeedProjection
+	NeedRules
+	NeedTypes
+	NeedBF16
+	NeedLengths
+	NeedRagged
+	NeedPages
+	NeedLSE
+	NeedMean
+	NeedEntropy
+	NeedMax
+	NeedArgMax
+	NeedWeights
+	NeedScores
+	NeedGrad
+	needsEnd
+)
+
+var needNames = [...]string{
+	"softmax", "linear", "window", "bool mask", "packed mask", "block mask", "temperature", "softcap", "bias", "ALiBi", "sinks",
+	"relative positions", "metric", "RoPE", "projected features", "gated or delta rule", "16-bit or int8 operands", "bf16 products", "key lengths and positions",
+	"ragged batch", "pages", "LSE", "mean score", "entropy", "max", "argmax", "weights", "raw scores", "gradients",
+}
+
+// String lists the abilities by name.
+func (n Needs) String() string {
+	var s []string
+	for b := Needs(1); b < needsEnd; b <<= 1 {
+		if n&b != 0 {
+			s = append(s, needNames[bits.TrailingZeros64(uint64(b))])
+		}
+	}
+	return strings.Join(s, ", ")
+}
+
+// AllNeeds is every ability that a problem can ask for.
+const AllNeeds = needsEnd - 1
+
+// Needs says which abilities the problem asks of a kernel.
+func (p *Problem) Needs() Needs {
+	var n Needs
+	add := func(c bool, b Needs) {
+		if c {
+			n |= b
+		}
+	}
+	m, s := p.Mask, p.Score
+	add(p.Op == OpSoftmax, NeedSoftmax)
+	add(p.Op == OpLinear, NeedLinear)
+	add(m.Band && (m.Left != Unbounded || m.Right != 0), NeedWindow)
+	add(m.Bitmap == BoolBitmap, NeedBool)
+	add(m.Bitmap == PackedBitmap, NeedPacked)
+	add(m.Bitmap == BlockBitmap, NeedBlock)
+	add(s.Temp != 0 && s.Temp != 1, NeedTemp)
+	add(s.Softcap != 0, NeedSoftcap)
+	for t := TermBias; t <= TermMetric; t <<= 1 {
+		add(s.Terms&t != 0, NeedBias<<bits.TrailingZeros8(uint8(t)))
+	}
+	add(s.Rope != NoRope, NeedRope)
+	add(p.Linear.Feature == Projection, NeedProjection)
+	add(p.Linear.Rule != Plain, NeedRules)
+	add(p.Q != F32 || p.KV != F32 || p.Out != F32, NeedTypes)
+	add(p.Compute != F32, NeedBF16)
+	add(p.Lengths, NeedLengths)
+	add(p.Ragged, NeedRagged)
+	add(p.Page != 0, NeedPages)
+	for w := WantLSE; w <= WantGrad; w <<= 1 {
+		add(p.Want&w != 0, NeedLSE<<bits.TrailingZeros16(uint16(w)))
+	}
+	return n
+}
+
+// Require is the first line of every kernel's Check: it refuses a problem that is malformed, and one that needs an ability the kernel
+// named lacks, saying which.
+func (p *Problem) Require(kernel string, have Needs) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if lack := p.Needs() &^ have; lack != 0 {
+		return fmt.Errorf("%w: %s does not do: %v", ErrUnsupported, kernel, lack)
+	}
+	return nil
+}
+
+// Validate says what is wrong with a problem, for any kernel.
+func (p *Problem) Validate() error {
+	for _, f := range [...]struct {
+		name string
+		n    int
+	}{
+		{"batch", p.Batch}, {"seq_q", p.SeqQ}, {"seq_kv", p.SeqKV}, {"heads_q", p.HeadsQ}, {"heads_kv", p.HeadsKV},
+		{"dim", p.Dim}, {"dim_v", p.DimV}, {"page", p.Page},
+	} {
+		if f.n < 0 {
+			return fmt.Errorf("problem: %s is %d, want 0 or more", f.name, f.n)
+		}
+	}
+	if p.HeadsQ > 0 && (p.HeadsKV == 0 || p.HeadsQ%p.HeadsKV != 0) {
+		return fmt.Errorf("problem: %d key heads do not divide %d query heads", p.HeadsKV, p.HeadsQ)
+	}
+	size := uint64(1)
+	for _, n := range [...]int{p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV)} {
+		hi, lo := bits.Mul64(size, uint64(max(n, 1)))
+		if hi != 0 || lo > math.MaxInt64/8 {
+			return fmt.Errorf("problem: batch %d, heads %d, seq %d, dim %d overflow the address space",
+				p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV))
+		}
+		size = lo
+	}
+	if err := p.Mask.validate(); err != nil {
+		return err
+	}
+	s, l := p.Score, p.Linear
+	switch {
+	case p.Op > OpLinear:
+		return fmt.Errorf("problem: unknown op %d", p.Op)
+	case math.IsNaN(s.Scale) || math.IsInf(s.Scale, 0) || float32(s.Scale) == 0 && s.Scale != 0 || math.IsInf(float64(float32(s.Scale)), 0):
+		return fmt.Errorf("problem: scale %v, want a number that float32 holds (0 means 1/√dim)", s.Scale)
+	case math.IsNaN(s.Temp) || s.Temp < 0 && s.Temp != Frozen:
+		return fmt.Errorf("problem: temperature %v, want a positive number, +Inf, or Frozen (-1) for the limit to 0", s.Temp)
+	case s.Temp > 0 && !math.IsInf(s.Temp, 1) && (s.Temp < 1e-30 || s.Temp > 1e30):
+		return fmt.Errorf("problem: temperature %v, want 1e-30 to 1e30, +Inf, or Frozen (-1) for the limit to 0", s.Temp)
+	case math.IsNaN(s.Softcap) || s.Softcap < 0 || math.IsInf(s.Softcap, 0):
+		return fmt.Errorf("problem: softcap %v, want a positive number, or 0 for none", s.Softcap)
+	case s.Terms >= TermMetric<<1 || s.Rope > RopeHalves || p.Want >= WantGrad<<1:
+		return fmt.Errorf("problem: unknown bits in terms %#x, rope %d or want %#x", s.Terms, s.Rope, p.Want)
+	case s.Temp == Frozen && p.Want&WantLSE != 0:
+		return errors.New("problem: LSE has no limit as T -> 0; ask for the mean score, which becomes the largest one")
+	case max(p.Q, p.KV, p.Out, p.Compute) > I8 || l.Feature > Projection || l.Rule > GatedDelta:
+		return errors.New("problem: unknown element type, feature map or rule")
+	case math.IsNaN(l.Eps) || math.IsInf(l.Eps, 0) || l.Eps < 0:
+		return fmt.Errorf("problem: linear eps %v, want a small number, 0 or more", l.Eps)
+	case p.Op == OpSoftmax && l != Linear{}:
+		return errors.New("problem: fields of Linear are set, but op is softmax")
+	case p.Op == OpLinear && (s.Temp != 0 || s.Softcap != 0 || s.Terms != 0 || s.Rope != NoRope):
+		return errors.New("problem: temperature, softcap, terms and RoPE belong to softmax; op is linear")
+	}
+	return nil
+}
+
+// Scale is the effective factor of q . k.
+func (p *Problem) Scale() float64 {
+	switch {
+	case p.Score.Scale != 0:
+		return p.Score.Scale
+	case p.Dim == 0:
+		return 1
+	}
+	return 1 / math.Sqrt(float64(p.Dim))
+}
+
+// Temperature is the effective temperature: positive, +Inf, or Frozen.
+func (p *Problem) Temperature() float64 {
+	if p.Score.Temp == 0 {
+		return 1
+	}
+	return p.Score.Temp
+}
+
+// Group is the number of query heads that share a key head.
+func (p *Problem) Group() int {
+	if p.HeadsKV == 0 {
+		return 1
+	}
+	return p.HeadsQ / p.HeadsKV
+}
+
+func name(names []string, i int, kind string) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("%s(%d)", kind, i)
+}

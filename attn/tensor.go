@@ -1,0 +1,179 @@
+package attn
+
+import (
+	"fmt"
+	"math/bits"
+	"unsafe"
+)
+
+// A DType is an element type.
+type DType uint8
+
+// Element types. Operands are F32 so far; the others are refused by name.
+const (
+	F32 DType = iota
+	F16
+	BF16
+	I8
+)
+
+var dtypeNames = [...]string{"f32", "f16", "bf16", "int8"}
+
+// String returns the name used in flags, benchmark keys and errors.
+func (t DType) String() string { return name(dtypeNames[:], int(t), "dtype") }
+
+// A Tensor is a strided view of a [batch, sequence, head, dim] array. The last dimension is contiguous; a zero stride broadcasts.
+type Tensor struct {
+	Data       []float32 // F32
+	Bits       []uint16  // F16, BF16
+	Int8       []int8    // I8, with
+	Scale      []float32 // one scale a row
+	Type       DType     // says which one of the three is set
+	B, S, H, D int       // extents
+	SB, SS, SH int       // strides in elements
+}
+
+// A Layout names the order in which a fresh tensor lays out its dimensions.
+type Layout uint8
+
+// Layouts of a tensor of its own slab. The packed layout is three views of one slab: see Packed.
+const (
+	BHSD Layout = iota
+	BSHD
+)
+
+// Wrap views data as a contiguous tensor in the given layout. It panics when data is shorter than the shape.
+func Wrap(l Layout, data []float32, b, s, h, d int) Tensor {
+	t := Tensor{Data: data, B: b, S: s, H: h, D: d}
+	switch l {
+	case BHSD:
+		t.SB, t.SH, t.SS = h*s*d, s*d, d
+	case BSHD:
+		t.SB, t.SS, t.SH = s*h*d, h*d, d
+	default:
+		panic(fmt.Sprintf("attn.Wrap: unknown layout %d", l))
+	}
+	if n := b * s * h * d; len(data) < n {
+		panic(fmt.Sprintf("attn.Wrap: %d elements, shape [%d %d %d %d] needs %d", len(data), b, s, h, d, n))
+	}
+	return t
+}
+
+// New allocates a zeroed contiguous tensor.
+func New(l Layout, b, s, h, d int) Tensor { return Wrap(l, make([]float32, b*s*h*d), b, s, h, d) }
+
+// Packed views one slab of rows [q heads | k heads | v heads], as a fused projection leaves them, as Q, K and V.
+func Packed(data []float32, b, s, hq, hkv, d, dv int) (q, k, v Tensor) {
+	row := hq*d + hkv*(d+dv)
+	if len(data) < b*s*row {
+		panic(fmt.Sprintf("attn.Packed: %d elements, %d rows of %d need %d", len(data), b*s, row, b*s*row))
+	}
+	view := func(off, h, d int) Tensor {
+		return Tensor{Data: data[min(off, len(data)):], B: b, S: s, H: h, D: d, SB: s * row, SS: row, SH: d}
+	}
+	return view(0, hq, d), view(hq*d, hkv, d), view((hq+hkv)*d, hkv, dv)
+}
+
+// Row returns the dim elements at batch b, row s, head h. It shares memory with t.
+func (t *Tensor) Row(b, s, h int) []float32 {
+	o := b*t.SB + s*t.SS + h*t.SH
+	return t.Data[o : o+t.D : o+t.D]
+}
+
+// Size is the number of elements that the view addresses, counting broadcast ones each time.
+func (t *Tensor) Size() int { return t.B * t.S * t.H * t.D }
+
+// Shape formats the extents for messages.
+func (t *Tensor) Shape() string { return shape(t.B, t.S, t.H, t.D) }
+
+func shape(b, s, h, d int) string {
+	return fmt.Sprintf("[batch %d, seq %d, head %d, dim %d]", b, s, h, d)
+}
+
+func (t *Tensor) isZero() bool {
+	return t.Data == nil && t.Bits == nil && t.Int8 == nil && t.Size() == 0
+}
+
+// span is one more than the largest index of the view, or -1 if that does not fit an int. A view of no elements spans 0.
+func span(ext, stride [4]int) int {
+	top := uint64(0)
+	for i, n := range ext {
+		if n == 0 {
+			return 0
+		}
+		hi, lo := bits.Mul64(uint64(n-1), uint64(stride[i]))
+		var carry uint64
+		top, carry = bits.Add64(top, lo, 0)
+		if hi|carry != 0 || top > 1<<62 {
+			return -1
+		}
+	}
+	return int(top) + 1
+}
+
+// fits checks a float32 operand against the extents it must have: type, shape, strides, room.
+func (t *Tensor) fits(name string, b, s, h, d int) error {
+	if t.Type != F32 {
+		return fmt.Errorf("%s: type %v: %w: operands are f32", name, t.Type, ErrUnsupported)
+	}
+	if t.B != b || t.S != s || t.H != h || t.D != d {
+		return fmt.Errorf("%s: shape %s, the problem needs %s", name, t.Shape(), shape(b, s, h, d))
+	}
+	return t.room(name)
+}
+
+func (t *Tensor) room(name string) error {
+	if min(t.B, t.S, t.H, t.D) < 0 {
+		return fmt.Errorf("%s: negative extent in shape %s", name, t.Shape())
+	}
+	if min(t.SB, t.SS, t.SH) < 0 {
+		return fmt.Errorf("%s: negative stride (%d, %d, %d)", name, t.SB, t.SS, t.SH)
+	}
+	n := span([4]int{t.B, t.S, t.H, t.D}, [4]int{t.SB, t.SS, t.SH, 1})
+	if n < 0 || n > len(t.Data) {
+		return fmt.Errorf("%s: %d elements, shape %s with strides (%d, %d, %d) reaches past them", name, len(t.Data), t.Shape(), t.SB, t.SS, t.SH)
+	}
+	return nil
+}
+
+// writable additionally demands that no two indices of an output share an element: taken by size, each stride clears the ones below it.
+func (t *Tensor) writable(name string) error {
+	ext, stride := [3]int{t.B, t.S, t.H}, [3]int{t.SB, t.SS, t.SH}
+	reach := t.D // elements spanned by the dimensions placed so far
+	for used := 0; used != 7; {
+		next := -1
+		for i := range ext {
+			if used>>i&1 == 0 && (next < 0 || ext[i] <= 1 || ext[next] > 1 && stride[i] < stride[next]) {
+				next = i
+			}
+		}
+		used |= 1 << next
+		if ext[next] <= 1 {
+			continue
+		}
+		if stride[next] < reach {
+			return fmt.Errorf("%s: strides (%d, %d, %d) make rows of an output overlap", name, t.SB, t.SS, t.SH)
+		}
+		reach += (ext[next] - 1) * stride[next]
+	}
+	return nil
+}
+
+// apart reports an output whose memory meets that of an operand.
+func (t *Tensor) apart(name string, other *Tensor, otherName string) error {
+	a0, a1 := t.bounds()
+	b0, b1 := other.bounds()
+	if a0 < b1 && b0 < a1 {
+		return fmt.Errorf("%s: overlaps %s in memory", name, otherName)
+	}
+	return nil
+}
+
+func (t *Tensor) bounds() (lo, hi uintptr) {
+	n := span([4]int{t.B, t.S, t.H, t.D}, [4]int{t.SB, t.SS, t.SH, 1})
+	if n <= 0 || len(t.Data) == 0 {
+		return 0, 0
+	}
+	lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+	return lo, lo + 4*uintptr(n)
+}
