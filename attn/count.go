@@ -1,5 +1,7 @@
 package attn
 
+import "fmt"
+
 // A Count says how much work a call asks for: what any implementation must do, not what a certain one does.
 type Count struct {
 	Pairs int64 // visible (query, key) pairs, over batches and query heads
@@ -59,3 +61,15 @@ func (p *Problem) Count(a *Args) Count {
 }
 
 func width(t DType) int64 { return [...]int64{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
+
+// Floats is the size in bytes of n[0]*n[1]*... float32 numbers, or an error when no memory can hold them.
+func Floats(n ...int) (int64, error) {
+	size := int64(4)
+	for _, k := range n {
+		if k > 0 && size > (1<<46)/int64(k) {
+			return 0, fmt.Errorf("needs %v float32 numbers of scratch, more than any memory", n)
+		}
+		size *= int64(k)
+	}
+	return size, nil
+}
