@@ -1,0 +1,303 @@
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A Record is one line of a journal. Exactly one of its fields is set.
+type Record struct {
+	Plan   *Plan   `json:"plan,omitempty"`
+	Visit  *Visit  `json:"visit,omitempty"`
+	Verify *Verify `json:"verify,omitempty"`
+	Memory *Memory `json:"memory,omitempty"`
+	Skip   *Skip   `json:"skip,omitempty"`
+	Fail   *Fail   `json:"fail,omitempty"`
+	End    *End    `json:"end,omitempty"`
+}
+
+// A Plan announces a point, with the work that one call of it asks for. Every point is planned once, before anything else is said of it.
+type Plan struct {
+	Point Point  `json:"point"`
+	Group string `json:"group"` // Point.Group; Append sets it
+	Flop  int64  `json:"flop"`
+	Bytes int64  `json:"bytes"`
+}
+
+// A Visit is one sample of a point: so many calls timed together, between two probes of the machine.
+type Visit struct {
+	Point   string  `json:"point"` // Point.Name, in every record
+	Round   int     `json:"round"`
+	Calls   int     `json:"calls"`
+	Wall    int64   `json:"wall_ns"`           // of all calls together
+	CPU     int64   `json:"cpu_ns,omitempty"`  // of the timing thread; 0 is unknown
+	Before  float64 `json:"before,omitempty"`  // what the probe reached just before; 0 is no probe
+	After   float64 `json:"after,omitempty"`   // and just after
+	Unit    string  `json:"unit,omitempty"`    // of the probes: ProbeFlop or ProbeBytes
+	Dropped bool    `json:"dropped,omitempty"` // the probes disagree: the sample does not enter peak_frac
+}
+
+// Units of a probe.
+const (
+	ProbeFlop  = "FLOP/s"
+	ProbeBytes = "B/s"
+)
+
+// A Verify is the outcome of comparing a point's output with the definition.
+type Verify struct {
+	Point string `json:"point"`
+	Ratio Ratio  `json:"ratio"` // worst error over tolerance; right means at most 1
+	Rows  int    `json:"rows"`
+	Where string `json:"where,omitempty"` // the number with the worst ratio
+}
+
+// A Memory is what a point takes, measured in a process of its own. What is nil was not measured.
+type Memory struct {
+	Point   string `json:"point"`
+	Scratch *int64 `json:"scratch_bytes,omitempty"` // that the plan holds
+	PeakRSS *int64 `json:"peak_rss_bytes,omitempty"`
+	Alloc   *int64 `json:"alloc_bytes,omitempty"` // by one call
+	Allocs  *int64 `json:"allocs,omitempty"`      // by one call
+}
+
+// A Skip says why a point was not run.
+type Skip struct {
+	Point  string `json:"point"`
+	Reason string `json:"reason"`
+}
+
+// A Fail says why a point gave no number: a wrong answer, a crash, a timeout.
+type Fail struct {
+	Point  string `json:"point"`
+	Reason string `json:"reason"`
+}
+
+// An End closes a session of a run. A run that was resumed has several.
+type End struct {
+	Reason   string    `json:"reason"`   // such as "precise", "budget spent", "interrupted"
+	Complete bool      `json:"complete"` // nothing is left to resume
+	Time     time.Time `json:"time"`
+}
+
+// A Ratio is a number that JSON carries also when it is infinite or NaN.
+type Ratio float64
+
+// MarshalJSON writes a finite ratio as a number and any other as a string.
+func (r Ratio) MarshalJSON() ([]byte, error) {
+	if x := float64(r); math.IsInf(x, 0) || math.IsNaN(x) {
+		return json.Marshal(fmt.Sprint(x))
+	}
+	return json.Marshal(float64(r))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (r *Ratio) UnmarshalJSON(data []byte) error {
+	var s string
+	if json.Unmarshal(data, &s) != nil {
+		return json.Unmarshal(data, (*float64)(r))
+	}
+	x, ok := map[string]float64{"+Inf": math.Inf(1), "-Inf": math.Inf(-1), "NaN": math.NaN()}[s]
+	if !ok {
+		return fmt.Errorf("%q is not a number", s)
+	}
+	*r = Ratio(x)
+	return nil
+}
+
+// point is the name of the point a record speaks of, empty for End.
+func (r *Record) point() string {
+	switch {
+	case r.Plan != nil:
+		return r.Plan.Point.Name()
+	case r.Visit != nil:
+		return r.Visit.Point
+	case r.Verify != nil:
+		return r.Verify.Point
+	case r.Memory != nil:
+		return r.Memory.Point
+	case r.Skip != nil:
+		return r.Skip.Point
+	case r.Fail != nil:
+		return r.Fail.Point
+	}
+	return ""
+}
+
+// check says what is wrong with a record on its own.
+func (r *Record) check() error {
+	n := 0
+	for _, set := range [...]bool{
+		r.Plan != nil, r.Visit != nil, r.Verify != nil, r.Memory != nil, r.Skip != nil, r.Fail != nil, r.End != nil,
+	} {
+		if set {
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		return fmt.Errorf("a record says one thing, this one %d", n)
+	case r.End == nil && r.point() == "":
+		return errors.New("a record without a point")
+	case r.Plan != nil:
+		if want := r.Plan.Point.Group(); r.Plan.Group != want {
+			return fmt.Errorf("group %q, the point's is %q", r.Plan.Group, want)
+		}
+		return r.Plan.Point.Validate()
+	case r.Visit != nil:
+		v := r.Visit
+		if v.Calls < 1 || v.Wall < 1 || v.CPU < 0 || !(v.Before >= 0) || !(v.After >= 0) {
+			return fmt.Errorf("a visit of %d calls in %d ns wall, %d ns CPU, between probes of %v and %v", v.Calls, v.Wall, v.CPU, v.Before, v.After)
+		}
+		if v.Before > 0 && v.Unit != ProbeFlop && v.Unit != ProbeBytes {
+			return fmt.Errorf("probe unit %q: one of %s, %s", v.Unit, ProbeFlop, ProbeBytes)
+		}
+	}
+	return nil
+}
+
+// A Journal appends to the journal of a run. It is used by one goroutine at a time.
+type Journal struct {
+	run  *Run
+	file *os.File
+	size int64 // of the whole records
+}
+
+// Create makes a run folder and opens its journal. A folder that already holds a run is refused.
+func Create(dir string, m Meta) (*Journal, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("run folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("%s already holds a run: resume it, or name another folder", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run folder: %w", err)
+	}
+	if err := WriteMeta(dir, m); err != nil {
+		f.Close()
+		os.Remove(f.Name())
+		return nil, fmt.Errorf("run folder: %w", err)
+	}
+	m.Version = formatVersion
+	return &Journal{run: newRun(dir, m), file: f}, nil
+}
+
+// Resume opens the journal of a run that was begun earlier, to append to it. A cut last line is removed; Run.Warnings tells.
+func Resume(dir string) (*Journal, error) {
+	r, size, err := load(dir)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_WRONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("run folder: %w", err)
+	}
+	if err := f.Truncate(size); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("run folder: %w", err)
+	}
+	if _, err := f.Seek(size, io.SeekStart); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("run folder: %w", err)
+	}
+	return &Journal{run: r, file: f, size: size}, nil
+}
+
+// Run is what the journal holds so far. It grows with every Append.
+func (j *Journal) Run() *Run { return j.run }
+
+// Append writes one record, and returns when the disk has it. After an error the journal ends with the last whole record.
+func (j *Journal) Append(r Record) error {
+	if r.Plan != nil {
+		p := *r.Plan
+		p.Group = p.Point.Group()
+		r.Plan = &p
+	}
+	if err := r.check(); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := j.run.accept(&r); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	line, err := json.Marshal(&r)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	line = append(line, '\n')
+	if _, err = j.file.Write(line); err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		// Half a line would be damage once another one followed it.
+		if j.file.Truncate(j.size) == nil {
+			_, _ = j.file.Seek(j.size, io.SeekStart)
+		}
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.size += int64(len(line))
+	j.run.add(&r)
+	return nil
+}
+
+// Close closes the file.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// Load reads a run folder.
+func Load(dir string) (*Run, error) {
+	r, _, err := load(dir)
+	return r, err
+}
+
+// load also returns the size of the whole records.
+func load(dir string) (*Run, int64, error) {
+	m, err := readMeta(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	r := newRun(dir, m)
+	path := filepath.Join(dir, JournalFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("not a run folder: %w", err)
+	}
+	var size int64
+	for line := 1; len(data) > 0; line++ {
+		text, rest, whole := bytes.Cut(data, []byte{'\n'})
+		if !whole {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: cut short, dropped", path, line))
+			break
+		}
+		var rec Record
+		if err := decode(text, &rec); err != nil {
+			return nil, 0, fmt.Errorf("%s:%d: damaged: %w", path, line, err)
+		}
+		if err := r.accept(&rec); err != nil {
+			return nil, 0, fmt.Errorf("%s:%d: damaged: %w", path, line, err)
+		}
+		r.add(&rec)
+		size += int64(len(text)) + 1
+		data = rest
+	}
+	return r, size, nil
+}
+
+// decode is strict: what is not understood is not silently left out of the results.
+func decode(line []byte, r *Record) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(r); err != nil {
+		return err
+	}
+	if d.InputOffset() != int64(len(line)) {
+		return errors.New("more than one record on the line")
+	}
+	return r.check()
+}

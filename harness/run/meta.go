@@ -1,0 +1,194 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Names of the files of a run folder.
+const (
+	MetaFile    = "run.json"
+	JournalFile = "journal.jsonl"
+	BenchFile   = "bench.txt"
+	CSVFile     = "sweep.csv"
+)
+
+// Meta is what is true of a whole run.
+type Meta struct {
+	Version int               `json:"version"` // of the folder's format; Create sets it
+	Started time.Time         `json:"started"`
+	Commit  Commit            `json:"commit"`
+	Command []string          `json:"command,omitempty"` // as it was typed
+	Flags   map[string]string `json:"flags,omitempty"`   // every flag with its effective value
+	Seed    uint64            `json:"seed"`
+	Machine Fingerprint       `json:"machine"`
+	Peaks   []Peak            `json:"peaks,omitempty"`
+	Noise   map[string]string `json:"noise,omitempty"` // what disturbs measurements here: steal, clock drift, load
+}
+
+// formatVersion is the version of the folder that this package reads and writes.
+const formatVersion = 1
+
+// A Commit names the sources that were measured.
+type Commit struct {
+	Revision string `json:"revision,omitempty"` // empty when unknown
+	Modified bool   `json:"modified,omitempty"` // the checkout had changes besides
+}
+
+// String is a short form for reports.
+func (c Commit) String() string {
+	s := c.Revision
+	if s == "" {
+		return "unknown commit"
+	}
+	if len(s) > 12 {
+		s = s[:12]
+	}
+	if c.Modified {
+		s += " with changes"
+	}
+	return s
+}
+
+// CurrentCommit asks the build information, and, where go run left none, git in the working directory.
+func CurrentCommit() Commit {
+	var c Commit
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				c.Revision = s.Value
+			case "vcs.modified":
+				c.Modified = s.Value == "true"
+			}
+		}
+	}
+	if c.Revision != "" {
+		return c
+	}
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return c
+	}
+	c.Revision = strings.TrimSpace(string(head))
+	status, err := exec.Command("git", "status", "--porcelain").Output()
+	c.Modified = err != nil || len(status) > 0
+	return c
+}
+
+// A Fingerprint says which machine a run was made on. What could not be found out is empty or zero.
+type Fingerprint struct {
+	Host       string   `json:"host,omitempty"`
+	CPU        string   `json:"cpu"`
+	Vendor     string   `json:"vendor,omitempty"`
+	Family     int      `json:"family,omitempty"`
+	Model      int      `json:"model,omitempty"`
+	Stepping   int      `json:"stepping,omitempty"`
+	Cores      int      `json:"cores,omitempty"` // physical
+	CPUs       int      `json:"cpus"`            // logical ones this process may use
+	Caches     []Cache  `json:"caches,omitempty"`
+	ISA        []string `json:"isa"` // levels that run here, portable first
+	RAM        int64    `json:"ram,omitempty"`
+	OS         string   `json:"os"`
+	Arch       string   `json:"arch"`
+	Kernel     string   `json:"kernel,omitempty"` // of the operating system
+	Hypervisor string   `json:"hypervisor,omitempty"`
+	Governor   string   `json:"governor,omitempty"`
+	Turbo      string   `json:"turbo,omitempty"` // on, off
+	SMT        string   `json:"smt,omitempty"`   // on, off
+	Go         string   `json:"go"`
+	GOAMD64    string   `json:"goamd64,omitempty"`
+	Tags       string   `json:"tags,omitempty"` // build tags
+}
+
+// A Cache is one level of the memory hierarchy.
+type Cache struct {
+	Name  string `json:"name"` // L1d, L2, L3
+	Bytes int64  `json:"bytes"`
+}
+
+// A Peak is what the multiply-add probe of one instruction set reached on one thread.
+type Peak struct {
+	ISA  string  `json:"isa"`
+	Flop float64 `json:"flop_per_s"`
+}
+
+// Differences lists what differs between two fingerprints in what measurements depend on: two runs may only be joined where it is empty.
+func (f Fingerprint) Differences(g Fingerprint) []string {
+	var d []string
+	differ := func(name string, a, b any) {
+		if x, y := fmt.Sprint(a), fmt.Sprint(b); x != y {
+			d = append(d, fmt.Sprintf("%s is %s, was %s", name, y, x))
+		}
+	}
+	differ("CPU", f.CPU, g.CPU)
+	differ("CPU family, model, stepping", [3]int{f.Family, f.Model, f.Stepping}, [3]int{g.Family, g.Model, g.Stepping})
+	differ("number of cores", f.Cores, g.Cores)
+	differ("number of CPUs", f.CPUs, g.CPUs)
+	differ("caches", f.Caches, g.Caches)
+	differ("instruction sets", f.ISA, g.ISA)
+	differ("OS", f.OS+"/"+f.Arch, g.OS+"/"+g.Arch)
+	differ("Go", f.Go, g.Go)
+	differ("GOAMD64", f.GOAMD64, g.GOAMD64)
+	differ("build tags", f.Tags, g.Tags)
+	return d
+}
+
+// WriteMeta replaces run.json.
+func WriteMeta(dir string, m Meta) error {
+	m.Version = formatVersion
+	data, err := json.MarshalIndent(m, "", "\t")
+	if err != nil {
+		return fmt.Errorf("run.json: %w", err)
+	}
+	return replace(filepath.Join(dir, MetaFile), append(data, '\n'))
+}
+
+func readMeta(dir string) (Meta, error) {
+	var m Meta
+	path := filepath.Join(dir, MetaFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return m, fmt.Errorf("not a run folder: %w", err)
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("%s: %w", path, err)
+	}
+	if m.Version != formatVersion {
+		return m, fmt.Errorf("%s: format version %d, this benchrun reads %d", path, m.Version, formatVersion)
+	}
+	return m, nil
+}
+
+// replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole.
+func replace(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return err
+	}
+	if err = f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,72 @@
+package run
+
+import "fmt"
+
+// A Run is the content of a run folder.
+type Run struct {
+	Dir      string
+	Meta     Meta
+	Cells    []*Cell // in the order planned
+	Ends     []End
+	Warnings []string // what reading the folder had to put up with
+	index    map[string]*Cell
+}
+
+// A Cell is all that a journal says of one point.
+type Cell struct {
+	Plan
+	Visits   []Visit
+	Verified *Verify // the latest
+	Memory   *Memory // the latest
+	Skipped  string  // reason, or empty
+	Failed   string  // the first reason, or empty
+}
+
+// Done reports whether the point is settled without a number: skipped or failed.
+func (c *Cell) Done() bool { return c.Skipped != "" || c.Failed != "" }
+
+func newRun(dir string, m Meta) *Run { return &Run{Dir: dir, Meta: m, index: map[string]*Cell{}} }
+
+// Cell returns what is known of a point, nil if it was not planned.
+func (r *Run) Cell(p Point) *Cell { return r.index[p.Name()] }
+
+// Complete reports whether the last session of the run left nothing to resume.
+func (r *Run) Complete() bool { return len(r.Ends) > 0 && r.Ends[len(r.Ends)-1].Complete }
+
+// accept says why a record cannot follow the ones before it.
+func (r *Run) accept(rec *Record) error {
+	if rec.End != nil {
+		return nil
+	}
+	name := rec.point()
+	c := r.index[name]
+	switch {
+	case rec.Plan != nil && c != nil:
+		return fmt.Errorf("%s is planned twice", name)
+	case rec.Plan == nil && c == nil:
+		return fmt.Errorf("%s was never planned", name)
+	}
+	return nil
+}
+
+func (r *Run) add(rec *Record) {
+	c := r.index[rec.point()]
+	switch {
+	case rec.Plan != nil:
+		c = &Cell{Plan: *rec.Plan}
+		r.Cells = append(r.Cells, c)
+		r.index[c.Point.Name()] = c
+	case rec.Visit != nil:
+		c.Visits = append(c.Visits, *rec.Visit)
+	case rec.Verify != nil:
+		c.Verified = rec.Verify
+	case rec.Memory != nil:
+		c.Memory = rec.Memory
+	case rec.Skip != nil:
+		c.Skipped = rec.Skip.Reason
+	case rec.Fail != nil && c.Failed == "":
+		c.Failed = rec.Fail.Reason
+	case rec.End != nil:
+		r.Ends = append(r.Ends, *rec.End)
+	}
+}
