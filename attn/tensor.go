@@ -140,6 +140,9 @@ func (t *Tensor) room(name string) error {
 func (t *Tensor) writable(name string) error {
 	ext, stride := [3]int{t.B, t.S, t.H}, [3]int{t.SB, t.SS, t.SH}
 	reach := t.D // elements spanned by the dimensions placed so far
+	if t.Size() == 0 {
+		return nil
+	}
 	for used := 0; used != 7; {
 		next := -1
 		for i := range ext {
