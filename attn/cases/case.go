@@ -1,0 +1,150 @@
+package cases
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+
+	"attnlab/attn"
+)
+
+// A Case is one call worth trying.
+type Case struct {
+	Family, Name string // together they are the path of a subtest
+	Problem      attn.Problem
+	Core         bool // part of the quick subset
+	Layout, Data string
+	edit         func(p *attn.Problem, a *attn.Args, r *rand.Rand) // what makes the case special, after Fill
+}
+
+// String is the case's path.
+func (c *Case) String() string { return c.Family + "/" + c.Name }
+
+// Seed is a hash of the path.
+func (c *Case) Seed() uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(c.String()))
+	return h.Sum64()
+}
+
+// Only returns the case without the by-products that are not in keep, for a kernel that has fewer to offer.
+func (c Case) Only(keep attn.Want) Case {
+	c.Problem.Want &= keep
+	return c
+}
+
+// In returns the case in another layout. The numbers stay what they were, unless the layout shares or cannot hold them.
+func (c Case) In(layout string) Case {
+	c.Layout = layout
+	return c
+}
+
+// Args builds fresh operands. Outputs, gaps and padding hold Poison; slab is the memory that all float operands but a bias of special shape
+// are cut from.
+func (c *Case) Args() (a *attn.Args, slab []float32, err error) {
+	n, err := SlabLen(c.Problem, c.Layout)
+	if err != nil {
+		return nil, nil, fmt.Errorf("case %v: %w", c, err)
+	}
+	slab = make([]float32, n)
+	for i := range slab {
+		slab[i] = Poison
+	}
+	if a, err = NewArgs(c.Problem, c.Layout, slab); err != nil {
+		return nil, nil, fmt.Errorf("case %v: %w", c, err)
+	}
+	if err = Fill(c.Data, c.Problem, a, c.Seed()); err != nil {
+		return nil, nil, fmt.Errorf("case %v: %w", c, err)
+	}
+	if c.edit != nil {
+		c.edit(&c.Problem, a, rand.New(rand.NewPCG(c.Seed(), 5)))
+	}
+	return a, slab, nil
+}
+
+// Poison is a NaN with a payload that no arithmetic makes, so that memory which nobody wrote can be told from a computed NaN.
+var Poison = math.Float32frombits(0x7fc0_dead)
+
+// IsPoison reports whether x is Poison, bit for bit.
+func IsPoison(x float32) bool { return math.Float32bits(x) == 0x7fc0_dead }
+
+// All lists every case, family by family.
+func All() []Case {
+	l := new(list)
+	for _, f := range []struct {
+		name string
+		add  func(*list)
+	}{
+		{"sizes", sizes}, {"dims", dims}, {"masks", masks}, {"lengths", lengths}, {"gqa", groups}, {"layouts", views}, {"score", scores},
+		{"bias", biases}, {"stats", byproducts}, {"extremes", extremes}, {"empty", empty}, {"linear", linear},
+	} {
+		l.family = f.name
+		f.add(l)
+	}
+	return l.cases
+}
+
+// Core lists the quick subset: every family, every idea, the smallest sizes that reach past one tile.
+func Core() []Case {
+	var core []Case
+	for _, c := range All() {
+		if c.Core {
+			core = append(core, c)
+		}
+	}
+	return core
+}
+
+// Families lists the families in order.
+func Families() []string {
+	var names []string
+	for _, c := range All() {
+		if len(names) == 0 || names[len(names)-1] != c.Family {
+			names = append(names, c.Family)
+		}
+	}
+	return names
+}
+
+// A list collects the cases of the families.
+type list struct {
+	family string
+	cases  []Case
+}
+
+// add appends a case with plain defaults; the returned pointer holds until the next add.
+func (l *list) add(name string, p attn.Problem) *Case {
+	l.cases = append(l.cases, Case{Family: l.family, Name: name, Problem: p, Layout: "bhsd", Data: "normal"})
+	return &l.cases[len(l.cases)-1]
+}
+
+func (c *Case) core(yes bool) *Case { c.Core = yes; return c }
+
+func (c *Case) data(dist string) *Case { c.Data = dist; return c }
+
+func (c *Case) with(edit func(p *attn.Problem, a *attn.Args, r *rand.Rand)) *Case {
+	c.edit = edit
+	return c
+}
+
+// by-products that every row of a softmax has
+const rowStats = attn.WantLSE | attn.WantMean | attn.WantEntropy
+
+// head is a softmax problem of one batch entry and one head.
+func head(nq, nk, d, dv int) attn.Problem { return problem(1, nq, nk, 1, 1, d, dv) }
+
+func problem(b, nq, nk, hq, hkv, d, dv int) attn.Problem {
+	return attn.Problem{Batch: b, SeqQ: nq, SeqKV: nk, HeadsQ: hq, HeadsKV: hkv, Dim: d, DimV: dv}
+}
+
+// masked returns p under a mask.
+func masked(p attn.Problem, m attn.Mask) attn.Problem {
+	p.Mask = m
+	return p
+}
+
+func wanting(p attn.Problem, w attn.Want) attn.Problem {
+	p.Want = w
+	return p
+}

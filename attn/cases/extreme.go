@@ -1,0 +1,162 @@
+package cases
+
+import (
+	"fmt"
+
+	"attnlab/attn"
+)
+
+// extremes has the numbers that break kernels: large and infinite scores, NaN on both sides of a mask, denormals, ties, single keys.
+// Finite scores stay below 2e38, since kernels work in base-2 logarithms, and values below 1e25. Products that overflow have one sign, since
+// the order of a sum would otherwise decide between an infinity and a NaN.
+func extremes(l *list) {
+	both := func(name string, core bool, p attn.Problem, edit func(p *attn.Problem, a *attn.Args, r rnd)) {
+		p.Want = rowStats
+		l.add(name, p).with(edit).core(core)
+		p.SeqQ = 1
+		l.add(name+"-decode", p).with(edit).core(core)
+	}
+	key := func(j int, x float32) func(*attn.Problem, *attn.Args, rnd) {
+		return func(_ *attn.Problem, a *attn.Args, _ rnd) { fill(a.K.Row(0, j, 0), x) }
+	}
+	wide := head(33, 150, 16, 16)
+	scaled := func(std float32) func(*attn.Problem, *attn.Args, rnd) {
+		return func(_ *attn.Problem, a *attn.Args, r rnd) { normal(&a.Q, r, std) }
+	}
+	both("scores-1e2", false, wide, scaled(1e2))
+	both("scores-1e4", true, wide, scaled(1e4))
+	both("scores-1e4-causal", false, masked(head(150, 150, 16, 16), attn.Causal()), scaled(1e4))
+	both("scores-1e20", false, wide, scaled(1e20))
+	both("scores-1e36", true, wide, scaled(1e36))
+	both("scores-1e-30", false, wide, scaled(1e-30))
+
+	// Queries are positive and around 1e30, so that a key of 1e30 overflows and the others do not.
+	loud := func(keys ...func(*attn.Problem, *attn.Args, rnd)) func(*attn.Problem, *attn.Args, rnd) {
+		return func(p *attn.Problem, a *attn.Args, r rnd) {
+			Rows(&a.Q, func(_, _, _ int, row []float32) {
+				for i := range row {
+					row[i] = 1e30 * (1 + r.Float32())
+				}
+			})
+			for _, f := range keys {
+				f(p, a, r)
+			}
+		}
+	}
+	all := func(x float32) func(*attn.Problem, *attn.Args, rnd) {
+		return func(_ *attn.Problem, a *attn.Args, _ rnd) {
+			Rows(&a.K, func(_, _, _ int, row []float32) { fill(row, x) })
+		}
+	}
+	both("overflow-none", false, wide, loud())
+	both("overflow-one", true, wide, loud(key(77, 1e30)))
+	both("overflow-first", false, wide, loud(key(0, 1e30)))
+	both("overflow-last", true, wide, loud(key(149, 1e30)))
+	both("overflow-two", true, wide, loud(key(3, 1e30), key(140, 1e30)))
+	both("overflow-two-together", false, wide, loud(key(8, 1e30), key(9, 1e30)))
+	both("overflow-all", false, wide, loud(all(1e30)))
+	both("underflow-one", true, wide, loud(key(77, -1e30)))
+	both("underflow-all", true, wide, loud(all(-1e30)))
+	both("underflow-all-but-one", false, wide, loud(all(-1e30), key(100, 1)))
+	both("underflow-first-tiles", true, wide, func(p *attn.Problem, a *attn.Args, r rnd) {
+		loud()(p, a, r)
+		for j := range 140 {
+			fill(a.K.Row(0, j, 0), -1e30)
+		}
+	})
+	both("overflow-and-underflow", false, wide, loud(key(20, -1e30), key(90, 1e30)))
+	hidden := masked(head(33, 33, 16, 16), attn.Causal())
+	l.add("overflow-hidden", wanting(hidden, rowStats)).with(loud(key(20, 1e30))).core(true) // rows before 20 do not see it
+
+	// NaN and infinity, behind a mask and in front of it
+	behind := func(x float32) func(*attn.Problem, *attn.Args, rnd) {
+		return func(p *attn.Problem, a *attn.Args, _ rnd) {
+			for _, j := range []int{3, 64, 149} {
+				fill(a.K.Row(0, j, 0), x)
+				fill(a.V.Row(0, j, 0), x)
+				for i := range p.SeqQ {
+					a.Allowed.Bool[i*p.SeqKV+j] = false
+				}
+			}
+		}
+	}
+	boolean := masked(wide, attn.Full().With(attn.BoolBitmap))
+	both("nan-behind-bool", true, boolean, behind(nan))
+	both("inf-behind-bool", false, boolean, behind(inf))
+	lower := func(x float32) func(*attn.Problem, *attn.Args, rnd) {
+		return func(_ *attn.Problem, a *attn.Args, _ rnd) {
+			for j := 17; j < a.K.S; j++ { // the upper half of the rows sees some of them
+				fill(a.K.Row(0, j, 0), x)
+				fill(a.V.Row(0, j, 0), x)
+			}
+		}
+	}
+	l.add("nan-behind-causal", wanting(hidden, rowStats)).with(lower(nan)).core(true)
+	l.add("inf-behind-causal", wanting(masked(head(33, 33, 16, 16), attn.Causal()), rowStats)).core(true).
+		with(func(p *attn.Problem, a *attn.Args, r rnd) {
+			Rows(&a.Q, func(_, _, _ int, row []float32) { fill(row, 1) })
+			lower(inf)(p, a, r)
+		})
+	both("nan-behind-window", true, masked(wide, attn.Window(3, 2)), func(p *attn.Problem, a *attn.Args, _ rnd) {
+		for j := range a.K.S - p.SeqQ - 3 { // no query reaches so far back
+			fill(a.K.Row(0, j, 0), nan)
+			fill(a.V.Row(0, j, 0), nan)
+		}
+	})
+	both("nan-in-key", true, wide, key(70, nan))
+	both("nan-in-one-key-element", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) { a.K.Row(0, 149, 0)[7] = nan })
+	both("nan-in-value", true, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) { a.V.Row(0, 70, 0)[5] = nan })
+	both("inf-in-value", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) { a.V.Row(0, 70, 0)[5] = inf })
+	both("two-infs-in-value", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
+		a.V.Row(0, 70, 0)[5], a.V.Row(0, 7, 0)[5] = inf, -inf
+	})
+	both("nan-in-query", true, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) { a.Q.Row(0, 0, 0)[3] = nan })
+	both("inf-in-key", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
+		Rows(&a.Q, func(_, _, _ int, row []float32) { row[4] = 1 })
+		a.K.Row(0, 33, 0)[4] = inf
+	})
+	both("minus-inf-in-key", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
+		Rows(&a.Q, func(_, _, _ int, row []float32) { row[4] = 1 })
+		a.K.Row(0, 33, 0)[4] = -inf
+	})
+	l.add("nan-in-query-causal", wanting(hidden, rowStats)).core(true). // one row, and no other
+										with(func(_ *attn.Problem, a *attn.Args, _ rnd) { fill(a.Q.Row(0, 11, 0), nan) })
+
+	// ties, dominance, the smallest numbers
+	both("identical-keys", true, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
+		first := append([]float32(nil), a.K.Row(0, 0, 0)...)
+		Rows(&a.K, func(_, _, _ int, row []float32) { copy(row, first) })
+	})
+	both("zero-queries", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
+		Rows(&a.Q, func(_, _, _ int, row []float32) { fill(row, 0) })
+	})
+	for _, j := range []int{0, 64, 149} {
+		both(fmt.Sprintf("one-key-above-all-%d", j), j == 149, wide, func(p *attn.Problem, a *attn.Args, _ rnd) {
+			Rows(&a.Q, func(_, _, _ int, row []float32) { fill(row, 1) })
+			fill(a.K.Row(0, j, 0), 60)
+		})
+	}
+	both("weights-underflow", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) { // scores fall by 1 from key to key: e^-149
+		Rows(&a.Q, func(_, _, _ int, row []float32) { fill(row, 1) })
+		Rows(&a.K, func(_, j, _ int, row []float32) { fill(row, -float32(j)/4) })
+	})
+	tiny := func(of func(a *attn.Args) *attn.Tensor) func(*attn.Problem, *attn.Args, rnd) {
+		return func(_ *attn.Problem, a *attn.Args, r rnd) { normal(of(a), r, 1e-40) }
+	}
+	both("denormal-values", true, wide, tiny(func(a *attn.Args) *attn.Tensor { return &a.V }))
+	both("denormal-queries", false, wide, tiny(func(a *attn.Args) *attn.Tensor { return &a.Q }))
+	both("denormal-keys", false, wide, tiny(func(a *attn.Args) *attn.Tensor { return &a.K }))
+	both("large-values", false, wide, func(_ *attn.Problem, a *attn.Args, r rnd) { normal(&a.V, r, 1e24) })
+	both("positive-values", false, wide, func(_ *attn.Problem, a *attn.Args, r rnd) {
+		Rows(&a.V, func(_, _, _ int, row []float32) { fill(row, 1+r.Float32()) })
+	})
+
+	// A single key gives its value, bit for bit, whatever its score.
+	single := head(9, 1, 16, 16)
+	both("single-key", true, single, nil)
+	both("single-key-1e4", false, single, scaled(1e4))
+	both("single-key-1e36", false, single, scaled(1e36))
+	both("single-key-denormal", true, single, tiny(func(a *attn.Args) *attn.Tensor { return &a.V }))
+	both("single-key-infinite", false, single, loud(all(1e30)))
+	l.add("own-key-alone", wanting(masked(head(33, 33, 16, 16), attn.Window(0, 0)), rowStats)).with(scaled(1e3)).core(true)
+}

@@ -1,0 +1,78 @@
+package cases
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"attnlab/attn"
+)
+
+var distributions = []string{"normal", "std30", "rising", "sparse"}
+
+// Distributions lists the names that Fill knows:
+//
+//	normal   unit normals: scores of standard deviation 1 at the default scale
+//	std30    unit normals with Q stretched until scores have standard deviation 30: a few keys take all the weight
+//	rising   every key scores about 1 higher than the key before it, for every query: the worst case for a lazily kept maximum
+//	sparse   normal, but one key in 64 scores about 12 higher than the others
+//
+// V and a bias are unit normals in each.
+func Distributions() []string { return slices.Clone(distributions) }
+
+// Fill writes the input operands of a call, the same ones for the same seed in every layout that shares none of them.
+func Fill(dist string, p attn.Problem, a *attn.Args, seed uint64) error {
+	random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+	q, k := random(1), random(2)
+	reach := p.Scale() * math.Sqrt(float64(p.Dim)) // the standard deviation of a score of unit normals
+	switch dist {
+	case "normal":
+		normal(&a.Q, q, 1)
+		normal(&a.K, k, 1)
+	case "std30":
+		normal(&a.Q, q, float32(30/reach))
+		normal(&a.K, k, 1)
+	case "rising":
+		Rows(&a.Q, func(_, _, _ int, row []float32) {
+			for i := range row {
+				row[i] = 0.5 + q.Float32()
+			}
+		})
+		slope := float32(1 / (p.Scale() * float64(max(p.Dim, 1))))
+		Rows(&a.K, func(_, j, _ int, row []float32) {
+			for i := range row {
+				row[i] = slope * float32(j)
+			}
+		})
+	case "sparse":
+		normal(&a.Q, q, 1)
+		normal(&a.K, k, 1)
+		Rows(&a.Q, func(_, _, _ int, row []float32) { addTo(row, 1) })
+		Rows(&a.K, func(_, j, _ int, row []float32) {
+			if j%64 == 5 || a.K.S <= 5 && j == 0 {
+				addTo(row, float32(12/(p.Scale()*float64(max(p.Dim, 1)))))
+			}
+		})
+	default:
+		return fmt.Errorf("distribution %q is not one of %s", dist, strings.Join(distributions, ", "))
+	}
+	normal(&a.V, random(3), 1)
+	normal(&a.Terms.Bias, random(4), 1)
+	return nil
+}
+
+func normal(t *attn.Tensor, r *rand.Rand, std float32) {
+	Rows(t, func(_, _, _ int, row []float32) {
+		for i := range row {
+			row[i] = std * float32(r.NormFloat64())
+		}
+	})
+}
+
+func addTo(row []float32, c float32) {
+	for i := range row {
+		row[i] += c
+	}
+}
