@@ -13,6 +13,7 @@ import (
 // A feature is one entry of a point's list of features and what it changes in a problem.
 type feature struct {
 	name  string // with an argument, it ends in a colon
+	slot  string // of several features for one slot a list holds one
 	ops   [2]bool
 	apply func(q *attn.Problem, arg string) error
 	arg   string
@@ -20,6 +21,9 @@ type feature struct {
 
 // String is the feature as it is written, with its argument.
 func (f *feature) String() string { return f.name + f.arg }
+
+// mapSlot is that of the feature map of a linear point, which is never empty.
+const mapSlot = "feature map"
 
 var (
 	softmaxOnly = [2]bool{attn.OpSoftmax: true}
@@ -29,14 +33,14 @@ var (
 
 // features are in the order in which a point lists them.
 var features = [...]feature{
-	{name: "elu+1", ops: linearOnly, apply: featureMap(attn.EluPlusOne)},
-	{name: "relu+1", ops: linearOnly, apply: featureMap(attn.ReluPlusOne)},
-	{name: "identity", ops: linearOnly, apply: featureMap(attn.Identity)},
-	{name: "projection", ops: linearOnly, apply: featureMap(attn.Projection)},
+	{name: "elu+1", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.EluPlusOne)},
+	{name: "relu+1", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.ReluPlusOne)},
+	{name: "identity", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.Identity)},
+	{name: "projection", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.Projection)},
 	{name: "unnormalised", ops: linearOnly, apply: func(q *attn.Problem, _ string) error { q.Linear.Unnormalised = true; return nil }},
-	{name: "gated", ops: linearOnly, apply: rule(attn.Gated)},
-	{name: "delta", ops: linearOnly, apply: rule(attn.Delta)},
-	{name: "gated-delta", ops: linearOnly, apply: rule(attn.GatedDelta)},
+	{name: "gated", slot: "rule", ops: linearOnly, apply: rule(attn.Gated)},
+	{name: "delta", slot: "rule", ops: linearOnly, apply: rule(attn.Delta)},
+	{name: "gated-delta", slot: "rule", ops: linearOnly, apply: rule(attn.GatedDelta)},
 	{name: "eps:", ops: linearOnly, apply: func(q *attn.Problem, arg string) error { return positive(&q.Linear.Eps, arg) }},
 	{name: "temp:", ops: softmaxOnly, apply: temperature},
 	{name: "softcap:", ops: softmaxOnly, apply: func(q *attn.Problem, arg string) error { return positive(&q.Score.Softcap, arg) }},
@@ -45,8 +49,8 @@ var features = [...]feature{
 	{name: "sinks", ops: softmaxOnly, apply: term(attn.TermSinks)},
 	{name: "relative", ops: softmaxOnly, apply: term(attn.TermRelative)},
 	{name: "metric", ops: softmaxOnly, apply: term(attn.TermMetric)},
-	{name: "rope", ops: softmaxOnly, apply: rope(attn.RopeInterleaved)},
-	{name: "rope-halves", ops: softmaxOnly, apply: rope(attn.RopeHalves)},
+	{name: "rope", slot: "rope", ops: softmaxOnly, apply: rope(attn.RopeInterleaved)},
+	{name: "rope-halves", slot: "rope", ops: softmaxOnly, apply: rope(attn.RopeHalves)},
 	{name: "bool", ops: anyOp, apply: func(q *attn.Problem, _ string) error { q.Mask = q.Mask.With(attn.BoolBitmap); return nil }},
 	{name: "lengths", ops: anyOp, apply: func(q *attn.Problem, _ string) error { q.Lengths = true; return nil }},
 	{name: "lse", ops: softmaxOnly, apply: want(attn.WantLSE)},
@@ -132,8 +136,10 @@ func splitFeatures(op, s string) ([]feature, error) {
 		if !f.ops[o] {
 			return nil, fmt.Errorf("features %q: op %s has no %s; it has %s", s, op, f.name, featureNames(o))
 		}
-		if slices.ContainsFunc(list, func(g feature) bool { return g.name == f.name }) {
-			return nil, fmt.Errorf("features %q: %s stands there twice", s, f.name)
+		for _, g := range list {
+			if g.name == f.name || g.slot != "" && g.slot == f.slot {
+				return nil, fmt.Errorf("features %q: %s and %s exclude each other", s, g.String(), f.String())
+			}
 		}
 		list = append(list, *f)
 		rest = strings.TrimPrefix(tail, "+")
@@ -162,7 +168,7 @@ func orderFeatures(op, s string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if op == attn.OpLinear.String() && !slices.ContainsFunc(list, func(f feature) bool { return featureIndex(f.name) < 4 }) {
+	if op == attn.OpLinear.String() && !slices.ContainsFunc(list, func(f feature) bool { return f.slot == mapSlot }) {
 		list = slices.Insert(list, 0, features[0])
 	}
 	names := make([]string, len(list))

@@ -1,0 +1,90 @@
+package run
+
+import (
+	"io"
+
+	"golang.org/x/perf/benchfmt"
+)
+
+// units of bench.txt: which way is better, and which figures are exact, so that a single byte more is a difference and no statistics is asked.
+var units = [...]struct {
+	unit, better string
+	exact        bool
+}{
+	{unit: "sec/op", better: "lower"},
+	{unit: "FLOP/s", better: "higher"},
+	{unit: "%peak", better: "higher"},
+	{unit: "B/s", better: "higher"},
+	{unit: "scratch-B", better: "lower", exact: true},
+	{unit: "rss-B", better: "lower"},
+	{unit: "allocs/op", better: "lower", exact: true},
+}
+
+// WriteBench writes every sample in the Go benchmark format, point by point. Configuration is what go test prints of the machine for
+// BenchmarkAttention in package kernels, so that both kinds of file compare with each other; nothing in it changes from run to run, since
+// benchstat makes a table of its own for each configuration.
+//
+// Exact figures stand on every line of a point. Peak memory was measured once, so it stands on the first line alone.
+func (r *Run) WriteBench(w io.Writer) error {
+	out := benchfmt.NewWriter(w)
+	for _, u := range units {
+		m := benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: u.unit, Key: "better"}, OrigUnit: u.unit, Value: u.better}
+		if err := out.Write(&m); err != nil {
+			return err
+		}
+		if u.exact {
+			m.Key, m.Value = "assume", "exact"
+			if err := out.Write(&m); err != nil {
+				return err
+			}
+		}
+	}
+	var config []benchfmt.Config
+	for _, c := range [...]struct{ key, value string }{
+		{"goos", r.Meta.Machine.OS}, {"goarch", r.Meta.Machine.Arch}, {"pkg", "attnlab/kernels"}, {"cpu", r.Meta.Machine.CPU},
+	} {
+		if c.value != "" {
+			config = append(config, benchfmt.Config{Key: c.key, Value: []byte(c.value), File: true})
+		}
+	}
+	for _, c := range r.Cells {
+		if err := c.writeBench(out, config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cell) writeBench(out *benchfmt.Writer, config []benchfmt.Config) error {
+	row := c.Row()
+	if row.Status == Failed {
+		return nil // a wrong answer has no speed
+	}
+	for i := range c.Visits {
+		v := &c.Visits[i]
+		sec := v.Nanoseconds() * 1e-9
+		res := benchfmt.Result{Config: config, Name: benchfmt.Name(c.Point.Name()), Iters: v.Calls}
+		add := func(x float64, unit string) {
+			if Known(x) {
+				res.Values = append(res.Values, benchfmt.Value{Value: x, Unit: unit})
+			}
+		}
+		add(sec, "sec/op")
+		add(float64(c.Flop)/sec, "FLOP/s")
+		if share, ok := c.share(v); ok && !v.Dropped && v.Unit == ProbeFlop {
+			add(100*share, "%peak")
+		}
+		if v.Unit == ProbeBytes {
+			add(float64(c.Bytes)/sec, "B/s")
+		}
+		add(row.Scratch, "scratch-B")
+		if i == 0 {
+			add(row.RSS, "rss-B")
+		}
+		add(row.Allocs, "allocs/op")
+		if err := out.Write(&res); err != nil {
+			return err
+		}
+	}
+	return nil
+}

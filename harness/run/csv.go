@@ -1,0 +1,165 @@
+package run
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// A measure is one column of sweep.csv behind the key columns, and where a Row holds it.
+type measure struct {
+	column string
+	text   func(*Row) *string
+	number func(*Row) *float64
+}
+
+var measures = [...]measure{
+	{column: "status", text: func(w *Row) *string { return &w.Status }},
+	{column: "note", text: func(w *Row) *string { return &w.Note }},
+	{column: "samples", number: func(w *Row) *float64 { return &w.Samples }},
+	{column: "ns_median", number: func(w *Row) *float64 { return &w.Ns }},
+	{column: "ns_lo", number: func(w *Row) *float64 { return &w.NsLo }},
+	{column: "ns_hi", number: func(w *Row) *float64 { return &w.NsHi }},
+	{column: "ns_min", number: func(w *Row) *float64 { return &w.NsMin }},
+	{column: "flop", number: func(w *Row) *float64 { return &w.Flop }},
+	{column: "gflops", number: func(w *Row) *float64 { return &w.GFlops }},
+	{column: "peak_gflops", number: func(w *Row) *float64 { return &w.PeakGFlops }},
+	{column: "peak_frac", number: func(w *Row) *float64 { return &w.Peak }},
+	{column: "peak_frac_lo", number: func(w *Row) *float64 { return &w.PeakLo }},
+	{column: "peak_frac_hi", number: func(w *Row) *float64 { return &w.PeakHi }},
+	{column: "bytes", number: func(w *Row) *float64 { return &w.Bytes }},
+	{column: "gbps", number: func(w *Row) *float64 { return &w.GBps }},
+	{column: "bandwidth_frac", number: func(w *Row) *float64 { return &w.Bandwidth }},
+	{column: "scratch_bytes", number: func(w *Row) *float64 { return &w.Scratch }},
+	{column: "peak_rss_bytes", number: func(w *Row) *float64 { return &w.RSS }},
+	{column: "alloc_bytes", number: func(w *Row) *float64 { return &w.Alloc }},
+	{column: "allocs", number: func(w *Row) *float64 { return &w.Allocs }},
+	{column: "err_ratio", number: func(w *Row) *float64 { return &w.Err }},
+	{column: "dropped", number: func(w *Row) *float64 { return &w.Dropped }},
+	{column: "layer", text: func(w *Row) *string { return &w.Layer }},
+	{column: "tokens_s", number: func(w *Row) *float64 { return &w.Tokens }},
+	{column: "attn_share", number: func(w *Row) *float64 { return &w.AttnShare }},
+	{column: "product_share", number: func(w *Row) *float64 { return &w.MMShare }},
+}
+
+// Columns are the columns of sweep.csv in their order.
+func Columns() []string {
+	var c []string
+	for i := range keys {
+		c = append(c, keys[i].column)
+	}
+	for i := range measures {
+		c = append(c, measures[i].column)
+	}
+	return c
+}
+
+// WriteCSV writes rows as sweep.csv: RFC 4180, a header, an empty field where nothing was measured.
+func WriteCSV(w io.Writer, rows []Row) error {
+	out := csv.NewWriter(w)
+	out.UseCRLF = true
+	if err := out.Write(Columns()); err != nil {
+		return err
+	}
+	var line []string
+	for i := range rows {
+		line = line[:0]
+		for k := range keys {
+			line = append(line, keys[k].get(&rows[i].Point))
+		}
+		for m := range measures {
+			line = append(line, measures[m].get(&rows[i]))
+		}
+		if err := out.Write(line); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// ReadCSV reads what WriteCSV writes.
+func ReadCSV(r io.Reader) ([]Row, error) {
+	in := csv.NewReader(r)
+	header, err := in.Read()
+	if err != nil {
+		return nil, fmt.Errorf("csv: %w", err)
+	}
+	if !slices.Equal(header, Columns()) {
+		return nil, fmt.Errorf("csv: the header is not that of %s", CSVFile)
+	}
+	var rows []Row
+	for {
+		line, err := in.Read()
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("csv: %w", err)
+		}
+		var w Row
+		for i, s := range line {
+			if i < len(keys) {
+				err = keys[i].set(&w.Point, s)
+			} else {
+				err = measures[i-len(keys)].set(&w, s)
+			}
+			if err != nil {
+				at, _ := in.FieldPos(i)
+				return nil, fmt.Errorf("csv: line %d: %w", at, err)
+			}
+		}
+		rows = append(rows, w)
+	}
+}
+
+func (m *measure) get(w *Row) string {
+	if m.text != nil {
+		return *m.text(w)
+	}
+	x := *m.number(w)
+	if math.IsNaN(x) {
+		return ""
+	}
+	return strconv.FormatFloat(x, 'f', -1, 64)
+}
+
+func (m *measure) set(w *Row, s string) error {
+	if m.text != nil {
+		*m.text(w) = s
+		return nil
+	}
+	x := unknown
+	if s != "" {
+		var err error
+		if x, err = strconv.ParseFloat(s, 64); err != nil {
+			return fmt.Errorf("%s: %q is not a number", m.column, s)
+		}
+	}
+	*m.number(w) = x
+	return nil
+}
+
+// Write rewrites the two projections of the journal, bench.txt and sweep.csv.
+func (r *Run) Write() error {
+	var b bytes.Buffer
+	if err := r.WriteBench(&b); err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(r.Dir, BenchFile), b.Bytes()); err != nil {
+		return fmt.Errorf("run folder: %w", err)
+	}
+	b.Reset()
+	if err := WriteCSV(&b, r.Rows()); err != nil {
+		return err
+	}
+	if err := replace(filepath.Join(r.Dir, CSVFile), b.Bytes()); err != nil {
+		return fmt.Errorf("run folder: %w", err)
+	}
+	return nil
+}

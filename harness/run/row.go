@@ -1,0 +1,154 @@
+package run
+
+import (
+	"fmt"
+	"math"
+
+	"attnlab/harness/stats"
+)
+
+// Statuses of a row.
+const (
+	OK      = "ok"
+	Skipped = "skipped"
+	Failed  = "failed"
+)
+
+// A Row is what a run found out about one point: a line of sweep.csv. Numbers that were not measured are NaN.
+type Row struct {
+	Point
+	Status, Note string
+
+	Samples                    float64
+	Ns, NsLo, NsHi, NsMin      float64 // wall time of one call: median, its interval, least
+	Flop, GFlops               float64 // of one call; a second, by the median
+	PeakGFlops                 float64 // what the multiply-add probe reached: median over samples
+	Peak, PeakLo, PeakHi       float64 // median over samples of each one's rate over its own probes, and its interval
+	Bytes, GBps, Bandwidth     float64 // of one call; a second, by the median; median over samples of the rate over the read probe's
+	Scratch, RSS               float64 // bytes
+	Alloc, Allocs              float64 // bytes and objects a call
+	Err                        float64 // worst error over tolerance
+	Dropped                    float64 // samples left out of Peak or Bandwidth because the probes around them disagree
+	Layer                      string  // the columns of layers, empty for a kernel
+	Tokens, AttnShare, MMShare float64
+}
+
+// unknown is a number that was not measured.
+var unknown = math.NaN()
+
+// Known reports whether a number of a row was measured.
+func Known(x float64) bool { return !math.IsNaN(x) }
+
+// Rows reduces the journal: one row a point, in the order planned.
+func (r *Run) Rows() []Row {
+	rows := make([]Row, len(r.Cells))
+	for i, c := range r.Cells {
+		rows[i] = c.Row()
+	}
+	return rows
+}
+
+// Row reduces one point's journal.
+func (c *Cell) Row() Row {
+	w := Row{
+		Point: c.Point, Status: OK, Flop: float64(c.Flop), Bytes: float64(c.Bytes),
+		Samples: unknown, Ns: unknown, NsLo: unknown, NsHi: unknown, NsMin: unknown, GFlops: unknown, PeakGFlops: unknown,
+		Peak: unknown, PeakLo: unknown, PeakHi: unknown, GBps: unknown, Bandwidth: unknown, Scratch: unknown, RSS: unknown,
+		Alloc: unknown, Allocs: unknown, Err: unknown, Dropped: unknown, Tokens: unknown, AttnShare: unknown, MMShare: unknown,
+	}
+	if m := c.Memory; m != nil {
+		w.Scratch, w.RSS, w.Alloc, w.Allocs = count(m.Scratch), count(m.PeakRSS), count(m.Alloc), count(m.Allocs)
+	}
+	if c.Verified != nil {
+		w.Err = float64(c.Verified.Ratio)
+	}
+	switch {
+	case c.Failed != "":
+		w.Status, w.Note = Failed, c.Failed
+	case c.Verified != nil && !(c.Verified.Ratio <= 1):
+		w.Status, w.Note = Failed, fmt.Sprintf("wrong answer: err/tol %.3g at %s", float64(c.Verified.Ratio), c.Verified.Where)
+	case c.Skipped != "":
+		w.Status, w.Note = Skipped, c.Skipped
+	case len(c.Visits) == 0:
+		w.Status, w.Note = Skipped, "not measured: the run ended before its first sample"
+	}
+	if len(c.Visits) > 0 {
+		c.reduceVisits(&w)
+	}
+	return w
+}
+
+func count(n *int64) float64 {
+	if n == nil {
+		return unknown
+	}
+	return float64(*n)
+}
+
+func (c *Cell) reduceVisits(w *Row) {
+	var ns, probe, flopShare, byteShare []float64
+	probed, dropped := 0, 0
+	for i := range c.Visits {
+		v := &c.Visits[i]
+		ns = append(ns, v.Nanoseconds())
+		if v.Dropped {
+			dropped++
+		}
+		share, ok := c.share(v)
+		if !ok {
+			continue
+		}
+		probed++
+		if v.Unit == ProbeFlop {
+			probe = append(probe, v.probe()/1e9)
+		}
+		switch {
+		case v.Dropped:
+		case v.Unit == ProbeFlop:
+			flopShare = append(flopShare, share)
+		default:
+			byteShare = append(byteShare, share)
+		}
+	}
+	t := stats.Summarise(ns)
+	w.Samples, w.Dropped = float64(t.N), float64(dropped)
+	w.Ns, w.NsLo, w.NsHi, w.NsMin = t.Median, finite(t.Lo), finite(t.Hi), t.Min
+	w.GFlops, w.GBps = w.Flop/t.Median, w.Bytes/t.Median
+	w.PeakGFlops = stats.Summarise(probe).Median
+	p := stats.Summarise(flopShare)
+	w.Peak, w.PeakLo, w.PeakHi = p.Median, finite(p.Lo), finite(p.Hi)
+	w.Bandwidth = stats.Summarise(byteShare).Median
+	if w.Status == OK && probed > 0 && dropped == len(c.Visits) {
+		w.Note = fmt.Sprintf("the machine's speed moved during each of the %d samples: no share of its peak", dropped)
+	}
+}
+
+// finite turns the infinite end of an interval that a small sample does not have into an unknown number.
+func finite(x float64) float64 {
+	if math.IsInf(x, 0) {
+		return unknown
+	}
+	return x
+}
+
+// Nanoseconds is the wall time of one call.
+func (v *Visit) Nanoseconds() float64 { return float64(v.Wall) / float64(v.Calls) }
+
+func (v *Visit) probe() float64 { return (v.Before + v.After) / 2 }
+
+// share is a sample's rate over the mean of its two probes. One thread is judged in its own CPU time, which a busy neighbour does not
+// lengthen; several threads are judged in wall time, because waiting for each other is their own doing.
+func (c *Cell) share(v *Visit) (float64, bool) {
+	if !(v.Before > 0 && v.After > 0) {
+		return 0, false
+	}
+	time := float64(v.Wall)
+	if c.Point.Threads == 1 && v.CPU > 0 {
+		time = float64(v.CPU)
+	}
+	work := float64(c.Flop)
+	if v.Unit == ProbeBytes {
+		work = float64(c.Bytes)
+	}
+	return work * float64(v.Calls) / (time * 1e-9) / v.probe(), true
+}
