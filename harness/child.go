@@ -1,0 +1,162 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+
+	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
+	"attnlab/harness/run"
+)
+
+// ErrNoChild is what a Child returns when no process can be started at all: no point is to blame.
+var ErrNoChild = errors.New("cannot start a worker process")
+
+// A Child is a Worker in a process of its own, which is started when it is needed and replaced when it dies.
+type Child struct {
+	Command func() *exec.Cmd // runs Lab.Serve on its standard input and output
+	Timeout time.Duration    // for one request; then the process is killed. 0 is no limit
+	process *process
+}
+
+type process struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	answers *json.Decoder
+	stderr  *head
+}
+
+// head keeps the beginning of what is written to it: that is where a crash says what it is.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(p []byte) (int, error) {
+	if room := 8<<10 - h.Len(); room > 0 {
+		h.Buffer.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+func (c *Child) start() error {
+	p := &process{cmd: c.Command(), stderr: new(head)}
+	p.cmd.Stderr = p.stderr
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	p.in, p.answers = in, json.NewDecoder(out)
+	c.process = p
+	return nil
+}
+
+// Close ends the process. The child may be asked again: a new one is then started.
+func (c *Child) Close() error {
+	p := c.process
+	if p == nil {
+		return nil
+	}
+	c.process = nil
+	p.in.Close()
+	return p.cmd.Wait()
+}
+
+// ask puts one request to the process. An error of the kernel's or its death is told as an error; a cancelled context as the context's.
+func (c *Child) ask(ctx context.Context, q request) (answer, error) {
+	if c.process == nil {
+		if err := c.start(); err != nil {
+			return answer{}, fmt.Errorf("%w: %w", ErrNoChild, err)
+		}
+	}
+	p := c.process
+	limit, cancel := ctx, context.CancelFunc(func() {})
+	if c.Timeout > 0 {
+		limit, cancel = context.WithTimeout(ctx, c.Timeout)
+	}
+	defer cancel()
+	defer context.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })() // reading then ends
+
+	var a answer
+	err := json.NewEncoder(p.in).Encode(q)
+	if err == nil {
+		err = p.answers.Decode(&a)
+	}
+	switch {
+	case err == nil && a.Error != "":
+		return a, errors.New(a.Error)
+	case err == nil:
+		return a, nil
+	}
+	_ = p.cmd.Process.Kill() // it may live on with its output closed or garbled
+	died := c.Close()
+	switch {
+	case ctx.Err() != nil:
+		return a, ctx.Err()
+	case limit.Err() != nil:
+		return a, fmt.Errorf("no answer within %v", c.Timeout)
+	}
+	return a, fmt.Errorf("the worker died: %s", lastWords(p.stderr.String(), died))
+}
+
+// lastWords is the line of a crash report that says most.
+func lastWords(stderr string, died error) string {
+	first := ""
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.HasPrefix(line, "SIG") {
+			return line
+		}
+		if first == "" {
+			first = line
+		}
+	}
+	if first != "" {
+		return first
+	}
+	return fmt.Sprint(died)
+}
+
+// Verify is the Worker's.
+func (c *Child) Verify(ctx context.Context, at run.Point) (oracle.Verdict, error) {
+	a, err := c.ask(ctx, request{Do: "verify", Point: &at})
+	return oracle.Verdict{Rows: a.Rows, Worst: float64(a.Worst), Where: a.Note}, err
+}
+
+// Weigh is the Worker's. It takes a fresh process, in which nothing else has run.
+func (c *Child) Weigh(ctx context.Context, at run.Point) (Memory, error) {
+	alone := &Child{Command: c.Command, Timeout: c.Timeout}
+	a, err := alone.ask(ctx, request{Do: "weigh", Point: &at})
+	if err != nil {
+		return Memory{}, errors.Join(err, alone.Close())
+	}
+	return *a.Memory, alone.Close()
+}
+
+// Sample is the Worker's.
+func (c *Child) Sample(ctx context.Context, at run.Point, hint int) (Sample, error) {
+	a, err := c.ask(ctx, request{Do: "sample", Point: &at, Hint: hint})
+	if err != nil {
+		return Sample{}, err
+	}
+	return *a.Sample, nil
+}
+
+// Try is the Worker's.
+func (c *Child) Try(ctx context.Context, algo, isa string, k cases.Case) (Finding, error) {
+	a, err := c.ask(ctx, request{Do: "try", Algo: algo, ISA: isa, Case: k.String()})
+	return Finding{
+		Kernel: algo, ISA: isa, Family: k.Family, Case: k.Name, Refused: a.Refused, Worst: float64(a.Worst), Note: a.Note,
+	}, err
+}

@@ -1,0 +1,54 @@
+package harness
+
+import (
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// A Memory is what one call costs besides its operands. A figure is nil where the system does not tell it: 0 is a measurement.
+type Memory struct {
+	Scratch int64  `json:"scratch"`  // what the plan says it holds
+	PeakRSS *int64 `json:"peak_rss"` // growth of the process, from inputs in place to its highest point in planning and one call
+	Bytes   *int64 `json:"bytes"`    // allocated on the Go heap by a call in steady state
+	Allocs  *int64 `json:"allocs"`
+}
+
+// Allocations are counted over up to steadyCalls calls, or steadyTime: an allocation of the runtime's own then rounds down to 0 a call.
+const (
+	steadyCalls = 5
+	steadyTime  = 200 * time.Millisecond
+)
+
+// Weigh measures what a workload costs in memory. It is meant for a process of its own: what an earlier job left behind would count.
+func Weigh(w *Workload, slab *Slab) (m Memory, err error) {
+	j, err := w.Prepare(slab)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	// Garbage goes back to the system before the watch begins and is left alone while it lasts: a collection would return pages unseen.
+	debug.FreeOSMemory()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	peak := watchRSS()
+	if err := j.Plan(); err != nil {
+		return m, err
+	}
+	first, err := j.Run(1)
+	if err != nil {
+		return m, err
+	}
+	m.PeakRSS = peak()
+	m.Scratch = j.Scratch()
+	calls := max(1, min(steadyCalls, int64(steadyTime/max(first.Wall, 1))))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := j.Run(int(calls)); err != nil {
+		return m, err
+	}
+	runtime.ReadMemStats(&after)
+	bytes, allocs := int64(after.TotalAlloc-before.TotalAlloc)/calls, int64(after.Mallocs-before.Mallocs)/calls
+	m.Bytes, m.Allocs = &bytes, &allocs
+	return m, nil
+}

@@ -1,0 +1,69 @@
+package harness
+
+import (
+	"attnlab/attn"
+)
+
+// singles are problems that ask for one ability each, besides the operation itself.
+var singles = [...]struct {
+	need attn.Needs
+	ask  func(p *attn.Problem)
+}{
+	{attn.NeedWindow, func(p *attn.Problem) { p.Mask = attn.Window(1, 0) }},
+	{attn.NeedBool, func(p *attn.Problem) { p.Mask.Bitmap = attn.BoolBitmap }},
+	{attn.NeedPacked, func(p *attn.Problem) { p.Mask.Bitmap = attn.PackedBitmap }},
+	{attn.NeedBlock, func(p *attn.Problem) { p.Mask.Bitmap = attn.BlockBitmap }},
+	{attn.NeedTemp, func(p *attn.Problem) { p.Score.Temp = 2 }},
+	{attn.NeedSoftcap, func(p *attn.Problem) { p.Score.Softcap = 1 }},
+	{attn.NeedBias, func(p *attn.Problem) { p.Score.Terms = attn.TermBias }},
+	{attn.NeedALiBi, func(p *attn.Problem) { p.Score.Terms = attn.TermALiBi }},
+	{attn.NeedSinks, func(p *attn.Problem) { p.Score.Terms = attn.TermSinks }},
+	{attn.NeedRelative, func(p *attn.Problem) { p.Score.Terms = attn.TermRelative }},
+	{attn.NeedMetric, func(p *attn.Problem) { p.Score.Terms = attn.TermMetric }},
+	{attn.NeedRope, func(p *attn.Problem) { p.Score.Rope = attn.RopeHalves }},
+	{attn.NeedProjection, func(p *attn.Problem) { p.Linear.Feature = attn.Projection }},
+	{attn.NeedRules, func(p *attn.Problem) { p.Linear.Rule = attn.Gated }},
+	{attn.NeedTypes, func(p *attn.Problem) { p.KV = attn.F16 }},
+	{attn.NeedBF16, func(p *attn.Problem) { p.Compute = attn.BF16 }},
+	{attn.NeedLengths, func(p *attn.Problem) { p.Lengths = true }},
+	{attn.NeedRagged, func(p *attn.Problem) { p.Ragged = true }},
+	{attn.NeedPages, func(p *attn.Problem) { p.Page = 16 }},
+	{attn.NeedLSE, func(p *attn.Problem) { p.Want = attn.WantLSE }},
+	{attn.NeedMean, func(p *attn.Problem) { p.Want = attn.WantMean }},
+	{attn.NeedEntropy, func(p *attn.Problem) { p.Want = attn.WantEntropy }},
+	{attn.NeedMax, func(p *attn.Problem) { p.Want = attn.WantMax }},
+	{attn.NeedArgMax, func(p *attn.Problem) { p.Want = attn.WantArgMax }},
+	{attn.NeedWeights, func(p *attn.Problem) { p.Want = attn.WantWeights }},
+	{attn.NeedScores, func(p *attn.Problem) { p.Want = attn.WantScores }},
+	{attn.NeedGrad, func(p *attn.Problem) { p.Want = attn.WantGrad }},
+}
+
+// Powers finds out what a kernel can do by asking it for one ability at a time.
+func Powers(k attn.Kernel) attn.Needs {
+	var have attn.Needs
+	for _, op := range []attn.Op{attn.OpSoftmax, attn.OpLinear} {
+		plain := attn.Problem{Op: op, Batch: 1, SeqQ: 4, SeqKV: 4, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8}
+		if _, err := k.Check(plain, 1); err != nil {
+			continue
+		}
+		have |= plain.Needs()
+		for _, s := range singles {
+			p := plain
+			s.ask(&p)
+			if _, err := k.Check(p, 1); err == nil {
+				have |= s.need
+			}
+		}
+	}
+	return have
+}
+
+// Wants is the set of by-products that a kernel with these powers can give.
+func Wants(have attn.Needs) (w attn.Want) {
+	for i, n := attn.WantLSE, attn.NeedLSE; i <= attn.WantGrad; i, n = i<<1, n<<1 {
+		if have&n != 0 {
+			w |= i
+		}
+	}
+	return w
+}

@@ -1,0 +1,49 @@
+package harness
+
+import (
+	"math"
+	"time"
+)
+
+// SampleTime is the least duration of a sample: long against timer resolution, short against a scheduler's moods.
+const SampleTime = 5 * time.Millisecond
+
+// MaxDrift is how far apart the two probes around a sample may be before the sample is left out of the fraction of peak.
+const MaxDrift = 0.02
+
+// A Sample is one measurement: some calls, and the machine's rate just before and just after them.
+type Sample struct {
+	Calls         int     `json:"calls"`
+	Elapsed       Elapsed `json:"elapsed"` // of all calls together
+	Before, After float64 // the probe, in FLOP/s or bytes/s
+}
+
+// Steady says that both probes saw the same machine.
+func (s Sample) Steady() bool {
+	return math.Abs(s.Before-s.After) <= MaxDrift*math.Min(s.Before, s.After)
+}
+
+// Take warms a job with one call and measures one sample of it. The number of calls is at least the hint, which is what an earlier sample of
+// the same point needed.
+func Take(j Job, probe Probe, hint int) (Sample, error) {
+	took, err := j.Run(1)
+	if err != nil {
+		return Sample{}, err
+	}
+	s := Sample{Calls: max(hint, 1)}
+	if hint < 1 && took.Wall < SampleTime {
+		// The warm call is cold and slow: half of what it asks for, and the loop below does the rest.
+		s.Calls = max(1, grow(1, took.Wall, SampleTime)/2)
+	}
+	for {
+		s.Before = probe()
+		if s.Elapsed, err = j.Run(s.Calls); err != nil {
+			return Sample{}, err
+		}
+		if s.Elapsed.Wall >= SampleTime {
+			s.After = probe()
+			return s, nil
+		}
+		s.Calls = grow(s.Calls, s.Elapsed.Wall, SampleTime)
+	}
+}

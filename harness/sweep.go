@@ -1,0 +1,354 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"attnlab/harness/run"
+	"attnlab/harness/stats"
+)
+
+// A Sweep takes the points of a grid through verification, memory and rounds of samples, into a journal. What the journal already holds is
+// not done again.
+type Sweep struct {
+	Lab     *Lab
+	Worker  Worker
+	Journal *run.Journal
+	Points  []run.Point
+
+	Samples   int           // that many for each point; 0: until every interval is narrow
+	Precision float64       // narrow: the interval of the median reaches no farther from it than this part of it
+	Budget    time.Duration // for this session; the first round is done whatever it takes. 0 is no limit
+	MaxMemory int64         // operands and scratch of a point; 0 is no limit
+	CPUs      int           // threads that can run at once; a point that wants more is skipped. 0 is no limit
+
+	Now  func() time.Time // nil: time.Now
+	Tell func(Progress)   // called between measurements; nil: nobody is told
+
+	estimate int // of all samples there will be
+}
+
+// Progress is how far a sweep has come.
+type Progress struct {
+	Phase       string // what is going on
+	Done, Total int    // steps of the whole sweep; Total is an estimate while the intervals decide
+}
+
+// Why a sweep ended.
+const (
+	Precise     = "every interval is narrow"
+	AllSamples  = "all samples are taken"
+	BudgetSpent = "the budget is spent"
+	Interrupted = "interrupted"
+	NothingLeft = "there is nothing to time"
+)
+
+// An Outcome is what a sweep came to.
+type Outcome struct {
+	Reason                 string // Precise, AllSamples, BudgetSpent, Interrupted or NothingLeft
+	Points                 int
+	Wrong, Failed, Skipped int // wrong answers; other failures; points not tried
+	Wide                   int // points whose interval is wider than asked
+}
+
+// leastSamples is the fewest values that have a 95 % interval of their median.
+const leastSamples = 6
+
+// Run does the sweep. When stop is closed it finishes the sample in hand and returns; when ctx is cancelled it returns at once. The error is
+// one of the journal or of a worker that does not start: whatever goes wrong at a point is in the journal.
+func (s *Sweep) Run(ctx context.Context, stop <-chan struct{}) (Outcome, error) {
+	reason, err := s.all(ctx, stop)
+	if errors.Is(err, context.Canceled) {
+		reason, err = Interrupted, nil
+	}
+	o := s.outcome(reason)
+	if err != nil {
+		return o, err
+	}
+	return o, s.Journal.Append(run.Record{End: &run.End{Reason: reason, Complete: reason != Interrupted, Time: s.now()}})
+}
+
+func (s *Sweep) all(ctx context.Context, stop <-chan struct{}) (string, error) {
+	begun := s.now()
+	if err := s.plan(); err != nil {
+		return "", err
+	}
+	for i, at := range s.Points {
+		if stopped(ctx, stop) {
+			return Interrupted, nil
+		}
+		s.tell("verify", i)
+		if err := s.settle(ctx, at); err != nil {
+			return "", err
+		}
+	}
+	timing, had := s.now(), s.visits()
+	for round := 1; ; round++ {
+		if reason := s.enough(round); reason != "" {
+			return reason, nil
+		}
+		s.foresee(begun, timing, had)
+		order := rand.New(rand.NewPCG(s.Journal.Run().Meta.Seed, uint64(round))).Perm(len(s.Points))
+		for _, i := range order {
+			c := s.cell(s.Points[i])
+			if c.Done() || visited(c, round) {
+				continue
+			}
+			if stopped(ctx, stop) {
+				return Interrupted, nil
+			}
+			if s.Budget > 0 && round > 1 && s.now().Sub(begun) >= s.Budget {
+				return BudgetSpent, nil
+			}
+			s.tell(fmt.Sprintf("round %d", round), len(s.Points)+s.visits())
+			if err := s.visit(ctx, c, round); err != nil {
+				return "", err
+			}
+		}
+	}
+}
+
+func (s *Sweep) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+func (s *Sweep) cell(at run.Point) *run.Cell { return s.Journal.Run().Cell(at) }
+
+func stopped(ctx context.Context, stop <-chan struct{}) bool {
+	select {
+	case <-stop:
+		return true
+	case <-ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// plan announces every point that has not been.
+func (s *Sweep) plan() error {
+	for _, at := range s.Points {
+		if s.cell(at) != nil {
+			continue
+		}
+		p, err := at.Problem()
+		if err != nil {
+			return err
+		}
+		n := p.Count(nil)
+		if err := s.Journal.Append(run.Record{Plan: &run.Plan{Point: at, Flop: n.Flop, Bytes: n.Bytes}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle decides whether a point will be timed: it can be done, it fits, its answer is right. Its memory is measured on the way.
+func (s *Sweep) settle(ctx context.Context, at run.Point) error {
+	c, name := s.cell(at), at.Name()
+	if c.Done() {
+		return nil
+	}
+	if reason := s.impossible(at); reason != "" {
+		return s.Journal.Append(run.Record{Skip: &run.Skip{Point: name, Reason: reason}})
+	}
+	if c.Verified == nil {
+		v, err := s.Worker.Verify(ctx, at)
+		if err != nil {
+			return s.fail(ctx, name, "verify", err)
+		}
+		rec := &run.Verify{Point: name, Ratio: run.Ratio(v.Worst), Rows: v.Rows, Where: v.Where}
+		if err := s.Journal.Append(run.Record{Verify: rec}); err != nil {
+			return err
+		}
+	}
+	if !right(c) {
+		return s.Journal.Append(run.Record{Fail: &run.Fail{
+			Point: name, Reason: fmt.Sprintf("wrong answer, %.3g times the tolerance: %s", float64(c.Verified.Ratio), c.Verified.Where),
+		}})
+	}
+	if c.Memory == nil {
+		m, err := s.Worker.Weigh(ctx, at)
+		if err != nil {
+			return s.fail(ctx, name, "memory", err)
+		}
+		return s.Journal.Append(run.Record{Memory: &run.Memory{
+			Point: name, Scratch: &m.Scratch, PeakRSS: m.PeakRSS, Alloc: m.Bytes, Allocs: m.Allocs,
+		}})
+	}
+	return nil
+}
+
+// right says that a cell was verified and found within tolerance. NaN is not.
+func right(c *run.Cell) bool { return c.Verified != nil && c.Verified.Ratio <= 1 }
+
+// impossible says why a point cannot be tried, before anything of it is allocated.
+func (s *Sweep) impossible(at run.Point) string {
+	if s.CPUs > 0 && at.Threads > s.CPUs {
+		return fmt.Sprintf("needs %d threads at once, %d can run here", at.Threads, s.CPUs)
+	}
+	w, err := s.Lab.Workload(at)
+	if err != nil {
+		return err.Error()
+	}
+	if need := w.Operands + w.Scratch; s.MaxMemory > 0 && (need > s.MaxMemory || need < 0) {
+		return fmt.Sprintf("needs %s, limit %s", Size(need), Size(s.MaxMemory))
+	}
+	return ""
+}
+
+// fail records what went wrong at a point, unless it is not the point that is to blame.
+func (s *Sweep) fail(ctx context.Context, name, doing string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, ErrNoChild) {
+		return err
+	}
+	return s.Journal.Append(run.Record{Fail: &run.Fail{Point: name, Reason: doing + ": " + err.Error()}})
+}
+
+// visit takes one sample.
+func (s *Sweep) visit(ctx context.Context, c *run.Cell, round int) error {
+	hint := 0
+	if n := len(c.Visits); n > 0 {
+		hint = c.Visits[n-1].Calls
+	}
+	at, name := c.Point, c.Point.Name()
+	got, err := s.Worker.Sample(ctx, at, hint)
+	if err != nil {
+		return s.fail(ctx, name, "timing", err)
+	}
+	return s.Journal.Append(run.Record{Visit: &run.Visit{
+		Point: name, Round: round, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
+		Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(),
+	}})
+}
+
+func visited(c *run.Cell, round int) bool {
+	for _, v := range c.Visits {
+		if v.Round == round {
+			return true
+		}
+	}
+	return false
+}
+
+// width is how far the interval of a cell's median reaches from it, as a part of it.
+func width(c *run.Cell) float64 {
+	ns := make([]float64, len(c.Visits))
+	for i, v := range c.Visits {
+		ns[i] = float64(v.Wall) / float64(v.Calls)
+	}
+	return stats.Summarise(ns).Width()
+}
+
+func (s *Sweep) wide(c *run.Cell) bool { return !c.Done() && !(width(c) <= s.Precision) }
+
+// enough says why the given round need not be begun, or nothing. Rounds that an earlier session left unfinished are begun again.
+func (s *Sweep) enough(round int) string {
+	live, wide, missing := 0, 0, 0
+	for _, at := range s.Points {
+		c := s.cell(at)
+		if c.Done() {
+			continue
+		}
+		live++
+		if s.wide(c) {
+			wide++
+		}
+		if !visited(c, round) {
+			missing++
+		}
+	}
+	switch {
+	case live == 0:
+		return NothingLeft
+	case missing < live: // a round begun is finished, so that all points have equally many samples
+		return ""
+	case s.Samples > 0:
+		if round > s.Samples {
+			return AllSamples
+		}
+	case round > leastSamples && wide == 0:
+		return Precise
+	}
+	return ""
+}
+
+func (s *Sweep) outcome(reason string) Outcome {
+	o := Outcome{Reason: reason, Points: len(s.Points)}
+	for _, at := range s.Points {
+		c := s.cell(at)
+		switch {
+		case c == nil:
+		case c.Skipped != "":
+			o.Skipped++
+		case c.Verified != nil && !right(c):
+			o.Wrong++
+		case c.Failed != "":
+			o.Failed++
+		case s.wide(c):
+			o.Wide++
+		}
+	}
+	return o
+}
+
+func (s *Sweep) visits() int {
+	n := 0
+	for _, at := range s.Points {
+		n += len(s.cell(at).Visits)
+	}
+	return n
+}
+
+func (s *Sweep) tell(phase string, done int) {
+	if s.Tell != nil {
+		s.Tell(Progress{Phase: phase, Done: done, Total: max(len(s.Points)+s.estimate, done)})
+	}
+}
+
+// foresee estimates how many samples there will be: an interval shrinks with the square root of their number, and the budget ends it all.
+// Timing began at the given time, with so many samples taken before.
+func (s *Sweep) foresee(begun, timing time.Time, had int) {
+	live, rounds := 0, s.Samples
+	for _, at := range s.Points {
+		c := s.cell(at)
+		if c.Done() {
+			continue
+		}
+		live++
+		if w := width(c) / s.Precision; s.Samples == 0 && w > 1 && !math.IsInf(w, 0) {
+			rounds = max(rounds, int(math.Ceil(float64(len(c.Visits))*w*w)))
+		}
+	}
+	if s.Samples == 0 {
+		rounds = max(rounds, leastSamples)
+	}
+	s.estimate = live * rounds
+	if taken, took := s.visits()-had, s.now().Sub(timing); s.Budget > 0 && taken > 0 && took > 0 {
+		left := float64(s.Budget-s.now().Sub(begun)) / float64(took) * float64(taken)
+		s.estimate = min(s.estimate, had+taken+max(0, int(left)))
+	}
+}
+
+// Size formats a number of bytes for people.
+func Size(n int64) string {
+	x, unit := float64(n), 0
+	for x >= 1000 && unit < 5 {
+		x /= 1000
+		unit++
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.3g %cB", x, "_kMGTP"[unit])
+}

@@ -1,0 +1,78 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
+)
+
+// CheckRows is how many rows of a call are compared with the oracle. A call with fewer is compared whole.
+const CheckRows = 64
+
+// A Finding is what came of one case tried on one kernel.
+type Finding struct {
+	Kernel, ISA, Family, Case string
+	Refused                   bool    // the kernel does not do this, and says so
+	Worst                     float64 // error over tolerance; +Inf when something other than a number is wrong
+	Note                      string  // where the worst is, what is refused, or what else is wrong
+}
+
+// Right says that the kernel answered within tolerance, or refused as its other refusals say it must.
+func (f Finding) Right() bool { return f.Worst <= 1 }
+
+func (f Finding) wrong(format string, a ...any) Finding {
+	f.Worst, f.Note = math.Inf(1), fmt.Sprintf(format, a...)
+	return f
+}
+
+// Try runs one case on a kernel and compares the answer with the oracle. By-products that the kernel does not give are left out. The claims
+// must be exact: a problem is accepted when each of its abilities is accepted alone, and refused, as unsupported, otherwise.
+func Try(k attn.Kernel, c cases.Case) Finding {
+	f := Finding{Family: c.Family, Case: c.Name}
+	f.Kernel, f.ISA = k.Name()
+	have := Powers(k)
+	c = c.Only(Wants(have))
+	p := c.Problem
+	plan, refused, err := plan(k, p, have)
+	switch {
+	case err != nil:
+		return f.wrong("%v", err)
+	case refused != nil:
+		f.Refused, f.Note = true, refused.Error()
+		return f
+	}
+	a, _, err := c.Args()
+	if err != nil {
+		return f.wrong("%v", err)
+	}
+	plan.Forward(a)
+	o, err := oracle.New(p, a)
+	if err != nil {
+		return f.wrong("%v", err)
+	}
+	v := o.Judge(oracle.Sample(&p, a, CheckRows, c.Seed()))
+	f.Worst, f.Note = v.Worst, v.Where
+	return f
+}
+
+// plan plans a valid problem, and says whether the kernel refuses it rightly, or what is inexact about its claims.
+func plan(k attn.Kernel, p attn.Problem, have attn.Needs) (pl attn.Plan, refused, err error) {
+	_, checked := k.Check(p, 1)
+	pl, planned := k.Plan(p, nil)
+	lack := p.Needs() &^ have
+	switch {
+	case (checked == nil) != (planned == nil):
+		return nil, nil, fmt.Errorf("Check says %v, Plan says %v: they must agree", checked, planned)
+	case checked == nil && lack != 0:
+		return nil, nil, fmt.Errorf("accepts a problem that needs %v, which it refuses alone", lack)
+	case checked != nil && lack == 0:
+		return nil, nil, fmt.Errorf("refuses (%w) a problem that needs %v, each of which it accepts alone", checked, p.Needs())
+	case checked != nil && !errors.Is(checked, attn.ErrUnsupported):
+		return nil, nil, fmt.Errorf("refuses a valid problem as malformed: %w", checked)
+	}
+	return pl, checked, nil
+}

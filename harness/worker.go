@@ -1,0 +1,207 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
+	"attnlab/harness/run"
+)
+
+// A Lab is what is handed to the harness: what there is to measure, and what to measure it by. Parent and child build the same one.
+type Lab struct {
+	Kernels  []attn.Kernel
+	Workload func(run.Point) (*Workload, error) // allocates nothing of the workload's
+	Probes   func(run.Point) Probes
+}
+
+// Kernel finds a kernel by its name.
+func (l *Lab) Kernel(algo, isa string) (attn.Kernel, error) {
+	for _, k := range l.Kernels {
+		if a, i := k.Name(); a == algo && i == isa {
+			return k, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no kernel %s/%s", algo, isa)
+}
+
+// A Worker does the work that may crash, hang or take all memory. A Lab does it here; a Child has a process of its own do it.
+type Worker interface {
+	// Verify runs a point once and compares rows of its answer with the oracle.
+	Verify(ctx context.Context, at run.Point) (oracle.Verdict, error)
+	// Weigh measures the memory a point needs.
+	Weigh(ctx context.Context, at run.Point) (Memory, error)
+	// Sample times a point once.
+	Sample(ctx context.Context, at run.Point, hint int) (Sample, error)
+	// Try runs one case on one kernel.
+	Try(ctx context.Context, algo, isa string, c cases.Case) (Finding, error)
+}
+
+// A bench is a Lab at work: it holds the slab.
+type bench struct {
+	*Lab
+	slab Slab
+}
+
+// job prepares a point, plans it, hands it to use, and closes it.
+func (b *bench) job(at run.Point, use func(*Workload, Job) error) (err error) {
+	w, err := b.Workload(at)
+	if err != nil {
+		return err
+	}
+	j, err := w.Prepare(&b.slab)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	if err := j.Plan(); err != nil {
+		return err
+	}
+	return use(w, j)
+}
+
+func (b *bench) verify(at run.Point) (v oracle.Verdict, err error) {
+	err = b.job(at, func(_ *Workload, j Job) error {
+		if _, err := j.Run(1); err != nil {
+			return err
+		}
+		v, err = j.Check(CheckRows, Inputs(at))
+		return err
+	})
+	return v, err
+}
+
+func (b *bench) weigh(at run.Point) (m Memory, err error) {
+	w, err := b.Workload(at)
+	if err != nil {
+		return m, err
+	}
+	return Weigh(w, &b.slab)
+}
+
+func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
+	// A collection in the middle of a sample would be timed with it. Workers of a team may still be moved; the probe moves with them.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	err = b.job(at, func(_ *Workload, j Job) error {
+		s, err = Take(j, b.probe(at, j), hint)
+		return err
+	})
+	return s, err
+}
+
+// probe is the one a point is judged by: memory for one query against many keys, multiply-adds for the others.
+func (b *bench) probe(at run.Point, j Job) Probe {
+	p := b.Probes(at)
+	if ProbeUnit(at) == run.ProbeBytes {
+		return p.ForRead(j.Team(), j.Reads())
+	}
+	return p.ForPeak(j.Team())
+}
+
+// ProbeUnit says what the rate of a point is held against.
+func ProbeUnit(at run.Point) string {
+	if at.SeqQ == 1 {
+		return run.ProbeBytes
+	}
+	return run.ProbeFlop
+}
+
+// A request asks the child for one piece of work. Do says which of the other fields are read.
+type request struct {
+	Do    string     `json:"do"` // verify, weigh, sample or try
+	Point *run.Point `json:"point,omitempty"`
+	Hint  int        `json:"hint,omitempty"`
+	Algo  string     `json:"algo,omitempty"`
+	ISA   string     `json:"isa,omitempty"`
+	Case  string     `json:"case,omitempty"`
+}
+
+// An answer is what the child has to say.
+type answer struct {
+	Error   string    `json:"error,omitempty"`
+	Rows    int       `json:"rows,omitempty"`
+	Worst   run.Ratio `json:"worst,omitempty"`
+	Note    string    `json:"note,omitempty"`
+	Refused bool      `json:"refused,omitempty"`
+	Memory  *Memory   `json:"memory,omitempty"`
+	Sample  *Sample   `json:"sample,omitempty"`
+}
+
+// Serve answers requests, one JSON value a line, until there are no more. It is what the child does.
+func (l *Lab) Serve(in io.Reader, out io.Writer) error {
+	runtime.LockOSThread() // thread CPU time is this thread's
+	defer runtime.UnlockOSThread()
+	requests := make(chan request)
+	var broken error
+	go func() {
+		defer close(requests)
+		for d := json.NewDecoder(in); ; {
+			var q request
+			if broken = d.Decode(&q); broken != nil {
+				return
+			}
+			requests <- q
+		}
+	}()
+	b := &bench{Lab: l}
+	answers := json.NewEncoder(out)
+	for q := range requests {
+		if err := answers.Encode(b.answer(q)); err != nil {
+			return err
+		}
+		debug.FreeOSMemory() // only the point being timed is resident
+	}
+	if errors.Is(broken, io.EOF) {
+		return nil
+	}
+	return broken
+}
+
+func (b *bench) answer(q request) (a answer) {
+	var err error
+	switch {
+	case q.Do == "try":
+		a, err = b.try(q)
+	case q.Point == nil:
+		err = fmt.Errorf("request %q without a point", q.Do)
+	case q.Do == "verify":
+		var v oracle.Verdict
+		v, err = b.verify(*q.Point)
+		a = answer{Rows: v.Rows, Worst: run.Ratio(v.Worst), Note: v.Where}
+	case q.Do == "weigh":
+		var m Memory
+		m, err = b.weigh(*q.Point)
+		a.Memory = &m
+	case q.Do == "sample":
+		var s Sample
+		s, err = b.sample(*q.Point, q.Hint)
+		a.Sample = &s
+	default:
+		err = fmt.Errorf("unknown request %q", q.Do)
+	}
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	return a
+}
+
+func (b *bench) try(q request) (answer, error) {
+	k, err := b.Kernel(q.Algo, q.ISA)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, c := range cases.All() {
+		if c.String() == q.Case {
+			f := Try(k, c)
+			return answer{Worst: run.Ratio(f.Worst), Note: f.Note, Refused: f.Refused}, nil
+		}
+	}
+	return answer{}, fmt.Errorf("there is no case %q", q.Case)
+}

@@ -1,0 +1,163 @@
+package harness
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math"
+	"runtime/debug"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
+	"attnlab/harness/run"
+)
+
+// A Workload is what the harness measures: a point, and what to do at it. Measuring, memory and the journal know nothing else.
+type Workload struct {
+	Point run.Point
+	Count attn.Count // the work of one call
+	// Operands and Scratch are the bytes that Prepare will hold, told before anything is allocated.
+	Operands, Scratch int64
+	// Prepare puts the inputs in place. Only one job is alive at a time: they share the slab.
+	Prepare func(s *Slab) (Job, error)
+}
+
+// A Job is a workload with its inputs in place.
+type Job interface {
+	// Plan decides and allocates. It comes once, before all that follows.
+	Plan() error
+	// Run makes so many calls and says how long they took, copies to and from elsewhere not included.
+	Run(calls int) (Elapsed, error)
+	// Check compares the answer of the last call with the oracle on so many rows.
+	Check(rows int, seed uint64) (oracle.Verdict, error)
+	// Team is what the job runs on; the probes run there too.
+	Team() *attn.Team
+	// Reads is the memory that a call reads, for the bandwidth probe.
+	Reads() []float32
+	// Scratch is the number of bytes the job holds besides its operands.
+	Scratch() int64
+	Close() error
+}
+
+// A Slab is memory that job after job is laid out in, so that a sweep holds one set of operands however many points it has.
+type Slab struct{ mem []float32 }
+
+// Take returns n floats with unspecified contents. What was taken before is no longer valid.
+func (s *Slab) Take(n int) []float32 {
+	if n > len(s.mem) {
+		s.mem = nil
+		debug.FreeOSMemory() // the old slab goes before the new one comes
+		s.mem = make([]float32, n)
+	}
+	return s.mem[:n]
+}
+
+// Attention is the workload of one kernel at a point. The error says what is wrong with the point, or what the kernel does not do.
+func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
+	p, err := at.Problem()
+	if err != nil {
+		return nil, err
+	}
+	n, err := cases.SlabLen(p, at.Layout)
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := k.Check(p, at.Threads)
+	if err != nil {
+		return nil, err
+	}
+	return &Workload{
+		Point: at, Count: p.Count(nil), Operands: 4 * int64(n), Scratch: scratch,
+		Prepare: func(s *Slab) (Job, error) { return prepare(k, at, p, s.Take(n)) },
+	}, nil
+}
+
+// Inputs is the seed of a point's inputs: the same numbers for every kernel and instruction set that is compared there.
+func Inputs(at run.Point) uint64 {
+	h := fnv.New64a()
+	io.WriteString(h, at.Group())
+	return h.Sum64()
+}
+
+type attention struct {
+	kernel attn.Kernel
+	p      attn.Problem
+	args   *attn.Args
+	plan   attn.Plan
+	team   *attn.Team
+	slab   []float32
+}
+
+func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab []float32) (Job, error) {
+	args, err := cases.NewArgs(p, at.Layout, slab)
+	if err != nil {
+		return nil, err
+	}
+	if err := cases.Fill(at.Data, p, args, Inputs(at)); err != nil {
+		return nil, err
+	}
+	poison(args)
+	return &attention{kernel: k, p: p, args: args, team: attn.NewTeam(at.Threads), slab: slab}, nil
+}
+
+func (j *attention) Plan() (err error) {
+	if j.plan, err = j.kernel.Plan(j.p, j.team); err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	if r, ok := j.plan.(attn.Remote); ok {
+		if err := r.Load(j.args); err != nil {
+			return fmt.Errorf("load: %w", err)
+		}
+	}
+	return nil
+}
+
+// poison fills outputs with NaN: what a kernel leaves unwritten is then wrong, whatever the previous job left in the slab.
+func poison(a *attn.Args) {
+	nan := float32(math.NaN())
+	cases.Outputs(a, func(_ string, t *attn.Tensor) {
+		cases.Rows(t, func(_, _, _ int, row []float32) {
+			for i := range row {
+				row[i] = nan
+			}
+		})
+	})
+}
+
+func (j *attention) Run(calls int) (Elapsed, error) {
+	if r, ok := j.plan.(attn.Remote); ok {
+		cpu, wall, err := r.Run(calls)
+		return Elapsed{Wall: wall, CPU: cpu}, err
+	}
+	return Time(j.team.Workers(), func() {
+		for range calls {
+			j.plan.Forward(j.args)
+		}
+	}), nil
+}
+
+func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {
+	if r, ok := j.plan.(attn.Remote); ok {
+		if err := r.Store(j.args); err != nil {
+			return oracle.Verdict{}, err
+		}
+	}
+	o, err := oracle.New(j.p, j.args)
+	if err != nil {
+		return oracle.Verdict{}, err
+	}
+	return o.Judge(oracle.Sample(&j.p, j.args, rows, seed)), nil
+}
+
+func (j *attention) Team() *attn.Team { return j.team }
+func (j *attention) Reads() []float32 { return j.slab }
+func (j *attention) Scratch() int64   { return j.plan.Scratch() }
+
+func (j *attention) Close() error {
+	j.team.Close()
+	if c, ok := j.plan.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
