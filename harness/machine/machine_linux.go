@@ -1,0 +1,134 @@
+package machine
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+
+	"attnlab/harness/run"
+
+	"golang.org/x/sys/unix"
+)
+
+// system fills in what only the operating system knows.
+func system(f *run.Fingerprint) {
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		f.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+	}
+	if n, ok := Field("/proc/meminfo", "MemTotal"); ok {
+		f.RAM = n
+	}
+	if f.CPU == "" {
+		f.CPU = model()
+	}
+	f.Governor = word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+	switch {
+	case word("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0", word("/sys/devices/system/cpu/cpufreq/boost") == "1":
+		f.Turbo = "on"
+	case word("/sys/devices/system/cpu/intel_pstate/no_turbo") == "1", word("/sys/devices/system/cpu/cpufreq/boost") == "0":
+		f.Turbo = "off"
+	}
+	switch word("/sys/devices/system/cpu/smt/active") {
+	case "1":
+		f.SMT = "on"
+	case "0":
+		f.SMT = "off"
+	}
+}
+
+// word is the content of a one-line file, empty where there is none.
+func word(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Field reads a line "name: n kB" of a file in /proc, in bytes.
+func Field(path, name string) (int64, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 10, 64)
+			return n << 10, err == nil
+		}
+	}
+	return 0, false
+}
+
+// model is the processor's name where cpuid has none: most ARM machines.
+func model() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	parts := map[string]string{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		k, v, _ := strings.Cut(lines.Text(), ":")
+		if k = strings.TrimSpace(k); parts[k] == "" {
+			parts[k] = strings.TrimSpace(v)
+		}
+	}
+	switch {
+	case parts["model name"] != "":
+		return parts["model name"]
+	case parts["CPU part"] != "":
+		return "CPU implementer " + parts["CPU implementer"] + " part " + parts["CPU part"]
+	}
+	return ""
+}
+
+// Available is the number of bytes that a new process may use without swapping, within the limit of its container if there is one.
+func Available() (int64, bool) {
+	n, ok := Field("/proc/meminfo", "MemAvailable")
+	for _, g := range []struct{ limit, used string }{
+		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+		{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
+	} {
+		limit, err1 := strconv.ParseInt(word(g.limit), 10, 64)
+		used, err2 := strconv.ParseInt(word(g.used), 10, 64)
+		if err1 == nil && err2 == nil && (!ok || limit-used < n) {
+			n, ok = max(limit-used, 0), true
+		}
+	}
+	return n, ok
+}
+
+// A Usage is a reading of how the processors have spent their time since the machine started, in ticks.
+type Usage struct{ Busy, Steal, Total uint64 }
+
+// ReadUsage reads it. ok is false where the system does not tell.
+func ReadUsage() (u Usage, ok bool) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return u, false
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	f := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal guest guest_nice; guests are in user
+	if len(f) < 9 || f[0] != "cpu" {
+		return u, false
+	}
+	for i, s := range f[1:9] {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return u, false
+		}
+		u.Total += n
+		switch i {
+		case 3, 4: // idle, iowait
+		case 7:
+			u.Steal = n
+		default:
+			u.Busy += n
+		}
+	}
+	return u, true
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package machine
+
+import "attnlab/harness/run"
+
+func system(*run.Fingerprint) {}
+
+// Available is the number of bytes that a new process may use; not told here.
+func Available() (int64, bool) { return 0, false }
+
+// A Usage is a reading of how the processors have spent their time since the machine started, in ticks.
+type Usage struct{ Busy, Steal, Total uint64 }
+
+// ReadUsage reads it; not told here.
+func ReadUsage() (Usage, bool) { return Usage{}, false }
