@@ -58,24 +58,24 @@ func (r *Run) WriteBench(w io.Writer) error {
 func (c *Cell) writeBench(out *benchfmt.Writer, config []benchfmt.Config) error {
 	row := c.Row()
 	if row.Status == Failed {
-		return nil // a wrong answer has no speed
+		return nil
 	}
 	for i := range c.Visits {
 		v := &c.Visits[i]
-		sec := v.Nanoseconds() * 1e-9
+		ns := v.Nanoseconds()
 		res := benchfmt.Result{Config: config, Name: benchfmt.Name(c.Point.Name()), Iters: v.Calls}
 		add := func(x float64, unit string) {
 			if Known(x) {
 				res.Values = append(res.Values, benchfmt.Value{Value: x, Unit: unit})
 			}
 		}
-		add(sec, "sec/op")
-		add(float64(c.Flop)/sec, "FLOP/s")
+		add(ns/1e9, "sec/op")
+		add(float64(c.Flop)/ns*1e9, "FLOP/s")
 		if share, ok := c.share(v); ok && !v.Dropped && v.Unit == ProbeFlop {
 			add(100*share, "%peak")
 		}
 		if v.Unit == ProbeBytes {
-			add(float64(c.Bytes)/sec, "B/s")
+			add(float64(c.Bytes)/ns*1e9, "B/s")
 		}
 		add(row.Scratch, "scratch-B")
 		if i == 0 {

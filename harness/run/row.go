@@ -72,7 +72,7 @@ func (c *Cell) Row() Row {
 	case len(c.Visits) == 0:
 		w.Status, w.Note = Skipped, "not measured: the run ended before its first sample"
 	}
-	if len(c.Visits) > 0 {
+	if len(c.Visits) > 0 && w.Status != Failed { // what fails has no speed
 		c.reduceVisits(&w)
 	}
 	return w

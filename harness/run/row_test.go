@@ -1,0 +1,270 @@
+package run
+
+import (
+	"bytes"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/perf/benchfmt"
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// smallRun has one point of each kind of ending, with numbers that are easy to check by hand.
+func smallRun() *Run {
+	r := newRun("", Meta{Machine: Fingerprint{CPU: "Model CPU", OS: "linux", Arch: "amd64"}})
+	add := func(rec Record) {
+		if rec.Plan != nil {
+			rec.Plan.Group = rec.Plan.Point.Group()
+		}
+		if err := rec.check(); err != nil {
+			panic(err)
+		}
+		if err := r.accept(&rec); err != nil {
+			panic(err)
+		}
+		r.add(&rec)
+	}
+	point := func(p Point) Point {
+		p.ISA, p.Dim = "go", 64
+		p = p.WithDefaults()
+		add(Record{Plan: &Plan{Point: p, Flop: 4000, Bytes: 1000}})
+		return p
+	}
+	num := func(n int64) *int64 { return &n }
+
+	ok := point(Point{Kernel: "flash", SeqKV: 512})
+	add(Record{Verify: &Verify{Point: ok.Name(), Ratio: 0.25, Rows: 4}})
+	add(Record{Memory: &Memory{Point: ok.Name(), Scratch: num(0), PeakRSS: num(4096), Alloc: num(0), Allocs: num(0)}})
+	for i, ns := range []int64{1000, 1010, 990, 1020, 980, 1030, 970} {
+		add(Record{Visit: &Visit{
+			Point: ok.Name(), Round: i, Calls: 10, Wall: 10 * ns, CPU: 5 * ns, Before: 15e9, After: 17e9, Unit: ProbeFlop, Dropped: i == 6,
+		}})
+	}
+	few := point(Point{Kernel: "tiled", SeqKV: 512, Threads: 2})
+	for i := range 2 {
+		add(Record{Visit: &Visit{Point: few.Name(), Round: i, Calls: 1, Wall: 2000, CPU: 100, Before: 1e9, After: 2e9, Unit: ProbeFlop, Dropped: true}})
+	}
+	decode := point(Point{Kernel: "flash", SeqQ: 1, SeqKV: 512})
+	add(Record{Visit: &Visit{Point: decode.Name(), Calls: 4, Wall: 8000, Before: 1e9, After: 1e9, Unit: ProbeBytes}})
+	blind := point(Point{Kernel: "flash", SeqKV: 128})
+	add(Record{Visit: &Visit{Point: blind.Name(), Calls: 1, Wall: 500}})
+	skip := point(Point{Kernel: "naive", SeqKV: 65536})
+	add(Record{Skip: &Skip{Point: skip.Name(), Reason: "needs 4.3 GB, limit 2 GB"}})
+	wrong := point(Point{Kernel: "naive", SeqKV: 512})
+	add(Record{Verify: &Verify{Point: wrong.Name(), Ratio: Ratio(math.Inf(1)), Rows: 4, Where: "Out[0 0 0 0]"}})
+	add(Record{Visit: &Visit{Point: wrong.Name(), Calls: 1, Wall: 10}})
+	crash := point(Point{Kernel: "naive", SeqKV: 1024})
+	add(Record{Fail: &Fail{Point: crash.Name(), Reason: "the worker died: \"signal: killed\", at once"}})
+	point(Point{Kernel: "naive", SeqKV: 2048})
+	return r
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from what was written; -update accepts it:\n%s", path, got)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	r := smallRun()
+	var csv, bench bytes.Buffer
+	if err := WriteCSV(&csv, r.Rows()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "sweep.csv", csv.Bytes())
+	if err := r.WriteBench(&bench); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "bench.txt", bench.Bytes())
+}
+
+func TestRow(t *testing.T) {
+	rows := smallRun().Rows()
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if !(math.Abs(got-want) <= 1e-12*math.Abs(want)) {
+			t.Errorf("%s: got %v, want %v", what, got, want)
+		}
+	}
+	unknown := func(what string, xs ...float64) {
+		t.Helper()
+		for _, x := range xs {
+			if Known(x) {
+				t.Errorf("%s: got %v, want unknown", what, x)
+			}
+		}
+	}
+	// Seven samples: median 1000 ns, interval between the least and the greatest; 4000 FLOP in half of that in CPU time is 8 GFLOP/s, of
+	// 16. The dropped sample had the shortest time.
+	ok := rows[0]
+	near("median", ok.Ns, 1000)
+	near("lo", ok.NsLo, 970)
+	near("hi", ok.NsHi, 1030)
+	near("min", ok.NsMin, 970)
+	near("gflops", ok.GFlops, 4)
+	near("peak_gflops", ok.PeakGFlops, 16)
+	near("peak_frac", ok.Peak, (4000/500./16+4000/505./16)/2)
+	near("peak_frac_lo", ok.PeakLo, 4000/515./16)
+	near("peak_frac_hi", ok.PeakHi, 4000/490./16)
+	near("dropped", ok.Dropped, 1)
+	near("gbps", ok.GBps, 1)
+	near("scratch", ok.Scratch, 0)
+	unknown("bandwidth", ok.Bandwidth)
+
+	few := rows[1]
+	near("two threads", few.Ns, 2000)
+	unknown("two samples", few.NsLo, few.NsHi, few.Peak, few.Scratch, few.RSS, few.Allocs, few.Err)
+	if few.Status != OK || !strings.Contains(few.Note, "each of the 2 samples") {
+		t.Errorf("all samples were dropped in silence: %q, %q", few.Status, few.Note)
+	}
+
+	decode := rows[2]
+	near("bandwidth", decode.Bandwidth, 0.5)
+	unknown("peak of decode", decode.Peak, decode.PeakGFlops)
+
+	unknown("no probes", rows[3].Peak, rows[3].PeakGFlops, rows[3].Bandwidth)
+
+	for i, want := range map[int][2]string{
+		4: {Skipped, "limit 2 GB"}, 5: {Failed, "wrong answer: err/tol +Inf at Out"}, 6: {Failed, "the worker died"}, 7: {Skipped, "not measured"},
+	} {
+		w := rows[i]
+		if w.Status != want[0] || !strings.Contains(w.Note, want[1]) {
+			t.Errorf("row %d: %q, %q; want %q", i, w.Status, w.Note, want)
+		}
+		unknown("a row without a number", w.Ns, w.GFlops, w.Samples, w.Dropped)
+	}
+}
+
+func TestCSVRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := Row{Point: genPoint(t)}
+		v := reflect.ValueOf(&w).Elem()
+		for i := range v.NumField() {
+			switch f := v.Field(i); f.Kind() {
+			case reflect.String:
+				f.SetString(rapid.StringMatching(`[a-zé ",;\n]*`).Draw(t, v.Type().Field(i).Name))
+			case reflect.Float64:
+				f.SetFloat(rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(math.Inf(1)), rapid.Float64()).Draw(t, v.Type().Field(i).Name))
+			}
+		}
+		var b bytes.Buffer
+		if err := WriteCSV(&b, []Row{w, w}); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := ReadCSV(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range rows {
+			g := reflect.ValueOf(got)
+			for i := range v.NumField() {
+				a, b := v.Field(i), g.Field(i)
+				if a.Kind() == reflect.Float64 && math.IsNaN(a.Float()) && math.IsNaN(b.Float()) {
+					continue
+				}
+				if !a.Equal(b) {
+					t.Fatalf("%s: wrote %v, read %v", v.Type().Field(i).Name, a, b)
+				}
+			}
+		}
+	})
+}
+
+func TestColumns(t *testing.T) {
+	const want = "kernel,isa,op,pass,mask,batch,heads_q,heads_kv,seq_q,seq_kv,dim,dim_v,layout,data,features,store,page,threads,status,note," +
+		"samples,ns_median,ns_lo,ns_hi,ns_min,flop,gflops,peak_gflops,peak_frac,peak_frac_lo,peak_frac_hi,bytes,gbps,bandwidth_frac," +
+		"scratch_bytes,peak_rss_bytes,alloc_bytes,allocs,err_ratio,dropped,layer,tokens_s,attn_share,product_share"
+	if got := strings.Join(Columns(), ","); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestReadCSVErrors(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteCSV(&b, smallRun().Rows()); err != nil {
+		t.Fatal(err)
+	}
+	good := b.String()
+	for _, c := range []struct{ name, csv, want string }{
+		{"empty", "", "EOF"},
+		{"another header", "kernel,isa\r\n", "header"},
+		{"a word for a number", strings.Replace(good, ",4000,", ",many,", 1), `line 2: flop: "many"`},
+		{"a word for a size", strings.Replace(good, ",512,", ",long,", 1), `line 2: seq_q: "long"`},
+		{"a short line", good + "flash,go\r\n", "wrong number of fields"},
+	} {
+		if _, err := ReadCSV(strings.NewReader(c.csv)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// What benchstat's reader finds in bench.txt: every sample, each number in base units, directions, no configuration that varies.
+func TestBenchIsRead(t *testing.T) {
+	r := smallRun()
+	var b bytes.Buffer
+	if err := r.WriteBench(&b); err != nil {
+		t.Fatal(err)
+	}
+	in := benchfmt.NewReader(&b, "bench.txt")
+	lines := 0
+	for in.Scan() {
+		switch rec := in.Result().(type) {
+		case *benchfmt.SyntaxError:
+			t.Error(rec)
+		case *benchfmt.Result:
+			p, err := ParseName(rec.Name.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := r.Cell(p)
+			if c == nil || len(c.Visits) == 0 {
+				t.Fatalf("%s was not measured", rec.Name)
+			}
+			if got, want := rec.GetConfig("cpu"), "Model CPU"; got != want || len(rec.Config) != 4 {
+				t.Errorf("configuration %v", rec.Config)
+			}
+			sec, ok1 := rec.Value("sec/op")
+			rate, ok2 := rec.Value("FLOP/s")
+			if !ok1 || !ok2 || !(math.Abs(sec*rate-4000) <= 1e-9) {
+				t.Errorf("%s: %v sec/op, %v FLOP/s", rec.Name, sec, rate)
+			}
+			if _, ok := rec.Value("B/s"); ok != (p.SeqQ == 1) {
+				t.Errorf("%s: B/s is there: %v", rec.Name, ok)
+			}
+			lines++
+		}
+	}
+	if err := in.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if want := 7 + 2 + 1 + 1; lines != want {
+		t.Errorf("%d samples, want %d", lines, want)
+	}
+	u := benchfmt.UnitMetadataMap(in.Units())
+	for unit, want := range map[string]int{"sec/op": -1, "FLOP/s": 1, "%peak": 1, "B/s": 1, "scratch-B": -1, "rss-B": -1, "allocs/op": -1} {
+		if got := u.GetBetter(unit); got != want {
+			t.Errorf("%s: better %d, want %d", unit, got, want)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+// Package runtest makes run folders whose numbers are known, for the tests of what reads run folders.
+package runtest
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"attnlab/harness/run"
+)
+
+// A Model says what to put into a run. The zero Model is the plain case.
+type Model struct {
+	Samples int                     // a point; 0: 10
+	Seed    uint64                  // of the noise
+	Slower  func(run.Point) float64 // factor on the time of a point; nil: 1
+	Drop    func(run.Point) bool    // all samples of the point had unequal probes
+}
+
+// A rung is one kernel with the rate that the model gives it and the memory it takes.
+type rung struct {
+	kernel, isa string
+	rate        float64 // FLOP/s
+	scratch     func(n int64) int64
+}
+
+var rungs = [...]rung{
+	{"naive", "go", 1.6e9, func(n int64) int64 { return 4 * n * n }},
+	{"tiled", "blas", 9e9, func(n int64) int64 { return 4*n*n + 4096 }},
+	{"tiled", "go", 4e9, func(n int64) int64 { return 4*n*n + 4096 }},
+	{"flash", "go", 5e9, func(int64) int64 { return 25600 }},
+	{"linear", "go", 3e9, func(int64) int64 { return 16640 }},
+}
+
+// Machine is the machine that made runs say they were made on.
+var Machine = run.Fingerprint{
+	CPU: "Model CPU @ 2.00GHz", Cores: 2, CPUs: 2, ISA: []string{"go"}, RAM: 8 << 30, OS: "linux", Arch: "amd64", Kernel: "6.1", Go: "go1.26",
+	Caches: []run.Cache{{Name: "L1d", Bytes: 48 << 10}, {Name: "L2", Bytes: 2 << 20}},
+}
+
+// peak is what the probes of the model reach.
+const peak = 2e10
+
+// Make writes a run of five rungs on two masks and four lengths, the longest of which the quadratic ones skip or fail. Run.Write has been
+// called.
+func Make(t testing.TB, dir string, m Model) *run.Run {
+	t.Helper()
+	must := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	if m.Samples == 0 {
+		m.Samples = 10
+	}
+	if m.Slower == nil {
+		m.Slower = func(run.Point) float64 { return 1 }
+	}
+	noise := rand.New(rand.NewPCG(m.Seed, 1))
+	j, err := run.Create(dir, run.Meta{
+		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Commit: run.Commit{Revision: "0123456789abcdef0123"}, Seed: m.Seed, Machine: Machine,
+		Command: []string{"benchrun", "sweep"}, Flags: map[string]string{"samples": "10"}, Noise: map[string]string{"steal": "0.1 %"},
+	})
+	must(err)
+	defer j.Close()
+	for _, mask := range []string{"full", "causal"} {
+		for _, seq := range []int{256, 512, 1024, 2048} {
+			for _, r := range rungs {
+				p := run.Point{Kernel: r.kernel, ISA: r.isa, Mask: mask, SeqKV: seq, Dim: 64}
+				if r.kernel == "linear" {
+					p.Op = "linear"
+				}
+				p = p.WithDefaults()
+				q, err := p.Problem()
+				must(err)
+				n := q.Count(nil)
+				must(j.Append(run.Record{Plan: &run.Plan{Point: p, Flop: n.Flop, Bytes: n.Bytes}}))
+				if r.kernel == "naive" && seq == 2048 {
+					must(j.Append(run.Record{Skip: &run.Skip{Point: p.Name(), Reason: "needs 4.3 GB, limit 2 GB"}}))
+					continue
+				}
+				must(j.Append(run.Record{Verify: &run.Verify{Point: p.Name(), Ratio: 0.1, Rows: 8, Where: "Out[0 0 0 0]"}}))
+				if r.isa == "blas" && mask == "causal" && seq == 2048 {
+					must(j.Append(run.Record{Fail: &run.Fail{Point: p.Name(), Reason: "the worker died: signal: killed"}}))
+					continue
+				}
+				scratch, zero := r.scratch(int64(seq)), int64(0)
+				rss := scratch + 1<<17
+				must(j.Append(run.Record{Memory: &run.Memory{Point: p.Name(), Scratch: &scratch, PeakRSS: &rss, Alloc: &zero, Allocs: &zero}}))
+				for round := range m.Samples {
+					ns := float64(n.Flop) / r.rate * 1e9 * m.Slower(p) * (1 + 0.004*math.Abs(noise.NormFloat64()))
+					calls := max(1, int(5e6/ns))
+					v := run.Visit{Point: p.Name(), Round: round, Calls: calls, Wall: int64(ns * float64(calls)), CPU: int64(ns * float64(calls) * 0.99)}
+					v.Before, v.After, v.Unit = peak, peak*0.995, run.ProbeFlop
+					if m.Drop != nil && m.Drop(p) {
+						v.After, v.Dropped = peak*0.9, true
+					}
+					must(j.Append(run.Record{Visit: &v}))
+				}
+			}
+		}
+	}
+	must(j.Append(run.Record{End: &run.End{Reason: "every interval is narrower than 2 %", Complete: true, Time: time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC)}}))
+	must(j.Run().Write())
+	return j.Run()
+}
