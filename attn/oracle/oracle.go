@@ -18,7 +18,8 @@
 //
 // n being the keys that the row sees. No constant in it is tuned. Numbers near the bottom of float32 have an absolute error besides: a
 // weight below 2^-126 may be flushed, which adds 2^-125 to tolA and 2^-125 Σ_j |V_jb| to tolO, and a product that lands among the
-// subnormals is off by up to half their spacing, (√n+6) 2^-149 over the sum.
+// subnormals is off by up to half their spacing, (√n+6) 2^-149 over the sum. So are the products of a score, and a scaled query element that
+// meets |k|: (√d+2) (1 + Σ_a |k_ja|) 2^-149 more in u eS_j.
 //
 // A row that sees a single key must give that key's value exactly.
 //
@@ -141,13 +142,14 @@ func (o *Oracle) softmax(at Index) {
 	top, infinite, invalid := math.Inf(-1), 0, false
 	n := o.keys[:0]
 	for _, j := range o.keys {
-		dot, abs := 0.0, 0.0
+		dot, abs, absK := 0.0, 0.0, 0.0
 		for x, k := range a.K.Row(at.B, j, kv) {
 			t := float64(q[x]) * float64(k)
 			dot += t
 			abs += math.Abs(t)
+			absK += math.Abs(float64(k))
 		}
-		s, e := c*dot, (rootD+2)*math.Abs(c)*abs
+		s, e := c*dot, (rootD+2)*(math.Abs(c)*abs+(1+absK)*subnormal/u)
 		if p.Score.Terms&attn.TermBias != 0 {
 			t := &a.Terms.Bias
 			bias := float64(t.Data[at.B%t.B*t.SB+at.I%t.S*t.SS+at.H%t.H*t.SH+j%t.D])
