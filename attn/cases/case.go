@@ -76,8 +76,18 @@ func All() []Case {
 		name string
 		add  func(*list)
 	}{
-		{"sizes", sizes}, {"dims", dims}, {"masks", masks}, {"lengths", lengths}, {"gqa", groups}, {"layouts", views}, {"score", scores},
-		{"bias", biases}, {"stats", byproducts}, {"extremes", extremes}, {"empty", empty}, {"linear", linear},
+		{"sizes", sizes},
+		{"dims", dims},
+		{"masks", masks},
+		{"lengths", lengths},
+		{"gqa", groups},
+		{"layouts", views},
+		{"score", scores},
+		{"bias", biases},
+		{"stats", byproducts},
+		{"extremes", extremes},
+		{"empty", empty},
+		{"linear", linear},
 	} {
 		l.family = f.name
 		f.add(l)

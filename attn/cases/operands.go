@@ -84,8 +84,12 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 		t    *attn.Tensor
 		d    int
 	}{
-		{attn.WantLSE, &a.Stats.LSE, 1}, {attn.WantMean, &a.Stats.Mean, 1}, {attn.WantEntropy, &a.Stats.Entropy, 1},
-		{attn.WantMax, &a.Stats.Max, 1}, {attn.WantWeights, &a.Stats.Weights, nk}, {attn.WantScores, &a.Stats.Scores, nk},
+		{attn.WantLSE, &a.Stats.LSE, 1},
+		{attn.WantMean, &a.Stats.Mean, 1},
+		{attn.WantEntropy, &a.Stats.Entropy, 1},
+		{attn.WantMax, &a.Stats.Max, 1},
+		{attn.WantWeights, &a.Stats.Weights, nk},
+		{attn.WantScores, &a.Stats.Scores, nk},
 	} {
 		if p.Want&o.want != 0 {
 			*o.t = c.tensor(layout, b, nq, hq, o.d)

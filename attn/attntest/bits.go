@@ -1,0 +1,351 @@
+package attntest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+)
+
+// Same bits: a row of the output is a function of its query, its visible keys and their absolute index, and of nothing else. Plans are
+// compared that have one Problem.SeqQ, which is what chooses between the wide and the decode path.
+
+// threads: any number of workers.
+func threads(s *Subject) error {
+	for _, workers := range []int{2, 3, 5} {
+		team := attn.NewTeam(workers)
+		err := s.each(func(c cases.Case) error {
+			alone, err := s.answer(c, nil)
+			if err != nil {
+				return err
+			}
+			together, err := s.answer(c, team)
+			if err != nil {
+				return err
+			}
+			return same(collect(alone, nil), collect(together, nil))
+		})
+		team.Close()
+		if err != nil {
+			return fmt.Errorf("%d workers: %w", workers, err)
+		}
+	}
+	return nil
+}
+
+// layouts: the same numbers at other strides and addresses.
+func layouts(s *Subject) error {
+	return s.each(func(c cases.Case) error {
+		want, err := s.answer(c, nil)
+		if err != nil {
+			return err
+		}
+		for _, layout := range []string{"bshd", "padded", "packed"} {
+			if layout == "packed" && c.Problem.SeqQ != c.Problem.SeqKV {
+				continue
+			}
+			in := c.In(layout)
+			a, _, err := in.Args()
+			if err != nil {
+				return err
+			}
+			// Case.Args seeds by name, so the numbers are those of want.
+			if err := s.forward(c.Problem, a, nil); err != nil {
+				return err
+			}
+			if err := same(collect(want, nil), collect(a, nil)); err != nil {
+				return fmt.Errorf("layout %s: %w", layout, err)
+			}
+		}
+		return nil
+	})
+}
+
+// batchMates: other batch entries hold NaN, and then are not there.
+func batchMates(s *Subject) error {
+	return s.each(func(c cases.Case) error {
+		whole, err := s.answer(c, nil)
+		if err != nil {
+			return err
+		}
+		for b := range c.Problem.Batch {
+			mine := func(x, _, _ int) bool { return x == b }
+			want := collect(whole, mine)
+			a := clone(c.Problem, whole)
+			for _, t := range []*attn.Tensor{&a.Q, &a.K, &a.V} {
+				cases.Rows(t, func(x, _, _ int, row []float32) {
+					if x != b {
+						spoil(row)
+					}
+				})
+			}
+			if err := s.forward(c.Problem, a, nil); err != nil {
+				return err
+			}
+			if err := same(want, collect(a, mine)); err != nil {
+				return fmt.Errorf("batch entry %d among NaN: %w", b, err)
+			}
+			p := c.Problem
+			p.Batch = 1
+			a = clone(c.Problem, whole)
+			cut(a, func(t *attn.Tensor) { t.Data, t.B = t.Data[b*t.SB:], 1 })
+			if err := s.forward(p, a, nil); err != nil {
+				return err
+			}
+			if err := same(want, collect(a, nil)); err != nil {
+				return fmt.Errorf("batch entry %d alone: %w", b, err)
+			}
+		}
+		return nil
+	})
+}
+
+// headsAlone: one query head with its key head is a problem of its own.
+func headsAlone(s *Subject) error {
+	return s.each(func(c cases.Case) error {
+		whole, err := s.answer(c, nil)
+		if err != nil {
+			return err
+		}
+		p := c.Problem
+		p.HeadsQ, p.HeadsKV = 1, 1
+		for h := range c.Problem.HeadsQ {
+			a := clone(c.Problem, whole)
+			cut(a, func(t *attn.Tensor) {
+				at := h
+				if t == &a.K || t == &a.V {
+					at /= c.Problem.Group()
+				}
+				t.Data, t.H = t.Data[at*t.SH:], 1
+			})
+			if err := s.forward(p, a, nil); err != nil {
+				return err
+			}
+			if err := same(collect(whole, func(_, _, x int) bool { return x == h }), collect(a, nil)); err != nil {
+				return fmt.Errorf("head %d alone: %w", h, err)
+			}
+		}
+		return nil
+	})
+}
+
+// cut changes the view of every tensor of a call, inputs and outputs.
+func cut(a *attn.Args, f func(t *attn.Tensor)) {
+	cases.Inputs(a, func(_ string, t *attn.Tensor) { f(t) })
+	cases.Outputs(a, func(_ string, t *attn.Tensor) { f(t) })
+}
+
+// spoil makes a row as disturbing as it can be: NaN, and large numbers that move every maximum.
+func spoil(row []float32) {
+	for i := range row {
+		row[i] = []float32{cases.Poison, 1e4, -1e4}[i%3]
+	}
+}
+
+// neighbours: the other queries of the tile hold NaN, or large numbers that move their maxima at other keys.
+func neighbours(s *Subject) error {
+	return s.each(func(c cases.Case) error {
+		whole, err := s.answer(c, nil)
+		if err != nil {
+			return err
+		}
+		for _, i := range []int{0, 1, c.Problem.SeqQ / 2, c.Problem.SeqQ - 1} {
+			for _, disturb := range []func([]float32){spoil, func(row []float32) { scale(row, -100) }} {
+				a := clone(c.Problem, whole)
+				cases.Rows(&a.Q, func(_, x, _ int, row []float32) {
+					if x != i {
+						disturb(row)
+					}
+				})
+				if err := s.forward(c.Problem, a, nil); err != nil {
+					return err
+				}
+				mine := func(_, x, _ int) bool { return x == i }
+				if err := same(collect(whole, mine), collect(a, mine)); err != nil {
+					return fmt.Errorf("query %d among others: %w", i, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func scale(row []float32, c float32) {
+	for i := range row {
+		row[i] *= c
+	}
+}
+
+// rowsAlone: a few rows, through a plan of the same capacity, which puts them in other lanes of another tile.
+func rowsAlone(s *Subject) error {
+	return s.each(func(c cases.Case) error {
+		p, n := c.Problem, c.Problem.SeqQ
+		whole, err := s.answer(c, nil)
+		if err != nil {
+			return err
+		}
+		for _, rows := range [][2]int{{0, 1}, {n - 1, n}, {n - 5, n}, {n / 3, n/3 + 9}, {0, n - 1}} {
+			lo, hi := max(rows[0], 0), min(rows[1], n)
+			sees := lo == 0 && p.Mask.Align == attn.TopLeft || hi == n && p.Mask.Align == attn.BottomRight || !p.Mask.Band
+			a := clone(p, whole)
+			q := p
+			switch {
+			case sees:
+			case s.Claims&attn.NeedLengths != 0:
+				q.Lengths = true
+				first := int32(lo + whole.Pos(&p, 0))
+				a.QPos = []int32{first, first, first}
+			default:
+				continue
+			}
+			a.Q.Data = a.Q.Data[lo*a.Q.SS:]
+			a.Q.S = hi - lo
+			cases.Outputs(a, func(_ string, t *attn.Tensor) { t.S = hi - lo })
+			if err := s.forward(q, a, nil); err != nil {
+				return err
+			}
+			if err := same(collect(whole, func(_, i, _ int) bool { return lo <= i && i < hi }), collect(a, nil)); err != nil {
+				return fmt.Errorf("rows %d to %d alone: %w", lo, hi, err)
+			}
+		}
+		return nil
+	})
+}
+
+// hiddenKeys: what the masks hide may be anything. Rows that see none of the last keys must not notice when these turn bad.
+func hiddenKeys(s *Subject) error {
+	return s.each(func(c cases.Case) error {
+		p := c.Problem
+		if !p.Mask.Band {
+			return nil
+		}
+		whole, err := s.answer(c, nil)
+		if err != nil {
+			return err
+		}
+		for _, from := range []int{1, p.SeqKV / 2, p.SeqKV - 1} {
+			a := clone(p, whole)
+			for _, t := range []*attn.Tensor{&a.K, &a.V} {
+				cases.Rows(t, func(_, j, _ int, row []float32) {
+					if j >= from {
+						spoil(row)
+					}
+				})
+			}
+			if err := s.forward(p, a, nil); err != nil {
+				return err
+			}
+			blind := func(b, i, _ int) bool { _, hi := a.Visible(&p, b, i); return hi <= from }
+			a.Stats.Weights, whole.Stats.Weights = attn.Tensor{}, attn.Tensor{} // keys are its columns
+			if err := same(collect(whole, blind), collect(a, blind)); err != nil {
+				return fmt.Errorf("keys from %d on: %w", from, err)
+			}
+		}
+		return nil
+	})
+}
+
+// capacity: a plan for more keys, with K of the same length or with key lengths over garbage, and for the same number of queries.
+func capacity(s *Subject) error {
+	return s.each(func(c cases.Case) error {
+		p := c.Problem
+		p.Want &^= attn.WantWeights // its width is that of K
+		c.Problem = p
+		whole, err := s.answer(c, nil)
+		if err != nil {
+			return err
+		}
+		big := p
+		big.SeqKV = 3*p.SeqKV + 7
+		a := clone(p, whole)
+		if err := s.forward(big, a, nil); err != nil {
+			return err
+		}
+		if err := same(collect(whole, nil), collect(a, nil)); err != nil {
+			return fmt.Errorf("a plan for %d keys: %w", big.SeqKV, err)
+		}
+		if s.Claims&attn.NeedLengths == 0 {
+			return nil
+		}
+		big.Lengths = true
+		if a, err = cases.NewArgs(big, "bhsd", nil); err != nil {
+			return err
+		}
+		cases.Rows(&a.Q, func(b, i, h int, row []float32) { copy(row, whole.Q.Row(b, i, h)) })
+		for _, t := range [][2]*attn.Tensor{{&a.K, &whole.K}, {&a.V, &whole.V}} {
+			cases.Rows(t[0], func(b, j, h int, row []float32) {
+				if spoil(row); j < p.SeqKV {
+					copy(row, t[1].Row(b, j, h))
+				}
+			})
+		}
+		for b := range a.KLen {
+			a.KLen[b] = int32(p.SeqKV)
+		}
+		if err := s.forward(big, a, nil); err != nil {
+			return err
+		}
+		if err := same(collect(whole, nil), collect(a, nil)); err != nil {
+			return fmt.Errorf("%d keys in use of %d: %w", p.SeqKV, big.SeqKV, err)
+		}
+		return nil
+	})
+}
+
+// concurrent: one kernel value, many plans at once.
+func concurrent(s *Subject) error {
+	calls := s.calls()
+	errs := make([]error, 2*len(calls))
+	var wg sync.WaitGroup
+	for i := range errs {
+		c := calls[i/2]
+		want, err := s.answer(c, nil)
+		if err != nil {
+			return err
+		}
+		wg.Go(func() {
+			errs[i] = guarded(c, func(c cases.Case) error {
+				got, err := s.answer(c, nil)
+				if err != nil {
+					return err
+				}
+				return same(collect(want, nil), collect(got, nil))
+			})
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("%s: %w", calls[i/2].Name, err)
+		}
+	}
+	return nil
+}
+
+// allocations: none in the steady state, with any team. Check may not allocate by the size of the problem either.
+func allocations(s *Subject) error {
+	for _, workers := range []int{1, 2} {
+		team := attn.NewTeam(workers)
+		err := s.each(func(c cases.Case) error {
+			a, _, err := c.Args()
+			if err != nil {
+				return err
+			}
+			plan, err := s.plan(c.Problem, team)
+			if err != nil {
+				return err
+			}
+			if n := testing.AllocsPerRun(4, func() { plan.Forward(a) }); n != 0 {
+				return fmt.Errorf("%v allocations a call", n)
+			}
+			return nil
+		})
+		team.Close()
+		if err != nil {
+			return fmt.Errorf("%d workers: %w", workers, err)
+		}
+	}
+	return nil
+}

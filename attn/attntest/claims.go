@@ -1,0 +1,196 @@
+package attntest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+)
+
+// abilities asks for each ability by itself: it is accepted if claimed, and otherwise refused with ErrUnsupported and its name.
+func abilities(s *Subject) error {
+	if len(s.ops()) == 0 {
+		return errors.New("the claims cover neither softmax nor linear attention")
+	}
+	for need := attn.Needs(1); need&attn.AllNeeds != 0; need <<= 1 {
+		p := asking(need, s.ops()[0])
+		if p.Needs()&need == 0 {
+			return fmt.Errorf("no problem asks for %v: add it to the suite", need)
+		}
+		if err := p.Validate(); err != nil {
+			return fmt.Errorf("%v: %w", need, err)
+		}
+		if err := s.accepts(p); err != nil {
+			return fmt.Errorf("%v: %w", need, err)
+		}
+	}
+	return nil
+}
+
+// asking is a small problem that needs one ability besides softmax or linear.
+func asking(need attn.Needs, op attn.Op) attn.Problem {
+	p := attn.Problem{Op: op, Batch: 2, SeqQ: 4, SeqKV: 6, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8}
+	if need >= attn.NeedLSE {
+		p.Want = attn.WantLSE << (log2(need) - log2(attn.NeedLSE))
+	}
+	switch need {
+	case attn.NeedSoftmax:
+		p.Op = attn.OpSoftmax
+	case attn.NeedLinear:
+		p.Op = attn.OpLinear
+	case attn.NeedWindow:
+		p.Mask = attn.Window(1, 1)
+	case attn.NeedBool:
+		p.Mask.Bitmap = attn.BoolBitmap
+	case attn.NeedPacked:
+		p.Mask.Bitmap = attn.PackedBitmap
+	case attn.NeedBlock:
+		p.Mask.Bitmap = attn.BlockBitmap
+	case attn.NeedProjection:
+		p.Op, p.Linear.Feature = attn.OpLinear, attn.Projection
+	case attn.NeedRules:
+		p.Op, p.Linear.Rule = attn.OpLinear, attn.GatedDelta
+	case attn.NeedTypes:
+		p.Q, p.KV, p.Out = attn.F16, attn.F16, attn.F16
+	case attn.NeedBF16:
+		p.Compute = attn.BF16
+	case attn.NeedLengths:
+		p.Lengths = true
+	case attn.NeedRagged:
+		p.Ragged = true
+	case attn.NeedPages:
+		p.Page = 16
+	case attn.NeedTemp, attn.NeedSoftcap, attn.NeedBias, attn.NeedALiBi, attn.NeedSinks, attn.NeedRelative, attn.NeedMetric, attn.NeedRope:
+		p.Op = attn.OpSoftmax
+		switch need {
+		case attn.NeedTemp:
+			p.Score.Temp = 2
+		case attn.NeedSoftcap:
+			p.Score.Softcap = 30
+		case attn.NeedRope:
+			p.Score.Rope = attn.RopeHalves
+		default:
+			p.Score.Terms = attn.TermBias << (log2(need) - log2(attn.NeedBias))
+		}
+	}
+	return p
+}
+
+func log2(n attn.Needs) int { return int(math.Log2(float64(n))) }
+
+// accepts demands that Check and Plan take a problem exactly when the claims cover it.
+func (s *Subject) accepts(p attn.Problem) (err error) {
+	defer catch(&err)
+	lack := p.Needs() &^ s.Claims
+	_, refusal := s.Kernel.Check(p, 1)
+	_, planRefusal := s.Kernel.Plan(p, nil)
+	switch {
+	case (refusal == nil) != (planRefusal == nil):
+		return fmt.Errorf("Check says %v and Plan says %v", refusal, planRefusal)
+	case lack == 0 && refusal != nil:
+		return fmt.Errorf("claimed, but refused: %w", refusal)
+	case lack != 0 && refusal == nil:
+		return errors.New("accepted, but not claimed")
+	case lack != 0 && !errors.Is(refusal, attn.ErrUnsupported):
+		return fmt.Errorf("the refusal is not ErrUnsupported: %w", refusal)
+	}
+	for n := attn.Needs(1); n <= lack && lack != 0; n <<= 1 {
+		if lack&n != 0 && !strings.Contains(refusal.Error(), n.String()) {
+			return fmt.Errorf("the refusal does not name %v: %w", n, refusal)
+		}
+	}
+	return nil
+}
+
+// claimedCases asks for every case as it stands, with the by-products that the values part leaves out where they are not claimed.
+func claimedCases(s *Subject) error {
+	for _, c := range cases.All() {
+		if err := s.accepts(c.Problem); err != nil {
+			return fmt.Errorf("%v: %w", &c, err)
+		}
+	}
+	return nil
+}
+
+// malformed problems are refused by everyone, and not as unsupported: no kernel could do them.
+func malformed(s *Subject) error {
+	for _, bad := range []struct {
+		name string
+		edit func(p *attn.Problem)
+	}{
+		{"negative batch", func(p *attn.Problem) { p.Batch = -1 }},
+		{"negative length", func(p *attn.Problem) { p.SeqKV = -5 }},
+		{"heads that do not divide", func(p *attn.Problem) { p.HeadsQ, p.HeadsKV = 3, 2 }},
+		{"no key heads", func(p *attn.Problem) { p.HeadsKV = 0 }},
+		{"NaN scale", func(p *attn.Problem) { p.Score.Scale = math.NaN() }},
+		{"infinite scale", func(p *attn.Problem) { p.Score.Scale = math.Inf(1) }},
+		{"window of -2", func(p *attn.Problem) { p.Mask = attn.Window(-2, 0) }},
+		{"window without band", func(p *attn.Problem) { p.Mask.Left = 3 }},
+		{"sizes past the address space", func(p *attn.Problem) { p.SeqQ, p.SeqKV, p.Batch = 1<<40, 1<<40, 1<<40 }},
+		{"unknown op", func(p *attn.Problem) { p.Op = 9 }},
+		{"unknown type", func(p *attn.Problem) { p.Q = 9 }},
+	} {
+		p := asking(0, s.ops()[0])
+		bad.edit(&p)
+		_, err := s.Kernel.Check(p, 1)
+		_, planErr := s.Kernel.Plan(p, nil)
+		if err == nil || planErr == nil || errors.Is(err, attn.ErrUnsupported) {
+			return fmt.Errorf("%s: Check says %v and Plan says %v, want an error that is not ErrUnsupported", bad.name, err, planErr)
+		}
+	}
+	return nil
+}
+
+// operands gives wrong operands, one at a time. Forward must panic with an error that names the operand, and do so before it writes.
+func operands(s *Subject) error {
+	for _, op := range s.ops() {
+		for _, bad := range cases.BadCalls(op) {
+			if bad.Problem.Needs()&^s.Claims != 0 {
+				continue
+			}
+			a, err := cases.NewArgs(bad.Problem, "bhsd", nil)
+			if err != nil {
+				return err
+			}
+			plan, err := s.plan(bad.Problem, nil)
+			if err != nil {
+				return err
+			}
+			plan.Forward(a)
+			poison(a)
+			bad.Break(a)
+			if err := named(plan, a, bad.Operand); err != nil {
+				return fmt.Errorf("%v %s: %w", op, bad.Name, err)
+			}
+		}
+		p := asking(0, op)
+		plan, err := s.plan(p, nil)
+		if err != nil {
+			return err
+		}
+		if err := named(plan, nil, "args"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func named(plan attn.Plan, a *attn.Args, operand string) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+			err = fmt.Errorf("Forward took it, want a panic that names %s", operand)
+		case error:
+			if !strings.Contains(r.Error(), operand) {
+				err = fmt.Errorf("the panic does not name %s: %w", operand, r)
+			}
+		default:
+			err = fmt.Errorf("the panic is not an error: %v", r)
+		}
+	}()
+	plan.Forward(a)
+	return nil
+}

@@ -1,0 +1,55 @@
+package attntest
+
+import (
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+)
+
+// Run is the suite. With -short it takes the core cases, and all claims and laws.
+func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
+	algo, isa := k.Name()
+	s := &Subject{Kernel: k, Claims: claims, Options: o}
+	t.Run(algo+"/"+isa, func(t *testing.T) {
+		for _, c := range Checks() {
+			if c.Ours && o.Peer {
+				continue
+			}
+			t.Run(c.Name, func(t *testing.T) {
+				if err := c.Run(s); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		t.Run("values", func(t *testing.T) { values(t, s) })
+	})
+}
+
+func values(t *testing.T, s *Subject) {
+	all := cases.All()
+	if testing.Short() {
+		all = cases.Core()
+	}
+	worst := map[string]float64{}
+	ran := map[string]int{}
+	for _, c := range all {
+		c, ok := s.Covers(c)
+		if !ok {
+			continue
+		}
+		ran[c.Family]++
+		t.Run(c.String(), func(t *testing.T) {
+			ratio, err := s.Value(c)
+			if err != nil {
+				t.Error(err)
+			}
+			worst[c.Family] = max(worst[c.Family], ratio)
+		})
+	}
+	for _, f := range cases.Families() {
+		if ran[f] > 0 {
+			t.Logf("%-9s %4d cases, worst error %.3f of the tolerance", f, ran[f], worst[f])
+		}
+	}
+}

@@ -1,0 +1,241 @@
+// Package attntest is the conformance suite that every kernel runs: one line in the kernel's own test.
+//
+//	func TestKernel(t *testing.T) { attntest.Run(t, flash.New(), claims, attntest.Options{Hold: 0.25, HoldNarrow: 0.5}) }
+//
+// The suite has three parts. Values: every case of package cases that the claims cover, against the float64 oracle, in units of the
+// tolerance that float32 arithmetic is entitled to; outputs, padding and scratch hold NaN beforehand, and nothing but the outputs may change.
+// Claims: a problem is accepted exactly when the claims cover it. Laws: what must hold without knowing the answer, such as the same bits on
+// any number of threads, or two halves of the keys that Merge to the whole.
+//
+// Nothing in it that judges a kernel needs package testing, so the mutants (package mutants) are judged by the same code.
+package attntest
+
+import (
+	"fmt"
+	"math"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
+)
+
+// Options say how strictly a kernel is held.
+type Options struct {
+	Hold       float64 // the part of the tolerance that an error may take at d >= 8; 0 means all of it
+	HoldNarrow float64 // the same below; 0 means Hold
+	Peer       bool    // somebody else's kernel: values and claims only, no same bits, no allocation counts
+}
+
+// A Subject is a kernel under examination.
+type Subject struct {
+	Kernel  attn.Kernel
+	Claims  attn.Needs
+	Options Options
+}
+
+func (s *Subject) hold(p *attn.Problem) float64 {
+	h := s.Options.Hold
+	if p.Op == attn.OpSoftmax && p.Dim < 8 && s.Options.HoldNarrow > 0 {
+		h = s.Options.HoldNarrow
+	}
+	if h == 0 {
+		return 1
+	}
+	return h
+}
+
+// wants is the set of by-products that the claims cover.
+func (s *Subject) wants() attn.Want {
+	var w attn.Want
+	for b := attn.WantLSE; b <= attn.WantGrad; b <<= 1 {
+		p := attn.Problem{Want: b}
+		if p.Needs()&^attn.NeedSoftmax&^s.Claims == 0 {
+			w |= b
+		}
+	}
+	return w
+}
+
+// Covers returns the case with the by-products that the claims cover, and whether they cover all else that it needs.
+func (s *Subject) Covers(c cases.Case) (cases.Case, bool) {
+	c = c.Only(s.wants())
+	return c, c.Problem.Needs()&^s.Claims == 0
+}
+
+// Value judges a kernel on one case that the claims cover: the answer, by the oracle; that nothing but the outputs was written; and that
+// neither the answer nor its bits depend on what outputs and scratch held before. The ratio is the worst error over tolerance.
+func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
+	defer catch(&err)
+	a, slab, err := c.Args()
+	if err != nil {
+		return 0, err
+	}
+	before := take(a, slab)
+	plan, err := s.plan(c.Problem, nil)
+	if err != nil {
+		return 0, err
+	}
+	plan.Forward(a)
+	v, err := judge(&c, a)
+	if err != nil {
+		return 0, err
+	}
+	if h := s.hold(&c.Problem); !(v.Worst <= h) {
+		return v.Worst, fmt.Errorf("error is %.3g of the tolerance, want %v: %s", v.Worst, h, v.Where)
+	}
+	first := collect(a, nil)
+	poison(a)
+	if err := before.unchanged(a, slab); err != nil {
+		return v.Worst, err
+	}
+
+	// The same call again, after one whose operands were NaN throughout, so that whatever it left in scratch is NaN.
+	dirty, err := cases.NewArgs(c.Problem, "bhsd", nil)
+	if err != nil {
+		return v.Worst, err
+	}
+	cases.Inputs(dirty, func(_ string, t *attn.Tensor) {
+		cases.Rows(t, func(_, _, _ int, row []float32) {
+			for i := range row {
+				row[i] = cases.Poison
+			}
+		})
+	})
+	plan.Forward(dirty)
+	plan.Forward(a)
+	if err := same(first, collect(a, nil)); err != nil {
+		return v.Worst, fmt.Errorf("the answer depends on what the plan did before: %w", err)
+	}
+	return v.Worst, nil
+}
+
+// judgedProducts bounds the work of the oracle on one case: multiplications of float64, a few milliseconds. A case that has more is judged on
+// sampled rows.
+const judgedProducts = 1 << 21
+
+func judge(c *cases.Case, a *attn.Args) (oracle.Verdict, error) {
+	o, err := oracle.New(c.Problem, a)
+	if err != nil {
+		return oracle.Verdict{}, err
+	}
+	row := a.K.S*(c.Problem.Dim+c.Problem.DimV) + 1
+	return o.Judge(oracle.Sample(&c.Problem, a, max(24, judgedProducts/row), c.Seed())), nil
+}
+
+// plan makes a plan and holds Check and Scratch to it.
+func (s *Subject) plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
+	scratch, err := s.Kernel.Check(p, team.Workers())
+	if err != nil {
+		return nil, fmt.Errorf("Check refuses what the claims cover: %w", err)
+	}
+	plan, err := s.Kernel.Plan(p, team)
+	if err != nil {
+		return nil, fmt.Errorf("Plan fails where Check does not: %w", err)
+	}
+	if got := plan.Scratch(); got != scratch {
+		return nil, fmt.Errorf("the plan holds %d bytes of scratch, Check said %d", got, scratch)
+	}
+	return plan, nil
+}
+
+// forward runs one call through a plan of its own.
+func (s *Subject) forward(p attn.Problem, a *attn.Args, team *attn.Team) error {
+	plan, err := s.plan(p, team)
+	if err != nil {
+		return err
+	}
+	plan.Forward(a)
+	return nil
+}
+
+func catch(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("panic: %v", r)
+	}
+}
+
+// collect copies the outputs of a call, of all rows or of those that keep picks.
+func collect(a *attn.Args, keep func(b, s, h int) bool) []float32 {
+	var all []float32
+	cases.Outputs(a, func(_ string, t *attn.Tensor) {
+		cases.Rows(t, func(b, s, h int, row []float32) {
+			if keep == nil || keep(b, s, h) {
+				all = append(all, row...)
+			}
+		})
+	})
+	return all
+}
+
+func poison(a *attn.Args) {
+	cases.Outputs(a, func(_ string, t *attn.Tensor) {
+		cases.Rows(t, func(_, _, _ int, row []float32) {
+			for i := range row {
+				row[i] = cases.Poison
+			}
+		})
+	})
+}
+
+// same compares bits. Any NaN equals any other: which one arithmetic makes depends on the order of its operands.
+func same(want, got []float32) error {
+	if len(want) != len(got) {
+		return fmt.Errorf("%d numbers and %d", len(want), len(got))
+	}
+	for i, w := range want {
+		if g := got[i]; math.Float32bits(w) != math.Float32bits(g) && (w == w || g == g) {
+			return fmt.Errorf("number %d of %d was %v (%#08x) and is %v (%#08x)", i, len(want), w, math.Float32bits(w), g, math.Float32bits(g))
+		}
+	}
+	return nil
+}
+
+// A memory is what a call may not change: its slab with the outputs poisoned, and what lies outside the slab.
+type memory struct {
+	slab       []float32
+	inputs     map[string][]float32
+	seen       []bool
+	klen, qpos []int32
+}
+
+func take(a *attn.Args, slab []float32) memory {
+	m := memory{slab: append([]float32(nil), slab...), inputs: map[string][]float32{}}
+	cases.Inputs(a, func(name string, t *attn.Tensor) { m.inputs[name] = append([]float32(nil), t.Data...) })
+	m.seen = append(m.seen, a.Allowed.Bool...)
+	m.klen = append(m.klen, a.KLen...)
+	m.qpos = append(m.qpos, a.QPos...)
+	return m
+}
+
+// unchanged compares with the present, after the outputs have been poisoned again.
+func (m *memory) unchanged(a *attn.Args, slab []float32) error {
+	var err error
+	cases.Inputs(a, func(name string, t *attn.Tensor) {
+		for i, x := range t.Data {
+			if err == nil && math.Float32bits(x) != math.Float32bits(m.inputs[name][i]) {
+				err = fmt.Errorf("the call changed %s: element %d was %v and is %v", name, i, m.inputs[name][i], x)
+			}
+		}
+	})
+	for i, x := range slab {
+		if err == nil && math.Float32bits(x) != math.Float32bits(m.slab[i]) {
+			err = fmt.Errorf("the call wrote outside its outputs: float %d of the slab was %v and is %v", i, m.slab[i], x)
+		}
+	}
+	for i, x := range a.Allowed.Bool {
+		if err == nil && x != m.seen[i] {
+			err = fmt.Errorf("the call changed Allowed[%d]", i)
+		}
+	}
+	for b := range a.KLen {
+		if err == nil && a.KLen[b] != m.klen[b] {
+			err = fmt.Errorf("the call changed KLen[%d]", b)
+		}
+	}
+	for b := range a.QPos {
+		if err == nil && a.QPos[b] != m.qpos[b] {
+			err = fmt.Errorf("the call changed QPos[%d]", b)
+		}
+	}
+	return err
+}
