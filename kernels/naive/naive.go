@@ -87,15 +87,16 @@ func (pl *plan) scores(m []float32, b, h int) {
 			s[j] = scale * dot
 		}
 		if p.Score.Terms&attn.TermBias != 0 {
-			bias, step := a.Terms.BiasRow(b, i, h)
+			bias := &a.Terms.Bias
+			off, step := bias.Offset(b, i, h)
 			for j := lo; j < hi; j++ {
-				s[j] += bias[j*step]
+				s[j] += bias.Data[off+j*step]
 			}
 		}
 		if p.Mask.Bitmap == attn.BoolBitmap {
-			show, step := a.Allowed.Row(b, i, h)
+			off, step := a.Allowed.Offset(b, i, h)
 			for j := lo; j < hi; j++ {
-				if !show[j*step] {
+				if !a.Allowed.Bool[off+j*step] {
 					s[j] = -inf
 				}
 			}

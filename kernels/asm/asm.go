@@ -1,0 +1,132 @@
+// Package asm holds the inner loops of the kernels, as one value per instruction set: Ops. Algorithms are written over Ops, so an
+// instruction set is added by supplying loops and no algorithm, and an algorithm without any assembly.
+//
+// # The panel
+//
+// Every loop works on a Panel, a block of N keys against a tile of queries. Queries stand in lanes, so a row maximum, a row sum, a rescale
+// and a mask are element-wise over lanes, nothing is reduced horizontally, and nothing of K or V is packed:
+//
+//	        Lanes                      D                         C
+//	    ┌───────────┐          ┌───────────────┐         ┌───────────────┐
+//	Qt  │ q0 q1 q2 .│ D    K   │ k0 . . . . .  │ N   V   │ v0 . . . . .  │ N      rows of K and V in place,
+//	    └───────────┘          │ k1 . . . . .  │         │ v1 . . . . .  │        any stride between them
+//	    ┌───────────┐          └───────────────┘         └───────────────┘
+//	P   │ .  .  .  .│ N    P = K Qt, then P = 2^(P-M)
+//	    └───────────┘
+//	    ┌───────────┐
+//	O   │ .  .  .  .│ C    O += V^T P, transposed once at the end
+//	    └───────────┘
+//	M, L, S  one number a lane: reference, Σ P, Σ P (score-M)
+//
+// Qt carries the factor log2(e)*scale/T, so scores are in base-2 logarithms.
+//
+// # The lazy maximum
+//
+// Softmax does not need the maximum, only a reference M near it. Exp leaves M alone while every score is below M+Limit, and returns early,
+// with Done rows finished, when a lane of the group at Done goes over; the caller raises M in those lanes, multiplies what it has by the
+// power of two in between, and calls again from Done. A lane starts at M = Unset, which any score exceeds, so the first visible group seeds
+// it. Groups of Keys rows start at multiples of Keys in the absolute key index: a lane's history depends on its own scores alone.
+//
+// # Sums
+//
+// A lane of L is summed over keys in order; a lane of O is summed over the keys of one Mix in order, from zero, and then added to what was
+// there. A hidden key (score -Inf) contributes an exact 0, so cutting hidden keys off either end of a block changes no bit.
+package asm
+
+import "math"
+
+// Unset is the reference M of a lane that has seen no key yet.
+const Unset = -math.MaxFloat32
+
+// Limit is how far above M, in base-2 logarithms, a score may be. It bounds P by 2^8, so that O stays below n*2^8*max|V|: with 2^20 keys,
+// values up to 2^99 do not overflow. A higher limit saves rescales that are rare already: normal scores in 64 dimensions go 2^4 over the
+// first group's maximum.
+const Limit = 8
+
+// Rows is a block of rows in place: row j starts at Data[j*Stride].
+type Rows struct {
+	Data   []float32
+	Stride int
+}
+
+// Row returns the first n elements of row j.
+func (r *Rows) Row(j, n int) []float32 { return r.Data[j*r.Stride:][:n:n] }
+
+// From returns the rows from row j on.
+func (r Rows) From(j int) Rows { return Rows{r.Data[j*r.Stride:], r.Stride} }
+
+// A Panel is the argument block of one call. It lives in a worker's scratch: on the stack it would escape through the func fields of Ops.
+type Panel struct {
+	Lanes int // row length of Qt, P, O, and of the transposed side of a Move
+	Width int // lanes in use, a multiple of Ops.Vec
+	N     int // keys
+	D, C  int // columns of K; columns of V
+
+	Qt      []float32 // [D][Lanes]
+	K, V    Rows
+	P       []float32 // [N][Lanes]
+	O       []float32 // [C][Lanes]
+	M, L, S []float32 // [Lanes]; S may be nil
+
+	From int // Exp, Flash: first row to do, a multiple of Ops.Keys
+	Done int // Exp, Flash: rows finished
+
+	Edit Edit
+
+	X    []float32 // Outer: [N][XStride]
+	XStr int       // Outer: row length of X
+	Y    Rows      // Outer: one row a lane, C columns
+	Dot  []float32 // DScore: [C][Lanes], the incoming gradient transposed
+	Sub  []float32 // DScore: [Lanes]
+}
+
+// An Edit says what becomes of raw scores: bias added, hidden keys set to -Inf.
+type Edit struct {
+	Key      int       // absolute index of the key in row 0
+	Lo, Hi   []int     // [Lanes]: keys Lo <= j < Hi are visible
+	Bias     []float32 // added to the score of key j: Bias[BiasAt[lane]+j*BiasStep] * BiasScale; nil: none
+	BiasAt   []int
+	BiasStep int
+	Factor   float64 // of the bias
+	Show     []bool  // Show[ShowAt[lane]+j*ShowStep] false hides key j; nil: none
+	ShowAt   []int
+	ShowStep int
+}
+
+// A Move is a tile of rows on its way into lanes or out of them.
+type Move struct {
+	Lanes, Width int
+	Rows         int // rows that exist, at most Width: Load zeroes the other lanes, Store leaves them
+	D            int
+	Tile         []float32 // [D][Lanes]
+	Outside      Rows
+	Scale        []float32 // one factor a lane
+}
+
+// Ops is the set of loops of one instruction set. Lengths are the caller's to check; the portable loops panic on slices that are too short.
+type Ops struct {
+	ISA              string
+	Lanes, Vec       int // queries in a tile; floats in a vector, the unit of a short tile
+	Keys, Cols, Rank int // rows that Score, Mix, Outer take at once
+
+	// Load transposes rows into lanes, Tile[c][lane] = Outside[lane][c]*Scale[lane]; Store is the way back.
+	Load, Store func(*Move)
+	// Score is P[j][lane] = Σ_x K[j][x] Qt[x][lane] for all N rows.
+	Score func(*Panel)
+	// Edit applies bias and masks to the scores in P.
+	Edit func(*Panel)
+	// Exp is P = 2^(P-M), L += P, S += P*(score-M) for rows From to N, leaving early as the package doc says.
+	Exp func(*Panel)
+	// Flash is Score and Exp fused, for blocks that need no Edit. When it leaves early, only the group at Done holds scores.
+	Flash func(*Panel)
+	// Mix is O[c][lane] += Σ_j P[j][lane] V[j][c].
+	Mix func(*Panel)
+	// DScore is P[j][lane] *= Σ_c V[j][c] Dot[c][lane] - Sub[lane].
+	DScore func(*Panel)
+	// Outer is X[j][c] += Σ_lane P[j][lane] Y[lane][c] over Width lanes, for N rows and C columns.
+	Outer func(*Panel)
+	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took.
+	Peak func(rounds int) int64
+	// Read is the probe of memory bandwidth: it reads all of x and returns something that depends on it.
+	Read func(x []float32) float32
+}

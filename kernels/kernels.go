@@ -1,0 +1,61 @@
+// Package kernels lists the attention kernels of attnlab.
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"attnlab/attn"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/flash"
+	"attnlab/kernels/linear"
+	"attnlab/kernels/naive"
+	"attnlab/kernels/tiled"
+)
+
+// All lists the kernels that run on this machine: the readable ones first, and of each algorithm the portable one first.
+func All() []attn.Kernel {
+	all := []attn.Kernel{naive.New(), tiled.NewBLAS()}
+	for _, algo := range []func(*asm.Ops) attn.Kernel{tiled.New, flash.New, linear.New} {
+		for _, l := range asm.Levels() {
+			if l.Available {
+				all = append(all, algo(l.Ops))
+			}
+		}
+	}
+	return all
+}
+
+// ByName finds a kernel by its pair of names, such as flash and go. The error says what there is.
+func ByName(algo, isa string) (attn.Kernel, error) {
+	var names []string
+	for _, k := range All() {
+		a, i := k.Name()
+		if a == algo && i == isa {
+			return k, nil
+		}
+		names = append(names, a+"/"+i)
+	}
+	for _, l := range asm.Levels() {
+		if l.ISA == isa && !l.Available {
+			return nil, fmt.Errorf("%s/%s is not available: %s", algo, isa, l.Reason)
+		}
+	}
+	return nil, fmt.Errorf("no kernel %s/%s: there is %s", algo, isa, strings.Join(names, ", "))
+}
+
+// Best returns the fastest kernel that does a problem: flash or linear on the last available instruction set, or the first other one that
+// can. If none can, the error says what each lacks.
+func Best(p attn.Problem) (attn.Kernel, error) {
+	var errs []error
+	all := All()
+	for i := len(all) - 1; i >= 0; i-- { // naive, the slowest, is first
+		_, err := all[i].Check(p, 1)
+		if err == nil {
+			return all[i], nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("no kernel does this problem: %w", errors.Join(errs...))
+}

@@ -1,0 +1,412 @@
+// Package tile is what the blocked softmax kernels share: a tile of queries on its way through the loops of package asm. Tiled and flash
+// differ in when they call its steps, and in nothing else.
+//
+//	At           says which queries stand in the lanes, and which keys each may see
+//	Load         brings them in, transposed and scaled, and empties the sums
+//	Seek, Next   walk over the keys that the tile sees, a block at a time
+//	Weights      turns a block into weights (flash); Scores and Softmax do it in two steps (tiled)
+//	Finish       writes rows and by-products out
+//
+// A lane that meets a NaN or +Inf score is hidden from then on, and a row that comes out with anything but finite numbers - because of such
+// a score, of a NaN in V behind a mask, of a value near the top of float32 - is answered again by the definition, key by key. So the loops
+// need no case for any of these, and what one row holds cannot reach another.
+package tile
+
+import (
+	"math"
+
+	"attnlab/attn"
+	"attnlab/kernels/asm"
+)
+
+// Have is the set of abilities of a kernel made of tiles.
+const Have = attn.NeedSoftmax | attn.NeedWindow | attn.NeedBool | attn.NeedTemp | attn.NeedBias | attn.NeedLengths |
+	attn.NeedLSE | attn.NeedMean | attn.NeedEntropy
+
+// A Tile is one worker's tile. Its Panel is what the loops work on; Qt and O are the tile's own, the kernel sets P.
+type Tile struct {
+	asm.Panel
+	ops    *asm.Ops
+	p      *attn.Problem
+	factor float32 // of Q
+	temp   float64
+	best   []float32
+	hidden []bool
+	scale  []float32
+	move   asm.Move
+
+	a       *attn.Args // the call, and where in it the tile stands
+	b, h, i int
+	rows    int
+	lo, hi  int  // keys that some query of the tile may see
+	allLo   int  // keys allLo <= j < allHi are visible to every query of the tile,
+	allHi   int  // as far as the band goes
+	edited  bool // bias, bitmap or a hidden lane: no block is plain
+	next    int  // where the block after this one starts
+	block   int
+}
+
+// Sums is what a tile keeps of its lanes between one block and the next.
+type Sums struct {
+	m, l, s []float32
+	best    []float32 // at the limits of temperature: largest score, or sum of scores
+	hidden  []bool    // lanes to be answered by row
+}
+
+// Kept is the number of float32 numbers that Sums keep for a lane, rounded up.
+const Kept = 5
+
+// NewSums allocates the sums of one tile.
+func NewSums(ops *asm.Ops) Sums {
+	n := ops.Lanes
+	f := make([]float32, 4*n)
+	return Sums{f[:n:n], f[n : 2*n : 2*n], f[2*n : 3*n : 3*n], f[3*n:], make([]bool, n)}
+}
+
+// Use makes the tile keep its sums in s.
+func (t *Tile) Use(s Sums) {
+	t.M, t.L, t.S, t.best, t.hidden = s.m, s.l, s.s, s.best, s.hidden
+	if t.p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
+		t.S = nil // Exp is cheaper without
+	}
+}
+
+// Floats is the number of float32 numbers in a tile.
+func Floats(p *attn.Problem, ops *asm.Ops) int { return ops.Lanes * (p.Dim + p.DimV + Kept + 1) }
+
+// New allocates a tile for a worker of a plan of problem p.
+func New(p *attn.Problem, ops *asm.Ops) *Tile {
+	n := ops.Lanes
+	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n)}
+	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
+	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
+	t.Use(NewSums(ops))
+	t.Edit.Lo, t.Edit.Hi, t.Edit.BiasAt, t.Edit.ShowAt = make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	t.Edit.Factor = 1
+	if !t.limit() {
+		t.Edit.Factor = math.Log2E / t.temp
+	}
+	t.factor = float32(p.Scale() * t.Edit.Factor)
+	return t
+}
+
+// limit is whether the temperature is one of its limits, whose panels hold scores as they are and not in base-2 logarithms.
+func (t *Tile) limit() bool { return t.temp == attn.Frozen || math.IsInf(t.temp, 1) }
+
+// Count is the number of tiles that n queries fill.
+func Count(ops *asm.Ops, n int) int { return (n + ops.Lanes - 1) / ops.Lanes }
+
+// At puts the tile on queries i, i+1, ... of head h in batch b, up to the tile's lanes. Lanes without a query see what the last one sees.
+func (t *Tile) At(a *attn.Args, b, h, i int) {
+	t.a, t.b, t.h, t.i = a, b, h, i
+	t.rows = min(a.Q.S-i, t.ops.Lanes)
+	t.Width = (t.rows + t.ops.Vec - 1) / t.ops.Vec * t.ops.Vec
+	bias, bits := t.p.Score.Terms&attn.TermBias != 0, t.p.Mask.Bitmap == attn.BoolBitmap
+	t.edited = bias || bits
+	e := &t.Edit
+	e.Bias, e.Show = nil, nil
+	t.lo, t.hi, t.allLo, t.allHi = a.K.S, 0, 0, a.K.S
+	for lane := range t.Width {
+		q := i + min(lane, t.rows-1)
+		lo, hi := a.Visible(t.p, b, q)
+		e.Lo[lane], e.Hi[lane] = lo, hi
+		t.allLo, t.allHi = max(t.allLo, lo), min(t.allHi, hi)
+		if lo < hi {
+			t.lo, t.hi = min(t.lo, lo), max(t.hi, hi)
+		}
+		if bias {
+			e.Bias = a.Terms.Bias.Data
+			e.BiasAt[lane], e.BiasStep = a.Terms.Bias.Offset(b, q, h)
+		}
+		if bits {
+			e.Show = a.Allowed.Bool
+			e.ShowAt[lane], e.ShowStep = a.Allowed.Offset(b, q, h)
+		}
+	}
+}
+
+// Load brings the queries in and empties the sums.
+func (t *Tile) Load() {
+	t.move = asm.Move{
+		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.D, Tile: t.Qt, Scale: t.scale,
+		Outside: rows(&t.a.Q, t.b, t.i, t.h),
+	}
+	t.N, t.Done = 0, 0 // no block yet
+	for lane := range t.Width {
+		t.scale[lane] = t.factor
+		t.M[lane], t.L[lane] = asm.Unset, 0
+		t.hidden[lane] = false
+	}
+	clear(t.S)
+	clear(t.best)
+	if t.temp == attn.Frozen {
+		for lane := range t.best {
+			t.best[lane] = asm.Unset
+		}
+	}
+	t.ops.Load(&t.move)
+	for lane := range t.rows {
+		if !finite(t.a.Q.Row(t.b, t.i+lane, t.h)) {
+			t.hide(lane)
+		}
+	}
+}
+
+// rows is a tensor from row s of head h in batch b on.
+func rows(t *attn.Tensor, b, s, h int) asm.Rows {
+	if t.D == 0 {
+		return asm.Rows{}
+	}
+	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
+}
+
+// Seek prepares to walk over the keys that the tile sees in blocks of so many, which start at multiples of their size.
+func (t *Tile) Seek(block int) {
+	t.block, t.next = block, t.lo-t.lo%block
+}
+
+// Next points the panel at the next block, and is false when there is none. The first block is cut to the group of keys that holds the
+// tile's first, the last one to the tile's last key: what is cut is hidden from every query.
+func (t *Tile) Next() bool {
+	if t.next >= t.hi {
+		return false
+	}
+	first := max(t.next, t.lo-t.lo%t.ops.Keys)
+	t.at(first, min(t.next+t.block, t.hi)-first)
+	t.next += t.block
+	return true
+}
+
+// Key is the index of the key in the panel's row 0.
+func (t *Tile) Key() int { return t.Edit.Key }
+
+func (t *Tile) at(key, n int) {
+	kv := t.h / t.p.Group()
+	t.K, t.V = rows(&t.a.K, t.b, key, kv), rows(&t.a.V, t.b, key, kv)
+	t.Edit.Key, t.N, t.From, t.Done = key, n, 0, 0
+}
+
+// plain is whether the block needs no Edit: every query sees every key of it, and nothing is added to scores.
+func (t *Tile) plain() bool {
+	return !t.edited && t.allLo <= t.Edit.Key && t.Edit.Key+t.N <= t.allHi
+}
+
+// Scores fills the panel's P with finished scores; hidden keys are -Inf.
+func (t *Tile) Scores() {
+	t.ops.Score(&t.Panel)
+	if !t.plain() {
+		t.ops.Edit(&t.Panel)
+	}
+}
+
+// Weights turns the panel's block into weights by the lazy softmax.
+func (t *Tile) Weights() {
+	if t.plain() && !t.limit() {
+		t.weigh(true)
+		return
+	}
+	t.Scores()
+	t.limitScores()
+	t.weigh(false)
+}
+
+// Softmax turns scores into weights in two passes. The panel's block must be all the keys that the tile sees.
+func (t *Tile) Softmax() {
+	t.limitScores()
+	m := t.M[:t.Width]
+	for j := range t.N {
+		for lane, x := range t.P[j*t.Lanes:][:len(m)] {
+			if x > m[lane] {
+				m[lane] = x
+			}
+		}
+	}
+	t.weigh(false)
+}
+
+// weigh exponentiates the block, raising references as lanes ask for it.
+func (t *Tile) weigh(fused bool) {
+	step := t.ops.Exp
+	if fused {
+		step = t.ops.Flash
+	}
+	for step(&t.Panel); t.Done < t.N; step(&t.Panel) {
+		t.From = t.Done
+		if t.raise() && fused {
+			t.scoreRest()
+			fused, step = false, t.ops.Exp
+		}
+	}
+}
+
+// raise lifts the reference of the lanes that went over the limit in the group at Done, scaling all that was summed below the old one. It
+// reports whether a lane was hidden instead.
+func (t *Tile) raise() (hid bool) {
+	group := t.P[t.Done*t.Lanes : min(t.Done+t.ops.Keys, t.N)*t.Lanes]
+	for lane := range t.Width {
+		top := maximum(group, lane, t.Lanes)
+		m := t.M[lane]
+		if top-m <= asm.Limit {
+			continue
+		}
+		if top-top != 0 { // NaN or +Inf
+			t.hide(lane)
+			hid = true
+			continue
+		}
+		f := float32(0)
+		if k := float32(math.Ceil(float64(top - m))); k < 150 {
+			// a whole number of doublings, so that scaling rounds nothing
+			f, t.M[lane] = float32(math.Ldexp(1, -int(k))), m+k
+			if t.S != nil {
+				t.S[lane] = f * (t.S[lane] - float32(k*t.L[lane]))
+			}
+		} else {
+			t.M[lane] = top
+			if t.S != nil {
+				t.S[lane] = 0
+			}
+		}
+		t.L[lane] *= f
+		scaleLane(t.P[:t.Done*t.Lanes], lane, t.Lanes, f)
+		scaleLane(t.O[:t.C*t.Lanes], lane, t.Lanes, f)
+	}
+	return hid
+}
+
+// maximum is the largest number of a lane, NaN if there is one.
+func maximum(rows []float32, lane, lanes int) float32 {
+	top := float32(math.Inf(-1))
+	for at := lane; at < len(rows); at += lanes {
+		top = max(top, rows[at])
+	}
+	return top
+}
+
+func scaleLane(rows []float32, lane, lanes int, f float32) {
+	for at := lane; at < len(rows); at += lanes {
+		rows[at] *= f
+	}
+}
+
+// hide takes a lane out: what is left of the block, and all blocks to come, are hidden from it, and Finish answers its row by the
+// definition.
+func (t *Tile) hide(lane int) {
+	t.hidden[lane], t.edited = true, true
+	t.Edit.Lo[lane], t.Edit.Hi[lane] = 0, 0
+	for j := t.Done; j < t.N; j++ {
+		t.P[j*t.Lanes+lane] = float32(math.Inf(-1))
+	}
+}
+
+// scoreRest scores the rows from Done on, which a fused loop had not, for the lanes that are not hidden.
+func (t *Tile) scoreRest() {
+	k, p, n := t.K, t.P, t.N
+	t.K, t.P, t.N = k.From(t.Done), p[t.Done*t.Lanes:], n-t.Done
+	t.ops.Score(&t.Panel)
+	t.K, t.P, t.N = k, p, n
+	for lane, hidden := range t.hidden[:t.Width] {
+		if hidden {
+			t.hide(lane)
+		}
+	}
+}
+
+// limitScores rewrites a block's scores for the limits of temperature, as scores that mean the same at T = 1: equal ones, 0, for the keys
+// that share the weight. It does nothing at other temperatures.
+func (t *Tile) limitScores() {
+	if !t.limit() {
+		return
+	}
+	inf := float32(math.Inf(1))
+	for lane := range t.Width {
+		rows := t.P[:t.N*t.Lanes]
+		top := maximum(rows, lane, t.Lanes)
+		if top-top != 0 { // NaN or an infinity: raise knows what to do with it
+			continue
+		}
+		if t.temp == attn.Frozen && top > t.best[lane] {
+			t.best[lane], t.M[lane], t.L[lane] = top, asm.Unset, 0
+			scaleLane(t.O[:t.C*t.Lanes], lane, t.Lanes, 0)
+		}
+		for at := lane; at < len(rows); at += t.Lanes {
+			switch x := rows[at]; {
+			case x == -inf:
+			case t.temp != attn.Frozen:
+				t.best[lane] += x
+				rows[at] = 0
+			case x == t.best[lane]:
+				rows[at] = 0
+			default:
+				rows[at] = -inf
+			}
+		}
+	}
+}
+
+// Finish writes the rows and the by-products that the call asks for.
+func (t *Tile) Finish() {
+	out := &t.a.Out
+	for lane := range t.rows {
+		t.scale[lane] = 0
+		if t.L[lane] > 0 {
+			t.scale[lane] = 1 / t.L[lane]
+		}
+	}
+	t.move = asm.Move{
+		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale,
+		Outside: rows(out, t.b, t.i, t.h),
+	}
+	t.ops.Store(&t.move)
+	for lane := range t.rows {
+		row := out.Row(t.b, t.i+lane, t.h)
+		switch l := t.L[lane]; {
+		case t.hidden[lane]:
+			t.byRow(lane, row)
+		case l == 0:
+			clear(row)
+			t.stats(lane, math.Inf(-1), 0, 0)
+		case !finite(row):
+			t.byRow(lane, row)
+		default:
+			z := 0.0 // expected z-M
+			if t.S != nil {
+				z = float64(t.S[lane]) / float64(l)
+			}
+			lse := math.Log(float64(l))
+			entropy := max(lse-math.Ln2*z, 0)
+			var mean float64
+			switch {
+			case t.temp == attn.Frozen:
+				mean = float64(t.best[lane])
+			case t.limit():
+				mean = float64(t.best[lane]) / float64(l)
+			default:
+				mean = (float64(t.M[lane]) + z) * math.Ln2 * t.temp
+				lse += float64(t.M[lane]) * math.Ln2
+			}
+			t.stats(lane, lse, mean, entropy)
+		}
+	}
+}
+
+func (t *Tile) stats(lane int, lse, mean, entropy float64) {
+	put := func(s *attn.Tensor, x float64) {
+		if s.Data != nil {
+			s.Row(t.b, t.i+lane, t.h)[0] = float32(x)
+		}
+	}
+	s := &t.a.Stats
+	put(&s.LSE, lse)
+	put(&s.Mean, mean)
+	put(&s.Entropy, entropy)
+}
+
+func finite(row []float32) bool {
+	for _, x := range row {
+		if x-x != 0 {
+			return false
+		}
+	}
+	return true
+}

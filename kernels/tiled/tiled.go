@@ -1,0 +1,115 @@
+// Package tiled is attention as two blocked matrix products with a softmax in between: S = K Q^T for a whole head, a two-pass softmax over
+// it, O = V^T P. It runs on the same loops as flash and in the same layout, and differs by not fusing: the score matrix goes out to memory
+// and comes back twice. What flash gains over tiled is what fusion buys.
+//
+// With isa=blas the two products are Gemm calls of gonum, whose inner loops are its own SSE assembly on amd64.
+package tiled
+
+import (
+	"attnlab/attn"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
+)
+
+// block is the number of keys in one product.
+const block = 64
+
+type kernel struct{ ops *asm.Ops }
+
+// New returns the kernel tiled on the given loops.
+func New(ops *asm.Ops) attn.Kernel { return kernel{ops} }
+
+func (k kernel) Name() (algo, isa string) { return "tiled", k.ops.ISA }
+
+func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
+	if err := p.Require("tiled/"+k.ops.ISA, tile.Have); err != nil {
+		return 0, err
+	}
+	// per worker: a tile, the score matrix of a head, and what each row keeps between the passes
+	rows := tile.Count(k.ops, p.SeqQ) * k.ops.Lanes
+	per, err := attn.Floats(rows, p.SeqKV+tile.Kept)
+	if err != nil {
+		return 0, err
+	}
+	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+int(per/4))
+}
+
+func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
+	scratch, err := k.Check(p, team.Workers())
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan{p: p, ops: k.ops, team: team, scratch: scratch}
+	pl.task = pl.head
+	tiles := tile.Count(k.ops, p.SeqQ)
+	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
+		w := worker{t: tile.New(&pl.p, k.ops), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
+		for range tiles {
+			w.kept = append(w.kept, tile.NewSums(k.ops))
+		}
+		pl.workers = append(pl.workers, w)
+	}
+	return pl, nil
+}
+
+type worker struct {
+	t      *tile.Tile
+	matrix []float32   // [tile][key][lane]: scores, then weights
+	kept   []tile.Sums // [tile]
+}
+
+type plan struct {
+	p       attn.Problem
+	ops     *asm.Ops
+	team    *attn.Team
+	scratch int64
+	workers []worker
+	a       *attn.Args
+	task    func(worker, task int)
+}
+
+func (pl *plan) Scratch() int64 { return pl.scratch }
+
+func (pl *plan) Forward(a *attn.Args) {
+	pl.p.Must("tiled/"+pl.ops.ISA, a)
+	pl.a = a
+	pl.team.Run(pl.p.Batch*pl.p.HeadsQ, pl.task)
+	pl.a = nil
+}
+
+func (pl *plan) head(id, task int) {
+	w, a := &pl.workers[id], pl.a
+	t, tiles := w.t, tile.Count(pl.ops, a.Q.S)
+	b, h := task/pl.p.HeadsQ, task%pl.p.HeadsQ
+	at := func(n int) { // tile n, with the sums it keeps
+		t.Use(w.kept[n])
+		t.At(a, b, h, n*pl.ops.Lanes)
+	}
+	panel := func(n int) []float32 { // from the block's first key on
+		return w.matrix[(n*a.K.S+t.Key())*pl.ops.Lanes:]
+	}
+	for n := range tiles { // S
+		at(n)
+		t.Load()
+		for t.Seek(block); t.Next(); {
+			t.P = panel(n)
+			t.Scores()
+		}
+	}
+	for n := range tiles { // P
+		at(n)
+		for t.Seek(max(a.K.S, 1)); t.Next(); { // once
+			t.P = panel(n)
+			t.Softmax()
+		}
+	}
+	for n := range tiles { // O
+		at(n)
+		clear(t.O)
+		for t.Seek(block); t.Next(); {
+			t.P = panel(n)
+			pl.ops.Mix(&t.Panel)
+		}
+		t.Finish()
+	}
+}
