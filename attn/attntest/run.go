@@ -7,10 +7,10 @@ import (
 	"attnlab/attn/cases"
 )
 
-// Run is the suite. With -short it takes the core cases, and all claims and laws.
+// Run is the suite. With -short it takes the core cases, and tries the laws on fewer calls.
 func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	algo, isa := k.Name()
-	s := &Subject{Kernel: k, Claims: claims, Options: o}
+	s := &Subject{Kernel: k, Claims: claims, Options: o, Short: testing.Short()}
 	t.Run(algo+"/"+isa, func(t *testing.T) {
 		for _, c := range Checks() {
 			if c.Ours && o.Peer {

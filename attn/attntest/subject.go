@@ -31,6 +31,7 @@ type Subject struct {
 	Kernel  attn.Kernel
 	Claims  attn.Needs
 	Options Options
+	Short   bool // fewer laws
 }
 
 func (s *Subject) hold(p *attn.Problem) float64 {

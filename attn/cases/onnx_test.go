@@ -1,0 +1,260 @@
+package cases_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
+	"attnlab/kernels/naive"
+)
+
+type object = map[string]any
+
+func tensor(name, dtype string, shape []int, data any) object {
+	var raw []byte
+	switch x := data.(type) {
+	case []float32:
+		for _, v := range x {
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+		}
+	case []int64:
+		for _, v := range x {
+			raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
+		}
+	case []byte:
+		raw = x
+	}
+	return object{"name": name, "dtype": dtype, "shape": shape, "b64": raw}
+}
+
+func node(op string, attrs object, outputs []string, inputs ...string) object {
+	return object{"op": op, "inputs": inputs, "outputs": outputs, "attrs": attrs}
+}
+
+func read(t *testing.T, tests ...object) []cases.Outside {
+	t.Helper()
+	text, err := json.Marshal(tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "cases.json")
+	if err := os.WriteFile(file, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	o, err := cases.ReadONNX(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Scores of 0 make weights equal, so answers are means that a reader can check by eye. Keys hold 0; values count 1, 2, 3.
+func TestReadONNX(t *testing.T) {
+	zeros := func(n int) []float32 { return make([]float32, n) }
+	qkv := func(nq, nk int) []object {
+		v := zeros(nk)
+		for i := range v {
+			v[i] = float32(i + 1)
+		}
+		return []object{
+			tensor("Q", "f32", []int{1, 1, nq, 1}, zeros(nq)),
+			tensor("K", "f32", []int{1, 1, nk, 1}, zeros(nk)),
+			tensor("V", "f32", []int{1, 1, nk, 1}, v),
+		}
+	}
+	y := func(want ...float32) object { return tensor("Y", "f32", []int{1, 1, len(want), 1}, want) }
+	plain := []string{"Y"}
+	for _, c := range []struct {
+		name   string
+		node   object
+		in     []object
+		out    []object
+		ranges [][2]int // keys each query sees
+	}{
+		{"all keys", node("Attention", object{}, plain, "Q", "K", "V"), qkv(2, 3), []object{y(2, 2)}, [][2]int{{0, 3}, {0, 3}}},
+		{"causal is top-left", node("Attention", object{"is_causal": 1}, plain, "Q", "K", "V"), qkv(2, 3), []object{y(1, 1.5)}, [][2]int{{0, 1}, {0, 2}}},
+		{
+			"window", node("Attention", object{"left_window_size": 1, "right_window_size": 1}, plain, "Q", "K", "V"),
+			qkv(3, 4),
+			[]object{y(1.5, 2, 3)},
+			[][2]int{{0, 2}, {0, 3}, {1, 4}},
+		},
+		{
+			"lengths give positions before the first key", node("Attention", object{"is_causal": 1}, plain, "Q", "K", "V", "", "", "", "N"),
+			append(qkv(3, 4), tensor("N", "i64", []int{1}, []int64{2})),
+			[]object{y(0, 1, 1.5)},
+			[][2]int{{0, 0}, {0, 1}, {0, 2}},
+		},
+		{
+			"a short mask hides the rest", node("Attention", object{}, plain, "Q", "K", "V", "M"),
+			append(qkv(2, 3), tensor("M", "bool", []int{2, 2}, []byte{1, 1, 0, 1})),
+			[]object{y(1.5, 2)},
+			[][2]int{{0, 2}, {1, 2}},
+		},
+		{
+			"a short bias hides the rest", node("Attention", object{}, plain, "Q", "K", "V", "M"),
+			append(qkv(2, 3), tensor("M", "f32", []int{1, 2}, []float32{7, 7})),
+			[]object{y(1.5, 1.5)},
+			[][2]int{{0, 2}, {0, 2}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := read(t, object{"case": c.name, "node": c.node, "inputs": c.in, "outputs": c.out})[0]
+			if o.Lacks != "" {
+				t.Fatal(o.Lacks)
+			}
+			r, err := o.Run(naive.New())
+			if err != nil || !(r.Ratio <= 1) || len(r.Skipped) > 0 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			for i, want := range c.ranges {
+				if o.Problem.Mask.Bitmap != attn.NoBitmap || o.Problem.Score.Terms != 0 {
+					break
+				}
+				if lo, hi := o.Args.Visible(&o.Problem, 0, i); lo != want[0] && want[0] != want[1] || hi-lo != want[1]-want[0] {
+					t.Errorf("query %d sees [%d,%d), want %v", i, lo, hi, want)
+				}
+			}
+			// A wrong expectation is found out.
+			wrong := y(slices.Repeat([]float32{99}, o.Args.Q.S)...)
+			o = read(t, object{"case": c.name, "node": c.node, "inputs": c.in, "outputs": []object{wrong}})[0]
+			if r, err := o.Run(naive.New()); err != nil || r.Ratio <= 1 {
+				t.Errorf("expected 99s: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+func TestReadONNXCache(t *testing.T) {
+	f := func(name string, shape []int, x ...float32) object { return tensor(name, "f32", shape, x) }
+	o := read(t, object{
+		"case": "past in four dimensions, new rows in three, two heads",
+		"node": node("Attention", object{"is_causal": 1, "q_num_heads": 2, "kv_num_heads": 2, "qk_matmul_output_mode": 3},
+			[]string{"Y", "PK", "PV", "W"}, "Q", "K", "V", "", "K0", "V0"),
+		"inputs": []object{
+			f("Q", []int{1, 1, 2}, 0, 0), f("K", []int{1, 2, 2}, 0, 0, 0, 0), f("V", []int{1, 2, 2}, 5, 50, 6, 60),
+			f("K0", []int{1, 2, 1, 1}, 0, 0), f("V0", []int{1, 2, 1, 1}, 1, 10),
+		},
+		"outputs": []object{
+			f("Y", []int{1, 1, 2}, 3, 30), f("PK", []int{1, 2, 3, 1}, 0, 0, 0, 0, 0, 0), f("PV", []int{1, 2, 3, 1}, 1, 5, 6, 10, 50, 60),
+			f("W", []int{1, 2, 1, 3}, .5, .5, 0, .5, .5, 0), // the query stands on the first key after the past
+		},
+	})[0]
+	if r, err := o.Run(naive.New()); o.Lacks != "" || err != nil || !(r.Ratio <= 1) || len(r.Skipped) != 0 {
+		t.Errorf("%q %+v %v", o.Lacks, r, err)
+	}
+	r, err := o.Run(weightless{naive.New()})
+	if err != nil || !(r.Ratio <= 1) || !slices.Equal(r.Skipped, []string{"W"}) {
+		t.Errorf("without weights: %+v %v", r, err)
+	}
+}
+
+// weightless refuses to hand out weights.
+type weightless struct{ attn.Kernel }
+
+func (k weightless) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
+	if err := p.Require("weightless", attn.AllNeeds&^attn.NeedWeights); err != nil {
+		return nil, err
+	}
+	return k.Kernel.Plan(p, team)
+}
+
+func TestReadONNXLacks(t *testing.T) {
+	f32 := func(name string) object { return tensor(name, "f32", []int{1, 1, 1, 1}, []float32{1}) }
+	f16 := func(name string) object { return tensor(name, "f16", []int{1, 1, 1, 1}, []byte{0, 0}) }
+	in, out := []object{f32("Q"), f32("K"), f32("V")}, []object{f32("Y"), f32("S")}
+	for lack, test := range map[string]object{
+		"softcap":                 {"node": node("Attention", object{"softcap": 2}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
+		"f16 operands":            {"node": node("Attention", object{}, []string{"Y"}, "Q", "K", "V"), "inputs": []object{f16("Q"), f16("K"), f16("V")}, "outputs": out},
+		"qk_matmul_output_mode 0": {"node": node("Attention", object{}, []string{"Y", "", "", "S"}, "Q", "K", "V"), "inputs": in, "outputs": out},
+		"attribute novelty":       {"node": node("Attention", object{"novelty": 1}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
+		"gated_delta":             {"node": node("LinearAttention", object{}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
+		"operator Softmax":        {"node": node("Softmax", object{}, []string{"Y"}, "Q"), "inputs": in, "outputs": out},
+	} {
+		test["case"] = lack
+		o := read(t, test)[0]
+		if !strings.Contains(o.Lacks, lack) || o.Name != lack || o.Args != nil {
+			t.Errorf("lacks %q, want %q", o.Lacks, lack)
+		}
+		if _, err := o.Run(naive.New()); err == nil || !strings.Contains(err.Error(), lack) {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
+
+func TestReadONNXErrors(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"not json":      `hello`,
+		"not a list":    `{"case": "x"}`,
+		"short data":    `[{"case":"x","node":{"op":"Attention"},"inputs":[{"name":"Q","dtype":"f32","shape":[2],"b64":"AAAA"}]}]`,
+		"unknown dtype": `[{"case":"x","node":{"op":"Attention"},"inputs":[{"name":"Q","dtype":"q3","shape":[0]}]}]`,
+		"no operands":   `[{"case":"x","node":{"op":"Attention","inputs":["Q","K","V"]}}]`,
+		"negative dim":  `[{"case":"x","node":{"op":"Attention"},"inputs":[{"name":"Q","dtype":"f32","shape":[-1,-4],"b64":"AAAAAAAAAAAAAAAAAAAAAA=="}]}]`,
+	} {
+		file := filepath.Join(dir, "x.json")
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cases.ReadONNX(dir); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := cases.ReadONNX(t.TempDir()); err == nil {
+		t.Error("an empty folder was read")
+	}
+	if _, err := cases.ReadONNX(filepath.Join(dir, "absent.json")); err == nil {
+		t.Error("an absent file was read")
+	}
+}
+
+// The oracle and ONNX agree on every case that attnlab can do, each by the other's tolerance.
+func TestONNXAgainstOracle(t *testing.T) {
+	const folder = "../../../shared/conformance"
+	if _, err := os.Stat(folder); err != nil {
+		t.Skipf("the ONNX cases are not here (%v): nothing was compared", err)
+	}
+	all, err := cases.ReadONNX(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, worst, lacks := 0, 0.0, map[string]int{}
+	for _, o := range all {
+		if o.Lacks != "" {
+			lacks[o.Lacks]++
+			continue
+		}
+		done++
+		o.Expect()
+		if o.State == nil {
+			or, err := oracle.New(o.Problem, o.Args)
+			if err != nil {
+				t.Errorf("%s: %v", o.Name, err)
+				continue
+			}
+			v := or.Judge(oracle.All(&o.Problem, o.Args))
+			worst = max(worst, v.Worst)
+			if !(v.Worst <= 1) {
+				t.Errorf("%s: the oracle finds ONNX off by %.3g of its tolerance: %s", o.Name, v.Worst, v.Where)
+			}
+		}
+		if o.Problem.Op == attn.OpLinear {
+			continue
+		}
+		if r, err := o.Run(naive.New()); err != nil || !(r.Ratio <= 1) {
+			t.Errorf("%s: naive: %+v %v", o.Name, r, err)
+		}
+	}
+	t.Logf("%d cases compared, worst %.3f of our tolerance; lacking: %v", done, worst, lacks)
+	if done < 30 {
+		t.Errorf("only %d cases could be read", done)
+	}
+}
