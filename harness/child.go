@@ -160,3 +160,11 @@ func (c *Child) Try(ctx context.Context, algo, isa string, k cases.Case) (Findin
 		Kernel: algo, ISA: isa, Family: k.Family, Case: k.Name, Refused: a.Refused, Worst: float64(a.Worst), Note: a.Note,
 	}, err
 }
+
+// TryOutside is the Worker's.
+func (c *Child) TryOutside(ctx context.Context, algo, isa, path string, o *cases.Outside) (Finding, error) {
+	a, err := c.ask(ctx, request{Do: "outside", Algo: algo, ISA: isa, Path: path, Case: o.Name, File: o.File})
+	return Finding{
+		Kernel: algo, ISA: isa, Family: o.File, Case: o.Name, Refused: a.Refused, Excused: a.Excused, Worst: float64(a.Worst), Note: a.Note,
+	}, err
+}

@@ -245,7 +245,7 @@ func visited(c *run.Cell, round int) bool {
 func width(c *run.Cell) float64 {
 	ns := make([]float64, len(c.Visits))
 	for i, v := range c.Visits {
-		ns[i] = float64(v.Wall) / float64(v.Calls)
+		ns[i] = v.Nanoseconds()
 	}
 	return stats.Summarise(ns).Width()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -19,6 +20,7 @@ type Finding struct {
 	Refused                   bool    // the kernel does not do this, and says so
 	Worst                     float64 // error over tolerance; +Inf when something other than a number is wrong
 	Note                      string  // where the worst is, what is refused, or what else is wrong
+	Excused                   string  // outputs of an outside case that the kernel does not write
 }
 
 // Right says that the kernel answered within tolerance, or refused as its other refusals say it must.
@@ -75,4 +77,50 @@ func plan(k attn.Kernel, p attn.Problem, have attn.Needs) (pl attn.Plan, refused
 		return nil, nil, fmt.Errorf("refuses a valid problem as malformed: %w", checked)
 	}
 	return pl, checked, nil
+}
+
+// Broken is the finding of a case that came to no answer: a crash, or none in time.
+func (f Finding) Broken(err error) Finding { return f.wrong("%v", err) }
+
+// String is one line about the finding.
+func (f Finding) String() string {
+	s := fmt.Sprintf("%s/%s on %s/%s: ", f.Kernel, f.ISA, f.Family, f.Case)
+	switch {
+	case f.Refused:
+		return s + "refused: " + f.Note
+	case math.IsInf(f.Worst, 1):
+		return s + f.Note
+	}
+	return s + fmt.Sprintf("%.3g times the tolerance: %s", f.Worst, f.Note)
+}
+
+// TryOutside runs a case that somebody else computed on a kernel, and compares with their outputs, at their tolerance, and with the oracle. The
+// kernel may refuse it; Excused then names outputs it cannot write, if these were all it refused.
+func TryOutside(k attn.Kernel, o *cases.Outside) Finding {
+	f := Finding{Family: o.File, Case: o.Name}
+	f.Kernel, f.ISA = k.Name()
+	r, err := o.Run(k)
+	switch {
+	case errors.Is(err, attn.ErrUnsupported):
+		f.Refused, f.Note = true, err.Error()
+		return f
+	case err != nil:
+		return f.wrong("%v", err)
+	}
+	f.Worst, f.Note, f.Excused = r.Ratio, r.Where, strings.Join(r.Skipped, ", ")
+	if o.State != nil {
+		return f // the oracle starts from nothing
+	}
+	a := *o.Args
+	if f.Excused != "" {
+		a.Stats = attn.Stats{}
+	}
+	judge, err := oracle.New(o.Problem, &a)
+	if err != nil {
+		return f.wrong("%v", err)
+	}
+	if v := judge.Judge(oracle.All(&o.Problem, &a)); !(v.Worst <= f.Worst) {
+		f.Worst, f.Note = v.Worst, v.Where
+	}
+	return f
 }

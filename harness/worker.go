@@ -42,12 +42,16 @@ type Worker interface {
 	Sample(ctx context.Context, at run.Point, hint int) (Sample, error)
 	// Try runs one case on one kernel.
 	Try(ctx context.Context, algo, isa string, c cases.Case) (Finding, error)
+	// TryOutside runs one case of a file or folder on one kernel.
+	TryOutside(ctx context.Context, algo, isa, path string, o *cases.Outside) (Finding, error)
 }
 
 // A bench is a Lab at work: it holds the slab.
 type bench struct {
 	*Lab
-	slab Slab
+	slab    Slab
+	outside []cases.Outside // read for one kernel, from one path: a kernel leaves its outputs in them
+	readFor [3]string
 }
 
 // job prepares a point, plans it, hands it to use, and closes it.
@@ -115,12 +119,14 @@ func ProbeUnit(at run.Point) string {
 
 // A request asks the child for one piece of work. Do says which of the other fields are read.
 type request struct {
-	Do    string     `json:"do"` // verify, weigh, sample or try
+	Do    string     `json:"do"` // verify, weigh, sample, try or outside
 	Point *run.Point `json:"point,omitempty"`
 	Hint  int        `json:"hint,omitempty"`
 	Algo  string     `json:"algo,omitempty"`
 	ISA   string     `json:"isa,omitempty"`
 	Case  string     `json:"case,omitempty"`
+	Path  string     `json:"path,omitempty"`
+	File  string     `json:"file,omitempty"`
 }
 
 // An answer is what the child has to say.
@@ -130,6 +136,7 @@ type answer struct {
 	Worst   run.Ratio `json:"worst,omitempty"`
 	Note    string    `json:"note,omitempty"`
 	Refused bool      `json:"refused,omitempty"`
+	Excused string    `json:"excused,omitempty"`
 	Memory  *Memory   `json:"memory,omitempty"`
 	Sample  *Sample   `json:"sample,omitempty"`
 }
@@ -169,6 +176,8 @@ func (b *bench) answer(q request) (a answer) {
 	switch {
 	case q.Do == "try":
 		a, err = b.try(q)
+	case q.Do == "outside":
+		a, err = b.tryOutside(q)
 	case q.Point == nil:
 		err = fmt.Errorf("request %q without a point", q.Do)
 	case q.Do == "verify":
@@ -204,4 +213,24 @@ func (b *bench) try(q request) (answer, error) {
 		}
 	}
 	return answer{}, fmt.Errorf("there is no case %q", q.Case)
+}
+
+func (b *bench) tryOutside(q request) (a answer, err error) {
+	k, err := b.Kernel(q.Algo, q.ISA)
+	if err != nil {
+		return a, err
+	}
+	if who := [3]string{q.Algo, q.ISA, q.Path}; b.readFor != who {
+		if b.outside, err = cases.ReadONNX(q.Path); err != nil {
+			return a, err
+		}
+		b.readFor = who
+	}
+	for i := range b.outside {
+		if o := &b.outside[i]; o.Name == q.Case && o.File == q.File {
+			f := TryOutside(k, o)
+			return answer{Worst: run.Ratio(f.Worst), Note: f.Note, Refused: f.Refused, Excused: f.Excused}, nil
+		}
+	}
+	return a, fmt.Errorf("there is no case %s in %s", q.Case, q.File)
 }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"attnlab/attn"
+	"attnlab/harness"
+	"attnlab/harness/run"
+	"attnlab/kernels"
+	"attnlab/kernels/asm"
+)
+
+// mutants is filled by the file behind a mutant_* build tag: wrong kernels, which verification must find.
+var mutants []attn.Kernel
+
+// kernelList is every kernel that this command knows.
+func kernelList() []attn.Kernel { return slices.Concat(kernels.All(), mutants) }
+
+// newLab is what is handed to the harness.
+func newLab() *harness.Lab {
+	l := &harness.Lab{Kernels: kernelList(), Probes: probes(asm.Levels())}
+	l.Workload = func(at run.Point) (*harness.Workload, error) {
+		k, err := l.Kernel(at.Kernel, at.ISA)
+		if err != nil {
+			return nil, absent(l, at, err)
+		}
+		return harness.Attention(k, at)
+	}
+	return l
+}
+
+// absent says why there is no such kernel: the instruction set is not to be had here, or the algorithm has no form for it.
+func absent(l *harness.Lab, at run.Point, err error) error {
+	for _, v := range asm.Levels() {
+		if v.ISA == at.ISA && !v.Available {
+			return fmt.Errorf("%s: %s", v.ISA, v.Reason)
+		}
+	}
+	if isas := isasOf(l.Kernels, at.Kernel); len(isas) > 0 {
+		return fmt.Errorf("%s has no %s form, only %s", at.Kernel, at.ISA, strings.Join(isas, ", "))
+	}
+	return err
+}
+
+// probes chooses the probe a point is judged by: its own instruction set's, and for loops that are not ours the fastest of this machine.
+func probes(levels []asm.Level) func(run.Point) harness.Probes {
+	return func(at run.Point) harness.Probes {
+		var best *asm.Ops
+		for _, v := range levels {
+			if !v.Available {
+				continue
+			}
+			best = v.Ops // they stand in order of speed
+			if v.ISA == at.ISA {
+				break
+			}
+		}
+		return harness.Probes{Peak: best.Peak, Read: best.Read}
+	}
+}
+
+// algorithms lists the names of kernels in order.
+func algorithms(all []attn.Kernel) []string {
+	var names []string
+	for _, k := range all {
+		if algo, _ := k.Name(); !slices.Contains(names, algo) {
+			names = append(names, algo)
+		}
+	}
+	return names
+}
+
+// isasOf lists the instruction sets that an algorithm has here.
+func isasOf(all []attn.Kernel, algo string) []string {
+	var names []string
+	for _, k := range all {
+		if a, isa := k.Name(); a == algo {
+			names = append(names, isa)
+		}
+	}
+	return names
+}
+
+// knownISAs lists every instruction set that a flag may name: the levels, here or not, and what else kernels run on.
+func knownISAs(all []attn.Kernel) []string {
+	var names []string
+	for _, v := range asm.Levels() {
+		names = append(names, v.ISA)
+	}
+	for _, k := range all {
+		if _, isa := k.Name(); !slices.Contains(names, isa) {
+			names = append(names, isa)
+		}
+	}
+	return names
+}
+
+// availableISAs lists the levels that run here, portable first.
+func availableISAs() []string {
+	var names []string
+	for _, v := range asm.Levels() {
+		if v.Available {
+			names = append(names, v.ISA)
+		}
+	}
+	return names
+}
+
+// known refuses a name that is not in the list.
+func known(flag string, names, list []string) error {
+	for _, n := range names {
+		if !slices.Contains(list, n) {
+			return exitf(exitUsage, "--%s %s: not known here; one of %s", flag, n, strings.Join(list, ", "))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"attnlab/attn"
+	"attnlab/harness"
+	"attnlab/kernels/asm"
+)
+
+// ListCmd lists what there is to measure.
+type ListCmd struct{}
+
+// Run lists it. What a kernel can do is found out by asking it.
+func (*ListCmd) Run(to streams) error {
+	t := tabwriter.NewWriter(to.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KERNEL\tISA\tDOES")
+	var have []attn.Needs
+	all := kernelList()
+	for _, k := range all {
+		algo, isa := k.Name()
+		have = append(have, harness.Powers(k))
+		fmt.Fprintf(t, "%s\t%s\t%v\n", algo, isa, have[len(have)-1])
+	}
+	fmt.Fprintln(t, "\nISA\tHERE\tKERNELS")
+	for _, v := range asm.Levels() {
+		here := "yes"
+		if !v.Available {
+			here = "no: " + v.Reason
+		}
+		var algos []string
+		for _, k := range all {
+			if algo, isa := k.Name(); isa == v.ISA {
+				algos = append(algos, algo)
+			}
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", v.ISA, here, strings.Join(algos, ", "))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	var any attn.Needs
+	for _, n := range have {
+		any |= n
+	}
+	fmt.Fprintf(to.Out, "\nNo kernel does: %v.\n", attn.AllNeeds&^any)
+	return nil
+}

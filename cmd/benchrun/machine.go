@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"attnlab/harness"
+	"attnlab/harness/machine"
+	"attnlab/harness/run"
+	"attnlab/kernels/asm"
+)
+
+// MachineCmd measures this machine.
+type MachineCmd struct{}
+
+// Run prints what the machine is, what it can do, and how steadily.
+func (*MachineCmd) Run(to streams) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f := machine.Fingerprint(availableISAs())
+	t := tabwriter.NewWriter(to.Out, 0, 0, 2, ' ', 0)
+	row := func(name string, v any) {
+		if s := fmt.Sprint(v); s != "" && s != "0" {
+			fmt.Fprintf(t, "%s\t%s\n", name, s)
+		}
+	}
+	row("cpu", f.CPU)
+	row("cores", f.Cores)
+	row("cpus", f.CPUs)
+	for _, c := range f.Caches {
+		row(c.Name, binary(c.Bytes))
+	}
+	if f.RAM > 0 {
+		row("memory", binary(f.RAM))
+	}
+	if n, ok := machine.Available(); ok {
+		row("available", binary(n))
+	}
+	row("os", strings.TrimSpace(f.OS+"/"+f.Arch+" "+f.Kernel))
+	row("hypervisor", f.Hypervisor)
+	row("governor", f.Governor)
+	row("turbo", f.Turbo)
+	row("smt", f.SMT)
+	row("go", strings.TrimSpace(f.Go+" "+f.GOAMD64))
+	clock := machine.Clock()
+	row("clock", fmt.Sprintf("%.2f GHz, by dependent additions", clock/1e9))
+
+	fmt.Fprintln(t, "\nISA\tPEAK\tPER CYCLE\tDRIFT")
+	for _, v := range asm.Levels() {
+		if !v.Available {
+			fmt.Fprintf(t, "%s\t%s\n", v.ISA, v.Reason)
+			continue
+		}
+		rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Read}.ForPeak(nil)))
+		fmt.Fprintf(t, "%s\t%.4g GFLOP/s\t%.3g FLOP\t%s\n", v.ISA, rate/1e9, rate/clock, machine.Percent(drift))
+	}
+	fmt.Fprintln(t, "\nMEMORY\tREAD\tBANDWIDTH\tDRIFT")
+	for _, m := range memories(f.Caches) {
+		for _, v := range asm.Levels() {
+			if !v.Available {
+				continue
+			}
+			x := make([]float32, m.Bytes/4)
+			for i := range x {
+				x[i] = 1 // resident, and not the one zero page
+			}
+			rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Read}.ForRead(nil, x)))
+			fmt.Fprintf(t, "%s (%s)\t%s\t%.3g GB/s\t%s\n", m.Name, v.ISA, binary(m.Bytes), rate/1e9, machine.Percent(drift))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if u, ok := machine.ReadUsage(); ok {
+		var never machine.Usage
+		fmt.Fprintf(to.Out, "\nstolen by the hypervisor since the machine started: %s\n", machine.Percent(never.Stolen(u)))
+	}
+	return nil
+}
+
+// A rate is read up to readingCount times, within readingTime if it is a slow one, to say how much it drifts.
+const (
+	readingCount = 50
+	readingTime  = 300 * time.Millisecond
+)
+
+func readings(p harness.Probe) []float64 {
+	p() // finds its length
+	var rates []float64
+	for begun := time.Now(); len(rates) < readingCount && (len(rates) < 3 || time.Since(begun) < readingTime); {
+		rates = append(rates, p())
+	}
+	return rates
+}
+
+// memories are sizes that lie well inside one level each: half of a cache, and several times the largest for what is behind them, as far as a
+// quarter of the available memory allows.
+func memories(caches []run.Cache) []run.Cache {
+	var levels []run.Cache
+	last := int64(32 << 20)
+	for _, c := range caches {
+		levels = append(levels, run.Cache{Name: c.Name, Bytes: c.Bytes / 2})
+		last = c.Bytes
+	}
+	behind := min(4*last, 1<<30)
+	if n, ok := machine.Available(); ok {
+		behind = min(behind, n/4)
+	}
+	if behind > last {
+		levels = append(levels, run.Cache{Name: "memory", Bytes: behind})
+	}
+	return levels
+}
+
+// quiet measures, in a moment, the peak of every instruction set and how steady the machine is, for run.json.
+func quiet() ([]run.Peak, map[string]string) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var peaks []run.Peak
+	noise := map[string]string{}
+	for _, v := range asm.Levels() {
+		if !v.Available {
+			continue
+		}
+		rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Read}.ForPeak(nil)))
+		peaks = append(peaks, run.Peak{ISA: v.ISA, Flop: rate})
+		noise["drift of the "+v.ISA+" probe"] = machine.Percent(drift)
+	}
+	if u, ok := machine.ReadUsage(); ok {
+		var never machine.Usage
+		noise["stolen since the machine started"] = machine.Percent(never.Stolen(u))
+	}
+	return peaks, noise
+}
+
+// binary formats a size that is a power of two or near one.
+func binary(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.4g GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.4g KiB", float64(n)/(1<<10))
+}

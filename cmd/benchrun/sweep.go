@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"attnlab/harness"
+	"attnlab/harness/machine"
+	"attnlab/harness/run"
+	"attnlab/reports"
+
+	"github.com/alecthomas/kong"
+)
+
+// SweepCmd verifies and times every point of a grid.
+type SweepCmd struct {
+	Grid
+	Samples   int           `placeholder:"N" help:"Samples of each point, exactly; default as many as --precision takes."`
+	Precision float64       `default:"0.02" placeholder:"X" help:"Stop when the 95 % interval of every median reaches no farther than this part of it (${default})."`
+	Budget    time.Duration `default:"2m" help:"Stop after this time in any case; the first round is always finished (${default})."`
+	MaxMemory Bytes         `name:"max-memory" placeholder:"SIZE" help:"Skip points that need more, such as 2GB; default half of what is available."`
+	Timeout   time.Duration `default:"2m" help:"Give a point up when one of its samples takes longer (${default})."`
+	Seed      uint64        `placeholder:"N" help:"Of the order of measurements; default random."`
+	Resume    bool          `help:"Go on with the run in --out, with the flags it was begun with."`
+	Out       string        `short:"o" placeholder:"DIR" help:"Run folder; default a fresh one under runs/."`
+
+	Cold  bool   `help:"Not in this version: times are of warm caches."`
+	Shard string `placeholder:"I/N" help:"Not in this version."`
+}
+
+// fixedFlags are what a resumed run keeps besides its grid: rows already written depend on them.
+var fixedFlags = append(slices.Clone(gridFlags), "max-memory", "seed")
+
+// Help is printed below the flags.
+func (*SweepCmd) Help() string {
+	return `Every flag marked grid takes a comma list, and every combination is a point. Each point is compared with the float64 definition before it is
+timed. A point that cannot be done here is a skipped row with its reason; one that answers wrongly, crashes or hangs is a failed row, and
+the sweep goes on.
+
+Ctrl-C finishes the sample in hand, saves, and says how to resume; a second one stops at once.`
+}
+
+// check refuses flags that are not about single points.
+func (c *SweepCmd) check() error {
+	switch {
+	case c.Cold:
+		return exitf(exitUsage, "--cold: not in this version of benchrun")
+	case c.Shard != "":
+		return exitf(exitUsage, "--shard: not in this version of benchrun")
+	case c.Samples < 0:
+		return exitf(exitUsage, "--samples %d: want 1 or more, or 0 to let --precision decide", c.Samples)
+	case !(c.Precision > 0):
+		return exitf(exitUsage, "--precision %v: want a positive part of one, such as 0.02", c.Precision)
+	case c.Budget < 0 || c.Timeout < 0:
+		return exitf(exitUsage, "--budget %v --timeout %v: want a positive time, or 0 for none", c.Budget, c.Timeout)
+	}
+	return nil
+}
+
+// Run does the sweep.
+func (c *SweepCmd) Run(k *kong.Context, to streams) error {
+	if c.Resume {
+		return c.resume(k, to)
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	lab := newLab()
+	points, err := c.points(lab.Kernels)
+	if err != nil {
+		return err
+	}
+	dir := c.Out
+	if dir == "" {
+		dir = freshFolder("sweep")
+	}
+	j, err := run.Create(dir, newMeta(k, c.Seed))
+	if err != nil {
+		return err
+	}
+	o, err := c.sweep(lab, points, j, to)
+	if err != nil {
+		return err
+	}
+	return conclude(o, j, to)
+}
+
+// resume goes on with a run. Flags that are not given are those it was begun with; those that rows depend on may not differ.
+func (c *SweepCmd) resume(k *kong.Context, to streams) error {
+	if c.Out == "" {
+		return exitf(exitUsage, "--resume: name the run folder with -o DIR")
+	}
+	j, err := run.Resume(c.Out)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	for _, w := range j.Run().Warnings {
+		fmt.Fprintf(to.Err, "benchrun: %s\n", w)
+	}
+	meta := j.Run().Meta
+	if err := sameMachine(meta); err != nil {
+		return exitf(exitUsage, "%s: %w", c.Out, err)
+	}
+	given, values := given(k), flagValues(k)
+	args := []string{"sweep", "--resume", "--out=" + c.Out}
+	for name, was := range meta.Flags {
+		switch now := values[name]; {
+		case name == "resume" || name == "out":
+		case given[name] && now != was && slices.Contains(fixedFlags, name):
+			return exitf(exitUsage, "--%s is %s, but the run in %s was begun with %s: leave the flag out, or choose another folder", name, now, c.Out, was)
+		case given[name]:
+			args = append(args, "--"+name+"="+now)
+		case was != "":
+			args = append(args, "--"+name+"="+was)
+		}
+	}
+	again, _, err := parse(args, to)
+	if err != nil {
+		return exitf(exitUsage, "%s: the flags of this run do not read here: %w", c.Out, err)
+	}
+	began := &again.Sweep
+	if err := began.check(); err != nil {
+		return err
+	}
+	lab := newLab()
+	points, err := began.points(lab.Kernels)
+	if err != nil {
+		return err
+	}
+	for _, cell := range j.Run().Cells {
+		if !slices.Contains(points, cell.Point) {
+			return exitf(exitUsage, "%s: %s is in this run and not in the grid of its flags: another version of benchrun began it", c.Out, cell.Point.Name())
+		}
+	}
+	o, err := began.sweep(lab, points, j, to)
+	if err != nil {
+		return err
+	}
+	return conclude(o, j, to)
+}
+
+// sweep measures the points into the journal, in a worker process, until it is done or interrupted.
+func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, to streams) (o harness.Outcome, err error) {
+	child, err := newChild(c.Timeout)
+	if err != nil {
+		return o, err
+	}
+	defer child.Close()
+	ctx, stop, release := interruptible()
+	defer release()
+	tell, done := newProgress(to.Err)
+	s := &harness.Sweep{
+		Lab: lab, Worker: child, Journal: j, Points: points, Samples: c.Samples, Precision: c.Precision, Budget: c.Budget,
+		MaxMemory: c.limit(), CPUs: runtime.NumCPU(), Tell: tell,
+	}
+	before, had := machine.ReadUsage()
+	o, err = s.Run(ctx, stop)
+	done()
+	if err != nil {
+		return o, err
+	}
+	r := j.Run()
+	if after, has := machine.ReadUsage(); had && has {
+		r.Meta.Noise["stolen during the run"] = machine.Percent(before.Stolen(after))
+	}
+	return o, errors.Join(run.WriteMeta(r.Dir, r.Meta), r.Write())
+}
+
+// limit is the memory that a point may take.
+func (c *SweepCmd) limit() int64 {
+	if c.MaxMemory > 0 {
+		return int64(c.MaxMemory)
+	}
+	n, _ := machine.Available()
+	return n / 2
+}
+
+// interruptible returns a channel that the first Ctrl-C closes, and a context that the second one cancels.
+func interruptible() (ctx context.Context, stop chan struct{}, release func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	stop = make(chan struct{})
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for range 2 {
+			select {
+			case <-signals:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-stop:
+				cancel()
+			default:
+				close(stop)
+			}
+		}
+	}()
+	return ctx, stop, func() { signal.Stop(signals); cancel() }
+}
+
+// conclude prints what came of a sweep, and turns it into an exit code.
+func conclude(o harness.Outcome, j *run.Journal, to streams) error {
+	r := j.Run()
+	if err := j.Close(); err != nil {
+		return err
+	}
+	if err := reports.Table(to.Out, r); err != nil {
+		return err
+	}
+	fmt.Fprintf(to.Err, "%s: %d points, %s", r.Dir, o.Points, o.Reason)
+	for _, n := range []struct {
+		n    int
+		what string
+	}{{o.Wide, "still wide"}, {o.Skipped, "skipped"}, {o.Failed, "failed"}, {o.Wrong, "wrong"}} {
+		if n.n > 0 {
+			fmt.Fprintf(to.Err, ", %d %s", n.n, n.what)
+		}
+	}
+	fmt.Fprintln(to.Err)
+	switch {
+	case o.Wrong > 0:
+		return exitf(exitWrong, "%d of %d points answer wrongly", o.Wrong, o.Points)
+	case o.Reason == harness.Interrupted:
+		return exitf(exitIncomplete, "interrupted; to go on: benchrun sweep --resume -o %s", r.Dir)
+	case o.Failed > 0:
+		return exitf(exitIncomplete, "%d of %d points failed", o.Failed, o.Points)
+	}
+	return nil
+}
+
+// freshFolder names a folder under runs/ that does not exist yet.
+func freshFolder(kind string) string {
+	base := filepath.Join("runs", time.Now().Format("2006-01-02T150405")+"-"+kind)
+	for dir, i := base, 2; ; i++ {
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			return dir
+		}
+		dir = fmt.Sprintf("%s-%d", base, i)
+	}
+}
+
+// newMeta is run.json of a run that begins now.
+func newMeta(k *kong.Context, seed uint64) run.Meta {
+	flags := flagValues(k)
+	flags["seed"] = fmt.Sprint(seed)
+	peaks, noise := quiet()
+	return run.Meta{
+		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Command: append([]string{"benchrun"}, k.Args...),
+		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Peaks: peaks, Noise: noise,
+	}
+}
+
+// sameMachine refuses to mix measurements that do not belong together.
+func sameMachine(m run.Meta) error {
+	if d := m.Machine.Differences(machine.Fingerprint(availableISAs())); len(d) > 0 {
+		return fmt.Errorf("this is another machine than the one the run was begun on: %s", strings.Join(d, "; "))
+	}
+	if now := run.CurrentCommit(); now != m.Commit {
+		return fmt.Errorf("the run was begun at %v, this benchrun is %v", m.Commit, now)
+	}
+	return nil
+}
+
+// flagValues lists the flags of the selected command with their effective values, as the command line would spell them.
+func flagValues(k *kong.Context) map[string]string {
+	values := map[string]string{}
+	for _, f := range k.Selected().Flags {
+		v := reflect.ValueOf(k.FlagValue(f))
+		switch {
+		case v.Kind() == reflect.Slice:
+			parts := make([]string, v.Len())
+			for i := range parts {
+				parts[i] = fmt.Sprint(v.Index(i))
+			}
+			values[f.Name] = strings.Join(parts, ",")
+		case v.IsZero():
+			values[f.Name] = ""
+		default:
+			values[f.Name] = fmt.Sprint(v)
+		}
+	}
+	return values
+}
+
+// given is the set of flags that stand on the command line.
+func given(k *kong.Context) map[string]bool {
+	names := map[string]bool{}
+	for _, p := range k.Path {
+		if p.Flag != nil {
+			names[p.Flag.Name] = true
+		}
+	}
+	return names
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/harness"
+)
+
+// VerifyCmd compares kernels with the definition.
+type VerifyCmd struct {
+	Kernel  []string      `placeholder:"NAME" help:"Kernels; default all."`
+	ISA     []string      `name:"isa" placeholder:"NAME" help:"Instruction sets; default all that are here."`
+	Pass    string        `default:"forward" help:"forward; backward and both are not in this version."`
+	Cases   string        `placeholder:"PATH" help:"Run outside cases besides: ONNX node tests as JSON, a file or a folder of *.json."`
+	Core    bool          `help:"Only the quick subset of the cases."`
+	Timeout time.Duration `default:"2m" help:"Give a case up when it takes longer (${default})."`
+}
+
+// Help is printed below the flags.
+func (*VerifyCmd) Help() string {
+	return `The table shows the worst error of each kernel in each family of cases, as a part of what float32 arithmetic may leave: 1 is the limit. A
+kernel that does not do what a case asks for must say so, exactly there; - is a family that a kernel does nothing of.`
+}
+
+// Run verifies, and is exit 1 if any answer is wrong.
+func (c *VerifyCmd) Run(to streams) error {
+	switch c.Pass {
+	case "forward":
+	case "backward", "both":
+		return exitf(exitUsage, "--pass %s: not in this version of benchrun", c.Pass)
+	default:
+		return exitf(exitUsage, "--pass %s: forward is what there is", c.Pass)
+	}
+	picked, err := pick(kernelList(), c.Kernel, c.ISA)
+	if err != nil {
+		return err
+	}
+	child, err := newChild(c.Timeout)
+	if err != nil {
+		return err
+	}
+	defer child.Close()
+	list := cases.All()
+	if c.Core {
+		list = cases.Core()
+	}
+	wrong, err := verify(child, picked, list, to.Out)
+	if err != nil {
+		return err
+	}
+	if c.Cases != "" {
+		more, err := verifyOutside(child, picked, c.Cases, to.Out)
+		if err != nil {
+			return err
+		}
+		wrong += more
+	}
+	if wrong > 0 {
+		return exitf(exitWrong, "%d wrong answers", wrong)
+	}
+	return nil
+}
+
+// pick selects kernels by the values of --kernel and --isa.
+func pick(all []attn.Kernel, algos, isas []string) ([]attn.Kernel, error) {
+	if err := known("kernel", algos, algorithms(all)); err != nil {
+		return nil, err
+	}
+	if err := known("isa", isas, knownISAs(all)); err != nil {
+		return nil, err
+	}
+	var picked []attn.Kernel
+	for _, k := range all {
+		algo, isa := k.Name()
+		if (len(algos) == 0 || slices.Contains(algos, algo)) && (len(isas) == 0 || slices.Contains(isas, isa)) {
+			picked = append(picked, k)
+		}
+	}
+	if len(picked) == 0 {
+		return nil, exitf(exitUsage, "--kernel %s --isa %s: no such kernel is available here", strings.Join(algos, ","), strings.Join(isas, ","))
+	}
+	return picked, nil
+}
+
+// verify tries every case on every kernel in a worker process, prints the worst of each family, and counts the wrong answers.
+func verify(w harness.Worker, picked []attn.Kernel, list []cases.Case, out io.Writer) (wrong int, err error) {
+	t := newTally(list)
+	for _, k := range picked {
+		algo, isa := k.Name()
+		for _, c := range list {
+			f, err := w.Try(context.Background(), algo, isa, c)
+			switch {
+			case errors.Is(err, harness.ErrNoChild):
+				return 0, err
+			case err != nil:
+				f = f.Broken(err)
+			}
+			t.add(f)
+		}
+	}
+	return len(t.wrong), t.print(out)
+}
+
+// A tally is the table of findings: kernels by families.
+type tally struct {
+	families []string
+	kernels  []string
+	cells    map[[2]string]cell // kernel, family
+	wrong    []harness.Finding
+	tried    int
+}
+
+type cell struct {
+	worst float64
+	tried int
+}
+
+func newTally(list []cases.Case) *tally {
+	t := &tally{cells: map[[2]string]cell{}}
+	for _, c := range list {
+		if !slices.Contains(t.families, c.Family) {
+			t.families = append(t.families, c.Family)
+		}
+	}
+	return t
+}
+
+func (t *tally) add(f harness.Finding) {
+	kernel := f.Kernel + "/" + f.ISA
+	if !slices.Contains(t.kernels, kernel) {
+		t.kernels = append(t.kernels, kernel)
+	}
+	if !f.Right() {
+		t.wrong = append(t.wrong, f)
+	}
+	if f.Refused {
+		return
+	}
+	t.tried++
+	c := t.cells[[2]string{kernel, f.Family}]
+	c.tried++
+	if !(f.Worst <= c.worst) {
+		c.worst = f.Worst
+	}
+	t.cells[[2]string{kernel, f.Family}] = c
+}
+
+func (t *tally) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "err/tol\t%s\t\n", strings.Join(t.families, "\t"))
+	for _, kernel := range t.kernels {
+		fmt.Fprintf(w, "%s\t", kernel)
+		for _, family := range t.families {
+			switch c := t.cells[[2]string{kernel, family}]; {
+			case c.tried == 0:
+				fmt.Fprint(w, "-\t")
+			case !(c.worst <= 1):
+				fmt.Fprint(w, "WRONG\t")
+			default:
+				fmt.Fprintf(w, "%.2f\t", c.worst)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, f := range t.wrong {
+		fmt.Fprintf(out, "wrong: %v\n", f)
+	}
+	_, err := fmt.Fprintf(out, "%d kernels, %d calls compared with the definition, %d wrong\n", len(t.kernels), t.tried, len(t.wrong))
+	return err
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"attnlab/harness"
+)
+
+// WorkerCmd is the child process in which points are verified, weighed and timed.
+type WorkerCmd struct{}
+
+// Run serves until standard input ends.
+func (*WorkerCmd) Run(to streams) error {
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole process group; the parent decides what it means
+	return newLab().Serve(orphan{os.Stdin}, to.Out)
+}
+
+// orphan is an input that ends the process when it ends: the parent is gone, and whatever is being measured is of no use to anybody.
+type orphan struct{ io.Reader }
+
+func (o orphan) Read(p []byte) (int, error) {
+	n, err := o.Reader.Read(p)
+	if n == 0 && errors.Is(err, io.EOF) {
+		os.Exit(0)
+	}
+	return n, err
+}
+
+// newChild returns a worker that runs this program again.
+func newChild(timeout time.Duration) (*harness.Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return &harness.Child{Timeout: timeout, Command: func() *exec.Cmd {
+		return &exec.Cmd{Path: self, Args: []string{"benchrun", "worker"}}
+	}}, nil
+}
