@@ -10,7 +10,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Laws hold without knowing the answer; the oracle is asked for tolerances only. A law that compares two runs allows each its own.
+// Laws hold without knowing the answer; the oracle is asked for tolerances only, the whole of them: a law that compares two runs allows
+// each its own.
 
 // A margin is the tolerance of one row.
 type margin struct {
@@ -32,21 +33,21 @@ func margins(p attn.Problem, a *attn.Args) ([]margin, error) {
 	return m, nil
 }
 
-// near compares two outputs, and two LSE that should differ by shift if both calls have them, within the sum of the margins times share.
-func near(x, y *attn.Args, mx, my []margin, share, shift float64) error {
+// near compares two outputs, and two LSE that should differ by shift if both calls have them, within the sum of the margins.
+func near(x, y *attn.Args, mx, my []margin, shift float64) error {
 	at := 0
 	var err error
 	cases.Rows(&x.Out, func(b, i, h int, row []float32) {
 		other := y.Out.Row(b, i, h)
 		for c := range row {
-			got, want, tol := float64(other[c]), float64(row[c]), share*(mx[at].out[c]+my[at].out[c])
+			got, want, tol := float64(other[c]), float64(row[c]), mx[at].out[c]+my[at].out[c]
 			if r := oracle.Ratio(got, want, tol); !(r <= 1) && err == nil {
 				err = fmt.Errorf("Out[batch %d, head %d, query %d, %d]: %v and %v, tolerance %.3g", b, h, i, c, row[c], other[c], tol)
 			}
 		}
 		if x.Stats.LSE.Data != nil && y.Stats.LSE.Data != nil {
 			got, want := float64(y.Stats.LSE.Row(b, i, h)[0]), float64(x.Stats.LSE.Row(b, i, h)[0])+shift
-			tol := share * (mx[at].lse + my[at].lse)
+			tol := mx[at].lse + my[at].lse
 			if r := oracle.Ratio(got, want, tol); !(r <= 1) && err == nil {
 				err = fmt.Errorf("LSE[batch %d, head %d, query %d]: %v, want %v, tolerance %.3g", b, h, i, got, want, tol)
 			}
@@ -109,7 +110,7 @@ func (s *Subject) compare(px attn.Problem, x *attn.Args, py attn.Problem, y *att
 	if err != nil {
 		return err
 	}
-	return near(x, y, mx, my, s.hold(&px), shift)
+	return near(x, y, mx, my, shift)
 }
 
 // permute: without a mask, the order of the keys does not matter.
@@ -163,7 +164,7 @@ func average(s *Subject) error {
 				return
 			}
 			for x, got := range row {
-				if r := oracle.Ratio(float64(got), float64(value(x)), s.hold(&c.Problem)*tol.out[x]); !(r <= 1) && err == nil {
+				if r := oracle.Ratio(float64(got), float64(value(x)), tol.out[x]); !(r <= 1) && err == nil {
 					err = fmt.Errorf("Out[batch %d, head %d, query %d, %d]: the mean of values that are all %v is %v", b, h, i, x, value(x), got)
 				}
 			}
@@ -219,7 +220,7 @@ func merge(s *Subject) error {
 				}
 				m[0][r].lse = max(m[0][r].lse, m[1][r].lse)
 			}
-			if err := near(whole, x, mw, m[0], s.hold(&c.Problem), 0); err != nil {
+			if err := near(whole, x, mw, m[0], 0); err != nil {
 				return fmt.Errorf("split at %d: %w", split, err)
 			}
 		}

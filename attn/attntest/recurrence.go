@@ -96,7 +96,7 @@ func steps(s *Subject) error {
 				d.plan.Step(span(a, lo, hi), state)
 				lo = hi
 			}
-			if err := near(whole, a, m, m, s.hold(&p), 0); err != nil {
+			if err := near(whole, a, m, m, 0); err != nil {
 				return fmt.Errorf("%s: %w", d.name, err)
 			}
 			if err := stateIs(&p, a, state); err != nil {

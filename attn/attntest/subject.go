@@ -21,7 +21,7 @@ import (
 
 // Options say how strictly a kernel is held.
 type Options struct {
-	Hold       float64 // the part of the tolerance that an error may take at d >= 8; 0 means all of it
+	Hold       float64 // the part of the tolerance that an error of Out may take at d >= 8; 0 means all of it, as for by-products
 	HoldNarrow float64 // the same below; 0 means Hold
 	Peer       bool    // somebody else's kernel: values and claims only, no same bits, no allocation counts
 }
@@ -81,8 +81,8 @@ func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if h := s.hold(&c.Problem); !(v.Worst <= h) {
-		return v.Worst, fmt.Errorf("error is %.3g of the tolerance, want %v: %s", v.Worst, h, v.Where)
+	if h := s.hold(&c.Problem); !(v.Worst <= 1) || !(v.Out <= h) {
+		return v.Worst, fmt.Errorf("error is %.3g of the tolerance, want 1, and %.3g for Out, want %v; %s", v.Worst, v.Out, h, v.Where)
 	}
 	first := collect(a, nil)
 	poison(a)

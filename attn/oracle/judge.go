@@ -13,6 +13,7 @@ type Verdict struct {
 	Rows  int     // compared
 	Worst float64 // largest |error| / tolerance; +Inf where a NaN, an infinity or an exact value differs. Right means Worst <= 1
 	Where string  // the number with the largest ratio: operand, index, got, want, tolerance
+	Out   float64 // the largest ratio in a.Out, without by-products
 }
 
 // Judge compares a.Out, and every member of a.Stats that is set, with the definition in the given rows.
@@ -21,7 +22,7 @@ func (o *Oracle) Judge(rows []Index) Verdict {
 	s := &o.a.Stats
 	for _, at := range rows {
 		r := o.Row(at)
-		v.vector("Out", at, o.a.Out.Row(at.B, at.I, at.H), r.Out, r.TolOut)
+		v.Out = max(v.Out, v.vector("Out", at, o.a.Out.Row(at.B, at.I, at.H), r.Out, r.TolOut))
 		v.value("LSE", at, &s.LSE, r.LSE, r.TolLSE)
 		v.value("Mean", at, &s.Mean, r.Mean, r.TolMean)
 		v.value("Entropy", at, &s.Entropy, r.Entropy, r.TolEntropy)
@@ -38,13 +39,16 @@ func (v *Verdict) value(name string, at Index, t *attn.Tensor, want, tol float64
 	}
 }
 
-func (v *Verdict) vector(name string, at Index, got []float32, want, tol []float64) {
+func (v *Verdict) vector(name string, at Index, got []float32, want, tol []float64) (worst float64) {
 	for c := range want {
-		if r := Ratio(float64(got[c]), want[c], tol[c]); !(r <= v.Worst) {
+		r := Ratio(float64(got[c]), want[c], tol[c])
+		worst = max(worst, r)
+		if !(r <= v.Worst) {
 			v.Worst = r
 			v.Where = fmt.Sprintf("%s[batch %d, head %d, query %d, %d]: got %v, want %v, tolerance %.3g", name, at.B, at.H, at.I, c, got[c], want[c], tol[c])
 		}
 	}
+	return worst
 }
 
 // Ratio is |got-want|/tol, 0 where both are equal or both NaN, +Inf where one of them is NaN or infinite and the other is not the same, and
