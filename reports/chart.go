@@ -1,0 +1,383 @@
+package reports
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"attnlab/harness/run"
+)
+
+// A chart is one quantity against sequence length.
+type chart struct {
+	name  string // in file names
+	title string
+	axis  string // label of the vertical axis, with its unit
+	value func(*run.Row) (y, lo, hi float64)
+	label func(float64) string // of a tick
+	base  float64              // of the ticks: 10, or 2 for bytes
+	peak  bool                 // also draw the probes' peak
+}
+
+var charts = [...]chart{
+	{
+		name: "time", title: "Time of one call", axis: "time of one call", base: 10, label: tickSeconds,
+		value: func(w *run.Row) (y, lo, hi float64) { return w.Ns / 1e9, w.NsLo / 1e9, w.NsHi / 1e9 },
+	},
+	{
+		name: "flops", title: "Rate", axis: "GFLOP/s", base: 10, label: tickNumber, peak: true,
+		value: func(w *run.Row) (y, lo, hi float64) { return w.GFlops, w.Flop / w.NsHi, w.Flop / w.NsLo },
+	},
+	{
+		name: "scratch", title: "Scratch memory of a plan", axis: "scratch, bytes", base: 2, label: tickBytes,
+		value: func(w *run.Row) (y, lo, hi float64) { return w.Scratch, math.NaN(), math.NaN() },
+	},
+	{
+		name: "rss", title: "Peak resident memory over the inputs", axis: "peak RSS, bytes", base: 2, label: tickBytes,
+		value: func(w *run.Row) (y, lo, hi float64) { return w.RSS, math.NaN(), math.NaN() },
+	},
+}
+
+// file is the name of a chart's files without folder and extension.
+func (c *chart) file(g *group) string { return g.slug() + "-" + c.name }
+
+// drawable reports whether a group has two lengths and something to draw: a line takes two points, and a logarithm positive numbers.
+func (c *chart) drawable(g *group) bool {
+	if len(g.seqs) < 2 {
+		return false
+	}
+	return slices.ContainsFunc(g.series, func(s *series) bool { return len(c.points(g, s)) > 0 })
+}
+
+// A point with the ends of its interval, which are NaN where there is none.
+type bar struct{ x, y, lo, hi float64 }
+
+func (c *chart) points(g *group, s *series) []bar {
+	var b []bar
+	for _, n := range g.seqs {
+		if w := s.at(n); w != nil {
+			if y, lo, hi := c.value(w); y > 0 {
+				b = append(b, bar{float64(n), y, lo, hi})
+			}
+		}
+	}
+	return b
+}
+
+// Plots draws every chart of every group of a run into a folder, as SVG and PNG.
+func Plots(dir string, r *run.Run) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, g := range groups(r.Rows()) {
+		for i := range charts {
+			c := &charts[i]
+			if !c.drawable(g) {
+				continue
+			}
+			if err := save(filepath.Join(dir, c.file(g)), 17*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
+				return panel(area, g, c, c.title+": "+g.title(), true)
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ladderChart draws time and scratch memory side by side.
+func ladderChart(path string, g *group) error {
+	return save(path, 24*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
+		left, right := area, area
+		split := area.Min.X + (area.Max.X-area.Min.X-legendWidth)/2
+		left.Max.X, right.Min.X = split, split
+		if err := panel(left, g, &charts[0], charts[0].title, false); err != nil {
+			return err
+		}
+		return panel(right, g, &charts[2], charts[2].title, true)
+	})
+}
+
+// save draws one picture twice.
+func save(path string, w, h vg.Length, paint func(draw.Canvas) error) error {
+	svg := vgsvg.New(w, h)
+	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(150))}
+	for _, f := range []struct {
+		canvas vg.CanvasSizer
+		ext    string
+		out    io.WriterTo
+	}{{svg, ".svg", svg}, {png, ".png", png}} {
+		area := draw.New(f.canvas)
+		area.SetColor(color.White)
+		area.Fill(area.Path())
+		if err := paint(draw.Crop(area, 6, -6, 6, -6)); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := write(path+f.ext, f.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func write(path string, from io.WriterTo) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	_, err = from.WriteTo(f)
+	return err
+}
+
+// palette is Okabe and Ito's, which people with any colour vision can tell apart, without its yellow, which white swallows.
+var palette = []color.RGBA{
+	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0xe6, 0x9f, 0x00, 0xff},
+	{0x56, 0xb4, 0xe9, 0xff}, {0x00, 0x00, 0x00, 0xff},
+}
+
+var (
+	shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}}
+	dashes = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 2, 2, 2}, {1, 3}}
+	grey   = color.RGBA{0xd8, 0xd8, 0xd8, 0xff}
+)
+
+// style is the look of a series: a colour for the kernel, a dash and a shape for the instruction set.
+func (g *group) style(s *series) (color.Color, []vg.Length, draw.GlyphDrawer) {
+	var kernels, isas []string
+	for _, t := range g.series {
+		if k := t.kernel + t.features; !slices.Contains(kernels, k) {
+			kernels = append(kernels, k)
+		}
+		if !slices.Contains(isas, t.isa) {
+			isas = append(isas, t.isa)
+		}
+	}
+	k, i := slices.Index(kernels, s.kernel+s.features), slices.Index(isas, s.isa)
+	return palette[k%len(palette)], dashes[i%len(dashes)], shapes[i%len(shapes)]
+}
+
+// legendWidth is the room to the right of a chart.
+const legendWidth = 3.6 * vg.Centimeter
+
+// panel draws one chart of a group, with the legend on its right if asked for, in the order of the lines' right ends.
+func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) error {
+	p := plot.New()
+	p.Title.Text = title
+	p.Title.TextStyle.Font.Size = 11
+	p.Title.Padding = 6
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Scale = plot.LogScale{}
+		a.Label.TextStyle.Font.Size = 10
+		a.Tick.Label.Font.Size = 9
+		a.Padding = 0
+	}
+	p.X.Label.Text = "sequence length"
+	p.Y.Label.Text = c.axis
+
+	low, high, peak := math.Inf(1), 0.0, 0.0
+	for _, s := range g.series {
+		for _, b := range c.points(g, s) {
+			low, high = min(low, b.y), max(high, b.y)
+			if c.peak {
+				peak = max(peak, positiveOrZero(s.at(int(b.x)).PeakGFlops))
+			}
+		}
+	}
+	high = max(high, peak)
+	p.X.Min, p.X.Max = float64(g.seqs[0])/1.1, float64(g.seqs[len(g.seqs)-1])*1.1
+	p.Y.Min, p.Y.Max = low/1.5, high*1.5
+	p.X.Tick.Marker = lengthTicks(g.seqs)
+	p.Y.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return logTicks(low, high, c.base, c.label) })
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = grey, grey
+	grid.Vertical.Width, grid.Horizontal.Width = 0.5, 0.5
+	p.Add(grid)
+
+	type entry struct {
+		label string
+		end   float64
+		thumb []plot.Thumbnailer
+	}
+	var entries []entry
+	for _, s := range g.series {
+		points := c.points(g, s)
+		if len(points) == 0 {
+			continue
+		}
+		line, dots, bars, err := lines(points)
+		if err != nil {
+			return err
+		}
+		line.Color, line.Dashes, dots.Shape = g.style(s)
+		line.Width = 1.6
+		dots.Color, dots.Radius = line.Color, 2.6
+		p.Add(line, dots)
+		if bars != nil {
+			bars.Color, bars.Width, bars.CapWidth = line.Color, 1, 6
+			p.Add(bars)
+		}
+		// A line that ends early stands where it would go on, by its own last step.
+		end := points[len(points)-1]
+		at := end.y
+		if len(points) > 1 {
+			before := points[len(points)-2]
+			at *= math.Pow(p.X.Max/end.x, math.Log(end.y/before.y)/math.Log(end.x/before.x))
+		}
+		entries = append(entries, entry{s.label(), at, []plot.Thumbnailer{line, dots}})
+	}
+	if peak > 0 {
+		line, err := plotter.NewLine(plotter.XYs{{X: p.X.Min, Y: peak}, {X: p.X.Max, Y: peak}})
+		if err != nil {
+			return err
+		}
+		line.Color, line.Dashes = color.Gray{0x80}, []vg.Length{4, 4}
+		p.Add(line)
+		entries = append(entries, entry{"peak", peak, []plot.Thumbnailer{line}})
+	}
+	room := area
+	if withLegend {
+		room.Max.X -= legendWidth
+	}
+	p.Draw(room)
+	if !withLegend {
+		return nil
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int {
+		switch {
+		case a.end > b.end:
+			return -1
+		case a.end < b.end:
+			return 1
+		}
+		return 0
+	})
+	legend := plot.NewLegend()
+	legend.Top, legend.Left = true, true
+	legend.TextStyle.Font = font.From(plot.DefaultFont, 9)
+	legend.Padding = 3
+	legend.ThumbnailWidth = 28
+	for _, e := range entries {
+		legend.Add(e.label, e.thumb...)
+	}
+	side := area
+	side.Min.X = room.Max.X + 8
+	side.Max.Y -= 26
+	legend.Draw(side)
+	return nil
+}
+
+func positiveOrZero(x float64) float64 {
+	if x > 0 {
+		return x
+	}
+	return 0
+}
+
+// lines makes a line, its dots, and bars for those intervals that exist.
+func lines(points []bar) (*plotter.Line, *plotter.Scatter, *plotter.YErrorBars, error) {
+	var at plotter.XYs
+	var e struct {
+		plotter.XYs
+		plotter.YErrors
+	}
+	for _, b := range points {
+		at = append(at, plotter.XY{X: b.x, Y: b.y})
+		if b.lo > 0 && b.hi >= b.y {
+			e.XYs = append(e.XYs, plotter.XY{X: b.x, Y: b.y})
+			e.YErrors = append(e.YErrors, struct{ Low, High float64 }{b.y - b.lo, b.hi - b.y})
+		}
+	}
+	line, dots, err := plotter.NewLinePoints(at)
+	if err != nil || len(e.XYs) == 0 {
+		return line, dots, nil, err
+	}
+	bars, err := plotter.NewYErrorBars(e)
+	return line, dots, bars, err
+}
+
+// lengthTicks labels the lengths themselves, every other one where they are many.
+func lengthTicks(seqs []int) plot.ConstantTicks {
+	step := (len(seqs) + 9) / 10
+	var t plot.ConstantTicks
+	for i, n := range seqs {
+		tick := plot.Tick{Value: float64(n)}
+		if (len(seqs)-1-i)%step == 0 {
+			tick.Label = strconv.Itoa(n)
+		}
+		t = append(t, tick)
+	}
+	return t
+}
+
+// logTicks puts labelled ticks between low and high: at powers of the base where the range is long, at 1, 2 and 5 times powers of ten where
+// it is short, and at every second, fourth, ... power where it is very long.
+func logTicks(low, high, base float64, label func(float64) string) []plot.Tick {
+	decades := math.Log(high/low) / math.Log(base)
+	factors, step := []float64{1}, 1
+	switch {
+	case base == 10 && decades < 3:
+		factors = []float64{1, 2, 5}
+	default:
+		step = max(1, int(math.Ceil(decades/9)))
+	}
+	var t []plot.Tick
+	for e := int(math.Floor(math.Log(low)/math.Log(base))) - 1; ; e++ {
+		power := math.Pow(base, float64(e))
+		if power > high {
+			return t
+		}
+		for _, f := range factors {
+			if x := f * power; x >= low && x <= high {
+				tick := plot.Tick{Value: x}
+				if e%step == 0 {
+					tick.Label = label(x)
+				}
+				t = append(t, tick)
+			}
+		}
+	}
+}
+
+func tickNumber(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
+
+func tickSeconds(x float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}} {
+		if x >= 0.999*u.size {
+			return tickNumber(x/u.size) + " " + u.name
+		}
+	}
+	return tickNumber(x*1e9) + " ns"
+}
+
+func tickBytes(x float64) string {
+	for _, u := range []struct {
+		shift int
+		name  string
+	}{{40, "TiB"}, {30, "GiB"}, {20, "MiB"}, {10, "KiB"}} {
+		if s := math.Ldexp(1, u.shift); x >= s {
+			return tickNumber(x/s) + " " + u.name
+		}
+	}
+	return tickNumber(x) + " B"
+}

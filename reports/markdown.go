@@ -1,0 +1,248 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"attnlab/harness/run"
+)
+
+// Names of what Write puts into a run folder.
+const (
+	ReportFile = "report.md"
+	PlotsDir   = "plots"
+)
+
+// Write reads a run folder and writes report.md and plots/ into it.
+func Write(dir string) error {
+	r, err := run.Load(dir)
+	if err != nil {
+		return err
+	}
+	if err := Plots(filepath.Join(dir, PlotsDir), r); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := Markdown(&b, r); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, ReportFile), b.Bytes(), 0o644)
+}
+
+// Markdown writes the report of a run. It shows the charts that Plots makes, by their names relative to the run folder.
+func Markdown(w io.Writer, r *run.Run) error {
+	d := document{w: w}
+	rows := r.Rows()
+	ok, skipped, failed := tally(rows)
+	d.text("# Attention kernels on %s\n", orUnknown(r.Meta.Machine.CPU))
+	d.text("%d points: %d measured, %d skipped, %d failed. %s\n", len(rows), ok, skipped, failed, ending(r))
+	for _, s := range r.Warnings {
+		d.text("Warning: %s\n", s)
+	}
+	d.machine(r)
+	if g, seq := ladder(rows); g != nil {
+		d.text("## The ladder\n")
+		d.text("%s, seq %d.\n", upper(g.title()), seq)
+		d.table(ladderTable(r, rows, g, seq))
+	}
+	for _, g := range groups(rows) {
+		d.group(r, g)
+	}
+	d.accuracy(rows)
+	if n := notes(rows); len(n) > 0 {
+		d.text("## Skipped, failed, and remarks\n")
+		var t [][]string
+		for _, n := range n {
+			t = append(t, []string{n.status, n.where, n.text})
+		}
+		d.table([]string{"status", "point", "reason"}, t)
+	}
+	d.text(`## How to read this
+
+Time is that of one call: the median of samples taken in rounds, each round visiting every point once in random order; the interval is a 95 %%
+confidence interval of the median from order statistics, and takes six samples. GFLOP/s counts the mathematics of visible scores only. "Of
+peak" divides each sample's rate by that of a multiply-add probe run just before and after it on the same instruction set; samples whose two
+probes differ are left out of it. Scratch is what a plan holds, peak RSS what a process of its own grew by over its inputs. err/tol is the
+worst error against the float64 definition, in units of the tolerance that float32 is entitled to; up to 1 is right. Slope is the exponent
+of time in length.
+`)
+	return d.err
+}
+
+// A document writes Markdown and keeps the first error.
+type document struct {
+	w   io.Writer
+	err error
+}
+
+func (d *document) text(format string, a ...any) {
+	if d.err == nil {
+		_, d.err = fmt.Fprintf(d.w, format+"\n", a...)
+	}
+}
+
+// cell makes a text safe inside a table.
+var cell = strings.NewReplacer("|", `\|`, "\r", "", "\n", " ")
+
+func (d *document) table(header []string, lines [][]string) {
+	row := func(f []string) {
+		t := make([]string, len(f))
+		for i := range f {
+			t[i] = cell.Replace(f[i])
+		}
+		d.text("| %s |", strings.Join(t, " | "))
+	}
+	row(header)
+	row(slices.Repeat([]string{"---"}, len(header)))
+	for _, l := range lines {
+		row(l)
+	}
+	d.text("")
+}
+
+func (d *document) machine(r *run.Run) {
+	m := r.Meta
+	d.text("## Machine and run\n")
+	var t [][]string
+	add := func(name, value string) {
+		if value != "" && value != "0" {
+			t = append(t, []string{name, value})
+		}
+	}
+	f := m.Machine
+	add("CPU", f.CPU)
+	add("cores, CPUs", fmt.Sprintf("%d, %d", f.Cores, f.CPUs))
+	var caches []string
+	for _, c := range f.Caches {
+		caches = append(caches, c.Name+" "+size(float64(c.Bytes)))
+	}
+	add("caches", strings.Join(caches, ", "))
+	if f.RAM > 0 {
+		add("memory", size(float64(f.RAM)))
+	}
+	add("instruction sets", strings.Join(f.ISA, ", "))
+	for _, p := range m.Peaks {
+		add("peak "+p.ISA, digits(p.Flop/1e9, 4)+" GFLOP/s on one thread")
+	}
+	add("system", strings.TrimSpace(f.OS+"/"+f.Arch+" "+f.Kernel))
+	add("hypervisor", f.Hypervisor)
+	add("governor", f.Governor)
+	add("turbo", f.Turbo)
+	add("SMT", f.SMT)
+	add("Go", strings.TrimSpace(f.Go+" "+f.GOAMD64+" "+f.Tags))
+	add("commit", m.Commit.String())
+	add("started", m.Started.UTC().Format(time.DateTime)+" UTC")
+	add("command", strings.Join(m.Command, " "))
+	add("seed", fmt.Sprint(m.Seed))
+	noise := make([]string, 0, len(m.Noise))
+	for k := range m.Noise {
+		noise = append(noise, k)
+	}
+	slices.Sort(noise)
+	for _, k := range noise {
+		add(k, m.Noise[k])
+	}
+	d.table([]string{"", ""}, t)
+}
+
+// group writes one group: its charts, and a table of all its rows.
+func (d *document) group(r *run.Run, g *group) {
+	d.text("## %s\n", upper(g.title()))
+	for _, c := range charts {
+		if c.drawable(g) {
+			d.text("![%s](%s/%s.svg)\n", c.title, PlotsDir, c.file(g))
+		}
+	}
+	var t [][]string
+	for _, s := range g.series {
+		for _, n := range g.seqs {
+			w := s.rows[n]
+			if w == nil {
+				continue
+			}
+			if s.at(n) == nil {
+				t = append(t, []string{s.label(), fmt.Sprint(n), w.Status, "", "", "", "", "", "", "", digits(w.Err, 2)})
+				continue
+			}
+			peak := strings.TrimSpace(percent(w.Peak) + " " + within(w.Peak, w.PeakLo, w.PeakHi))
+			bandwidth := digits(w.GBps, 3)
+			if run.Known(w.Bandwidth) {
+				bandwidth += " (" + percent(w.Bandwidth) + ")"
+			}
+			t = append(t, []string{
+				s.label(), fmt.Sprint(n), seconds(w.Ns), within(w.Ns, w.NsLo, w.NsHi), fmt.Sprint(w.Samples), digits(w.GFlops, 3), peak, bandwidth,
+				size(w.Scratch), size(w.RSS), digits(w.Err, 2),
+			})
+		}
+	}
+	d.table([]string{"kernel", "seq", "time", "", "samples", "GFLOP/s", "of peak", "GB/s", "scratch", "peak RSS", "err/tol"}, t)
+	var slopes [][]string
+	for _, s := range g.series {
+		if x := s.slope(); run.Known(x) {
+			slopes = append(slopes, []string{s.label(), digits(x, 3)})
+		}
+	}
+	if len(slopes) > 0 {
+		d.table([]string{"kernel", "slope of time in length"}, slopes)
+	}
+}
+
+// accuracy writes the worst err/tol of each kernel over all points.
+func (d *document) accuracy(rows []run.Row) {
+	worst := map[string]*run.Row{}
+	var order []string
+	for i := range rows {
+		w := &rows[i]
+		if !run.Known(w.Err) {
+			continue
+		}
+		k := w.Kernel + " " + w.ISA
+		if worst[k] == nil {
+			order = append(order, k)
+		}
+		if worst[k] == nil || w.Err > worst[k].Err {
+			worst[k] = w
+		}
+	}
+	if len(order) == 0 {
+		return
+	}
+	d.text("## Accuracy\n")
+	var t [][]string
+	for _, k := range order {
+		t = append(t, []string{k, digits(worst[k].Err, 2), worst[k].Name()})
+	}
+	d.table([]string{"kernel", "worst err/tol", "at"}, t)
+}
+
+// ending says how the run ended.
+func ending(r *run.Run) string {
+	if len(r.Ends) == 0 {
+		return "The run was cut off; resume it to finish it."
+	}
+	e := r.Ends[len(r.Ends)-1]
+	if !e.Complete {
+		return "The run is not complete: " + e.Reason + "."
+	}
+	return "The run ended: " + strings.TrimSuffix(e.Reason, ".") + "."
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "an unknown CPU"
+	}
+	return s
+}
+
+func upper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
