@@ -50,14 +50,22 @@ func (g *Grid) points(all []attn.Kernel) ([]run.Point, error) {
 	if err != nil {
 		return nil, err
 	}
+	var anywhere attn.Needs // what any kernel does
+	for _, k := range all {
+		anywhere |= harness.Powers(k)
+	}
 	var points []run.Point
 	seen := map[run.Point]bool{}
 	add := func(p run.Point) error {
 		for _, c := range contenders {
 			p.Kernel, p.ISA, p.Op = c.Kernel, c.ISA, c.Op
 			full := p.WithDefaults()
-			if err := full.Validate(); err != nil {
+			q, err := full.Problem()
+			if err != nil {
 				return exitf(exitUsage, "%s: %w", flagged(full), err)
+			}
+			if lack := q.Needs() &^ anywhere; lack != 0 {
+				return exitf(exitUsage, "%s: no kernel of this version does %v", flagged(full), lack)
 			}
 			if !seen[full] {
 				seen[full] = true

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,17 +14,9 @@ import (
 	"attnlab/harness"
 )
 
-// verifyOutside runs the cases of a file or folder on every kernel, and counts the wrong answers. Every case is accounted for: it passes, it is
+// verifyOutside runs the cases that were read from a file or folder on every kernel, and counts the wrong answers. Every case is accounted for: it passes, it is
 // wrong, or it is named with what it would take.
-func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, out io.Writer) (wrong int, err error) {
-	path, err = filepath.Abs(path)
-	if err != nil {
-		return 0, err
-	}
-	all, err := cases.ReadONNX(path)
-	if err != nil {
-		return 0, exitf(exitUsage, "--cases: %w", err)
-	}
+func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []cases.Outside, out io.Writer) (wrong int, err error) {
 	report := newOutsideReport()
 	for _, k := range picked {
 		algo, isa := k.Name()

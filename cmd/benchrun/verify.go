@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -44,6 +45,15 @@ func (c *VerifyCmd) Run(to streams) error {
 	if err != nil {
 		return err
 	}
+	var outside []cases.Outside
+	if c.Cases != "" {
+		if c.Cases, err = filepath.Abs(c.Cases); err != nil {
+			return err
+		}
+		if outside, err = cases.ReadONNX(c.Cases); err != nil {
+			return exitf(exitUsage, "--cases: %w", err)
+		}
+	}
 	child, err := newChild(c.Timeout)
 	if err != nil {
 		return err
@@ -58,7 +68,7 @@ func (c *VerifyCmd) Run(to streams) error {
 		return err
 	}
 	if c.Cases != "" {
-		more, err := verifyOutside(child, picked, c.Cases, to.Out)
+		more, err := verifyOutside(child, picked, c.Cases, outside, to.Out)
 		if err != nil {
 			return err
 		}

@@ -38,6 +38,6 @@ func newChild(timeout time.Duration) (*harness.Child, error) {
 		return nil, err
 	}
 	return &harness.Child{Timeout: timeout, Command: func() *exec.Cmd {
-		return &exec.Cmd{Path: self, Args: []string{"benchrun", "worker"}}
+		return &exec.Cmd{Path: self, Args: []string{os.Args[0], "worker"}}
 	}}, nil
 }
