@@ -30,9 +30,9 @@ func (p *Problem) Count(a *Args) Count {
 				continue
 			}
 			for h := range p.HeadsQ {
-				row, step := a.Allowed.Row(b, i, h)
+				off, step := a.Allowed.Offset(b, i, h)
 				for j := lo; j < hi; j++ {
-					if row[j*step] {
+					if a.Allowed.Bool[off+j*step] {
 						c.Pairs++
 					}
 				}

@@ -147,20 +147,17 @@ func fromRight(n int, dims []int) (d [4]int, err error) {
 	return d, nil
 }
 
-// Row returns the mask of one query: entry j*step is that of key j.
-func (m *Bits) Row(b, s, h int) (row []bool, step int) {
-	o, n, step := broadcastRow(b, s, h, m.B, m.S, m.H, m.D, m.SB, m.SS, m.SH)
-	return m.Bool[o : o+n], step
+// Offset finds the mask of one query: that of key j is Bool[off+j*step].
+func (m *Bits) Offset(b, s, h int) (off, step int) {
+	return broadcastOffset(b, s, h, m.B, m.S, m.H, m.D, m.SB, m.SS, m.SH)
 }
 
-// BiasRow returns the bias of one query: entry j*step is that of key j.
-func (o *Operands) BiasRow(b, s, h int) (row []float32, step int) {
-	t := &o.Bias
-	at, n, step := broadcastRow(b, s, h, t.B, t.S, t.H, t.D, t.SB, t.SS, t.SH)
-	return t.Data[at : at+n], step
+// Offset finds row (b, s, h) of a tensor whose extents of 1 broadcast, as those of a bias do: element j is Data[off+j*step].
+func (t *Tensor) Offset(b, s, h int) (off, step int) {
+	return broadcastOffset(b, s, h, t.B, t.S, t.H, t.D, t.SB, t.SS, t.SH)
 }
 
-func broadcastRow(b, s, h, eb, es, eh, ed, sb, ss, sh int) (off, n, step int) {
+func broadcastOffset(b, s, h, eb, es, eh, ed, sb, ss, sh int) (off, step int) {
 	if eb > 1 {
 		off += b * sb
 	}
@@ -173,7 +170,7 @@ func broadcastRow(b, s, h, eb, es, eh, ed, sb, ss, sh int) (off, n, step int) {
 	if ed > 1 {
 		step = 1
 	}
-	return off, ed, step
+	return off, step
 }
 
 // broadcastable checks extents that are each the problem's or 1.

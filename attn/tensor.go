@@ -76,6 +76,9 @@ func Packed(data []float32, b, s, hq, hkv, d, dv int) (q, k, v Tensor) {
 
 // Row returns the dim elements at batch b, row s, head h. It shares memory with t.
 func (t *Tensor) Row(b, s, h int) []float32 {
+	if t.D == 0 {
+		return nil
+	}
 	o := b*t.SB + s*t.SS + h*t.SH
 	return t.Data[o : o+t.D : o+t.D]
 }

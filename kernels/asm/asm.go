@@ -16,9 +16,9 @@
 //	    ┌───────────┐
 //	O   │ .  .  .  .│ C    O += V^T P, transposed once at the end
 //	    └───────────┘
-//	M, L, S  one number a lane: reference, Σ P, Σ P (score-M)
+//	M, L, S  one number a lane: reference, Σ P, Σ P*score
 //
-// Qt carries the factor log2(e)*scale/T, so scores are in base-2 logarithms.
+// Scores are in base-2 logarithms: Factor is log2(e)*scale/T.
 //
 // # The lazy maximum
 //
@@ -29,8 +29,7 @@
 //
 // # Sums
 //
-// A lane of L is summed over keys in order; a lane of O is summed over the keys of one Mix in order, from zero, and then added to what was
-// there. A hidden key (score -Inf) contributes an exact 0, so cutting hidden keys off either end of a block changes no bit.
+// A lane of L and of S is summed over the keys of a group, from zero, and then added to what was there; a lane of O over the keys of one Mix. A hidden key (score -Inf) contributes an exact 0, so cutting hidden keys off either end of a block changes no bit.
 package asm
 
 import "math"
@@ -62,6 +61,7 @@ type Panel struct {
 	N     int // keys
 	D, C  int // columns of K; columns of V
 
+	Factor  float64   // of the scores
 	Qt      []float32 // [D][Lanes]
 	K, V    Rows
 	P       []float32 // [N][Lanes]
@@ -111,11 +111,11 @@ type Ops struct {
 
 	// Load transposes rows into lanes, Tile[c][lane] = Outside[lane][c]*Scale[lane]; Store is the way back.
 	Load, Store func(*Move)
-	// Score is P[j][lane] = Σ_x K[j][x] Qt[x][lane] for all N rows.
+	// Score is P[j][lane] = Factor Σ_x K[j][x] Qt[x][lane] for all N rows.
 	Score func(*Panel)
 	// Edit applies bias and masks to the scores in P.
 	Edit func(*Panel)
-	// Exp is P = 2^(P-M), L += P, S += P*(score-M) for rows From to N, leaving early as the package doc says.
+	// Exp is P = 2^(score-M), L += P, S += P*score for rows From to N, leaving early as the package doc says.
 	Exp func(*Panel)
 	// Flash is Score and Exp fused, for blocks that need no Edit. When it leaves early, only the group at Done holds scores.
 	Flash func(*Panel)

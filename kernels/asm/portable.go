@@ -45,12 +45,16 @@ func store(m *Move) {
 
 func score(p *Panel) { scoreRows(p, 0, p.N) }
 
+// scoreRows applies the factor to the finished sum, in float64, so that it costs one rounding. In the query it would cost one an element.
 func scoreRows(p *Panel, from, to int) {
+	f := p.Factor
 	for j := from; j < to; j++ {
 		k, row := p.K.Row(j, p.D), p.P[j*p.Lanes:][:p.Width]
 		lane := 0
 		for ; lane+8 <= p.Width; lane += 8 {
-			*(*[8]float32)(row[lane:]) = dot8(k, p.Qt, lane, p.Lanes)
+			for i, s := range dot8(k, p.Qt, lane, p.Lanes) {
+				row[lane+i] = float32(float64(s) * f)
+			}
 		}
 		for ; lane < p.Width; lane++ {
 			s, at := float32(0), lane
@@ -58,7 +62,7 @@ func scoreRows(p *Panel, from, to int) {
 				s += float32(p.Qt[at] * x)
 				at += p.Lanes
 			}
-			row[lane] = s
+			row[lane] = float32(float64(s) * f)
 		}
 	}
 }
@@ -134,25 +138,20 @@ func expGroup(p *Panel, from, to int) bool {
 			}
 		}
 	}
-	for j := from; j < to; j++ {
-		row := p.P[j*p.Lanes:][:len(m)]
-		if p.S == nil {
-			for lane, x := range row {
-				e := exp2(x - m[lane])
-				row[lane] = e
-				l[lane] += e
+	for lane, ref := range m {
+		sum, sumZ := float32(0), float32(0)
+		for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
+			z := p.P[at]
+			e := exp2(z - ref)
+			p.P[at] = e
+			sum += e
+			if p.S != nil && e > 0 { // 0*-Inf
+				sumZ += float32(e * z)
 			}
-			continue
 		}
-		s := p.S[:len(m)]
-		for lane, x := range row {
-			x -= m[lane]
-			e := exp2(x)
-			row[lane] = e
-			l[lane] += e
-			if e > 0 { // 0*-Inf
-				s[lane] += float32(e * x)
-			}
+		l[lane] += sum
+		if p.S != nil {
+			p.S[lane] += sumZ
 		}
 	}
 	return true

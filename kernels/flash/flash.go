@@ -20,18 +20,21 @@ import (
 // while the columns of V are walked.
 const block = 64
 
-type kernel struct{ ops *asm.Ops }
+type kernel struct {
+	ops  *asm.Ops
+	name string
+}
 
 // New returns the kernel flash on the given loops.
-func New(ops *asm.Ops) attn.Kernel { return kernel{ops} }
+func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "flash/" + ops.ISA} }
 
 func (k kernel) Name() (algo, isa string) { return "flash", k.ops.ISA }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
-	if err := p.Require("flash/"+k.ops.ISA, tile.Have); err != nil {
+	if err := p.Require(k.name, tile.Have); err != nil {
 		return 0, err
 	}
-	return attn.Floats(k.workers(&p, workers), tile.Floats(&p, k.ops)+block*k.ops.Lanes)
+	return attn.Floats(k.workers(&p, workers), tile.Floats(&p, k.ops, block)+block*k.ops.Lanes)
 }
 
 // workers is how many of a team's workers can be busy at once.
@@ -44,10 +47,10 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{p: p, ops: k.ops, team: team, scratch: scratch}
+	pl := &plan{kernel: k, p: p, team: team, scratch: scratch}
 	pl.task = pl.tile
 	for range k.workers(&p, team.Workers()) {
-		t := tile.New(&pl.p, k.ops)
+		t := tile.New(&pl.p, k.ops, block)
 		t.P = make([]float32, block*k.ops.Lanes)
 		pl.tiles = append(pl.tiles, t)
 	}
@@ -55,8 +58,8 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 }
 
 type plan struct {
+	kernel
 	p       attn.Problem
-	ops     *asm.Ops
 	team    *attn.Team
 	scratch int64
 	tiles   []*tile.Tile // one a worker
@@ -67,7 +70,7 @@ type plan struct {
 func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
-	pl.p.Must("flash/"+pl.ops.ISA, a)
+	pl.p.Must(pl.name, a)
 	pl.a = a
 	pl.team.Run(pl.p.Batch*pl.p.HeadsQ*tile.Count(pl.ops, a.Q.S), pl.task)
 	pl.a = nil
@@ -79,11 +82,12 @@ func (pl *plan) tile(worker, task int) {
 	n := tile.Count(pl.ops, a.Q.S)
 	head := task / n
 	t.At(a, head/pl.p.HeadsQ, head%pl.p.HeadsQ, (n-1-task%n)*pl.ops.Lanes)
-	t.Load()
-	clear(t.O)
-	for t.Seek(block); t.Next(); {
-		t.Weights()
-		pl.ops.Mix(&t.Panel)
+	for again := true; again; again = t.Finish() {
+		t.Load()
+		clear(t.O)
+		for t.Seek(block); t.Next(); {
+			t.Weights()
+			t.Mix()
+		}
 	}
-	t.Finish()
 }

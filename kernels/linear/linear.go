@@ -26,19 +26,22 @@ const have = attn.NeedLinear | attn.NeedLengths
 // at d = 64, 32 keys add a quarter.
 const chunk = 32
 
-type kernel struct{ ops *asm.Ops }
+type kernel struct {
+	ops  *asm.Ops
+	name string
+}
 
 // New returns the kernel linear on the given loops.
-func New(ops *asm.Ops) attn.Kernel { return kernel{ops} }
+func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "linear/" + ops.ISA} }
 
 func (k kernel) Name() (algo, isa string) { return "linear", k.ops.ISA }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
-	if err := p.Require("linear/"+k.ops.ISA, have); err != nil {
+	if err := p.Require(k.name, have); err != nil {
 		return 0, err
 	}
 	lanes := k.ops.Lanes
-	floats := stateLen(&p) + p.Dim*(chunk+3*lanes) + p.DimV*lanes + chunk*lanes + lanes
+	floats := stateLen(&p) + p.Dim*(chunk+3*lanes) + p.DimV*(chunk+lanes) + chunk*lanes + lanes
 	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsKV)), floats)
 }
 
@@ -55,7 +58,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{p: p, ops: k.ops, team: team, scratch: scratch}
+	pl := &plan{kernel: k, p: p, team: team, scratch: scratch}
 	pl.task = pl.head
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsKV)) {
 		pl.workers = append(pl.workers, newWorker(&pl.p, k.ops))
@@ -67,8 +70,8 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 }
 
 type plan struct {
+	kernel
 	p       attn.Problem
-	ops     *asm.Ops
 	team    *attn.Team
 	scratch int64
 	workers []*worker
@@ -80,7 +83,7 @@ type plan struct {
 func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
-	pl.p.Must("linear/"+pl.ops.ISA, a)
+	pl.p.Must(pl.name, a)
 	pl.run(a, nil)
 }
 
@@ -96,12 +99,12 @@ type recurrent struct{ *plan }
 func (r recurrent) StateLen() int { return r.p.Batch * r.p.HeadsKV * stateLen(&r.p) }
 
 func (r recurrent) Step(a *attn.Args, state []float32) {
-	r.p.Must("linear/"+r.ops.ISA, a)
+	r.p.Must(r.name, a)
 	if a.Q.S != a.K.S {
-		panic(fmt.Errorf("linear/%s: Step: %d rows of Q and %d of K, they must be as many", r.ops.ISA, a.Q.S, a.K.S))
+		panic(fmt.Errorf("%s: Step: %d rows of Q and %d of K, they must be as many", r.name, a.Q.S, a.K.S))
 	}
 	if len(state) != r.StateLen() {
-		panic(fmt.Errorf("linear/%s: state: %d numbers, this plan has %d", r.ops.ISA, len(state), r.StateLen()))
+		panic(fmt.Errorf("%s: state: %d numbers, this plan has %d", r.name, len(state), r.StateLen()))
 	}
 	r.run(a, state)
 }
@@ -140,6 +143,9 @@ type worker struct {
 	ops        *asm.Ops
 	ownX, ownZ []float32
 	keys       []float32 // [chunk][d] features of keys
+	clean      []float32 // [chunk][d_v] values without those that are not finite
+	bad        []int     // rows of the chunk whose values are not finite
+	values     asm.Rows  // of the chunk: V in place, or clean
 	side       []float32 // [lanes][d] features of the rows about to be transposed
 	kt         []float32 // [d][lanes] the same transposed, keys
 	qt         []float32 // [d][lanes] and queries
@@ -157,7 +163,8 @@ type worker struct {
 func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
 	d, n := p.Dim, ops.Lanes
 	w := &worker{
-		p: p, ops: ops, ownX: make([]float32, d*p.DimV), keys: make([]float32, chunk*d), side: make([]float32, n*d), kt: make([]float32, d*n),
+		p: p, ops: ops, ownX: make([]float32, d*p.DimV), keys: make([]float32, chunk*d), clean: make([]float32, chunk*p.DimV),
+		bad: make([]int, 0, chunk), side: make([]float32, n*d), kt: make([]float32, d*n),
 		qt: make([]float32, d*n), weights: make([]float32, chunk*n), out: make([]float32, p.DimV*n), ones: make([]float32, n),
 	}
 	if !p.Linear.Unnormalised {
@@ -166,7 +173,7 @@ func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
 	for i := range w.ones {
 		w.ones[i] = 1
 	}
-	w.panel.Lanes = n
+	w.panel.Lanes, w.panel.Factor = n, 1
 	return w
 }
 
@@ -219,12 +226,34 @@ func (w *worker) causal(pos, keys int, rest bool) {
 	}
 }
 
-// load computes the features of keys key to key+n-1.
+// load computes the features of keys key to key+n-1, and finds their values. 0 times a value that is not finite is no 0, so when there is such
+// a row, the values become a copy in which it is zero.
 func (w *worker) load(key, n int) {
-	d := w.p.Dim
+	d, v := w.p.Dim, &w.a.V
+	w.bad = w.bad[:0]
 	for j := range n {
 		features(w.p.Linear.Feature, w.keys[j*d:][:d], w.a.K.Row(w.b, key+j, w.kv))
+		for _, x := range v.Row(w.b, key+j, w.kv) {
+			if x-x != 0 {
+				w.bad = append(w.bad, j)
+				break
+			}
+		}
 	}
+	if v.D == 0 {
+		return
+	}
+	w.values = asm.Rows{Data: v.Data[w.b*v.SB+key*v.SS+w.kv*v.SH:], Stride: v.SS}
+	if len(w.bad) == 0 {
+		return
+	}
+	for j := range n {
+		copy(w.clean[j*v.D:], w.values.Row(j, v.D))
+	}
+	for _, j := range w.bad {
+		clear(w.clean[j*v.D:][:v.D])
+	}
+	w.values = asm.Rows{Data: w.clean, Stride: v.D}
 }
 
 // absorb adds the loaded keys and their values to the state.
@@ -277,7 +306,6 @@ func (w *worker) answer(i, rows, key, n, pos int) {
 			w.ops.Mix(p)
 		}
 		if n > 0 && d > 0 {
-			v := &w.a.V
 			p.N, p.P, p.K = n, w.weights, asm.Rows{Data: w.keys, Stride: d}
 			w.ops.Score(p)
 			for lane := range rows {
@@ -286,18 +314,25 @@ func (w *worker) answer(i, rows, key, n, pos int) {
 				}
 			}
 			if dv > 0 {
-				p.V = asm.Rows{Data: v.Data[w.b*v.SB+key*v.SS+w.kv*v.SH:], Stride: v.SS}
+				p.V = w.values
 				w.ops.Mix(p)
+				for _, j := range w.bad { // a row that is not finite reaches the queries that see it, and no other
+					for lane := max(key+j-pos-i, 0); lane < rows; lane++ {
+						for c, v := range w.a.V.Row(w.b, key+j, w.kv) {
+							w.out[c*lanes+lane] += float32(w.weights[j*lanes+lane] * v)
+						}
+					}
+				}
 			}
 		}
 		for lane := range rows {
-			w.write(i+lane, h, lane, key, min(n, pos+i+lane-key+1), key > 0 || pos+i+lane >= 0)
+			w.write(i+lane, h, lane, min(n, pos+i+lane-key+1), key > 0 || pos+i+lane >= 0)
 		}
 	}
 }
 
 // write finishes one row: it sees the first seen of the loaded keys, and, if any is set, some key at all.
-func (w *worker) write(i, h, lane, key, seen int, any bool) {
+func (w *worker) write(i, h, lane, seen int, any bool) {
 	out, lanes := w.a.Out.Row(w.b, i, h), w.ops.Lanes
 	if !any {
 		clear(out)
@@ -314,24 +349,8 @@ func (w *worker) write(i, h, lane, key, seen int, any bool) {
 		}
 		factor = 1 / den
 	}
-	finite := true
 	for c := range out {
 		out[c] = w.out[c*lanes+lane] * factor
-		finite = finite && out[c]-out[c] == 0
-	}
-	if finite {
-		return
-	}
-	// Perhaps a value that this query does not see was no number: once more, over the keys it sees alone.
-	for c := range out {
-		s := float32(0)
-		for a := range w.p.Dim {
-			s += float32(w.qt[a*lanes+lane] * w.x[a*w.p.DimV+c])
-		}
-		for j := range seen {
-			s += float32(w.weights[j*lanes+lane] * w.a.V.Row(w.b, key+j, w.kv)[c])
-		}
-		out[c] = s * factor
 	}
 }
 

@@ -2,14 +2,18 @@
 // differ in when they call its steps, and in nothing else.
 //
 //	At           says which queries stand in the lanes, and which keys each may see
-//	Load         brings them in, transposed and scaled, and empties the sums
+//	Load         brings them in, transposed, and empties the sums
 //	Seek, Next   walk over the keys that the tile sees, a block at a time
 //	Weights      turns a block into weights (flash); Scores and Softmax do it in two steps (tiled)
-//	Finish       writes rows and by-products out
+//	Mix          adds the block's values to the output
+//	Finish       writes rows and by-products out, or asks for one more round
 //
-// A lane that meets a NaN or +Inf score is hidden from then on, and a row that comes out with anything but finite numbers - because of such
-// a score, of a NaN in V behind a mask, of a value near the top of float32 - is answered again by the definition, key by key. So the loops
-// need no case for any of these, and what one row holds cannot reach another.
+// # Numbers that are not finite
+//
+// The loops have no case for them. A lane that meets a NaN or +Inf score is hidden from the keys that follow, and Finish answers its row by
+// the definition, key by key. NaN or Inf in V would reach lanes that must not see it, as 0 times NaN; so when a row comes out not finite, the
+// tile is done once more with care: Mix then takes such rows of V as zeros, and hides the lanes that do see them. Lanes that do not keep
+// their bits, and a call without such numbers pays nothing.
 package tile
 
 import (
@@ -28,11 +32,11 @@ type Tile struct {
 	asm.Panel
 	ops    *asm.Ops
 	p      *attn.Problem
-	factor float32 // of Q
 	temp   float64
 	best   []float32
 	hidden []bool
 	scale  []float32
+	clean  []float32 // [block][d_v]: rows of V without those that are not finite
 	move   asm.Move
 
 	a       *attn.Args // the call, and where in it the tile stands
@@ -42,6 +46,7 @@ type Tile struct {
 	allLo   int  // keys allLo <= j < allHi are visible to every query of the tile,
 	allHi   int  // as far as the band goes
 	edited  bool // bias, bitmap or a hidden lane: no block is plain
+	careful bool // the second round
 	next    int  // where the block after this one starts
 	block   int
 }
@@ -72,12 +77,14 @@ func (t *Tile) Use(s Sums) {
 }
 
 // Floats is the number of float32 numbers in a tile.
-func Floats(p *attn.Problem, ops *asm.Ops) int { return ops.Lanes * (p.Dim + p.DimV + Kept + 1) }
+func Floats(p *attn.Problem, ops *asm.Ops, block int) int {
+	return ops.Lanes*(p.Dim+p.DimV+Kept+1) + block*p.DimV
+}
 
-// New allocates a tile for a worker of a plan of problem p.
-func New(p *attn.Problem, ops *asm.Ops) *Tile {
+// New allocates a tile for a worker of a plan of problem p, which walks in blocks of so many keys.
+func New(p *attn.Problem, ops *asm.Ops, block int) *Tile {
 	n := ops.Lanes
-	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n)}
+	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), clean: make([]float32, block*p.DimV)}
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
@@ -86,7 +93,7 @@ func New(p *attn.Problem, ops *asm.Ops) *Tile {
 	if !t.limit() {
 		t.Edit.Factor = math.Log2E / t.temp
 	}
-	t.factor = float32(p.Scale() * t.Edit.Factor)
+	t.Factor = p.Scale() * t.Edit.Factor
 	return t
 }
 
@@ -102,7 +109,7 @@ func (t *Tile) At(a *attn.Args, b, h, i int) {
 	t.rows = min(a.Q.S-i, t.ops.Lanes)
 	t.Width = (t.rows + t.ops.Vec - 1) / t.ops.Vec * t.ops.Vec
 	bias, bits := t.p.Score.Terms&attn.TermBias != 0, t.p.Mask.Bitmap == attn.BoolBitmap
-	t.edited = bias || bits
+	t.edited, t.careful = bias || bits, false
 	e := &t.Edit
 	e.Bias, e.Show = nil, nil
 	t.lo, t.hi, t.allLo, t.allHi = a.K.S, 0, 0, a.K.S
@@ -133,7 +140,7 @@ func (t *Tile) Load() {
 	}
 	t.N, t.Done = 0, 0 // no block yet
 	for lane := range t.Width {
-		t.scale[lane] = t.factor
+		t.scale[lane] = 1
 		t.M[lane], t.L[lane] = asm.Unset, 0
 		t.hidden[lane] = false
 	}
@@ -258,16 +265,13 @@ func (t *Tile) raise() (hid bool) {
 		if k := float32(math.Ceil(float64(top - m))); k < 150 {
 			// a whole number of doublings, so that scaling rounds nothing
 			f, t.M[lane] = float32(math.Ldexp(1, -int(k))), m+k
-			if t.S != nil {
-				t.S[lane] = f * (t.S[lane] - float32(k*t.L[lane]))
-			}
 		} else {
 			t.M[lane] = top
-			if t.S != nil {
-				t.S[lane] = 0
-			}
 		}
 		t.L[lane] *= f
+		if t.S != nil {
+			t.S[lane] *= f
+		}
 		scaleLane(t.P[:t.Done*t.Lanes], lane, t.Lanes, f)
 		scaleLane(t.O[:t.C*t.Lanes], lane, t.Lanes, f)
 	}
@@ -344,8 +348,33 @@ func (t *Tile) limitScores() {
 	}
 }
 
-// Finish writes the rows and the by-products that the call asks for.
-func (t *Tile) Finish() {
+// Mix adds the block's values to the output. With care, it takes rows of V that are not finite as zeros and hides the lanes that see them.
+func (t *Tile) Mix() {
+	if !t.careful {
+		t.ops.Mix(&t.Panel)
+		return
+	}
+	e, v := &t.Edit, t.V
+	t.V = asm.Rows{Data: t.clean, Stride: t.C}
+	for j := range t.N {
+		to, from, key := t.V.Row(j, t.C), v.Row(j, t.C), e.Key+j
+		if finite(from) {
+			copy(to, from)
+			continue
+		}
+		clear(to)
+		for lane := range t.Width {
+			if e.Lo[lane] <= key && key < e.Hi[lane] && (e.Show == nil || e.Show[e.ShowAt[lane]+key*e.ShowStep]) {
+				t.hidden[lane] = true
+			}
+		}
+	}
+	t.ops.Mix(&t.Panel)
+}
+
+// Finish writes the rows and the by-products that the call asks for. If it reports true instead, the output, or the weights with it, must be
+// done again from the first block, and Finish called again.
+func (t *Tile) Finish() (again bool) {
 	out := &t.a.Out
 	for lane := range t.rows {
 		t.scale[lane] = 0
@@ -354,39 +383,45 @@ func (t *Tile) Finish() {
 		}
 	}
 	t.move = asm.Move{
-		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale,
-		Outside: rows(out, t.b, t.i, t.h),
+		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale, Outside: rows(out, t.b, t.i, t.h),
 	}
 	t.ops.Store(&t.move)
 	for lane := range t.rows {
 		row := out.Row(t.b, t.i+lane, t.h)
-		switch l := t.L[lane]; {
-		case t.hidden[lane]:
-			t.byRow(lane, row)
-		case l == 0:
-			clear(row)
-			t.stats(lane, math.Inf(-1), 0, 0)
-		case !finite(row):
+		switch sound := finite(row); {
+		case !sound && !t.careful && !t.hidden[lane]:
+			t.At(t.a, t.b, t.h, t.i) // lanes that were hidden see again
+			t.careful = true
+			return true
+		case !sound || t.hidden[lane]:
 			t.byRow(lane, row)
 		default:
-			z := 0.0 // expected z-M
-			if t.S != nil {
-				z = float64(t.S[lane]) / float64(l)
-			}
-			lse := math.Log(float64(l))
-			entropy := max(lse-math.Ln2*z, 0)
-			var mean float64
-			switch {
-			case t.temp == attn.Frozen:
-				mean = float64(t.best[lane])
-			case t.limit():
-				mean = float64(t.best[lane]) / float64(l)
-			default:
-				mean = (float64(t.M[lane]) + z) * math.Ln2 * t.temp
-				lse += float64(t.M[lane]) * math.Ln2
-			}
-			t.stats(lane, lse, mean, entropy)
+			t.finishRow(lane, row)
 		}
+	}
+	return false
+}
+
+// finishRow writes the by-products of a row that the loops have answered.
+func (t *Tile) finishRow(lane int, row []float32) {
+	l, m := float64(t.L[lane]), float64(t.M[lane])
+	if l == 0 {
+		clear(row)
+		t.stats(lane, math.Inf(-1), 0, 0)
+		return
+	}
+	lse := math.Log(l)
+	switch {
+	case t.temp == attn.Frozen:
+		t.stats(lane, lse, float64(t.best[lane]), lse)
+	case t.limit():
+		t.stats(lane, lse, float64(t.best[lane])/l, lse)
+	default:
+		z := 0.0 // expected score, in base-2 logarithms
+		if t.S != nil {
+			z = float64(t.S[lane]) / l
+		}
+		t.stats(lane, lse+m*math.Ln2, z*math.Ln2*t.temp, max(lse+(m-z)*math.Ln2, 0))
 	}
 }
 

@@ -23,6 +23,12 @@ func NewBLAS() attn.Kernel {
 		}
 		k, qt := general(p.N, p.D, p.K), general(p.D, p.Width, asm.Rows{Data: p.Qt, Stride: p.Lanes})
 		blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, k, qt, 0, general(p.N, p.Width, asm.Rows{Data: p.P, Stride: p.Lanes}))
+		for j := range p.N {
+			row := p.P[j*p.Lanes:][:p.Width]
+			for lane, s := range row {
+				row[lane] = float32(float64(s) * p.Factor)
+			}
+		}
 	}
 	ops.Mix = func(p *asm.Panel) {
 		if p.V.Stride < p.C {

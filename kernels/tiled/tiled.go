@@ -14,15 +14,18 @@ import (
 // block is the number of keys in one product.
 const block = 64
 
-type kernel struct{ ops *asm.Ops }
+type kernel struct {
+	ops  *asm.Ops
+	name string
+}
 
 // New returns the kernel tiled on the given loops.
-func New(ops *asm.Ops) attn.Kernel { return kernel{ops} }
+func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "tiled/" + ops.ISA} }
 
 func (k kernel) Name() (algo, isa string) { return "tiled", k.ops.ISA }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
-	if err := p.Require("tiled/"+k.ops.ISA, tile.Have); err != nil {
+	if err := p.Require(k.name, tile.Have); err != nil {
 		return 0, err
 	}
 	// per worker: a tile, the score matrix of a head, and what each row keeps between the passes
@@ -31,7 +34,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+int(per/4))
+	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops, block)+int(per/4))
 }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -39,11 +42,11 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{p: p, ops: k.ops, team: team, scratch: scratch}
+	pl := &plan{kernel: k, p: p, team: team, scratch: scratch}
 	pl.task = pl.head
 	tiles := tile.Count(k.ops, p.SeqQ)
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := worker{t: tile.New(&pl.p, k.ops), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
+		w := worker{t: tile.New(&pl.p, k.ops, block), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
 		for range tiles {
 			w.kept = append(w.kept, tile.NewSums(k.ops))
 		}
@@ -59,8 +62,8 @@ type worker struct {
 }
 
 type plan struct {
+	kernel
 	p       attn.Problem
-	ops     *asm.Ops
 	team    *attn.Team
 	scratch int64
 	workers []worker
@@ -71,7 +74,7 @@ type plan struct {
 func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
-	pl.p.Must("tiled/"+pl.ops.ISA, a)
+	pl.p.Must(pl.name, a)
 	pl.a = a
 	pl.team.Run(pl.p.Batch*pl.p.HeadsQ, pl.task)
 	pl.a = nil
@@ -105,11 +108,12 @@ func (pl *plan) head(id, task int) {
 	}
 	for n := range tiles { // O
 		at(n)
-		clear(t.O)
-		for t.Seek(block); t.Next(); {
-			t.P = panel(n)
-			pl.ops.Mix(&t.Panel)
+		for again := true; again; again = t.Finish() {
+			clear(t.O)
+			for t.Seek(block); t.Next(); {
+				t.P = panel(n)
+				t.Mix()
+			}
 		}
-		t.Finish()
 	}
 }

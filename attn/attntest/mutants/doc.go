@@ -1,0 +1,35 @@
+// Package mutants holds kernels that are wrong on purpose, one bug each, so that the conformance suite can be shown to find every one. A
+// suite that lets one of them live proves nothing about the kernels it passes.
+//
+// There are two small kernels: Blocked, an online softmax over blocks of keys, and Prefix, linear attention by a running state. Healthy they
+// pass the suite; each has one switch per bug. Other mutants wrap a healthy one and hand it a wrong Problem or wrong Args, as a caller or a
+// dispatcher might. The package does not import testing: a command can be built with a mutant in its list, to see that it is found there too.
+package mutants
+
+import "attnlab/attn"
+
+// A Mutant is a kernel with one bug.
+type Mutant struct {
+	Name, Why string
+	Kernel    attn.Kernel
+	Claims    attn.Needs
+}
+
+// All lists the mutants.
+func All() []Mutant {
+	all := append(blockedMutants(), prefixMutants()...)
+	return append(all, wrappers()...)
+}
+
+// ByName finds a mutant.
+func ByName(name string) (Mutant, bool) {
+	for _, m := range All() {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	return Mutant{}, false
+}
+
+// isa is the second name of every kernel here, so that no report takes one for a kernel of the lab.
+const isa = "mutant"
