@@ -17,6 +17,7 @@ type WorkerCmd struct{}
 // Run serves until standard input ends.
 func (*WorkerCmd) Run(to streams) error {
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole process group; the parent decides what it means
+	os.Stdout = os.Stderr       // what a kernel prints is not an answer
 	return newLab().Serve(orphan{os.Stdin}, to.Out)
 }
 

@@ -1,0 +1,180 @@
+package harness_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/harness"
+	"attnlab/harness/run"
+)
+
+// A crash, a hang or nonsense costs the point that did it its row, and nobody else anything.
+func TestChildOutlivesBadKernels(t *testing.T) {
+	c := testChild(t)
+	c.Timeout = 10 * time.Second
+	honest := func() {
+		t.Helper()
+		v, err := c.Verify(t.Context(), point("honest", 33))
+		if err != nil || !(v.Worst <= 1) || v.Rows != 33 {
+			t.Fatalf("honest: %+v, %v", v, err)
+		}
+	}
+	honest()
+	for kernel, want := range map[string]string{
+		"crashes": "the worker died: panic: lost its head",
+		"exits":   "the worker died: exit status 7",
+		"garbles": "the worker died:",
+		"nobody":  "there is no kernel nobody/go",
+	} {
+		_, err := c.Verify(t.Context(), point(kernel, 33))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", kernel, err, want)
+		}
+		honest()
+	}
+	c.Close()
+	c.Timeout = 300 * time.Millisecond
+	if _, err := c.Sample(t.Context(), point("hangs", 33), 0); err == nil || err.Error() != "no answer within 300ms" {
+		t.Errorf("hangs: %v", err)
+	}
+	c.Timeout = time.Minute
+	honest()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := c.Verify(ctx, point("hangs", 33)); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestWrongAnswersAreSeen(t *testing.T) {
+	c := testChild(t)
+	for kernel, where := range map[string]string{"wrong": "Out[batch 0, head 0, query 0, 0]", "lazy": "NaN"} {
+		v, err := c.Verify(t.Context(), point(kernel, 33))
+		if err != nil || !(v.Worst > 1) || !strings.Contains(v.Where, where) {
+			t.Errorf("%s: %+v, %v", kernel, v, err)
+		}
+	}
+}
+
+func TestChildThatCannotStart(t *testing.T) {
+	c := &harness.Child{Command: func() *exec.Cmd { return exec.Command("/nonexistent/benchrun") }}
+	if _, err := c.Verify(t.Context(), point("honest", 3)); !errors.Is(err, harness.ErrNoChild) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestSampleInAChild(t *testing.T) {
+	c := testChild(t)
+	decode := run.Point{Kernel: "honest", ISA: "go", SeqQ: 1, SeqKV: 256, Dim: 8}.WithDefaults()
+	team := point("honest", 16)
+	team.HeadsQ, team.HeadsKV, team.Threads = 4, 4, 2
+	for _, at := range []run.Point{point("honest", 16), decode, team} {
+		s, err := c.Sample(t.Context(), at, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Calls < 1 || s.Elapsed.Wall < harness.SampleTime || !(s.Before > 0) || !(s.After > 0) {
+			t.Errorf("%s: %+v", at.Name(), s)
+		}
+		if runtime.GOOS == "linux" && !(s.Elapsed.CPU > 0) {
+			t.Errorf("%s: no CPU time in %+v", at.Name(), s)
+		}
+		again, err := c.Sample(t.Context(), at, s.Calls)
+		if err != nil || again.Calls < s.Calls {
+			t.Errorf("%s: %d calls after a hint of %d, %v", at.Name(), again.Calls, s.Calls, err)
+		}
+	}
+}
+
+// Peak memory is that of the kernel alone, and an allocation in every call is found.
+func TestMemoryInAChild(t *testing.T) {
+	c := testChild(t)
+	const n = 2048
+	m, err := c.Weigh(t.Context(), point("honest", n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Scratch != 4*n*n {
+		t.Errorf("scratch %d, the score matrix takes %d", m.Scratch, 4*n*n)
+	}
+	if m.Allocs == nil || *m.Allocs != 0 || m.Bytes == nil || *m.Bytes != 0 {
+		t.Errorf("an honest call allocates %v times, %v bytes", show(m.Allocs), show(m.Bytes))
+	}
+	if runtime.GOOS != "linux" {
+		if m.PeakRSS != nil {
+			t.Errorf("peak memory %d on a system that does not tell it", *m.PeakRSS)
+		}
+	} else if m.PeakRSS == nil || *m.PeakRSS < 4*n*n || *m.PeakRSS > 2*4*n*n {
+		t.Errorf("peak memory %v for a score matrix of %d", show(m.PeakRSS), 4*n*n)
+	}
+	m, err = c.Weigh(t.Context(), point("allocates", 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Allocs == nil || *m.Allocs != 1 || *m.Bytes != 4096 {
+		t.Errorf("a call that makes 4000 bytes allocates %v times, %v bytes", show(m.Allocs), show(m.Bytes))
+	}
+}
+
+func show(n *int64) any {
+	if n == nil {
+		return nil
+	}
+	return *n
+}
+
+func TestTryInAChild(t *testing.T) {
+	c := testChild(t)
+	k := cases.Core()[0]
+	f, err := c.Try(t.Context(), "honest", "go", k)
+	if err != nil || !f.Right() || f.Refused || f.Family != k.Family || f.Case != k.Name || f.Kernel != "honest" {
+		t.Errorf("honest: %+v, %v", f, err)
+	}
+	f, err = c.Try(t.Context(), "lazy", "go", k)
+	if err != nil || f.Right() {
+		t.Errorf("lazy: %+v, %v", f, err)
+	}
+	if _, err = c.Try(t.Context(), "crashes", "go", k); err == nil {
+		t.Error("crashes: no error")
+	}
+	if f = f.Broken(err); f.Right() || !strings.Contains(f.String(), "lost its head") {
+		t.Errorf("crashes: %v", f)
+	}
+}
+
+// A real sweep over bad kernels ends, with a row for each.
+func TestSweepOverBadKernels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a kernel that hangs takes its time")
+	}
+	c := testChild(t)
+	c.Timeout = time.Second
+	var points []run.Point
+	for _, k := range []string{"honest", "crashes", "hangs", "wrong", "allocates"} {
+		points = append(points, point(k, 24))
+	}
+	s := newSweep(t, c, points...)
+	s.Samples = 2
+	o := mustRun(t, s)
+	if o.Wrong != 1 || o.Failed != 2 || o.Skipped != 0 {
+		t.Errorf("outcome %+v", o)
+	}
+	for i, want := range []string{run.OK, run.Failed, run.Failed, run.Failed, run.OK} {
+		if row := cell(s, points[i]).Row(); row.Status != want || want == run.Failed && row.Note == "" {
+			t.Errorf("%s: %s %q, want %s", points[i].Kernel, row.Status, row.Note, want)
+		}
+	}
+	if row := cell(s, points[4]).Row(); row.Allocs != 1 {
+		t.Errorf("allocates: %v allocations a call in its row", row.Allocs)
+	}
+}
+
+var _ attn.Kernel = odd{}

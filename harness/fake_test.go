@@ -1,0 +1,216 @@
+package harness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
+	"attnlab/harness"
+	"attnlab/harness/run"
+	"attnlab/kernels/naive"
+)
+
+// childEnv makes the test binary a worker child of the bad lab.
+const childEnv = "ATTNLAB_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		lab := badLab()
+		if err := lab.Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// testChild runs the bad lab in a process of its own.
+func testChild(t *testing.T) *harness.Child {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &harness.Child{Timeout: time.Minute, Command: func() *exec.Cmd {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), childEnv+"=1")
+		return cmd
+	}}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// An odd kernel is naive under another name, with something strange about it.
+type odd struct {
+	name    string
+	check   func(p attn.Problem) error           // nil: naive's
+	forward func(a *attn.Args, honest attn.Plan) // nil: naive's
+}
+
+func (k odd) Name() (algo, isa string) { return k.name, "go" }
+
+func (k odd) Check(p attn.Problem, workers int) (int64, error) {
+	n, err := naive.New().Check(p, workers)
+	if err == nil && k.check != nil {
+		err = k.check(p)
+	}
+	return n, err
+}
+
+func (k odd) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
+	if _, err := k.Check(p, team.Workers()); err != nil {
+		return nil, err
+	}
+	honest, err := naive.New().Plan(p, team)
+	return oddPlan{honest, k}, err
+}
+
+type oddPlan struct {
+	attn.Plan
+	k odd
+}
+
+func (p oddPlan) Forward(a *attn.Args) {
+	if p.k.forward == nil {
+		p.Plan.Forward(a)
+		return
+	}
+	p.k.forward(a, p.Plan)
+}
+
+var sink []float32
+
+// badLab has one kernel for each thing that can go wrong, and an honest one.
+func badLab() *harness.Lab {
+	lab := &harness.Lab{
+		Kernels: []attn.Kernel{
+			odd{name: "honest"},
+			odd{name: "crashes", forward: func(*attn.Args, attn.Plan) { panic("lost its head") }},
+			odd{name: "exits", forward: func(*attn.Args, attn.Plan) { os.Exit(7) }},
+			odd{name: "hangs", forward: func(*attn.Args, attn.Plan) { time.Sleep(time.Hour) }},
+			odd{name: "wrong", forward: func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
+			odd{name: "lazy", forward: func(*attn.Args, attn.Plan) {}},
+			odd{name: "garbles", forward: func(*attn.Args, attn.Plan) { fmt.Println("hello") }},
+			odd{name: "allocates", forward: func(a *attn.Args, honest attn.Plan) { sink = make([]float32, 1000); honest.Forward(a) }},
+		},
+		Probes: func(run.Point) harness.Probes {
+			return harness.Probes{Peak: func(n int) int64 { return 2 * spin(n) }, Read: func(x []float32) float32 { return x[0] }}
+		},
+	}
+	lab.Workload = func(at run.Point) (*harness.Workload, error) {
+		k, err := lab.Kernel(at.Kernel, at.ISA)
+		if err != nil {
+			return nil, err
+		}
+		return harness.Attention(k, at)
+	}
+	return lab
+}
+
+var spun int64
+
+// spin takes some time that grows with n.
+func spin(n int) int64 {
+	for i := range n {
+		spun += int64(i) ^ spun
+	}
+	return int64(n)
+}
+
+func point(kernel string, seq int) run.Point {
+	return run.Point{Kernel: kernel, ISA: "go", SeqKV: seq, Dim: 8}.WithDefaults()
+}
+
+// A fakeWorker answers at once, from functions.
+type fakeWorker struct {
+	verify func(at run.Point) (oracle.Verdict, error)
+	sample func(at run.Point, visit int) (harness.Sample, error)
+	visits map[run.Point]int
+	order  []run.Point // as sampled
+	asked  []run.Point // for anything
+}
+
+func (w *fakeWorker) Verify(ctx context.Context, at run.Point) (oracle.Verdict, error) {
+	w.asked = append(w.asked, at)
+	if w.verify != nil {
+		return w.verify(at)
+	}
+	return oracle.Verdict{Rows: 4, Worst: 0.25}, ctx.Err()
+}
+
+func (w *fakeWorker) Weigh(ctx context.Context, at run.Point) (harness.Memory, error) {
+	w.asked = append(w.asked, at)
+	return harness.Memory{Scratch: 64}, ctx.Err()
+}
+
+func (w *fakeWorker) Sample(ctx context.Context, at run.Point, hint int) (harness.Sample, error) {
+	if ctx.Err() != nil {
+		return harness.Sample{}, ctx.Err()
+	}
+	if w.visits == nil {
+		w.visits = map[run.Point]int{}
+	}
+	w.visits[at]++
+	w.order = append(w.order, at)
+	if w.sample != nil {
+		return w.sample(at, w.visits[at])
+	}
+	return steady(time.Millisecond), nil
+}
+
+func (*fakeWorker) Try(context.Context, string, string, cases.Case) (harness.Finding, error) {
+	return harness.Finding{}, errors.ErrUnsupported
+}
+
+func (*fakeWorker) TryOutside(context.Context, string, string, string, *cases.Outside) (harness.Finding, error) {
+	return harness.Finding{}, errors.ErrUnsupported
+}
+
+// steady is a sample of ten calls, each taking so long, on a machine that does not move.
+func steady(call time.Duration) harness.Sample {
+	return harness.Sample{Calls: 10, Elapsed: harness.Elapsed{Wall: 10 * call, CPU: 10 * call}, Before: 1e9, After: 1e9}
+}
+
+// newSweep is a sweep of the points through w into a fresh journal.
+func newSweep(t *testing.T, w harness.Worker, points ...run.Point) *harness.Sweep {
+	t.Helper()
+	j, err := run.Create(t.TempDir(), run.Meta{Seed: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return &harness.Sweep{Lab: badLab(), Worker: w, Journal: j, Points: points, Precision: 0.02}
+}
+
+func cell(s *harness.Sweep, at run.Point) *run.Cell { return s.Journal.Run().Cell(at) }
+
+var never = make(chan struct{})
+
+func mustRun(t *testing.T, s *harness.Sweep) harness.Outcome {
+	t.Helper()
+	o, err := s.Run(t.Context(), never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func isInf(x float64) bool { return math.IsInf(x, 1) }
+
+func names(points []run.Point) []string {
+	var s []string
+	for _, p := range points {
+		s = append(s, p.Name())
+	}
+	slices.Sort(s)
+	return s
+}

@@ -1,0 +1,117 @@
+package harness_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"attnlab/attn"
+	"attnlab/attn/oracle"
+	"attnlab/harness"
+
+	"pgregory.net/rapid"
+)
+
+// A fakeJob takes a known time a call.
+type fakeJob struct {
+	call, overhead time.Duration
+	log            []int // calls asked for
+	fail           int   // the run that fails, from 1; 0 is none
+}
+
+func (j *fakeJob) Run(calls int) (harness.Elapsed, error) {
+	j.log = append(j.log, calls)
+	if len(j.log) == j.fail {
+		return harness.Elapsed{}, errors.New("broken")
+	}
+	t := j.overhead + time.Duration(calls)*j.call
+	return harness.Elapsed{Wall: t, CPU: t}, nil
+}
+
+func (*fakeJob) Plan() error                               { return nil }
+func (*fakeJob) Check(int, uint64) (oracle.Verdict, error) { return oracle.Verdict{}, nil }
+func (*fakeJob) Team() *attn.Team                          { return nil }
+func (*fakeJob) Reads() []float32                          { return nil }
+func (*fakeJob) Scratch() int64                            { return 0 }
+func (*fakeJob) Close() error                              { return nil }
+
+// A sample lasts at least SampleTime, not much more unless one call does, begins with a single warm call, and stands between two probes.
+func TestTake(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		j := &fakeJob{
+			call:     time.Duration(rapid.Int64Range(1, int64(time.Second)).Draw(t, "call")),
+			overhead: time.Duration(rapid.Int64Range(0, 1000).Draw(t, "overhead")),
+		}
+		hint := rapid.IntRange(0, 3).Draw(t, "hint")
+		var probed []int // how many runs there had been
+		s, err := harness.Take(j, func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }, hint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.log[0] != 1 {
+			t.Errorf("warmed with %d calls", j.log[0])
+		}
+		last := len(j.log)
+		if s.Calls != j.log[last-1] || s.Calls < hint {
+			t.Errorf("%d calls in the sample, hint %d, runs %v", s.Calls, hint, j.log)
+		}
+		if s.Elapsed.Wall < harness.SampleTime || s.Elapsed.Wall > max(2*harness.SampleTime, j.overhead+time.Duration(max(1, hint))*j.call) {
+			t.Errorf("the sample lasts %v", s.Elapsed.Wall)
+		}
+		if n := len(probed); n < 2 || probed[n-2] != last-1 || probed[n-1] != last || s.Before != float64(n-1) || s.After != float64(n) {
+			t.Errorf("probes after runs %v of %d; sample %+v", probed, last, s)
+		}
+	})
+}
+
+func TestTakeTellsErrors(t *testing.T) {
+	for fail := range 2 {
+		if _, err := harness.Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, func() float64 { return 1 }, 0); err == nil {
+			t.Errorf("run %d failed and nobody was told", fail+1)
+		}
+	}
+}
+
+func TestSteady(t *testing.T) {
+	for _, c := range []struct {
+		before, after float64
+		want          bool
+	}{{100, 100, true}, {100, 101.9, true}, {101.9, 100, true}, {100, 102.1, false}, {102.1, 100, false}, {0, 0, true}, {0, 1, false}} {
+		if got := (harness.Sample{Before: c.before, After: c.after}).Steady(); got != c.want {
+			t.Errorf("probes %v and %v: steady is %v", c.before, c.after, got)
+		}
+	}
+}
+
+// The bandwidth probe reads all of the memory once in each pass, whatever the number of threads.
+func TestReadProbeCoversTheMemory(t *testing.T) {
+	x := make([]float32, 100_003)
+	for workers := 1; workers <= 3; workers++ {
+		team := attn.NewTeam(workers)
+		seen := make(chan [2]int, 1<<20)
+		p := harness.Probes{Read: func(part []float32) float32 {
+			time.Sleep(2 * time.Millisecond / time.Duration(workers))
+			spin(1_000_000) // thread CPU time is what counts with one thread
+			if len(part) > 0 {
+				at := cap(x) - cap(part)
+				seen <- [2]int{at, at + len(part)}
+			}
+			return 0
+		}}
+		if rate := p.ForRead(team, x)(); !(rate > 0) {
+			t.Errorf("%d workers: rate %v", workers, rate)
+		}
+		team.Close()
+		close(seen)
+		total := 0
+		for part := range seen {
+			total += part[1] - part[0]
+		}
+		if total == 0 || total%len(x) != 0 {
+			t.Errorf("%d workers read %d of %d floats", workers, total, len(x))
+		}
+	}
+	if rate := (harness.Probes{}).ForRead(nil, nil)(); rate != 0 {
+		t.Errorf("no memory is read at %v", rate)
+	}
+}

@@ -1,0 +1,292 @@
+package harness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"attnlab/attn/oracle"
+	"attnlab/harness"
+	"attnlab/harness/run"
+)
+
+// Every round visits every point once, each round in an order of its own, and the seed alone decides the orders.
+func TestRoundsAreShuffled(t *testing.T) {
+	var points []run.Point
+	for n := 1; n <= 12; n++ {
+		points = append(points, point("honest", n))
+	}
+	var orders [2][]run.Point
+	for i := range orders {
+		w := new(fakeWorker)
+		s := newSweep(t, w, points...)
+		s.Samples = 5
+		if o := mustRun(t, s); o.Reason != harness.AllSamples {
+			t.Fatalf("ended because %s", o.Reason)
+		}
+		orders[i] = w.order
+	}
+	if !slices.Equal(orders[0], orders[1]) {
+		t.Error("the same seed gave another order")
+	}
+	if len(orders[0]) != 5*len(points) {
+		t.Fatalf("%d samples of %d points in 5 rounds", len(orders[0]), len(points))
+	}
+	var first []run.Point
+	for r := range 5 {
+		round := orders[0][r*len(points):][:len(points)]
+		if !slices.Equal(names(round), names(points)) {
+			t.Errorf("round %d visits %v", r+1, names(round))
+		}
+		if r > 0 && slices.Equal(round, first) || slices.Equal(round, points) {
+			t.Errorf("round %d is in an order that was there before", r+1)
+		}
+		first = orders[0][:len(points)]
+	}
+}
+
+func TestStopsWhenIntervalsAreNarrow(t *testing.T) {
+	quiet, noisy := point("honest", 3), point("honest", 4)
+	w := &fakeWorker{sample: func(at run.Point, visit int) (harness.Sample, error) {
+		if at == noisy && visit%2 == 0 && visit < 20 {
+			return steady(1100 * time.Microsecond), nil
+		}
+		return steady(time.Millisecond), nil
+	}}
+	s := newSweep(t, w, quiet, noisy)
+	o := mustRun(t, s)
+	if o.Reason != harness.Precise || o.Wide != 0 {
+		t.Fatalf("outcome %+v", o)
+	}
+	if n := len(cell(s, noisy).Visits); n <= 6 {
+		t.Errorf("the noisy point has %d samples, which is no 95 %% interval within 2 %%", n)
+	}
+	if a, b := len(cell(s, noisy).Visits), len(cell(s, quiet).Visits); a != b {
+		t.Errorf("%d and %d samples: every round visits every point", a, b)
+	}
+	if !s.Journal.Run().Complete() {
+		t.Error("the journal does not say that it is complete")
+	}
+}
+
+func TestStopsWhenTheBudgetIsSpent(t *testing.T) {
+	w := &fakeWorker{}
+	now := time.Unix(0, 0)
+	w.sample = func(_ run.Point, visit int) (harness.Sample, error) {
+		now = now.Add(time.Second)
+		return steady(time.Duration(visit) * time.Millisecond), nil // never narrow
+	}
+	s := newSweep(t, w, point("honest", 3), point("honest", 4), point("honest", 5))
+	s.Now = func() time.Time { return now }
+	s.Budget = 10 * time.Second
+	o := mustRun(t, s)
+	if o.Reason != harness.BudgetSpent || o.Wide != 3 {
+		t.Errorf("outcome %+v", o)
+	}
+	if len(w.order) != 10 {
+		t.Errorf("%d samples of a second in 10 s", len(w.order))
+	}
+
+	w = &fakeWorker{sample: w.sample}
+	s = newSweep(t, w, point("honest", 3), point("honest", 4), point("honest", 5))
+	s.Now = func() time.Time { return now }
+	s.Budget = time.Nanosecond
+	if mustRun(t, s); len(w.order) != 3 {
+		t.Errorf("%d samples: the first round is finished whatever the budget", len(w.order))
+	}
+}
+
+// What goes wrong at a point stays there.
+func TestFailuresBecomeRows(t *testing.T) {
+	good, wrong, nan, dies, late := point("honest", 3), point("honest", 4), point("honest", 5), point("honest", 6), point("honest", 7)
+	none := point("nobody", 8)
+	w := &fakeWorker{
+		verify: func(at run.Point) (oracle.Verdict, error) {
+			switch at {
+			case wrong:
+				return oracle.Verdict{Rows: 1, Worst: 3, Where: "Out[here]"}, nil
+			case nan:
+				return oracle.Verdict{Rows: 1, Worst: math.NaN()}, nil
+			case dies:
+				return oracle.Verdict{}, errors.New("the worker died: SIGSEGV")
+			}
+			return oracle.Verdict{Rows: 1, Worst: 0.5}, nil
+		},
+		sample: func(at run.Point, visit int) (harness.Sample, error) {
+			if at == late && visit == 2 {
+				return harness.Sample{}, errors.New("no answer within 1s")
+			}
+			return steady(time.Millisecond), nil
+		},
+	}
+	s := newSweep(t, w, good, wrong, nan, dies, late, none)
+	s.Samples = 4
+	o := mustRun(t, s)
+	if o.Wrong != 2 || o.Failed != 2 || o.Skipped != 1 || o.Points != 6 {
+		t.Errorf("outcome %+v", o)
+	}
+	for _, c := range []struct {
+		at                   run.Point
+		visits               int
+		failed, skipped, row string
+	}{
+		{good, 4, "", "", run.OK},
+		{wrong, 0, "wrong answer, 3 times the tolerance: Out[here]", "", run.Failed},
+		{nan, 0, "wrong answer, NaN times", "", run.Failed},
+		{dies, 0, "verify: the worker died: SIGSEGV", "", run.Failed},
+		{late, 1, "timing: no answer within 1s", "", run.Failed},
+		{none, 0, "", "no kernel nobody/go", run.Skipped},
+	} {
+		got := cell(s, c.at)
+		if len(got.Visits) != c.visits || !strings.Contains(got.Failed, c.failed) || !strings.Contains(got.Skipped, c.skipped) ||
+			(got.Failed == "") != (c.failed == "") || (got.Skipped == "") != (c.skipped == "") || got.Row().Status != c.row {
+			t.Errorf("%s: %d visits, failed %q, skipped %q, row %s; want %+v", c.at.Name(), len(got.Visits), got.Failed, got.Skipped, got.Row().Status, c)
+		}
+	}
+}
+
+// A point that is too big is told from its sizes alone: the worker never hears of it.
+func TestTooBigIsSkipped(t *testing.T) {
+	small, big, wide := point("honest", 64), point("honest", 1<<20), point("honest", 65)
+	wide.Threads = 1000
+	w := new(fakeWorker)
+	s := newSweep(t, w, small, big, wide)
+	s.Samples, s.MaxMemory, s.CPUs = 1, 1<<30, 4
+	mustRun(t, s)
+	if got, want := cell(s, big).Skipped, "needs 4.4 TB, limit 1.07 GB"; got != want {
+		t.Errorf("skipped because %q, want %q", got, want)
+	}
+	if got, want := cell(s, wide).Skipped, "needs 1000 threads at once, 4 can run here"; got != want {
+		t.Errorf("skipped because %q, want %q", got, want)
+	}
+	if slices.Contains(w.asked, big) || slices.Contains(w.asked, wide) {
+		t.Error("the worker was asked for a point that cannot be done")
+	}
+	if len(cell(s, small).Visits) != 1 {
+		t.Error("the small point was not timed")
+	}
+}
+
+// A sweep that is interrupted anywhere and resumed has the same rows as one that was not.
+func TestResumedIsWhole(t *testing.T) {
+	points := []run.Point{point("honest", 3), point("honest", 4), point("wrong", 5), point("nobody", 6)}
+	verify := func(at run.Point) (oracle.Verdict, error) {
+		if at.Kernel == "wrong" {
+			return oracle.Verdict{Rows: 1, Worst: 2}, nil
+		}
+		return oracle.Verdict{Rows: 1, Worst: 0.5}, nil
+	}
+	const samples = 4
+	for cut := range 2*samples + 1 {
+		stop := make(chan struct{})
+		w := &fakeWorker{verify: verify}
+		w.sample = func(run.Point, int) (harness.Sample, error) {
+			if len(w.order) == cut {
+				close(stop)
+			}
+			return steady(time.Millisecond), nil
+		}
+		s := newSweep(t, w, points...)
+		s.Samples = samples
+		if cut == 0 {
+			close(stop)
+		}
+		o, err := s.Run(t.Context(), stop)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cut < 2*samples && (o.Reason != harness.Interrupted || s.Journal.Run().Complete()) {
+			t.Fatalf("cut at %d: %+v", cut, o)
+		}
+		if len(w.order) != cut {
+			t.Fatalf("cut at %d: %d samples were taken", cut, len(w.order))
+		}
+
+		s.Journal.Close()
+		j, err := run.Resume(s.Journal.Run().Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		again := &fakeWorker{verify: verify}
+		s.Journal, s.Worker = j, again
+		if o := mustRun(t, s); o.Reason != harness.AllSamples || o.Wrong != 1 || o.Skipped != 1 {
+			t.Errorf("cut at %d, resumed: %+v", cut, o)
+		}
+		r, err := run.Load(j.Run().Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []run.Point
+		for _, c := range r.Cells {
+			got = append(got, c.Point)
+			if c.Point.Kernel == "honest" && len(c.Visits) != samples {
+				t.Errorf("cut at %d: %s has %d samples, want %d", cut, c.Point.Name(), len(c.Visits), samples)
+			}
+		}
+		if !slices.Equal(got, points) {
+			t.Errorf("cut at %d: rows %v", cut, names(got))
+		}
+	}
+}
+
+// A second Ctrl-C ends the sample in hand. It is nobody's failure.
+func TestCancelledAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &fakeWorker{}
+	w.sample = func(run.Point, int) (harness.Sample, error) {
+		cancel()
+		return harness.Sample{}, ctx.Err()
+	}
+	s := newSweep(t, w, point("honest", 3), point("honest", 4))
+	o, err := s.Run(ctx, never)
+	if err != nil || o.Reason != harness.Interrupted || o.Failed != 0 {
+		t.Errorf("outcome %+v, %v", o, err)
+	}
+}
+
+// Without a worker process there is no sweep, and no point is to blame.
+func TestNoChildIsTheSweepsError(t *testing.T) {
+	w := &fakeWorker{verify: func(run.Point) (oracle.Verdict, error) {
+		return oracle.Verdict{}, fmt.Errorf("%w: gone", harness.ErrNoChild)
+	}}
+	s := newSweep(t, w, point("honest", 3))
+	if _, err := s.Run(t.Context(), never); !errors.Is(err, harness.ErrNoChild) {
+		t.Errorf("error %v", err)
+	}
+	if got := cell(s, point("honest", 3)).Failed; got != "" {
+		t.Errorf("the point failed: %s", got)
+	}
+}
+
+// Steps only ever come nearer to the end that is told with them.
+func TestProgress(t *testing.T) {
+	w := &fakeWorker{sample: func(_ run.Point, visit int) (harness.Sample, error) {
+		return steady(time.Millisecond + time.Duration(visit%3)*20*time.Microsecond), nil
+	}}
+	s := newSweep(t, w, point("honest", 3), point("honest", 4))
+	last := -1
+	s.Tell = func(p harness.Progress) {
+		if p.Done <= last || p.Done > p.Total || p.Phase == "" {
+			t.Errorf("%+v after %d", p, last)
+		}
+		last = p.Done
+	}
+	mustRun(t, s)
+	if last < 2 {
+		t.Errorf("%d steps were told", last+1)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 4_300_000_000: "4.3 GB", 17_179_869_184: "17.2 GB", math.MaxInt64: "9.22e+03 PB"} {
+		if got := harness.Size(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
