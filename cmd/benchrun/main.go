@@ -21,6 +21,8 @@ type commands struct {
 	Machine MachineCmd `cmd:"" help:"Measure this machine: its peak, its memory, how steady it is."`
 	Verify  VerifyCmd  `cmd:"" help:"Compare every kernel with the float64 definition."`
 	Sweep   SweepCmd   `cmd:"" help:"Verify, then time, every point of a grid."`
+	Compare CompareCmd `cmd:"" help:"Compare two runs: benchstat's numbers, and which cells are faster or slower."`
+	Report  ReportCmd  `cmd:"" help:"Write the report of a run, with charts; renew the README's table and chart."`
 	Worker  WorkerCmd  `cmd:"" hidden:"" help:"Do what the parent process asks on standard input."`
 
 	AB        notYet `cmd:"" hidden:"" name:"ab"`
