@@ -42,11 +42,11 @@ var charts = [...]chart{
 		value: func(w *run.Row) (y, lo, hi float64) { return w.GFlops, w.Flop / w.NsHi, w.Flop / w.NsLo },
 	},
 	{
-		name: "scratch", title: "Scratch memory of a plan", axis: "scratch, bytes", base: 2, label: tickBytes,
+		name: "scratch", title: "Scratch memory of a plan", axis: "scratch", base: 2, label: tickBytes,
 		value: func(w *run.Row) (y, lo, hi float64) { return w.Scratch, math.NaN(), math.NaN() },
 	},
 	{
-		name: "rss", title: "Peak resident memory over the inputs", axis: "peak RSS, bytes", base: 2, label: tickBytes,
+		name: "rss", title: "Peak resident memory over the inputs", axis: "peak RSS", base: 2, label: tickBytes,
 		value: func(w *run.Row) (y, lo, hi float64) { return w.RSS, math.NaN(), math.NaN() },
 	},
 }
@@ -89,7 +89,7 @@ func Plots(dir string, r *run.Run) error {
 				continue
 			}
 			if err := save(filepath.Join(dir, c.file(g)), 17*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
-				return panel(area, g, c, c.title+": "+g.title(), true)
+				return panel(area, g, c, c.title+"\n"+g.title(), true)
 			}); err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func ladderChart(path string, g *group) error {
 	return save(path, 24*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
 		left, right := area, area
 		split := area.Min.X + (area.Max.X-area.Min.X-legendWidth)/2
-		left.Max.X, right.Min.X = split, split
+		left.Max.X, right.Min.X = split-8, split+8
 		if err := panel(left, g, &charts[0], charts[0].title, false); err != nil {
 			return err
 		}
@@ -149,8 +149,13 @@ func write(path string, from io.WriterTo) (err error) {
 
 // palette is Okabe and Ito's, which people with any colour vision can tell apart, without its yellow, which white swallows.
 var palette = []color.RGBA{
-	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0xe6, 0x9f, 0x00, 0xff},
-	{0x56, 0xb4, 0xe9, 0xff}, {0x00, 0x00, 0x00, 0xff},
+	{0x00, 0x72, 0xb2, 0xff},
+	{0xd5, 0x5e, 0x00, 0xff},
+	{0x00, 0x9e, 0x73, 0xff},
+	{0xcc, 0x79, 0xa7, 0xff},
+	{0xe6, 0x9f, 0x00, 0xff},
+	{0x56, 0xb4, 0xe9, 0xff},
+	{0x00, 0x00, 0x00, 0xff},
 }
 
 var (
@@ -175,18 +180,18 @@ func (g *group) style(s *series) (color.Color, []vg.Length, draw.GlyphDrawer) {
 }
 
 // legendWidth is the room to the right of a chart.
-const legendWidth = 3.6 * vg.Centimeter
+const legendWidth = 3.2 * vg.Centimeter
 
 // panel draws one chart of a group, with the legend on its right if asked for, in the order of the lines' right ends.
 func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) error {
 	p := plot.New()
 	p.Title.Text = title
-	p.Title.TextStyle.Font.Size = 11
+	p.Title.TextStyle.Font = sans(11)
 	p.Title.Padding = 6
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Scale = plot.LogScale{}
-		a.Label.TextStyle.Font.Size = 10
-		a.Tick.Label.Font.Size = 9
+		a.Label.TextStyle.Font = sans(10)
+		a.Tick.Label.Font = sans(9)
 		a.Padding = 0
 	}
 	p.X.Label.Text = "sequence length"
@@ -217,7 +222,7 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 		thumb []plot.Thumbnailer
 	}
 	var entries []entry
-	for _, s := range g.series {
+	for i, s := range g.series {
 		points := c.points(g, s)
 		if len(points) == 0 {
 			continue
@@ -228,7 +233,12 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 		}
 		line.Color, line.Dashes, dots.Shape = g.style(s)
 		line.Width = 1.6
-		dots.Color, dots.Radius = line.Color, 2.6
+		for _, above := range g.series[i+1:] {
+			if touch(points, c.points(g, above)) {
+				line.Width += 1.8 // so that a line shows on both sides of the one that is drawn over it
+			}
+		}
+		dots.Color, dots.Radius = line.Color, line.Width/2+1.8
 		p.Add(line, dots)
 		if bars != nil {
 			bars.Color, bars.Width, bars.CapWidth = line.Color, 1, 6
@@ -271,7 +281,7 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 	})
 	legend := plot.NewLegend()
 	legend.Top, legend.Left = true, true
-	legend.TextStyle.Font = font.From(plot.DefaultFont, 9)
+	legend.TextStyle.Font = sans(9)
 	legend.Padding = 3
 	legend.ThumbnailWidth = 28
 	for _, e := range entries {
@@ -282,6 +292,17 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 	side.Max.Y -= 26
 	legend.Draw(side)
 	return nil
+}
+
+// touch reports whether two lines lie on each other somewhere.
+func touch(a, b []bar) bool {
+	return slices.ContainsFunc(a, func(p bar) bool {
+		return slices.ContainsFunc(b, func(q bar) bool { return p.x == q.x && math.Abs(math.Log(p.y/q.y)) < 0.05 })
+	})
+}
+
+func sans(size font.Length) font.Font {
+	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
 }
 
 func positiveOrZero(x float64) float64 {
@@ -327,12 +348,14 @@ func lengthTicks(seqs []int) plot.ConstantTicks {
 	return t
 }
 
-// logTicks puts labelled ticks between low and high: at powers of the base where the range is long, at 1, 2 and 5 times powers of ten where
-// it is short, and at every second, fourth, ... power where it is very long.
+// logTicks puts ticks between low and high, two to nine of them with a label: at powers of the base, or in a short decimal range also at
+// some of their multiples.
 func logTicks(low, high, base float64, label func(float64) string) []plot.Tick {
 	decades := math.Log(high/low) / math.Log(base)
 	factors, step := []float64{1}, 1
 	switch {
+	case base == 10 && decades < 1:
+		factors = []float64{1, 1.5, 2, 3, 4, 5, 7}
 	case base == 10 && decades < 3:
 		factors = []float64{1, 2, 5}
 	default:

@@ -167,7 +167,7 @@ func (d *document) group(r *run.Run, g *group) {
 				continue
 			}
 			if s.at(n) == nil {
-				t = append(t, []string{s.label(), fmt.Sprint(n), w.Status, "", "", "", "", "", "", "", digits(w.Err, 2)})
+				t = append(t, []string{s.label(), fmt.Sprint(n), w.Status, "", "", "", "", "", "", "", "", digits(w.Err, 2)})
 				continue
 			}
 			peak := strings.TrimSpace(percent(w.Peak) + " " + within(w.Peak, w.PeakLo, w.PeakHi))
@@ -177,11 +177,11 @@ func (d *document) group(r *run.Run, g *group) {
 			}
 			t = append(t, []string{
 				s.label(), fmt.Sprint(n), seconds(w.Ns), within(w.Ns, w.NsLo, w.NsHi), fmt.Sprint(w.Samples), digits(w.GFlops, 3), peak, bandwidth,
-				size(w.Scratch), size(w.RSS), digits(w.Err, 2),
+				size(w.Scratch), size(w.RSS), digits(w.Allocs, 3), digits(w.Err, 2),
 			})
 		}
 	}
-	d.table([]string{"kernel", "seq", "time", "", "samples", "GFLOP/s", "of peak", "GB/s", "scratch", "peak RSS", "err/tol"}, t)
+	d.table([]string{"kernel", "seq", "time", "", "samples", "GFLOP/s", "of peak", "GB/s", "scratch", "peak RSS", "allocs", "err/tol"}, t)
 	var slopes [][]string
 	for _, s := range g.series {
 		if x := s.slope(); run.Known(x) {

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 
 	"attnlab/harness/run"
 )
@@ -20,12 +20,7 @@ func Table(w io.Writer, r *run.Run) error {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "%s: time of one call\n", g.title())
-		tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(tw, "%s\t\n", strings.Join(g.header(), "\t"))
-		for _, s := range g.series {
-			fmt.Fprintf(tw, "%s\t\n", strings.Join(g.line(s), "\t"))
-		}
-		_ = tw.Flush() // into a Builder
+		g.writeText(&b)
 	}
 	if notes := notes(rows); len(notes) > 0 {
 		b.WriteByte('\n')
@@ -37,35 +32,90 @@ func Table(w io.Writer, r *run.Run) error {
 	return err
 }
 
-func (g *group) header() []string {
-	h := []string{"kernel", "isa"}
-	for _, n := range g.seqs {
-		h = append(h, strconv.Itoa(n))
-	}
-	return append(h, "slope", "GFLOP/s", "of peak", "GB/s", "scratch", "peak RSS", "err/tol")
+// A column of the text table shows one thing of a series.
+type column struct {
+	title string
+	show  func(s *series, longest *run.Row) string // longest is the row at the greatest length with a time, or nil
 }
 
-func (g *group) line(s *series) []string {
-	l := []string{strings.TrimSpace(s.kernel + " " + s.features), s.isa}
+func (g *group) columns() []column {
+	c := []column{
+		{"kernel", func(s *series, _ *run.Row) string { return strings.TrimSpace(s.kernel + " " + s.features) }},
+		{"isa", func(s *series, _ *run.Row) string { return s.isa }},
+	}
 	for _, n := range g.seqs {
-		cell := ""
-		if w := s.rows[n]; w != nil {
-			cell = w.Status
-			if s.at(n) != nil {
-				cell = seconds(w.Ns)
+		c = append(c, column{strconv.Itoa(n), func(s *series, _ *run.Row) string {
+			switch w := s.rows[n]; {
+			case w == nil:
+				return ""
+			case s.at(n) == nil:
+				return w.Status
+			default:
+				return seconds(w.Ns)
+			}
+		}})
+	}
+	known := func(f func(*run.Row) float64) bool {
+		for _, s := range g.series {
+			if w := s.longest(); w != nil && run.Known(f(w)) {
+				return true
 			}
 		}
-		l = append(l, cell)
+		return false
 	}
-	w := s.longest()
-	if w == nil {
-		return append(l, "", "", "", "", "", "", "")
+	measured := func(title string, number func(*run.Row) float64, format func(float64) string) {
+		if known(number) {
+			c = append(c, column{title, func(_ *series, w *run.Row) string {
+				if w == nil {
+					return ""
+				}
+				return format(number(w))
+			}})
+		}
 	}
-	peak := percent(w.Peak)
-	if !run.Known(w.Peak) && run.Known(w.Bandwidth) {
-		peak = percent(w.Bandwidth) + " B/s"
+	if len(g.seqs) > 1 {
+		c = append(c, column{"slope", func(s *series, _ *run.Row) string { return digits(s.slope(), 3) }})
 	}
-	return append(l, digits(s.slope(), 3), digits(w.GFlops, 3), peak, digits(w.GBps, 3), size(w.Scratch), size(w.RSS), digits(w.Err, 2))
+	three := func(x float64) string { return digits(x, 3) }
+	measured("GFLOP/s", func(w *run.Row) float64 { return w.GFlops }, three)
+	measured("of peak", func(w *run.Row) float64 { return w.Peak }, percent)
+	if bandwidth := func(w *run.Row) float64 { return w.Bandwidth }; known(bandwidth) {
+		measured("GB/s", func(w *run.Row) float64 { return w.GBps }, three)
+		measured("of bandwidth", bandwidth, percent)
+	}
+	measured("scratch", func(w *run.Row) float64 { return w.Scratch }, size)
+	measured("peak RSS", func(w *run.Row) float64 { return w.RSS }, size)
+	measured("err/tol", func(w *run.Row) float64 { return w.Err }, func(x float64) string { return digits(x, 2) })
+	return c
+}
+
+// writeText aligns words left and numbers right.
+func (g *group) writeText(b *strings.Builder) {
+	columns := g.columns()
+	lines := [][]string{make([]string, len(columns))}
+	for i, c := range columns {
+		lines[0][i] = c.title
+	}
+	for _, s := range g.series {
+		line := make([]string, len(columns))
+		for i, c := range columns {
+			line[i] = c.show(s, s.longest())
+		}
+		lines = append(lines, line)
+	}
+	for _, line := range lines {
+		for i, text := range line {
+			width := 0
+			for _, l := range lines {
+				width = max(width, utf8.RuneCountInString(l[i]))
+			}
+			if i < 2 {
+				width = -width
+			}
+			fmt.Fprintf(b, "  %*s", width, text)
+		}
+		b.WriteByte('\n')
+	}
 }
 
 // A note is what is to be said of one row, or of several with the same text.
