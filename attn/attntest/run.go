@@ -53,3 +53,28 @@ func values(t *testing.T, s *Subject) {
 		}
 	}
 }
+
+// Examine is the suite without package testing: it runs the values, on the core cases when Short, then everything else, and returns the
+// name of the first check that fails, with its error.
+func (s *Subject) Examine() (check string, err error) {
+	all := cases.All()
+	if s.Short {
+		all = cases.Core()
+	}
+	for _, c := range all {
+		if c, ok := s.Covers(c); ok {
+			if _, err := s.Value(c); err != nil {
+				return "values/" + c.String(), err
+			}
+		}
+	}
+	for _, c := range Checks() {
+		if c.Ours && s.Options.Peer {
+			continue
+		}
+		if err := c.Run(s); err != nil {
+			return c.Name, err
+		}
+	}
+	return "", nil
+}

@@ -56,7 +56,7 @@ func blockedMutants() []Mutant {
 	}{
 		{rescaleOut, "rescale_out", "a new maximum does not rescale the output accumulated so far"},
 		{rescaleSum, "rescale_sum", "a new maximum does not rescale the sum of weights"},
-		{rescaleMean, "rescale_mean", "a new maximum does not move the reference of the mean score"},
+		{rescaleMean, "rescale_mean", "a new maximum does not rescale the sum of weighted scores"},
 		{dropTail, "drop_tail", "keys after the last full block are left out"},
 		{maskMultiplies, "mask_multiplies", "a hidden score is multiplied by 0, which is a score like any other"},
 		{maskForgetsHead, "mask_forgets_head", "every head uses the element mask of head 0"},
@@ -179,7 +179,7 @@ type onlineRow struct {
 	out         []float32 // Σ e v
 	top         float32   // the largest score so far
 	sum         float32   // Σ e, e = exp((s-top)/T)
-	drift       float32   // Σ e (s-top)
+	scores      float32   // Σ e s
 	infs        int       // scores that are +Inf
 	infKey      int       // where one of them is
 	invalid     bool      // a score is NaN
@@ -195,7 +195,7 @@ func (r *onlineRow) compute(b, h, i int) {
 	if r.bug != maxFromLastRow || !(r.top*r.top < 25) {
 		r.top = -inf
 	}
-	r.sum, r.drift, r.infs, r.invalid = 0, 0, 0, false
+	r.sum, r.scores, r.infs, r.invalid = 0, 0, 0, false
 	clear(r.out)
 	if r.bug == changesInput {
 		q := r.a.Q.Row(b, i, h)
@@ -204,7 +204,7 @@ func (r *onlineRow) compute(b, h, i int) {
 		}
 	}
 	lo, hi := r.a.Visible(&r.p, b, i)
-	if r.bug == alignByCapacity && !r.p.Lengths {
+	if r.bug == alignByCapacity && !r.p.Lengths && r.p.Mask.Align == attn.BottomRight {
 		lo, hi = r.p.Mask.Keys(r.p.SeqKV-r.p.SeqQ+i, r.a.K.S)
 	}
 	if r.bug == dropTail && hi%r.block != 0 && hi > r.block {
@@ -258,7 +258,7 @@ func (r *onlineRow) absorb(lo, hi int) {
 		case s != -inf:
 			e = r.weight(s - r.top)
 			r.sum += e
-			r.drift += float32(e * (s - r.top))
+			r.scores += float32(e * s)
 		case r.bug != hiddenValueEnters:
 			continue
 		}
@@ -276,7 +276,7 @@ func (r *onlineRow) rescale(top float32) {
 	if r.top != -inf {
 		f := r.weight(r.top - top)
 		if r.bug != rescaleMean {
-			r.drift = f * (r.drift + float32(r.sum*(r.top-top)))
+			r.scores *= f
 		}
 		if r.bug != rescaleSum {
 			r.sum *= f
@@ -322,8 +322,9 @@ func (r *onlineRow) scoreOf(j int) float32 {
 		if r.bug == biasForgetsQuery {
 			i = 0
 		}
-		bias, step := r.a.Terms.BiasRow(r.b, i, r.h)
-		s += bias[j*step]
+		bias := &r.a.Terms.Bias
+		off, step := bias.Offset(r.b, i, r.h)
+		s += bias.Data[off+j*step]
 	}
 	if r.bug == biasAfterScale {
 		s *= scale
@@ -342,8 +343,8 @@ func (r *onlineRow) visible(j int) bool {
 	case maskForgetsHead:
 		h = 0
 	}
-	show, step := r.a.Allowed.Row(b, r.i, h)
-	return show[j*step]
+	off, step := r.a.Allowed.Offset(b, r.i, h)
+	return r.a.Allowed.Bool[off+j*step]
 }
 
 // store writes the row and its by-products.
@@ -372,13 +373,14 @@ func (r *onlineRow) store() {
 		}
 		beta := r.beta
 		if r.p.Score.Temp == attn.Frozen {
-			beta = 0 // the drift is 0
+			beta = 0 // weights that are 1 or 0 leave nothing but their number
 		}
-		logSum, shift := float32(math.Log(float64(r.sum))), r.drift/r.sum
-		lse, mean, entropy = logSum+float32(r.top*beta), r.top+shift, logSum-float32(shift*beta)
+		logSum := float32(math.Log(float64(r.sum)))
+		lse, mean = logSum+float32(r.top*beta), r.scores/r.sum
+		entropy = lse - float32(mean*beta)
 		switch r.bug {
 		case entropySign:
-			entropy = logSum + float32(shift*beta)
+			entropy = lse + float32(mean*beta)
 		case meanOfZ:
 			mean *= beta
 		case lseBase2:

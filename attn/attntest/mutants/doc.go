@@ -6,7 +6,11 @@
 // dispatcher might. The package does not import testing: a command can be built with a mutant in its list, to see that it is found there too.
 package mutants
 
-import "attnlab/attn"
+import (
+	"slices"
+
+	"attnlab/attn"
+)
 
 // A Mutant is a kernel with one bug.
 type Mutant struct {
@@ -17,8 +21,7 @@ type Mutant struct {
 
 // All lists the mutants.
 func All() []Mutant {
-	all := append(blockedMutants(), prefixMutants()...)
-	return append(all, wrappers()...)
+	return slices.Concat(blockedMutants(), prefixMutants(), wrappers())
 }
 
 // ByName finds a mutant.

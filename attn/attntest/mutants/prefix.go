@@ -147,7 +147,7 @@ func (pl *prefixPlan) head(_, task int) {
 		}
 		for ; seen < hi; seen++ {
 			pl.add(x, z, b, kv, seen)
-			if pl.slip == stateByQueryHead && i == 0 {
+			if pl.slip == stateByQueryHead {
 				for range p.Group() - 1 {
 					pl.add(x, z, b, kv, seen)
 				}
@@ -175,7 +175,7 @@ func (pl *prefixPlan) answer(x, z []float32, b, i, h, visible int) {
 	p := &pl.p
 	dst := pl.a.Out.Row(b, i, h)
 	clear(dst)
-	if visible == 0 && pl.a.Keys(b) >= pl.a.Q.S {
+	if visible == 0 {
 		return
 	}
 	den := float32(0)

@@ -1,0 +1,185 @@
+package mutants
+
+import (
+	"errors"
+	"math"
+
+	"attnlab/attn"
+)
+
+// A wrapper hands a healthy kernel something else than it was given.
+type wrapper struct {
+	name    string
+	check   func(k attn.Kernel, p attn.Problem, workers int) (int64, error) // nil: the kernel's own
+	problem func(p *attn.Problem)                                           // nil: as it is
+	call    func(w *wrapperPlan, a *attn.Args)                              // edits a copy of the operands; nil: as they are
+}
+
+func wrappers() []Mutant {
+	var all []Mutant
+	add := func(name, why string, w wrapper) {
+		w.name = name
+		all = append(all, Mutant{name, why, w, blockedClaims})
+	}
+	problem := func(name, why string, f func(p *attn.Problem)) { add(name, why, wrapper{problem: f}) }
+	call := func(name, why string, f func(w *wrapperPlan, a *attn.Args)) { add(name, why, wrapper{call: f}) }
+
+	problem("scale_missing", "scores are not divided by the root of the dimension", func(p *attn.Problem) { p.Score.Scale = 1 })
+	problem("scale_squared", "scores are scaled twice", func(p *attn.Problem) { p.Score.Scale = p.Scale() * p.Scale() })
+	problem("scale_by_values", "the scale is taken from the width of the values", func(p *attn.Problem) {
+		if p.Score.Scale == 0 && p.DimV > 0 {
+			p.Score.Scale = 1 / math.Sqrt(float64(p.DimV))
+		}
+	})
+	problem("temperature_ignored", "scores are not divided by the temperature", func(p *attn.Problem) { p.Score.Temp = 0 })
+	problem("temperature_inverted", "scores are multiplied by the temperature", func(p *attn.Problem) {
+		if t := p.Score.Temp; t > 0 && !math.IsInf(t, 1) {
+			p.Score.Temp = 1 / t
+		}
+	})
+	problem("causal_off_by_one", "a query sees the key after its own", func(p *attn.Problem) {
+		if p.Mask.Band && p.Mask.Left == attn.Unbounded && p.Mask.Right == 0 {
+			p.Mask.Right = 1
+		}
+	})
+	problem("causal_ignored", "every query sees every key", func(p *attn.Problem) { p.Mask = attn.Mask{Bitmap: p.Mask.Bitmap} })
+	problem("topleft_for_bottomright", "the first query stands on the first key", func(p *attn.Problem) { p.Mask.Align = attn.TopLeft })
+	problem("bottomright_for_topleft", "the last query stands on the last key", func(p *attn.Problem) { p.Mask.Align = attn.BottomRight })
+	problem("window_long", "a window reaches one key further back: it counts the query itself", func(p *attn.Problem) {
+		if p.Mask.Band && p.Mask.Left >= 0 {
+			p.Mask.Left++
+		}
+	})
+	problem("window_short", "a window reaches one key less far back", func(p *attn.Problem) {
+		if p.Mask.Band && p.Mask.Left > 0 {
+			p.Mask.Left--
+		}
+	})
+	problem("window_right_ignored", "a window shows no key after the query", func(p *attn.Problem) { p.Mask.Right = 0 })
+	problem("window_left_ignored", "a window has no end", func(p *attn.Problem) {
+		if p.Mask.Band {
+			p.Mask.Left = attn.Unbounded
+		}
+	})
+	add("bias_ignored", "the bias is not added", wrapper{
+		problem: func(p *attn.Problem) { p.Score.Terms = 0 },
+		call:    func(_ *wrapperPlan, a *attn.Args) { a.Terms.Bias = attn.Tensor{} },
+	})
+	add("mask_ignored", "the element mask is not looked at", wrapper{
+		problem: func(p *attn.Problem) { p.Mask.Bitmap = attn.NoBitmap },
+		call:    func(_ *wrapperPlan, a *attn.Args) { a.Allowed = attn.Bits{} },
+	})
+	lengths := func(p *attn.Problem) { p.Lengths = true }
+	add("last_key_dropped", "the last key in use is left out", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
+		w.place(a)
+		for b := range w.klen {
+			w.klen[b] = max(w.klen[b]-1, 0)
+		}
+	}})
+	add("position_off_by_one", "queries stand one key further on", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
+		w.place(a)
+		for b := range w.qpos {
+			w.qpos[b]++
+		}
+	}})
+	add("lengths_ignored", "every key of the cache is in use", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
+		w.place(a)
+		a.KLen = nil
+	}})
+	call("positions_ignored", "queries always stand at the end", func(_ *wrapperPlan, a *attn.Args) { a.QPos = nil })
+	call("keys_of_batch_0", "every batch entry reads the keys of the first", func(_ *wrapperPlan, a *attn.Args) { a.K.SB = 0 })
+	call("values_of_head_0", "every head reads the values of the first", func(_ *wrapperPlan, a *attn.Args) { a.V.SH = 0 })
+	call("lse_forgotten", "LSE is not written", func(_ *wrapperPlan, a *attn.Args) { a.Stats.LSE = attn.Tensor{} })
+	call("last_query_forgotten", "the last query is not answered", func(w *wrapperPlan, a *attn.Args) {
+		if w.p.Mask == attn.Full() && w.p.Score.Terms == 0 {
+			for _, t := range [...]*attn.Tensor{&a.Q, &a.Out, &a.Stats.LSE, &a.Stats.Mean, &a.Stats.Entropy} {
+				t.S = max(t.S-1, 0)
+			}
+		}
+	})
+
+	add("accepts_softcap", "a softcap is accepted, and ignored", wrapper{
+		problem: func(p *attn.Problem) { p.Score.Softcap = 0 },
+		check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
+			p.Score.Softcap = 0
+			return k.Check(p, workers)
+		},
+	})
+	add("refuses_windows", "what is claimed is refused", wrapper{check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
+		if err := p.Require("refuses_windows", blockedClaims&^attn.NeedWindow); err != nil {
+			return 0, err
+		}
+		return k.Check(p, workers)
+	}})
+	add("vague_refusal", "a refusal does not say what is missing", wrapper{check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
+		n, err := k.Check(p, workers)
+		if errors.Is(err, attn.ErrUnsupported) {
+			err = attn.ErrUnsupported
+		}
+		return n, err
+	}})
+	whole := func(p *attn.Problem) {
+		if p.HeadsKV > 0 {
+			p.HeadsQ -= p.HeadsQ % p.HeadsKV
+		}
+	}
+	add("takes_any_heads", "heads that do not divide are rounded, not refused", wrapper{
+		problem: whole,
+		check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
+			whole(&p)
+			return k.Check(p, workers)
+		},
+	})
+	return all
+}
+
+func (w wrapper) inner() attn.Kernel { return blocked{w.name, healthy} }
+
+func (w wrapper) Name() (algo, is string) { return w.name, isa }
+
+func (w wrapper) Check(p attn.Problem, workers int) (int64, error) {
+	if w.check != nil {
+		return w.check(w.inner(), p, workers)
+	}
+	return w.inner().Check(p, workers)
+}
+
+func (w wrapper) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
+	if _, err := w.Check(p, team.Workers()); err != nil {
+		return nil, err
+	}
+	q := p
+	if w.problem != nil {
+		w.problem(&q)
+	}
+	inner, err := w.inner().Plan(q, team)
+	if err != nil {
+		return nil, err
+	}
+	return &wrapperPlan{wrapper: w, Plan: inner, p: p, klen: make([]int32, p.Batch), qpos: make([]int32, p.Batch)}, nil
+}
+
+type wrapperPlan struct {
+	wrapper
+	attn.Plan
+	p          attn.Problem // as it was asked
+	a          attn.Args    // the edited copy
+	klen, qpos []int32
+}
+
+func (w *wrapperPlan) Forward(a *attn.Args) {
+	w.p.Must(w.name, a)
+	w.a = *a
+	if w.call != nil {
+		w.call(w, &w.a)
+	}
+	w.Plan.Forward(&w.a)
+}
+
+// place writes out the lengths and positions that the operands only imply, for a call to edit.
+func (w *wrapperPlan) place(a *attn.Args) {
+	for b := range w.klen {
+		w.klen[b], w.qpos[b] = int32(a.Keys(b)), int32(a.Pos(&w.p, b))
+	}
+	a.KLen, a.QPos = w.klen, w.qpos
+}
