@@ -64,3 +64,11 @@ func within(centre, lo, hi float64) string {
 	}
 	return "± " + digits(100*max(hi/centre-1, 1-lo/centre), 2) + " %"
 }
+
+// plural counts things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "one " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}

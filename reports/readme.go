@@ -20,6 +20,14 @@ const (
 // ladderPicture is the README's chart, relative to the README.
 const ladderPicture = "docs/ladder"
 
+// threads is the number of threads of a series, which all of its group have.
+func (s *series) threads() int {
+	for _, w := range s.rows {
+		return w.Threads
+	}
+	return 0
+}
+
 // ladder chooses the problem that a ladder is shown for: the one that most series have a time for, the longest of those, the first planned
 // of those. It returns nil where nothing was measured.
 func ladder(rows []run.Row) (best *group, seq int) {
@@ -92,8 +100,9 @@ func README(path string, r *run.Run) error {
 	b.WriteString(beginMark + "\n")
 	d := document{w: &b}
 	d.text("%s, seq %d, on %s; commit %s, %s.", upper(g.title()), seq, orUnknown(r.Meta.Machine.CPU), r.Meta.Commit, r.Meta.Started.UTC().Format(time.DateOnly))
-	if peak := fastestPeak(r, rows, 1); run.Known(peak) {
-		d.text("The fastest multiply-add loop of this machine does %s GFLOP/s on one thread.", digits(peak, 4))
+	threads := g.series[0].threads()
+	if peak := fastestPeak(r, rows, threads); run.Known(peak) {
+		d.text("The fastest multiply-add loop of this machine does %s GFLOP/s on %s.", digits(peak, 4), plural(threads, "thread"))
 	}
 	d.text("")
 	header, lines := ladderTable(r, rows, g, seq)

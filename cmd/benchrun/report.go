@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -13,17 +14,17 @@ import (
 // ReportCmd makes what people read from a run.
 type ReportCmd struct {
 	Dir    string       `arg:"" name:"run" help:"Run folder."`
-	Readme optionalPath `placeholder:"PATH" help:"Also rewrite what stands between the ladder marks of README.md, or of --readme=PATH, and the chart in docs/ beside it."`
+	Readme optionalPath `placeholder:"PATH" help:"Also rewrite what stands between the ladder marks of README.md, or of --readme PATH, and the chart in docs/ beside it."`
 	Serve  bool         `help:"Not in this version."`
 }
 
-// An optionalPath is a flag that may stand alone.
+// An optionalPath is a flag that may stand alone, and then means README.md.
 type optionalPath string
 
-// Decode reads the flag.
+// Decode reads the flag. What follows it is its value if it is joined to it by an equals sign, or is a Markdown file.
 func (p *optionalPath) Decode(ctx *kong.DecodeContext) error {
 	*p = "README.md"
-	if t := ctx.Scan.Peek(); t.Type == kong.FlagValueToken {
+	if t := ctx.Scan.Peek(); t.Type == kong.FlagValueToken || strings.HasSuffix(t.String(), ".md") {
 		*p = optionalPath(ctx.Scan.Pop().String())
 	}
 	return nil

@@ -142,7 +142,9 @@ func (p Point) name(contender bool) string {
 			keys[i].clear(&plain)
 		}
 	}
+	plain.Op = p.Op // which the default features depend on
 	plain = plain.WithDefaults()
+	plain.Op = Point{}.WithDefaults().Op
 	var b strings.Builder
 	b.WriteString(benchBase)
 	for i := range keys {
@@ -161,7 +163,8 @@ var procs = regexp.MustCompile(`-[0-9]+$`)
 // ParseName reads a point back from its name, with or without the word Benchmark in front and the GOMAXPROCS that go test puts behind.
 func ParseName(name string) (Point, error) {
 	var p Point
-	parts := strings.Split(procs.ReplaceAllString(strings.TrimPrefix(name, "Benchmark"), ""), "/")
+	bare := procs.ReplaceAllString(strings.TrimPrefix(name, "Benchmark"), "")
+	parts := strings.Split(bare, "/")
 	if parts[0] != benchBase {
 		return p, fmt.Errorf("benchmark %q: not one of Benchmark%s", name, benchBase)
 	}
@@ -191,7 +194,13 @@ func ParseName(name string) (Point, error) {
 		}
 	}
 	p = p.WithDefaults()
-	return p, p.Validate()
+	if err := p.Validate(); err != nil {
+		return p, fmt.Errorf("benchmark %q: %w", name, err)
+	}
+	if p.Name() != bare {
+		return p, fmt.Errorf("benchmark %q: that point is spelled %q", name, p.Name())
+	}
+	return p, nil
 }
 
 // word is what a key's value may be: no space, slash or equals sign, which a benchmark name could not carry.

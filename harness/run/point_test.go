@@ -1,9 +1,12 @@
 package run
 
 import (
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"attnlab/attn"
 )
 
 func genPoint(t *rapid.T) Point {
@@ -55,7 +58,99 @@ func TestName(t *testing.T) {
 	if got, want := p.Name(), "Attention/kernel=flash/isa=avx512/pass=forward/mask=causal/heads=8/seq=2048/dim=128/threads=1"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	l := Point{Kernel: "linear", ISA: "go", Op: "linear", SeqQ: 1, SeqKV: 64, Dim: 8, Features: "eps:0.1"}.WithDefaults()
+	if got, want := l.Name(), "Attention/kernel=linear/isa=go/op=linear/pass=forward/mask=full/heads=1/seqq=1/seq=64/dim=8/features=elu+1+eps:0.1/threads=1"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	l.Features = "elu+1"
+	if got, want := l.Name(), "Attention/kernel=linear/isa=go/op=linear/pass=forward/mask=full/heads=1/seqq=1/seq=64/dim=8/threads=1"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 	if got, want := p.Group(), "Attention/pass=forward/mask=causal/heads=8/seq=2048/dim=128/threads=1"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestParseNameErrors(t *testing.T) {
+	const good = "Attention/kernel=flash/isa=go/pass=forward/mask=full/heads=1/seq=64/dim=8/threads=1"
+	if _, err := ParseName(good); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"Attention", "Softmax", "not one of"},
+		{"/threads=1", "", "threads= is missing"},
+		{"/heads=1", "", "heads= is due"},
+		{"/heads=1", "/heads=1/heads=1", "seq= is due"},
+		{"/heads=1", "/heads=1/batch=2", "seq= is due"},
+		{"/heads=1", "/batch=1/heads=1", "is spelled"},
+		{"/heads=1", "/heads=01", "is spelled"},
+		{"/heads=1", "/heads=one", "not a whole number"},
+		{"/heads=1", "/heads=0", "is spelled"},
+		{"/heads=1", "/heads=-1", "want 1 or more"},
+		{"/heads=1", "/heads=3/kvheads=2", "do not divide"},
+		{"/heads=1", "/heads", "not key=value"},
+		{"/threads=1", "/colour=red/threads=1", "threads= is due"},
+		{"/threads=1", "/page=-1/threads=1", "page is -1"},
+		{"mask=full", "mask=half", "one of full"},
+		{"mask=full", "mask=window:0x1:0", "one of full"},
+		{"mask=full", "mask=window:inf:0", "its name is \"causal\""},
+		{"pass=forward", "pass=sideways", "one of forward"},
+		{"/pass", "/op=cubic/pass", "one of softmax"},
+		{"/threads=1", "/layout=dhsb/threads=1", "one of bhsd"},
+		{"/threads=1", "/features=magic/threads=1", "not known"},
+		{"/threads=1", "/features=elu+1/threads=1", "op softmax has no elu+1"},
+		{"/threads=1", "/features=rope+rope-halves/threads=1", "exclude each other"},
+		{"/threads=1", "/features=lse+lse/threads=1", "exclude each other"},
+		{"/threads=1", "/features=lse+/threads=1", "not known"},
+		{"/threads=1", "/features=temp:-1/threads=1", "not a positive number"},
+		{"/threads=1", "/features=temp:frozen+lse/threads=1", "LSE has no limit"},
+		{"/threads=1", "/store=f64/threads=1", "one of f32"},
+		{"/threads=1", "/threads=1/colour=red", "unknown, doubled or out of order"},
+	} {
+		_, err := ParseName(strings.Replace(good, c.old, c.new, 1))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s for %s: got %v, want %q", c.new, c.old, err, c.want)
+		}
+	}
+	if err := (Point{Kernel: "flash", ISA: "go", SeqQ: 8, SeqKV: 64, Dim: 8, Layout: "packed"}).WithDefaults().Validate(); err == nil {
+		t.Error("packed rows of two lengths")
+	}
+	if err := (Point{Kernel: "a b", ISA: "go", SeqKV: 64, Dim: 8}).WithDefaults().Validate(); err == nil {
+		t.Error("a space in a name")
+	}
+	if err := (Point{Kernel: "flash", ISA: "go", SeqKV: 64, Dim: 8}).Validate(); err == nil {
+		t.Error("a point without its defaults")
+	}
+}
+
+func TestProblem(t *testing.T) {
+	p := Point{
+		Kernel: "flash", ISA: "go", Mask: "window:3:1", HeadsQ: 4, HeadsKV: 2, SeqQ: 5, SeqKV: 7, Dim: 8, DimV: 9, Features: "lse+temp:0.5+bool",
+	}.WithDefaults()
+	if p.Features != "temp:0.5+bool+lse" {
+		t.Errorf("features in order: %q", p.Features)
+	}
+	got, err := p.Problem()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := attn.Problem{
+		Batch: 1, SeqQ: 5, SeqKV: 7, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 9, Mask: attn.Window(3, 1).With(attn.BoolBitmap),
+		Score: attn.Score{Temp: 0.5}, Want: attn.WantLSE,
+	}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	l := Point{Kernel: "linear", ISA: "go", Op: "linear", Mask: "causal", SeqKV: 7, Dim: 8, Features: "unnormalised+identity", Pass: "both", Store: "bf16"}
+	got, err = l.WithDefaults().Problem()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = attn.Problem{
+		Op: attn.OpLinear, Batch: 1, SeqQ: 7, SeqKV: 7, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8, Mask: attn.Causal(), KV: attn.BF16,
+		Linear: attn.Linear{Feature: attn.Identity, Unnormalised: true}, Want: attn.WantGrad,
+	}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }

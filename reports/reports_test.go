@@ -1,0 +1,316 @@
+package reports
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"image/png"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"attnlab/harness/run"
+	"attnlab/harness/run/runtest"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from what was written; -update accepts it:\n%s", path, got)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Drop: func(p run.Point) bool {
+		return p.Kernel == "flash" && p.SeqKV == 512
+	}})
+	var text, md bytes.Buffer
+	if err := Table(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "table.txt", text.Bytes())
+	if err := Markdown(&md, r); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.md", md.Bytes())
+}
+
+// oddRun has two lengths of decoding, without memory or accuracy, and points of other groups that were never measured.
+func oddRun(t *testing.T) *run.Run {
+	t.Helper()
+	j, err := run.Create(filepath.Join(t.TempDir(), "run"), run.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	for _, p := range []run.Point{
+		{Kernel: "flash", SeqQ: 1, SeqKV: 4096},
+		{Kernel: "flash", SeqQ: 1, SeqKV: 8192},
+		{Kernel: "flash", SeqKV: 4096, Mask: "window:16:0", Features: "lse"},
+		{Kernel: "linear", SeqKV: 4096, Op: "linear"},
+		{Kernel: "linear", SeqKV: 4096, Op: "linear", Features: "relu+1"},
+	} {
+		p.ISA, p.Dim = "go", 64
+		p = p.WithDefaults()
+		if err := j.Append(run.Record{Plan: &run.Plan{Point: p, Flop: 1e6, Bytes: 1e6}}); err != nil {
+			t.Fatal(err)
+		}
+		if p.SeqQ != 1 {
+			continue
+		}
+		for round := range 6 {
+			v := run.Visit{Point: p.Name(), Round: round, Calls: 1, Wall: 1e6, CPU: 1e6, Before: 2e9, After: 2e9, Unit: run.ProbeBytes}
+			if err := j.Append(run.Record{Visit: &v}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return j.Run()
+}
+
+func TestGroups(t *testing.T) {
+	var got []string
+	for _, g := range groups(oddRun(t).Rows()) {
+		var labels []string
+		for _, s := range g.series {
+			labels = append(labels, s.label())
+		}
+		got = append(got, fmt.Sprintf("%s | %s | %v | %s", g.title(), g.slug(), g.seqs, strings.Join(labels, ", ")))
+	}
+	want := []string{
+		"forward, full mask, heads 1, seqq 1, dim 64, threads 1 | forward-full-heads1-seqq1-dim64-threads1 | [4096 8192] | flash go",
+		"forward, window:16:0 mask, heads 1, dim 64, features lse, threads 1 | forward-window-16-0-heads1-dim64-featureslse-threads1 | [4096] | flash go",
+		"forward, full mask, heads 1, dim 64, threads 1 | forward-full-heads1-dim64-threads1 | [4096] | linear go, linear go relu+1",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A run without most figures, and one that holds nothing at all, are reported without inventing any.
+func TestOddRuns(t *testing.T) {
+	r := oddRun(t)
+	var text, md bytes.Buffer
+	if err := Table(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"of bandwidth", "50.0 %", "skipped: linear go relu+1"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, &text)
+		}
+	}
+	if err := Markdown(&md, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"NaN", "Inf", "%!"} {
+		if strings.Contains(text.String()+md.String(), bad) {
+			t.Errorf("%s is shown as a number", bad)
+		}
+	}
+	if err := Write(r.Dir); err != nil {
+		t.Fatal(err)
+	}
+	charts, err := filepath.Glob(filepath.Join(r.Dir, PlotsDir, "*.svg"))
+	if err != nil || len(charts) != 2 {
+		t.Errorf("one group has two lengths, a time and a rate: got %q, %v", charts, err)
+	}
+
+	j, err := run.Create(filepath.Join(t.TempDir(), "empty"), run.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if err := Write(j.Run().Dir); err != nil {
+		t.Errorf("an empty run: %v", err)
+	}
+}
+
+// Every chart of a run is there in both formats; the PNG decodes and holds the colour of every line, the SVG the name of every line.
+func TestPlots(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	runtest.Make(t, dir, runtest.Model{})
+	if err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	report, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	err = filepath.WalkDir(filepath.Join(dir, PlotsDir), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		count++
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		switch filepath.Ext(path) {
+		case ".svg":
+			for _, s := range []string{"naive go", "tiled blas", "tiled go", "flash go", "linear go", "sequence length", ">2048<"} {
+				if !bytes.Contains(data, []byte(s)) {
+					t.Errorf("%s lacks %q", path, s)
+				}
+			}
+			if link := "(" + PlotsDir + "/" + e.Name() + ")"; !bytes.Contains(report, []byte(link)) {
+				t.Errorf("%s does not show %s", ReportFile, link)
+			}
+		case ".png":
+			img, err := png.Decode(bytes.NewReader(data))
+			if err != nil {
+				return err
+			}
+			if testing.Short() {
+				return nil // the pixels take a while
+			}
+			seen := map[[3]uint32]bool{}
+			for y := range img.Bounds().Dy() {
+				for x := range img.Bounds().Dx() {
+					r, g, b, _ := img.At(x, y).RGBA()
+					seen[[3]uint32{r >> 8, g >> 8, b >> 8}] = true
+				}
+			}
+			for _, c := range palette[:4] {
+				if !seen[[3]uint32{uint32(c.R), uint32(c.G), uint32(c.B)}] {
+					t.Errorf("%s has nothing in colour %v", path, c)
+				}
+			}
+		default:
+			t.Errorf("%s is no chart", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 2 * len(charts) * 2; count != want {
+		t.Errorf("%d files, want %d: two groups, four charts, two formats", count, want)
+	}
+}
+
+func TestREADME(t *testing.T) {
+	dir := t.TempDir()
+	r := runtest.Make(t, filepath.Join(dir, "run"), runtest.Model{})
+	path := filepath.Join(dir, "README.md")
+	const before = "# Lab\n\ntext\n\n<!-- ladder:begin -->\nold table\n<!-- ladder:end -->\n\nmore\n"
+	if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time finds the first one's work
+		if err := README(path, r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "README.md", got)
+	}
+	for _, ext := range []string{".svg", ".png"} {
+		if info, err := os.Stat(filepath.Join(dir, ladderPicture+ext)); err != nil || info.Size() < 1000 {
+			t.Errorf("no picture %s: %v", ext, err)
+		}
+	}
+}
+
+// A README whose marks are not as they must be is left alone.
+func TestREADMEMarks(t *testing.T) {
+	dir := t.TempDir()
+	r := runtest.Make(t, filepath.Join(dir, "run"), runtest.Model{Samples: 1})
+	path := filepath.Join(dir, "README.md")
+	for _, c := range []struct{ name, text, want string }{
+		{"no marks", "# Lab\n", "0 times"},
+		{"no end", "<!-- ladder:begin -->\n", "0 times"},
+		{"two beginnings", "<!-- ladder:begin --><!-- ladder:begin --><!-- ladder:end -->", "2 times"},
+		{"end first", "<!-- ladder:end -->\n<!-- ladder:begin -->\n", "stands before"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := README(path, r); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != c.text {
+				t.Errorf("the file changed: %q, %v", got, err)
+			}
+		})
+	}
+	if err := README(filepath.Join(dir, "absent.md"), r); err == nil {
+		t.Error("no README, no error")
+	}
+}
+
+// Every axis has two to nine or so labels, inside its range and in ascending order.
+func TestLogTicks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base := rapid.SampledFrom([]float64{2, 10}).Draw(t, "base")
+		low := math.Pow(10, rapid.Float64Range(-9, 9).Draw(t, "low"))
+		high := low * math.Pow(10, rapid.Float64Range(math.Log10(2.25), 9).Draw(t, "range")) // panel makes 2.25 the least
+		labels, last := 0, 0.0
+		for _, tick := range logTicks(low, high, base, tickNumber) {
+			if !(tick.Value >= low && tick.Value <= high && tick.Value > last) {
+				t.Fatalf("tick %v after %v in %v to %v", tick.Value, last, low, high)
+			}
+			last = tick.Value
+			if tick.Label != "" {
+				labels++
+			}
+		}
+		if labels < 1 || labels > 11 {
+			t.Fatalf("%d labels in %v to %v", labels, low, high)
+		}
+	})
+}
+
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{seconds(1234), "1.234 µs"},
+		{seconds(12.5e6), "12.50 ms"},
+		{seconds(3e9), "3.000 s"},
+		{seconds(math.NaN()), ""},
+		{size(0), "0 B"},
+		{size(25600), "25.00 KiB"},
+		{size(100), "100.0 B"},
+		{size(3 << 30), "3.000 GiB"},
+		{percent(0.4567), "45.7 %"},
+		{percent(1), "100 %"},
+		{percent(math.NaN()), ""},
+		{digits(0.25, 2), "0.25"},
+		{digits(12345, 3), "1.23e+04"},
+		{digits(0, 3), "0"},
+		{digits(math.Inf(1), 3), "+Inf"},
+		{digits(999.9, 3), "1000"},
+		{within(100, 99, 102), "± 2.0 %"},
+		{within(100, math.NaN(), 102), ""},
+		{tickSeconds(2e-3), "2 ms"},
+		{tickSeconds(5e-9), "5 ns"},
+		{tickBytes(1 << 20), "1 MiB"},
+		{tickBytes(512), "512 B"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
