@@ -17,8 +17,8 @@ type Probes struct {
 type Probe func() float64
 
 const (
-	probeTime  = time.Millisecond // each side of a sample; timer and wake-up costs are below 1 % of it
-	probeFirst = 256              // rounds of the first try
+	probeTime  = 4 * time.Millisecond // each side of a sample; on a shared machine two probes of 1 ms agreed half as often as two of this
+	probeFirst = 256                  // rounds of the first try
 )
 
 // ForPeak measures floating-point operations per second, on all of the team's threads at once.

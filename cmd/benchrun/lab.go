@@ -12,15 +12,15 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// mutants is filled by the file behind a mutant_* build tag: wrong kernels, which verification must find.
-var mutants []attn.Kernel
+// A kernelList is every kernel that a command line may speak of.
+type kernelList []attn.Kernel
 
-// kernelList is every kernel that this command knows.
-func kernelList() []attn.Kernel { return slices.Concat(kernels.All(), mutants) }
+// allKernels lists those of this build: the module's, and behind a mutant_* build tag a wrong one, which verification must find.
+func allKernels() kernelList { return slices.Concat(kernels.All(), mutant()) }
 
 // newLab is what is handed to the harness.
-func newLab() *harness.Lab {
-	l := &harness.Lab{Kernels: kernelList(), Probes: probes(asm.Levels())}
+func newLab(all kernelList) *harness.Lab {
+	l := &harness.Lab{Kernels: all, Probes: probes(asm.Levels())}
 	l.Workload = func(at run.Point) (*harness.Workload, error) {
 		k, err := l.Kernel(at.Kernel, at.ISA)
 		if err != nil {

@@ -48,13 +48,13 @@ type streams struct {
 	Out, Err io.Writer
 }
 
-func main() { os.Exit(benchrun(os.Args[1:], streams{os.Stdout, os.Stderr})) }
+func main() { os.Exit(benchrun(os.Args[1:], streams{os.Stdout, os.Stderr}, allKernels())) }
 
 // benchrun runs one command line and returns its exit code.
-func benchrun(args []string, to streams) int {
+func benchrun(args []string, to streams, all kernelList) int {
 	_, k, err := parse(args, to)
 	if err == nil {
-		err = k.Run(to)
+		err = k.Run(to, all)
 	}
 	if err != nil {
 		fmt.Fprintf(to.Err, "benchrun: %v\n", err)

@@ -23,8 +23,8 @@ var (
 )
 
 // Run verifies, sweeps, prints and says what to try next.
-func (c *QuickCmd) Run(k *kong.Context, to streams) error {
-	lab := newLab()
+func (c *QuickCmd) Run(k *kong.Context, to streams, all kernelList) error {
+	lab := newLab(all)
 	sweep := SweepCmd{
 		Grid:      Grid{Mask: []string{"full"}, Seq: quickSeq, Dim: []int{64}, Heads: []int{1}, Batch: []int{1}, Threads: []int{1}},
 		Precision: 0.02, Budget: quickBudget, Timeout: time.Minute,

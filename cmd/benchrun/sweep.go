@@ -69,9 +69,9 @@ func (c *SweepCmd) check() error {
 }
 
 // Run does the sweep.
-func (c *SweepCmd) Run(k *kong.Context, to streams) error {
+func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if c.Resume {
-		return c.resume(k, to)
+		return c.resume(k, to, all)
 	}
 	if err := c.check(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (c *SweepCmd) Run(k *kong.Context, to streams) error {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
-	lab := newLab()
+	lab := newLab(all)
 	points, err := c.points(lab.Kernels)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *SweepCmd) Run(k *kong.Context, to streams) error {
 }
 
 // resume goes on with a run. Flags that are not given are those it was begun with; those that rows depend on may not differ.
-func (c *SweepCmd) resume(k *kong.Context, to streams) error {
+func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if c.Out == "" {
 		return exitf(exitUsage, "--resume: name the run folder with -o DIR")
 	}
@@ -137,7 +137,7 @@ func (c *SweepCmd) resume(k *kong.Context, to streams) error {
 	if err := began.check(); err != nil {
 		return err
 	}
-	lab := newLab()
+	lab := newLab(all)
 	points, err := began.points(lab.Kernels)
 	if err != nil {
 		return err
@@ -223,11 +223,11 @@ func conclude(o harness.Outcome, j *run.Journal, to streams) error {
 	if err := reports.Table(to.Out, r); err != nil {
 		return err
 	}
-	fmt.Fprintf(to.Err, "%s: %d points, %s", r.Dir, o.Points, o.Reason)
+	fmt.Fprintf(to.Err, "\n%s: %d points, %s", r.Dir, o.Points, o.Reason)
 	for _, n := range []struct {
 		n    int
 		what string
-	}{{o.Wide, "still wide"}, {o.Skipped, "skipped"}, {o.Failed, "failed"}, {o.Wrong, "wrong"}} {
+	}{{o.Wide, "with a wider interval than asked"}, {o.Skipped, "skipped"}, {o.Failed, "failed"}, {o.Wrong, "wrong"}} {
 		if n.n > 0 {
 			fmt.Fprintf(to.Err, ", %d %s", n.n, n.what)
 		}

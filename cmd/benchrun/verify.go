@@ -33,7 +33,7 @@ kernel that does not do what a case asks for must say so, exactly there; - is a 
 }
 
 // Run verifies, and is exit 1 if any answer is wrong.
-func (c *VerifyCmd) Run(to streams) error {
+func (c *VerifyCmd) Run(to streams, all kernelList) error {
 	switch c.Pass {
 	case "forward":
 	case "backward", "both":
@@ -41,7 +41,7 @@ func (c *VerifyCmd) Run(to streams) error {
 	default:
 		return exitf(exitUsage, "--pass %s: forward is what there is", c.Pass)
 	}
-	picked, err := pick(kernelList(), c.Kernel, c.ISA)
+	picked, err := pick(all, c.Kernel, c.ISA)
 	if err != nil {
 		return err
 	}
@@ -117,25 +117,26 @@ func verify(w harness.Worker, picked []attn.Kernel, list []cases.Case, out io.Wr
 			t.add(f)
 		}
 	}
-	return len(t.wrong), t.print(out)
+	return t.wrong, t.print(out)
 }
 
 // A tally is the table of findings: kernels by families.
 type tally struct {
 	families []string
 	kernels  []string
-	cells    map[[2]string]cell // kernel, family
-	wrong    []harness.Finding
+	cells    map[[2]string]*cell // kernel, family
 	tried    int
+	wrong    int
 }
 
+// A cell is one kernel on one family.
 type cell struct {
-	worst float64
-	tried int
+	tried, wrong int
+	worst        harness.Finding
 }
 
 func newTally(list []cases.Case) *tally {
-	t := &tally{cells: map[[2]string]cell{}}
+	t := &tally{cells: map[[2]string]*cell{}}
 	for _, c := range list {
 		if !slices.Contains(t.families, c.Family) {
 			t.families = append(t.families, c.Family)
@@ -149,34 +150,41 @@ func (t *tally) add(f harness.Finding) {
 	if !slices.Contains(t.kernels, kernel) {
 		t.kernels = append(t.kernels, kernel)
 	}
-	if !f.Right() {
-		t.wrong = append(t.wrong, f)
-	}
 	if f.Refused {
 		return
 	}
-	t.tried++
-	c := t.cells[[2]string{kernel, f.Family}]
-	c.tried++
-	if !(f.Worst <= c.worst) {
-		c.worst = f.Worst
+	at := [2]string{kernel, f.Family}
+	c := t.cells[at]
+	if c == nil {
+		c = &cell{worst: f}
+		t.cells[at] = c
 	}
-	t.cells[[2]string{kernel, f.Family}] = c
+	c.tried++
+	t.tried++
+	if !f.Right() {
+		c.wrong++
+		t.wrong++
+	}
+	if !(f.Worst <= c.worst.Worst) {
+		c.worst = f
+	}
 }
 
 func (t *tally) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "err/tol\t%s\t\n", strings.Join(t.families, "\t"))
+	var wrong strings.Builder
 	for _, kernel := range t.kernels {
 		fmt.Fprintf(w, "%s\t", kernel)
 		for _, family := range t.families {
 			switch c := t.cells[[2]string{kernel, family}]; {
-			case c.tried == 0:
+			case c == nil:
 				fmt.Fprint(w, "-\t")
-			case !(c.worst <= 1):
+			case c.wrong > 0:
 				fmt.Fprint(w, "WRONG\t")
+				fmt.Fprintf(&wrong, "wrong in %d of %d %s cases, worst: %v\n", c.wrong, c.tried, family, c.worst)
 			default:
-				fmt.Fprintf(w, "%.2f\t", c.worst)
+				fmt.Fprintf(w, "%.2f\t", c.worst.Worst)
 			}
 		}
 		fmt.Fprintln(w)
@@ -184,9 +192,6 @@ func (t *tally) print(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, f := range t.wrong {
-		fmt.Fprintf(out, "wrong: %v\n", f)
-	}
-	_, err := fmt.Fprintf(out, "%d kernels, %d calls compared with the definition, %d wrong\n", len(t.kernels), t.tried, len(t.wrong))
+	_, err := fmt.Fprintf(out, "%s%d kernels, %d calls compared with the definition, %d wrong\n", wrong.String(), len(t.kernels), t.tried, t.wrong)
 	return err
 }

@@ -15,10 +15,10 @@ import (
 type WorkerCmd struct{}
 
 // Run serves until standard input ends.
-func (*WorkerCmd) Run(to streams) error {
+func (*WorkerCmd) Run(to streams, all kernelList) error {
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole process group; the parent decides what it means
 	os.Stdout = os.Stderr       // what a kernel prints is not an answer
-	return newLab().Serve(orphan{os.Stdin}, to.Out)
+	return newLab(all).Serve(orphan{os.Stdin}, to.Out)
 }
 
 // orphan is an input that ends the process when it ends: the parent is gone, and whatever is being measured is of no use to anybody.

@@ -1,0 +1,5 @@
+//go:build mutant_head_modulo
+
+package main
+
+const mutantName = "head_modulo"
