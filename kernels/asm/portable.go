@@ -52,9 +52,7 @@ func scoreRows(p *Panel, from, to int) {
 		k, row := p.K.Row(j, p.D), p.P[j*p.Lanes:][:p.Width]
 		lane := 0
 		for ; lane+8 <= p.Width; lane += 8 {
-			for i, s := range dot8(k, p.Qt, lane, p.Lanes) {
-				row[lane+i] = float32(float64(s) * f)
-			}
+			dot8((*[8]float32)(row[lane:]), k, p.Qt, lane, p.Lanes, f)
 		}
 		for ; lane < p.Width; lane++ {
 			s, at := float32(0), lane
@@ -67,8 +65,8 @@ func scoreRows(p *Panel, from, to int) {
 	}
 }
 
-// dot8 is r[i] = Σ_x k[x] qt[x*stride+at+i].
-func dot8(k, qt []float32, at, stride int) (r [8]float32) {
+// dot8 is r[i] = f Σ_x k[x] qt[x*stride+at+i].
+func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 	var a0, a1, a2, a3, a4, a5, a6, a7 float32
 	for _, x := range k {
 		q := (*[8]float32)(qt[at:])
@@ -82,7 +80,8 @@ func dot8(k, qt []float32, at, stride int) (r [8]float32) {
 		a7 += float32(q[7] * x)
 		at += stride
 	}
-	return [8]float32{a0, a1, a2, a3, a4, a5, a6, a7}
+	r[0], r[1], r[2], r[3] = float32(float64(a0)*f), float32(float64(a1)*f), float32(float64(a2)*f), float32(float64(a3)*f)
+	r[4], r[5], r[6], r[7] = float32(float64(a4)*f), float32(float64(a5)*f), float32(float64(a6)*f), float32(float64(a7)*f)
 }
 
 func edit(p *Panel) {
@@ -162,11 +161,7 @@ func mix(p *Panel) {
 		row := p.O[c*p.Lanes:][:p.Width]
 		lane := 0
 		for ; lane+8 <= p.Width; lane += 8 {
-			sum := mix8(p.P, lane, p.Lanes, p.V.Data, c, p.V.Stride, p.N)
-			o := (*[8]float32)(row[lane:])
-			for i, x := range sum {
-				o[i] += x
-			}
+			mix8((*[8]float32)(row[lane:]), p.P, lane, p.Lanes, p.V.Data, c, p.V.Stride, p.N)
 		}
 		for ; lane < p.Width; lane++ {
 			s := float32(0)
@@ -178,8 +173,8 @@ func mix(p *Panel) {
 	}
 }
 
-// mix8 is r[i] = Σ_j p[j*ps+at+i] v[j*vs+c].
-func mix8(p []float32, at, ps int, v []float32, c, vs, n int) (r [8]float32) {
+// mix8 is o[i] += Σ_j p[j*ps+at+i] v[j*vs+c].
+func mix8(o *[8]float32, p []float32, at, ps int, v []float32, c, vs, n int) {
 	var a0, a1, a2, a3, a4, a5, a6, a7 float32
 	for range n {
 		q, x := (*[8]float32)(p[at:]), v[c]
@@ -194,7 +189,14 @@ func mix8(p []float32, at, ps int, v []float32, c, vs, n int) (r [8]float32) {
 		at += ps
 		c += vs
 	}
-	return [8]float32{a0, a1, a2, a3, a4, a5, a6, a7}
+	o[0] += a0
+	o[1] += a1
+	o[2] += a2
+	o[3] += a3
+	o[4] += a4
+	o[5] += a5
+	o[6] += a6
+	o[7] += a7
 }
 
 func dscore(p *Panel) {

@@ -1,0 +1,292 @@
+package asm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// geometries are those of every instruction set; the portable loops must do them all.
+var geometries = []*Ops{Go(), Portable(24, 8, 4, 4, 6), Portable(48, 16, 8, 8, 6), Portable(16, 4, 4, 4, 8), Portable(64, 1, 8, 1, 1)}
+
+// shapes are keys by columns of K by columns of V.
+var shapes = [][3]int{{0, 4, 4}, {1, 1, 1}, {3, 5, 2}, {8, 8, 8}, {9, 17, 31}, {16, 64, 64}, {33, 3, 40}}
+
+// every runs do for all geometries, widths and shapes, with a panel of random numbers. Rows of K, V and Y have a gap after them, and all that
+// the width leaves over is NaN, so that an index that strays shows.
+func every(t *testing.T, do func(t *testing.T, o *Ops, p *Panel)) {
+	for _, o := range geometries {
+		for width := o.Vec; width <= o.Lanes; width += max(o.Vec, o.Lanes/5/o.Vec*o.Vec) {
+			for _, s := range shapes {
+				t.Run(fmt.Sprintf("lanes=%d/width=%d/n=%d/d=%d/c=%d", o.Lanes, width, s[0], s[1], s[2]), func(t *testing.T) {
+					do(t, o, random(o, width, s[0], s[1], s[2]))
+				})
+			}
+		}
+	}
+}
+
+func random(o *Ops, width, n, d, c int) *Panel {
+	rng := rand.New(rand.NewPCG(uint64(width), uint64(n*1000+d)))
+	lanes := func(rows int) []float32 {
+		s := make([]float32, rows*o.Lanes)
+		for i := range s {
+			s[i] = float32(rng.NormFloat64())
+			if i%o.Lanes >= width {
+				s[i] = nan
+			}
+		}
+		return s
+	}
+	rows := func(rows, cols int) Rows {
+		const gap = 3
+		s := make([]float32, rows*(cols+gap))
+		for i := range s {
+			s[i] = float32(rng.NormFloat64())
+			if i%(cols+gap) >= cols {
+				s[i] = nan
+			}
+		}
+		return Rows{s, cols + gap}
+	}
+	return &Panel{
+		Lanes: o.Lanes, Width: width, N: n, D: d, C: c, Factor: .37, Qt: lanes(d), K: rows(n, d), V: rows(n, c), P: lanes(n), O: lanes(c),
+		M: lanes(1), L: lanes(1), S: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStr: c + 2, Y: rows(o.Lanes, c),
+	}
+}
+
+var nan = float32(math.NaN())
+
+// check compares got with a float64 sum of terms: it may be off by a rounding for each term.
+func check(t *testing.T, what string, got float32, terms ...float64) {
+	t.Helper()
+	want, abs := 0.0, 0.0
+	for _, x := range terms {
+		want += x
+		abs += math.Abs(x)
+	}
+	if err := math.Abs(float64(got) - want); !(err <= float64(len(terms)+3)*abs*0x1p-24) {
+		t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+func lane(s []float32, p *Panel, row, lane int) float64 { return float64(s[row*p.Lanes+lane]) }
+
+func TestScore(t *testing.T) {
+	every(t, func(t *testing.T, o *Ops, p *Panel) {
+		o.Score(p)
+		for j := range p.N {
+			for l := range p.Width {
+				terms := []float64{0}
+				for x, k := range p.K.Row(j, p.D) {
+					terms = append(terms, p.Factor*float64(k)*lane(p.Qt, p, x, l))
+				}
+				check(t, fmt.Sprintf("P[%d][%d]", j, l), p.P[j*p.Lanes+l], terms...)
+			}
+		}
+	})
+}
+
+func TestMix(t *testing.T) {
+	every(t, func(t *testing.T, o *Ops, p *Panel) {
+		old := append([]float32(nil), p.O...)
+		o.Mix(p)
+		for c := range p.C {
+			for l := range p.Width {
+				terms := []float64{lane(old, p, c, l)}
+				for j := range p.N {
+					terms = append(terms, lane(p.P, p, j, l)*float64(p.V.Row(j, p.C)[c]))
+				}
+				check(t, fmt.Sprintf("O[%d][%d]", c, l), p.O[c*p.Lanes+l], terms...)
+			}
+		}
+	})
+}
+
+func TestOuter(t *testing.T) {
+	every(t, func(t *testing.T, o *Ops, p *Panel) {
+		for i := range p.X {
+			p.X[i] = float32(i % 7)
+		}
+		old := append([]float32(nil), p.X...)
+		o.Outer(p)
+		for j := range p.N {
+			for c := range p.XStr {
+				terms := []float64{float64(old[j*p.XStr+c])}
+				for l := 0; l < p.Width && c < p.C; l++ {
+					terms = append(terms, lane(p.P, p, j, l)*float64(p.Y.Row(l, p.C)[c]))
+				}
+				check(t, fmt.Sprintf("X[%d][%d]", j, c), p.X[j*p.XStr+c], terms...)
+			}
+		}
+	})
+}
+
+func TestDScore(t *testing.T) {
+	every(t, func(t *testing.T, o *Ops, p *Panel) {
+		old := append([]float32(nil), p.P...)
+		o.DScore(p)
+		for j := range p.N {
+			for l := range p.Width {
+				w := lane(old, p, j, l)
+				terms := []float64{-w * float64(p.Sub[l])}
+				for c, v := range p.V.Row(j, p.C) {
+					terms = append(terms, w*float64(v)*lane(p.Dot, p, c, l))
+				}
+				check(t, fmt.Sprintf("P[%d][%d]", j, l), p.P[j*p.Lanes+l], terms...)
+			}
+		}
+	})
+}
+
+func TestMove(t *testing.T) {
+	every(t, func(t *testing.T, o *Ops, p *Panel) {
+		for _, rows := range []int{p.Width, max(1, p.Width-1)} {
+			for i := range p.Qt {
+				p.Qt[i] = nan
+			}
+			m := &Move{Lanes: p.Lanes, Width: p.Width, Rows: rows, D: p.C, Tile: p.O, Outside: p.Y, Scale: p.L}
+			o.Load(m)
+			for c := range p.C {
+				for l := range p.Width {
+					want := float32(0)
+					if l < rows {
+						want = p.Y.Row(l, p.C)[c] * p.L[l]
+					}
+					if got := p.O[c*p.Lanes+l]; got != want {
+						t.Fatalf("Load: lane %d, column %d is %v, want %v", l, c, got, want)
+					}
+				}
+			}
+			back := Rows{make([]float32, len(p.Y.Data)), p.Y.Stride}
+			m.Outside = back
+			o.Store(m)
+			for i, x := range back.Data {
+				l, c := i/back.Stride, i%back.Stride
+				want := float32(0)
+				if l < rows && c < p.C {
+					want = p.O[c*p.Lanes+l] * p.L[l]
+				}
+				if x != want {
+					t.Fatalf("Store: row %d, column %d is %v, want %v", l, c, x, want)
+				}
+			}
+		}
+	})
+}
+
+func TestEdit(t *testing.T) {
+	every(t, func(t *testing.T, o *Ops, p *Panel) {
+		const key = 5
+		keys := key + p.N
+		e := &p.Edit
+		*e = Edit{Key: key, Factor: 2, BiasStep: 1, ShowStep: 1}
+		for l := range p.Width {
+			e.Lo, e.Hi = append(e.Lo, key+l%3), append(e.Hi, keys-l%2)
+			e.BiasAt, e.ShowAt = append(e.BiasAt, l*keys), append(e.ShowAt, l*keys)
+			for j := range keys {
+				e.Bias, e.Show = append(e.Bias, float32(l*j)/8), append(e.Show, (l+j)%4 != 0)
+			}
+		}
+		raw := append([]float32(nil), p.P...)
+		o.Edit(p)
+		for j := range p.N {
+			for l := range p.Width {
+				at := l*keys + key + j
+				want := raw[j*p.Lanes+l] + 2*e.Bias[at]
+				if key+j < e.Lo[l] || key+j >= e.Hi[l] || !e.Show[at] {
+					want = negInf
+				}
+				if got := p.P[j*p.Lanes+l]; got != want {
+					t.Fatalf("P[%d][%d] = %v, want %v", j, l, got, want)
+				}
+			}
+		}
+	})
+}
+
+// Flash must be Score and Exp, bit for bit, wherever they leave, and both must leave before a score that is over the limit of its lane.
+func TestExpAndFlash(t *testing.T) {
+	every(t, func(t *testing.T, o *Ops, p *Panel) {
+		for l := range p.Width {
+			p.M[l], p.L[l], p.S[l] = 16, 2, 3
+		}
+		two := *p
+		two.P, two.L, two.S = append([]float32(nil), p.P...), append([]float32(nil), p.L...), append([]float32(nil), p.S...)
+		o.Score(&two)
+		raw := append([]float32(nil), two.P...)
+		over := p.N / 2 // this row goes over, in the last lane
+		for limit := 0; ; limit++ {
+			if over < p.N {
+				two.P[over*p.Lanes+p.Width-1] = nan
+			}
+			o.Exp(&two)
+			if two.Done == p.N {
+				break
+			}
+			if limit > 0 || two.Done > over || two.Done+o.Keys <= over || two.Done%o.Keys != 0 {
+				t.Fatalf("Exp left at row %d for one at %d", two.Done, over)
+			}
+			for j := two.Done; j < p.N; j++ {
+				for l := range p.Width {
+					if j != over && two.P[j*p.Lanes+l] != raw[j*p.Lanes+l] {
+						t.Fatalf("P[%d][%d] was changed after row %d, where Exp left", j, l, two.Done)
+					}
+				}
+			}
+			two.P[over*p.Lanes+p.Width-1] = raw[over*p.Lanes+p.Width-1]
+			two.From, over = two.Done, p.N
+		}
+		o.Flash(p)
+		if p.Done != p.N {
+			t.Fatalf("Flash left at row %d of %d", p.Done, p.N)
+		}
+		for l := range p.Width {
+			sum, sumZ := []float64{2}, []float64{3}
+			for j := range p.N {
+				at := j*p.Lanes + l
+				want := math.Exp2(float64(raw[at] - 16))
+				if got := p.P[at]; !(ulps(got, want) <= .54) || got != two.P[at] {
+					t.Fatalf("P[%d][%d]: Flash %v, Exp %v, want %v", j, l, got, two.P[at], want)
+				}
+				sum, sumZ = append(sum, float64(p.P[at])), append(sumZ, float64(p.P[at])*float64(raw[at]))
+			}
+			check(t, "L", p.L[l], sum...)
+			check(t, "S", p.S[l], sumZ...)
+			if p.L[l] != two.L[l] || p.S[l] != two.S[l] {
+				t.Errorf("lane %d: Flash and Exp differ in L or S", l)
+			}
+		}
+	})
+}
+
+func TestProbes(t *testing.T) {
+	o := Go()
+	if n := o.Peak(1000); n != 16000 {
+		t.Errorf("Peak(1000) counts %d operations, want 16000", n)
+	}
+	x := make([]float32, 1003)
+	for i := range x {
+		x[i] = float32(i % 10)
+	}
+	if s := o.Read(x); s != 4503 {
+		t.Errorf("Read sums to %v, want 4503: it left something out", s)
+	}
+}
+
+func TestLevels(t *testing.T) {
+	seen := map[string]bool{}
+	for _, l := range Levels() {
+		seen[l.ISA] = true
+		if l.Available != (l.Ops != nil) || l.Available == (l.Reason != "") {
+			t.Errorf("%s: available %v, with loops %v, reason %q", l.ISA, l.Available, l.Ops != nil, l.Reason)
+		}
+		if l.Available && l.Ops.ISA != l.ISA {
+			t.Errorf("%s: its loops say they are %s", l.ISA, l.Ops.ISA)
+		}
+	}
+	if !seen["go"] || !seen["avx2"] || !seen["avx512"] || !seen["neon"] {
+		t.Errorf("levels are %v", seen)
+	}
+}
