@@ -234,7 +234,7 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 		line.Color, line.Dashes, dots.Shape = g.style(s)
 		line.Width = 1.6
 		for _, above := range g.series[i+1:] {
-			if touch(points, c.points(g, above)) {
+			if coincide(points, c.points(g, above)) {
 				line.Width += 1.8 // so that a line shows on both sides of the one that is drawn over it
 			}
 		}
@@ -294,11 +294,20 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 	return nil
 }
 
-// touch reports whether two lines lie on each other somewhere.
-func touch(a, b []bar) bool {
-	return slices.ContainsFunc(a, func(p bar) bool {
-		return slices.ContainsFunc(b, func(q bar) bool { return p.x == q.x && math.Abs(math.Log(p.y/q.y)) < 0.05 })
-	})
+// coincide reports whether two lines lie on each other all along the lengths they share.
+func coincide(a, b []bar) bool {
+	shared := 0
+	for _, p := range a {
+		for _, q := range b {
+			if p.x == q.x {
+				shared++
+				if !(math.Abs(math.Log(p.y/q.y)) < 0.05) {
+					return false
+				}
+			}
+		}
+	}
+	return shared > 0
 }
 
 func sans(size font.Length) font.Font {

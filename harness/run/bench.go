@@ -41,7 +41,7 @@ func (r *Run) WriteBench(w io.Writer) error {
 	}
 	var config []benchfmt.Config
 	for _, c := range [...]struct{ key, value string }{
-		{"goos", r.Meta.Machine.OS}, {"goarch", r.Meta.Machine.Arch}, {"pkg", "attnlab/kernels"}, {"cpu", r.Meta.Machine.CPU},
+		{"goos", r.Meta.Machine.OS}, {"goarch", r.Meta.Machine.Arch}, {"pkg", module + "/kernels"}, {"cpu", r.Meta.Machine.CPU},
 	} {
 		if c.value != "" {
 			config = append(config, benchfmt.Config{Key: c.key, Value: []byte(c.value), File: true})

@@ -56,7 +56,8 @@ func (c Commit) String() string {
 	return s
 }
 
-// CurrentCommit asks the build information, and, where go run left none, git in the working directory.
+// CurrentCommit asks the build information, and, where go run left none, git in the working directory, provided that it is a checkout of
+// this module.
 func CurrentCommit() Commit {
 	var c Commit
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -72,15 +73,21 @@ func CurrentCommit() Commit {
 	if c.Revision != "" {
 		return c
 	}
-	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
+	git := func(args ...string) (string, bool) {
+		out, err := exec.Command("git", args...).Output()
+		return strings.TrimSpace(string(out)), err == nil
+	}
+	if mod, ok := git("show", "HEAD:go.mod"); !ok || !strings.HasPrefix(mod, "module "+module+"\n") {
 		return c
 	}
-	c.Revision = strings.TrimSpace(string(head))
-	status, err := exec.Command("git", "status", "--porcelain").Output()
-	c.Modified = err != nil || len(status) > 0
+	c.Revision, _ = git("rev-parse", "HEAD")
+	changes, ok := git("status", "--porcelain")
+	c.Modified = !ok || changes != ""
 	return c
 }
+
+// module is the path of this module, in whose kernels package the benchmark is.
+const module = "attnlab"
 
 // A Fingerprint says which machine a run was made on. What could not be found out is empty or zero.
 type Fingerprint struct {

@@ -1,0 +1,76 @@
+package run
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestCurrentCommit(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git command here")
+	}
+	checkout := func(module string) string {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+module+"\n\ngo 1.26\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"}} {
+			if out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+				t.Fatalf("git %v: %v\n%s", args, err, out)
+			}
+		}
+		return dir
+	}
+	for _, c := range []struct{ name, dir string }{{"no checkout", t.TempDir()}, {"another module", checkout("other")}} {
+		t.Chdir(c.dir)
+		if got := CurrentCommit(); got != (Commit{}) {
+			t.Errorf("%s: got %+v", c.name, got)
+		}
+	}
+	dir := checkout(module)
+	t.Chdir(dir)
+	if got := CurrentCommit(); len(got.Revision) != 40 || got.Modified {
+		t.Errorf("a clean checkout: %+v", got)
+	}
+	if err := os.WriteFile("new.go", []byte("package x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := CurrentCommit(); len(got.Revision) != 40 || !got.Modified {
+		t.Errorf("a checkout with changes: %+v", got)
+	}
+}
+
+func TestMetaRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	want := Meta{Commit: Commit{"abc", true}, Flags: map[string]string{"a": "b"}, Seed: 1 << 63, Peaks: []Peak{{"go", 5e9}}, Machine: Fingerprint{CPU: "c"}}
+	if err := WriteMeta(dir, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readMeta(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Commit != want.Commit || got.Seed != want.Seed || !slices.Equal(got.Peaks, want.Peaks) || got.Flags["a"] != "b" {
+		t.Errorf("got %+v", got)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Errorf("more than %s is there: %v, %v", MetaFile, files, err)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	a := Fingerprint{CPU: "c", Cores: 2, ISA: []string{"go"}, Governor: "powersave", Kernel: "6.1"}
+	b := a
+	b.Governor, b.Kernel = "performance", "6.2"
+	if d := a.Differences(b); len(d) != 0 {
+		t.Errorf("what does not matter: %q", d)
+	}
+	b.CPU, b.ISA = "d", []string{"go", "avx2"}
+	if d := a.Differences(b); len(d) != 2 || d[0] != "CPU is d, was c" {
+		t.Errorf("what matters: %q", d)
+	}
+}
