@@ -183,8 +183,15 @@ func (p *Problem) checkTerms(a *Args) error {
 		name string
 		set  bool
 	}{
-		{"Slopes", t.Slopes != nil}, {"Sinks", t.Sinks != nil}, {"Relative", !t.Relative.isZero()}, {"Metric", !t.Metric.isZero()},
-		{"Cos", !t.Cos.isZero()}, {"Sin", !t.Sin.isZero()}, {"Features", !t.Features.isZero()}, {"Decay", !t.Decay.isZero()}, {"Beta", !t.Beta.isZero()},
+		{"Slopes", t.Slopes != nil},
+		{"Sinks", t.Sinks != nil},
+		{"Relative", !t.Relative.isZero()},
+		{"Metric", !t.Metric.isZero()},
+		{"Cos", !t.Cos.isZero()},
+		{"Sin", !t.Sin.isZero()},
+		{"Features", !t.Features.isZero()},
+		{"Decay", !t.Decay.isZero()},
+		{"Beta", !t.Beta.isZero()},
 	} {
 		if o.set {
 			return fmt.Errorf("%s: %w: no kernel reads this operand yet", o.name, ErrUnsupported)
@@ -201,8 +208,12 @@ func (p *Problem) checkStats(a *Args) error {
 		want Want
 		d    int
 	}{
-		{"Stats.LSE", &s.LSE, WantLSE, 1}, {"Stats.Mean", &s.Mean, WantMean, 1}, {"Stats.Entropy", &s.Entropy, WantEntropy, 1},
-		{"Stats.Max", &s.Max, WantMax, 1}, {"Stats.Weights", &s.Weights, WantWeights, a.K.S}, {"Stats.Scores", &s.Scores, WantScores, a.K.S},
+		{"Stats.LSE", &s.LSE, WantLSE, 1},
+		{"Stats.Mean", &s.Mean, WantMean, 1},
+		{"Stats.Entropy", &s.Entropy, WantEntropy, 1},
+		{"Stats.Max", &s.Max, WantMax, 1},
+		{"Stats.Weights", &s.Weights, WantWeights, a.K.S},
+		{"Stats.Scores", &s.Scores, WantScores, a.K.S},
 	} {
 		if o.t.isZero() {
 			continue

@@ -247,8 +247,14 @@ func (p *Problem) Validate() error {
 		name string
 		n    int
 	}{
-		{"batch", p.Batch}, {"seq_q", p.SeqQ}, {"seq_kv", p.SeqKV}, {"heads_q", p.HeadsQ}, {"heads_kv", p.HeadsKV},
-		{"dim", p.Dim}, {"dim_v", p.DimV}, {"page", p.Page},
+		{"batch", p.Batch},
+		{"seq_q", p.SeqQ},
+		{"seq_kv", p.SeqKV},
+		{"heads_q", p.HeadsQ},
+		{"heads_kv", p.HeadsKV},
+		{"dim", p.Dim},
+		{"dim_v", p.DimV},
+		{"page", p.Page},
 	} {
 		if f.n < 0 {
 			return fmt.Errorf("problem: %s is %d, want 0 or more", f.name, f.n)

@@ -99,11 +99,11 @@ func (t *Tensor) isZero() bool {
 
 // span is one more than the largest index of the view, or -1 if that does not fit an int. A view of no elements spans 0.
 func span(ext, stride [4]int) int {
+	if min(ext[0], ext[1], ext[2], ext[3]) == 0 {
+		return 0
+	}
 	top := uint64(0)
 	for i, n := range ext {
-		if n == 0 {
-			return 0
-		}
 		hi, lo := bits.Mul64(uint64(n-1), uint64(stride[i]))
 		var carry uint64
 		top, carry = bits.Add64(top, lo, 0)

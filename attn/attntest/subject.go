@@ -13,6 +13,7 @@ package attntest
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -85,6 +86,9 @@ func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
 		return v.Worst, fmt.Errorf("error is %.3g of the tolerance, want 1, and %.3g for Out, want %v; %s", v.Worst, v.Out, h, v.Where)
 	}
 	first := collect(a, nil)
+	if i := slices.IndexFunc(first, cases.IsPoison); i >= 0 {
+		return v.Worst, fmt.Errorf("number %d of %d was not written", i, len(first))
+	}
 	poison(a)
 	if err := before.unchanged(a, slab); err != nil {
 		return v.Worst, err

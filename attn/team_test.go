@@ -1,0 +1,123 @@
+package attn_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"attnlab/attn"
+)
+
+func TestTeamRunsEachTaskOnce(t *testing.T) {
+	for _, workers := range []int{0, 1, 2, 3, 8} {
+		team := attn.NewTeam(workers)
+		if got := team.Workers(); got != max(workers, 1) {
+			t.Errorf("a team of %d has %d workers", workers, got)
+		}
+		for _, tasks := range []int{0, 1, 2, 7, 1000} {
+			ran := make([]atomic.Int32, tasks)
+			busy := make([]atomic.Bool, team.Workers())
+			team.Run(tasks, func(worker, task int) {
+				if !busy[worker].CompareAndSwap(false, true) {
+					t.Errorf("worker %d runs two tasks at once", worker)
+				}
+				ran[task].Add(1)
+				busy[worker].Store(false)
+			})
+			for task := range ran {
+				if n := ran[task].Load(); n != 1 {
+					t.Errorf("%d workers: task %d of %d ran %d times", workers, task, tasks, n)
+				}
+			}
+		}
+		team.Close()
+	}
+}
+
+// A task's panic comes out of Run with its value, whoever ran the task, and the team goes on working.
+func TestTeamPanics(t *testing.T) {
+	for _, workers := range []int{1, 2, 5} {
+		team := attn.NewTeam(workers)
+		for bad := range 6 {
+			func() {
+				defer func() {
+					if r := recover(); r != bad {
+						t.Errorf("%d workers: recovered %v, want %d", workers, r, bad)
+					}
+				}()
+				team.Run(6, func(_, task int) {
+					if task == bad {
+						panic(bad)
+					}
+				})
+			}()
+			var n atomic.Int32
+			team.Run(50, func(_, _ int) { n.Add(1) })
+			if n.Load() != 50 {
+				t.Errorf("%d workers: after a panic %d of 50 tasks ran", workers, n.Load())
+			}
+		}
+		team.Close()
+	}
+}
+
+func TestTeamDoesNotAllocate(t *testing.T) {
+	for _, workers := range []int{1, 2, 4} {
+		team := attn.NewTeam(workers)
+		var n atomic.Int64
+		job := func(_, task int) { n.Add(int64(task)) }
+		if got := testing.AllocsPerRun(50, func() { team.Run(9, job) }); got != 0 {
+			t.Errorf("%d workers: %v allocations a run", workers, got)
+		}
+		team.Close()
+	}
+}
+
+// Two goroutines may share a team: their runs take turns.
+func TestTeamShared(t *testing.T) {
+	team := attn.NewTeam(3)
+	defer team.Close()
+	var running, n atomic.Int32
+	done := make(chan bool)
+	for range 4 {
+		go func() {
+			for range 20 {
+				var mine atomic.Int32
+				team.Run(10, func(_, _ int) { mine.Add(1); n.Add(1) })
+				if mine.Load() != 10 {
+					running.Add(1)
+				}
+			}
+			done <- true
+		}()
+	}
+	for range 4 {
+		<-done
+	}
+	if running.Load() != 0 || n.Load() != 800 {
+		t.Errorf("%d of 800 tasks ran; %d runs returned early", n.Load(), running.Load())
+	}
+}
+
+// Close ends every goroutine: a synctest bubble does not end while one is left.
+func TestTeamClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		team := attn.NewTeam(4)
+		team.Run(10, func(_, _ int) {})
+		team.Close()
+		team.Close()
+		defer func() {
+			if recover() == nil {
+				t.Error("Run on a closed team did not panic")
+			}
+		}()
+		team.Run(10, func(_, _ int) {})
+	})
+	var none *attn.Team
+	none.Close()
+	none.Run(3, func(worker, _ int) {
+		if worker != 0 {
+			t.Errorf("worker %d of no team", worker)
+		}
+	})
+}
