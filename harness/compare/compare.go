@@ -101,7 +101,8 @@ func Compare(a, b *Source, o Options) (*Report, error) {
 	}
 	filter, err := benchproc.NewFilter(o.Filter)
 	if err != nil {
-		return nil, fmt.Errorf("filter: %w", err)
+		text, _, _ := strings.Cut(err.Error(), "\n") // a drawing of the place follows
+		return nil, fmt.Errorf("filter %q: %s", o.Filter, text)
 	}
 	r := &Report{A: a.Path, B: b.Path, Options: o, Warnings: slices.Concat(a.Warnings, b.Warnings)}
 	units, err := joinUnits(a, b)

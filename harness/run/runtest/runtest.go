@@ -13,6 +13,7 @@ import (
 // A Model says what to put into a run. The zero Model is the plain case.
 type Model struct {
 	Samples int                     // a point; 0: 10
+	Masks   []string                // nil: full and causal
 	Seed    uint64                  // of the noise
 	Slower  func(run.Point) float64 // factor on the time of a point; nil: 1
 	Drop    func(run.Point) bool    // all samples of the point had unequal probes
@@ -42,7 +43,7 @@ var Machine = run.Fingerprint{
 // peak is what the probes of the model reach.
 const peak = 2e10
 
-// Make writes a run of five rungs on two masks and four lengths, the longest of which the quadratic ones skip or fail. Run.Write has been
+// Make writes a run of five rungs at four lengths, the longest of which naive skips and tiled/blas, under a causal mask, fails. Run.Write has been
 // called.
 func Make(t testing.TB, dir string, m Model) *run.Run {
 	t.Helper()
@@ -55,6 +56,9 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 	if m.Samples == 0 {
 		m.Samples = 10
 	}
+	if m.Masks == nil {
+		m.Masks = []string{"full", "causal"}
+	}
 	if m.Slower == nil {
 		m.Slower = func(run.Point) float64 { return 1 }
 	}
@@ -65,7 +69,7 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 	})
 	must(err)
 	defer j.Close()
-	for _, mask := range []string{"full", "causal"} {
+	for _, mask := range m.Masks {
 		for _, seq := range []int{256, 512, 1024, 2048} {
 			for _, r := range rungs {
 				p := run.Point{Kernel: r.kernel, ISA: r.isa, Mask: mask, SeqKV: seq, Dim: 64}
