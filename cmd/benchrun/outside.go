@@ -105,7 +105,7 @@ func (r *outsideReport) print(out io.Writer, cases, passed int) error {
 	var b strings.Builder
 	b.WriteString("\noutside cases\n")
 	for _, k := range r.kernels {
-		fmt.Fprintf(&b, "%12s  %d pass, worst err/tol %.2f; %d wrong; %d of another kind, refused\n", k.name, k.passed, k.worst, k.wrong, k.refused)
+		fmt.Fprintf(&b, "%12s  %d pass, worst err/tol %.2f; %d wrong; %d refused\n", k.name, k.passed, k.worst, k.wrong, k.refused)
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.excused)) {
 		fmt.Fprintf(&b, "%s, not compared in %d cases: %s\n", key, len(r.excused[key]), strings.Join(r.excused[key], " "))

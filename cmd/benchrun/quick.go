@@ -72,7 +72,7 @@ Try next:
   benchrun --help
 `, dir)
 	if wrong > 0 {
-		return exitf(exitWrong, "%d wrong answers", wrong)
+		return exitf(exitWrong, "wrong answers: %d", wrong)
 	}
 	return failed
 }

@@ -75,7 +75,7 @@ func (c *VerifyCmd) Run(to streams, all kernelList) error {
 		wrong += more
 	}
 	if wrong > 0 {
-		return exitf(exitWrong, "%d wrong answers", wrong)
+		return exitf(exitWrong, "wrong answers: %d", wrong)
 	}
 	return nil
 }

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"attnlab/harness/run"
+)
+
+// begin starts benchrun, or the name of another command of this binary, in a process of its own.
+func begin(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr = new(bytes.Buffer)
+	if args[0] != "badrun" {
+		args = append([]string{"benchrun"}, args...)
+	}
+	cmd = &exec.Cmd{Path: self, Args: args, Stderr: stderr}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd, stderr
+}
+
+func exitOf(err error) int {
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return exit.ExitCode()
+	} else if err != nil {
+		return -2
+	}
+	return 0
+}
+
+// awaitVisits returns when a run has so many samples in its journal.
+func awaitVisits(t *testing.T, dir string, n int) {
+	t.Helper()
+	for range 6000 {
+		data, err := os.ReadFile(filepath.Join(dir, run.JournalFile))
+		if err == nil && bytes.Count(data, []byte(`{"visit":`)) >= n {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("%s never came to %d samples", dir, n)
+}
+
+const sweepSamples = 12
+
+func sweepArgs(dir string, more ...string) []string {
+	return append([]string{"sweep", "--kernel", "naive,flash", "--isa", "go", "--seq", "8,16", "--mask", "full", "--samples", "12", "-o", dir}, more...)
+}
+
+// whole demands that a run has every row of the grid of sweepArgs, each once and with all its samples.
+func whole(t *testing.T, dir string) {
+	t.Helper()
+	r, err := run.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := r.Rows()
+	if len(rows) != 4 {
+		t.Errorf("%d rows, want 4", len(rows))
+	}
+	seen := map[run.Point]bool{}
+	for _, w := range rows {
+		if seen[w.Point] {
+			t.Errorf("%s stands there twice", w.Name())
+		}
+		seen[w.Point] = true
+		if w.Status != run.OK || w.Samples != sweepSamples {
+			t.Errorf("%s: %s %q with %v samples, want %d", w.Name(), w.Status, w.Note, w.Samples, sweepSamples)
+		}
+	}
+	csv, err := os.ReadFile(filepath.Join(dir, run.CSVFile))
+	if err != nil || bytes.Count(csv, []byte("\n")) != 5 {
+		t.Errorf("sweep.csv has %d lines, want a header and 4 rows; %v", bytes.Count(csv, []byte("\n")), err)
+	}
+	if !r.Complete() {
+		t.Error("the run does not say that it is complete")
+	}
+}
+
+// A sweep that is killed outright loses at most the sample in hand, and is whole when it has been resumed.
+func TestKilledSweepResumes(t *testing.T) {
+	for _, visits := range []int{0, 1, 17} {
+		dir := filepath.Join(t.TempDir(), "r")
+		cmd, _ := begin(t, sweepArgs(dir)...)
+		awaitVisits(t, dir, visits)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		r, err := run.Load(dir)
+		if visits == 0 && err != nil {
+			continue // killed before there was a run: nothing to resume
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Complete() {
+			t.Skip("the sweep was over before it could be killed")
+		}
+		again, stderr := begin(t, "sweep", "--resume", "-o", dir)
+		if code := exitOf(again.Wait()); code != 0 {
+			t.Fatalf("resumed: exit code %d: %s", code, stderr)
+		}
+		whole(t, dir)
+	}
+}
+
+// One Ctrl-C finishes the sample, saves, and says how to go on.
+func TestInterruptedSweepSaysHowToGoOn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r")
+	cmd, stderr := begin(t, sweepArgs(dir)...)
+	awaitVisits(t, dir, 5)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	code := exitOf(cmd.Wait())
+	if code == 0 {
+		t.Skip("the sweep was over before it could be interrupted")
+	}
+	if want := "to go on: benchrun sweep --resume -o " + dir; code != exitIncomplete || !strings.Contains(stderr.String(), want) {
+		t.Fatalf("exit code %d, want %d; %q is not in: %s", code, exitIncomplete, want, stderr)
+	}
+	for _, f := range []string{run.CSVFile, run.BenchFile} {
+		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
+	again, stderr := begin(t, sweepArgs(dir, "--resume")...) // the same flags once more are no contradiction
+	if code := exitOf(again.Wait()); code != 0 {
+		t.Fatalf("resumed: exit code %d: %s", code, stderr)
+	}
+	whole(t, dir)
+}
+
+// A second Ctrl-C does not wait for a sample that never ends.
+func TestInterruptedTwice(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r")
+	cmd, stderr := begin(t, "badrun", "sweep", "--kernel", "hangs", "--isa", "go", "--seq", "8", "--mask", "full", "--samples", "1", "-o", dir)
+	for range 200 { // the first ones may come before the command listens
+		if data, err := os.ReadFile(filepath.Join(dir, run.JournalFile)); err == nil && len(data) > 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	for range 2 {
+		time.Sleep(50 * time.Millisecond)
+		_ = cmd.Process.Signal(syscall.SIGINT)
+	}
+	if code := exitOf(cmd.Wait()); code != exitIncomplete {
+		t.Errorf("exit code %d, want %d: %s", code, exitIncomplete, stderr)
+	}
+}

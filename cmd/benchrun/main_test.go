@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"attnlab/attn"
+	"attnlab/harness/run"
+	"attnlab/kernels/naive"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden parts of testdata/script")
+
+// TestMain makes this binary the command, as scripts call it and as the command calls itself.
+func TestMain(m *testing.M) {
+	std := streams{os.Stdout, os.Stderr}
+	testscript.Main(m, map[string]func(){
+		"benchrun": func() { os.Exit(benchrun(os.Args[1:], std, allKernels())) },
+		"badrun":   func() { os.Exit(benchrun(os.Args[1:], std, append(badKernels(), allKernels()...))) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "rows": rows, "damage": damage},
+	})
+}
+
+// code N command... runs a command and demands its exit code. Exit code 4 takes one line on standard error and nothing else.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	if neg || err != nil || len(args) < 2 {
+		ts.Fatalf("usage: code N command...")
+	}
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("%s: exit code %d, want %d\n%s", strings.Join(args[1:], " "), got, want, ts.ReadFile("stderr"))
+	}
+	if text := ts.ReadFile("stderr"); want == exitUsage && (strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "benchrun: ")) {
+		ts.Fatalf("%s: one line was wanted:\n%s", strings.Join(args[1:], " "), text)
+	}
+}
+
+// rows DIR N... demands a run of that many rows with status ok, skipped and failed, each once.
+func rows(ts *testscript.TestScript, _ bool, args []string) {
+	r, err := run.Load(ts.MkAbs(args[0]))
+	ts.Check(err)
+	var got [3]int
+	seen := map[run.Point]bool{}
+	for _, w := range r.Rows() {
+		if seen[w.Point] {
+			ts.Fatalf("%s stands there twice", w.Name())
+		}
+		seen[w.Point] = true
+		got[slices.Index([]string{run.OK, run.Skipped, run.Failed}, w.Status)]++
+		if w.Status != run.OK && w.Note == "" {
+			ts.Fatalf("%s is %s for no reason", w.Name(), w.Status)
+		}
+	}
+	for i, what := range []string{run.OK, run.Skipped, run.Failed} {
+		if want, _ := strconv.Atoi(args[1+i]); got[i] != want {
+			ts.Fatalf("%d rows are %s, want %d", got[i], what, want)
+		}
+	}
+}
+
+// damage FILE LINE spoils one line of a file.
+func damage(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	lines := strings.SplitAfter(ts.ReadFile(args[0]), "\n")
+	lines[n-1] = "{" + lines[n-1]
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "")), 0o644))
+}
+
+// A bad kernel is naive under another name, with another Forward.
+type bad struct {
+	name    string
+	forward func(a *attn.Args, honest attn.Plan)
+}
+
+func badKernels() kernelList {
+	return kernelList{
+		bad{"crashes", func(*attn.Args, attn.Plan) { panic("lost its head") }},
+		bad{"hangs", func(*attn.Args, attn.Plan) { time.Sleep(time.Hour) }},
+		bad{"wrong", func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
+		bad{"talks", func(a *attn.Args, honest attn.Plan) { os.Stdout.WriteString("hello\n"); honest.Forward(a) }},
+	}
+}
+
+func (k bad) Name() (algo, isa string) { return k.name, "go" }
+
+func (k bad) Check(p attn.Problem, workers int) (int64, error) { return naive.New().Check(p, workers) }
+
+func (k bad) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
+	honest, err := naive.New().Plan(p, team)
+	return badPlan{honest, k}, err
+}
+
+type badPlan struct {
+	attn.Plan
+	k bad
+}
+
+func (p badPlan) Forward(a *attn.Args) { p.k.forward(a, p.Plan) }
