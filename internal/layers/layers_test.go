@@ -1,0 +1,139 @@
+package layers
+
+import (
+	"go/ast"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "attnlab"
+
+// Every non-test file of the module imports only what the table lets it. Package testing stays out of programs: only packages whose name
+// ends in test may import it.
+func TestLayers(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, internal := 0, 0
+	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && file != root && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_") || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() && file != root:
+			if _, err := os.Stat(filepath.Join(file, "go.mod")); err == nil {
+				return filepath.SkipDir // a module of its own
+			}
+			return nil
+		case d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
+			return nil
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(rel)
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		files++
+		if _, ok := find(pkg); !ok {
+			t.Errorf("%s: package %s is not in the table: say there what it may import", file, pkg)
+			return nil
+		}
+		for _, spec := range f.Imports {
+			imp, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if imp == "testing" && !strings.HasSuffix(path.Base(pkg), "test") {
+				t.Errorf("%s imports package testing, which would become a part of programs", file)
+			}
+			if own, ok := strings.CutPrefix(imp, module+"/"); ok {
+				internal++
+				if err := judge(pkg, buildConstraint(f), own); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 20 || internal < 20 {
+		t.Errorf("%d files with %d imports of this module: the walk from %s missed the sources", files, internal, root)
+	}
+}
+
+// buildConstraint is the //go:build line of a file.
+func buildConstraint(f *ast.File) string {
+	for _, g := range f.Comments {
+		for _, c := range g.List {
+			if c.Pos() < f.Package && constraint.IsGoBuild(c.Text) {
+				return c.Text
+			}
+		}
+	}
+	return ""
+}
+
+// The judge itself, on imports that must not be and on some that may.
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		pkg, constraint, imp string
+		ok                   bool
+	}{
+		{"attn", "", "kernels", false},
+		{"attn/oracle", "", "attn", true},
+		{"attn/oracle", "", "attn/cases", false},
+		{"attn/attntest/mutants", "", "attn/cases", true},
+		{"attn/attntest/mutants", "", "kernels/naive", false},
+		{"attn/attntest/mutants", "", "attn/attntest", false},
+		{"kernels/asm", "", "attn", false},
+		{"kernels/naive", "", "kernels/asm", false},
+		{"kernels/flash", "", "kernels/tile", true},
+		{"kernels/flash", "", "kernels/tiled", false},
+		{"kernels/linear", "", "kernels/flash", false},
+		{"kernels/tile", "", "kernels/flash", false},
+		{"kernels", "", "kernels/flash", true},
+		{"kernels", "", "harness", false},
+		{"harness/stats", "", "attn", false},
+		{"harness/run", "", "attn/cases", false},
+		{"harness", "", "attn/cases", true},
+		{"harness", "", "kernels", false},
+		{"harness/compare", "", "harness/run", true},
+		{"harness/compare", "", "harness/run/runtest", false},
+		{"reports", "", "harness/run", true},
+		{"reports", "", "harness", false},
+		{"theory/gibbs", "", "theory/tensor", true},
+		{"theory/gibbs", "", "theory/equations", false},
+		{"theory/equations", "", "nn", true},
+		{"theory/equations", "", "kernels/flash", false},
+		{"nn", "", "kernels/asm", true},
+		{"nn", "", "kernels/flash", false},
+		{"nn", "", "theory/equations", false},
+		{"cmd/benchrun", "", "kernels", true},
+		{"cmd/benchrun", "", "attn/attntest", false},
+		{"cmd/benchrun", "", "attn/attntest/mutants", false},
+		{"cmd/benchrun", "//go:build mutant_causal_off_by_one", "attn/attntest/mutants", true},
+		{"cmd/benchrun", "//go:build !mutant_causal_off_by_one", "attn/attntest/mutants", false},
+		{"harness", "//go:build mutant_causal_off_by_one", "attn/attntest/mutants", false},
+		{"somewhere/new", "", "attn", false},
+	} {
+		if err := judge(c.pkg, c.constraint, c.imp); (err == nil) != c.ok {
+			t.Errorf("%s %s imports %s: %v, want allowed %v", c.pkg, c.constraint, c.imp, err, c.ok)
+		}
+	}
+}
