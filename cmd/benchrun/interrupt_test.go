@@ -17,10 +17,7 @@ import (
 // begin starts benchrun, or the name of another command of this binary, in a process of its own.
 func begin(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := needsProcesses(t)
 	stderr = new(bytes.Buffer)
 	if args[0] != "badrun" {
 		args = append([]string{"benchrun"}, args...)
@@ -93,7 +90,11 @@ func whole(t *testing.T, dir string) {
 
 // A sweep that is killed outright loses at most the sample in hand, and is whole when it has been resumed.
 func TestKilledSweepResumes(t *testing.T) {
-	for _, visits := range []int{0, 1, 17} {
+	at := []int{0, 1, 17}
+	if testing.Short() {
+		at = at[2:]
+	}
+	for _, visits := range at {
 		dir := filepath.Join(t.TempDir(), "r")
 		cmd, _ := begin(t, sweepArgs(dir)...)
 		awaitVisits(t, dir, visits)
@@ -148,6 +149,9 @@ func TestInterruptedSweepSaysHowToGoOn(t *testing.T) {
 
 // A second Ctrl-C does not wait for a sample that never ends.
 func TestInterruptedTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits to be sure that the command listens")
+	}
 	dir := filepath.Join(t.TempDir(), "r")
 	cmd, stderr := begin(t, "badrun", "sweep", "--kernel", "hangs", "--isa", "go", "--seq", "8", "--mask", "full", "--samples", "1", "-o", dir)
 	for range 200 { // the first ones may come before the command listens

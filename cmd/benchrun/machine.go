@@ -83,7 +83,7 @@ func (*MachineCmd) Run(to streams) error {
 
 // A rate is read up to readingCount times, within readingTime if it is a slow one, to say how much it drifts.
 const (
-	readingCount = 50
+	readingCount = 25
 	readingTime  = 300 * time.Millisecond
 )
 

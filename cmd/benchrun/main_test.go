@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +30,21 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// needsProcesses skips a test that starts this binary again where that is not possible.
+func needsProcesses(t *testing.T) (self string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(self, "-test.run=^$").Run(); errors.Is(err, syscall.ENOEXEC) {
+		t.Skip("this binary runs in an emulator and cannot start itself")
+	}
+	return self
+}
+
 func TestScripts(t *testing.T) {
+	needsProcesses(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "rows": rows, "damage": damage},
