@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,6 +151,70 @@ func TestManyCells(t *testing.T) {
 	}
 	if r := compare(t, bench("sec/op", a...), bench("sec/op", b...), DefaultOptions); r.Verdict != Regressed {
 		t.Errorf("among 40 with ten samples: %q", r.Verdict)
+	}
+}
+
+// Runs of the same kernels on a steady machine are called regressed no more often than the level says, however many cells they have.
+func TestFalseAlarms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two hundred comparisons of twenty cells")
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	draw := func() *Source {
+		rows := make([][]float64, 20)
+		for i := range rows {
+			for range 8 {
+				rows[i] = append(rows[i], 1+0.1*r.ExpFloat64())
+			}
+		}
+		return bench("sec/op", rows...)
+	}
+	o := DefaultOptions
+	o.Effect = 0
+	const trials = 200
+	alarms, cells := 0, 0
+	for range trials {
+		report := compare(t, draw(), draw(), o)
+		if report.Verdict == Regressed {
+			alarms++
+		}
+		for _, c := range report.Tables[0].Cells {
+			if c.Verdict == Worse {
+				cells++
+			}
+		}
+	}
+	// Slower takes half of the level; three standard deviations of a count of trials.
+	level := o.Alpha / 2
+	if most := trials*level + 3*math.Sqrt(trials*level*(1-level)); !(float64(alarms) <= most) {
+		t.Errorf("%d of %d runs called regressed, want at most %.0f", alarms, trials, most)
+	}
+	if cells == 0 {
+		t.Error("no cell was ever slower: the correction had nothing to correct")
+	}
+}
+
+// What go test -bench wrote compares with a run folder, although go test appends GOMAXPROCS to the names.
+func TestGoTestOutput(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	runtest.Make(t, dir, runtest.Model{Masks: []string{"full"}})
+	p := run.Point{Kernel: "flash", ISA: "go", SeqKV: 512, Dim: 64}.WithDefaults()
+	var b strings.Builder
+	b.WriteString("goos: linux\ngoarch: amd64\npkg: attnlab/kernels\ncpu: Model CPU @ 2.00GHz\n")
+	for i := range 6 {
+		fmt.Fprintf(&b, "BenchmarkAttention/%s-2   \t 100\t %d ns/op\t 0 B/op\t 0 allocs/op\n", strings.TrimPrefix(p.Name(), "Attention/"), 26_000_000+i)
+	}
+	b.WriteString("PASS\nok  \tattnlab/kernels\t1.234s\n")
+	s, err := parse("text", []byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := compare(t, read(t, dir), s, DefaultOptions)
+	if c := r.cell(t, "sec/op", p.Name()); c.Verdict != Worse || !(math.Abs(c.Delta-0.93) < 0.02) || len(r.Warnings) != 0 {
+		t.Errorf("%+v, %q", c, r.Warnings)
+	}
+	if c := r.cell(t, "allocs/op", p.Name()); c.Verdict != Same {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -181,6 +181,10 @@ func Create(dir string, m Meta) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
+	if err := lock(f); err != nil {
+		f.Close()
+		return nil, err
+	}
 	if err := WriteMeta(dir, m); err != nil {
 		f.Close()
 		os.Remove(f.Name())
@@ -190,22 +194,35 @@ func Create(dir string, m Meta) (*Journal, error) {
 	return &Journal{run: newRun(dir, m), file: f}, nil
 }
 
-// Resume opens the journal of a run that was begun earlier, to append to it. A cut last line is removed; Run.Warnings tells.
+// Resume opens the journal of a run that was begun earlier, to append to it. A cut last line is removed; Run.Warnings tells. A journal
+// that another process is writing is refused, where the system can tell.
 func Resume(dir string) (*Journal, error) {
-	r, size, err := load(dir)
-	if err != nil {
+	if _, err := readMeta(dir); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_WRONLY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
-	if err := f.Truncate(size); err != nil {
+	j, err := resume(dir, f)
+	if err != nil {
 		f.Close()
+	}
+	return j, err
+}
+
+func resume(dir string, f *os.File) (*Journal, error) {
+	if err := lock(f); err != nil {
+		return nil, err
+	}
+	r, size, err := load(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(size); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
 	if _, err := f.Seek(size, io.SeekStart); err != nil {
-		f.Close()
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
 	return &Journal{run: r, file: f, size: size}, nil
@@ -247,7 +264,7 @@ func (j *Journal) Append(r Record) error {
 	return nil
 }
 
-// Close closes the file.
+// Close closes the file, and lets others write it.
 func (j *Journal) Close() error { return j.file.Close() }
 
 // Load reads a run folder.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +151,28 @@ func TestFolderErrors(t *testing.T) {
 	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("another version: %v", err)
 	}
+}
+
+// A run has one writer at a time.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	writeJournal(t, dir)
+	j, err := Resume(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "windows" && runtime.GOOS != "plan9" {
+		if _, err := Resume(dir); err == nil || !strings.Contains(err.Error(), "another process is writing") {
+			t.Errorf("a second writer: %v", err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = Resume(dir); err != nil {
+		t.Fatalf("after the first one closed: %v", err)
+	}
+	j.Close()
 }
 
 // /dev/full takes no byte: the error says so, and nothing is claimed to be written.
