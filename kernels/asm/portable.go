@@ -129,10 +129,10 @@ func flash(p *Panel, keys int) {
 // expGroup exponentiates one group of rows, or reports false, leaving all scores as they are, if a lane goes over its limit.
 func expGroup(p *Panel, from, to int) bool {
 	m, l := p.M[:p.Width], p.L[:p.Width]
-	for j := from; j < to; j++ {
-		row := p.P[j*p.Lanes:][:len(m)]
-		for lane, x := range row {
-			if !(x-m[lane] <= Limit) { // NaN leaves too
+	for lane, ref := range m {
+		limit := ref + Limit
+		for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
+			if !(p.P[at] <= limit) { // NaN leaves too
 				return false
 			}
 		}

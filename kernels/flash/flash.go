@@ -16,9 +16,9 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// block is the number of keys taken at once: a panel of 64 x 8 scores and 64 rows of V (16 KB at d_v = 64) stay in the first-level cache
+// block is the number of keys taken at once: a panel of 128 x 8 scores and 128 rows of V (32 KB at d_v = 64) stay in the first-level cache
 // while the columns of V are walked.
-const block = 64
+const block = 128
 
 type kernel struct {
 	ops  *asm.Ops
