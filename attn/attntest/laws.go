@@ -191,7 +191,7 @@ func merge(s *Subject) error {
 			return err
 		}
 		top := bound(&whole.V)
-		for _, split := range []int{0, 1, 64, 101, whole.K.S} {
+		for _, split := range []int{0, 1, 64, whole.K.S} {
 			var part [2]*attn.Args
 			var m [2][]margin
 			for i, keys := range [][2]int{{0, split}, {split, whole.K.S}} {
