@@ -144,21 +144,19 @@ type blockedPlan struct {
 	block int
 	beta  float32     // 1/T
 	rows  []onlineRow // one a worker
+	waste []float32   // of allocates; a field, so that the allocation is not optimised away
 	a     *attn.Args
 	task  func(worker, task int)
 }
 
 func (pl *blockedPlan) Scratch() int64 { return 4 * int64(len(pl.rows)) * int64(blockKeys+pl.p.DimV) }
 
-// sink keeps an allocation from being optimised away.
-var sink []float32
-
 func (pl *blockedPlan) Forward(a *attn.Args) {
 	if pl.bug != unchecked {
 		pl.p.Must(pl.name, a)
 	}
 	if pl.bug == allocates {
-		sink = make([]float32, 8)
+		pl.waste = make([]float32, 8)
 	}
 	pl.a = a
 	pl.team.Run(pl.p.Batch*pl.p.HeadsQ, pl.task)
