@@ -34,7 +34,7 @@ type chart struct {
 
 var charts = [...]chart{
 	{
-		name: "time", title: "Time of one call", axis: "time of one call", base: 10, label: tickSeconds,
+		name: "time", title: "Time of one call", axis: "time", base: 10, label: tickSeconds,
 		value: func(w *run.Row) (y, lo, hi float64) { return w.Ns / 1e9, w.NsLo / 1e9, w.NsHi / 1e9 },
 	},
 	{
@@ -200,9 +200,11 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 	low, high, peak := math.Inf(1), 0.0, 0.0
 	for _, s := range g.series {
 		for _, b := range c.points(g, s) {
-			low, high = min(low, b.y), max(high, b.y)
+			// A wild interval may run out of the picture; the lines must fill it.
+			low = min(low, b.y, max(orElse(b.lo, b.y), b.y/3))
+			high = max(high, b.y, min(orElse(b.hi, b.y), b.y*3))
 			if c.peak {
-				peak = max(peak, positiveOrZero(s.at(int(b.x)).PeakGFlops))
+				peak = max(peak, orElse(s.at(int(b.x)).PeakGFlops, 0))
 			}
 		}
 	}
@@ -294,31 +296,32 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 	return nil
 }
 
-// coincide reports whether two lines lie on each other all along the lengths they share.
+// coincide reports whether two lines lie on each other at most of the lengths they share.
 func coincide(a, b []bar) bool {
-	shared := 0
+	shared, near := 0, 0
 	for _, p := range a {
 		for _, q := range b {
 			if p.x == q.x {
 				shared++
-				if !(math.Abs(math.Log(p.y/q.y)) < 0.05) {
-					return false
+				if math.Abs(math.Log(p.y/q.y)) < 0.05 {
+					near++
 				}
 			}
 		}
 	}
-	return shared > 0
+	return 2*near > shared
 }
 
 func sans(size font.Length) font.Font {
 	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
 }
 
-func positiveOrZero(x float64) float64 {
-	if x > 0 {
+// orElse is x where it is known.
+func orElse(x, other float64) float64 {
+	if run.Known(x) {
 		return x
 	}
-	return 0
+	return other
 }
 
 // lines makes a line, its dots, and bars for those intervals that exist.

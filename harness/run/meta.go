@@ -45,7 +45,7 @@ type Commit struct {
 func (c Commit) String() string {
 	s := c.Revision
 	if s == "" {
-		return "unknown commit"
+		return "unknown"
 	}
 	if len(s) > 12 {
 		s = s[:12]
