@@ -99,7 +99,8 @@ func README(path string, r *run.Run) error {
 	b.Write(head)
 	b.WriteString(beginMark + "\n")
 	d := document{w: &b}
-	d.text("%s, seq %d, on %s; commit %s, %s.", upper(g.title()), seq, orUnknown(r.Meta.Machine.CPU), r.Meta.Commit, r.Meta.Started.UTC().Format(time.DateOnly))
+	m := r.Meta
+	d.text("%s, seq %d, on %s; commit %s, %s.", upper(g.title()), seq, orUnknown(m.Machine.CPU), m.Commit, m.Started.UTC().Format(time.DateOnly))
 	threads := g.series[0].threads()
 	if peak := fastestPeak(r, rows, threads); run.Known(peak) {
 		d.text("The fastest multiply-add probe of this build does %s GFLOP/s on %s.", digits(peak, 4), plural(threads, "thread"))

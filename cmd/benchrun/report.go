@@ -14,7 +14,7 @@ import (
 // ReportCmd makes what people read from a run.
 type ReportCmd struct {
 	Dir    string       `arg:"" name:"run" help:"Run folder."`
-	Readme optionalPath `placeholder:"PATH" help:"Also rewrite what stands between the ladder marks of README.md, or of --readme PATH, and the chart in docs/ beside it."`
+	Readme optionalPath `placeholder:"PATH" help:"Also renew the table between the ladder marks of README.md, or of PATH, and the chart in docs/."`
 	Serve  bool         `help:"Not in this version."`
 }
 
