@@ -97,7 +97,7 @@ func TestSampleInAChild(t *testing.T) {
 // Peak memory is that of the kernel alone, and an allocation in every call is found.
 func TestMemoryInAChild(t *testing.T) {
 	c := testChild(t)
-	const n = 2048
+	const n = 1024
 	m, err := c.Weigh(t.Context(), point("honest", n))
 	if err != nil {
 		t.Fatal(err)

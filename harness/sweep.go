@@ -52,7 +52,7 @@ type Outcome struct {
 	Reason                 string // Precise, AllSamples, BudgetSpent, Interrupted or NothingLeft
 	Points                 int
 	Wrong, Failed, Skipped int // wrong answers; other failures; points not tried
-	Wide                   int // points whose interval is wider than asked
+	Wide                   int // points whose interval is wider than asked, if the intervals decide
 }
 
 // leastSamples is the fewest values that have a 95 % interval of their median.
@@ -77,6 +77,7 @@ func (s *Sweep) all(ctx context.Context, stop <-chan struct{}) (string, error) {
 	if err := s.plan(); err != nil {
 		return "", err
 	}
+	s.foresee(begun, begun, s.visits())
 	for i, at := range s.Points {
 		if stopped(ctx, stop) {
 			return Interrupted, nil
@@ -295,7 +296,7 @@ func (s *Sweep) outcome(reason string) Outcome {
 			o.Wrong++
 		case c.Failed != "":
 			o.Failed++
-		case s.wide(c):
+		case s.Samples == 0 && s.wide(c):
 			o.Wide++
 		}
 	}

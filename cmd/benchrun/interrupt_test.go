@@ -122,6 +122,9 @@ func TestKilledSweepResumes(t *testing.T) {
 
 // One Ctrl-C finishes the sample, saves, and says how to go on.
 func TestInterruptedSweepSaysHowToGoOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the killed sweep stands for it")
+	}
 	dir := filepath.Join(t.TempDir(), "r")
 	cmd, stderr := begin(t, sweepArgs(dir)...)
 	awaitVisits(t, dir, 5)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -161,7 +162,7 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 		return o, err
 	}
 	defer child.Close()
-	ctx, stop, release := interruptible()
+	ctx, stop, release := interruptible(to.Err)
 	defer release()
 	tell, done := newProgress(to.Err)
 	s := &harness.Sweep{
@@ -191,7 +192,7 @@ func (c *SweepCmd) limit() int64 {
 }
 
 // interruptible returns a channel that the first Ctrl-C closes, and a context that the second one cancels.
-func interruptible() (ctx context.Context, stop chan struct{}, release func()) {
+func interruptible(tell io.Writer) (ctx context.Context, stop chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stop = make(chan struct{})
 	signals := make(chan os.Signal, 2)
@@ -207,6 +208,7 @@ func interruptible() (ctx context.Context, stop chan struct{}, release func()) {
 			case <-stop:
 				cancel()
 			default:
+				fmt.Fprintln(tell, "\nfinishing the measurement in hand; Ctrl-C again stops at once")
 				close(stop)
 			}
 		}
