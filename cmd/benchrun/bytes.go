@@ -13,7 +13,7 @@ type Bytes int64
 // UnmarshalText reads a size.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	s := strings.TrimSpace(string(text))
-	number := strings.TrimRight(s, "kKMGTPiBb ")
+	number := strings.TrimRight(s, "kKmMgGtTiIbB ")
 	unit, ok := map[string]float64{
 		"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
 		"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,

@@ -21,6 +21,9 @@ func TestBytes(t *testing.T) {
 			t.Errorf("%q is taken for %d", text, b)
 		}
 	}
+}
+
+func TestBytesReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := Bytes(rapid.Int64Range(1, 1<<53).Draw(t, "bytes"))
 		var again Bytes
