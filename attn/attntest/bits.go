@@ -328,7 +328,7 @@ func concurrent(s *Subject) error {
 	return nil
 }
 
-// allocations: none in the steady state, with any team. Check may not allocate by the size of the problem either.
+// allocations: none in the steady state, with any team.
 func allocations(s *Subject) error {
 	for _, workers := range []int{1, 2} {
 		team := attn.NewTeam(workers)

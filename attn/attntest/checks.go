@@ -21,6 +21,7 @@ func Checks() []Check {
 		{"claims/abilities", false, abilities},
 		{"claims/cases", false, claimedCases},
 		{"claims/malformed", false, malformed},
+		{"claims/thrift", false, thrift},
 		{"operands", false, operands},
 		{"laws/shift", false, shift},
 		{"laws/permute", false, permute},

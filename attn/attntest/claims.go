@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
+	"slices"
 	"strings"
 
 	"attnlab/attn"
@@ -144,6 +146,25 @@ func malformed(s *Subject) error {
 	return nil
 }
 
+// thrift: Check tells what a plan would take without taking it, so that a harness may ask about lengths that no memory holds.
+func thrift(s *Subject) error {
+	p := asking(0, s.ops()[0])
+	p.SeqQ, p.SeqKV, p.Dim, p.DimV = 1<<17, 1<<17, 128, 128
+	const calls, most = 16, 64 << 10 // an error text and its like, and what else the program does meanwhile
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range calls {
+		if _, err := s.Kernel.Check(p, 4); errors.Is(err, attn.ErrUnsupported) {
+			return fmt.Errorf("refused for its length: %w", err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > calls*most {
+		return fmt.Errorf("Check allocates %d bytes for %d keys", took/calls, p.SeqKV)
+	}
+	return nil
+}
+
 // operands gives wrong operands, one at a time. Forward must panic with an error that names the operand, and do so before it writes.
 func operands(s *Subject) error {
 	for _, op := range s.ops() {
@@ -151,7 +172,12 @@ func operands(s *Subject) error {
 			if bad.Problem.Needs()&^s.Claims != 0 {
 				continue
 			}
-			a, err := cases.NewArgs(bad.Problem, "bhsd", nil)
+			n, err := cases.SlabLen(bad.Problem, "bhsd")
+			if err != nil {
+				return err
+			}
+			slab := make([]float32, n)
+			a, err := cases.NewArgs(bad.Problem, "bhsd", slab)
 			if err != nil {
 				return err
 			}
@@ -161,9 +187,13 @@ func operands(s *Subject) error {
 			}
 			plan.Forward(a)
 			poison(a)
+			before := slices.Clone(slab)
 			bad.Break(a)
 			if err := named(plan, a, bad.Operand); err != nil {
 				return fmt.Errorf("%v %s: %w", op, bad.Name, err)
+			}
+			if err := same(before, slab); err != nil {
+				return fmt.Errorf("%v %s: Forward wrote before it panicked: %w", op, bad.Name, err)
 			}
 		}
 		p := asking(0, op)

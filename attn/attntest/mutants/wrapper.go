@@ -3,6 +3,7 @@ package mutants
 import (
 	"errors"
 	"math"
+	"runtime"
 
 	"attnlab/attn"
 )
@@ -118,6 +119,12 @@ func wrappers() []Mutant {
 		}
 		return n, err
 	}})
+	add("check_allocates", "Check makes a buffer to see whether it fits", wrapper{
+		check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
+			runtime.KeepAlive(make([]float32, min(max(p.SeqQ, 0), 1<<20)))
+			return k.Check(p, workers)
+		},
+	})
 	whole := func(p *attn.Problem) {
 		if p.HeadsKV > 0 {
 			p.HeadsQ -= p.HeadsQ % p.HeadsKV
