@@ -9,18 +9,19 @@ var negInf = float32(math.Inf(-1))
 // degree 3 with p(0) = 1 and the least maximum error on [-1/64, 1/64], 1.0e-10. Adding 1.5*2^47 rounds to a multiple of 1/32 and leaves 32n in
 // the low bits. It is done in float64, which costs a scalar loop no more than float32 does and leaves one rounding, the last.
 func exp2(x float32) float32 {
-	const round = 3 << 46
+	const (
+		round = 3 << 46
+		c1    = 0.6931471805270186
+		c2    = 0.24022845272879956
+		c3    = 0.05550456905949713
+	)
 	if x < -150 {
 		return 0
 	}
-	y := float64(x)
-	t := y + round
-	r := y - (t - round)
-	p := 0.05550456905949713
-	p = float64(p*r) + 0.24022845272879956
-	p = float64(p*r) + 0.6931471805270186
-	p = float64(p*r) + 1
+	t := float64(x) + round
 	n := math.Float64bits(t)
+	r := float64(x) - (t - round)
+	p := float64((float64((float64(c3*r)+c2)*r)+c1)*r) + 1
 	return float32(p * math.Float64frombits(powers[n%32]+n>>5<<52))
 }
 

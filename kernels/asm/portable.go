@@ -69,7 +69,7 @@ func scoreRows(p *Panel, from, to int) {
 func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 	var a0, a1, a2, a3, a4, a5, a6, a7 float32
 	for _, x := range k {
-		q := (*[8]float32)(qt[at:])
+		q := (*[8]float32)(qt[at : at+8 : at+8])
 		a0 += float32(q[0] * x)
 		a1 += float32(q[1] * x)
 		a2 += float32(q[2] * x)
@@ -177,7 +177,7 @@ func mix(p *Panel) {
 func mix8(o *[8]float32, p []float32, at, ps int, v []float32, c, vs, n int) {
 	var a0, a1, a2, a3, a4, a5, a6, a7 float32
 	for range n {
-		q, x := (*[8]float32)(p[at:]), v[c]
+		q, x := (*[8]float32)(p[at:at+8:at+8]), v[c]
 		a0 += float32(q[0] * x)
 		a1 += float32(q[1] * x)
 		a2 += float32(q[2] * x)
