@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -120,13 +121,15 @@ func badLab() *harness.Lab {
 	return lab
 }
 
-var spun int64
+var spun atomic.Int64
 
 // spin takes some time that grows with n.
 func spin(n int) int64 {
+	x := spun.Load()
 	for i := range n {
-		spun += int64(i) ^ spun
+		x += int64(i) ^ x
 	}
+	spun.Store(x) // or the compiler would leave the loop out
 	return int64(n)
 }
 
