@@ -11,7 +11,10 @@ import (
 func drawCall(t *rapid.T) (attn.Problem, *attn.Args) {
 	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 	group := n("group", 1, 3)
-	p := attn.Problem{Batch: n("batch", 0, 3), SeqQ: n("seq_q", 0, 9), SeqKV: n("seq_kv", 0, 9), HeadsKV: n("heads_kv", 1, 2), Dim: n("dim", 1, 5), DimV: n("dim_v", 1, 5)}
+	p := attn.Problem{
+		Batch: n("batch", 0, 3), SeqQ: n("seq_q", 0, 9), SeqKV: n("seq_kv", 0, 9), HeadsKV: n("heads_kv", 1, 2),
+		Dim: n("dim", 1, 5), DimV: n("dim_v", 1, 5),
+	}
 	p.HeadsQ = group * p.HeadsKV
 	switch n("band", 0, 3) {
 	case 1:

@@ -15,7 +15,7 @@ type Case struct {
 	Problem      attn.Problem
 	Core         bool // part of the quick subset
 	Layout, Data string
-	edit         func(p *attn.Problem, a *attn.Args, r *rand.Rand) // what makes the case special, after Fill
+	edit         func(p *attn.Problem, a *attn.Args, r rnd) // what makes the case special, after Fill
 }
 
 // String is the case's path.
@@ -117,6 +117,8 @@ func Families() []string {
 	return names
 }
 
+type rnd = *rand.Rand
+
 // A list collects the cases of the families.
 type list struct {
 	family string
@@ -133,7 +135,9 @@ func (c *Case) core(yes bool) *Case { c.Core = yes; return c }
 
 func (c *Case) data(dist string) *Case { c.Data = dist; return c }
 
-func (c *Case) with(edit func(p *attn.Problem, a *attn.Args, r *rand.Rand)) *Case {
+func (c *Case) in(layout string) *Case { c.Layout = layout; return c }
+
+func (c *Case) with(edit func(p *attn.Problem, a *attn.Args, r rnd)) *Case {
 	c.edit = edit
 	return c
 }

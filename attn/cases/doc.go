@@ -2,7 +2,7 @@
 // fill operands, and the reader of outside cases (ONNX node tests).
 //
 // A case is a name, a problem and a way to build operands. Building is lazy and deterministic: the seed is a hash of the name, so a new
-// case changes no other, and two hundred cases are not two hundred sets of tensors.
+// case changes no other, and hundreds of cases are not hundreds of sets of tensors in memory.
 //
 // # Operands in a slab
 //

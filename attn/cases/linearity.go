@@ -34,10 +34,8 @@ func linear(l *list) {
 		}
 		p := of(problem(2, 19, 19, 6, 2, 8, 8), k.lin, attn.Causal())
 		l.add(k.name+"-gqa", p).core(i == 0)
-		l.add(k.name+"-padded", p).core(i == 1)
-		l.cases[len(l.cases)-1].Layout = "padded"
-		l.add(k.name+"-packed", p)
-		l.cases[len(l.cases)-1].Layout = "packed"
+		l.add(k.name+"-padded", p).in("padded").core(i == 1)
+		l.add(k.name+"-packed", p).in("packed")
 		for _, m := range []attn.Mask{attn.Full(), attn.Causal()} {
 			p := of(problem(3, 20, 45, 2, 1, 8, 8), k.lin, m)
 			p.Lengths = true

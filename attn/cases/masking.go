@@ -2,12 +2,9 @@ package cases
 
 import (
 	"fmt"
-	"math/rand/v2"
 
 	"attnlab/attn"
 )
-
-type rnd = *rand.Rand
 
 // masks has bands in both alignments with every relation of n_q to n_k, element masks of every rank, and rows or whole tiles that see nothing.
 func masks(l *list) {
@@ -16,7 +13,8 @@ func masks(l *list) {
 		l.add(fmt.Sprintf("causal-%dx%d", n[0], n[1]), masked(p, attn.Causal())).core(i < 3)
 		l.add(fmt.Sprintf("causal-topleft-%dx%d", n[0], n[1]), masked(p, attn.CausalTopLeft())).core(i < 3)
 	}
-	for i, w := range [][2]int{{0, 0}, {1, 0}, {0, 1}, {3, 2}, {7, 0}, {0, 7}, {5, attn.Unbounded}, {attn.Unbounded, 4}, {attn.Unbounded, attn.Unbounded}, {100, 100}, {64, 0}} {
+	const all = attn.Unbounded
+	for i, w := range [][2]int{{0, 0}, {1, 0}, {0, 1}, {3, 2}, {7, 0}, {0, 7}, {5, all}, {all, 4}, {all, all}, {100, 100}, {64, 0}} {
 		m := attn.Window(w[0], w[1])
 		for j, n := range [][2]int{{40, 40}, {9, 31}, {31, 9}, {1, 65}, {70, 150}} {
 			p := wanting(masked(head(n[0], n[1], 8, 8), m), rowStats)
@@ -51,9 +49,8 @@ func masks(l *list) {
 	}
 	l.add("bool-and-causal", bool1(40, 40, attn.Causal())).with(hide(func(i, j int) bool { return (i+j)%3 == 0 })).core(true)
 	l.add("bool-and-window", bool1(40, 70, attn.Window(9, 4))).with(hide(func(i, j int) bool { return j%5 == 0 }))
-	l.add("bool-heads-queries", wanting(problem(2, 9, 33, 4, 2, 8, 8), attn.WantLSE)).
+	l.add("bool-heads", masked(problem(2, 9, 33, 4, 2, 8, 8), attn.Full().With(attn.BoolBitmap))).
 		with(func(p *attn.Problem, a *attn.Args, r rnd) { a.Allowed = randomMask(r, 0.5, 1, p.HeadsQ, 1, p.SeqKV) })
-	l.cases[len(l.cases)-1].Problem.Mask = attn.Full().With(attn.BoolBitmap)
 	l.add("bool-whole-rows", bool1(21, 40, attn.Full())).core(true).
 		with(func(p *attn.Problem, a *attn.Args, r rnd) { a.Allowed = randomMask(r, 0.5, p.SeqQ, 1) }) // key extent 1: a query sees all or nothing
 	l.add("hidden-rows", bool1(40, 70, attn.Full())).with(hide(func(i, _ int) bool { return i%3 == 1 })).core(true)

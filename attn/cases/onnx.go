@@ -402,13 +402,16 @@ func (n *onnxTest) attention(o *Outside) error {
 	}
 	a.Out = poisoned(y)
 	o.expect = append(o.expect, expected{"Y", &y, func(a *attn.Args, _ []float32) *attn.Tensor { return &a.Out }})
-	for i, of := range []func(a *attn.Args) *attn.Tensor{func(a *attn.Args) *attn.Tensor { return &a.K }, func(a *attn.Args) *attn.Tensor { return &a.V }} {
+	for i, of := range []func(a *attn.Args, _ []float32) *attn.Tensor{
+		func(a *attn.Args, _ []float32) *attn.Tensor { return &a.K },
+		func(a *attn.Args, _ []float32) *attn.Tensor { return &a.V },
+	} {
 		if present := n.output(1 + i); present != nil {
 			want, err := operand(present, present.Name, a.K.H)
 			if err != nil {
 				return err
 			}
-			o.expect = append(o.expect, expected{present.Name, &want, func(a *attn.Args, _ []float32) *attn.Tensor { return of(a) }})
+			o.expect = append(o.expect, expected{present.Name, &want, of})
 		}
 	}
 	if qk := n.output(3); qk != nil {

@@ -2,7 +2,6 @@ package cases
 
 import (
 	"fmt"
-	"math/rand/v2"
 
 	"attnlab/attn"
 )
@@ -62,7 +61,7 @@ func groups(l *list) {
 	p.Score.Terms = attn.TermBias
 	l.add("bias", p).core(true)
 	p.Score.Terms, p.Lengths = 0, true
-	l.add("lengths", masked(p, attn.Causal())).with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) { copy(a.KLen, []int32{11, 33}) })
+	l.add("lengths", masked(p, attn.Causal())).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { copy(a.KLen, []int32{11, 33}) })
 }
 
 // views has the same kinds of problem in every layout, and calls that use less than the slab they lie in.
@@ -70,33 +69,30 @@ func views(l *list) {
 	for _, layout := range layouts {
 		for _, m := range []attn.Mask{attn.Full(), attn.Causal()} {
 			p := wanting(masked(problem(2, 23, 23, 4, 2, 20, 20), m), rowStats)
-			c := l.add(fmt.Sprintf("%s-%v", layout, m), p).core(m.Band)
-			c.Layout = layout
+			l.add(fmt.Sprintf("%s-%v", layout, m), p).in(layout).core(m.Band)
 		}
 		if layout == "packed" {
 			continue
 		}
 		p := wanting(problem(2, 1, 71, 6, 2, 24, 11), rowStats)
-		c := l.add(layout+"-decode", p).core(layout == "padded")
-		c.Layout = layout
+		l.add(layout+"-decode", p).in(layout).core(layout == "padded")
 		p = masked(problem(2, 37, 66, 3, 3, 9, 13), attn.Window(8, 3))
-		c = l.add(layout+"-window", p).core(layout == "padded")
-		c.Layout = layout
+		l.add(layout+"-window", p).in(layout).core(layout == "padded")
 	}
 	p := masked(problem(2, 21, 33, 2, 1, 16, 16), attn.Causal())
 	l.add("same-tensor", masked(problem(1, 27, 27, 2, 2, 16, 16), attn.Causal())).core(true).
-		with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) { a.K, a.V = a.Q, a.Q })
-	l.add("same-keys-values", p).with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) { a.V = a.K })
-	l.add("one-query-for-all", p).with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) { a.Q.SS, a.Q.SH = 0, 0 })
-	l.add("one-key-for-all", p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) { a.K.SS, a.K.SB = 0, 0 })
-	l.add("every-other-row", p).with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) {
+		with(func(_ *attn.Problem, a *attn.Args, _ rnd) { a.K, a.V = a.Q, a.Q })
+	l.add("same-keys-values", p).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { a.V = a.K })
+	l.add("one-query-for-all", p).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { a.Q.SS, a.Q.SH = 0, 0 })
+	l.add("one-key-for-all", p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { a.K.SS, a.K.SB = 0, 0 })
+	l.add("every-other-row", p).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
 		Trim(a, 10, 16)
 		for _, t := range []*attn.Tensor{&a.Q, &a.K, &a.V, &a.Out} {
 			t.SS *= 2
 		}
 	})
 	for off := 1; off <= 3; off++ { // float32s start at 4 bytes; vectors want 16 to 64
-		l.add(fmt.Sprintf("unaligned-%d", off), problem(1, 9, 40, 1, 1, 32, 32)).with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) {
+		l.add(fmt.Sprintf("unaligned-%d", off), problem(1, 9, 40, 1, 1, 32, 32)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
 			Inputs(a, func(_ string, t *attn.Tensor) {
 				moved := make([]float32, len(t.Data)+off)
 				copy(moved[off:], t.Data)
@@ -117,8 +113,8 @@ func empty(l *list) {
 	add("no-dim", problem(1, 5, 6, 2, 1, 0, 8)) // every score is 0: the mean of the values
 	add("no-keys-causal", masked(problem(1, 5, 0, 1, 1, 8, 8), attn.Causal()))
 	add("no-keys-decode", problem(1, 1, 0, 4, 2, 8, 8))
-	add("no-queries-in-call", problem(1, 6, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) { Trim(a, 0, 6) })
-	add("no-keys-in-call", problem(1, 6, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ *rand.Rand) { Trim(a, 6, 0) })
+	add("no-queries-in-call", problem(1, 6, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, 0, 6) })
+	add("no-keys-in-call", problem(1, 6, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, 6, 0) })
 	p := problem(1, 6, 0, 2, 1, 8, 8)
 	p.Op = attn.OpLinear
 	l.add("linear-no-keys", p).core(true)
