@@ -23,12 +23,16 @@ var update = flag.Bool("update", false, "rewrite the golden parts of testdata/sc
 
 // TestMain makes this binary the command, as scripts call it and as the command calls itself.
 func TestMain(m *testing.M) {
+	os.Setenv(noRaceSleep, noRaceSleepValue)
 	std := streams{os.Stdout, os.Stderr}
 	testscript.Main(m, map[string]func(){
 		"benchrun": func() { os.Exit(benchrun(os.Args[1:], std, allKernels())) },
 		"badrun":   func() { os.Exit(benchrun(os.Args[1:], std, append(badKernels(), allKernels()...))) },
 	})
 }
+
+// The race detector has every process sleep for a second as it ends, unless it is told not to.
+const noRaceSleep, noRaceSleepValue = "GORACE", "atexit_sleep_ms=0"
 
 // needsProcesses skips a test that starts this binary again where that is not possible.
 func needsProcesses(t *testing.T) (self string) {
@@ -47,7 +51,8 @@ func TestScripts(t *testing.T) {
 	needsProcesses(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "rows": rows, "damage": damage},
+		Setup: func(e *testscript.Env) error { e.Setenv(noRaceSleep, noRaceSleepValue); return nil },
+		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"code": code, "rows": rows, "damage": damage},
 	})
 }
 
