@@ -141,8 +141,12 @@ func fromRight(n int, dims []int) (d [4]int, err error) {
 	}
 	d = [4]int{1, 1, 1, 1}
 	copy(d[4-len(dims):], dims)
-	if min(d[0], d[1], d[2], d[3]) < 0 || span(d, [4]int{d[1] * d[2] * d[3], d[2] * d[3], d[3], 1}) > n {
-		return d, fmt.Errorf("%d elements for shape %v", n, dims)
+	least := min(d[0], d[1], d[2], d[3])
+	for size, i := 1, 0; i < 4 && least != 0; i++ {
+		if least < 0 || d[i] > n/size { // the product may not fit an int
+			return d, fmt.Errorf("%d elements for shape %v", n, dims)
+		}
+		size *= d[i]
 	}
 	return d, nil
 }
