@@ -199,9 +199,10 @@ func TestReadONNXLacks(t *testing.T) {
 	f32 := func(name string) object { return tensor(name, "f32", []int{1, 1, 1, 1}, []float32{1}) }
 	f16 := func(name string) object { return tensor(name, "f16", []int{1, 1, 1, 1}, []byte{0, 0}) }
 	in, out := []object{f32("Q"), f32("K"), f32("V")}, []object{f32("Y"), f32("S")}
+	half := []object{f16("Q"), f16("K"), f16("V")}
 	for lack, test := range map[string]object{
 		"softcap":                 {"node": node("Attention", object{"softcap": 2}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
-		"f16 operands":            {"node": node("Attention", object{}, []string{"Y"}, "Q", "K", "V"), "inputs": []object{f16("Q"), f16("K"), f16("V")}, "outputs": out},
+		"f16 operands":            {"node": node("Attention", object{}, []string{"Y"}, "Q", "K", "V"), "inputs": half, "outputs": out},
 		"qk_matmul_output_mode 0": {"node": node("Attention", object{}, []string{"Y", "", "", "S"}, "Q", "K", "V"), "inputs": in, "outputs": out},
 		"attribute novelty":       {"node": node("Attention", object{"novelty": 1}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
 		"gated_delta":             {"node": node("LinearAttention", object{}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
@@ -226,7 +227,8 @@ func TestReadONNXErrors(t *testing.T) {
 			return `{"name":"` + name + `","dtype":"f32","shape":[1,1,1,1],"b64":"AAAAAA=="}`
 		}
 		return `[{"case":"x","node":{"op":"Attention","inputs":["Q","K","V","","","","N"],"outputs":["Y"]},"inputs":[` +
-			one("Q") + "," + one("K") + "," + one("V") + `,{"name":"N","dtype":"` + dtype + `","shape":` + shape + `,"b64":"` + b64 + `"}],"outputs":[` + one("Y") + `]}]`
+			one("Q") + "," + one("K") + "," + one("V") + `,{"name":"N","dtype":"` + dtype + `","shape":` + shape + `,"b64":"` + b64 +
+			`"}],"outputs":[` + one("Y") + `]}]`
 	}
 	for name, text := range map[string]string{
 		"not json":      `hello`,

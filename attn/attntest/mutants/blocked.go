@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"math"
+	"sync/atomic"
 
 	"attnlab/attn"
 )
@@ -43,6 +44,7 @@ const (
 	blocksByWorkers
 	orderByBatch
 	orderByLayout
+	plansDiffer
 	allocates
 	understatesScratch
 	unchecked
@@ -86,11 +88,12 @@ func blockedMutants() []Mutant {
 		{blocksByWorkers, "blocks_by_workers", "the block size follows the number of workers: right, but its bits depend on threads"},
 		{orderByBatch, "order_by_batch", "odd batch entries sum from the other end: right, but its bits depend on the place in the batch"},
 		{orderByLayout, "order_by_layout", "contiguous rows are summed from the other end: right, but its bits depend on the layout"},
+		{plansDiffer, "plans_differ", "every other plan has another block size: the kernel is not stateless"},
 		{allocates, "allocates", "every call allocates"},
 		{understatesScratch, "understates_scratch", "Check says less memory than the plan takes"},
 		{unchecked, "unchecked", "wrong operands are not refused"},
 	} {
-		all = append(all, Mutant{m.name, m.why, blocked{m.name, m.bug}, blockedClaims})
+		all = append(all, Mutant{m.name, m.why, blocked{m.name, m.bug, new(atomic.Int64)}, blockedClaims})
 	}
 	return all
 }
@@ -99,14 +102,15 @@ const blockedClaims = attn.NeedSoftmax | attn.NeedWindow | attn.NeedBool | attn.
 	attn.NeedLSE | attn.NeedMean | attn.NeedEntropy
 
 // Blocked returns the healthy softmax kernel, and what it can do.
-func Blocked() (attn.Kernel, attn.Needs) { return blocked{"blocked", healthy}, blockedClaims }
+func Blocked() (attn.Kernel, attn.Needs) { return blocked{"blocked", healthy, nil}, blockedClaims }
 
 // blockKeys is how many keys are scored before the maximum is looked at. Blocks start at multiples of it.
 const blockKeys = 16
 
 type blocked struct {
-	name string
-	bug  bug
+	name  string
+	bug   bug
+	plans *atomic.Int64 // made so far, for plansDiffer
 }
 
 func (k blocked) Name() (algo, is string) { return k.name, isa }
@@ -127,8 +131,11 @@ func (k blocked) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 		return nil, err
 	}
 	pl := &blockedPlan{blocked: k, p: p, team: team, block: blockKeys, beta: float32(1 / p.Temperature())}
-	if k.bug == blocksByWorkers {
+	switch {
+	case k.bug == blocksByWorkers:
 		pl.block = max(1, blockKeys/team.Workers())
+	case k.bug == plansDiffer && k.plans.Add(1)%2 == 0:
+		pl.block = blockKeys / 2
 	}
 	for range team.Workers() {
 		pl.rows = append(pl.rows, onlineRow{blockedPlan: pl, score: make([]float32, blockKeys), out: make([]float32, p.DimV)})

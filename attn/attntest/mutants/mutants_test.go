@@ -40,3 +40,42 @@ func TestKilled(t *testing.T) {
 		})
 	}
 }
+
+// Every check can fail: alone, it kills a mutant that it is meant for.
+func TestEveryCheckKills(t *testing.T) {
+	victims := map[string]string{
+		"claims/abilities": "accepts_softcap",
+		"claims/cases":     "refuses_windows",
+		"claims/malformed": "takes_any_heads",
+		"claims/thrift":    "check_allocates",
+		"operands":         "unchecked",
+		"laws/shift":       "lse_base2",
+		"laws/permute":     "drop_tail",
+		"laws/average":     "rescale_out",
+		"laws/merge":       "lse_without_max",
+		"laws/steps":       "step_forgets",
+		"laws/state":       "state_not_written",
+		"bits/threads":     "blocks_by_workers",
+		"bits/layouts":     "order_by_layout",
+		"bits/batch":       "order_by_batch",
+		"bits/heads":       "head_modulo",
+		"bits/neighbours":  "max_from_last_row",
+		"bits/rows":        "max_from_last_row",
+		"bits/hidden":      "causal_off_by_one",
+		"bits/capacity":    "align_by_capacity",
+		"concurrent":       "plans_differ",
+		"allocations":      "allocates",
+	}
+	for _, c := range attntest.Checks() {
+		t.Run(c.Name, func(t *testing.T) {
+			m, ok := mutants.ByName(victims[c.Name])
+			if !ok {
+				t.Fatalf("no mutant is named for this check")
+			}
+			s := attntest.Subject{Kernel: m.Kernel, Claims: m.Claims, Short: true}
+			if err := c.Run(&s); err == nil {
+				t.Errorf("%s lives", m.Name)
+			}
+		})
+	}
+}

@@ -140,7 +140,7 @@ func wrappers() []Mutant {
 	return all
 }
 
-func (w wrapper) inner() attn.Kernel { return blocked{w.name, healthy} }
+func (w wrapper) inner() attn.Kernel { return blocked{w.name, healthy, nil} }
 
 func (w wrapper) Name() (algo, is string) { return w.name, isa }
 
