@@ -29,7 +29,8 @@
 //
 // # Sums
 //
-// A lane of L and of S is summed over the keys of a group, from zero, and then added to what was there; a lane of O over the keys of one Mix. A hidden key (score -Inf) contributes an exact 0, so cutting hidden keys off either end of a block changes no bit.
+// A lane of L and of S is summed over the keys of a group, from zero, and then added to what was there; a lane of O over the
+// keys of one Mix. A hidden key (score -Inf) contributes an exact 0, so cutting hidden keys off either end of a block changes no bit.
 package asm
 
 import "math"

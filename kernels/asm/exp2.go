@@ -7,8 +7,9 @@ var negInf = float32(math.Inf(-1))
 // exp2 is 2^x for x <= Limit, correctly rounded but for one result in a hundred, exactly 1 at 0, exactly 0 below -150. With n the multiple of
 // 1/32 nearest to x, 2^x is 2^n * p(x-n): the fraction of n picks a table entry, its whole part goes to the exponent; p is the polynomial of
 // degree 3 with p(0) = 1 and the least maximum error on [-1/64, 1/64], 1.0e-10. Adding 1.5*2^47 rounds to a multiple of 1/32 and leaves 32n in
-// the low bits. It is done in float64, which costs a scalar loop no more than float32 does and leaves one rounding, the last.
-func exp2(x float32) float32 {
+// the low bits. It is done in float64, which costs a scalar loop no more than float32 does and leaves one rounding, the last:
+// x is a difference of float32 numbers, which may need more bits than they have.
+func exp2(x float64) float32 {
 	const (
 		round = 3 << 46
 		c1    = 0.6931471805270186
@@ -18,9 +19,9 @@ func exp2(x float32) float32 {
 	if x < -150 {
 		return 0
 	}
-	t := float64(x) + round
+	t := x + round
 	n := math.Float64bits(t)
-	r := float64(x) - (t - round)
+	r := x - (t - round)
 	p := float64((float64((float64(c3*r)+c2)*r)+c1)*r) + 1
 	return float32(p * math.Float64frombits(powers[n%32]+n>>5<<52))
 }

@@ -14,7 +14,7 @@ func ulps(got float32, want float64) float64 {
 func TestExp2(t *testing.T) {
 	worst, at := 0.0, float32(0)
 	for x := float32(-126); x <= Limit; {
-		if u := ulps(exp2(x), math.Exp2(float64(x))); u > worst {
+		if u := ulps(exp2(float64(x)), math.Exp2(float64(x))); u > worst {
 			worst, at = u, x
 		}
 		if x == 0 {
@@ -32,7 +32,7 @@ func TestExp2(t *testing.T) {
 	for _, c := range []struct{ x, want float32 }{
 		{0, 1}, {float32(math.Copysign(0, -1)), 1}, {1, 2}, {-1, .5}, {-126, 0x1p-126}, {-127, 0x1p-127}, {-151, 0}, {-1e30, 0}, {negInf, 0}, {Unset, 0}, {8, 256},
 	} {
-		if got := exp2(c.x); got != c.want {
+		if got := exp2(float64(c.x)); got != c.want {
 			t.Errorf("exp2(%v) = %v, want %v", c.x, got, c.want)
 		}
 	}
