@@ -341,6 +341,7 @@ func allocations(s *Subject) error {
 			if err != nil {
 				return err
 			}
+			defer done(plan)
 			if n := testing.AllocsPerRun(4, func() { plan.Forward(a) }); n != 0 {
 				return fmt.Errorf("%v allocations a call", n)
 			}

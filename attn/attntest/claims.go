@@ -88,7 +88,8 @@ func (s *Subject) accepts(p attn.Problem) (err error) {
 	defer catch(&err)
 	lack := p.Needs() &^ s.Claims
 	_, refusal := s.Kernel.Check(p, 1)
-	_, planRefusal := s.Kernel.Plan(p, nil)
+	plan, planRefusal := s.Kernel.Plan(p, nil)
+	defer done(plan)
 	switch {
 	case (refusal == nil) != (planRefusal == nil):
 		return fmt.Errorf("Check says %v and Plan says %v", refusal, planRefusal)
@@ -189,7 +190,9 @@ func operands(s *Subject) error {
 			poison(a)
 			before := slices.Clone(slab)
 			bad.Break(a)
-			if err := named(plan, a, bad.Operand); err != nil {
+			err = named(plan, a, bad.Operand)
+			done(plan)
+			if err != nil {
 				return fmt.Errorf("%v %s: %w", op, bad.Name, err)
 			}
 			if err := same(before, slab); err != nil {
@@ -201,7 +204,9 @@ func operands(s *Subject) error {
 		if err != nil {
 			return err
 		}
-		if err := named(plan, nil, "args"); err != nil {
+		err = named(plan, nil, "args")
+		done(plan)
+		if err != nil {
 			return err
 		}
 	}

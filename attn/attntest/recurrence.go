@@ -67,6 +67,7 @@ func steps(s *Subject) error {
 		if err != nil {
 			return err
 		}
+		defer done(plan)
 		plan.Forward(whole)
 		first := collect(whole, nil)
 		m, err := margins(p, whole)
@@ -79,6 +80,7 @@ func steps(s *Subject) error {
 		if err != nil {
 			return err
 		}
+		defer done(row)
 		for _, d := range []struct {
 			name   string
 			plan   attn.Recurrent
@@ -120,6 +122,7 @@ func state(s *Subject) error {
 		if err != nil {
 			return err
 		}
+		defer done(plan)
 		want := p.Batch * p.HeadsKV * p.Dim * p.DimV
 		if !p.Linear.Unnormalised {
 			want += p.Batch * p.HeadsKV * p.Dim

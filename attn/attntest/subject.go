@@ -12,6 +12,7 @@ package attntest
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"slices"
 
@@ -77,6 +78,7 @@ func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	defer done(plan)
 	plan.Forward(a)
 	v, err := judge(&c, a)
 	if err != nil {
@@ -138,9 +140,17 @@ func (s *Subject) plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 		return nil, fmt.Errorf("Plan fails where Check does not: %w", err)
 	}
 	if got := plan.Scratch(); got != scratch {
+		done(plan)
 		return nil, fmt.Errorf("the plan holds %d bytes of scratch, Check said %d", got, scratch)
 	}
 	return plan, nil
+}
+
+// done closes a plan that holds more than memory.
+func done(plan attn.Plan) {
+	if c, ok := plan.(io.Closer); ok {
+		c.Close()
+	}
 }
 
 // forward runs one call through a plan of its own.
@@ -149,6 +159,7 @@ func (s *Subject) forward(p attn.Problem, a *attn.Args, team *attn.Team) error {
 	if err != nil {
 		return err
 	}
+	defer done(plan)
 	plan.Forward(a)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -64,6 +65,9 @@ func (o *Outside) Run(k attn.Kernel) (r Result, err error) {
 	}
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", o.Name, err)
+	}
+	if c, ok := plan.(io.Closer); ok {
+		defer c.Close()
 	}
 	var state []float32
 	if rec, ok := plan.(attn.Recurrent); ok {
