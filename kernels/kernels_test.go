@@ -9,6 +9,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
+	"attnlab/harness/run"
 	"attnlab/kernels"
 )
 
@@ -27,26 +28,22 @@ func TestMain(m *testing.M) {
 //	go tool benchstat -col /kernel -filter '/isa:go' new.txt
 func BenchmarkAttention(b *testing.B) {
 	type cell struct {
-		mask        attn.Mask
+		mask        string
 		heads, n, d int
 	}
-	cells := []cell{{attn.Full(), 1, 256, 64}, {attn.Full(), 1, 1024, 64}, {attn.Causal(), 1, 1024, 64}, {attn.Full(), 1, 1024, 128}}
+	cells := []cell{{"full", 1, 256, 64}, {"full", 1, 1024, 64}, {"causal", 1, 1024, 64}, {"full", 1, 1024, 128}}
 	if testing.Short() {
-		cells = []cell{{attn.Full(), 1, 16, 8}}
+		cells = []cell{{"full", 1, 16, 8}}
 	}
 	for _, k := range kernels.All() {
 		algo, isa := k.Name()
 		for _, c := range cells {
-			p := attn.Problem{Batch: 1, SeqQ: c.n, SeqKV: c.n, HeadsQ: c.heads, HeadsKV: c.heads, Dim: c.d, DimV: c.d, Mask: c.mask}
-			if _, err := k.Check(p, 1); err != nil {
-				p.Op = attn.OpLinear
+			point := run.Point{Kernel: algo, ISA: isa, Mask: c.mask, HeadsQ: c.heads, SeqKV: c.n, Dim: c.d}.WithDefaults()
+			p, err := point.Problem()
+			if err != nil {
+				b.Fatal(err)
 			}
-			key := fmt.Sprintf("kernel=%s/isa=%s/pass=forward/mask=%s/heads=%d/seq=%d/dim=%d/threads=1", algo, isa, c.mask, c.heads, c.n, c.d)
-			if p.Op == attn.OpLinear {
-				key = fmt.Sprintf("kernel=%s/isa=%s/op=linear/pass=forward/mask=%s/heads=%d/seq=%d/dim=%d/features=%s/threads=1",
-					algo, isa, c.mask, c.heads, c.n, c.d, p.Linear.Feature)
-			}
-			b.Run(key, func(b *testing.B) {
+			b.Run(strings.TrimPrefix(point.Name(), "Attention/"), func(b *testing.B) {
 				plan, err := k.Plan(p, nil)
 				if err != nil {
 					b.Fatal(err)

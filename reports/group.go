@@ -117,12 +117,11 @@ func groups(rows []run.Row) []*group {
 // groupParts takes from a point's name what is not the kernel's, nor the length. What only a linear kernel has, its feature map, is
 // returned apart.
 func groupParts(p run.Point) (parts []string, features string) {
-	softmax := run.Point{}.WithDefaults().Op
-	if p.Op != softmax {
-		if plain := (run.Point{Op: p.Op}).WithDefaults(); p.Features != plain.Features {
+	if plain := (run.Point{Kernel: p.Kernel}).WithDefaults(); p.Op == plain.Op && plain.Features != "" {
+		if p.Features != plain.Features {
 			features = p.Features
 		}
-		p.Op, p.Features = softmax, ""
+		p.Features = plain.Features
 	}
 	for part := range strings.SplitSeq(p.Group(), "/") {
 		if k, _, ok := strings.Cut(part, "="); ok && k != "seq" {

@@ -92,7 +92,7 @@ func (k *key) clear(p *Point) {
 }
 
 // WithDefaults fills the fields that are empty or zero with the plain case: one batch, one head, as many key heads as query heads, as many
-// queries as keys, d_v = d, forward, unmasked, float32 in layout bhsd from normal inputs, one thread. Features are put in their order.
+// queries as keys, d_v = d, the kernel's own op, forward, unmasked, float32 in layout bhsd from normal inputs, one thread. Features are put in their order.
 func (p Point) WithDefaults() Point {
 	text := func(s *string, def string) {
 		if *s == "" {
@@ -104,7 +104,7 @@ func (p Point) WithDefaults() Point {
 			*n = def
 		}
 	}
-	text(&p.Op, attn.OpSoftmax.String())
+	text(&p.Op, ownOp(p.Kernel))
 	text(&p.Pass, "forward")
 	text(&p.Mask, "full")
 	number(&p.Batch, 1)
@@ -120,6 +120,15 @@ func (p Point) WithDefaults() Point {
 		p.Features = f
 	}
 	return p
+}
+
+// ownOp is the op of a kernel where none is named. It is left out of names, so that softmax and linear attention, which answer different
+// questions of the same size, stand in one table.
+func ownOp(kernel string) string {
+	if op := attn.OpLinear.String(); kernel == op {
+		return op
+	}
+	return attn.OpSoftmax.String()
 }
 
 // benchBase is the name of the Go benchmark that all points are sub-benchmarks of.
@@ -144,7 +153,7 @@ func (p Point) name(contender bool) string {
 	}
 	plain.Op = p.Op // which the default features depend on
 	plain = plain.WithDefaults()
-	plain.Op = Point{}.WithDefaults().Op
+	plain.Op = ownOp(p.Kernel)
 	var b strings.Builder
 	b.WriteString(benchBase)
 	for i := range keys {

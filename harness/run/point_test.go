@@ -60,7 +60,7 @@ func TestName(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	l := Point{Kernel: "linear", ISA: "go", Op: "linear", SeqQ: 1, SeqKV: 64, Dim: 8, Features: "eps:0.1"}.WithDefaults()
-	const linear = "Attention/kernel=linear/isa=go/op=linear/pass=forward/mask=full/heads=1/seqq=1/seq=64/dim=8"
+	const linear = "Attention/kernel=linear/isa=go/pass=forward/mask=full/heads=1/seqq=1/seq=64/dim=8"
 	if got, want := l.Name(), linear+"/features=elu+1+eps:0.1/threads=1"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
