@@ -1,11 +1,18 @@
 package kernels_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/perf/benchfmt"
+	"golang.org/x/perf/benchproc"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -63,6 +70,63 @@ func BenchmarkAttention(b *testing.B) {
 				runtime.KeepAlive(a)
 			})
 		}
+	}
+}
+
+// TestBenchstat runs the benchmark's tiny cell as a process, and reads what it prints as benchstat would with -col /kernel -filter /isa:go:
+// every portable kernel must be a column of one table, with enough samples for a verdict.
+func TestBenchstat(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(self, "-test.run=^$", "-test.bench=Attention", "-test.benchtime=1x", "-test.count=6", "-test.short").Output()
+	if errors.Is(err, syscall.ENOEXEC) {
+		t.Skip("SKIPPED: under emulation a test cannot run itself")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	filter, err := benchproc.NewFilter("/isa:go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parser benchproc.ProjectionParser
+	project := func(s string) *benchproc.Projection {
+		p, err := parser.Parse(s, filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	table, row, col := project(".config"), project(".fullname"), project("/kernel")
+	tables, rows, samples := map[benchproc.Key]bool{}, map[benchproc.Key]bool{}, map[string]int{}
+	r := benchfmt.NewReader(bytes.NewReader(out), "go test")
+	for r.Scan() {
+		res, ok := r.Result().(*benchfmt.Result)
+		if !ok {
+			continue
+		}
+		if match, err := filter.Apply(res); err != nil || !match {
+			continue
+		}
+		tables[table.Project(res)], rows[row.Project(res)] = true, true
+		samples[col.Project(res).Get(col.Fields()[0])]++
+		for _, unit := range []string{"sec/op", "FLOP/s", "scratch-B", "allocs/op"} {
+			if _, ok := res.Value(unit); !ok {
+				t.Errorf("%s has no %s", res.Name, unit)
+			}
+		}
+	}
+	for _, k := range kernels.All() {
+		if algo, isa := k.Name(); isa == "go" && samples[algo] != 6 {
+			t.Errorf("%d samples of %s, want 6", samples[algo], algo)
+		}
+	}
+	if len(tables) != 1 || len(rows) != 1 {
+		t.Errorf("%d tables and %d rows, want one of each: %v", len(tables), len(rows), rows)
+	}
+	if dir := r.Units().GetBetter("FLOP/s"); dir != 1 {
+		t.Errorf("FLOP/s is better in direction %d, want 1", dir)
 	}
 }
 
