@@ -46,6 +46,7 @@ func (h *head) Write(p []byte) (int, error) {
 func (c *Child) start() error {
 	p := &process{cmd: c.Command(), stderr: new(head)}
 	p.cmd.Stderr = p.stderr
+	p.cmd.WaitDelay = time.Second // what it started itself may hold its output open
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ type Memory struct {
 	Allocs  *int64 `json:"allocs"`
 }
 
-// Allocations are counted over up to steadyCalls calls, or steadyTime, so that one of the runtime's own rounds down to 0 a call; of a few tries
-// the least counts, because a call's own allocations are in each.
+// Allocations are counted over up to steadyCalls calls, so that one of the runtime's own rounds down to 0 a call; of a few tries the least
+// counts, because a call's own allocations are in each. A slow kernel gets one call.
 const (
 	steadyCalls = 5
 	steadyTime  = 100 * time.Millisecond
@@ -44,26 +44,25 @@ func Weigh(w *Workload, slab *Slab) (m Memory, err error) {
 	m.PeakRSS = peak()
 	m.Scratch = j.Scratch()
 	calls := max(1, min(steadyCalls, int(steadyTime/max(first.Wall, 1))))
-	for range steadyTries {
-		bytes, allocs, err := allocated(j, calls)
+	for try, spent := 0, time.Duration(0); try < steadyTries && spent < steadyTime && (try == 0 || *m.Allocs > 0); try++ {
+		bytes, allocs, took, err := allocated(j, calls)
 		if err != nil {
 			return m, err
 		}
-		if m.Bytes == nil || allocs < *m.Allocs || allocs == *m.Allocs && bytes < *m.Bytes {
+		if try == 0 || allocs < *m.Allocs || allocs == *m.Allocs && bytes < *m.Bytes {
 			m.Bytes, m.Allocs = &bytes, &allocs
 		}
+		spent += took
 	}
 	return m, nil
 }
 
-// allocated says what one of so many calls allocates.
-func allocated(j Job, calls int) (bytes, allocs int64, err error) {
+// allocated says what one of so many calls allocates, and how long they took.
+func allocated(j Job, calls int) (bytes, allocs int64, took time.Duration, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := j.Run(calls); err != nil {
-		return 0, 0, err
-	}
+	t, err := j.Run(calls)
 	runtime.ReadMemStats(&after)
 	n := int64(calls)
-	return int64(after.TotalAlloc-before.TotalAlloc) / n, int64(after.Mallocs-before.Mallocs) / n, nil
+	return int64(after.TotalAlloc-before.TotalAlloc) / n, int64(after.Mallocs-before.Mallocs) / n, t.Wall, err
 }

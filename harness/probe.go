@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -23,39 +24,42 @@ const (
 
 // ForPeak measures floating-point operations per second, on all of the team's threads at once.
 func (p Probes) ForPeak(team *attn.Team) Probe {
-	workers, n := team.Workers(), probeFirst
-	return func() float64 {
-		for {
-			var flop atomic.Int64
-			took := Time(workers, func() {
-				team.Run(workers, func(_, _ int) { flop.Add(p.Peak(n)) })
-			}).judged(workers)
-			if took >= probeTime {
-				return float64(flop.Load()) / took.Seconds()
-			}
-			n = grow(n, took, probeTime)
-		}
-	}
+	return calibrated(team, probeFirst, func(_, n int) int64 { return p.Peak(n) })
 }
 
 // ForRead measures bytes per second over the memory that the measured calls read, each thread reading its share of it.
 func (p Probes) ForRead(team *attn.Team, x []float32) Probe {
-	workers, n := team.Workers(), 1
-	share := func(i int) []float32 { return x[i*len(x)/workers : (i+1)*len(x)/workers] }
-	return func() float64 {
-		if len(x) == 0 {
-			return 0
+	if len(x) == 0 {
+		return func() float64 { return 0 }
+	}
+	workers := team.Workers()
+	return calibrated(team, 1, func(i, n int) int64 {
+		share := x[i*len(x)/workers : (i+1)*len(x)/workers]
+		for range n {
+			p.Read(share)
 		}
+		return 4 * int64(n) * int64(len(share))
+	})
+}
+
+// calibrated measures the work that the threads of a team do together in a second, each doing n parts of it, with n such that it takes
+// probeTime.
+func calibrated(team *attn.Team, n int, work func(thread, n int) int64) Probe {
+	workers := team.Workers()
+	return func() float64 {
 		for {
+			var begun, done atomic.Int64
 			took := Time(workers, func() {
-				team.Run(workers, func(_, i int) {
-					for range n {
-						p.Read(share(i))
+				team.Run(workers, func(_, thread int) {
+					// A worker that waits for the others here cannot take a second share while one of them wakes up.
+					for begun.Add(1); begun.Load() < int64(workers); {
+						runtime.Gosched()
 					}
+					done.Add(work(thread, n))
 				})
 			}).judged(workers)
 			if took >= probeTime {
-				return float64(n) * 4 * float64(len(x)) / took.Seconds()
+				return float64(done.Load()) / took.Seconds()
 			}
 			n = grow(n, took, probeTime)
 		}

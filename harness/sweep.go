@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"attnlab/attn"
 	"attnlab/harness/run"
 	"attnlab/harness/stats"
 )
@@ -139,16 +140,24 @@ func (s *Sweep) plan() error {
 		if s.cell(at) != nil {
 			continue
 		}
-		p, err := at.Problem()
+		n, err := s.count(at)
 		if err != nil {
 			return err
 		}
-		n := p.Count(nil)
 		if err := s.Journal.Append(run.Record{Plan: &run.Plan{Point: at, Flop: n.Flop, Bytes: n.Bytes}}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// count is the work of a point: what its workload says, or for a point that cannot be done here, what its problem does.
+func (s *Sweep) count(at run.Point) (attn.Count, error) {
+	if w, err := s.Lab.Workload(at); err == nil {
+		return w.Count, nil
+	}
+	p, err := at.Problem()
+	return p.Count(nil), err
 }
 
 // settle decides whether a point will be timed: it can be done, it fits, its answer is right. Its memory is measured on the way.

@@ -9,10 +9,20 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/attn/oracle"
+	"attnlab/harness/run"
 )
 
-// CheckRows is how many rows of a call are compared with the oracle. A call with fewer is compared whole.
+// CheckRows is how many rows of a call are compared with the oracle, if it has more.
 const CheckRows = 64
+
+// checkWork bounds the products that the oracle makes for one point, to about a second of float64 arithmetic: a row costs it as much as
+// a whole call of linear attention.
+const checkWork = 1 << 27
+
+// rowsToCheck is how many rows of a point are compared.
+func rowsToCheck(at run.Point) int {
+	return max(8, min(CheckRows, checkWork/(at.SeqKV*(at.Dim+at.DimV))))
+}
 
 // A Finding is what came of one case tried on one kernel.
 type Finding struct {

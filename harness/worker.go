@@ -76,7 +76,7 @@ func (b *bench) verify(at run.Point) (v oracle.Verdict, err error) {
 		if _, err := j.Run(1); err != nil {
 			return err
 		}
-		v, err = j.Check(CheckRows, Inputs(at))
+		v, err = j.Check(rowsToCheck(at), Inputs(at))
 		return err
 	})
 	return v, err

@@ -29,7 +29,7 @@ type SweepCmd struct {
 	Grid
 	Samples   int           `placeholder:"N" help:"Samples of each point, exactly; default as many as --precision takes."`
 	Precision float64       `default:"0.02" placeholder:"X" help:"Stop when the 95 % interval of every median reaches no farther than this part of it (${default})."`
-	Budget    time.Duration `default:"2m" help:"Stop after this time in any case; the first round is always finished (${default})."`
+	Budget    time.Duration `default:"2m" help:"Stop after this time in any case, verification included; the first round is always finished (${default})."`
 	MaxMemory Bytes         `name:"max-memory" placeholder:"SIZE" help:"Skip points that need more, such as 2GB; default half of what is available."`
 	Timeout   time.Duration `default:"2m" help:"Give a point up when one of its samples takes longer (${default})."`
 	Seed      uint64        `placeholder:"N" help:"Of the order of measurements; default random."`
@@ -234,7 +234,7 @@ func conclude(o harness.Outcome, j *run.Journal, to streams) error {
 			fmt.Fprintf(to.Err, ", %d %s", n.n, n.what)
 		}
 	}
-	fmt.Fprintln(to.Err)
+	fmt.Fprintf(to.Err, "\ncharts and tables: benchrun report %s\n", r.Dir)
 	switch {
 	case o.Wrong > 0:
 		return exitf(exitWrong, "%d of %d points answer wrongly", o.Wrong, o.Points)
