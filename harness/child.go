@@ -19,6 +19,9 @@ import (
 // ErrNoChild is what a Child returns when no process can be started at all: no point is to blame.
 var ErrNoChild = errors.New("cannot start a worker process")
 
+// ErrTimeout is what a Child wraps when a request took longer than its limit.
+var ErrTimeout = errors.New("no answer")
+
 // A Child is a Worker in a process of its own, which is started when it is needed and replaced when it dies.
 type Child struct {
 	Command func() *exec.Cmd // runs Lab.Serve on its standard input and output
@@ -106,7 +109,7 @@ func (c *Child) ask(ctx context.Context, q request) (answer, error) {
 	case ctx.Err() != nil:
 		return a, ctx.Err()
 	case limit.Err() != nil:
-		return a, fmt.Errorf("no answer within %v", c.Timeout)
+		return a, fmt.Errorf("%w within %v", ErrTimeout, c.Timeout)
 	}
 	return a, fmt.Errorf("the worker died: %s", lastWords(p.stderr.String(), died))
 }

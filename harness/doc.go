@@ -3,15 +3,14 @@
 //
 // # How a point is measured
 //
-//	parent                               worker child
-//	  Sweep.Run                            Worker.Serve
-//	    for every point        ask
-//	      may it be done?     ------->     Bytes: nothing is allocated yet       too big: a skipped row
-//	      verify              ------->     Prepare, one call, judge rows         wrong: a failed row
-//	      memory              ------->     (a child of its own) peak of one call
-//	    for every round, in a fresh random order, for every point
-//	      sample              ------->     Prepare, warm, probe, calls for 5 ms or more, probe
-//	    until every interval is narrow, or the budget is spent
+//	parent: Sweep.Run                                   child: Lab.Serve
+//	  for every point
+//	    may it be done?  Lab.Workload: kernel, bytes      nothing is allocated for it    no: a skipped row
+//	    Worker.Verify                       ---------->   inputs, plan, a call, oracle   wrong: a failed row
+//	    Worker.Weigh                        ---------->   in a process of its own: the peak of planning and one call
+//	  for every round, in a fresh random order, for every point
+//	    Worker.Sample                       ---------->   inputs, plan, a call to warm, probe, calls for 5 ms or more, probe
+//	  until every interval is narrow, all samples are taken, or the budget is spent
 //
 // Rounds spread the samples of each point over the whole run, so that a slow minute of the machine widens every interval a little and
 // moves no ratio much. The child holds only the point being timed. If it crashes or hangs it is replaced, the point becomes a failed row,

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	std := streams{os.Stdout, os.Stderr}
 	testscript.Main(m, map[string]func(){
 		"benchrun": func() { os.Exit(benchrun(os.Args[1:], std, allKernels())) },
+		"wrongrun": func() { os.Exit(benchrun(os.Args[1:], std, append(kernelList{wrongKernel}, allKernels()...))) },
 		"badrun":   func() { os.Exit(benchrun(os.Args[1:], std, append(badKernels(), allKernels()...))) },
 	})
 }
@@ -115,11 +116,18 @@ type bad struct {
 	forward func(a *attn.Args, honest attn.Plan)
 }
 
+var wrongKernel = bad{"wrong", func(a *attn.Args, honest attn.Plan) {
+	honest.Forward(a)
+	if len(a.Out.Data) > 0 {
+		a.Out.Data[0]++
+	}
+}}
+
 func badKernels() kernelList {
 	return kernelList{
 		bad{"crashes", func(*attn.Args, attn.Plan) { panic("lost its head") }},
 		bad{"hangs", func(*attn.Args, attn.Plan) { time.Sleep(time.Hour) }},
-		bad{"wrong", func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
+		wrongKernel,
 		bad{"talks", func(a *attn.Args, honest attn.Plan) { os.Stdout.WriteString("hello\n"); honest.Forward(a) }},
 	}
 }

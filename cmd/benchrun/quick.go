@@ -2,32 +2,31 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"attnlab/attn/cases"
 	"attnlab/harness/run"
 	"attnlab/reports"
-
-	"github.com/alecthomas/kong"
 )
 
-// QuickCmd is benchrun without arguments.
+// QuickCmd is benchrun without arguments: a small sweep, long enough to see n x n memory grow away from n, and short enough to end in about
+// a minute with verification and all.
 type QuickCmd struct {
-	Out string `short:"o" placeholder:"DIR" help:"Run folder; default a fresh one under runs/."`
+	Seq    string        `default:"256,512,1024,2048" placeholder:"N,..." help:"Lengths (${default})."`
+	Budget time.Duration `default:"40s" help:"Time for the sweep (${default})."`
+	Out    string        `short:"o" placeholder:"DIR" help:"Run folder; default a fresh one under runs/."`
 }
 
-// The small grid: long enough to see n x n memory grow away from n, short enough to end in about a minute with verification and all.
-var (
-	quickSeq    = []int{256, 512, 1024, 2048}
-	quickBudget = 40 * time.Second
-)
-
 // Run verifies, sweeps, prints and says what to try next.
-func (c *QuickCmd) Run(k *kong.Context, to streams, all kernelList) error {
-	lab := newLab(all)
-	sweep := SweepCmd{
-		Grid:      Grid{Mask: []string{"full"}, Seq: quickSeq, Dim: []int{64}, Heads: []int{1}, Batch: []int{1}, Threads: []int{1}},
-		Precision: 0.02, Budget: quickBudget, Timeout: time.Minute,
+func (c *QuickCmd) Run(to streams, all kernelList) error {
+	line, k, err := parse([]string{"sweep", "--mask=full", "--dim=64", "--timeout=1m", "--seq=" + c.Seq, "--budget=" + c.Budget.String()}, to)
+	if err != nil {
+		return err
+	}
+	sweep, lab := &line.Sweep, newLab(all)
+	if err := sweep.check(); err != nil {
+		return err
 	}
 	points, err := sweep.points(lab.Kernels)
 	if err != nil {
@@ -37,8 +36,7 @@ func (c *QuickCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if dir == "" {
 		dir = freshFolder("quick")
 	}
-	meta := newMeta(k, uint64(time.Now().UnixNano()))
-	j, err := run.Create(dir, meta)
+	j, err := run.Create(dir, newMeta(k, rand.Uint64()))
 	if err != nil {
 		return err
 	}
@@ -52,7 +50,7 @@ func (c *QuickCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(to.Err, "\nTiming %d points, about %v.\n", len(points), quickBudget)
+	fmt.Fprintf(to.Err, "\nTiming %d points, about %v.\n", len(points), sweep.Budget)
 	o, err := sweep.sweep(lab, points, j, to)
 	if err != nil {
 		return err

@@ -93,11 +93,7 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.sweep(lab, points, j, to)
-	if err != nil {
-		return err
-	}
-	return conclude(o, j, to)
+	return c.finish(lab, points, j, to)
 }
 
 // resume goes on with a run. Flags that are not given are those it was begun with; those that rows depend on may not differ.
@@ -148,11 +144,18 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 			return exitf(exitUsage, "%s: %s is in this run and not in the grid of its flags: another version of benchrun began it", c.Out, cell.Point.Name())
 		}
 	}
-	o, err := began.sweep(lab, points, j, to)
+	return began.finish(lab, points, j, to)
+}
+
+// finish sweeps, and says what came of it and where to look.
+func (c *SweepCmd) finish(lab *harness.Lab, points []run.Point, j *run.Journal, to streams) error {
+	o, err := c.sweep(lab, points, j, to)
 	if err != nil {
 		return err
 	}
-	return conclude(o, j, to)
+	err = conclude(o, j, to)
+	fmt.Fprintf(to.Err, "charts and tables of it: benchrun report %s\n", j.Run().Dir)
+	return err
 }
 
 // sweep measures the points into the journal, in a worker process, until it is done or interrupted.
@@ -177,6 +180,9 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 	}
 	r := j.Run()
 	if after, has := machine.ReadUsage(); had && has {
+		if r.Meta.Noise == nil {
+			r.Meta.Noise = map[string]string{}
+		}
 		r.Meta.Noise["stolen during the run"] = machine.Percent(before.Stolen(after))
 	}
 	return o, errors.Join(run.WriteMeta(r.Dir, r.Meta), r.Write())
@@ -234,7 +240,7 @@ func conclude(o harness.Outcome, j *run.Journal, to streams) error {
 			fmt.Fprintf(to.Err, ", %d %s", n.n, n.what)
 		}
 	}
-	fmt.Fprintf(to.Err, "\ncharts and tables: benchrun report %s\n", r.Dir)
+	fmt.Fprintln(to.Err)
 	switch {
 	case o.Wrong > 0:
 		return exitf(exitWrong, "%d of %d points answer wrongly", o.Wrong, o.Points)
@@ -263,7 +269,7 @@ func newMeta(k *kong.Context, seed uint64) run.Meta {
 	flags["seed"] = fmt.Sprint(seed)
 	peaks, noise := quiet()
 	return run.Meta{
-		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Command: append([]string{"benchrun"}, k.Args...),
+		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Command: append([]string{"benchrun"}, os.Args[1:]...),
 		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Peaks: peaks, Noise: noise,
 	}
 }

@@ -115,6 +115,9 @@ func verify(w harness.Worker, picked []attn.Kernel, list []cases.Case, out io.Wr
 				f = f.Broken(err)
 			}
 			t.add(f)
+			if errors.Is(err, harness.ErrTimeout) {
+				break // or a kernel that hangs would take its time with every case
+			}
 		}
 	}
 	return t.wrong, t.print(out)
