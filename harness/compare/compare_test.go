@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -372,7 +373,8 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(got, want) {
+		// the last digits differ between architectures: some fuse a product and a sum
+		if digits := regexp.MustCompile(`(\.[0-9]{12})[0-9]+`); !bytes.Equal(digits.ReplaceAll(got, []byte("$1")), digits.ReplaceAll(want, []byte("$1"))) {
 			t.Errorf("%s differs; -update accepts it:\n%s", path, got)
 		}
 	}
