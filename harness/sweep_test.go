@@ -284,7 +284,9 @@ func TestProgress(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 4_300_000_000: "4.3 GB", 17_179_869_184: "17.2 GB", math.MaxInt64: "9.22e+03 PB"} {
+	for n, want := range map[int64]string{
+		0: "0 B", 999: "999 B", 1000: "1 kB", 4_300_000_000: "4.3 GB", 17_179_869_184: "17.2 GB", math.MaxInt64: "9.22e+03 PB",
+	} {
 		if got := harness.Size(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}

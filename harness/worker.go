@@ -163,7 +163,9 @@ func (l *Lab) Serve(in io.Reader, out io.Writer) error {
 		if err := answers.Encode(b.answer(q)); err != nil {
 			return err
 		}
-		debug.FreeOSMemory() // only the point being timed is resident
+		if q.Point != nil {
+			debug.FreeOSMemory() // only the point being timed is resident
+		}
 	}
 	if errors.Is(broken, io.EOF) {
 		return nil

@@ -208,7 +208,7 @@ func (g *Grid) contenders(all []attn.Kernel) ([]run.Point, error) {
 		for _, op := range ops(all, algo) {
 			for _, isa := range isas {
 				there := slices.Contains(isasOf(all, algo), isa)
-				asked := len(g.ISA) > 0 && (len(g.Kernel) > 0 || slices.ContainsFunc(asm.Levels(), func(v asm.Level) bool { return v.ISA == isa && !v.Available }))
+				asked := len(g.ISA) > 0 && (len(g.Kernel) > 0 || unavailable(isa))
 				if there || asked {
 					list = append(list, run.Point{Kernel: algo, ISA: isa, Op: op})
 				}
@@ -219,6 +219,11 @@ func (g *Grid) contenders(all []attn.Kernel) ([]run.Point, error) {
 		return nil, exitf(exitUsage, "--kernel %s --isa %s: no such kernel", strings.Join(algos, ","), strings.Join(isas, ","))
 	}
 	return list, nil
+}
+
+// unavailable says that an instruction set is known and not to be had here.
+func unavailable(isa string) bool {
+	return slices.ContainsFunc(asm.Levels(), func(v asm.Level) bool { return v.ISA == isa && !v.Available })
 }
 
 // defaultISAs is the best level of this machine and the portable one, and what kernels run on besides levels.

@@ -14,8 +14,8 @@ import (
 	"attnlab/harness"
 )
 
-// verifyOutside runs the cases that were read from a file or folder on every kernel, and counts the wrong answers. Every case is accounted for: it passes, it is
-// wrong, or it is named with what it would take.
+// verifyOutside runs the cases that were read from a file or folder on every kernel, and counts the wrong answers. Every case is accounted
+// for: it passes, it is wrong, or it is named with what it would take.
 func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []cases.Outside, out io.Writer) (wrong int, err error) {
 	report := newOutsideReport()
 	for _, k := range picked {
@@ -33,6 +33,9 @@ func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []ca
 				f = f.Broken(err)
 			}
 			report.add(f)
+			if errors.Is(err, harness.ErrTimeout) {
+				break
+			}
 		}
 	}
 	passed := 0
@@ -45,7 +48,10 @@ func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []ca
 		case report.answered[name] > 0:
 			passed++
 		default:
-			lack := "what none of these kernels does: " + strings.TrimPrefix(report.refused[name], o.Name+": ")
+			lack := "a kernel that was not given up before"
+			if why, ok := report.refused[name]; ok {
+				lack = "what none of these kernels does: " + strings.TrimPrefix(why, o.Name+": ")
+			}
 			report.lacks[lack] = append(report.lacks[lack], o.Name)
 		}
 	}

@@ -20,7 +20,9 @@ type QuickCmd struct {
 
 // Run verifies, sweeps, prints and says what to try next.
 func (c *QuickCmd) Run(to streams, all kernelList) error {
-	line, k, err := parse([]string{"sweep", "--mask=full", "--dim=64", "--timeout=1m", "--seq=" + c.Seq, "--budget=" + c.Budget.String()}, to)
+	line, k, err := parse([]string{
+		"sweep", "--mask=full", "--dim=64", "--timeout=1m", "--precision=0.05", "--seq=" + c.Seq, "--budget=" + c.Budget.String(),
+	}, to)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,8 @@ import (
 
 func TestFingerprint(t *testing.T) {
 	f := Fingerprint([]string{"go", "best"})
-	if f.CPU == "" || f.CPUs < 1 || f.OS != runtime.GOOS || f.Arch != runtime.GOARCH || f.Go != runtime.Version() || !slices.Equal(f.ISA, []string{"go", "best"}) {
+	if f.CPU == "" || f.CPUs < 1 || f.OS != runtime.GOOS || f.Arch != runtime.GOARCH || f.Go != runtime.Version() ||
+		!slices.Equal(f.ISA, []string{"go", "best"}) {
 		t.Errorf("%+v", f)
 	}
 	if d := f.Differences(Fingerprint([]string{"go", "best"})); len(d) > 0 {
