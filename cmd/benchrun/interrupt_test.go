@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,10 +53,10 @@ func awaitVisits(t *testing.T, dir string, n int) {
 	t.Fatalf("%s never came to %d samples", dir, n)
 }
 
-const sweepSamples = 12
+const sweepSamples = 6
 
 func sweepArgs(dir string, more ...string) []string {
-	return append([]string{"sweep", "--kernel", "naive,flash", "--isa", "go", "--seq", "8,16", "--mask", "full", "--samples", "12", "-o", dir}, more...)
+	return append([]string{"sweep", "--kernel", "naive,flash", "--isa", "go", "--seq", "8,16", "--mask", "full", "--samples", strconv.Itoa(sweepSamples), "-o", dir}, more...)
 }
 
 // whole demands that a run has every row of the grid of sweepArgs, each once and with all its samples.
@@ -90,7 +91,8 @@ func whole(t *testing.T, dir string) {
 
 // A sweep that is killed outright loses at most the sample in hand, and is whole when it has been resumed.
 func TestKilledSweepResumes(t *testing.T) {
-	at := []int{0, 1, 17}
+	t.Parallel()
+	at := []int{0, 1, 9}
 	if testing.Short() {
 		at = at[2:]
 	}
@@ -122,6 +124,7 @@ func TestKilledSweepResumes(t *testing.T) {
 
 // One Ctrl-C finishes the sample, saves, and says how to go on.
 func TestInterruptedSweepSaysHowToGoOn(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the killed sweep stands for it")
 	}
@@ -152,6 +155,7 @@ func TestInterruptedSweepSaysHowToGoOn(t *testing.T) {
 
 // A second Ctrl-C does not wait for a sample that never ends.
 func TestInterruptedTwice(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it waits to be sure that the command listens")
 	}
