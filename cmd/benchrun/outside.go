@@ -114,12 +114,12 @@ func (r *outsideReport) print(out io.Writer, cases, passed int) error {
 		fmt.Fprintf(&b, "%12s  %d pass, worst err/tol %.2f; %d wrong; %d refused\n", k.name, k.passed, k.worst, k.wrong, k.refused)
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.excused)) {
-		fmt.Fprintf(&b, "%s, not compared in %d cases: %s\n", key, len(r.excused[key]), strings.Join(r.excused[key], " "))
+		fmt.Fprintf(&b, "%s, which is not compared (%d): %s\n", key, len(r.excused[key]), strings.Join(r.excused[key], " "))
 	}
 	lacking := 0
 	for _, key := range slices.Sorted(maps.Keys(r.lacks)) {
 		lacking += len(r.lacks[key])
-		fmt.Fprintf(&b, "lacking %s, %d cases: %s\n", key, len(r.lacks[key]), strings.Join(r.lacks[key], " "))
+		fmt.Fprintf(&b, "lacking %s (%d): %s\n", key, len(r.lacks[key]), strings.Join(r.lacks[key], " "))
 	}
 	for _, f := range r.wrong {
 		fmt.Fprintf(&b, "wrong: %v\n", f)
