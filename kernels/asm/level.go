@@ -22,11 +22,14 @@ func Levels() []Level {
 		{"avx512", cpu.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ)},
 		{"neon", cpu.Has(cpuid.ASIMD)},
 	} {
-		reason := "not on this CPU"
-		if l.has {
-			reason = "on this CPU, but its loops are not built yet"
+		level := Level{ISA: l.isa}
+		if !l.has {
+			level.Reason = "not on this CPU"
+		} else if level.Ops = native(l.isa); level.Ops == nil {
+			level.Reason = "not in this build"
 		}
-		levels = append(levels, Level{ISA: l.isa, Reason: reason})
+		level.Available = level.Ops != nil
+		levels = append(levels, level)
 	}
 	return levels
 }

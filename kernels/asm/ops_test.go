@@ -7,8 +7,19 @@ import (
 	"testing"
 )
 
-// geometries are those of every instruction set; the portable loops must do them all.
-var geometries = []*Ops{Go(), Portable(24, 8, 4, 4, 6), Portable(48, 16, 8, 8, 6), Portable(16, 4, 4, 4, 8), Portable(64, 1, 8, 1, 1)}
+// geometries are those of every instruction set, which the portable loops must all do, and the sets that this machine can run.
+var geometries = append(assembled(),
+	Go(), Portable(24, 8, 4, 4, 6), Portable(48, 16, 8, 8, 6), Portable(16, 4, 4, 4, 8), Portable(64, 1, 8, 1, 1))
+
+// assembled are the sets with loops in assembly that this machine can run.
+func assembled() (sets []*Ops) {
+	for _, l := range Levels() {
+		if l.Available && l.ISA != "go" {
+			sets = append(sets, l.Ops)
+		}
+	}
+	return sets
+}
 
 // shapes are keys by columns of K by columns of V.
 var shapes = [][3]int{{0, 4, 4}, {1, 1, 1}, {3, 5, 2}, {8, 8, 8}, {9, 17, 31}, {16, 64, 64}, {33, 3, 40}}
@@ -19,7 +30,7 @@ func every(t *testing.T, do func(t *testing.T, o *Ops, p *Panel)) {
 	for _, o := range geometries {
 		for width := o.Vec; width <= o.Lanes; width += max(o.Vec, o.Lanes/5/o.Vec*o.Vec) {
 			for _, s := range shapes {
-				t.Run(fmt.Sprintf("lanes=%d/width=%d/n=%d/d=%d/c=%d", o.Lanes, width, s[0], s[1], s[2]), func(t *testing.T) {
+				t.Run(fmt.Sprintf("isa=%s/lanes=%d/width=%d/n=%d/d=%d/c=%d", o.ISA, o.Lanes, width, s[0], s[1], s[2]), func(t *testing.T) {
 					do(t, o, random(o, width, s[0], s[1], s[2]))
 				})
 			}
@@ -262,11 +273,17 @@ func TestExpAndFlash(t *testing.T) {
 }
 
 func TestProbes(t *testing.T) {
-	o := Go()
-	if n := o.Peak(1000); n != 16000 {
-		t.Errorf("Peak(1000) counts %d operations, want 16000", n)
+	for _, o := range append(assembled(), Go()) {
+		t.Run(o.ISA, func(t *testing.T) { probes(t, o) })
 	}
-	for _, n := range []int{0, 1, 2, 3, 15, 16, 17, 64, 101} {
+}
+
+func probes(t *testing.T, o *Ops) {
+	round := o.Peak(1)
+	if n := o.Peak(30_000); n != 30_000*round || round < int64(16*o.Vec) || round%int64(2*o.Vec) != 0 {
+		t.Errorf("Peak counts %d operations in one round, %d in 30000", round, n)
+	}
+	for _, n := range []int{0, 1, 2, 3, 15, 16, 17, 64, 101, 300} {
 		for start := range 2 {
 			x := make([]float32, n+1)[start:][:n]
 			zero := o.Read(x)

@@ -1,0 +1,98 @@
+package asmgen
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
+var (
+	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, rows: 4, chains: 12, reads: 8, spell: newX86("Y")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, rows: 8, chains: 24, reads: 8, spell: newX86("Z")}
+)
+
+// x86 spells AVX2 and AVX-512, which differ in the letter of their registers and in little else. Go writes the destination last.
+type x86 struct {
+	*gen
+	letter string
+}
+
+func newX86(letter string) func(*gen) isa { return func(g *gen) isa { return x86{g, letter} } }
+
+var x86Regs = map[reg]string{
+	panel: "AX", lanes: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
+	steps: "R11", aux: "R12",
+}
+
+func (x x86) v(v vec) string { return x.letter + strconv.Itoa(int(v)) }
+
+func (x x86) m(m mem) string {
+	s := "(" + x86Regs[m.base] + ")"
+	if m.times != 0 {
+		s += fmt.Sprintf("(%s*%d)", x86Regs[m.index], m.times)
+	}
+	switch {
+	case m.field != "":
+		return "(" + m.field + ")" + s
+	case m.off != 0:
+		return strconv.Itoa(m.off) + s
+	}
+	return s
+}
+
+func (x x86) o(o operand) string {
+	switch o := o.(type) {
+	case vec:
+		return x.v(o)
+	case mem:
+		return x.m(o)
+	}
+	panic("asmgen: unknown kind of operand")
+}
+
+func imm(n int) string { return "$" + strconv.Itoa(n) }
+
+func (x x86) load(dst vec, m mem)       { x.emit("VMOVUPS", x.m(m), x.v(dst)) }
+func (x x86) store(m mem, src vec)      { x.emit("VMOVUPS", x.v(src), x.m(m)) }
+func (x x86) broadcast(dst vec, m mem)  { x.emit("VBROADCASTSS", x.m(m), x.v(dst)) }
+func (x x86) zero(dst vec)              { x.emit("VXORPS", x.v(dst), x.v(dst), x.v(dst)) }
+func (x x86) add(dst, a vec, b operand) { x.emit("VADDPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) mul(dst, a vec, b operand) { x.emit("VMULPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) fma(acc, a vec, b operand) { x.emit("VFMADD231PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) get(dst reg, m mem)        { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
+func (x x86) move(dst, src reg)         { x.emit("MOVQ", x86Regs[src], x86Regs[dst]) }
+func (x x86) increase(dst reg, by int)  { x.emit("ADDQ", imm(by), x86Regs[dst]) }
+func (x x86) scale(dst reg, by int)     { x.emit("IMULQ", imm(by), x86Regs[dst]) }
+func (x x86) multiply(dst, n reg)       { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) subtract(dst, n reg)       { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) jump(to string)            { x.emit("JMP", to) }
+func (x x86) align()                    { x.emit("PCALIGN", "$64") }
+func (x x86) jumpBelow(a reg, n int, to string) {
+	x.emit("CMPQ", x86Regs[a], imm(n))
+	x.emit("JLT", to)
+}
+
+func (x x86) jumpAtLeast(a reg, n int, to string) {
+	x.emit("CMPQ", x86Regs[a], imm(n))
+	x.emit("JGE", to)
+}
+
+func (x x86) arg(dst reg, name string, at int) {
+	x.emit("MOVQ", fmt.Sprintf("%s+%d(FP)", name, at), x86Regs[dst])
+}
+
+func (x x86) offset(dst, base, n reg, by int) {
+	x.emit("LEAQ", x.m(mem{base: base, index: n, times: by}), x86Regs[dst])
+}
+
+func (x x86) broadcast64(dst vec, m mem) {
+	low := "X" + strconv.Itoa(int(dst))
+	x.emit("VCVTSD2SS", x.m(m), low, low)
+	x.emit("VBROADCASTSS", low, x.v(dst))
+}
+
+// ret leaves the upper halves of the registers clean: with dirty ones, the SSE code that Go compiles to is slow on some CPUs.
+func (x x86) ret() {
+	x.emit("VZEROUPPER")
+	x.emit("RET")
+}

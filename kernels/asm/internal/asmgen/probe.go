@@ -1,0 +1,61 @@
+package asmgen
+
+import "fmt"
+
+// peak emits the probe of multiply-adds: chains of them that nothing joins, long enough a round to hide each other's latency.
+func (g *gen) peak() {
+	g.function("Peak", "(rounds int, x *float32)", 16, fmt.Sprintf(`
+var sum [%d][%d]float32
+for range rounds {
+	for i := range sum {
+		sum[i] = fma(x[0], x[1], sum[i])
+	}
+}`, g.chains, g.vec))
+	g.arg(count, "rounds", 0)
+	x, y := vec(g.chains), vec(g.chains+1)
+	g.arg(lanes, "x", 8)
+	g.broadcast(x, mem{base: lanes})
+	g.broadcast(y, mem{base: lanes, off: 4})
+	for i := range g.chains {
+		g.zero(vec(i))
+	}
+	g.align()
+	g.label("round")
+	for i := range g.chains {
+		g.fma(vec(i), x, y)
+	}
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "round")
+	g.ret()
+}
+
+// read emits the probe of bandwidth. It returns a sum of what it read in a vector, so that no part of it can be left out.
+func (g *gen) read() {
+	g.function("Read", "(x *float32, rounds int, sum *float32)", 24, fmt.Sprintf(`
+for i := range %d * rounds {
+	sum[i%%%d] += x[i]
+}`, g.reads*g.vec, g.vec))
+	g.arg(lanes, "x", 0)
+	g.arg(count, "rounds", 8)
+	for i := range g.reads {
+		g.zero(vec(i))
+	}
+	g.align()
+	g.label("round")
+	for i := range g.reads {
+		g.add(vec(i), vec(i), mem{base: lanes, off: i * g.bytes()})
+	}
+	g.increase(lanes, g.reads*g.bytes())
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "round")
+	for n := g.reads / 2; n > 0; n /= 2 {
+		for i := range n {
+			g.add(vec(i), vec(i), vec(i+n))
+		}
+	}
+	g.arg(out, "sum", 16)
+	at := mem{base: out}
+	g.add(0, 0, at)
+	g.store(at, 0)
+	g.ret()
+}

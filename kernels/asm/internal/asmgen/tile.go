@@ -1,0 +1,225 @@
+package asmgen
+
+import "fmt"
+
+// A tile of a product has, for each of its rows r, vecs vectors of sums over a common index k:
+//
+//	sum[r][lane] = Σ_k elem(r, k) * lanes[k][lane]
+//
+// Lanes are loaded, elements broadcast from where they lie: there is no packing. Registers, with R rows and V vectors:
+//
+//	0 .. R*V-1       sums, all of a row's after one another
+//	R*V .. R*V+V-1   the row of lanes
+//	the next one     the broadcast element
+//
+// A lane's sum is one chain of FMAs in the order of k, whatever the size of the tile: so tiles of fewer rows and vectors give the same bits.
+type tile struct {
+	*gen
+	vecs, rows int
+	along      bool // elements of a row follow one another with k, and rows are a stride apart; else the other way round
+}
+
+func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
+func (t tile) lane(v int) vec   { return vec(t.rows*t.vecs + v) }
+func (t tile) broadcasted() vec { return vec(t.rows*t.vecs + t.vecs) }
+
+// unroll is the number of steps in k that the main loop takes at once. Four, because rows up to four strides apart can be addressed.
+const unroll = 4
+
+// at is the element of row r, k steps from the cursor.
+func (t tile) at(r, k int) mem {
+	far, near := k, r
+	if t.along {
+		far, near = r, k
+	}
+	m := mem{base: elemAt, off: 4 * near}
+	if far >= 4 {
+		m.base, far = elemAt4, far-4
+	}
+	switch far {
+	case 1, 2:
+		m.index, m.times = stride, far
+	case 3:
+		m.index, m.times = stride3, 1
+	}
+	return m
+}
+
+// products emits the tile. lanesAt and elemAt have been set to the first step and steps to the number of steps; all three are used up.
+func (t tile) products() {
+	for r := range t.rows {
+		for v := range t.vecs {
+			t.zero(t.sum(r, v))
+		}
+	}
+	far4 := t.along && t.rows > 4
+	if far4 {
+		t.offset(elemAt4, elemAt, stride, 4)
+	}
+	suffix := fmt.Sprint(t.rows)
+	t.increase(steps, -unroll)
+	t.jumpBelow(steps, 0, "rest"+suffix)
+	t.align()
+	t.label("steps" + suffix)
+	for k := range unroll {
+		t.step(k)
+	}
+	t.advance(unroll, far4)
+	t.jumpAtLeast(steps, 0, "steps"+suffix)
+	t.label("rest" + suffix)
+	t.increase(steps, unroll-1)
+	t.jumpBelow(steps, 0, "done"+suffix)
+	t.label("one" + suffix)
+	t.step(0)
+	t.advance(1, far4)
+	t.jumpAtLeast(steps, 0, "one"+suffix)
+	t.label("done" + suffix)
+}
+
+func (t tile) step(k int) {
+	for v := range t.vecs {
+		t.load(t.lane(v), mem{base: lanesAt, off: k*t.row() + v*t.bytes()})
+	}
+	for r := range t.rows {
+		t.broadcast(t.broadcasted(), t.at(r, k))
+		for v := range t.vecs {
+			t.fma(t.sum(r, v), t.lane(v), t.broadcasted())
+		}
+	}
+}
+
+func (t tile) advance(n int, far4 bool) {
+	t.increase(lanesAt, n*t.row())
+	switch {
+	case !t.along:
+		t.offset(elemAt, elemAt, stride, n)
+	case far4:
+		t.increase(elemAt4, 4*n)
+		fallthrough
+	default:
+		t.increase(elemAt, 4*n)
+	}
+	t.increase(steps, -n)
+}
+
+// tiles emits the loop over tiles: as many of all rows as count has, then one row at a time. start sets the cursors of one tile, finish
+// stores its sums and moves on to the next.
+func (g *gen) tiles(vecs int, along bool, start, finish func(t tile)) {
+	for _, rows := range []int{g.rows, 1} {
+		t := tile{g, vecs, rows, along}
+		loop, end := fmt.Sprintf("tile%d", rows), fmt.Sprintf("end%d", rows)
+		t.jumpBelow(count, rows, end)
+		t.label(loop)
+		start(t)
+		t.products()
+		finish(t)
+		t.increase(count, -rows)
+		t.jumpAtLeast(count, rows, loop)
+		t.label(end)
+	}
+}
+
+// score emits Ops.Score for rows from to to.
+func (g *gen) score(vecs int) {
+	g.function(fmt.Sprint("Score", vecs), "(p *Panel, from, to int)", 24, fmt.Sprintf(`
+for j := from; j < to; j++ { // %d at a time
+	var sum [%d]float32
+	for x := range p.D { // %d at a time
+		for lane := range sum {
+			sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*%[4]d+lane], sum[lane])
+		}
+	}
+	for lane := range sum {
+		p.P[j*%[4]d+lane] = sum[lane] * float32(p.Factor)
+	}
+}`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec))
+	g.scoreRows()
+	g.tiles(vecs, true, tile.startScore, func(t tile) {
+		t.finishScore()
+		t.nextScore()
+	})
+	g.ret()
+}
+
+// scoreRows sets the registers that stay for all tiles of keys, from arguments (p, from, to).
+func (g *gen) scoreRows() {
+	g.arg(panel, "p", 0)
+	g.arg(count, "to", 16)
+	g.arg(aux, "from", 8)
+	g.get(lanes, mem{base: panel, field: "Panel_Qt"})
+	g.get(stride, mem{base: panel, field: "Panel_K+Rows_Stride"})
+	g.get(elem, mem{base: panel, field: "Panel_K+Rows_Data"})
+	g.get(out, mem{base: panel, field: "Panel_P"})
+	g.subtract(count, aux)
+	g.scale(stride, 4)
+	g.offset(stride3, stride, stride, 2)
+	g.note("from rows on, in K and in P")
+	g.move(steps, aux)
+	g.multiply(steps, stride)
+	g.offset(elem, elem, steps, 1)
+	g.scale(aux, g.row())
+	g.offset(out, out, aux, 1)
+}
+
+func (t tile) startScore() {
+	t.move(lanesAt, lanes)
+	t.move(elemAt, elem)
+	t.get(steps, mem{base: panel, field: "Panel_D"})
+}
+
+func (t tile) finishScore() {
+	t.broadcast64(t.broadcasted(), mem{base: panel, field: "Panel_Factor"})
+	for r := range t.rows {
+		for v := range t.vecs {
+			t.mul(t.sum(r, v), t.sum(r, v), t.broadcasted())
+			t.store(mem{base: out, off: r*t.row() + v*t.bytes()}, t.sum(r, v))
+		}
+	}
+}
+
+func (t tile) nextScore() {
+	t.increase(out, t.rows*t.row())
+	for r := t.rows; r > 0; r -= min(r, 8) {
+		t.offset(elem, elem, stride, min(r, 8))
+	}
+}
+
+// mix emits Ops.Mix.
+func (g *gen) mix(vecs int) {
+	g.function(fmt.Sprint("Mix", vecs), "(p *Panel)", 8, fmt.Sprintf(`
+for c := range p.C { // %d at a time
+	var sum [%d]float32
+	for j := range p.N { // %d at a time
+		for lane := range sum {
+			sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*%[4]d+lane], sum[lane])
+		}
+	}
+	for lane := range sum {
+		p.O[c*%[4]d+lane] += sum[lane]
+	}
+}`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec))
+	g.arg(panel, "p", 0)
+	g.get(lanes, mem{base: panel, field: "Panel_P"})
+	g.get(elem, mem{base: panel, field: "Panel_V+Rows_Data"})
+	g.get(stride, mem{base: panel, field: "Panel_V+Rows_Stride"})
+	g.get(out, mem{base: panel, field: "Panel_O"})
+	g.get(count, mem{base: panel, field: "Panel_C"})
+	g.scale(stride, 4)
+	g.offset(stride3, stride, stride, 2)
+	g.tiles(vecs, false, func(t tile) {
+		t.move(lanesAt, lanes)
+		t.move(elemAt, elem)
+		t.get(steps, mem{base: panel, field: "Panel_N"})
+	}, func(t tile) {
+		for r := range t.rows {
+			for v := range t.vecs {
+				at := mem{base: out, off: r*t.row() + v*t.bytes()}
+				t.add(t.sum(r, v), t.sum(r, v), at)
+				t.store(at, t.sum(r, v))
+			}
+		}
+		t.increase(out, t.rows*t.row())
+		t.increase(elem, 4*t.rows)
+	})
+	g.ret()
+}

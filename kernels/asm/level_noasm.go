@@ -1,0 +1,6 @@
+//go:build !amd64 || purego
+
+package asm
+
+// native returns the loops of an instruction set, nil if this build has none.
+func native(string) *Ops { return nil }

@@ -1,0 +1,128 @@
+//go:build amd64 && !purego
+
+package asm
+
+import "fmt"
+
+// loops are the assembly loops of one instruction set, as the generator declares them. They check nothing and allocate nothing; ops puts
+// the checks before them. Indexed by the number of vectors in use, less one.
+type loops struct {
+	isa       string
+	vec, keys int // floats in a vector; rows that Score and Mix take at once
+	score     [3]func(p *Panel, from, to int)
+	mix       [3]func(p *Panel)
+	peak      func(rounds int, x *float32)
+	perRound  int // operations of a round of peak
+	read      func(x *float32, rounds int, sum *float32)
+	perRead   int // elements of a round of read
+}
+
+// The runtime cannot stop a goroutine inside assembly, so probes go in calls that last some 50 microseconds.
+const (
+	peakAtOnce = 10_000
+	readAtOnce = 1 << 18
+)
+
+// ops returns loops that begin as the portable ones, in the geometry of the set.
+func (l *loops) ops() *Ops {
+	lanes := len(l.score) * l.vec
+	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
+	o.ISA = l.isa
+	o.Score = func(p *Panel) { l.scores(p, 0) }
+	o.Flash = func(p *Panel) {
+		l.checkFrom(p)
+		l.scores(p, p.From)
+		o.Exp(p)
+	}
+	o.Mix = func(p *Panel) {
+		if width := l.checkMix(p); width > 0 {
+			l.mix[width-1](p)
+		}
+	}
+	o.Peak = func(rounds int) int64 {
+		for left := rounds; left > 0; left -= peakAtOnce {
+			l.peak(min(left, peakAtOnce), &probe[0])
+		}
+		return int64(max(rounds, 0)) * int64(l.perRound)
+	}
+	o.Read = func(x []float32) float32 {
+		var sums [16]float32
+		for len(x) >= l.perRead {
+			rounds := min(len(x), readAtOnce) / l.perRead
+			l.read(&x[0], rounds, &sums[0])
+			x = x[rounds*l.perRead:]
+		}
+		sum := read(x)
+		for _, s := range sums {
+			sum += s
+		}
+		return sum
+	}
+	return o
+}
+
+// scores does rows from one on.
+func (l *loops) scores(p *Panel, from int) {
+	width := l.checkScore(p)
+	if !normal(float32(p.Factor)) {
+		scoreRows(p, from, p.N)
+	} else if width > 0 {
+		l.score[width-1](p, from, p.N)
+	}
+}
+
+// normal is whether a factor keeps its precision as a float32: extreme ones, and 0, are left to the portable loop.
+func normal(f float32) bool {
+	f = max(f, -f)
+	return f >= 0x1p-126 && f <= 0x1.fffffep127
+}
+
+// checkScore panics if the panel's slices are too short for what Score touches, and returns the vectors in use, 0 if there is nothing to do.
+func (l *loops) checkScore(p *Panel) int {
+	width := l.checkWidth(p)
+	reach("Qt", len(p.Qt), p.D, p.Width, p.Lanes)
+	reach("K", len(p.K.Data), p.N, p.D, p.K.Stride)
+	reach("P", len(p.P), p.N, p.Width, p.Lanes)
+	if p.N == 0 {
+		return 0
+	}
+	return width
+}
+
+// checkFrom panics if the rows to do do not begin with a group of the block.
+func (l *loops) checkFrom(p *Panel) {
+	if p.From < 0 || p.From > p.N || p.From%l.keys != 0 {
+		panic(fmt.Errorf("asm/%s: From is %d: it must be a multiple of %d within the %d rows", l.isa, p.From, l.keys, p.N))
+	}
+}
+
+func (l *loops) checkMix(p *Panel) int {
+	width := l.checkWidth(p)
+	reach("P", len(p.P), p.N, p.Width, p.Lanes)
+	reach("V", len(p.V.Data), p.N, p.C, p.V.Stride)
+	reach("O", len(p.O), p.C, p.Width, p.Lanes)
+	if p.N == 0 || p.C == 0 {
+		return 0
+	}
+	return width
+}
+
+func (l *loops) checkWidth(p *Panel) int {
+	if p.Lanes != len(l.score)*l.vec || p.Width < 0 || p.Width > p.Lanes || p.Width%l.vec != 0 {
+		panic(fmt.Errorf("asm/%s: %d of %d lanes: this set takes multiples of %d, in rows of %d", l.isa, p.Width, p.Lanes, l.vec, len(l.score)*l.vec))
+	}
+	return p.Width / l.vec
+}
+
+// reach panics if rows of so many columns, so far apart, do not lie within a slice. It must not overflow, whatever the numbers.
+func reach(name string, length, rows, cols, stride int) {
+	if rows < 0 || cols < 0 || stride < 0 {
+		panic(fmt.Errorf("asm: %s: %d rows of %d at stride %d: none may be negative", name, rows, cols, stride))
+	}
+	if rows == 0 || cols == 0 {
+		return
+	}
+	if cols > length || stride > 0 && rows-1 > (length-cols)/stride {
+		panic(fmt.Errorf("asm: %s: %d elements, and %d rows of %d at stride %d reach past them", name, length, rows, cols, stride))
+	}
+}

@@ -1,0 +1,115 @@
+//go:build amd64 && !purego
+
+package asm
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/cpuid/v2"
+)
+
+// portableStill are the fields of Ops that have no assembly.
+var portableStill = map[string]bool{"Load": true, "Store": true, "Edit": true, "Exp": true, "DScore": true, "Outer": true}
+
+// The fields of an assembled set are not the portable ones, but for those that are said to be.
+func TestFieldsAreAssembly(t *testing.T) {
+	for _, l := range Levels() {
+		if !l.Available {
+			t.Logf("SKIPPED: %s: %s", l.ISA, l.Reason)
+			continue
+		} else if l.ISA == "go" {
+			continue
+		}
+		got := reflect.ValueOf(*l.Ops)
+		for i := range got.NumField() {
+			f := got.Type().Field(i)
+			if f.Type.Kind() != reflect.Func {
+				continue
+			}
+			name := runtime.FuncForPC(got.Field(i).Pointer()).Name() // closures of Portable carry its name, also where it is inlined
+			if own := strings.Contains(name, "loops).ops.func"); own == portableStill[f.Name] {
+				t.Errorf("%s: %s is %s; assembly: %v, want %v", l.ISA, f.Name, name, own, !own)
+			}
+		}
+	}
+}
+
+// A CPU with AVX-512 runs every set of this architecture, so that no test of one is skipped there.
+func TestAllSetsOnNewCPU(t *testing.T) {
+	if !cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ) {
+		t.Skip("SKIPPED: this CPU has no AVX-512")
+	}
+	if n := len(assembled()); n != 2 {
+		t.Errorf("%d sets run here, want 2", n)
+	}
+}
+
+// A panel whose slice is one element short is refused by name before assembly touches anything, and so are lengths that make no sense.
+func TestShortOperands(t *testing.T) {
+	type operand struct {
+		name string
+		cut  func(p *Panel)
+	}
+	last := func(s *[]float32, rows, cols, stride int) { *s = (*s)[:(rows-1)*stride+cols-1] }
+	qt := operand{"Qt", func(p *Panel) { last(&p.Qt, p.D, p.Width, p.Lanes) }}
+	k := operand{"K", func(p *Panel) { last(&p.K.Data, p.N, p.D, p.K.Stride) }}
+	farK := operand{"K", func(p *Panel) { p.K.Stride = 1 << 62 }}
+	backK := operand{"K", func(p *Panel) { p.K.Stride = -1 }}
+	weights := operand{"P", func(p *Panel) { last(&p.P, p.N, p.Width, p.Lanes) }}
+	v := operand{"V", func(p *Panel) { last(&p.V.Data, p.N, p.C, p.V.Stride) }}
+	out := operand{"O", func(p *Panel) { last(&p.O, p.C, p.Width, p.Lanes) }}
+	width := operand{"lanes", func(p *Panel) { p.Width-- }}
+	wide := operand{"lanes", func(p *Panel) { p.Width = 2 * p.Lanes }}
+	rows := operand{"lanes", func(p *Panel) { p.Lanes-- }}
+	keys := operand{"P", func(p *Panel) { p.N = -1 }}
+	for _, o := range assembled() {
+		for _, c := range []struct {
+			name     string
+			run      func(*Panel)
+			operands []operand
+		}{
+			{"Score", o.Score, []operand{qt, k, farK, backK, weights, width, wide, rows}},
+			{"Flash", o.Flash, []operand{qt, k, farK, backK, weights, width, wide, rows}},
+			{"Mix", o.Mix, []operand{v, out, weights, width, wide, rows, keys}},
+		} {
+			for _, bad := range c.operands {
+				p := random(o, o.Lanes, 2*o.Keys+1, 9, 9)
+				bad.cut(p)
+				if said := panicOf(func() { c.run(p) }); !strings.Contains(said, bad.name) {
+					t.Errorf("%s/%s: a bad %s: panic %q", o.ISA, c.name, bad.name, said)
+				}
+			}
+		}
+	}
+}
+
+func panicOf(f func()) (said string) {
+	defer func() { said = fmt.Sprint(recover()) }()
+	f()
+	return ""
+}
+
+// A factor that float32 cannot hold gives what the portable loop gives.
+func TestExtremeFactor(t *testing.T) {
+	for _, o := range assembled() {
+		for _, f := range []float64{0, 1e-45, 1e40, -1e39} {
+			p := random(o, o.Lanes, o.Keys+1, 3, 3)
+			p.Factor = f
+			want := *p
+			want.P = make([]float32, len(p.P))
+			score(&want)
+			o.Score(p)
+			for j := range p.N {
+				for l := range p.Width {
+					if got, w := p.P[j*p.Lanes+l], want.P[j*p.Lanes+l]; got != w {
+						t.Fatalf("%s: factor %v: P[%d][%d] = %v, want %v", o.ISA, f, j, l, got, w)
+					}
+				}
+			}
+		}
+	}
+}
