@@ -1,6 +1,9 @@
 package attn
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // A Count says how much work a call asks for: what any implementation must do, not what a certain one does.
 type Count struct {
@@ -19,16 +22,14 @@ func (p *Problem) Count(a *Args) Count {
 	}
 	var c Count
 	for b := range p.Batch {
-		first, last := a.K.S, 0 // the union of the bands of this batch's queries
+		pairs, keys := p.Mask.count(a.Pos(p, b), a.Q.S, a.Keys(b))
+		c.Keys += int64(keys) * int64(p.HeadsKV)
+		if a.Allowed.Bool == nil {
+			c.Pairs += pairs * int64(p.HeadsQ)
+			continue
+		}
 		for i := range a.Q.S {
 			lo, hi := a.Visible(p, b, i)
-			if lo < hi {
-				first, last = min(first, lo), max(last, hi)
-			}
-			if a.Allowed.Bool == nil {
-				c.Pairs += int64(hi-lo) * int64(p.HeadsQ)
-				continue
-			}
 			for h := range p.HeadsQ {
 				off, step := a.Allowed.Offset(b, i, h)
 				for j := lo; j < hi; j++ {
@@ -38,14 +39,13 @@ func (p *Problem) Count(a *Args) Count {
 				}
 			}
 		}
-		c.Keys += int64(max(last-first, 0)) * int64(p.HeadsKV)
 	}
 	queries := int64(p.Batch) * int64(a.Q.S) * int64(p.HeadsQ)
 	d, dv := int64(p.Dim), int64(p.DimV)
 	if p.Op == OpLinear {
-		c.Flop = 2 * d * (dv + 1) * (c.Keys + queries)
+		c.Flop = times(2*d*(dv+1), c.Keys+queries)
 	} else {
-		c.Flop = 2 * (d + dv) * c.Pairs
+		c.Flop = times(2*(d+dv), c.Pairs)
 	}
 	c.Bytes = queries*(d*width(p.Q)+dv*width(p.Out)) + c.Keys*(d+dv)*width(p.KV)
 	for w := WantLSE; w <= WantMax; w <<= 1 {
@@ -58,6 +58,49 @@ func (p *Problem) Count(a *Args) Count {
 	}
 	c.Bytes += int64(a.Terms.Bias.Size())*4 + int64(len(a.Allowed.Bool))
 	return c
+}
+
+// times is a product of two positive numbers, or the largest number there is: nobody will do so much work.
+func times(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64/b {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// count is the number of pairs that the band shows to n queries from position pos on, and the number of keys in the union of their intervals.
+func (m Mask) count(pos, n, nk int) (pairs int64, keys int) {
+	if !m.Band {
+		if n > 0 {
+			keys = nk
+		}
+		return int64(n) * int64(nk), keys
+	}
+	// the ends of the intervals move up one key a query, between 0 and nk
+	ends, begins := int64(n)*int64(nk), int64(0)
+	first, last := 0, n-1 // queries whose interval is not empty
+	if m.Right != Unbounded {
+		ends = staircase(pos+m.Right+1, n, nk)
+		first = max(first, -(pos + m.Right))
+	}
+	if m.Left != Unbounded {
+		begins = staircase(pos-m.Left, n, nk)
+		last = min(last, nk-1+m.Left-pos)
+	}
+	if first <= last {
+		lo, _ := m.Keys(pos+first, nk)
+		_, hi := m.Keys(pos+last, nk)
+		keys = hi - lo
+	}
+	return ends - begins, keys
+}
+
+// staircase is the sum of from+i, held between 0 and top, for i from 0 to n-1.
+func staircase(from, n, top int) int64 {
+	low := min(max(-from, 0), n)                   // steps at 0
+	high := min(max(n-max(top-from, 0), 0), n-low) // steps at top
+	rise := int64(n - low - high)
+	return rise*int64(from+low) + rise*(rise-1)/2 + int64(high)*int64(top)
 }
 
 func width(t DType) int64 { return [...]int64{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }

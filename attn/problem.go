@@ -263,14 +263,11 @@ func (p *Problem) Validate() error {
 	if p.HeadsQ > 0 && (p.HeadsKV == 0 || p.HeadsQ%p.HeadsKV != 0) {
 		return fmt.Errorf("problem: %d key heads do not divide %d query heads", p.HeadsKV, p.HeadsQ)
 	}
-	size := uint64(1)
-	for _, n := range [...]int{p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV)} {
-		hi, lo := bits.Mul64(size, uint64(max(n, 1)))
-		if hi != 0 || lo > math.MaxInt64/8 {
-			return fmt.Errorf("problem: batch %d, heads %d, seq %d, dim %d overflow the address space",
-				p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV))
-		}
-		size = lo
+	// Neither an index nor a count of pairs may overflow.
+	if !fits(p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV)) ||
+		!fits(p.Batch, p.HeadsQ, p.SeqQ, p.SeqKV) {
+		return fmt.Errorf("problem: batch %d, heads %d and %d, seq %d by %d, dim %d and %d are more than any machine can hold or do",
+			p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV)
 	}
 	if err := p.Mask.validate(); err != nil {
 		return err
@@ -301,6 +298,19 @@ func (p *Problem) Validate() error {
 		return errors.New("problem: temperature, softcap, terms and RoPE belong to softmax; op is linear")
 	}
 	return nil
+}
+
+// fits says that a product stays below 2^58, which leaves room for a factor of 32.
+func fits(n ...int) bool {
+	size := uint64(1)
+	for _, k := range n {
+		hi, lo := bits.Mul64(size, uint64(max(k, 1)))
+		if hi != 0 || lo >= 1<<58 {
+			return false
+		}
+		size = lo
+	}
+	return true
 }
 
 // Scale is the effective factor of q . k.

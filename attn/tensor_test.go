@@ -1,6 +1,7 @@
 package attn_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -108,12 +109,15 @@ func TestReachOfNothing(t *testing.T) {
 
 func TestProblemTooLarge(t *testing.T) {
 	p := attn.Problem{Batch: 1 << 20, SeqQ: 1 << 20, SeqKV: 1 << 20, HeadsQ: 1 << 10, HeadsKV: 1 << 10, Dim: 1 << 14, DimV: 64}
-	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "address space") {
+	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "more than any machine") {
 		t.Error(err)
 	}
 	p.Batch = 1
 	if err := p.Validate(); err != nil {
 		t.Errorf("2^44 elements fit: %v", err)
+	}
+	if c := p.Count(nil); c.Pairs != 1<<50 || c.Flop != math.MaxInt64 {
+		t.Errorf("2^50 pairs and 2^65 operations are counted as %d and %d", c.Pairs, c.Flop)
 	}
 	if n, err := attn.Floats(1<<30, 1<<30); err == nil {
 		t.Errorf("2^60 floats are %d bytes", n)
