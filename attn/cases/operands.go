@@ -2,7 +2,6 @@ package cases
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -125,9 +124,6 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 	}
 	if layout == "packed" && p.SeqQ != p.SeqKV {
 		return 0, fmt.Errorf("layout packed: %d query rows and %d key rows; a packed slab has one row for each token", p.SeqQ, p.SeqKV)
-	}
-	if f := float64(p.Batch) * float64(p.HeadsQ) * float64(p.SeqQ) * float64(p.SeqKV); f > math.MaxInt64/64 {
-		return 0, fmt.Errorf("layout %s: %g scores overflow the address space", layout, f)
 	}
 	var c carver
 	carve(&p, layout, &c)

@@ -71,7 +71,7 @@ func TestNewArgsRefuses(t *testing.T) {
 		{uneven, "packed", "9 query rows and 10 key rows"},
 		{everything, "dhsb", "bhsd, bshd, packed"},
 		{heads, "bhsd", "heads"},
-		{large, "bhsd", "address space"},
+		{large, "bhsd", "more than any machine"},
 	} {
 		if _, err := cases.SlabLen(c.p, c.layout); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("error %v, want one that says %q", err, c.says)
