@@ -11,6 +11,8 @@ type loops struct {
 	vec, keys int // floats in a vector; rows that Score and Mix take at once
 	score     [3]func(p *Panel, from, to int)
 	mix       [3]func(p *Panel)
+	exp       func(p *Panel, from, to int) (done int)
+	expSums   func(p *Panel, from, to int) (done int) // with S
 	peak      func(rounds int, x *float32)
 	perRound  int // operations of a round of peak
 	read      func(x *float32, rounds int, sum *float32)
@@ -29,10 +31,14 @@ func (l *loops) ops() *Ops {
 	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
 	o.ISA = l.isa
 	o.Score = func(p *Panel) { l.scores(p, 0) }
+	o.Exp = func(p *Panel) {
+		l.checkExp(p)
+		l.weights(p, p.From)
+	}
 	o.Flash = func(p *Panel) {
-		l.checkFrom(p)
+		l.checkExp(p)
 		l.scores(p, p.From)
-		o.Exp(p)
+		l.weights(p, p.From)
 	}
 	o.Mix = func(p *Panel) {
 		if width := l.checkMix(p); width > 0 {
@@ -71,6 +77,18 @@ func (l *loops) scores(p *Panel, from int) {
 	}
 }
 
+// weights does rows from one on.
+func (l *loops) weights(p *Panel, from int) {
+	switch {
+	case p.Width == 0:
+		p.Done = p.N
+	case p.S != nil:
+		p.Done = l.expSums(p, from, p.N)
+	default:
+		p.Done = l.exp(p, from, p.N)
+	}
+}
+
 // normal is whether a factor keeps its precision as a float32: extreme ones, and 0, are left to the portable loop.
 func normal(f float32) bool {
 	f = max(f, -f)
@@ -89,8 +107,15 @@ func (l *loops) checkScore(p *Panel) int {
 	return width
 }
 
-// checkFrom panics if the rows to do do not begin with a group of the block.
-func (l *loops) checkFrom(p *Panel) {
+// checkExp is the same for Exp; the rows to do must begin with a group of the block.
+func (l *loops) checkExp(p *Panel) {
+	l.checkWidth(p)
+	reach("P", len(p.P), p.N, p.Width, p.Lanes)
+	reach("M", len(p.M), 1, p.Width, 0)
+	reach("L", len(p.L), 1, p.Width, 0)
+	if p.S != nil {
+		reach("S", len(p.S), 1, p.Width, 0)
+	}
 	if p.From < 0 || p.From > p.N || p.From%l.keys != 0 {
 		panic(fmt.Errorf("asm/%s: From is %d: it must be a multiple of %d within the %d rows", l.isa, p.From, l.keys, p.N))
 	}

@@ -23,6 +23,12 @@ func avx2Score3(p *Panel, from, to int)
 func avx2Mix3(p *Panel)
 
 //go:noescape
+func avx2Exp(p *Panel, from, to int) (done int)
+
+//go:noescape
+func avx2ExpSums(p *Panel, from, to int) (done int)
+
+//go:noescape
 func avx2Peak(rounds int, x *float32)
 
 //go:noescape
@@ -33,6 +39,7 @@ var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
 	score: [...]func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
 	mix:   [...]func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
-	peak:  avx2Peak, perRound: 192,
+	exp:   avx2Exp, expSums: avx2ExpSums,
+	peak: avx2Peak, perRound: 192,
 	read: avx2Read, perRead: 64,
 }

@@ -5,6 +5,81 @@
 #include "go_asm.h"
 #include "textflag.h"
 
+// least: lowest power of two that is not flushed
+DATA least<>+0(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+8(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+16(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+24(SB)/8, $0xc2fc0000c2fc0000
+GLOBL least<>(SB), RODATA|NOPTR, $32
+
+// round: rounds to a multiple of one over the table's length
+DATA round<>+0(SB)/8, $0x49c0000049c00000
+DATA round<>+8(SB)/8, $0x49c0000049c00000
+DATA round<>+16(SB)/8, $0x49c0000049c00000
+DATA round<>+24(SB)/8, $0x49c0000049c00000
+GLOBL round<>(SB), RODATA|NOPTR, $32
+
+// table: 2^(i/length)
+DATA table<>+0(SB)/8, $0x3f8b95c23f800000
+DATA table<>+8(SB)/8, $0x3fa5fed73f9837f0
+DATA table<>+16(SB)/8, $0x3fc5672a3fb504f3
+DATA table<>+24(SB)/8, $0x3feac0c73fd744fd
+GLOBL table<>(SB), RODATA|NOPTR, $32
+
+// linear: 2^r = 1 + linear r + square r² + cubic r³
+DATA linear<>+0(SB)/8, $0x3f3172183f317218
+DATA linear<>+8(SB)/8, $0x3f3172183f317218
+DATA linear<>+16(SB)/8, $0x3f3172183f317218
+DATA linear<>+24(SB)/8, $0x3f3172183f317218
+GLOBL linear<>(SB), RODATA|NOPTR, $32
+
+DATA square<>+0(SB)/8, $0x3e7605533e760553
+DATA square<>+8(SB)/8, $0x3e7605533e760553
+DATA square<>+16(SB)/8, $0x3e7605533e760553
+DATA square<>+24(SB)/8, $0x3e7605533e760553
+GLOBL square<>(SB), RODATA|NOPTR, $32
+
+DATA cubic<>+0(SB)/8, $0x3d635c5f3d635c5f
+DATA cubic<>+8(SB)/8, $0x3d635c5f3d635c5f
+DATA cubic<>+16(SB)/8, $0x3d635c5f3d635c5f
+DATA cubic<>+24(SB)/8, $0x3d635c5f3d635c5f
+GLOBL cubic<>(SB), RODATA|NOPTR, $32
+
+// flush: -(bits of 2^-126) - 1
+DATA flush<>+0(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+8(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+16(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+24(SB)/8, $0xff7fffffff7fffff
+GLOBL flush<>(SB), RODATA|NOPTR, $32
+
+// limit: Limit
+DATA limit<>+0(SB)/8, $0x4100000041000000
+DATA limit<>+8(SB)/8, $0x4100000041000000
+DATA limit<>+16(SB)/8, $0x4100000041000000
+DATA limit<>+24(SB)/8, $0x4100000041000000
+GLOBL limit<>(SB), RODATA|NOPTR, $32
+
+// lowest: lowest finite number
+DATA lowest<>+0(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+8(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+16(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+24(SB)/8, $0xff7fffffff7fffff
+GLOBL lowest<>(SB), RODATA|NOPTR, $32
+
+// sign: sign bit
+DATA sign<>+0(SB)/8, $0x8000000080000000
+DATA sign<>+8(SB)/8, $0x8000000080000000
+DATA sign<>+16(SB)/8, $0x8000000080000000
+DATA sign<>+24(SB)/8, $0x8000000080000000
+GLOBL sign<>(SB), RODATA|NOPTR, $32
+
+// aboveInf: adding it to bits above those of +Inf gives 2^31 and more
+DATA aboveInf<>+0(SB)/8, $0x007fffff007fffff
+DATA aboveInf<>+8(SB)/8, $0x007fffff007fffff
+DATA aboveInf<>+16(SB)/8, $0x007fffff007fffff
+DATA aboveInf<>+24(SB)/8, $0x007fffff007fffff
+GLOBL aboveInf<>(SB), RODATA|NOPTR, $32
+
 
 // func avx2Score1(p *Panel, from, to int)
 //
@@ -1335,6 +1410,225 @@ done1:
 	CMPQ CX, $1
 	JGE tile1
 end1:
+	VZEROUPPER
+	RET
+
+// func avx2Exp(p *Panel, from, to int) (done int)
+//
+//	for j := from; j < to; j += 4 {
+//		rows := min(4, to-j)
+//		if any !(p.P[i*24+lane] <= p.M[lane]+Limit) { // j <= i < j+rows
+//			return j
+//		}
+//		for lane := range p.Width { // 8 at a time
+//			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
+//			p.P[i*24+lane] = e
+//		}
+//	}
+//	return to
+TEXT ·avx2Exp(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), AX
+	MOVQ from+8(FP), R12
+	MOVQ to+16(FP), CX
+	SUBQ R12, CX
+	IMULQ $96, R12
+	MOVQ (Panel_P)(AX), DX
+	LEAQ (DX)(R12*1), DX
+	MOVQ (Panel_M)(AX), R12
+	MOVQ (Panel_L)(AX), DI
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	CMPQ CX, $1
+	JLT done
+group:
+	MOVQ $4, R8
+	CMPQ CX, $4
+	JGE check
+	MOVQ CX, R8
+check:
+	VXORPS Y0, Y0, Y0
+	MOVQ $0, R10
+checkVector:
+	VMOVUPS (R12)(R10*1), Y1
+	VADDPS limit<>(SB), Y1, Y1
+	LEAQ (DX)(R10*1), SI
+	MOVQ R8, R11
+checkRow:
+	VSUBPS (SI), Y1, Y3
+	VPMAXUD Y3, Y0, Y0
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE checkRow
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT checkVector
+	VPMINUD sign<>(SB), Y0, Y0
+	VPADDD aboveInf<>(SB), Y0, Y0
+	VMOVMSKPS Y0, R13
+	TESTL R13, R13
+	JNE over
+	MOVQ $0, R10
+vector:
+	VMOVUPS (R12)(R10*1), Y0
+	VXORPS Y1, Y1, Y1
+	LEAQ (DX)(R10*1), SI
+	MOVQ R8, R11
+	PCALIGN $64
+row:
+	VMOVUPS (SI), Y4
+	VSUBPS Y0, Y4, Y4
+	VMAXPS least<>(SB), Y4, Y4
+	VADDPS round<>(SB), Y4, Y5
+	VPERMPS table<>(SB), Y5, Y6
+	VSUBPS round<>(SB), Y5, Y7
+	VSUBPS Y7, Y4, Y4
+	VMOVUPS cubic<>(SB), Y7
+	VFMADD213PS square<>(SB), Y4, Y7
+	VFMADD213PS linear<>(SB), Y4, Y7
+	VMULPS Y6, Y4, Y4
+	VFMADD231PS Y7, Y4, Y6
+	VPSRLD $3, Y5, Y5
+	VPSLLD $23, Y5, Y5
+	VPADDD Y5, Y6, Y6
+	VPADDD flush<>(SB), Y6, Y5
+	VPSRAD $31, Y5, Y5
+	VANDNPS Y6, Y5, Y6
+	VMOVUPS Y6, (SI)
+	VADDPS Y6, Y1, Y1
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE row
+	VADDPS (DI)(R10*1), Y1, Y1
+	VMOVUPS Y1, (DI)(R10*1)
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT vector
+	ADDQ $384, DX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group
+	MOVQ $0, CX
+done:
+over:
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+24(FP)
+	VZEROUPPER
+	RET
+
+// func avx2ExpSums(p *Panel, from, to int) (done int)
+//
+//	for j := from; j < to; j += 4 {
+//		rows := min(4, to-j)
+//		if any !(p.P[i*24+lane] <= p.M[lane]+Limit) { // j <= i < j+rows
+//			return j
+//		}
+//		for lane := range p.Width { // 8 at a time
+//			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
+//				p.S[lane] += Σ e*p.P[i*lanes+lane]
+//			p.P[i*24+lane] = e
+//		}
+//	}
+//	return to
+TEXT ·avx2ExpSums(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), AX
+	MOVQ from+8(FP), R12
+	MOVQ to+16(FP), CX
+	SUBQ R12, CX
+	IMULQ $96, R12
+	MOVQ (Panel_P)(AX), DX
+	LEAQ (DX)(R12*1), DX
+	MOVQ (Panel_M)(AX), R12
+	MOVQ (Panel_L)(AX), DI
+	MOVQ (Panel_S)(AX), BX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	CMPQ CX, $1
+	JLT done
+group:
+	MOVQ $4, R8
+	CMPQ CX, $4
+	JGE check
+	MOVQ CX, R8
+check:
+	VXORPS Y0, Y0, Y0
+	MOVQ $0, R10
+checkVector:
+	VMOVUPS (R12)(R10*1), Y1
+	VADDPS limit<>(SB), Y1, Y1
+	LEAQ (DX)(R10*1), SI
+	MOVQ R8, R11
+checkRow:
+	VSUBPS (SI), Y1, Y3
+	VPMAXUD Y3, Y0, Y0
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE checkRow
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT checkVector
+	VPMINUD sign<>(SB), Y0, Y0
+	VPADDD aboveInf<>(SB), Y0, Y0
+	VMOVMSKPS Y0, R13
+	TESTL R13, R13
+	JNE over
+	MOVQ $0, R10
+vector:
+	VMOVUPS (R12)(R10*1), Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	LEAQ (DX)(R10*1), SI
+	MOVQ R8, R11
+	PCALIGN $64
+row:
+	VMOVUPS (SI), Y4
+	VSUBPS Y0, Y4, Y4
+	VMAXPS least<>(SB), Y4, Y4
+	VADDPS round<>(SB), Y4, Y5
+	VPERMPS table<>(SB), Y5, Y6
+	VSUBPS round<>(SB), Y5, Y7
+	VSUBPS Y7, Y4, Y4
+	VMOVUPS cubic<>(SB), Y7
+	VFMADD213PS square<>(SB), Y4, Y7
+	VFMADD213PS linear<>(SB), Y4, Y7
+	VMULPS Y6, Y4, Y4
+	VFMADD231PS Y7, Y4, Y6
+	VPSRLD $3, Y5, Y5
+	VPSLLD $23, Y5, Y5
+	VPADDD Y5, Y6, Y6
+	VPADDD flush<>(SB), Y6, Y5
+	VPSRAD $31, Y5, Y5
+	VANDNPS Y6, Y5, Y6
+	// 0 times a score of -Inf is 0 here
+	VMOVUPS (SI), Y3
+	VMAXPS lowest<>(SB), Y3, Y3
+	VFMADD231PS Y3, Y6, Y2
+	VMOVUPS Y6, (SI)
+	VADDPS Y6, Y1, Y1
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE row
+	VADDPS (DI)(R10*1), Y1, Y1
+	VMOVUPS Y1, (DI)(R10*1)
+	VADDPS (BX)(R10*1), Y2, Y2
+	VMOVUPS Y2, (BX)(R10*1)
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT vector
+	ADDQ $384, DX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group
+	MOVQ $0, CX
+done:
+over:
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+24(FP)
 	VZEROUPPER
 	RET
 

@@ -23,6 +23,12 @@ func avx512Score3(p *Panel, from, to int)
 func avx512Mix3(p *Panel)
 
 //go:noescape
+func avx512Exp(p *Panel, from, to int) (done int)
+
+//go:noescape
+func avx512ExpSums(p *Panel, from, to int) (done int)
+
+//go:noescape
 func avx512Peak(rounds int, x *float32)
 
 //go:noescape
@@ -33,6 +39,7 @@ var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
 	score: [...]func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
 	mix:   [...]func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
-	peak:  avx512Peak, perRound: 768,
+	exp:   avx512Exp, expSums: avx512ExpSums,
+	peak: avx512Peak, perRound: 768,
 	read: avx512Read, perRead: 128,
 }

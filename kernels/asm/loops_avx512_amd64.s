@@ -5,6 +5,114 @@
 #include "go_asm.h"
 #include "textflag.h"
 
+// least: lowest power of two that is not flushed
+DATA least<>+0(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+8(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+16(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+24(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+32(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+40(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+48(SB)/8, $0xc2fc0000c2fc0000
+DATA least<>+56(SB)/8, $0xc2fc0000c2fc0000
+GLOBL least<>(SB), RODATA|NOPTR, $64
+
+// round: rounds to a multiple of one over the table's length
+DATA round<>+0(SB)/8, $0x4940000049400000
+DATA round<>+8(SB)/8, $0x4940000049400000
+DATA round<>+16(SB)/8, $0x4940000049400000
+DATA round<>+24(SB)/8, $0x4940000049400000
+DATA round<>+32(SB)/8, $0x4940000049400000
+DATA round<>+40(SB)/8, $0x4940000049400000
+DATA round<>+48(SB)/8, $0x4940000049400000
+DATA round<>+56(SB)/8, $0x4940000049400000
+GLOBL round<>(SB), RODATA|NOPTR, $64
+
+// table: 2^(i/length)
+DATA table<>+0(SB)/8, $0x3f85aac33f800000
+DATA table<>+8(SB)/8, $0x3f91c3d33f8b95c2
+DATA table<>+16(SB)/8, $0x3f9ef5323f9837f0
+DATA table<>+24(SB)/8, $0x3fad583f3fa5fed7
+DATA table<>+32(SB)/8, $0x3fbd08a43fb504f3
+DATA table<>+40(SB)/8, $0x3fce248c3fc5672a
+DATA table<>+48(SB)/8, $0x3fe0ccdf3fd744fd
+DATA table<>+56(SB)/8, $0x3ff5257d3feac0c7
+GLOBL table<>(SB), RODATA|NOPTR, $64
+
+// linear: 2^r = 1 + linear r + square r² + cubic r³
+DATA linear<>+0(SB)/8, $0x3f3172183f317218
+DATA linear<>+8(SB)/8, $0x3f3172183f317218
+DATA linear<>+16(SB)/8, $0x3f3172183f317218
+DATA linear<>+24(SB)/8, $0x3f3172183f317218
+DATA linear<>+32(SB)/8, $0x3f3172183f317218
+DATA linear<>+40(SB)/8, $0x3f3172183f317218
+DATA linear<>+48(SB)/8, $0x3f3172183f317218
+DATA linear<>+56(SB)/8, $0x3f3172183f317218
+GLOBL linear<>(SB), RODATA|NOPTR, $64
+
+DATA square<>+0(SB)/8, $0x3e75ffc93e75ffc9
+DATA square<>+8(SB)/8, $0x3e75ffc93e75ffc9
+DATA square<>+16(SB)/8, $0x3e75ffc93e75ffc9
+DATA square<>+24(SB)/8, $0x3e75ffc93e75ffc9
+DATA square<>+32(SB)/8, $0x3e75ffc93e75ffc9
+DATA square<>+40(SB)/8, $0x3e75ffc93e75ffc9
+DATA square<>+48(SB)/8, $0x3e75ffc93e75ffc9
+DATA square<>+56(SB)/8, $0x3e75ffc93e75ffc9
+GLOBL square<>(SB), RODATA|NOPTR, $64
+
+DATA cubic<>+0(SB)/8, $0x3d63594d3d63594d
+DATA cubic<>+8(SB)/8, $0x3d63594d3d63594d
+DATA cubic<>+16(SB)/8, $0x3d63594d3d63594d
+DATA cubic<>+24(SB)/8, $0x3d63594d3d63594d
+DATA cubic<>+32(SB)/8, $0x3d63594d3d63594d
+DATA cubic<>+40(SB)/8, $0x3d63594d3d63594d
+DATA cubic<>+48(SB)/8, $0x3d63594d3d63594d
+DATA cubic<>+56(SB)/8, $0x3d63594d3d63594d
+GLOBL cubic<>(SB), RODATA|NOPTR, $64
+
+// flush: -(bits of 2^-126) - 1
+DATA flush<>+0(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+8(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+16(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+24(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+32(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+40(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+48(SB)/8, $0xff7fffffff7fffff
+DATA flush<>+56(SB)/8, $0xff7fffffff7fffff
+GLOBL flush<>(SB), RODATA|NOPTR, $64
+
+// limit: Limit
+DATA limit<>+0(SB)/8, $0x4100000041000000
+DATA limit<>+8(SB)/8, $0x4100000041000000
+DATA limit<>+16(SB)/8, $0x4100000041000000
+DATA limit<>+24(SB)/8, $0x4100000041000000
+DATA limit<>+32(SB)/8, $0x4100000041000000
+DATA limit<>+40(SB)/8, $0x4100000041000000
+DATA limit<>+48(SB)/8, $0x4100000041000000
+DATA limit<>+56(SB)/8, $0x4100000041000000
+GLOBL limit<>(SB), RODATA|NOPTR, $64
+
+// lowest: lowest finite number
+DATA lowest<>+0(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+8(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+16(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+24(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+32(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+40(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+48(SB)/8, $0xff7fffffff7fffff
+DATA lowest<>+56(SB)/8, $0xff7fffffff7fffff
+GLOBL lowest<>(SB), RODATA|NOPTR, $64
+
+// infinity: +Inf
+DATA infinity<>+0(SB)/8, $0x7f8000007f800000
+DATA infinity<>+8(SB)/8, $0x7f8000007f800000
+DATA infinity<>+16(SB)/8, $0x7f8000007f800000
+DATA infinity<>+24(SB)/8, $0x7f8000007f800000
+DATA infinity<>+32(SB)/8, $0x7f8000007f800000
+DATA infinity<>+40(SB)/8, $0x7f8000007f800000
+DATA infinity<>+48(SB)/8, $0x7f8000007f800000
+DATA infinity<>+56(SB)/8, $0x7f8000007f800000
+GLOBL infinity<>(SB), RODATA|NOPTR, $64
+
 
 // func avx512Score1(p *Panel, from, to int)
 //
@@ -1848,6 +1956,221 @@ done1:
 	CMPQ CX, $1
 	JGE tile1
 end1:
+	VZEROUPPER
+	RET
+
+// func avx512Exp(p *Panel, from, to int) (done int)
+//
+//	for j := from; j < to; j += 8 {
+//		rows := min(8, to-j)
+//		if any !(p.P[i*48+lane] <= p.M[lane]+Limit) { // j <= i < j+rows
+//			return j
+//		}
+//		for lane := range p.Width { // 16 at a time
+//			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*48+lane] - p.M[lane])
+//			p.P[i*48+lane] = e
+//		}
+//	}
+//	return to
+TEXT ·avx512Exp(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), AX
+	MOVQ from+8(FP), R12
+	MOVQ to+16(FP), CX
+	SUBQ R12, CX
+	IMULQ $192, R12
+	MOVQ (Panel_P)(AX), DX
+	LEAQ (DX)(R12*1), DX
+	MOVQ (Panel_M)(AX), R12
+	MOVQ (Panel_L)(AX), DI
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	CMPQ CX, $1
+	JLT done
+group:
+	MOVQ $8, R8
+	CMPQ CX, $8
+	JGE check
+	MOVQ CX, R8
+check:
+	VXORPS Z0, Z0, Z0
+	MOVQ $0, R10
+checkVector:
+	VMOVUPS (R12)(R10*1), Z1
+	VADDPS limit<>(SB), Z1, Z1
+	LEAQ (DX)(R10*1), SI
+	MOVQ R8, R11
+checkRow:
+	VSUBPS (SI), Z1, Z3
+	VPMAXUD Z3, Z0, Z0
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE checkRow
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT checkVector
+	VPCMPUD $6, infinity<>(SB), Z0, K1
+	KORTESTW K1, K1
+	JNE over
+	MOVQ $0, R10
+vector:
+	VMOVUPS (R12)(R10*1), Z0
+	VXORPS Z1, Z1, Z1
+	LEAQ (DX)(R10*1), SI
+	MOVQ R8, R11
+	PCALIGN $64
+row:
+	VMOVUPS (SI), Z4
+	VSUBPS Z0, Z4, Z4
+	VMAXPS least<>(SB), Z4, Z4
+	VADDPS round<>(SB), Z4, Z5
+	VPERMPS table<>(SB), Z5, Z6
+	VSUBPS round<>(SB), Z5, Z7
+	VSUBPS Z7, Z4, Z4
+	VMOVUPS cubic<>(SB), Z7
+	VFMADD213PS square<>(SB), Z4, Z7
+	VFMADD213PS linear<>(SB), Z4, Z7
+	VMULPS Z6, Z4, Z4
+	VFMADD231PS Z7, Z4, Z6
+	VPSRLD $4, Z5, Z5
+	VPSLLD $23, Z5, Z5
+	VPADDD Z5, Z6, Z6
+	VPADDD flush<>(SB), Z6, Z5
+	VPSRAD $31, Z5, Z5
+	VANDNPS Z6, Z5, Z6
+	VMOVUPS Z6, (SI)
+	VADDPS Z6, Z1, Z1
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE row
+	VADDPS (DI)(R10*1), Z1, Z1
+	VMOVUPS Z1, (DI)(R10*1)
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT vector
+	ADDQ $1536, DX
+	ADDQ $-8, CX
+	CMPQ CX, $1
+	JGE group
+	MOVQ $0, CX
+done:
+over:
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+24(FP)
+	VZEROUPPER
+	RET
+
+// func avx512ExpSums(p *Panel, from, to int) (done int)
+//
+//	for j := from; j < to; j += 8 {
+//		rows := min(8, to-j)
+//		if any !(p.P[i*48+lane] <= p.M[lane]+Limit) { // j <= i < j+rows
+//			return j
+//		}
+//		for lane := range p.Width { // 16 at a time
+//			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*48+lane] - p.M[lane])
+//				p.S[lane] += Σ e*p.P[i*lanes+lane]
+//			p.P[i*48+lane] = e
+//		}
+//	}
+//	return to
+TEXT ·avx512ExpSums(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), AX
+	MOVQ from+8(FP), R12
+	MOVQ to+16(FP), CX
+	SUBQ R12, CX
+	IMULQ $192, R12
+	MOVQ (Panel_P)(AX), DX
+	LEAQ (DX)(R12*1), DX
+	MOVQ (Panel_M)(AX), R12
+	MOVQ (Panel_L)(AX), DI
+	MOVQ (Panel_S)(AX), BX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	CMPQ CX, $1
+	JLT done
+group:
+	MOVQ $8, R8
+	CMPQ CX, $8
+	JGE check
+	MOVQ CX, R8
+check:
+	VXORPS Z0, Z0, Z0
+	MOVQ $0, R10
+checkVector:
+	VMOVUPS (R12)(R10*1), Z1
+	VADDPS limit<>(SB), Z1, Z1
+	LEAQ (DX)(R10*1), SI
+	MOVQ R8, R11
+checkRow:
+	VSUBPS (SI), Z1, Z3
+	VPMAXUD Z3, Z0, Z0
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE checkRow
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT checkVector
+	VPCMPUD $6, infinity<>(SB), Z0, K1
+	KORTESTW K1, K1
+	JNE over
+	MOVQ $0, R10
+vector:
+	VMOVUPS (R12)(R10*1), Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	LEAQ (DX)(R10*1), SI
+	MOVQ R8, R11
+	PCALIGN $64
+row:
+	VMOVUPS (SI), Z4
+	VSUBPS Z0, Z4, Z4
+	VMAXPS least<>(SB), Z4, Z4
+	VADDPS round<>(SB), Z4, Z5
+	VPERMPS table<>(SB), Z5, Z6
+	VSUBPS round<>(SB), Z5, Z7
+	VSUBPS Z7, Z4, Z4
+	VMOVUPS cubic<>(SB), Z7
+	VFMADD213PS square<>(SB), Z4, Z7
+	VFMADD213PS linear<>(SB), Z4, Z7
+	VMULPS Z6, Z4, Z4
+	VFMADD231PS Z7, Z4, Z6
+	VPSRLD $4, Z5, Z5
+	VPSLLD $23, Z5, Z5
+	VPADDD Z5, Z6, Z6
+	VPADDD flush<>(SB), Z6, Z5
+	VPSRAD $31, Z5, Z5
+	VANDNPS Z6, Z5, Z6
+	// 0 times a score of -Inf is 0 here
+	VMOVUPS (SI), Z3
+	VMAXPS lowest<>(SB), Z3, Z3
+	VFMADD231PS Z3, Z6, Z2
+	VMOVUPS Z6, (SI)
+	VADDPS Z6, Z1, Z1
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE row
+	VADDPS (DI)(R10*1), Z1, Z1
+	VMOVUPS Z1, (DI)(R10*1)
+	VADDPS (BX)(R10*1), Z2, Z2
+	VMOVUPS Z2, (BX)(R10*1)
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT vector
+	ADDQ $1536, DX
+	ADDQ $-8, CX
+	CMPQ CX, $1
+	JGE group
+	MOVQ $0, CX
+done:
+over:
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+24(FP)
 	VZEROUPPER
 	RET
 

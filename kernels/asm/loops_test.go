@@ -13,7 +13,7 @@ import (
 )
 
 // portableStill are the fields of Ops that have no assembly.
-var portableStill = map[string]bool{"Load": true, "Store": true, "Edit": true, "Exp": true, "DScore": true, "Outer": true}
+var portableStill = map[string]bool{"Load": true, "Store": true, "Edit": true, "DScore": true, "Outer": true}
 
 // The fields of an assembled set are not the portable ones, but for those that are said to be.
 func TestFieldsAreAssembly(t *testing.T) {
@@ -65,6 +65,11 @@ func TestShortOperands(t *testing.T) {
 	width := operand{"lanes", func(p *Panel) { p.Width-- }}
 	wide := operand{"lanes", func(p *Panel) { p.Width = 2 * p.Lanes }}
 	rows := operand{"lanes", func(p *Panel) { p.Lanes-- }}
+	refs := operand{"M", func(p *Panel) { p.M = p.M[:p.Width-1] }}
+	sums := operand{"L", func(p *Panel) { p.L = p.L[:p.Width-1] }}
+	products := operand{"S", func(p *Panel) { p.S = p.S[:p.Width-1] }}
+	from := operand{"From", func(p *Panel) { p.From = 1 }}
+	far := operand{"From", func(p *Panel) { p.From = 1 << 20 }}
 	keys := operand{"P", func(p *Panel) { p.N = -1 }}
 	for _, o := range assembled() {
 		for _, c := range []struct {
@@ -74,6 +79,7 @@ func TestShortOperands(t *testing.T) {
 		}{
 			{"Score", o.Score, []operand{qt, k, farK, backK, weights, width, wide, rows}},
 			{"Flash", o.Flash, []operand{qt, k, farK, backK, weights, width, wide, rows}},
+			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
 			{"Mix", o.Mix, []operand{v, out, weights, width, wide, rows, keys}},
 		} {
 			for _, bad := range c.operands {

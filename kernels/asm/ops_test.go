@@ -257,8 +257,11 @@ func TestExpAndFlash(t *testing.T) {
 			sum, sumZ := []float64{2}, []float64{3}
 			for j := range p.N {
 				at := j*p.Lanes + l
-				want := math.Exp2(float64(raw[at]) - 16)
-				if got := p.P[at]; !(ulps(got, want) <= .54) || got != two.P[at] {
+				want, ulp := math.Exp2(float64(raw[at])-16), .54
+				if o.ISA != "go" { // assembly rounds the difference
+					want, ulp = math.Exp2(float64(raw[at]-16)), expUlps
+				}
+				if got := p.P[at]; !(ulps(got, want) <= ulp) || got != two.P[at] {
 					t.Fatalf("P[%d][%d]: Flash %v, Exp %v, want %v", j, l, got, two.P[at], want)
 				}
 				sum, sumZ = append(sum, float64(p.P[at])), append(sumZ, float64(p.P[at])*float64(raw[at]))

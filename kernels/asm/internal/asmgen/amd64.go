@@ -46,27 +46,29 @@ func (x x86) o(o operand) string {
 		return x.v(o)
 	case mem:
 		return x.m(o)
+	case constant:
+		return string(o) + "<>(SB)"
 	}
 	panic("asmgen: unknown kind of operand")
 }
 
 func imm(n int) string { return "$" + strconv.Itoa(n) }
 
-func (x x86) load(dst vec, m mem)       { x.emit("VMOVUPS", x.m(m), x.v(dst)) }
-func (x x86) store(m mem, src vec)      { x.emit("VMOVUPS", x.v(src), x.m(m)) }
-func (x x86) broadcast(dst vec, m mem)  { x.emit("VBROADCASTSS", x.m(m), x.v(dst)) }
-func (x x86) zero(dst vec)              { x.emit("VXORPS", x.v(dst), x.v(dst), x.v(dst)) }
-func (x x86) add(dst, a vec, b operand) { x.emit("VADDPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) mul(dst, a vec, b operand) { x.emit("VMULPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) fma(acc, a vec, b operand) { x.emit("VFMADD231PS", x.o(b), x.v(a), x.v(acc)) }
-func (x x86) get(dst reg, m mem)        { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
-func (x x86) move(dst, src reg)         { x.emit("MOVQ", x86Regs[src], x86Regs[dst]) }
-func (x x86) increase(dst reg, by int)  { x.emit("ADDQ", imm(by), x86Regs[dst]) }
-func (x x86) scale(dst reg, by int)     { x.emit("IMULQ", imm(by), x86Regs[dst]) }
-func (x x86) multiply(dst, n reg)       { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
-func (x x86) subtract(dst, n reg)       { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
-func (x x86) jump(to string)            { x.emit("JMP", to) }
-func (x x86) align()                    { x.emit("PCALIGN", "$64") }
+func (x x86) load(dst vec, from operand) { x.emit("VMOVUPS", x.o(from), x.v(dst)) }
+func (x x86) store(m mem, src vec)       { x.emit("VMOVUPS", x.v(src), x.m(m)) }
+func (x x86) broadcast(dst vec, m mem)   { x.emit("VBROADCASTSS", x.m(m), x.v(dst)) }
+func (x x86) zero(dst vec)               { x.emit("VXORPS", x.v(dst), x.v(dst), x.v(dst)) }
+func (x x86) add(dst, a vec, b operand)  { x.emit("VADDPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) mul(dst, a vec, b operand)  { x.emit("VMULPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) fma(acc, a vec, b operand)  { x.emit("VFMADD231PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) get(dst reg, m mem)         { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
+func (x x86) move(dst, src reg)          { x.emit("MOVQ", x86Regs[src], x86Regs[dst]) }
+func (x x86) increase(dst reg, by int)   { x.emit("ADDQ", imm(by), x86Regs[dst]) }
+func (x x86) scale(dst reg, by int)      { x.emit("IMULQ", imm(by), x86Regs[dst]) }
+func (x x86) multiply(dst, n reg)        { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) subtract(dst, n reg)        { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) jump(to string)             { x.emit("JMP", to) }
+func (x x86) align()                     { x.emit("PCALIGN", "$64") }
 func (x x86) jumpBelow(a reg, n int, to string) {
 	x.emit("CMPQ", x86Regs[a], imm(n))
 	x.emit("JLT", to)
@@ -89,6 +91,40 @@ func (x x86) broadcast64(dst vec, m mem) {
 	low := "X" + strconv.Itoa(int(dst))
 	x.emit("VCVTSD2SS", x.m(m), low, low)
 	x.emit("VBROADCASTSS", low, x.v(dst))
+}
+
+func (x x86) sub(dst, a vec, b operand)      { x.emit("VSUBPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) max(dst, a vec, b operand)      { x.emit("VMAXPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) muladd(acc, a vec, b operand)   { x.emit("VFMADD213PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) permute(dst, i vec, of operand) { x.emit("VPERMPS", x.o(of), x.v(i), x.v(dst)) }
+func (x x86) shiftRight(dst, a vec, n int)   { x.emit("VPSRLD", imm(n), x.v(a), x.v(dst)) }
+func (x x86) shiftLeft(dst, a vec, n int)    { x.emit("VPSLLD", imm(n), x.v(a), x.v(dst)) }
+func (x x86) addInt(dst, a vec, b operand)   { x.emit("VPADDD", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) signs(dst, a vec)               { x.emit("VPSRAD", "$31", x.v(a), x.v(dst)) }
+func (x x86) clear(dst, mask vec)            { x.emit("VANDNPS", x.v(dst), x.v(mask), x.v(dst)) }
+func (x x86) worse(dst, a vec, b operand)    { x.emit("VPMAXUD", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) set(dst reg, n int)             { x.emit("MOVQ", imm(n), x86Regs[dst]) }
+func (x x86) jumpLess(a, b reg, to string) {
+	x.emit("CMPQ", x86Regs[a], x86Regs[b])
+	x.emit("JLT", to)
+}
+
+func (x x86) result(name string, at int, src reg) {
+	x.emit("MOVQ", x86Regs[src], fmt.Sprintf("%s+%d(FP)", name, at))
+}
+
+// jumpOver of AVX2, which compares no unsigned numbers, adds so much to numbers up to 2^31 that those over +Inf become negative.
+func (x x86) jumpOver(v vec, to string) {
+	if x.name == "avx512" {
+		x.emit("VPCMPUD", "$6", x.o(infinity), x.v(v), "K1")
+		x.emit("KORTESTW", "K1", "K1")
+	} else {
+		x.emit("VPMINUD", x.o(sign), x.v(v), x.v(v))
+		x.emit("VPADDD", x.o(aboveInf), x.v(v), x.v(v))
+		x.emit("VMOVMSKPS", x.v(v), "R13")
+		x.emit("TESTL", "R13", "R13")
+	}
+	x.emit("JNE", to)
 }
 
 // ret leaves the upper halves of the registers clean: with dirty ones, the SSE code that Go compiles to is slow on some CPUs.

@@ -34,19 +34,23 @@ type gen struct {
 	isa
 	text  strings.Builder // functions
 	stubs strings.Builder // their Go declarations
+	data  strings.Builder // their constants
 }
 
 func (g *gen) all() {
+	g.constants()
 	for vecs := 1; vecs <= g.vecs; vecs++ {
 		g.score(vecs)
 		g.mix(vecs)
 	}
+	g.exp(false)
+	g.exp(true)
 	g.peak()
 	g.read()
 }
 
 func (g *gen) assembly() string {
-	return header + "//go:build !purego\n\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n" + g.text.String()
+	return header + "//go:build !purego\n\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n" + g.data.String() + g.text.String()
 }
 
 func (g *gen) declarations() string {
@@ -73,10 +77,22 @@ var %[1]s = loops{
 	isa: %[1]q, vec: %[2]d, keys: %[3]d,
 	score: [...]func(*Panel, int, int){%[4]s},
 	mix: [...]func(*Panel){%[5]s},
+	exp: %[1]sExp, expSums: %[1]sExpSums,
 	peak: %[1]sPeak, perRound: %[6]d,
 	read: %[1]sRead, perRead: %[7]d,
 }
 `, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads)
+}
+
+// constant lays down a vector whose element i has certain bits.
+func (g *gen) constant(name constant, doc string, element func(i int) uint32) {
+	if doc != "" {
+		fmt.Fprintf(&g.data, "// %s: %s\n", name, doc)
+	}
+	for i := 0; i < g.vec; i += 2 {
+		fmt.Fprintf(&g.data, "DATA %s<>+%d(SB)/8, $0x%08x%08x\n", name, 4*i, element(i+1), element(i))
+	}
+	fmt.Fprintf(&g.data, "GLOBL %s<>(SB), RODATA|NOPTR, $%d\n\n", name, g.bytes())
 }
 
 // function begins a function: doc is the equivalent Go, args the declaration's parameters and results with their size in bytes.

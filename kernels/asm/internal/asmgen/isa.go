@@ -45,25 +45,49 @@ type mem struct {
 	field string // as go_asm.h names it, of the block at base
 }
 
-// An operand is a vec or a mem.
+// An operand is a vec, a mem or a constant.
 type operand interface{ operand() }
 
-func (vec) operand() {}
-func (mem) operand() {}
+func (vec) operand()      {}
+func (mem) operand()      {}
+func (constant) operand() {}
+
+// A constant is a vector of the file's data, by name.
+type constant string
 
 // An isa spells operations, destination first. What a vector holds, floats or integers of 32 bits, is the operation's affair.
 type isa interface {
 	// floats
-	load(dst vec, m mem)
+	load(dst vec, from operand)
 	store(m mem, src vec)
 	broadcast(dst vec, m mem)
 	broadcast64(dst vec, m mem) // a float64, rounded
 	zero(dst vec)
 	add(dst, a vec, b operand)
+	sub(dst, a vec, b operand)
 	mul(dst, a vec, b operand)
+	max(dst, a vec, b operand)
 	fma(acc, a vec, b operand) // acc += a*b, rounded once
 
+	muladd(acc, a vec, b operand) // acc = acc*a + b, rounded once
+
+	// a vector's bits
+	permute(dst, index vec, from operand) // dst[i] = from[index[i] mod its length]
+	shiftRight(dst, a vec, n int)         // unsigned
+	shiftLeft(dst, a vec, n int)
+	addInt(dst, a vec, b operand)
+	signs(dst, a vec)    // all bits are the sign's
+	clear(dst, mask vec) // of the mask's bits
+
+	// The check of scores against a limit: x = limit - score is worse than another if it is negative or NaN, as bits: a larger unsigned
+	// number. jumpOver jumps if an element of x is negative or NaN; it destroys x.
+	worse(dst, a vec, b operand)
+	jumpOver(x vec, to string)
+
 	// integers of the machine's size
+	set(dst reg, n int)
+	result(name string, at int, src reg)
+	jumpLess(a, b reg, to string)        // signed
 	arg(dst reg, name string, at int)    // an argument of the function
 	get(dst reg, m mem)                  // from memory
 	move(dst, src reg)                   //
