@@ -145,3 +145,71 @@ func compare(t *testing.T, what string, got, want []float32, width, lanes int, t
 		}
 	}
 }
+
+// Exp agrees with its portable twin, and Flash with Score and Exp bit for bit: in what they do, and in where and how they leave.
+func TestFlashAgainstScoreAndExp(t *testing.T) {
+	for _, o := range assembled() {
+		twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
+		fs := [3]fences{{}, {}, {}}
+		rng := rand.New(rand.NewPCG(1, 2))
+		left := 0
+		grid(o, func(width, n, d int) {
+			what := fmt.Sprintf("%s: width %d, %d keys, %d columns", o.ISA, width, n, d)
+			p := random(o, width, n, d, 0)
+			if rng.IntN(3) == 0 {
+				p.S = nil
+			}
+			if rng.IntN(4) == 0 {
+				poison(p)
+			}
+			for l := range width {
+				p.M[l], p.L[l] = 16, 1
+				if rng.IntN(8) == 0 { // about a score's size, so that some go over
+					p.M[l] = float32(math.Sqrt(float64(d))*.37) - Limit + rng.Float32()*4
+				}
+				if p.S != nil {
+					p.S[l] = 1
+				}
+			}
+			p.From = rng.IntN(n/o.Keys+1) * o.Keys
+			first := rng.IntN(2) == 0
+			got, two, ref := fs[0].put(t, p, first), fs[1].put(t, p, first), fs[2].put(t, p, first)
+			o.Flash(got)
+			o.Score(two)
+			for i := range min(p.From*o.Lanes, len(two.P)) {
+				two.P[i] = p.P[i] // Score does all rows
+			}
+			copy(ref.P, two.P)
+			o.Exp(two)
+			twin.Exp(ref)
+			if two.Done < n {
+				left++
+			}
+			if got.Done != two.Done || ref.Done != two.Done {
+				t.Fatalf("%s: Flash left at %d, Exp at %d, its twin at %d", what, got.Done, two.Done, ref.Done)
+			}
+			for j := range min(n, two.Done+o.Keys) {
+				for l := range width {
+					g, w, r := got.P[j*o.Lanes+l], two.P[j*o.Lanes+l], ref.P[j*o.Lanes+l]
+					if math.Float32bits(g) != math.Float32bits(w) && (g == g || w == w) {
+						t.Fatalf("%s: from %d: P[%d][%d]: Flash %v, Score and Exp %v", what, p.From, j, l, g, w)
+					}
+					if j >= p.From && j < two.Done && !(math.Abs(float64(w)-float64(r)) <= 1e-6*float64(r)+0x1p-126) {
+						t.Fatalf("%s: P[%d][%d]: Exp %v, its twin %v", what, j, l, w, r)
+					}
+				}
+			}
+			for l := range width {
+				if got.L[l] != two.L[l] || !(math.Abs(float64(two.L[l]-ref.L[l])) <= 2e-6*float64(ref.L[l])) {
+					t.Fatalf("%s: L[%d]: Flash %v, Exp %v, its twin %v", what, l, got.L[l], two.L[l], ref.L[l])
+				}
+				if p.S != nil && (got.S[l] != two.S[l] || !(math.Abs(float64(two.S[l]-ref.S[l])) <= 4e-5*float64(two.L[l]))) {
+					t.Fatalf("%s: S[%d]: Flash %v, Exp %v, its twin %v", what, l, got.S[l], two.S[l], ref.S[l])
+				}
+			}
+		})
+		if left < 50 {
+			t.Errorf("%s: only %d calls left early", o.ISA, left)
+		}
+	}
+}

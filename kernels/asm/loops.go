@@ -11,6 +11,7 @@ type loops struct {
 	vec, keys int // floats in a vector; rows that Score and Mix take at once
 	score     [3]func(p *Panel, from, to int)
 	mix       [3]func(p *Panel)
+	flash     [3]func(p *Panel, from, to int) (done int) // whole groups, without S
 	exp       func(p *Panel, from, to int) (done int)
 	expSums   func(p *Panel, from, to int) (done int) // with S
 	peak      func(rounds int, x *float32)
@@ -37,8 +38,15 @@ func (l *loops) ops() *Ops {
 	}
 	o.Flash = func(p *Panel) {
 		l.checkExp(p)
-		l.scores(p, p.From)
-		l.weights(p, p.From)
+		l.checkScore(p)
+		whole := p.N - p.N%l.keys
+		if p.Width == 0 || p.S != nil || p.From == whole || !normal(float32(p.Factor)) {
+			whole = p.From
+		} else if p.Done = l.flash[p.Width/l.vec-1](p, p.From, whole); p.Done < whole {
+			return
+		}
+		l.scores(p, whole)
+		l.weights(p, whole)
 	}
 	o.Mix = func(p *Panel) {
 		if width := l.checkMix(p); width > 0 {

@@ -8,16 +8,25 @@ package asm
 func avx2Score1(p *Panel, from, to int)
 
 //go:noescape
+func avx2Flash1(p *Panel, from, to int) (done int)
+
+//go:noescape
 func avx2Mix1(p *Panel)
 
 //go:noescape
 func avx2Score2(p *Panel, from, to int)
 
 //go:noescape
+func avx2Flash2(p *Panel, from, to int) (done int)
+
+//go:noescape
 func avx2Mix2(p *Panel)
 
 //go:noescape
 func avx2Score3(p *Panel, from, to int)
+
+//go:noescape
+func avx2Flash3(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx2Mix3(p *Panel)
@@ -39,6 +48,7 @@ var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
 	score: [...]func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
 	mix:   [...]func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
+	flash: [...]func(*Panel, int, int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	exp:   avx2Exp, expSums: avx2ExpSums,
 	peak: avx2Peak, perRound: 192,
 	read: avx2Read, perRead: 64,

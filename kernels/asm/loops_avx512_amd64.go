@@ -8,16 +8,25 @@ package asm
 func avx512Score1(p *Panel, from, to int)
 
 //go:noescape
+func avx512Flash1(p *Panel, from, to int) (done int)
+
+//go:noescape
 func avx512Mix1(p *Panel)
 
 //go:noescape
 func avx512Score2(p *Panel, from, to int)
 
 //go:noescape
+func avx512Flash2(p *Panel, from, to int) (done int)
+
+//go:noescape
 func avx512Mix2(p *Panel)
 
 //go:noescape
 func avx512Score3(p *Panel, from, to int)
+
+//go:noescape
+func avx512Flash3(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512Mix3(p *Panel)
@@ -39,6 +48,7 @@ var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
 	score: [...]func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
 	mix:   [...]func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
+	flash: [...]func(*Panel, int, int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	exp:   avx512Exp, expSums: avx512ExpSums,
 	peak: avx512Peak, perRound: 768,
 	read: avx512Read, perRead: 128,

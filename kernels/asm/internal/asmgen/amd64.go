@@ -7,8 +7,8 @@ import (
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
-	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, rows: 4, chains: 12, reads: 8, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, rows: 8, chains: 24, reads: 8, spell: newX86("Z")}
+	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, chains: 12, reads: 8, spell: newX86("Y")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, chains: 24, reads: 8, spell: newX86("Z")}
 )
 
 // x86 spells AVX2 and AVX-512, which differ in the letter of their registers and in little else. Go writes the destination last.
@@ -20,8 +20,8 @@ type x86 struct {
 func newX86(letter string) func(*gen) isa { return func(g *gen) isa { return x86{g, letter} } }
 
 var x86Regs = map[reg]string{
-	panel: "AX", lanes: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
-	steps: "R11", aux: "R12",
+	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
+	steps: "R11", aux: "R12", refs: "R12", totals: "R13", groupSums: "R14",
 }
 
 func (x x86) v(v vec) string { return x.letter + strconv.Itoa(int(v)) }
@@ -109,11 +109,16 @@ func (x x86) jumpLess(a, b reg, to string) {
 	x.emit("JLT", to)
 }
 
+func (x x86) scratch(dst reg) {
+	x.emit("LEAQ", "63(SP)", x86Regs[dst])
+	x.emit("ANDQ", "$-64", x86Regs[dst])
+}
+
 func (x x86) result(name string, at int, src reg) {
 	x.emit("MOVQ", x86Regs[src], fmt.Sprintf("%s+%d(FP)", name, at))
 }
 
-// jumpOver of AVX2, which compares no unsigned numbers, adds so much to numbers up to 2^31 that those over +Inf become negative.
+// jumpOver of AVX2, which compares no unsigned numbers, adds so much to numbers up to 2^31 that those over +Inf become negative. It destroys elemAt4.
 func (x x86) jumpOver(v vec, to string) {
 	if x.name == "avx512" {
 		x.emit("VPCMPUD", "$6", x.o(infinity), x.v(v), "K1")
@@ -121,8 +126,8 @@ func (x x86) jumpOver(v vec, to string) {
 	} else {
 		x.emit("VPMINUD", x.o(sign), x.v(v), x.v(v))
 		x.emit("VPADDD", x.o(aboveInf), x.v(v), x.v(v))
-		x.emit("VMOVMSKPS", x.v(v), "R13")
-		x.emit("TESTL", "R13", "R13")
+		x.emit("VMOVMSKPS", x.v(v), "R15")
+		x.emit("TESTL", "R15", "R15")
 	}
 	x.emit("JNE", to)
 }

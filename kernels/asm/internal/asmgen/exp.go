@@ -95,7 +95,7 @@ func (g *gen) exp(sums bool) {
 	if sums {
 		name, s = "ExpSums", "\n\t\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]"
 	}
-	g.function(name, "(p *Panel, from, to int) (done int)", 32, fmt.Sprintf(`
+	g.function(name, "(p *Panel, from, to int) (done int)", 0, 32, fmt.Sprintf(`
 for j := from; j < to; j += %d {
 	rows := min(%[1]d, to-j)
 	if any !(p.P[i*%[2]d+lane] <= p.M[lane]+Limit) { // j <= i < j+rows

@@ -5,6 +5,7 @@ type target struct {
 	name, arch string
 	vec        int // floats in a vector
 	vecs       int // vectors in a row of lanes
+	regs       int // vector registers
 	rows       int // rows of a product tile: Ops.Keys and Ops.Cols
 	chains     int // independent accumulators of the peak probe
 	reads      int // vectors a round of the bandwidth probe
@@ -22,18 +23,22 @@ type vec int
 type reg int
 
 const (
-	panel   reg = iota // the argument block
-	lanes              // rows of lanes that a tile multiplies: Qt, P
-	lanesAt            // and the one that it has come to
-	elem               // the first of the elements that a tile broadcasts: in K, V
-	elemAt             // and of those that it has come to
-	elemAt4            // four strides further
-	stride             // bytes from one row of these to the next
-	stride3            // three times as many
-	out                // where the tile's results go
-	count              // results still to do
-	steps              // steps of the innermost loop still to do
-	aux                // what a function says it is
+	panel     reg = iota // the argument block
+	lanes                // rows of lanes that a tile multiplies: Qt, P
+	lanesAt              // and the one that it has come to
+	weightsAt            // Flash: the row of weights that it has come to
+	elem                 // the first of the elements that a tile broadcasts: in K, V
+	elemAt               // and of those that it has come to
+	elemAt4              // four strides further
+	stride               // bytes from one row of these to the next
+	stride3              // three times as many
+	out                  // where the tile's results go
+	count                // results still to do
+	steps                // steps of the innermost loop still to do
+	aux                  // what a function says it is
+	refs                 // M
+	totals               // L
+	groupSums            // Flash: Σ P of a group
 )
 
 // A mem is an operand in memory: base + times*index + off bytes, or a field of package asm's structs.
@@ -88,6 +93,7 @@ type isa interface {
 	set(dst reg, n int)
 	result(name string, at int, src reg)
 	jumpLess(a, b reg, to string)        // signed
+	scratch(dst reg)                     // 256 bytes of the function's frame, at a multiple of 64
 	arg(dst reg, name string, at int)    // an argument of the function
 	get(dst reg, m mem)                  // from memory
 	move(dst, src reg)                   //

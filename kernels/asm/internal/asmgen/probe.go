@@ -4,7 +4,7 @@ import "fmt"
 
 // peak emits the probe of multiply-adds: chains of them that nothing joins, long enough a round to hide each other's latency.
 func (g *gen) peak() {
-	g.function("Peak", "(rounds int, x *float32)", 16, fmt.Sprintf(`
+	g.function("Peak", "(rounds int, x *float32)", 0, 16, fmt.Sprintf(`
 var sum [%d][%d]float32
 for range rounds {
 	for i := range sum {
@@ -31,7 +31,7 @@ for range rounds {
 
 // read emits the probe of bandwidth. It returns a sum of what it read in a vector, so that no part of it can be left out.
 func (g *gen) read() {
-	g.function("Read", "(x *float32, rounds int, sum *float32)", 24, fmt.Sprintf(`
+	g.function("Read", "(x *float32, rounds int, sum *float32)", 0, 24, fmt.Sprintf(`
 for i := range %d * rounds {
 	sum[i%%%d] += x[i]
 }`, g.reads*g.vec, g.vec))

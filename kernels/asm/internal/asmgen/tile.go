@@ -47,36 +47,48 @@ func (t tile) at(r, k int) mem {
 
 // products emits the tile. lanesAt and elemAt have been set to the first step and steps to the number of steps; all three are used up.
 func (t tile) products() {
+	t.begin()
+	t.increase(steps, -unroll)
+	t.rest(fmt.Sprint(t.rows))
+}
+
+// begin empties the sums.
+func (t tile) begin() {
 	for r := range t.rows {
 		for v := range t.vecs {
 			t.zero(t.sum(r, v))
 		}
 	}
-	far4 := t.along && t.rows > 4
-	if far4 {
+	if t.far() {
 		t.offset(elemAt4, elemAt, stride, 4)
 	}
-	suffix := fmt.Sprint(t.rows)
-	t.increase(steps, -unroll)
+}
+
+// far is whether some rows are too far from elemAt to be addressed.
+func (t tile) far() bool { return t.along && t.rows > 4 }
+
+// rest emits the steps that remain; their number less unroll is in steps.
+func (t tile) rest(suffix string) {
 	t.jumpBelow(steps, 0, "rest"+suffix)
 	t.align()
 	t.label("steps" + suffix)
 	for k := range unroll {
-		t.step(k)
+		t.step(k, nil)
 	}
-	t.advance(unroll, far4)
+	t.advance(unroll)
 	t.jumpAtLeast(steps, 0, "steps"+suffix)
 	t.label("rest" + suffix)
 	t.increase(steps, unroll-1)
 	t.jumpBelow(steps, 0, "done"+suffix)
 	t.label("one" + suffix)
-	t.step(0)
-	t.advance(1, far4)
+	t.step(0, nil)
+	t.advance(1)
 	t.jumpAtLeast(steps, 0, "one"+suffix)
 	t.label("done" + suffix)
 }
 
-func (t tile) step(k int) {
+// step emits the k-th step from the cursors on, and after each row's multiply-adds what between says.
+func (t tile) step(k int, between func()) {
 	for v := range t.vecs {
 		t.load(t.lane(v), mem{base: lanesAt, off: k*t.row() + v*t.bytes()})
 	}
@@ -85,15 +97,18 @@ func (t tile) step(k int) {
 		for v := range t.vecs {
 			t.fma(t.sum(r, v), t.lane(v), t.broadcasted())
 		}
+		if between != nil {
+			between()
+		}
 	}
 }
 
-func (t tile) advance(n int, far4 bool) {
+func (t tile) advance(n int) {
 	t.increase(lanesAt, n*t.row())
 	switch {
 	case !t.along:
 		t.offset(elemAt, elemAt, stride, n)
-	case far4:
+	case t.far():
 		t.increase(elemAt4, 4*n)
 		fallthrough
 	default:
@@ -121,7 +136,7 @@ func (g *gen) tiles(vecs int, along bool, start, finish func(t tile)) {
 
 // score emits Ops.Score for rows from to to.
 func (g *gen) score(vecs int) {
-	g.function(fmt.Sprint("Score", vecs), "(p *Panel, from, to int)", 24, fmt.Sprintf(`
+	g.function(fmt.Sprint("Score", vecs), "(p *Panel, from, to int)", 0, 24, fmt.Sprintf(`
 for j := from; j < to; j++ { // %d at a time
 	var sum [%d]float32
 	for x := range p.D { // %d at a time
@@ -146,7 +161,6 @@ func (g *gen) scoreRows() {
 	g.arg(panel, "p", 0)
 	g.arg(count, "to", 16)
 	g.arg(aux, "from", 8)
-	g.get(lanes, mem{base: panel, field: "Panel_Qt"})
 	g.get(stride, mem{base: panel, field: "Panel_K+Rows_Stride"})
 	g.get(elem, mem{base: panel, field: "Panel_K+Rows_Data"})
 	g.get(out, mem{base: panel, field: "Panel_P"})
@@ -162,7 +176,7 @@ func (g *gen) scoreRows() {
 }
 
 func (t tile) startScore() {
-	t.move(lanesAt, lanes)
+	t.get(lanesAt, mem{base: panel, field: "Panel_Qt"})
 	t.move(elemAt, elem)
 	t.get(steps, mem{base: panel, field: "Panel_D"})
 }
@@ -186,7 +200,7 @@ func (t tile) nextScore() {
 
 // mix emits Ops.Mix.
 func (g *gen) mix(vecs int) {
-	g.function(fmt.Sprint("Mix", vecs), "(p *Panel)", 8, fmt.Sprintf(`
+	g.function(fmt.Sprint("Mix", vecs), "(p *Panel)", 0, 8, fmt.Sprintf(`
 for c := range p.C { // %d at a time
 	var sum [%d]float32
 	for j := range p.N { // %d at a time
