@@ -86,23 +86,34 @@ func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 	r[4], r[5], r[6], r[7] = float32(float64(a4)*f), float32(float64(a5)*f), float32(float64(a6)*f), float32(float64(a7)*f)
 }
 
+// edit goes lane by lane, so that a band costs a store for each score that it hides and nothing for one that it shows.
 func edit(p *Panel) {
 	e := &p.Edit
-	for j := range p.N {
-		row, key := p.P[j*p.Lanes:][:p.Width], e.Key+j
-		for lane := range row {
-			hidden := key < e.Lo[lane] || key >= e.Hi[lane]
-			if !hidden && e.Show != nil {
-				hidden = !e.Show[e.ShowAt[lane]+key*e.ShowStep]
-			}
+	for lane := range p.Width {
+		lo := min(max(e.Lo[lane]-e.Key, 0), p.N)
+		hi := min(max(e.Hi[lane]-e.Key, lo), p.N)
+		hide(p, lane, 0, lo)
+		hide(p, lane, hi, p.N)
+		if e.Bias == nil && e.Show == nil {
+			continue
+		}
+		for j := lo; j < hi; j++ {
+			s, key := &p.P[j*p.Lanes+lane], e.Key+j
 			switch {
-			case hidden:
-				row[lane] = negInf
+			case e.Show != nil && !e.Show[e.ShowAt[lane]+key*e.ShowStep]:
+				*s = negInf
 			case e.Bias != nil: // one rounding of the sum: a large bias must not be rounded twice
 				b := float64(e.Bias[e.BiasAt[lane]+key*e.BiasStep])
-				row[lane] = float32(float64(row[lane]) + float64(b*e.Factor))
+				*s = float32(float64(*s) + float64(b*e.Factor))
 			}
 		}
+	}
+}
+
+// hide hides keys from to to from a lane.
+func hide(p *Panel, lane, from, to int) {
+	for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
+		p.P[at] = negInf
 	}
 }
 
