@@ -213,3 +213,44 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 		}
 	}
 }
+
+// Load and Store move as their portable twins do, bit for bit.
+func TestMoveAgainstPortable(t *testing.T) {
+	for _, o := range assembled() {
+		fs := fences{}
+		for width := 0; width <= o.Lanes; width += 3 {
+			for d := range 42 {
+				for _, rows := range []int{width, max(0, width-1), width / 2} {
+					p := random(o, width, rows, d, d)
+					for i := range p.M {
+						p.M[i] = float32(i + 1)
+					}
+					for _, first := range []bool{true, false} {
+						q := fs.put(t, p, first)
+						if d == 0 {
+							q.K.Stride = 0
+						}
+						m := Move{Lanes: o.Lanes, Width: width, Rows: rows, D: d, Tile: q.Qt, Outside: q.K, Scale: q.M}
+						want := m
+						want.Tile = make([]float32, len(q.Qt))
+						load(&want)
+						o.Load(&m)
+						for i, x := range m.Tile {
+							if i%o.Lanes < width && x != want.Tile[i] {
+								t.Fatalf("%s: Load of %d rows by %d in %d lanes: column %d, lane %d is %v, want %v", o.ISA, rows, d, width, i/o.Lanes, i%o.Lanes, x, want.Tile[i])
+							}
+						}
+						want.Outside.Data = slices.Clone(m.Outside.Data)
+						store(&want)
+						o.Store(&m)
+						for i, x := range m.Outside.Data {
+							if w := want.Outside.Data[i]; math.Float32bits(x) != math.Float32bits(w) {
+								t.Fatalf("%s: Store of %d rows by %d in %d lanes: element %d is %v, want %v", o.ISA, rows, d, width, i, x, w)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}

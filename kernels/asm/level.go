@@ -19,7 +19,7 @@ func Levels() []Level {
 		has bool
 	}{
 		{"avx2", cpu.Supports(cpuid.AVX2, cpuid.FMA3)},
-		{"avx512", cpu.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ)},
+		{"avx512", cpu.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ)},
 		{"neon", cpu.Has(cpuid.ASIMD)},
 	} {
 		level := Level{ISA: l.isa}

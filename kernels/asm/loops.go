@@ -31,6 +31,8 @@ func (l *loops) ops() *Ops {
 	lanes := len(l.score) * l.vec
 	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
 	o.ISA = l.isa
+	o.Load = func(m *Move) { l.move(m, load, avx2Load) }
+	o.Store = func(m *Move) { l.move(m, store, avx2Store) }
 	o.Score = func(p *Panel) { l.scores(p, 0) }
 	o.Exp = func(p *Panel) {
 		l.checkExp(p)
@@ -75,6 +77,37 @@ func (l *loops) ops() *Ops {
 	return o
 }
 
+// move moves what fills squares of AVX2's eight lanes by eight columns, and has the rest moved by the portable loop.
+func (l *loops) move(m *Move, portable func(*Move), squares func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)) {
+	l.checkMove(m)
+	const side = 8
+	lanes, cols := m.Rows-m.Rows%side, m.D-m.D%side
+	if cols > 0 {
+		for lane := 0; lane < lanes; lane += side {
+			squares(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, &m.Scale[lane], cols/side)
+		}
+	} else {
+		lanes = 0
+	}
+	whole := *m                  // what is left goes through m itself: a copy passed on would escape
+	if lanes > 0 && cols < m.D { // columns to the right of the squares
+		m.Width, m.Rows, m.D = lanes, lanes, m.D-cols
+		m.Tile, m.Outside.Data = m.Tile[cols*m.Lanes:], m.Outside.Data[cols:]
+		portable(m)
+		*m = whole
+	}
+	if lanes < m.Width { // lanes below them
+		if m.Width, m.Rows = m.Width-lanes, m.Rows-lanes; m.D > 0 {
+			m.Tile, m.Scale = m.Tile[lanes:], m.Scale[lanes:]
+			if m.Rows > 0 {
+				m.Outside = m.Outside.From(lanes)
+			}
+		}
+		portable(m)
+		*m = whole
+	}
+}
+
 // scores does rows from one on.
 func (l *loops) scores(p *Panel, from int) {
 	width := l.checkScore(p)
@@ -113,6 +146,16 @@ func (l *loops) checkScore(p *Panel) int {
 		return 0
 	}
 	return width
+}
+
+// checkMove is the same for Load and Store. A move may be of any width.
+func (l *loops) checkMove(m *Move) {
+	if m.Rows < 0 || m.Rows > m.Width || m.Width > m.Lanes {
+		panic(fmt.Errorf("asm/%s: %d rows in %d of %d lanes: there must be a lane for each", l.isa, m.Rows, m.Width, m.Lanes))
+	}
+	reach("Tile", len(m.Tile), m.D, m.Width, m.Lanes)
+	reach("Outside", len(m.Outside.Data), m.Rows, m.D, m.Outside.Stride)
+	reach("Scale", len(m.Scale), 1, m.Rows, 0)
 }
 
 // checkExp is the same for Exp; the rows to do must begin with a group of the block.

@@ -38,6 +38,12 @@ func avx2Exp(p *Panel, from, to int) (done int)
 func avx2ExpSums(p *Panel, from, to int) (done int)
 
 //go:noescape
+func avx2Load(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+
+//go:noescape
+func avx2Store(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+
+//go:noescape
 func avx2Peak(rounds int, x *float32)
 
 //go:noescape

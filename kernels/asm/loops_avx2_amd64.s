@@ -3711,6 +3711,175 @@ over:
 	VZEROUPPER
 	RET
 
+// func avx2Load(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+//
+//	for c := range 8 * squares { // 8 at a time
+//		for lane := range 8 {
+//			tile[c*row+lane] = rows[lane*stride+c] * scale[lane]
+//		}
+//	}
+TEXT ·avx2Load(SB), NOSPLIT, $0-48
+	MOVQ tile+0(FP), DX
+	MOVQ row+8(FP), R12
+	MOVQ rows+16(FP), R8
+	MOVQ stride+24(FP), R9
+	MOVQ scale+32(FP), DI
+	MOVQ squares+40(FP), CX
+	IMULQ $4, R12
+	IMULQ $4, R9
+	LEAQ (R9)(R9*2), R10
+	LEAQ (R8)(R9*4), R15
+	PCALIGN $64
+square:
+	VBROADCASTSS (DI), Y0
+	VMULPS (R8), Y0, Y0
+	VBROADCASTSS 4(DI), Y1
+	VMULPS (R8)(R9*1), Y1, Y1
+	VBROADCASTSS 8(DI), Y2
+	VMULPS (R8)(R9*2), Y2, Y2
+	VBROADCASTSS 12(DI), Y3
+	VMULPS (R8)(R10*1), Y3, Y3
+	VBROADCASTSS 16(DI), Y4
+	VMULPS (R15), Y4, Y4
+	VBROADCASTSS 20(DI), Y5
+	VMULPS (R15)(R9*1), Y5, Y5
+	VBROADCASTSS 24(DI), Y6
+	VMULPS (R15)(R9*2), Y6, Y6
+	VBROADCASTSS 28(DI), Y7
+	VMULPS (R15)(R10*1), Y7, Y7
+	VUNPCKLPS Y1, Y0, Y8
+	VUNPCKHPS Y1, Y0, Y9
+	VUNPCKLPS Y3, Y2, Y10
+	VUNPCKHPS Y3, Y2, Y11
+	VUNPCKLPS Y5, Y4, Y12
+	VUNPCKHPS Y5, Y4, Y13
+	VUNPCKLPS Y7, Y6, Y14
+	VUNPCKHPS Y7, Y6, Y15
+	VSHUFPS $0x44, Y10, Y8, Y0
+	VSHUFPS $0xee, Y10, Y8, Y1
+	VSHUFPS $0x44, Y11, Y9, Y2
+	VSHUFPS $0xee, Y11, Y9, Y3
+	VSHUFPS $0x44, Y14, Y12, Y4
+	VSHUFPS $0xee, Y14, Y12, Y5
+	VSHUFPS $0x44, Y15, Y13, Y6
+	VSHUFPS $0xee, Y15, Y13, Y7
+	VPERM2F128 $0x20, Y4, Y0, Y8
+	VPERM2F128 $0x31, Y4, Y0, Y4
+	VMOVAPS Y8, Y0
+	VPERM2F128 $0x20, Y5, Y1, Y9
+	VPERM2F128 $0x31, Y5, Y1, Y5
+	VMOVAPS Y9, Y1
+	VPERM2F128 $0x20, Y6, Y2, Y10
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VMOVAPS Y10, Y2
+	VPERM2F128 $0x20, Y7, Y3, Y11
+	VPERM2F128 $0x31, Y7, Y3, Y7
+	VMOVAPS Y11, Y3
+	VMOVUPS Y0, (DX)
+	LEAQ (DX)(R12*1), DX
+	VMOVUPS Y1, (DX)
+	LEAQ (DX)(R12*1), DX
+	VMOVUPS Y2, (DX)
+	LEAQ (DX)(R12*1), DX
+	VMOVUPS Y3, (DX)
+	LEAQ (DX)(R12*1), DX
+	VMOVUPS Y4, (DX)
+	LEAQ (DX)(R12*1), DX
+	VMOVUPS Y5, (DX)
+	LEAQ (DX)(R12*1), DX
+	VMOVUPS Y6, (DX)
+	LEAQ (DX)(R12*1), DX
+	VMOVUPS Y7, (DX)
+	LEAQ (DX)(R12*1), DX
+	ADDQ $32, R8
+	ADDQ $32, R15
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE square
+	VZEROUPPER
+	RET
+
+// func avx2Store(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+//
+//	for c := range 8 * squares { // 8 at a time
+//		for lane := range 8 {
+//			rows[lane*stride+c] = tile[c*row+lane] * scale[lane]
+//		}
+//	}
+TEXT ·avx2Store(SB), NOSPLIT, $0-48
+	MOVQ tile+0(FP), DX
+	MOVQ row+8(FP), R12
+	MOVQ rows+16(FP), R8
+	MOVQ stride+24(FP), R9
+	MOVQ scale+32(FP), DI
+	MOVQ squares+40(FP), CX
+	IMULQ $4, R12
+	IMULQ $4, R9
+	LEAQ (R9)(R9*2), R10
+	LEAQ (R8)(R9*4), R15
+	PCALIGN $64
+square:
+	VMOVUPS (DI), Y8
+	VMULPS (DX), Y8, Y0
+	LEAQ (DX)(R12*1), DX
+	VMULPS (DX), Y8, Y1
+	LEAQ (DX)(R12*1), DX
+	VMULPS (DX), Y8, Y2
+	LEAQ (DX)(R12*1), DX
+	VMULPS (DX), Y8, Y3
+	LEAQ (DX)(R12*1), DX
+	VMULPS (DX), Y8, Y4
+	LEAQ (DX)(R12*1), DX
+	VMULPS (DX), Y8, Y5
+	LEAQ (DX)(R12*1), DX
+	VMULPS (DX), Y8, Y6
+	LEAQ (DX)(R12*1), DX
+	VMULPS (DX), Y8, Y7
+	LEAQ (DX)(R12*1), DX
+	VUNPCKLPS Y1, Y0, Y8
+	VUNPCKHPS Y1, Y0, Y9
+	VUNPCKLPS Y3, Y2, Y10
+	VUNPCKHPS Y3, Y2, Y11
+	VUNPCKLPS Y5, Y4, Y12
+	VUNPCKHPS Y5, Y4, Y13
+	VUNPCKLPS Y7, Y6, Y14
+	VUNPCKHPS Y7, Y6, Y15
+	VSHUFPS $0x44, Y10, Y8, Y0
+	VSHUFPS $0xee, Y10, Y8, Y1
+	VSHUFPS $0x44, Y11, Y9, Y2
+	VSHUFPS $0xee, Y11, Y9, Y3
+	VSHUFPS $0x44, Y14, Y12, Y4
+	VSHUFPS $0xee, Y14, Y12, Y5
+	VSHUFPS $0x44, Y15, Y13, Y6
+	VSHUFPS $0xee, Y15, Y13, Y7
+	VPERM2F128 $0x20, Y4, Y0, Y8
+	VPERM2F128 $0x31, Y4, Y0, Y4
+	VMOVAPS Y8, Y0
+	VPERM2F128 $0x20, Y5, Y1, Y9
+	VPERM2F128 $0x31, Y5, Y1, Y5
+	VMOVAPS Y9, Y1
+	VPERM2F128 $0x20, Y6, Y2, Y10
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VMOVAPS Y10, Y2
+	VPERM2F128 $0x20, Y7, Y3, Y11
+	VPERM2F128 $0x31, Y7, Y3, Y7
+	VMOVAPS Y11, Y3
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, (R8)(R9*1)
+	VMOVUPS Y2, (R8)(R9*2)
+	VMOVUPS Y3, (R8)(R10*1)
+	VMOVUPS Y4, (R15)
+	VMOVUPS Y5, (R15)(R9*1)
+	VMOVUPS Y6, (R15)(R9*2)
+	VMOVUPS Y7, (R15)(R10*1)
+	ADDQ $32, R8
+	ADDQ $32, R15
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE square
+	VZEROUPPER
+	RET
+
 // func avx2Peak(rounds int, x *float32)
 //
 //	var sum [12][8]float32

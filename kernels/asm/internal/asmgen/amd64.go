@@ -3,6 +3,7 @@ package asmgen
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
@@ -116,6 +117,28 @@ func (x x86) scratch(dst reg) {
 
 func (x x86) result(name string, at int, src reg) {
 	x.emit("MOVQ", x86Regs[src], fmt.Sprintf("%s+%d(FP)", name, at))
+}
+
+// transpose is AVX2's: pairs of rows, then pairs of pairs, are joined within halves of 128 bits, and the halves change places at the end.
+func (x x86) transpose() {
+	two := func(op, selects string, a, b, dst int) {
+		x.emit(op, append(strings.Fields(selects), x.v(vec(b)), x.v(vec(a)), x.v(vec(dst)))...)
+	}
+	for i := 0; i < 8; i += 2 {
+		two("VUNPCKLPS", "", i, i+1, 8+i)
+		two("VUNPCKHPS", "", i, i+1, 9+i)
+	}
+	for _, i := range []int{0, 4} {
+		two("VSHUFPS", "$0x44", 8+i, 10+i, i)
+		two("VSHUFPS", "$0xee", 8+i, 10+i, 1+i)
+		two("VSHUFPS", "$0x44", 9+i, 11+i, 2+i)
+		two("VSHUFPS", "$0xee", 9+i, 11+i, 3+i)
+	}
+	for i := range 4 {
+		two("VPERM2F128", "$0x20", i, 4+i, 8+i)
+		two("VPERM2F128", "$0x31", i, 4+i, 4+i)
+		x.emit("VMOVAPS", x.v(vec(8+i)), x.v(vec(i)))
+	}
 }
 
 // jumpOver of AVX2, which compares no unsigned numbers, adds so much to numbers up to 2^31 that those over +Inf become negative. It destroys elemAt4.

@@ -46,6 +46,10 @@ func (g *gen) all() {
 	}
 	g.exp(false)
 	g.exp(true)
+	if g.name != "avx512" {
+		g.moveIn()
+		g.moveOut()
+	}
 	g.peak()
 	g.read()
 }

@@ -84,6 +84,10 @@ type isa interface {
 	signs(dst, a vec)    // all bits are the sign's
 	clear(dst, mask vec) // of the mask's bits
 
+	// transpose exchanges element i of register j and element j of register i of the first registers, as many as a vector has elements,
+	// with as many more for a scratch.
+	transpose()
+
 	// The check of scores against a limit: x = limit - score is worse than another if it is negative or NaN, as bits: a larger unsigned
 	// number. jumpOver jumps if an element of x is negative or NaN; it destroys x.
 	worse(dst, a vec, b operand)
