@@ -6,45 +6,53 @@ import (
 	"attnlab/attn"
 )
 
-// byRow answers one row by the definition, a key at a time: for rows with scores that are not numbers, and for those that the blocked
-// loops could not keep finite. It visits only keys that the row may see.
-func (t *Tile) byRow(lane int, out []float32) {
-	a, i := t.a, t.i+lane
-	q, kv := a.Q.Row(t.b, i, t.h), t.h/t.p.Group()
+// A Row is one query of a call.
+type Row struct {
+	P       *attn.Problem
+	A       *attn.Args
+	B, H, I int
+}
+
+// ByDefinition answers the row a key at a time: for rows with scores that are not numbers, and for those that the blocked loops could not
+// keep finite. It visits only keys that the row may see.
+func (r Row) ByDefinition() {
+	a, out := r.A, r.A.Out.Row(r.B, r.I, r.H)
+	q, kv := a.Q.Row(r.B, r.I, r.H), r.H/r.P.Group()
+	temp := r.P.Temperature()
 	clear(out)
 	inf := float32(math.Inf(1))
 	top, infinite := -inf, 0
-	lo, hi := a.Visible(t.p, t.b, i)
+	lo, hi := a.Visible(r.P, r.B, r.I)
 	for j := lo; j < hi; j++ {
-		s := t.score(q, i, j, kv)
+		s := r.score(q, j, kv)
 		if s == inf {
 			infinite++
-			copy(out, a.V.Row(t.b, j, kv))
+			copy(out, a.V.Row(r.B, j, kv))
 		}
 		top = max(top, s) // NaN if one is
 	}
 	switch nan := math.NaN(); {
 	case top == -inf:
-		t.stats(lane, math.Inf(-1), 0, 0)
+		r.Stats(math.Inf(-1), 0, 0)
 		return
 	case top != top || infinite > 1:
 		for c := range out {
 			out[c] = float32(nan)
 		}
-		t.stats(lane, nan, nan, nan)
+		r.Stats(nan, nan, nan)
 		return
 	case infinite == 1:
-		t.stats(lane, math.Inf(1), math.Inf(1), 0)
+		r.Stats(math.Inf(1), math.Inf(1), 0)
 		return
 	}
-	beta := 1 / t.temp
-	if t.temp == attn.Frozen {
+	beta := 1 / temp
+	if temp == attn.Frozen {
 		beta = math.Inf(1)
 	}
 	sum, mean, meanZ := 0.0, 0.0, 0.0
 	each := func(do func(e, z, s float64, j int)) {
 		for j := lo; j < hi; j++ {
-			s := t.score(q, i, j, kv)
+			s := r.score(q, j, kv)
 			if s == -inf {
 				continue
 			}
@@ -64,34 +72,56 @@ func (t *Tile) byRow(lane int, out []float32) {
 	})
 	each(func(e, _, _ float64, j int) {
 		w := float32(e / sum)
-		for c, v := range a.V.Row(t.b, j, kv) {
+		for c, v := range a.V.Row(r.B, j, kv) {
 			out[c] += float32(w * v)
 		}
 	})
 	lse := math.Log(sum)
 	entropy := lse - meanZ/sum
-	if t.temp != attn.Frozen {
+	if temp != attn.Frozen {
 		lse += float64(top) * beta
 	}
-	t.stats(lane, lse, mean/sum, entropy)
+	r.Stats(lse, mean/sum, entropy)
 }
 
-// score is the finished score of query i and key j, -Inf where the bitmap hides the key.
-func (t *Tile) score(q []float32, i, j, kv int) float32 {
-	a := t.a
-	if t.p.Mask.Bitmap == attn.BoolBitmap {
-		if at, step := a.Allowed.Offset(t.b, i, t.h); !a.Allowed.Bool[at+j*step] {
+// Stats writes the by-products that the call asks for.
+func (r Row) Stats(lse, mean, entropy float64) {
+	put := func(s *attn.Tensor, x float64) {
+		if s.Data != nil {
+			s.Row(r.B, r.I, r.H)[0] = float32(x)
+		}
+	}
+	s := &r.A.Stats
+	put(&s.LSE, lse)
+	put(&s.Mean, mean)
+	put(&s.Entropy, entropy)
+}
+
+// score is the finished score of key j, -Inf where the bitmap hides the key.
+func (r Row) score(q []float32, j, kv int) float32 {
+	a := r.A
+	if r.P.Mask.Bitmap == attn.BoolBitmap {
+		if at, step := a.Allowed.Offset(r.B, r.I, r.H); !a.Allowed.Bool[at+j*step] {
 			return float32(math.Inf(-1))
 		}
 	}
 	dot := float32(0)
-	for c, k := range a.K.Row(t.b, j, kv) {
+	for c, k := range a.K.Row(r.B, j, kv) {
 		dot += float32(q[c] * k)
 	}
-	s := float32(t.p.Scale()) * dot
-	if t.p.Score.Terms&attn.TermBias != 0 {
-		at, step := a.Terms.Bias.Offset(t.b, i, t.h)
+	s := float32(r.P.Scale()) * dot
+	if r.P.Score.Terms&attn.TermBias != 0 {
+		at, step := a.Terms.Bias.Offset(r.B, r.I, r.H)
 		s += a.Terms.Bias.Data[at+j*step]
 	}
 	return s
+}
+
+func finite(row []float32) bool {
+	for _, x := range row {
+		if x-x != 0 {
+			return false
+		}
+	}
+	return true
 }

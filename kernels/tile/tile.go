@@ -394,7 +394,7 @@ func (t *Tile) Finish() (again bool) {
 			t.careful = true
 			return true
 		case !sound || t.hidden[lane]:
-			t.byRow(lane, row)
+			t.row(lane).ByDefinition()
 		default:
 			t.finishRow(lane, row)
 		}
@@ -402,46 +402,27 @@ func (t *Tile) Finish() (again bool) {
 	return false
 }
 
+func (t *Tile) row(lane int) Row { return Row{t.p, t.a, t.b, t.h, t.i + lane} }
+
 // finishRow writes the by-products of a row that the loops have answered.
 func (t *Tile) finishRow(lane int, row []float32) {
-	l, m := float64(t.L[lane]), float64(t.M[lane])
+	r, l, m := t.row(lane), float64(t.L[lane]), float64(t.M[lane])
 	if l == 0 {
 		clear(row)
-		t.stats(lane, math.Inf(-1), 0, 0)
+		r.Stats(math.Inf(-1), 0, 0)
 		return
 	}
 	lse := math.Log(l)
 	switch {
 	case t.temp == attn.Frozen:
-		t.stats(lane, lse, float64(t.best[lane]), lse)
+		r.Stats(lse, float64(t.best[lane]), lse)
 	case t.limit():
-		t.stats(lane, lse, float64(t.best[lane])/l, lse)
+		r.Stats(lse, float64(t.best[lane])/l, lse)
 	default:
 		z := 0.0 // expected score, in base-2 logarithms
 		if t.S != nil {
 			z = float64(t.S[lane]) / l
 		}
-		t.stats(lane, lse+m*math.Ln2, z*math.Ln2*t.temp, max(lse+(m-z)*math.Ln2, 0))
+		r.Stats(lse+m*math.Ln2, z*math.Ln2*t.temp, max(lse+(m-z)*math.Ln2, 0))
 	}
-}
-
-func (t *Tile) stats(lane int, lse, mean, entropy float64) {
-	put := func(s *attn.Tensor, x float64) {
-		if s.Data != nil {
-			s.Row(t.b, t.i+lane, t.h)[0] = float32(x)
-		}
-	}
-	s := &t.a.Stats
-	put(&s.LSE, lse)
-	put(&s.Mean, mean)
-	put(&s.Entropy, entropy)
-}
-
-func finite(row []float32) bool {
-	for _, x := range row {
-		if x-x != 0 {
-			return false
-		}
-	}
-	return true
 }
