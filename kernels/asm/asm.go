@@ -126,6 +126,9 @@ type Ops struct {
 	DScore func(*Panel)
 	// Outer is X[j][c] += Σ_lane P[j][lane] Y[lane][c] over Width lanes, for N rows and C columns.
 	Outer func(*Panel)
+	// Dot, Weigh and Sum are the three steps of a block of keys when queries are few: scores, weights, output. The caller edits between Dot and
+	// Weigh, and raises M to the largest score.
+	Dot, Weigh, Sum func(*Few)
 	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took.
 	Peak func(rounds int) int64
 	// Read is the probe of memory bandwidth: it reads all of x and returns something that depends on it.

@@ -13,7 +13,7 @@ import (
 )
 
 // portableStill are the fields of Ops that have no assembly.
-var portableStill = map[string]bool{"Edit": true, "DScore": true, "Outer": true}
+var portableStill = map[string]bool{"Edit": true, "DScore": true, "Outer": true, "Dot": true, "Weigh": true, "Sum": true}
 
 // The fields of an assembled set are not the portable ones, but for those that are said to be.
 func TestFieldsAreAssembly(t *testing.T) {

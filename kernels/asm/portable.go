@@ -10,7 +10,8 @@ package asm
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank,
-		Load: load, Store: store, Score: score, Edit: edit, Mix: mix, DScore: dscore, Outer: outer, Peak: peak, Read: read,
+		Load: load, Store: store, Score: score, Edit: edit, Mix: mix, DScore: dscore, Outer: outer,
+		Dot: dot, Weigh: weigh, Sum: sum, Peak: peak, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
 	o.Flash = func(p *Panel) { flash(p, keys) }
@@ -235,19 +236,6 @@ func dscore(p *Panel) {
 
 func outer(p *Panel) {
 	for j := range p.N {
-		x, row := p.X[j*p.XStr:][:p.C], p.P[j*p.Lanes:][:p.Width]
-		lane := 0
-		for ; lane+4 <= len(row); lane += 4 {
-			w := (*[4]float32)(row[lane:])
-			y0, y1, y2, y3 := p.Y.Row(lane, len(x)), p.Y.Row(lane+1, len(x)), p.Y.Row(lane+2, len(x)), p.Y.Row(lane+3, len(x))
-			for c := range x {
-				x[c] = x[c] + float32(w[0]*y0[c]) + float32(w[1]*y1[c]) + float32(w[2]*y2[c]) + float32(w[3]*y3[c])
-			}
-		}
-		for ; lane < len(row); lane++ {
-			for c, y := range p.Y.Row(lane, len(x)) {
-				x[c] += float32(row[lane] * y)
-			}
-		}
+		accumulate(p.X[j*p.XStr:][:p.C], p.P[j*p.Lanes:][:p.Width], &p.Y)
 	}
 }

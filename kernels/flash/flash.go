@@ -5,6 +5,8 @@
 // in absolute key index; for each it computes S^T = K Q^T into a small panel, turns scores into weights against a lazily raised reference,
 // and adds O^T += V^T P^T. Blocks that no query of the tile may see are never visited. At the end O^T is transposed out, times 1/l.
 //
+// A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share.
+//
 // A row's bits are a function of its query and of the keys it sees: its lane is touched by nothing else, blocks and groups stand at absolute
 // key indices, and a rescale in one lane multiplies no other. So neither thread count, nor batch mates, layout, or neighbours in the tile
 // change them.
@@ -34,6 +36,9 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err := p.Require(k.name, tile.Have); err != nil {
 		return 0, err
 	}
+	if few(&p) {
+		return k.checkFew(&p, workers)
+	}
 	return attn.Floats(k.workers(&p, workers), tile.Floats(&p, k.ops, block)+block*k.ops.Lanes)
 }
 
@@ -46,6 +51,9 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	scratch, err := k.Check(p, team.Workers())
 	if err != nil {
 		return nil, err
+	}
+	if few(&p) {
+		return k.planFew(p, team, scratch), nil
 	}
 	pl := &plan{kernel: k, p: p, team: team, scratch: scratch}
 	pl.task = pl.tile

@@ -84,6 +84,13 @@ func (r Row) ByDefinition() {
 	r.Stats(lse, mean/sum, entropy)
 }
 
+// FromSums writes the by-products of a row from its reference m, its sum of weights l > 0, and its sum s of weights times scores, in base-2
+// logarithms.
+func (r Row) FromSums(m, l, s float64) {
+	lse, z := math.Log(l), s/l
+	r.Stats(lse+m*math.Ln2, z*math.Ln2*r.P.Temperature(), max(lse+(m-z)*math.Ln2, 0))
+}
+
 // Stats writes the by-products that the call asks for.
 func (r Row) Stats(lse, mean, entropy float64) {
 	put := func(s *attn.Tensor, x float64) {
@@ -117,7 +124,8 @@ func (r Row) score(q []float32, j, kv int) float32 {
 	return s
 }
 
-func finite(row []float32) bool {
+// Finite says that a row holds neither NaN nor infinities.
+func Finite(row []float32) bool {
 	for _, x := range row {
 		if x-x != 0 {
 			return false

@@ -153,7 +153,7 @@ func (t *Tile) Load() {
 	}
 	t.ops.Load(&t.move)
 	for lane := range t.rows {
-		if !finite(t.a.Q.Row(t.b, t.i+lane, t.h)) {
+		if !Finite(t.a.Q.Row(t.b, t.i+lane, t.h)) {
 			t.hide(lane)
 		}
 	}
@@ -358,7 +358,7 @@ func (t *Tile) Mix() {
 	t.V = asm.Rows{Data: t.clean, Stride: t.C}
 	for j := range t.N {
 		to, from, key := t.V.Row(j, t.C), v.Row(j, t.C), e.Key+j
-		if finite(from) {
+		if Finite(from) {
 			copy(to, from)
 			continue
 		}
@@ -388,7 +388,7 @@ func (t *Tile) Finish() (again bool) {
 	t.ops.Store(&t.move)
 	for lane := range t.rows {
 		row := out.Row(t.b, t.i+lane, t.h)
-		switch sound := finite(row); {
+		switch sound := Finite(row); {
 		case !sound && !t.careful && !t.hidden[lane]:
 			t.At(t.a, t.b, t.h, t.i) // lanes that were hidden see again
 			t.careful = true
@@ -419,10 +419,10 @@ func (t *Tile) finishRow(lane int, row []float32) {
 	case t.limit():
 		r.Stats(lse, float64(t.best[lane])/l, lse)
 	default:
-		z := 0.0 // expected score, in base-2 logarithms
+		s := 0.0
 		if t.S != nil {
-			z = float64(t.S[lane]) / l
+			s = float64(t.S[lane])
 		}
-		r.Stats(lse+m*math.Ln2, z*math.Ln2*t.temp, max(lse+(m-z)*math.Ln2, 0))
+		r.FromSums(m, l, s)
 	}
 }

@@ -1,0 +1,82 @@
+package asm
+
+// A Few is the argument block of the decode loops: a few queries, each a row, against a block of keys. With so few, lanes would stand empty,
+// and what counts is that a row of K or V is read once, at the speed of memory, for all the queries.
+type Few struct {
+	R, N, D, C int // queries; keys; columns of K; columns of V
+	Factor     float64
+	Q, K, V, O Rows
+	P          []float32 // [R][Stride]: scores, then weights, a query's in one row
+	Stride     int
+	M, L, S    []float32 // [R]; S may be nil
+}
+
+// dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x].
+func dot(p *Few) {
+	for r := range p.R {
+		q, row := p.Q.Row(r, p.D), p.P[r*p.Stride:][:p.N]
+		for j := range row {
+			row[j] = float32(float64(product(q, p.K.Row(j, p.D))) * p.Factor)
+		}
+	}
+}
+
+// product is Σ_x q[x] k[x], every fourth product in one of four sums.
+func product(q, k []float32) float32 {
+	var a, b, c, d float32
+	for len(q) >= 4 && len(k) >= 4 {
+		a += float32(q[0] * k[0])
+		b += float32(q[1] * k[1])
+		c += float32(q[2] * k[2])
+		d += float32(q[3] * k[3])
+		q, k = q[4:], k[4:]
+	}
+	for i, x := range k {
+		a += float32(q[i] * x)
+	}
+	return (a + b) + (c + d)
+}
+
+// weigh is P = 2^(P-M), L += Σ P, S += Σ P*score. No score is above its M.
+func weigh(p *Few) {
+	for r := range p.R {
+		sum, sumZ, ref := float32(0), float32(0), float64(p.M[r])
+		row := p.P[r*p.Stride:][:p.N]
+		for j, z := range row {
+			e := exp2(float64(z) - ref)
+			row[j] = e
+			sum += e
+			if e > 0 { // 0*-Inf
+				sumZ += float32(e * z)
+			}
+		}
+		p.L[r] += sum
+		if p.S != nil {
+			p.S[r] += sumZ
+		}
+	}
+}
+
+// sum is O[r][c] += Σ_j P[r][j] V[j][c], key by key.
+func sum(p *Few) {
+	for r := range p.R {
+		accumulate(p.O.Row(r, p.C), p.P[r*p.Stride:][:p.N], &p.V)
+	}
+}
+
+// accumulate is o[c] += Σ_j w[j] y[j][c], in order of j, four rows at a time.
+func accumulate(o, w []float32, y *Rows) {
+	j := 0
+	for ; j+4 <= len(w); j += 4 {
+		w := (*[4]float32)(w[j:])
+		y0, y1, y2, y3 := y.Row(j, len(o)), y.Row(j+1, len(o)), y.Row(j+2, len(o)), y.Row(j+3, len(o))
+		for c := range o {
+			o[c] = o[c] + float32(w[0]*y0[c]) + float32(w[1]*y1[c]) + float32(w[2]*y2[c]) + float32(w[3]*y3[c])
+		}
+	}
+	for ; j < len(w); j++ {
+		for c, x := range y.Row(j, len(o)) {
+			o[c] += float32(w[j] * x)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package flash
+
+import (
+	"math"
+	"sync/atomic"
+
+	"attnlab/attn"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
+)
+
+const (
+	// fewRows is the largest SeqQ that takes the decode path. Lanes are then mostly empty, and time is what it takes to read K and V.
+	fewRows = 4
+	// part is the number of keys that one task reads. Parts start at multiples of it, whatever the number of workers, and are merged in order,
+	// so that the bits are the same for any of them.
+	part = 1024
+	// chunk is the number of keys that go through scores, weights and output together: their rows of V come from memory while those of K
+	// are still in the first-level cache, and scores never leave it.
+	chunk = 64
+)
+
+// few says that a problem takes the decode path. The limits of temperature do not: they are not worth a second set of rules.
+func few(p *attn.Problem) bool {
+	t := p.Temperature()
+	return p.SeqQ <= fewRows && t != attn.Frozen && !math.IsInf(t, 1)
+}
+
+// parts is how many parts so many keys make.
+func parts(keys int) int { return (keys + part - 1) / part }
+
+func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
+	states, err := attn.Floats(p.Batch, p.HeadsQ, p.SeqQ, parts(p.SeqKV), p.DimV+3)
+	if err != nil {
+		return 0, err
+	}
+	rows := p.Group() * p.SeqQ
+	scratch, err := attn.Floats(k.workersFew(p, workers), rows*(chunk+3)+chunk*p.DimV)
+	return scratch + states, err
+}
+
+func (k kernel) workersFew(p *attn.Problem, workers int) int {
+	return max(1, min(workers, p.Batch*p.HeadsKV*parts(p.SeqKV)))
+}
+
+func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Plan {
+	n := p.Batch * p.HeadsQ * p.SeqQ * parts(p.SeqKV)
+	d := &decoder{
+		kernel: k, p: p, team: team, scratch: scratch, o: make([]float32, n*p.DimV), m: make([]float32, n), l: make([]float32, n), s: make([]float32, n),
+		bad: make([]bool, n), factor: math.Log2E / p.Temperature(),
+	}
+	d.scan, d.merge = d.scanPart, d.mergeRow
+	rows := p.Group() * p.SeqQ
+	for range k.workersFew(&p, team.Workers()) {
+		w := &fewWorker{clean: make([]float32, chunk*p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, rows)}
+		w.P, w.Stride = make([]float32, rows*chunk), chunk
+		w.m, w.l, w.s = make([]float32, rows), make([]float32, rows), make([]float32, rows)
+		d.workers = append(d.workers, w)
+	}
+	return d
+}
+
+// decoder is the plan of the decode path: a task scans one part of the keys for all queries that share a key head and leaves a partial state
+// (o, m, l, s) of each; then each query's states are merged.
+type decoder struct {
+	kernel
+	p       attn.Problem
+	team    *attn.Team
+	scratch int64
+	workers []*fewWorker
+	factor  float64 // of a bias
+	a       *attn.Args
+	n       int // parts of this call's keys
+
+	// [batch][head][query][part], o with d_v numbers each
+	o, m, l, s []float32
+	bad        []bool // to be answered by definition
+
+	careful     bool        // the second round, when an output was not finite: see package tile
+	again       atomic.Bool // asks for it
+	scan, merge func(worker, task int)
+}
+
+// fewWorker is the scratch of one worker. A row of it is a query: those of one head after those of the head before.
+type fewWorker struct {
+	asm.Few
+	clean   []float32
+	m, l, s []float32
+	lo, hi  []int
+	bad     []bool
+}
+
+func (d *decoder) Scratch() int64 { return d.scratch }
+
+func (d *decoder) Forward(a *attn.Args) {
+	d.p.Must(d.name, a)
+	d.a, d.n, d.careful = a, parts(a.K.S), false
+	for {
+		d.again.Store(false)
+		d.team.Run(d.p.Batch*d.p.HeadsKV*d.n, d.scan)
+		d.team.Run(d.p.Batch*d.p.HeadsQ*a.Q.S, d.merge)
+		if !d.again.Load() {
+			break
+		}
+		d.careful = true
+	}
+	d.a = nil
+}
+
+// scanPart takes the queries of one key head through one part of the keys.
+func (d *decoder) scanPart(worker, task int) {
+	w, p, a := d.workers[worker], &d.p, d.a
+	nq := a.Q.S
+	at, kv, b := task%d.n, task/d.n%p.HeadsKV, task/d.n/p.HeadsKV
+	group, rows := p.Group(), p.Group()*nq
+	first, last := a.K.S, 0
+	for r := range rows {
+		w.lo[r], w.hi[r] = a.Visible(p, b, r%nq)
+		w.m[r], w.l[r], w.s[r], w.bad[r] = asm.Unset, 0, 0, false
+		if w.lo[r] < w.hi[r] {
+			first, last = min(first, w.lo[r]), max(last, w.hi[r])
+		}
+	}
+	first, last = max(first-first%chunk, at*part), min(last, (at+1)*part)
+	state := (b*p.HeadsQ+kv*group)*nq*d.n + at // of row 0; that of row r is r*d.n on
+	for r := range rows {
+		clear(d.o[(state+r*d.n)*p.DimV:][:p.DimV])
+	}
+	for key := first; key < last; key += chunk {
+		n := min(chunk, last-key)
+		values := rowsAt(&a.V, b, key, kv)
+		if d.careful {
+			values = d.cleanValues(w, b, kv, key, n, rows)
+		}
+		// Queries of different heads are one set of rows when each head has one, otherwise head by head.
+		heads, step, stride := 1, nq, a.Q.SS
+		if nq == 1 {
+			heads, step, stride = group, group, a.Q.SH
+		}
+		for r := 0; r < rows; r += step {
+			f := &w.Few
+			h := kv*group + r/nq
+			f.R, f.N, f.D, f.C, f.Factor = heads*nq, n, p.Dim, p.DimV, p.Scale()*d.factor
+			f.Q = rowsAt(&a.Q, b, 0, h)
+			f.Q.Stride = stride
+			f.K, f.V = rowsAt(&a.K, b, key, kv), values
+			f.O = asm.Rows{Data: d.o[(state+r*d.n)*p.DimV:], Stride: d.n * p.DimV}
+			f.M, f.L, f.S = w.m[r:], w.l[r:], w.s[r:]
+			if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
+				f.S = nil
+			}
+			d.ops.Dot(f)
+			for i := range f.R {
+				d.prepare(w, b, kv*group+(r+i)/nq, r+i, i, key)
+			}
+			d.ops.Weigh(f)
+			d.ops.Sum(f)
+		}
+	}
+	for r := range rows {
+		i := state + r*d.n
+		d.m[i], d.l[i], d.s[i], d.bad[i] = w.m[r], w.l[r], w.s[r], w.bad[r]
+	}
+}
+
+// rowsAt is a tensor from row s of head h in batch b on.
+func rowsAt(t *attn.Tensor, b, s, h int) asm.Rows {
+	if t.D == 0 {
+		return asm.Rows{}
+	}
+	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
+}
+
+// prepare finishes the scores of one row, which is row at of the block in hand, and raises its reference to the largest.
+func (d *decoder) prepare(w *fewWorker, b, h, row, at, key int) {
+	p, a, scores := &d.p, d.a, w.P[at*chunk:][:w.N]
+	i := row % a.Q.S
+	if p.Score.Terms&attn.TermBias != 0 {
+		off, step := a.Terms.Bias.Offset(b, i, h)
+		for j := range scores { // one rounding of the sum
+			scores[j] = float32(float64(scores[j]) + float64(float64(a.Terms.Bias.Data[off+(key+j)*step])*d.factor))
+		}
+	}
+	hide := func(from, to int) {
+		for j := max(from, 0); j < min(to, len(scores)); j++ {
+			scores[j] = float32(math.Inf(-1))
+		}
+	}
+	hide(0, w.lo[row]-key)
+	hide(w.hi[row]-key, len(scores))
+	if p.Mask.Bitmap == attn.BoolBitmap {
+		off, step := a.Allowed.Offset(b, i, h)
+		for j := range scores {
+			if !a.Allowed.Bool[off+(key+j)*step] {
+				scores[j] = float32(math.Inf(-1))
+			}
+		}
+	}
+	top := float32(math.Inf(-1))
+	for _, x := range scores {
+		top = max(top, x) // NaN if one is
+	}
+	switch m := w.m[row]; {
+	case top <= m || math.IsInf(float64(top), -1):
+	case top-top != 0: // NaN or +Inf
+		w.bad[row] = true
+		hide(0, len(scores))
+	default:
+		f := float32(math.Exp2(float64(m) - float64(top)))
+		w.m[row] = top
+		w.l[row] *= f
+		w.s[row] *= f
+		for c, o := 0, w.O.Row(at, w.C); c < len(o); c++ {
+			o[c] *= f
+		}
+	}
+}
+
+// cleanValues copies the values of a block without the rows that are not finite, and marks the queries that see one of those.
+func (d *decoder) cleanValues(w *fewWorker, b, kv, key, n, rows int) asm.Rows {
+	a := d.a
+	for j := range n {
+		to, from := w.clean[j*d.p.DimV:][:d.p.DimV], a.V.Row(b, key+j, kv)
+		if tile.Finite(from) {
+			copy(to, from)
+			continue
+		}
+		clear(to)
+		for r := range rows {
+			i, h := r%a.Q.S, kv*d.p.Group()+r/a.Q.S
+			sees := w.lo[r] <= key+j && key+j < w.hi[r]
+			if sees && d.p.Mask.Bitmap == attn.BoolBitmap {
+				off, step := a.Allowed.Offset(b, i, h)
+				sees = a.Allowed.Bool[off+(key+j)*step]
+			}
+			w.bad[r] = w.bad[r] || sees
+		}
+	}
+	return asm.Rows{Data: w.clean, Stride: d.p.DimV}
+}
+
+// mergeRow joins the partial states of one query in the order of their keys, and writes the row.
+func (d *decoder) mergeRow(_, task int) {
+	p, a := &d.p, d.a
+	i, h, b := task%a.Q.S, task/a.Q.S%p.HeadsQ, task/a.Q.S/p.HeadsQ
+	row := tile.Row{P: p, A: a, B: b, H: h, I: i}
+	at := task * d.n
+	top, bad := float32(asm.Unset), false
+	for k := at; k < at+d.n; k++ {
+		bad = bad || d.bad[k]
+		if d.l[k] > 0 {
+			top = max(top, d.m[k])
+		}
+	}
+	if bad {
+		row.ByDefinition()
+		return
+	}
+	out := a.Out.Row(b, i, h)
+	clear(out)
+	l, s := float32(0), float32(0)
+	for k := at; k < at+d.n; k++ {
+		f := float32(0)
+		if d.l[k] > 0 {
+			f = float32(math.Exp2(float64(d.m[k]) - float64(top)))
+		}
+		l += float32(f * d.l[k])
+		s += float32(f * d.s[k])
+		for c, x := range d.o[k*p.DimV:][:p.DimV] {
+			out[c] += float32(f * x)
+		}
+	}
+	if !tile.Finite(out) {
+		if d.careful {
+			row.ByDefinition()
+		} else {
+			d.again.Store(true)
+		}
+		return
+	}
+	if l == 0 {
+		clear(out)
+		row.Stats(math.Inf(-1), 0, 0)
+		return
+	}
+	for c := range out {
+		out[c] /= l
+	}
+	row.FromSums(float64(top), float64(l), float64(s))
+}
