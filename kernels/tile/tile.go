@@ -152,11 +152,6 @@ func (t *Tile) Load() {
 		}
 	}
 	t.ops.Load(&t.move)
-	for lane := range t.rows {
-		if !Finite(t.a.Q.Row(t.b, t.i+lane, t.h)) {
-			t.hide(lane)
-		}
-	}
 }
 
 // rows is a tensor from row s of head h in batch b on.

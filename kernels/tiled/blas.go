@@ -13,7 +13,7 @@ import (
 //
 // A Gemm that covers four or more 64 x 64 blocks of its result starts goroutines and allocates. Sixty-four lanes by at most 128 rows are two.
 func NewBLAS() attn.Kernel {
-	ops := asm.Portable(64, 1, 8, 1, 1)
+	ops := asm.Portable(lanes, 1, 8, 1, 1)
 	ops.ISA = "blas"
 	score, mix := ops.Score, ops.Mix // for rows that overlap, as broadcast ones do: Gemm refuses them
 	ops.Score = func(p *asm.Panel) {
@@ -23,10 +23,17 @@ func NewBLAS() attn.Kernel {
 		}
 		k, qt := general(p.N, p.D, p.K), general(p.D, p.Width, asm.Rows{Data: p.Qt, Stride: p.Lanes})
 		blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, k, qt, 0, general(p.N, p.Width, asm.Rows{Data: p.P, Stride: p.Lanes}))
+		// Gemm leaves out elements of K that are 0, and with them what 0 makes of a query that is not finite.
+		var lost [lanes]float32
+		for x := range p.D {
+			for lane, q := range p.Qt[x*p.Lanes:][:p.Width] {
+				lost[lane] += q * 0
+			}
+		}
 		for j := range p.N {
 			row := p.P[j*p.Lanes:][:p.Width]
 			for lane, s := range row {
-				row[lane] = float32(float64(s) * p.Factor)
+				row[lane] = float32(float64(s)*p.Factor) + lost[lane]
 			}
 		}
 	}
@@ -44,6 +51,9 @@ func NewBLAS() attn.Kernel {
 	}
 	return New(ops)
 }
+
+// lanes is the number of queries in a tile.
+const lanes = 64
 
 // columns is the number of columns of V in one Gemm.
 const columns = 128
