@@ -29,8 +29,16 @@
 //
 // # Sums
 //
+// A score is summed in the order of the columns, and multiplied by Factor when the sum is done.
+//
 // A lane of L and of S is summed over the keys of a group, from zero, and then added to what was there; a lane of O over the
 // keys of one Mix. A hidden key (score -Inf) contributes an exact 0, so cutting hidden keys off either end of a block changes no bit.
+//
+// # Assembly
+//
+// The sets avx2 and avx512 are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
+// at or below 2^-126 are 0 there, others are within 1.25 ulp of 2^(score-M), the difference being rounded first. Build tag purego leaves the
+// sets out.
 package asm
 
 import "math"
@@ -104,7 +112,8 @@ type Move struct {
 	Scale        []float32 // one factor a lane
 }
 
-// Ops is the set of loops of one instruction set. Lengths are the caller's to check; the portable loops panic on slices that are too short.
+// Ops is the set of loops of one instruction set. Slices that are too short for the lengths in the panel are a panic, before assembly touches
+// anything.
 type Ops struct {
 	ISA              string
 	Lanes, Vec       int // queries in a tile; floats in a vector, the unit of a short tile

@@ -20,8 +20,10 @@ type loops struct {
 	perRead   int // elements of a round of read
 }
 
-// The runtime cannot stop a goroutine inside assembly, so probes go in calls that last some 50 microseconds.
+// The runtime cannot stop a goroutine inside assembly, so no call lasts longer than some 50 microseconds. A block of keys is short enough;
+// these are what the others do at once.
 const (
+	expAtOnce  = 1024 // rows of a tile, a multiple of every set's keys: the two-pass softmax has all keys in one panel
 	peakAtOnce = 10_000
 	readAtOnce = 1 << 18
 )
@@ -89,7 +91,8 @@ func (l *loops) move(m *Move, portable func(*Move), squares func(tile *float32, 
 	} else {
 		lanes = 0
 	}
-	whole := *m                  // what is left goes through m itself: a copy passed on would escape
+	whole := *m // what is left goes through m itself: a copy passed on would escape
+
 	if lanes > 0 && cols < m.D { // columns to the right of the squares
 		m.Width, m.Rows, m.D = lanes, lanes, m.D-cols
 		m.Tile, m.Outside.Data = m.Tile[cols*m.Lanes:], m.Outside.Data[cols:]
@@ -120,13 +123,19 @@ func (l *loops) scores(p *Panel, from int) {
 
 // weights does rows from one on.
 func (l *loops) weights(p *Panel, from int) {
-	switch {
-	case p.Width == 0:
+	if p.Width == 0 {
 		p.Done = p.N
-	case p.S != nil:
-		p.Done = l.expSums(p, from, p.N)
-	default:
-		p.Done = l.exp(p, from, p.N)
+		return
+	}
+	exp := l.exp
+	if p.S != nil {
+		exp = l.expSums
+	}
+	for p.Done = from; p.Done < p.N; {
+		to := min(p.Done+expAtOnce, p.N)
+		if p.Done = exp(p, p.Done, to); p.Done < to {
+			return
+		}
 	}
 }
 

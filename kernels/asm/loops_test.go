@@ -140,3 +140,43 @@ func TestExtremeFactor(t *testing.T) {
 		}
 	}
 }
+
+// With no lanes in use there are none to touch.
+func TestNoLanes(t *testing.T) {
+	for _, o := range assembled() {
+		p := random(o, 0, 2*o.Keys+1, 5, 5)
+		p.Qt, p.P, p.O, p.M, p.L, p.S = nil, nil, nil, nil, nil, nil
+		o.Score(p)
+		o.Mix(p)
+		for _, step := range []func(*Panel){o.Exp, o.Flash} {
+			p.Done = 0
+			if step(p); p.Done != p.N {
+				t.Errorf("%s: done %d of %d", o.ISA, p.Done, p.N)
+			}
+		}
+	}
+}
+
+// More rows than Exp does in one call of assembly: all are done, and it leaves in the group that goes over.
+func TestExpOfManyRows(t *testing.T) {
+	for _, o := range assembled() {
+		p := random(o, o.Lanes, 2*expAtOnce+o.Keys+1, 0, 0)
+		clear(p.P)
+		clear(p.M)
+		clear(p.L)
+		bad := expAtOnce + o.Keys + 1
+		p.P[bad*o.Lanes+3] = nan
+		for i, want := range []int{expAtOnce + o.Keys, p.N} {
+			p.From = p.Done
+			if o.Exp(p); p.Done != want {
+				t.Fatalf("%s: call %d: done %d, want %d", o.ISA, i, p.Done, want)
+			}
+			p.P[bad*o.Lanes+3] = 0
+		}
+		for l, sum := range p.L {
+			if sum != float32(p.N) {
+				t.Fatalf("%s: L[%d] = %v, want %d", o.ISA, l, sum, p.N)
+			}
+		}
+	}
+}

@@ -1,8 +1,16 @@
 // Package asmgen writes the assembly of package asm.
 //
-// The loop nests are written once, in tile.go, exp.go and probe.go, over an instruction set that supplies its registers, its lane counts and
-// the spelling of each operation (isa.go; amd64.go has AVX2 and AVX-512). Registers are physical and fixed: a nest says which it uses, and
-// nothing allocates. What is emitted is plain text in Go's assembler syntax, with the equivalent Go loop above each function.
+// The loop nests are written once, over an instruction set that supplies its registers, its lane counts and the spelling of each operation
+// (isa.go; amd64.go has AVX2 and AVX-512):
+//
+//	tile.go   a tile of a product; with it Score and Mix
+//	exp.go    2^x, the check of the lazy maximum; with them Exp
+//	flash.go  both at once
+//	move.go   transposes: Load and Store
+//	probe.go  Peak and Read
+//
+// Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
+// with the equivalent Go loop above each function.
 //
 // The test holds the files in package asm's folder to what Files returns; go test ./kernels/asm/internal/asmgen -generate rewrites them.
 package asmgen

@@ -72,8 +72,7 @@ type isa interface {
 	sub(dst, a vec, b operand)
 	mul(dst, a vec, b operand)
 	max(dst, a vec, b operand)
-	fma(acc, a vec, b operand) // acc += a*b, rounded once
-
+	fma(acc, a vec, b operand)    // acc += a*b, rounded once
 	muladd(acc, a vec, b operand) // acc = acc*a + b, rounded once
 
 	// a vector's bits
@@ -93,22 +92,24 @@ type isa interface {
 	worse(dst, a vec, b operand)
 	jumpOver(x vec, to string)
 
-	// integers of the machine's size
+	// integers of the machine's size, addresses among them
 	set(dst reg, n int)
-	result(name string, at int, src reg)
-	jumpLess(a, b reg, to string)        // signed
-	scratch(dst reg)                     // 256 bytes of the function's frame, at a multiple of 64
-	arg(dst reg, name string, at int)    // an argument of the function
-	get(dst reg, m mem)                  // from memory
-	move(dst, src reg)                   //
-	offset(dst, base reg, n reg, by int) // dst = base + by*n
-	increase(dst reg, by int)            //
-	scale(dst reg, by int)               // dst *= by
-	multiply(dst, n reg)                 // dst *= n
-	subtract(dst, n reg)                 // dst -= n
-	jumpBelow(a reg, n int, to string)   // if a < n, signed
-	jumpAtLeast(a reg, n int, to string) // if a >= n, signed
+	move(dst, src reg)
+	get(dst reg, m mem)
+	arg(dst reg, name string, at int)    // an argument of the function, so many bytes into its frame
+	result(name string, at int, src reg) // and a result
+	scratch(dst reg)                     // 256 bytes of the function's own, at a multiple of 64
+	offset(dst, base, n reg, by int)     // dst = base + by*n
+	increase(dst reg, by int)
+	scale(dst reg, by int)
+	multiply(dst, n reg)
+	subtract(dst, n reg)
+
+	// jumps: comparisons are signed
 	jump(to string)
-	align() // of the loop that follows
+	jumpBelow(a reg, n int, to string)   // if a < n
+	jumpAtLeast(a reg, n int, to string) // if a >= n
+	jumpLess(a, b reg, to string)        // if a < b
+	align()                              // the loop that follows
 	ret()
 }
