@@ -23,7 +23,7 @@ func randomProblem(t *rapid.T) {
 	size := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 	p := attn.Problem{
 		Op: rapid.SampledFrom([]attn.Op{attn.OpSoftmax, attn.OpSoftmax, attn.OpLinear}).Draw(t, "op"), Batch: 1 + size("batch", 1),
-		SeqQ: size("seqq", 70), SeqKV: size("seqkv", 300), HeadsKV: 1 + size("kvheads", 1), Dim: 1 + size("dim", 70), DimV: size("dimv", 70),
+		SeqQ: size("seqq", 70), SeqKV: size("seqkv", 300), HeadsKV: 1 + size("kvheads", 1), Dim: size("dim", 70), DimV: size("dimv", 70),
 		Lengths: rapid.Bool().Draw(t, "lengths"),
 		Mask: rapid.SampledFrom([]attn.Mask{
 			attn.Full(), attn.Causal(), attn.CausalTopLeft(), attn.Window(size("left", 90), size("right", 90)), attn.Window(attn.Unbounded, size("ahead", 9)),
@@ -40,6 +40,7 @@ func randomProblem(t *rapid.T) {
 			p.Mask = p.Mask.With(attn.BoolBitmap)
 		}
 	} else {
+		p.Dim = max(p.Dim, 1) // without features, weights are 0/0
 		p.Linear.Unnormalised = rapid.Bool().Draw(t, "unnormalised")
 		p.Linear.Feature = rapid.SampledFrom([]attn.Feature{attn.EluPlusOne, attn.ReluPlusOne}).Draw(t, "feature")
 	}

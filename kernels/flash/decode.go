@@ -141,8 +141,9 @@ func (d *decoder) scanPart(worker, task int) {
 			f := &w.Few
 			h := kv*group + r/nq
 			f.R, f.N, f.D, f.C, f.Factor = heads*nq, n, p.Dim, p.DimV, p.Scale()*d.factor
-			f.Q = rowsAt(&a.Q, b, 0, h)
-			f.Q.Stride = stride
+			if f.Q = rowsAt(&a.Q, b, 0, h); p.Dim > 0 {
+				f.Q.Stride = stride
+			}
 			f.K, f.V = rowsAt(&a.K, b, key, kv), values
 			f.O = asm.Rows{Data: d.o[(state+r*d.n)*p.DimV:], Stride: d.n * p.DimV}
 			f.M, f.L, f.S = w.m[r:], w.l[r:], w.s[r:]
