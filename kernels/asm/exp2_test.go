@@ -72,7 +72,7 @@ func TestExpOfSets(t *testing.T) {
 				t.Fatalf("%s: left at row %d", o.ISA, p.Done)
 			}
 			for i, got := range p.P {
-				if u := ulps(got, math.Exp2(float64(xs[i]))); !(u <= worst) && !(xs[i] == -126 && got == 0) {
+				if u := ulps(got, math.Exp2(float64(xs[i]))); !(u <= worst) {
 					worst, at = u, xs[i]
 				}
 			}
@@ -112,7 +112,7 @@ func TestExpSpecialValues(t *testing.T) {
 					{8, 0, 256},
 					{-1, 0, .5},
 					{-125, 0, 0x1p-125},
-					{-126, 0, 0},
+					{-126, 0, 0x1p-126},
 					{-127, 0, 0},
 					{-1e30, 0, 0},
 					{negInf, 0, 0},

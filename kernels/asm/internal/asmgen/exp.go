@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// exp2 emits 2^(z-m) for one vector. Results at or below 2^-126, the smallest normal number, are 0. Let K be the length of the table, which
+// exp2 emits 2^(z-m) for one vector. Let K be the length of the table, which
 // fits a vector register, and n the multiple of 1/K nearest to t = z-m:
 //
 //	2^t = 2^⌊n⌋ * table[K*(n-⌊n⌋)] * 2^r    with r = t-n, |r| <= 1/2K
@@ -15,8 +15,10 @@ import (
 // to the exponent. 2^r = 1 + r*q(r), with q of degree 2, is good to 2e-8 with 8 entries and to 1e-9 with 16; the entry and the last
 // multiply-add are rounded: together they are off by 1.25 ulp at most. Whole t are exact.
 //
-// Only multiplications and multiply-adds, four of them, compete with those of the products; and no step has a case for -Inf: the clamp at
-// -126 has made it a number whose result is the 2^-126 that is flushed.
+// The whole part is added to the exponent's bits. At t = -127 that leaves 1 with no bit at all: 0. So t is clamped there, and no step has a
+// case for -Inf. In between, where results are subnormal, they come out too small: less than any sum can tell.
+//
+// Only multiplications and multiply-adds, four of them, compete with those of the products.
 //
 // t are four registers; the result is in t[2].
 func (g *gen) exp2(t [4]vec, z mem, m operand) {
@@ -36,20 +38,16 @@ func (g *gen) exp2(t [4]vec, z mem, m operand) {
 	g.shiftRight(n, n, bits.Len(uint(g.vec))-1)
 	g.shiftLeft(n, n, 23)
 	g.addInt(p, p, n)
-	g.addInt(n, p, flush)
-	g.signs(n, n)
-	g.clear(p, n)
 }
 
 // The constants of exp2 and of the check before it.
 const (
-	least  constant = "least"  // -126
+	least  constant = "least"  // -127
 	round  constant = "round"  // adding it rounds
 	table  constant = "table"  // 2^(i/K)
 	linear constant = "linear" // coefficients of q, in the order of the powers of 2^r that they make
 	square constant = "square"
 	cubic  constant = "cubic"
-	flush  constant = "flush" // adding it leaves the bits of numbers up to 2^-126 negative
 	limit  constant = "limit" // Limit of package asm
 	lowest constant = "lowest"
 
@@ -59,14 +57,13 @@ const (
 )
 
 func (g *gen) constants() {
-	g.constant(least, "lowest power of two that is not flushed", same(-126))
+	g.constant(least, "power of two that comes out as 0", same(-127))
 	g.constant(round, "rounds to a multiple of one over the table's length", same(1.5*(1<<23)/float64(g.vec)))
 	g.constant(table, "2^(i/length)", func(i int) uint32 { return float(math.Exp2(float64(i) / float64(g.vec))) })
 	c := powerSeries(1 / (2 * float64(g.vec)))
 	g.constant(linear, "2^r = 1 + linear r + square r² + cubic r³", same(c[0]))
 	g.constant(square, "", same(c[1]))
 	g.constant(cubic, "", same(c[2]))
-	g.constant(flush, "-(bits of 2^-126) - 1", func(int) uint32 { return 1<<32 - 0x00800001 })
 	g.constant(limit, "Limit", same(8))
 	g.constant(lowest, "lowest finite number", same(-math.MaxFloat32))
 	if g.name == "avx512" {
