@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// exp2 emits 2^(z-m) for one vector. Let K be the length of the table, which
-// fits a vector register, and n the multiple of 1/K nearest to t = z-m:
+// exp2 emits 2^(z-m) for one vector. Let K be the length of a table that fits a vector register, and n the multiple of 1/K nearest to
+// t = z-m:
 //
 //	2^t = 2^⌊n⌋ * table[K*(n-⌊n⌋)] * 2^r    with r = t-n, |r| <= 1/2K
 //
@@ -18,7 +18,8 @@ import (
 // The whole part is added to the exponent's bits. At t = -127 that leaves 1 with no bit at all: 0. So t is clamped there, and no step has a
 // case for -Inf. In between, where results are subnormal, they come out too small: less than any sum can tell.
 //
-// Only multiplications and multiply-adds, four of them, compete with those of the products.
+// Only multiplications and multiply-adds, four of them, compete with those of the products. Putting the whole part into the table's entry
+// instead of the result would save a shift, and make the products of small weights subnormal, which some CPUs take a hundred cycles for.
 //
 // t are four registers; the result is in t[2].
 func (g *gen) exp2(t [4]vec, z mem, m operand) {
