@@ -37,8 +37,7 @@
 // # Assembly
 //
 // The sets avx2 and avx512 are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
-// there are within 1.25 ulp of 2^(score-M), the difference being rounded first; those that would be subnormal are too small, and 0 from 2^-127
-// down. Build tag purego leaves the sets out.
+// there are 0 up to 2^-100, and else within 1.25 ulp of 2^(score-M), the difference being rounded first. Build tag purego leaves the sets out.
 package asm
 
 import "math"

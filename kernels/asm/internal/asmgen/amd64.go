@@ -101,6 +101,8 @@ func (x x86) permute(dst, i vec, of operand) { x.emit("VPERMPS", x.o(of), x.v(i)
 func (x x86) shiftRight(dst, a vec, n int)   { x.emit("VPSRLD", imm(n), x.v(a), x.v(dst)) }
 func (x x86) shiftLeft(dst, a vec, n int)    { x.emit("VPSLLD", imm(n), x.v(a), x.v(dst)) }
 func (x x86) addInt(dst, a vec, b operand)   { x.emit("VPADDD", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) signs(dst, a vec)               { x.emit("VPSRAD", "$31", x.v(a), x.v(dst)) }
+func (x x86) clear(dst, mask vec)            { x.emit("VANDNPS", x.v(dst), x.v(mask), x.v(dst)) }
 func (x x86) worse(dst, a vec, b operand)    { x.emit("VPMAXUD", x.o(b), x.v(a), x.v(dst)) }
 func (x x86) set(dst reg, n int)             { x.emit("MOVQ", imm(n), x86Regs[dst]) }
 func (x x86) jumpLess(a, b reg, to string) {

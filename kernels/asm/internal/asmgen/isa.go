@@ -80,6 +80,8 @@ type isa interface {
 	shiftRight(dst, a vec, n int)         // unsigned
 	shiftLeft(dst, a vec, n int)
 	addInt(dst, a vec, b operand)
+	signs(dst, a vec)    // all bits are the sign's
+	clear(dst, mask vec) // of the mask's bits
 
 	// transpose exchanges element i of register j and element j of register i of the first registers, as many as a vector has elements,
 	// with as many more for a scratch.
