@@ -128,7 +128,7 @@ func (d *decoder) scanPart(worker, task int) {
 	}
 	for key := first; key < last; key += chunk {
 		n := min(chunk, last-key)
-		values := rowsAt(&a.V, b, key, kv)
+		values := tile.From(&a.V, b, key, kv)
 		if d.careful {
 			values = d.cleanValues(w, b, kv, key, n, rows)
 		}
@@ -141,10 +141,10 @@ func (d *decoder) scanPart(worker, task int) {
 			f := &w.Few
 			h := kv*group + r/nq
 			f.R, f.N, f.D, f.C, f.Factor = heads*nq, n, p.Dim, p.DimV, p.Scale()*d.factor
-			if f.Q = rowsAt(&a.Q, b, 0, h); p.Dim > 0 {
+			if f.Q = tile.From(&a.Q, b, 0, h); p.Dim > 0 {
 				f.Q.Stride = stride
 			}
-			f.K, f.V = rowsAt(&a.K, b, key, kv), values
+			f.K, f.V = tile.From(&a.K, b, key, kv), values
 			f.O = asm.Rows{Data: d.o[(state+r*d.n)*p.DimV:], Stride: d.n * p.DimV}
 			f.M, f.L, f.S = w.m[r:], w.l[r:], w.s[r:]
 			if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
@@ -162,14 +162,6 @@ func (d *decoder) scanPart(worker, task int) {
 		i := state + r*d.n
 		d.m[i], d.l[i], d.s[i], d.bad[i] = w.m[r], w.l[r], w.s[r], w.bad[r]
 	}
-}
-
-// rowsAt is a tensor from row s of head h in batch b on.
-func rowsAt(t *attn.Tensor, b, s, h int) asm.Rows {
-	if t.D == 0 {
-		return asm.Rows{}
-	}
-	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
 }
 
 // prepare finishes the scores of one row, which is row at of the block in hand, and raises its reference to the largest.

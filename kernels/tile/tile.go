@@ -136,7 +136,7 @@ func (t *Tile) At(a *attn.Args, b, h, i int) {
 func (t *Tile) Load() {
 	t.move = asm.Move{
 		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.D, Tile: t.Qt, Scale: t.scale,
-		Outside: rows(&t.a.Q, t.b, t.i, t.h),
+		Outside: From(&t.a.Q, t.b, t.i, t.h),
 	}
 	t.N, t.Done = 0, 0 // no block yet
 	for lane := range t.Width {
@@ -154,8 +154,8 @@ func (t *Tile) Load() {
 	t.ops.Load(&t.move)
 }
 
-// rows is a tensor from row s of head h in batch b on.
-func rows(t *attn.Tensor, b, s, h int) asm.Rows {
+// From is a tensor from row s of head h in batch b on.
+func From(t *attn.Tensor, b, s, h int) asm.Rows {
 	if t.D == 0 {
 		return asm.Rows{}
 	}
@@ -184,7 +184,7 @@ func (t *Tile) Key() int { return t.Edit.Key }
 
 func (t *Tile) at(key, n int) {
 	kv := t.h / t.p.Group()
-	t.K, t.V = rows(&t.a.K, t.b, key, kv), rows(&t.a.V, t.b, key, kv)
+	t.K, t.V = From(&t.a.K, t.b, key, kv), From(&t.a.V, t.b, key, kv)
 	t.Edit.Key, t.N, t.From, t.Done = key, n, 0, 0
 }
 
@@ -378,7 +378,7 @@ func (t *Tile) Finish() (again bool) {
 		}
 	}
 	t.move = asm.Move{
-		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale, Outside: rows(out, t.b, t.i, t.h),
+		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale, Outside: From(out, t.b, t.i, t.h),
 	}
 	t.ops.Store(&t.move)
 	for lane := range t.rows {
