@@ -180,7 +180,7 @@ func (g *group) style(s *series) (color.Color, []vg.Length, draw.GlyphDrawer) {
 }
 
 // legendWidth is the room to the right of a chart.
-const legendWidth = 3.2 * vg.Centimeter
+const legendWidth = 3.6 * vg.Centimeter
 
 // panel draws one chart of a group, with the legend on its right if asked for, in the order of the lines' right ends.
 func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) error {
