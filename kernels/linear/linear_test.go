@@ -10,10 +10,13 @@ import (
 )
 
 // geometries are those of every instruction set, run through the portable loops, so that each is tested on every machine; and then the sets
-// themselves, as far as this machine has them.
+// themselves, as far as this machine has them. With -short, only these.
 func geometries(t *testing.T) map[string]*asm.Ops {
 	all := map[string]*asm.Ops{
 		"24 lanes": asm.Portable(24, 8, 4, 4, 6), "48 lanes": asm.Portable(48, 16, 8, 8, 6), "16 lanes": asm.Portable(16, 4, 4, 4, 8),
+	}
+	if testing.Short() {
+		clear(all)
 	}
 	for _, l := range asm.Levels() {
 		if l.Available {
