@@ -90,6 +90,9 @@ func TestCompareDefaults(t *testing.T) {
 }
 
 func TestReportCommand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: draws charts, which package reports tests too")
+	}
 	dir := t.TempDir()
 	t.Chdir(dir)
 	runtest.Make(t, "run", runtest.Model{Samples: 1, Masks: []string{"full"}})
