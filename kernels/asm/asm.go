@@ -135,7 +135,7 @@ type Ops struct {
 	// Outer is X[j][c] += Σ_lane P[j][lane] Y[lane][c] over Width lanes, for N rows and C columns.
 	Outer func(*Panel)
 	// Dot, Weigh and Sum are the three steps of a block of keys when queries are few: scores, weights, output. The caller edits between Dot and
-	// Weigh, and raises M to the largest score.
+	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit or NaN, as Exp does.
 	Dot, Weigh, Sum func(*Few)
 	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took.
 	Peak func(rounds int) int64

@@ -7,8 +7,11 @@ type Few struct {
 	Factor     float64
 	Q, K, V, O Rows
 	P          []float32 // [R][Stride]: scores, then weights, a query's in one row
-	Stride     int
+	Stride     int       // at least N rounded up to a multiple of 16: Weigh may write so far
 	M, L, S    []float32 // [R]; S may be nil
+
+	From int // Weigh: first query to do
+	Done int // Weigh: queries finished
 }
 
 // dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x].
@@ -37,16 +40,24 @@ func product(q, k []float32) float32 {
 	return (a + b) + (c + d)
 }
 
-// weigh is P = 2^(P-M), L += Σ P, S += Σ P*score. No score is above its M.
+// weigh is P = 2^(P-M), L += Σ P, S += Σ P*score for queries From to R. It leaves before a query with a score that is over M+Limit or not a
+// number.
 func weigh(p *Few) {
-	for r := range p.R {
-		sum, sumZ, ref := float32(0), float32(0), float64(p.M[r])
-		row := p.P[r*p.Stride:][:p.N]
+	for p.Done = p.From; p.Done < p.R; p.Done++ {
+		r := p.Done
+		row, ref := p.P[r*p.Stride:][:p.N], p.M[r]
+		limit := ref + Limit
+		for _, z := range row {
+			if !(z <= limit) {
+				return
+			}
+		}
+		sum, sumZ := float32(0), float32(0)
 		for j, z := range row {
-			e := exp2(float64(z) - ref)
+			e := exp2(float64(z) - float64(ref))
 			row[j] = e
 			sum += e
-			if e > 0 { // 0*-Inf
+			if p.S != nil && e > 0 { // 0*-Inf
 				sumZ += float32(e * z)
 			}
 		}

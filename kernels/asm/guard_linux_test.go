@@ -63,6 +63,8 @@ func (fs fences) put(t *testing.T, p *Panel, first bool) *Panel {
 	if p.S != nil {
 		q.S = at("S", p.S, 1, p.Width, 0)
 	}
+	q.Dot, q.Sub = at("Dot", p.Dot, p.C, p.Width, p.Lanes), at("Sub", p.Sub, 1, p.Width, 0)
+	q.X, q.Y.Data = at("X", p.X, p.N, p.C, p.XStr), at("Y", p.Y.Data, p.Width, p.C, p.Y.Stride)
 	return &q
 }
 
@@ -74,10 +76,12 @@ func TestAgainstPortable(t *testing.T) {
 		ops := []struct {
 			name     string
 			run, ref func(*Panel)
-			result   func(*Panel) []float32
+			result   func(*Panel) Rows
 		}{
-			{"Score", o.Score, twin.Score, func(p *Panel) []float32 { return p.P }},
-			{"Mix", o.Mix, twin.Mix, func(p *Panel) []float32 { return p.O }},
+			{"Score", o.Score, twin.Score, func(p *Panel) Rows { return Rows{p.P, p.Lanes} }},
+			{"Mix", o.Mix, twin.Mix, func(p *Panel) Rows { return Rows{p.O, p.Lanes} }},
+			{"DScore", o.DScore, twin.DScore, func(p *Panel) Rows { return Rows{p.P, p.Lanes} }},
+			{"Outer", o.Outer, twin.Outer, func(p *Panel) Rows { return Rows{p.X, p.XStr} }},
 		}
 		for _, op := range ops {
 			t.Run(o.ISA+"/"+op.name, func(t *testing.T) {
@@ -89,12 +93,16 @@ func TestAgainstPortable(t *testing.T) {
 							poison(p)
 						}
 						want := *p
-						want.P, want.O = slices.Clone(p.P), slices.Clone(p.O)
+						want.P, want.O, want.X = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.X)
 						op.ref(&want)
+						cols := width
+						if op.name == "Outer" {
+							cols = d
+						}
 						for _, first := range []bool{true, false} {
 							got := fs.put(t, p, first)
 							op.run(got)
-							compare(t, fmt.Sprintf("width %d, %d keys, %d columns", width, n, d), op.result(got), op.result(&want), width, o.Lanes, float64(n+d))
+							compare(t, fmt.Sprintf("width %d, %d keys, %d columns", width, n, d), op.result(got), op.result(&want), cols, float64(n+d+width))
 						}
 					})
 				}
@@ -123,25 +131,94 @@ func grid(o *Ops, do func(width, n, d int)) {
 func poison(p *Panel) {
 	rng := rand.New(rand.NewPCG(uint64(p.N), uint64(p.D)))
 	inf := float32(math.Inf(1))
-	for _, s := range [][]float32{p.Qt, p.P, p.O, p.K.Data, p.V.Data} {
+	for _, s := range [][]float32{p.Qt, p.P, p.O, p.K.Data, p.V.Data, p.Dot, p.X, p.Y.Data} {
 		for range len(s) / 40 {
 			s[rng.IntN(len(s))] = []float32{inf, -inf, nan, 0x1p-140, -0x1p-149, float32(math.Copysign(0, -1))}[rng.IntN(6)]
 		}
 	}
 }
 
-// compare holds got to want: sums of numbers from a normal distribution may differ by a few roundings.
-func compare(t *testing.T, what string, got, want []float32, width, lanes int, terms float64) {
+// compare holds the first columns of rows to what is wanted: sums of numbers from a normal distribution may differ by a few roundings.
+func compare(t *testing.T, what string, got, want Rows, cols int, terms float64) {
 	t.Helper()
-	for i, g := range got {
-		w := want[i]
-		if i%lanes >= width {
+	for i, g := range got.Data {
+		w := want.Data[i]
+		if i%got.Stride >= cols {
 			continue
 		}
 		switch tol := 4e-7 * (terms + 8) * max(1, math.Abs(float64(w))*0x1p-4); {
 		case math.IsNaN(float64(w)) && math.IsNaN(float64(g)), g == w:
 		case !(math.Abs(float64(g)-float64(w)) <= tol):
-			t.Fatalf("%s: row %d, lane %d is %v, want %v", what, i/lanes, i%lanes, g, w)
+			t.Fatalf("%s: row %d, column %d is %v, want %v", what, i/got.Stride, i%got.Stride, g, w)
+		}
+	}
+}
+
+// putFew is put for the loops on rows. P reaches to the end of the last vector of the last row.
+func (fs fences) putFew(t *testing.T, f *Few, vec int, first bool) *Few {
+	at := func(name string, s []float32, rows, cols, stride int) []float32 {
+		if fs[name] == nil {
+			fs[name] = newFence(t, 1<<15)
+		}
+		n := 0
+		if rows > 0 && cols > 0 {
+			n = (rows-1)*stride + cols
+		}
+		return fs[name].put(s[:n], first)
+	}
+	g := *f
+	g.Q.Data, g.K.Data = at("Q", f.Q.Data, f.R, f.D, f.Q.Stride), at("K", f.K.Data, f.N, f.D, f.K.Stride)
+	g.V.Data, g.O.Data = at("V", f.V.Data, f.N, f.C, f.V.Stride), at("O", f.O.Data, f.R, f.C, f.O.Stride)
+	g.P = at("P", f.P, f.R, (f.N+vec-1)/vec*vec, f.Stride)
+	g.M, g.L, g.S = at("M", f.M, 1, f.R, 0), at("L", f.L, 1, f.R, 0), at("S", f.S, 1, f.R, 0)
+	return &g
+}
+
+// The loops on rows against their portable twins, between pages that nobody may touch.
+func TestFewAgainstPortable(t *testing.T) {
+	for _, o := range assembled() {
+		fs := fences{}
+		few := func(r, n, d int, special bool) {
+			f := randomFew(r, n, d, d)
+			if special {
+				poison(&Panel{N: n, D: d, Qt: f.Q.Data, P: f.P, O: f.O.Data, K: f.K, V: f.V})
+			}
+			for _, first := range []bool{true, false} {
+				what := fmt.Sprintf("%s: %d queries, %d keys, %d columns", o.ISA, r, n, d)
+				got, want := fs.putFew(t, f, o.Vec, first), *f
+				want.P, want.O.Data, want.L, want.S = slices.Clone(f.P), slices.Clone(f.O.Data), slices.Clone(f.L), slices.Clone(f.S)
+				o.Dot(got)
+				dot(&want)
+				compare(t, what+": Dot", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, float64(d))
+				copy(want.P, got.P)
+				o.Weigh(got)
+				weigh(&want)
+				if got.Done != want.Done {
+					t.Fatalf("%s: Weigh left at %d, its twin at %d", what, got.Done, want.Done)
+				}
+				compare(t, what+": Weigh", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, 1)
+				compare(t, what+": L", Rows{got.L, r}, Rows{want.L, r}, got.Done, float64(n))
+				compare(t, what+": S", Rows{got.S, r}, Rows{want.S, r}, got.Done, float64(n))
+				copy(want.P, got.P)
+				o.Sum(got)
+				sum(&want)
+				compare(t, what+": Sum", got.O, want.O, d, float64(n))
+			}
+		}
+		for _, special := range []bool{false, true} {
+			for r := 1; r <= 9; r++ {
+				for _, n := range []int{1, 3, 4, 6, 16, 33} {
+					for _, d := range []int{1, 7, 33, 64} {
+						few(r, n, d, special)
+					}
+				}
+			}
+			for d := 1; d < 150; d++ {
+				few(2, 5, d, special)
+			}
+			for n := 1; n < 70; n++ {
+				few(3, n, 17, special)
+			}
 		}
 	}
 }

@@ -14,6 +14,8 @@ type loops struct {
 	flash     [3]func(p *Panel, from, to int) (done int) // whole groups, without S
 	exp       func(p *Panel, from, to int) (done int)
 	expSums   func(p *Panel, from, to int) (done int) // with S
+	few       fewLoops
+	dscore    [3]func(p *Panel)
 	peak      func(rounds int, x *float32)
 	perRound  int // operations of a round of peak
 	read      func(x *float32, rounds int, sum *float32)
@@ -57,6 +59,7 @@ func (l *loops) ops() *Ops {
 			l.mix[width-1](p)
 		}
 	}
+	l.rows(o)
 	o.Peak = func(rounds int) int64 {
 		for left := rounds; left > 0; left -= peakAtOnce {
 			l.peak(min(left, peakAtOnce), &probe[0])

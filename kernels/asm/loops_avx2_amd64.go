@@ -14,6 +14,9 @@ func avx2Flash1(p *Panel, from, to int) (done int)
 func avx2Mix1(p *Panel)
 
 //go:noescape
+func avx2DScore1(p *Panel)
+
+//go:noescape
 func avx2Score2(p *Panel, from, to int)
 
 //go:noescape
@@ -21,6 +24,9 @@ func avx2Flash2(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx2Mix2(p *Panel)
+
+//go:noescape
+func avx2DScore2(p *Panel)
 
 //go:noescape
 func avx2Score3(p *Panel, from, to int)
@@ -32,10 +38,28 @@ func avx2Flash3(p *Panel, from, to int) (done int)
 func avx2Mix3(p *Panel)
 
 //go:noescape
+func avx2DScore3(p *Panel)
+
+//go:noescape
 func avx2Exp(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx2ExpSums(p *Panel, from, to int) (done int)
+
+//go:noescape
+func avx2Dot(p *Few)
+
+//go:noescape
+func avx2Weigh(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx2WeighSums(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx2Sum(p *Few)
+
+//go:noescape
+func avx2Outer(p *Panel)
 
 //go:noescape
 func avx2Load(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
@@ -56,6 +80,8 @@ var avx2 = loops{
 	mix:   [...]func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
 	flash: [...]func(*Panel, int, int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	exp:   avx2Exp, expSums: avx2ExpSums,
-	peak: avx2Peak, perRound: 192,
+	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer},
+	dscore: [...]func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
+	peak:   avx2Peak, perRound: 192,
 	read: avx2Read, perRead: 64,
 }

@@ -14,6 +14,9 @@ func avx512Flash1(p *Panel, from, to int) (done int)
 func avx512Mix1(p *Panel)
 
 //go:noescape
+func avx512DScore1(p *Panel)
+
+//go:noescape
 func avx512Score2(p *Panel, from, to int)
 
 //go:noescape
@@ -21,6 +24,9 @@ func avx512Flash2(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512Mix2(p *Panel)
+
+//go:noescape
+func avx512DScore2(p *Panel)
 
 //go:noescape
 func avx512Score3(p *Panel, from, to int)
@@ -32,10 +38,28 @@ func avx512Flash3(p *Panel, from, to int) (done int)
 func avx512Mix3(p *Panel)
 
 //go:noescape
+func avx512DScore3(p *Panel)
+
+//go:noescape
 func avx512Exp(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512ExpSums(p *Panel, from, to int) (done int)
+
+//go:noescape
+func avx512Dot(p *Few)
+
+//go:noescape
+func avx512Weigh(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSums(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512Sum(p *Few)
+
+//go:noescape
+func avx512Outer(p *Panel)
 
 //go:noescape
 func avx512Peak(rounds int, x *float32)
@@ -50,6 +74,8 @@ var avx512 = loops{
 	mix:   [...]func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
 	flash: [...]func(*Panel, int, int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	exp:   avx512Exp, expSums: avx512ExpSums,
-	peak: avx512Peak, perRound: 768,
+	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer},
+	dscore: [...]func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
+	peak:   avx512Peak, perRound: 768,
 	read: avx512Read, perRead: 128,
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // portableStill are the fields of Ops that have no assembly.
-var portableStill = map[string]bool{"Edit": true, "DScore": true, "Outer": true, "Dot": true, "Weigh": true, "Sum": true}
+var portableStill = map[string]bool{"Edit": true}
 
 // The fields of an assembled set are not the portable ones, but for those that are said to be.
 func TestFieldsAreAssembly(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFieldsAreAssembly(t *testing.T) {
 				continue
 			}
 			name := runtime.FuncForPC(got.Field(i).Pointer()).Name() // closures of Portable carry its name, also where it is inlined
-			if own := strings.Contains(name, "loops).ops.func"); own == portableStill[f.Name] {
+			if own := strings.Contains(name, "loops)."); own == portableStill[f.Name] {
 				t.Errorf("%s: %s is %s; assembly: %v, want %v", l.ISA, f.Name, name, own, !own)
 			}
 		}
@@ -62,6 +62,10 @@ func TestShortOperands(t *testing.T) {
 	weights := operand{"P", func(p *Panel) { last(&p.P, p.N, p.Width, p.Lanes) }}
 	v := operand{"V", func(p *Panel) { last(&p.V.Data, p.N, p.C, p.V.Stride) }}
 	out := operand{"O", func(p *Panel) { last(&p.O, p.C, p.Width, p.Lanes) }}
+	incoming := operand{"Dot", func(p *Panel) { last(&p.Dot, p.C, p.Width, p.Lanes) }}
+	sub := operand{"Sub", func(p *Panel) { p.Sub = p.Sub[:p.Width-1] }}
+	y := operand{"Y", func(p *Panel) { last(&p.Y.Data, p.Width, p.C, p.Y.Stride) }}
+	x := operand{"X", func(p *Panel) { last(&p.X, p.N, p.C, p.XStr) }}
 	width := operand{"lanes", func(p *Panel) { p.Width-- }}
 	wide := operand{"lanes", func(p *Panel) { p.Width = 2 * p.Lanes }}
 	rows := operand{"lanes", func(p *Panel) { p.Lanes-- }}
@@ -81,6 +85,8 @@ func TestShortOperands(t *testing.T) {
 			{"Flash", o.Flash, []operand{qt, k, farK, backK, weights, width, wide, rows}},
 			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
 			{"Mix", o.Mix, []operand{v, out, weights, width, wide, rows, keys}},
+			{"DScore", o.DScore, []operand{v, incoming, sub, weights, width, wide, rows}},
+			{"Outer", o.Outer, []operand{y, x, weights, keys}},
 		} {
 			for _, bad := range c.operands {
 				p := random(o, o.Lanes, 2*o.Keys+1, 9, 9)
@@ -88,6 +94,38 @@ func TestShortOperands(t *testing.T) {
 				if said := panicOf(func() { c.run(p) }); !strings.Contains(said, bad.name) {
 					t.Errorf("%s/%s: a bad %s: panic %q", o.ISA, c.name, bad.name, said)
 				}
+			}
+		}
+	}
+}
+
+// The same for the loops on rows.
+func TestShortFew(t *testing.T) {
+	for _, o := range assembled() {
+		last := func(s *[]float32, rows, cols, stride int) { *s = (*s)[:(rows-1)*stride+cols-1] }
+		for _, c := range []struct {
+			name, operand string
+			run           func(*Few)
+			cut           func(f *Few)
+		}{
+			{"Dot", "Q", o.Dot, func(f *Few) { last(&f.Q.Data, f.R, f.D, f.Q.Stride) }},
+			{"Dot", "K", o.Dot, func(f *Few) { last(&f.K.Data, f.N, f.D, f.K.Stride) }},
+			{"Dot", "P", o.Dot, func(f *Few) { last(&f.P, f.R, f.N, f.Stride) }},
+			{"Weigh", "P", o.Weigh, func(f *Few) { last(&f.P, f.R, (f.N+o.Vec-1)/o.Vec*o.Vec, f.Stride) }},
+			{"Weigh", "M", o.Weigh, func(f *Few) { f.M = f.M[:f.R-1] }},
+			{"Weigh", "L", o.Weigh, func(f *Few) { f.L = f.L[:f.R-1] }},
+			{"Weigh", "S", o.Weigh, func(f *Few) { f.S = f.S[:f.R-1] }},
+			{"Weigh", "From", o.Weigh, func(f *Few) { f.From = f.R + 1 }},
+			{"Sum", "P", o.Sum, func(f *Few) { last(&f.P, f.R, f.N, f.Stride) }},
+			{"Sum", "V", o.Sum, func(f *Few) { last(&f.V.Data, f.N, f.C, f.V.Stride) }},
+			{"Sum", "O", o.Sum, func(f *Few) { last(&f.O.Data, f.R, f.C, f.O.Stride) }},
+			{"Sum", "V", o.Sum, func(f *Few) { f.V.Stride = -1 }},
+			{"Dot", "K", o.Dot, func(f *Few) { f.K.Stride = 1 << 62 }},
+		} {
+			f := randomFew(3, 17, 9, 9)
+			c.cut(f)
+			if said := panicOf(func() { c.run(f) }); !strings.Contains(said, c.operand) || strings.Contains(said, "runtime error") {
+				t.Errorf("%s/%s: a bad %s: panic %q", o.ISA, c.name, c.operand, said)
 			}
 		}
 	}

@@ -152,9 +152,13 @@ func (d *decoder) scanPart(worker, task int) {
 			}
 			d.ops.Dot(f)
 			for i := range f.R {
-				d.prepare(w, b, kv*group+(r+i)/nq, r+i, i, key)
+				d.edit(w, b, kv*group+(r+i)/nq, r+i, i, key)
 			}
-			d.ops.Weigh(f)
+			f.From = 0
+			for d.ops.Weigh(f); f.Done < f.R; d.ops.Weigh(f) {
+				w.raise(r+f.Done, f.Done)
+				f.From = f.Done
+			}
 			d.ops.Sum(f)
 		}
 	}
@@ -164,8 +168,8 @@ func (d *decoder) scanPart(worker, task int) {
 	}
 }
 
-// prepare finishes the scores of one row, which is row at of the block in hand, and raises its reference to the largest.
-func (d *decoder) prepare(w *fewWorker, b, h, row, at, key int) {
+// edit finishes the scores of one row, which is row at of the block in hand: bias added, hidden keys set to -Inf.
+func (d *decoder) edit(w *fewWorker, b, h, row, at, key int) {
 	p, a, scores := &d.p, d.a, w.P[at*chunk:][:w.N]
 	i := row % a.Q.S
 	if p.Score.Terms&attn.TermBias != 0 {
@@ -174,13 +178,8 @@ func (d *decoder) prepare(w *fewWorker, b, h, row, at, key int) {
 			scores[j] = float32(float64(scores[j]) + float64(float64(a.Terms.Bias.Data[off+(key+j)*step])*d.factor))
 		}
 	}
-	hide := func(from, to int) {
-		for j := max(from, 0); j < min(to, len(scores)); j++ {
-			scores[j] = float32(math.Inf(-1))
-		}
-	}
-	hide(0, w.lo[row]-key)
-	hide(w.hi[row]-key, len(scores))
+	hide(scores, 0, w.lo[row]-key)
+	hide(scores, w.hi[row]-key, len(scores))
 	if p.Mask.Bitmap == attn.BoolBitmap {
 		off, step := a.Allowed.Offset(b, i, h)
 		for j := range scores {
@@ -189,23 +188,38 @@ func (d *decoder) prepare(w *fewWorker, b, h, row, at, key int) {
 			}
 		}
 	}
-	top := float32(math.Inf(-1))
-	for _, x := range scores {
-		top = max(top, x) // NaN if one is
+}
+
+// hide hides keys from one to another.
+func hide(scores []float32, from, to int) {
+	for j := max(from, 0); j < min(to, len(scores)); j++ {
+		scores[j] = float32(math.Inf(-1))
 	}
-	switch m := w.m[row]; {
-	case top <= m || math.IsInf(float64(top), -1):
-	case top-top != 0: // NaN or +Inf
-		w.bad[row] = true
-		hide(0, len(scores))
-	default:
-		f := float32(math.Exp2(float64(m) - float64(top)))
-		w.m[row] = top
-		w.l[row] *= f
-		w.s[row] *= f
-		for c, o := 0, w.O.Row(at, w.C); c < len(o); c++ {
-			o[c] *= f
+}
+
+// raise lifts the reference of one row, which is row at of the block in hand, to its largest score, and scales what was summed below the old one.
+// A row with a score that is no number, or +Inf, is hidden instead.
+func (w *fewWorker) raise(row, at int) {
+	scores, top := w.P[at*chunk:][:w.N], float32(math.Inf(-1))
+	for _, x := range scores {
+		if !(x <= top) {
+			top = x
 		}
+		if x != x {
+			break
+		}
+	}
+	if top-top != 0 { // NaN or +Inf
+		w.bad[row] = true
+		hide(scores, 0, len(scores))
+		return
+	}
+	f := float32(math.Exp2(float64(w.m[row]) - float64(top)))
+	w.m[row] = top
+	w.l[row] *= f
+	w.s[row] *= f
+	for c, o := 0, w.O.Row(at, w.C); c < len(o); c++ {
+		o[c] *= f
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
-	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, chains: 12, reads: 8, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, chains: 24, reads: 8, spell: newX86("Z")}
+	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, chains: 12, reads: 8, spell: newX86("Y")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, chains: 24, reads: 8, spell: newX86("Z")}
 )
 
 // x86 spells AVX2 and AVX-512, which differ in the letter of their registers and in little else. Go writes the destination last.
@@ -23,6 +23,7 @@ func newX86(letter string) func(*gen) isa { return func(g *gen) isa { return x86
 var x86Regs = map[reg]string{
 	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
 	steps: "R11", aux: "R12", refs: "R12", totals: "R13", groupSums: "R14",
+	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13",
 }
 
 func (x x86) v(v vec) string { return x.letter + strconv.Itoa(int(v)) }
@@ -55,21 +56,25 @@ func (x x86) o(o operand) string {
 
 func imm(n int) string { return "$" + strconv.Itoa(n) }
 
-func (x x86) load(dst vec, from operand) { x.emit("VMOVUPS", x.o(from), x.v(dst)) }
-func (x x86) store(m mem, src vec)       { x.emit("VMOVUPS", x.v(src), x.m(m)) }
-func (x x86) broadcast(dst vec, m mem)   { x.emit("VBROADCASTSS", x.m(m), x.v(dst)) }
-func (x x86) zero(dst vec)               { x.emit("VXORPS", x.v(dst), x.v(dst), x.v(dst)) }
-func (x x86) add(dst, a vec, b operand)  { x.emit("VADDPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) mul(dst, a vec, b operand)  { x.emit("VMULPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) fma(acc, a vec, b operand)  { x.emit("VFMADD231PS", x.o(b), x.v(a), x.v(acc)) }
-func (x x86) get(dst reg, m mem)         { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
-func (x x86) move(dst, src reg)          { x.emit("MOVQ", x86Regs[src], x86Regs[dst]) }
-func (x x86) increase(dst reg, by int)   { x.emit("ADDQ", imm(by), x86Regs[dst]) }
-func (x x86) scale(dst reg, by int)      { x.emit("IMULQ", imm(by), x86Regs[dst]) }
-func (x x86) multiply(dst, n reg)        { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
-func (x x86) subtract(dst, n reg)        { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
-func (x x86) jump(to string)             { x.emit("JMP", to) }
-func (x x86) align()                     { x.emit("PCALIGN", "$64") }
+func (x x86) load(dst vec, from operand)    { x.emit("VMOVUPS", x.o(from), x.v(dst)) }
+func (x x86) store(m mem, src vec)          { x.emit("VMOVUPS", x.v(src), x.m(m)) }
+func (x x86) broadcast(dst vec, m mem)      { x.emit("VBROADCASTSS", x.m(m), x.v(dst)) }
+func (x x86) zero(dst vec)                  { x.emit("VXORPS", x.v(dst), x.v(dst), x.v(dst)) }
+func (x x86) add(dst, a vec, b operand)     { x.emit("VADDPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) mul(dst, a vec, b operand)     { x.emit("VMULPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) fma(acc, a vec, b operand)     { x.emit("VFMADD231PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) loadOne(dst vec, from operand) { x.emit("VMOVSS", x.o(from), low(dst)) }
+func (x x86) storeOne(m mem, src vec)       { x.emit("VMOVSS", low(src), x.m(m)) }
+func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", low(src), x.m(m)) }
+func (x x86) prefetch(m mem)                { x.emit("PREFETCHT0", x.m(m)) }
+func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
+func (x x86) move(dst, src reg)             { x.emit("MOVQ", x86Regs[src], x86Regs[dst]) }
+func (x x86) increase(dst reg, by int)      { x.emit("ADDQ", imm(by), x86Regs[dst]) }
+func (x x86) scale(dst reg, by int)         { x.emit("IMULQ", imm(by), x86Regs[dst]) }
+func (x x86) multiply(dst, n reg)           { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) subtract(dst, n reg)           { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) jump(to string)                { x.emit("JMP", to) }
+func (x x86) align()                        { x.emit("PCALIGN", "$64") }
 func (x x86) jumpBelow(a reg, n int, to string) {
 	x.emit("CMPQ", x86Regs[a], imm(n))
 	x.emit("JLT", to)
@@ -89,9 +94,34 @@ func (x x86) offset(dst, base, n reg, by int) {
 }
 
 func (x x86) broadcast64(dst vec, m mem) {
-	low := "X" + strconv.Itoa(int(dst))
-	x.emit("VCVTSD2SS", x.m(m), low, low)
-	x.emit("VBROADCASTSS", low, x.v(dst))
+	x.emit("VCVTSD2SS", x.m(m), low(dst), low(dst))
+	x.emit("VBROADCASTSS", low(dst), x.v(dst))
+}
+
+// low is the lowest quarter or half of a register.
+func low(v vec) string { return "X" + strconv.Itoa(int(v)) }
+
+// pairs of AVX-512, which has no horizontal addition, adds what stands at odd places to what stands at even ones.
+func (x x86) pairs(dst, a, b, temp vec) {
+	if x.letter == "Y" {
+		x.emit("VHADDPS", x.v(b), x.v(a), x.v(dst))
+		return
+	}
+	x.emit("VSHUFPS", "$0x88", x.v(b), x.v(a), x.v(temp))
+	x.emit("VSHUFPS", "$0xdd", x.v(b), x.v(a), x.v(dst))
+	x.add(dst, temp, dst)
+}
+
+func (x x86) quarters(v, temp vec) {
+	half := func(v vec) string { return "Y" + strconv.Itoa(int(v)) }
+	quarter := "VEXTRACTF128"
+	if x.letter == "Z" {
+		x.emit("VEXTRACTF64X4", "$1", x.v(v), half(temp))
+		x.emit("VADDPS", half(temp), half(v), half(v))
+		quarter = "VEXTRACTF32X4" // which knows registers from 16 on
+	}
+	x.emit(quarter, "$1", half(v), low(temp))
+	x.emit("VADDPS", low(temp), low(v), low(v))
 }
 
 func (x x86) sub(dst, a vec, b operand)      { x.emit("VSUBPS", x.o(b), x.v(a), x.v(dst)) }

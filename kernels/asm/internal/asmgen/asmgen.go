@@ -7,6 +7,8 @@
 //	exp.go    2^x, the check of the lazy maximum; with them Exp
 //	flash.go  both at once
 //	move.go   transposes: Load and Store
+//	few.go    products of rows with rows, weights of rows: Dot and Weigh
+//	outer.go  products whose columns stand in lanes: Outer and Sum
 //	probe.go  Peak and Read
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
@@ -51,9 +53,15 @@ func (g *gen) all() {
 		g.score(vecs)
 		g.flash(vecs)
 		g.mix(vecs)
+		g.dscore(vecs)
 	}
 	g.exp(false)
 	g.exp(true)
+	g.dot()
+	g.weigh(false)
+	g.weigh(true)
+	g.outer("Sum", "Few", outerOfFew, true)
+	g.outer("Outer", "Panel", outerOfPanel, false)
 	if g.name != "avx512" {
 		g.moveIn()
 		g.moveOut()
@@ -92,10 +100,12 @@ var %[1]s = loops{
 	mix: [...]func(*Panel){%[5]s},
 	flash: [...]func(*Panel, int, int) int{%[8]s},
 	exp: %[1]sExp, expSums: %[1]sExpSums,
+	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter},
+	dscore: [...]func(*Panel){%[9]s},
 	peak: %[1]sPeak, perRound: %[6]d,
 	read: %[1]sRead, perRead: %[7]d,
 }
-`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"))
+`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("DScore"))
 }
 
 // constant lays down a vector whose element i has certain bits.

@@ -29,7 +29,7 @@ for j := from; j < to; j += %[1]d {
 	}
 }
 return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
-	t := tile{g, vecs, g.rows, true}
+	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true}
 	g.scoreRows()
 	g.get(refs, mem{base: panel, field: "Panel_M"})
 	g.get(totals, mem{base: panel, field: "Panel_L"})

@@ -7,6 +7,8 @@ type target struct {
 	vecs       int // vectors in a row of lanes
 	regs       int // vector registers
 	rows       int // rows of a product tile: Ops.Keys and Ops.Cols
+	queries    int // queries that Dot takes at once
+	wide       int // vectors in a row of a tile of Outer
 	chains     int // independent accumulators of the peak probe
 	reads      int // vectors a round of the bandwidth probe
 	spell      func(*gen) isa
@@ -39,6 +41,12 @@ const (
 	refs                 // M
 	totals               // L
 	groupSums            // Flash: Σ P of a group
+	columns              // columns still to do
+	rowsLeft             // rows still to do
+	apart                // bytes from one row of lanes to the next, where they lie in rows of their own
+	apart3               // three times as many
+	outStride            // and from one row of results to the next
+	refsOf               // Weigh: M
 )
 
 // A mem is an operand in memory: base + times*index + off bytes, or a field of package asm's structs.
@@ -74,6 +82,19 @@ type isa interface {
 	max(dst, a vec, b operand)
 	fma(acc, a vec, b operand)    // acc += a*b, rounded once
 	muladd(acc, a vec, b operand) // acc = acc*a + b, rounded once
+
+	// one element: loaded, it stands before zeros
+	loadOne(dst vec, from operand)
+	storeOne(m mem, src vec)
+
+	// Sums of a vector's elements. pairs does each four elements of dst, a and b by themselves: a0+a1, a2+a3, b0+b1, b2+b3. quarters adds all fours
+	// of v to its first, pairing the upper half with the lower. They may destroy temp.
+	pairs(dst, a, b, temp vec)
+	quarters(v, temp vec)
+	storeFour(m mem, src vec) // the first four elements
+
+	// prefetch asks for the cache line of an address, which need not exist.
+	prefetch(m mem)
 
 	// a vector's bits
 	permute(dst, index vec, from operand) // dst[i] = from[index[i] mod its length]

@@ -50,7 +50,7 @@ for c := range %[1]d * squares { // %[1]d at a time
 
 // moves begins the loop over squares; rows are addressed as those of a tile are.
 func (g *gen) moves() tile {
-	t := tile{g, 1, g.vec, true}
+	t := tile{gen: g, vecs: 1, rows: g.vec, along: true}
 	g.arg(out, "tile", 0)
 	g.arg(aux, "row", 8)
 	g.arg(elemAt, "rows", 16)

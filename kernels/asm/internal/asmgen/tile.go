@@ -17,6 +17,9 @@ type tile struct {
 	*gen
 	vecs, rows int
 	along      bool // elements of a row follow one another with k, and rows are a stride apart; else the other way round
+	apart      bool // rows of lanes are rows of something else, any stride apart
+	single     bool // there is one lane
+	ahead      bool // rows of lanes come from memory
 }
 
 func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
@@ -90,7 +93,15 @@ func (t tile) rest(suffix string) {
 // step emits the k-th step from the cursors on, and after each row's multiply-adds what between says.
 func (t tile) step(k int, between func()) {
 	for v := range t.vecs {
-		t.load(t.lane(v), mem{base: lanesAt, off: k*t.row() + v*t.bytes()})
+		t.loadLanes(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.bytes()})
+	}
+	if t.ahead {
+		for off := 0; off < t.vecs*t.bytes(); off += 64 {
+			t.prefetch(mem{base: lanesAt, index: apart, times: 8, off: off})
+		}
+	}
+	if t.apart {
+		t.offset(lanesAt, lanesAt, apart, 1)
 	}
 	for r := range t.rows {
 		t.broadcast(t.broadcasted(), t.at(r, k))
@@ -103,8 +114,34 @@ func (t tile) step(k int, between func()) {
 	}
 }
 
+// lanesRow is the distance of rows of lanes, if it is known.
+func (t tile) lanesRow() int {
+	if t.apart {
+		return 0
+	}
+	return t.row()
+}
+
+func (t tile) loadLanes(dst vec, m mem) {
+	if t.single {
+		t.loadOne(dst, m)
+	} else {
+		t.load(dst, m)
+	}
+}
+
+func (t tile) storeLanes(m mem, src vec) {
+	if t.single {
+		t.storeOne(m, src)
+	} else {
+		t.store(m, src)
+	}
+}
+
 func (t tile) advance(n int) {
-	t.increase(lanesAt, n*t.row())
+	if !t.apart {
+		t.increase(lanesAt, n*t.row())
+	}
 	switch {
 	case !t.along:
 		t.offset(elemAt, elemAt, stride, n)
@@ -121,7 +158,7 @@ func (t tile) advance(n int) {
 // stores its sums and moves on to the next.
 func (g *gen) tiles(vecs int, along bool, start, finish func(t tile)) {
 	for _, rows := range []int{g.rows, 1} {
-		t := tile{g, vecs, rows, along}
+		t := tile{gen: g, vecs: vecs, rows: rows, along: along}
 		loop, end := fmt.Sprintf("tile%d", rows), fmt.Sprintf("end%d", rows)
 		t.jumpBelow(count, rows, end)
 		t.label(loop)

@@ -1,0 +1,263 @@
+package asmgen
+
+import "fmt"
+
+// dot emits Ops.Dot: products of rows with rows. Their columns stand in lanes, so a tile has a vector of sums for each pair of a query and a
+// key, and adds up the vector's elements at the end: those of four keys at once, pair by pair.
+//
+//	0 .. 4*R-1   sums, of R queries with 4 keys
+//	4*R ..       elements of R queries
+//	the next     elements of a key
+//
+// What is left over goes by fewer queries, by one key, and by one column; the additions, and so the bits, are the same for all of them.
+// Keys come from memory: those some rows further on are asked for in advance.
+func (g *gen) dot() {
+	g.function("Dot", "(p *Few)", 0, 8, fmt.Sprintf(`
+for j := range p.N { // 4 at a time
+	for r := range p.R { // %d at a time
+		var sum [%[2]d]float32
+		for x := range p.D { // %[2]d at a time; what is left over is added to sum[0]
+			sum[x%%%[2]d] = fma(p.Q.Data[r*p.Q.Stride+x], p.K.Data[j*p.K.Stride+x], sum[x%%%[2]d])
+		}
+		p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
+	}
+}`, g.queries, g.vec))
+	g.arg(panel, "p", 0)
+	g.get(count, few("N"))
+	g.get(elem, few("K+Rows_Data"))
+	g.get(stride, few("K+Rows_Stride"))
+	g.get(apart, few("Q+Rows_Stride"))
+	g.get(out, few("P"))
+	g.scale(stride, 4)
+	g.scale(apart, 4)
+	g.offset(stride3, stride, stride, 2)
+	g.offset(apart3, apart, apart, 2)
+	for _, keys := range []int{4, 1} {
+		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
+		g.label(fmt.Sprint("keys", keys))
+		g.get(lanes, few("Q+Rows_Data"))
+		g.get(rowsLeft, few("R"))
+		for queries := g.queries; queries > 0; queries /= 2 {
+			dots{g, queries, keys}.emit()
+		}
+		g.note("the first query of the keys that follow")
+		g.get(rowsLeft, few("R"))
+		g.get(steps, few("Stride"))
+		g.scale(steps, 4)
+		g.multiply(steps, rowsLeft)
+		g.subtract(out, steps)
+		g.increase(out, 4*keys)
+		g.down(elem, stride, keys)
+		g.increase(count, -keys)
+		g.jumpAtLeast(count, keys, fmt.Sprint("keys", keys))
+		g.label(fmt.Sprint("end", keys))
+	}
+	g.ret()
+}
+
+func few(field string) mem { return mem{base: panel, field: "Few_" + field} }
+
+// dots is a tile of sums of queries with keys.
+type dots struct {
+	*gen
+	queries, keys int
+}
+
+func (d dots) sum(r, j int) vec { return vec(r*d.keys + j) }
+func (d dots) query(r int) vec  { return vec(d.queries*d.keys + r) }
+func (d dots) key() vec         { return vec(d.queries*d.keys + d.queries) }
+
+// emit emits the loop over queries.
+func (d dots) emit() {
+	name := fmt.Sprintf("%dx%d", d.queries, d.keys)
+	d.jumpBelow(rowsLeft, d.queries, "done"+name)
+	d.label("queries" + name)
+	for r := range d.queries {
+		for j := range d.keys {
+			d.zero(d.sum(r, j))
+		}
+	}
+	d.move(lanesAt, lanes)
+	d.move(elemAt, elem)
+	d.offset(elemAt4, elem, stride, 8)
+	d.get(steps, few("D"))
+	d.columns(name, d.vec, d.load)
+	d.columns(name+"one", 1, d.loadOne)
+	d.finish()
+	d.increase(rowsLeft, -d.queries)
+	d.jumpAtLeast(rowsLeft, d.queries, "queries"+name)
+	d.label("done" + name)
+}
+
+// columns emits the loop over columns, so many at a time.
+func (d dots) columns(name string, n int, load func(dst vec, from operand)) {
+	d.jumpBelow(steps, n, "end"+name)
+	d.label("columns" + name)
+	for r := range d.queries {
+		load(d.query(r), row(lanesAt, apart, apart3, r))
+	}
+	for j := range d.keys {
+		load(d.key(), row(elemAt, stride, stride3, j))
+		if n > 1 && d.keys > 1 {
+			d.prefetch(row(elemAt4, stride, stride3, j))
+		}
+		for r := range d.queries {
+			d.fma(d.sum(r, j), d.query(r), d.key())
+		}
+	}
+	for _, at := range []reg{lanesAt, elemAt, elemAt4} {
+		d.increase(at, 4*n)
+	}
+	d.increase(steps, -n)
+	d.jumpAtLeast(steps, n, "columns"+name)
+	d.label("end" + name)
+}
+
+// row is the element at a cursor, up to three rows further on.
+func row(at, stride, stride3 reg, r int) mem {
+	switch r {
+	case 1, 2:
+		return mem{base: at, index: stride, times: r}
+	case 3:
+		return mem{base: at, index: stride3, times: 1}
+	}
+	return mem{base: at}
+}
+
+// finish adds up and stores, and moves on to the queries that follow.
+func (d dots) finish() {
+	factor, temp := d.key(), d.query(0)
+	d.get(steps, few("Stride"))
+	d.scale(steps, 4)
+	for r := range d.queries {
+		all := d.sum(r, 0)
+		if d.keys == 4 {
+			d.pairs(all, all, d.sum(r, 1), temp)
+			d.pairs(d.sum(r, 2), d.sum(r, 2), d.sum(r, 3), temp)
+			d.pairs(all, all, d.sum(r, 2), temp)
+		} else {
+			d.pairs(all, all, all, temp)
+			d.pairs(all, all, all, temp)
+		}
+		d.quarters(all, temp)
+		if r == 0 {
+			d.broadcast64(factor, few("Factor"))
+		}
+		d.mul(all, all, factor)
+		if d.keys == 4 {
+			d.storeFour(mem{base: out}, all)
+		} else {
+			d.storeOne(mem{base: out}, all)
+		}
+		d.offset(out, out, steps, 1)
+	}
+	d.down(lanes, apart, d.queries)
+}
+
+// weigh emits Ops.Weigh for rows from one on, with or without S. Rows are done in whole vectors, up to the multiple of four that holds the last
+// key.
+func (g *gen) weigh(sums bool) {
+	name, s := "Weigh", ""
+	if sums {
+		name, s = "WeighSums", "\n\tp.S[r] += Σ e*p.P[r*p.Stride+j]"
+	}
+	g.function(name, "(p *Few, from, vectors int) (done int)", 0, 32, fmt.Sprintf(`
+n := %[1]d * vectors
+for r := from; r < p.R; r++ {
+	if any !(p.P[r*p.Stride+j] <= p.M[r]+Limit) { // j < n
+		return r
+	}
+	p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])%[2]s
+	p.P[r*p.Stride+j] = e
+}
+return p.R`, g.vec, s))
+	const (
+		weights, sumsOf      = lanes, elem // L, S
+		at                   = lanesAt
+		ref, sum, sumZ, z    = vec(0), vec(1), vec(2), vec(3)
+		over, most, oneOf, _ = vec(4), vec(5), vec(6), vec(7) // of the check
+	)
+	chain := [4]vec{4, 5, 6, 7}
+	g.arg(panel, "p", 0)
+	g.arg(aux, "from", 8)
+	g.get(count, few("R"))
+	g.get(stride, few("Stride"))
+	g.scale(stride, 4)
+	g.get(out, few("P"))
+	g.move(steps, aux)
+	g.multiply(steps, stride)
+	g.offset(out, out, steps, 1)
+	g.get(refsOf, few("M"))
+	g.get(weights, few("L"))
+	g.offset(refsOf, refsOf, aux, 4)
+	g.offset(weights, weights, aux, 4)
+	if sums {
+		g.get(sumsOf, few("S"))
+		g.offset(sumsOf, sumsOf, aux, 4)
+	}
+	g.subtract(count, aux)
+	g.jumpBelow(count, 1, "done")
+
+	g.label("row")
+	g.broadcast(ref, mem{base: refsOf})
+	g.zero(over)
+	g.add(most, ref, limit)
+	g.move(at, out)
+	g.arg(steps, "vectors", 16)
+	g.label("check")
+	g.sub(oneOf, most, mem{base: at})
+	g.worse(over, over, oneOf)
+	g.increase(at, g.bytes())
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, "check")
+	g.jumpOver(over, "over")
+
+	g.zero(sum)
+	if sums {
+		g.zero(sumZ)
+	}
+	g.move(at, out)
+	g.arg(steps, "vectors", 16)
+	g.label("vector")
+	g.exp2(chain, mem{base: at}, ref)
+	e := chain[2]
+	if sums {
+		g.note("0 times a score of -Inf is 0 here")
+		g.load(z, mem{base: at})
+		g.max(z, z, lowest)
+		g.fma(sumZ, e, z)
+	}
+	g.store(mem{base: at}, e)
+	g.add(sum, sum, e)
+	g.increase(at, g.bytes())
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, "vector")
+	g.total(sum, weights)
+	if sums {
+		g.total(sumZ, sumsOf)
+		g.increase(sumsOf, 4)
+	}
+	g.increase(refsOf, 4)
+	g.increase(weights, 4)
+	g.offset(out, out, stride, 1)
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "row")
+
+	g.label("done")
+	g.label("over")
+	g.get(aux, few("R"))
+	g.subtract(aux, count)
+	g.result("done", 24, aux)
+	g.ret()
+}
+
+// total adds the elements of a vector to a number.
+func (g *gen) total(sum vec, to reg) {
+	temp := vec(4)
+	g.pairs(sum, sum, sum, temp)
+	g.pairs(sum, sum, sum, temp)
+	g.quarters(sum, temp)
+	g.loadOne(temp, mem{base: to})
+	g.add(sum, sum, temp)
+	g.storeOne(mem{base: to}, sum)
+}

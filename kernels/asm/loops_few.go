@@ -1,0 +1,87 @@
+//go:build amd64 && !purego
+
+package asm
+
+import "fmt"
+
+// fewLoops are the assembly loops whose operands lie in rows: those of decoding, and Outer.
+type fewLoops struct {
+	dot              func(f *Few)
+	weigh, weighSums func(f *Few, from, vectors int) (done int)
+	sum              func(f *Few)
+	outer            func(p *Panel)
+}
+
+// rows puts the checks before the loops on rows.
+func (l *loops) rows(o *Ops) {
+	o.Dot = func(f *Few) {
+		f.check()
+		reach("Q", len(f.Q.Data), f.R, f.D, f.Q.Stride)
+		reach("K", len(f.K.Data), f.N, f.D, f.K.Stride)
+		switch {
+		case f.R == 0 || f.N == 0:
+		case f.D == 0 || !normal(float32(f.Factor)):
+			dot(f)
+		default:
+			l.few.dot(f)
+		}
+	}
+	o.Weigh = func(f *Few) { l.weigh(f) }
+	o.Sum = func(f *Few) {
+		f.check()
+		reach("V", len(f.V.Data), f.N, f.C, f.V.Stride)
+		reach("O", len(f.O.Data), f.R, f.C, f.O.Stride)
+		if f.R > 0 && f.N > 0 && f.C > 0 {
+			l.few.sum(f)
+		}
+	}
+	o.DScore = func(p *Panel) {
+		width := l.checkWidth(p)
+		reach("V", len(p.V.Data), p.N, p.C, p.V.Stride)
+		reach("Dot", len(p.Dot), p.C, p.Width, p.Lanes)
+		reach("P", len(p.P), p.N, p.Width, p.Lanes)
+		reach("Sub", len(p.Sub), 1, p.Width, 0)
+		if p.N > 0 && width > 0 {
+			l.dscore[width-1](p)
+		}
+	}
+	o.Outer = func(p *Panel) {
+		reach("P", len(p.P), p.N, p.Width, p.Lanes)
+		reach("Y", len(p.Y.Data), p.Width, p.C, p.Y.Stride)
+		reach("X", len(p.X), p.N, p.C, p.XStr)
+		if p.N > 0 && p.Width > 0 && p.C > 0 {
+			l.few.outer(p)
+		}
+	}
+}
+
+// weigh does whole vectors: what lies behind the last key is set to weigh nothing.
+func (l *loops) weigh(f *Few) {
+	f.check()
+	whole := (f.N + l.vec - 1) / l.vec * l.vec
+	reach("P", len(f.P), f.R, whole, f.Stride)
+	reach("M", len(f.M), 1, f.R, 0)
+	reach("L", len(f.L), 1, f.R, 0)
+	weigh := l.few.weigh
+	if f.S != nil {
+		reach("S", len(f.S), 1, f.R, 0)
+		weigh = l.few.weighSums
+	}
+	if f.From < 0 || f.From > f.R {
+		panic(fmt.Errorf("asm/%s: From is %d: it must be one of the %d rows", l.isa, f.From, f.R))
+	}
+	if f.N == 0 {
+		f.Done = f.R
+		return
+	}
+	for r := f.From; r < f.R; r++ {
+		rest := f.P[r*f.Stride:][f.N:whole]
+		for j := range rest {
+			rest[j] = negInf
+		}
+	}
+	f.Done = weigh(f, f.From, whole/l.vec)
+}
+
+// check panics if the block's scores do not lie within P.
+func (f *Few) check() { reach("P", len(f.P), f.R, f.N, f.Stride) }
