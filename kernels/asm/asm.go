@@ -22,10 +22,14 @@
 //
 // # The lazy maximum
 //
-// Softmax does not need the maximum, only a reference M near it. Exp leaves M alone while every score is below M+Limit, and returns early,
-// with Done rows finished, when a lane of the group at Done goes over; the caller raises M in those lanes, multiplies what it has by the
-// power of two in between, and calls again from Done. A lane starts at M = Unset, which any score exceeds, so the first visible group seeds
-// it. Groups of Keys rows start at multiples of Keys in the absolute key index: a lane's history depends on its own scores alone.
+// Softmax does not need the maximum, only a reference M near it. Exp leaves M alone while no score is above M+Limit, and returns early,
+// with Done rows finished, when a lane of the group at Done goes over. Raise lifts M in those lanes, by a whole number so that multiplying what
+// was summed by the power of two in between rounds nothing, and Exp goes on from there. A lane starts at M = Unset, which any score exceeds,
+// so the first visible group seeds it. Groups of Keys rows start at multiples of Keys in the absolute key index: a lane's history depends on
+// its own scores alone.
+//
+// NaN is above nothing: it becomes a weight that is NaN, and so does a score of +Inf, to which M is raised. Such a lane's L and O are NaN from
+// there on, and no other lane's.
 //
 // # Sums
 //
@@ -37,7 +41,7 @@
 // # Assembly
 //
 // The sets avx2 and avx512 are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
-// there are 0 up to 2^-100, and else within 1.25 ulp of 2^(score-M), the difference being rounded first. Build tag purego leaves the sets out.
+// there are 0 up to 2^-100, and else within 1.75 ulp of 2^(score-M), the difference being rounded first. Build tag purego leaves the sets out.
 package asm
 
 import "math"
@@ -76,10 +80,13 @@ type Panel struct {
 	O       []float32 // [C][Lanes]
 	M, L, S []float32 // [Lanes]; S may be nil
 
-	From int // Exp, Flash: first row to do, a multiple of Ops.Keys
-	Done int // Exp, Flash: rows finished
+	From   int  // Exp, Flash: first row to do, a multiple of Ops.Keys
+	Done   int  // Exp, Flash: rows finished
+	Scored bool // Flash: the group at From holds scores already
 
-	Edit Edit
+	Edit   Edit
+	Masked bool  // Flash: hide the rows that Edit hides from a lane by Lo and Hi
+	Until  []int // Mix: vector i of the lanes uses rows up to Until[i], which do not decrease; nil: all N
 
 	X    []float32 // Outer: [N][XStride]
 	XStr int       // Outer: row length of X
@@ -90,8 +97,8 @@ type Panel struct {
 
 // An Edit says what becomes of raw scores: bias added, hidden keys set to -Inf.
 type Edit struct {
+	Lo, Hi   []int32   // [Lanes]: rows Lo <= j < Hi of the block are visible
 	Key      int       // absolute index of the key in row 0
-	Lo, Hi   []int     // [Lanes]: keys Lo <= j < Hi are visible
 	Bias     []float32 // added to the score of key j: Bias[BiasAt[lane]+j*BiasStep] * BiasScale; nil: none
 	BiasAt   []int
 	BiasStep int
@@ -126,8 +133,11 @@ type Ops struct {
 	Edit func(*Panel)
 	// Exp is P = 2^(score-M), L += P, S += P*score for rows From to N, leaving early as the package doc says.
 	Exp func(*Panel)
-	// Flash is Score and Exp fused, for blocks that need no Edit. When it leaves early, only the group at Done holds scores.
+	// Flash is Score and Exp fused, for blocks that need no Edit but a mask. When it leaves early, only the group at Done holds scores.
 	Flash func(*Panel)
+	// Raise lifts M, in the lanes that are over their limit in the group at Done, to within half of their highest score. P before Done, L, S and O
+	// are multiplied by the power of two that goes with it; where that makes P less than 2^-100, it is 0. From is set to go on from Done.
+	Raise func(*Panel)
 	// Mix is O[c][lane] += Σ_j P[j][lane] V[j][c].
 	Mix func(*Panel)
 	// DScore is P[j][lane] *= Σ_c V[j][c] Dot[c][lane] - Sub[lane].

@@ -40,15 +40,14 @@ func product(q, k []float32) float32 {
 	return (a + b) + (c + d)
 }
 
-// weigh is P = 2^(P-M), L += Σ P, S += Σ P*score for queries From to R. It leaves before a query with a score that is over M+Limit or not a
-// number.
+// weigh is P = 2^(P-M), L += Σ P, S += Σ P*score for queries From to R. It leaves before a query with a score over M+Limit.
 func weigh(p *Few) {
 	for p.Done = p.From; p.Done < p.R; p.Done++ {
 		r := p.Done
 		row, ref := p.P[r*p.Stride:][:p.N], p.M[r]
 		limit := ref + Limit
 		for _, z := range row {
-			if !(z <= limit) {
+			if z > limit {
 				return
 			}
 		}
@@ -57,7 +56,7 @@ func weigh(p *Few) {
 			e := exp2(float64(z) - float64(ref))
 			row[j] = e
 			sum += e
-			if p.S != nil && e > 0 { // 0*-Inf
+			if p.S != nil && e != 0 { // 0*-Inf
 				sumZ += float32(e * z)
 			}
 		}

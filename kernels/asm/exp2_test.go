@@ -54,8 +54,8 @@ func numbers(step float32) (all []float32) {
 	return all
 }
 
-// expUlps bounds the error of the weights of assembled sets: 1.21 ulp was found with tables of 8 entries, 1.00 with tables of 16.
-const expUlps = 1.25
+// expUlps bounds the error of the weights of assembled sets: 1.73 ulp was found with tables of 32 entries and degree 2, 1.21 with 8 and 3.
+const expUlps = 1.75
 
 func TestExpOfSets(t *testing.T) {
 	step := float32(6e-6)
@@ -123,8 +123,17 @@ func TestExpSpecialValues(t *testing.T) {
 					{0x1p-149, 0, 1},
 					{1e8, 1e8, 1},
 					{Unset, Unset, 1},
+					{nan, 0, nan},
+					{-nan, 0, nan},
+					{math.Float32frombits(0xffc00000), 0, nan},
+					{math.Float32frombits(0x7f800001), 0, nan},
+					{nan, Unset, nan},
+					{inf, inf, nan},
 				} {
 					p, got := run(c.x, c.m, row, lane, true)
+					if c.want != c.want && got != got && p.L[lane] != p.L[lane] && p.Done == p.N {
+						continue
+					}
 					if got != c.want || p.L[lane] != c.want || p.Done != p.N {
 						t.Fatalf("%s: row %d, lane %d: 2^(%v-%v) = %v, sum %v, done %d; want %v", o.ISA, row, lane, c.x, c.m, got, p.L[lane], p.Done, c.want)
 					}
@@ -136,12 +145,7 @@ func TestExpSpecialValues(t *testing.T) {
 				for _, c := range []struct{ x, m float32 }{
 					{over, 0},
 					{inf, 0},
-					{nan, 0},
-					{-nan, 0},
-					{math.Float32frombits(0xffc00000), 0},
-					{math.Float32frombits(0x7f800001), 0},
 					{0, Unset},
-					{nan, Unset},
 					{math.MaxFloat32, Unset},
 					{inf, Unset},
 					{-1e38, Unset},

@@ -65,7 +65,21 @@ func (fs fences) put(t *testing.T, p *Panel, first bool) *Panel {
 	}
 	q.Dot, q.Sub = at("Dot", p.Dot, p.C, p.Width, p.Lanes), at("Sub", p.Sub, 1, p.Width, 0)
 	q.X, q.Y.Data = at("X", p.X, p.N, p.C, p.XStr), at("Y", p.Y.Data, p.Width, p.C, p.Y.Stride)
+	if p.Masked {
+		for name, s := range map[string]*[]int32{"Lo": &q.Edit.Lo, "Hi": &q.Edit.Hi} {
+			*s = ints(at(name, floats(*s), 1, p.Width, 0))
+		}
+	}
 	return &q
+}
+
+// floats and ints are the same memory.
+func floats(s []int32) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
+}
+
+func ints(s []float32) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
 }
 
 // TestAgainstPortable runs every loop of every set with its operands between pages that nobody may touch, and compares it with its
@@ -80,6 +94,7 @@ func TestAgainstPortable(t *testing.T) {
 		}{
 			{"Score", o.Score, twin.Score, func(p *Panel) Rows { return Rows{p.P, p.Lanes} }},
 			{"Mix", o.Mix, twin.Mix, func(p *Panel) Rows { return Rows{p.O, p.Lanes} }},
+			{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), func(p *Panel) Rows { return Rows{p.O, p.Lanes} }},
 			{"DScore", o.DScore, twin.DScore, func(p *Panel) Rows { return Rows{p.P, p.Lanes} }},
 			{"Outer", o.Outer, twin.Outer, func(p *Panel) Rows { return Rows{p.X, p.XStr} }},
 		}
@@ -108,6 +123,17 @@ func TestAgainstPortable(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// inStairs runs Mix with fewer rows for the first vectors.
+func inStairs(o *Ops, mix func(*Panel)) func(*Panel) {
+	return func(p *Panel) {
+		for v := range p.Width / o.Vec {
+			p.Until = append(p.Until, p.N*(v+p.D%2)/(p.Width/o.Vec))
+		}
+		mix(p)
+		p.Until = nil
 	}
 }
 
@@ -223,7 +249,8 @@ func TestFewAgainstPortable(t *testing.T) {
 	}
 }
 
-// Exp agrees with its portable twin, and Flash with Score and Exp bit for bit: in what they do, and in where and how they leave.
+// Exp agrees with its portable twin, and Flash with Score, a mask and Exp bit for bit: in what they do, and in where and how they leave; also when
+// Flash is told that the first group is scored.
 func TestFlashAgainstScoreAndExp(t *testing.T) {
 	for _, o := range assembled() {
 		twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
@@ -249,15 +276,27 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 				}
 			}
 			p.From = rng.IntN(n/o.Keys+1) * o.Keys
+			if rng.IntN(2) == 0 {
+				p.Masked = true
+				for range width {
+					p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(rng.IntN(n+1))), append(p.Edit.Hi, int32(rng.IntN(n+1)))
+				}
+			}
 			first := rng.IntN(2) == 0
 			got, two, ref := fs[0].put(t, p, first), fs[1].put(t, p, first), fs[2].put(t, p, first)
-			o.Flash(got)
 			o.Score(two)
+			if p.Masked {
+				edit(two)
+			}
 			for i := range min(p.From*o.Lanes, len(two.P)) {
 				two.P[i] = p.P[i] // Score does all rows
 			}
 			copy(ref.P, two.P)
 			o.Exp(two)
+			if got.Scored = two.Done > p.From && rng.IntN(2) == 0; got.Scored {
+				copy(got.P[p.From*o.Lanes:], ref.P[p.From*o.Lanes:])
+			}
+			o.Flash(got)
 			twin.Exp(ref)
 			if two.Done < n {
 				left++
@@ -271,12 +310,15 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 					if math.Float32bits(g) != math.Float32bits(w) && (g == g || w == w) {
 						t.Fatalf("%s: from %d: P[%d][%d]: Flash %v, Score and Exp %v", what, p.From, j, l, g, w)
 					}
-					if j >= p.From && j < two.Done && !(math.Abs(float64(w)-float64(r)) <= 1e-6*float64(r)+0x1p-100) {
+					if j >= p.From && j < two.Done && !(math.Abs(float64(w)-float64(r)) <= 1e-6*float64(r)+0x1p-100) && (w == w || r == r) {
 						t.Fatalf("%s: P[%d][%d]: Exp %v, its twin %v", what, j, l, w, r)
 					}
 				}
 			}
 			for l := range width {
+				if two.L[l] != two.L[l] && got.L[l] != got.L[l] && ref.L[l] != ref.L[l] {
+					continue
+				}
 				if got.L[l] != two.L[l] || !(math.Abs(float64(two.L[l]-ref.L[l])) <= 2e-6*float64(ref.L[l])) {
 					t.Fatalf("%s: L[%d]: Flash %v, Exp %v, its twin %v", what, l, got.L[l], two.L[l], ref.L[l])
 				}
@@ -288,6 +330,56 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 		if left < 50 {
 			t.Errorf("%s: only %d calls left early", o.ISA, left)
 		}
+	}
+}
+
+// Raise does what its portable twin does, bit for bit but for the sign of 0.
+func TestRaiseAgainstPortable(t *testing.T) {
+	for _, o := range assembled() {
+		twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
+		fs := fences{}
+		rng := rand.New(rand.NewPCG(3, 4))
+		grid(o, func(width, n, c int) {
+			if n == 0 {
+				return
+			}
+			p := random(o, width, n, 0, c)
+			p.Done = rng.IntN((n+o.Keys-1)/o.Keys) * o.Keys
+			for i := range p.P { // weights, then scores
+				p.P[i] = float32(math.Exp2(-100 * rng.Float64()))
+				if i >= p.Done*o.Lanes && rng.IntN(20) == 0 {
+					p.P[i] = []float32{negInf, nan, float32(math.Inf(1)), 3e38, Unset}[rng.IntN(5)]
+				}
+			}
+			for l := range width {
+				p.M[l], p.P[p.Done*o.Lanes+l] = float32(rng.NormFloat64()), float32(60*rng.NormFloat64())
+				if rng.IntN(10) == 0 {
+					p.M[l] = []float32{Unset, 1e30, float32(math.Inf(1))}[rng.IntN(3)]
+				}
+			}
+			if rng.IntN(2) == 0 {
+				p.S = nil
+			}
+			want := *p
+			want.P, want.O, want.M, want.L, want.S = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.M), slices.Clone(p.L), slices.Clone(p.S)
+			twin.Raise(&want)
+			for _, first := range []bool{true, false} {
+				got := fs.put(t, p, first)
+				o.Raise(got)
+				if got.From != want.From || !got.Scored {
+					t.Fatalf("%s: goes on from %d, scored %v; want %d", o.ISA, got.From, got.Scored, want.From)
+				}
+				for name, pair := range map[string][2][]float32{
+					"P": {got.P, want.P}, "O": {got.O, want.O}, "M": {got.M, want.M}, "L": {got.L, want.L}, "S": {got.S, want.S},
+				} {
+					for i, x := range pair[0] {
+						if w := pair[1][i]; i%o.Lanes < width && x != w && (x == x || w == w) {
+							t.Fatalf("%s: width %d, %d keys, done %d: %s row %d lane %d is %v, want %v", o.ISA, width, n, p.Done, name, i/o.Lanes, i%o.Lanes, x, w)
+						}
+					}
+				}
+			}
+		})
 	}
 }
 

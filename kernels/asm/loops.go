@@ -11,7 +11,9 @@ type loops struct {
 	vec, keys int // floats in a vector; rows that Score and Mix take at once
 	score     [3]func(p *Panel, from, to int)
 	mix       [3]func(p *Panel)
-	flash     [3]func(p *Panel, from, to int) (done int) // whole groups, without S
+	stairs    [3]func(p *Panel)                                          // Mix with Until
+	flash     [3]func(p *Panel, from, to, scored, masked int) (done int) // whole groups, without S
+	raise     func(p *Panel, rows int)
 	exp       func(p *Panel, from, to int) (done int)
 	expSums   func(p *Panel, from, to int) (done int) // with S
 	few       fewLoops
@@ -46,17 +48,36 @@ func (l *loops) ops() *Ops {
 		l.checkExp(p)
 		l.checkScore(p)
 		whole := p.N - p.N%l.keys
+		if p.Masked {
+			l.checkMask(p)
+		}
 		if p.Width == 0 || p.S != nil || p.From == whole || !normal(float32(p.Factor)) {
 			whole = p.From
-		} else if p.Done = l.flash[p.Width/l.vec-1](p, p.From, whole); p.Done < whole {
+		} else if p.Done = l.flash[p.Width/l.vec-1](p, p.From, whole, set(p.Scored), set(p.Masked)); p.Done < whole {
+			p.Scored = false
 			return
 		}
+		p.Scored = false
 		l.scores(p, whole)
+		if p.Masked {
+			mask(p, whole, p.N)
+		}
 		l.weights(p, whole)
 	}
+	o.Raise = func(p *Panel) {
+		l.checkRaise(p)
+		if rows := min(l.keys, p.N-p.Done); rows > 0 && p.Width > 0 {
+			l.raise(p, rows)
+		}
+		p.From, p.Scored = p.Done, true
+	}
 	o.Mix = func(p *Panel) {
-		if width := l.checkMix(p); width > 0 {
+		switch width := l.checkMix(p); {
+		case width == 0:
+		case p.Until == nil:
 			l.mix[width-1](p)
+		default:
+			l.stairs[width-1](p)
 		}
 	}
 	l.rows(o)
@@ -142,6 +163,13 @@ func (l *loops) weights(p *Panel, from int) {
 	}
 }
 
+func set(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // normal is whether a factor keeps its precision as a float32: extreme ones, and 0, are left to the portable loop.
 func normal(f float32) bool {
 	f = max(f, -f)
@@ -184,11 +212,33 @@ func (l *loops) checkExp(p *Panel) {
 	}
 }
 
+// checkMask is the same for the mask of Flash.
+func (l *loops) checkMask(p *Panel) {
+	if n := min(len(p.Edit.Lo), len(p.Edit.Hi)); n < p.Width {
+		panic(fmt.Errorf("asm/%s: Edit.Lo, Edit.Hi: %d elements for %d lanes", l.isa, n, p.Width))
+	}
+}
+
+// checkRaise is the same for Raise; there must be a group at Done, where Exp left.
+func (l *loops) checkRaise(p *Panel) {
+	l.checkExp(p)
+	reach("O", len(p.O), p.C, p.Width, p.Lanes)
+	if p.Done < 0 || p.Done >= p.N || p.Done%l.keys != 0 {
+		panic(fmt.Errorf("asm/%s: Done is %d: it must be a multiple of %d within the %d rows", l.isa, p.Done, l.keys, p.N))
+	}
+}
+
 func (l *loops) checkMix(p *Panel) int {
 	width := l.checkWidth(p)
 	reach("P", len(p.P), p.N, p.Width, p.Lanes)
 	reach("V", len(p.V.Data), p.N, p.C, p.V.Stride)
 	reach("O", len(p.O), p.C, p.Width, p.Lanes)
+	for i, before := 0, 0; p.Until != nil && i < width; i++ {
+		if len(p.Until) < width || p.Until[i] < before || p.Until[i] > p.N {
+			panic(fmt.Errorf("asm/%s: Until is %v: it must have a number for each of %d vectors, in ascending order up to the %d rows", l.isa, p.Until, width, p.N))
+		}
+		before = p.Until[i]
+	}
 	if p.N == 0 || p.C == 0 {
 		return 0
 	}

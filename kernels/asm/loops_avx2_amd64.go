@@ -8,10 +8,13 @@ package asm
 func avx2Score1(p *Panel, from, to int)
 
 //go:noescape
-func avx2Flash1(p *Panel, from, to int) (done int)
+func avx2Flash1(p *Panel, from, to, scored, masked int) (done int)
 
 //go:noescape
 func avx2Mix1(p *Panel)
+
+//go:noescape
+func avx2Stairs1(p *Panel)
 
 //go:noescape
 func avx2DScore1(p *Panel)
@@ -20,10 +23,13 @@ func avx2DScore1(p *Panel)
 func avx2Score2(p *Panel, from, to int)
 
 //go:noescape
-func avx2Flash2(p *Panel, from, to int) (done int)
+func avx2Flash2(p *Panel, from, to, scored, masked int) (done int)
 
 //go:noescape
 func avx2Mix2(p *Panel)
+
+//go:noescape
+func avx2Stairs2(p *Panel)
 
 //go:noescape
 func avx2DScore2(p *Panel)
@@ -32,13 +38,19 @@ func avx2DScore2(p *Panel)
 func avx2Score3(p *Panel, from, to int)
 
 //go:noescape
-func avx2Flash3(p *Panel, from, to int) (done int)
+func avx2Flash3(p *Panel, from, to, scored, masked int) (done int)
 
 //go:noescape
 func avx2Mix3(p *Panel)
 
 //go:noescape
+func avx2Stairs3(p *Panel)
+
+//go:noescape
 func avx2DScore3(p *Panel)
+
+//go:noescape
+func avx2Raise(p *Panel, rows int)
 
 //go:noescape
 func avx2Exp(p *Panel, from, to int) (done int)
@@ -76,10 +88,11 @@ func avx2Read(x *float32, rounds int, sum *float32)
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
-	score: [...]func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
-	mix:   [...]func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
-	flash: [...]func(*Panel, int, int) int{avx2Flash1, avx2Flash2, avx2Flash3},
-	exp:   avx2Exp, expSums: avx2ExpSums,
+	score:  [...]func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
+	mix:    [...]func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
+	stairs: [...]func(*Panel){avx2Stairs1, avx2Stairs2, avx2Stairs3},
+	flash:  [...]func(p *Panel, from, to, scored, masked int) int{avx2Flash1, avx2Flash2, avx2Flash3},
+	raise:  avx2Raise, exp: avx2Exp, expSums: avx2ExpSums,
 	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer},
 	dscore: [...]func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,

@@ -8,10 +8,13 @@ package asm
 func avx512Score1(p *Panel, from, to int)
 
 //go:noescape
-func avx512Flash1(p *Panel, from, to int) (done int)
+func avx512Flash1(p *Panel, from, to, scored, masked int) (done int)
 
 //go:noescape
 func avx512Mix1(p *Panel)
+
+//go:noescape
+func avx512Stairs1(p *Panel)
 
 //go:noescape
 func avx512DScore1(p *Panel)
@@ -20,10 +23,13 @@ func avx512DScore1(p *Panel)
 func avx512Score2(p *Panel, from, to int)
 
 //go:noescape
-func avx512Flash2(p *Panel, from, to int) (done int)
+func avx512Flash2(p *Panel, from, to, scored, masked int) (done int)
 
 //go:noescape
 func avx512Mix2(p *Panel)
+
+//go:noescape
+func avx512Stairs2(p *Panel)
 
 //go:noescape
 func avx512DScore2(p *Panel)
@@ -32,13 +38,19 @@ func avx512DScore2(p *Panel)
 func avx512Score3(p *Panel, from, to int)
 
 //go:noescape
-func avx512Flash3(p *Panel, from, to int) (done int)
+func avx512Flash3(p *Panel, from, to, scored, masked int) (done int)
 
 //go:noescape
 func avx512Mix3(p *Panel)
 
 //go:noescape
+func avx512Stairs3(p *Panel)
+
+//go:noescape
 func avx512DScore3(p *Panel)
+
+//go:noescape
+func avx512Raise(p *Panel, rows int)
 
 //go:noescape
 func avx512Exp(p *Panel, from, to int) (done int)
@@ -70,10 +82,11 @@ func avx512Read(x *float32, rounds int, sum *float32)
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
-	score: [...]func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
-	mix:   [...]func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
-	flash: [...]func(*Panel, int, int) int{avx512Flash1, avx512Flash2, avx512Flash3},
-	exp:   avx512Exp, expSums: avx512ExpSums,
+	score:  [...]func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
+	mix:    [...]func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
+	stairs: [...]func(*Panel){avx512Stairs1, avx512Stairs2, avx512Stairs3},
+	flash:  [...]func(p *Panel, from, to, scored, masked int) int{avx512Flash1, avx512Flash2, avx512Flash3},
+	raise:  avx512Raise, exp: avx512Exp, expSums: avx512ExpSums,
 	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer},
 	dscore: [...]func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,

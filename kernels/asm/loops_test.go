@@ -75,6 +75,15 @@ func TestShortOperands(t *testing.T) {
 	from := operand{"From", func(p *Panel) { p.From = 1 }}
 	far := operand{"From", func(p *Panel) { p.From = 1 << 20 }}
 	keys := operand{"P", func(p *Panel) { p.N = -1 }}
+	mask := operand{"Edit.Lo", func(p *Panel) {
+		p.Masked = true
+		p.Edit.Lo = make([]int32, p.Width)
+		p.Edit.Hi = make([]int32, p.Width-1)
+	}}
+	until := operand{"Until", func(p *Panel) { p.Until = make([]int, 1) }}
+	past := operand{"Until", func(p *Panel) { p.Until = []int{1, 2, p.N + 1} }}
+	down := operand{"Until", func(p *Panel) { p.Until = []int{2, 1, p.N} }}
+	done := operand{"Done", func(p *Panel) { p.Done = 1 << 20 }}
 	for _, o := range assembled() {
 		for _, c := range []struct {
 			name     string
@@ -82,9 +91,10 @@ func TestShortOperands(t *testing.T) {
 			operands []operand
 		}{
 			{"Score", o.Score, []operand{qt, k, farK, backK, weights, width, wide, rows}},
-			{"Flash", o.Flash, []operand{qt, k, farK, backK, weights, width, wide, rows}},
+			{"Flash", o.Flash, []operand{qt, k, farK, backK, weights, width, wide, rows, mask}},
+			{"Raise", o.Raise, []operand{weights, refs, sums, products, out, width, done}},
 			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
-			{"Mix", o.Mix, []operand{v, out, weights, width, wide, rows, keys}},
+			{"Mix", o.Mix, []operand{v, out, weights, width, wide, rows, keys, until, past, down}},
 			{"DScore", o.DScore, []operand{v, incoming, sub, weights, width, wide, rows}},
 			{"Outer", o.Outer, []operand{y, x, weights, keys}},
 		} {
@@ -203,7 +213,7 @@ func TestExpOfManyRows(t *testing.T) {
 		clear(p.M)
 		clear(p.L)
 		bad := expAtOnce + o.Keys + 1
-		p.P[bad*o.Lanes+3] = nan
+		p.P[bad*o.Lanes+3] = 2 * Limit
 		for i, want := range []int{expAtOnce + o.Keys, p.N} {
 			p.From = p.Done
 			if o.Exp(p); p.Done != want {

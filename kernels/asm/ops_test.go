@@ -194,7 +194,7 @@ func TestEdit(t *testing.T) {
 		e := &p.Edit
 		*e = Edit{Key: key, Factor: 2, BiasStep: 1, ShowStep: 1}
 		for l := range p.Width {
-			e.Lo, e.Hi = append(e.Lo, key+l%3), append(e.Hi, keys-l%2)
+			e.Lo, e.Hi = append(e.Lo, int32(l%3)), append(e.Hi, int32(p.N-l%2))
 			e.BiasAt, e.ShowAt = append(e.BiasAt, l*keys), append(e.ShowAt, l*keys)
 			for j := range keys {
 				e.Bias, e.Show = append(e.Bias, float32(l*j)/8), append(e.Show, (l+j)%4 != 0)
@@ -206,7 +206,7 @@ func TestEdit(t *testing.T) {
 			for l := range p.Width {
 				at := l*keys + key + j
 				want := raw[j*p.Lanes+l] + 2*e.Bias[at]
-				if key+j < e.Lo[l] || key+j >= e.Hi[l] || !e.Show[at] {
+				if j < int(e.Lo[l]) || j >= int(e.Hi[l]) || !e.Show[at] {
 					want = negInf
 				}
 				if got := p.P[j*p.Lanes+l]; got != want {
@@ -230,7 +230,7 @@ func TestExpAndFlash(t *testing.T) {
 		over := p.N / 2 // this row goes over, in the last lane
 		for limit := 0; ; limit++ {
 			if over < p.N {
-				two.P[over*p.Lanes+p.Width-1] = nan
+				two.P[over*p.Lanes+p.Width-1] = 16 + 2*Limit
 			}
 			o.Exp(&two)
 			if two.Done == p.N {

@@ -1,5 +1,7 @@
 package asm
 
+import "math"
+
 // Portable returns the loops in plain Go, for tiles of any geometry. They round every product (float32(a*b)+c), so that a machine whose
 // compiler would fuse gives the same bits.
 //
@@ -10,11 +12,13 @@ package asm
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank,
-		Load: load, Store: store, Score: score, Edit: edit, Mix: mix, DScore: dscore, Outer: outer,
+		Load: load, Store: store, Score: score, Edit: edit, DScore: dscore, Outer: outer,
 		Dot: dot, Weigh: weigh, Sum: sum, Peak: peak, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
 	o.Flash = func(p *Panel) { flash(p, keys) }
+	o.Raise = func(p *Panel) { raise(p, keys) }
+	o.Mix = func(p *Panel) { mix(p, vec) }
 	return o
 }
 
@@ -90,15 +94,12 @@ func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 // edit goes lane by lane, so that a band costs a store for each score that it hides and nothing for one that it shows.
 func edit(p *Panel) {
 	e := &p.Edit
+	mask(p, 0, p.N)
+	if e.Bias == nil && e.Show == nil {
+		return
+	}
 	for lane := range p.Width {
-		lo := min(max(e.Lo[lane]-e.Key, 0), p.N)
-		hi := min(max(e.Hi[lane]-e.Key, lo), p.N)
-		hide(p, lane, 0, lo)
-		hide(p, lane, hi, p.N)
-		if e.Bias == nil && e.Show == nil {
-			continue
-		}
-		for j := lo; j < hi; j++ {
+		for j := max(int(e.Lo[lane]), 0); j < min(int(e.Hi[lane]), p.N); j++ {
 			s, key := &p.P[j*p.Lanes+lane], e.Key+j
 			switch {
 			case e.Show != nil && !e.Show[e.ShowAt[lane]+key*e.ShowStep]:
@@ -111,7 +112,17 @@ func edit(p *Panel) {
 	}
 }
 
-// hide hides keys from to to from a lane.
+// mask hides the rows from to to that a lane may not see.
+func mask(p *Panel, from, to int) {
+	for lane := range p.Width {
+		lo := min(max(int(p.Edit.Lo[lane]), from), to)
+		hi := min(max(int(p.Edit.Hi[lane]), lo), to)
+		hide(p, lane, from, lo)
+		hide(p, lane, hi, to)
+	}
+}
+
+// hide hides rows from to to from a lane.
 func hide(p *Panel, lane, from, to int) {
 	for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
 		p.P[at] = negInf
@@ -131,7 +142,13 @@ func exp(p *Panel, keys int) {
 func flash(p *Panel, keys int) {
 	for j := p.From; j < p.N; j += keys {
 		end := min(j+keys, p.N)
-		scoreRows(p, j, end)
+		if !p.Scored {
+			scoreRows(p, j, end)
+			if p.Masked {
+				mask(p, j, end)
+			}
+		}
+		p.Scored = false
 		if !expGroup(p, j, end) {
 			p.Done = j
 			return
@@ -146,7 +163,7 @@ func expGroup(p *Panel, from, to int) bool {
 	for lane, ref := range m {
 		limit := ref + Limit
 		for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
-			if !(p.P[at] <= limit) { // NaN leaves too
+			if p.P[at] > limit {
 				return false
 			}
 		}
@@ -158,7 +175,7 @@ func expGroup(p *Panel, from, to int) bool {
 			e := exp2(float64(z) - float64(ref))
 			p.P[at] = e
 			sum += e
-			if p.S != nil && e > 0 { // 0*-Inf
+			if p.S != nil && e != 0 { // 0*-Inf
 				sumZ += float32(e * z)
 			}
 		}
@@ -170,20 +187,67 @@ func expGroup(p *Panel, from, to int) bool {
 	return true
 }
 
-// mix sums keys of even and of odd index apart: half as many roundings on the way of each.
-func mix(p *Panel) {
-	for c := range p.C {
-		row := p.O[c*p.Lanes:][:p.Width]
-		lane := 0
-		for ; lane+4 <= p.Width; lane += 4 {
-			mix4((*[4]float32)(row[lane:]), p.P, lane, p.Lanes, p.V.Data, c, p.V.Stride, p.N)
-		}
-		for ; lane < p.Width; lane++ {
-			var s [2]float32
-			for j := range p.N {
-				s[j%2] += float32(p.P[j*p.Lanes+lane] * p.V.Data[j*p.V.Stride+c])
+func raise(p *Panel, keys int) {
+	const far, least = 100, 0x1p-100
+	from, to := p.Done*p.Lanes, min(p.Done+keys, p.N)*p.Lanes
+	for lane := range p.Width {
+		m := p.M[lane]
+		top := m
+		for at := from + lane; at < to; at += p.Lanes {
+			if x := p.P[at]; x > top {
+				top = x
 			}
-			row[lane] += s[0] + s[1]
+		}
+		if !(top > m+Limit) {
+			continue
+		}
+		f := float32(0)
+		if d := top - m; d > far {
+			p.M[lane] = top
+		} else {
+			k := math.RoundToEven(float64(d))
+			f, p.M[lane] = float32(math.Ldexp(1, -int(k))), m+float32(k)
+		}
+		p.L[lane] *= f
+		if p.S != nil {
+			p.S[lane] *= f
+		}
+		for c := range p.C {
+			p.O[c*p.Lanes+lane] *= f
+		}
+		for j := range p.Done {
+			w := &p.P[j*p.Lanes+lane]
+			if *w *= f; *w < least {
+				*w = 0
+			}
+		}
+	}
+	p.From, p.Scored = p.Done, true
+}
+
+// mix sums keys of even and of odd index apart: half as many roundings on the way of each.
+func mix(p *Panel, vec int) {
+	for from, to := 0, 0; from < p.Width; from = to { // lanes that use as many rows
+		n := p.N
+		if to = p.Width; p.Until != nil {
+			n = p.Until[from/vec]
+			for to = from + vec; to < p.Width && p.Until[to/vec] == n; {
+				to += vec
+			}
+		}
+		for c := range p.C {
+			row := p.O[c*p.Lanes:][:to]
+			lane := from
+			for ; lane+4 <= to; lane += 4 {
+				mix4((*[4]float32)(row[lane:]), p.P, lane, p.Lanes, p.V.Data, c, p.V.Stride, n)
+			}
+			for ; lane < to; lane++ {
+				var s [2]float32
+				for j := range n {
+					s[j%2] += float32(p.P[j*p.Lanes+lane] * p.V.Data[j*p.V.Stride+c])
+				}
+				row[lane] += s[0] + s[1]
+			}
 		}
 	}
 }

@@ -164,7 +164,7 @@ func (d *decoder) scanPart(worker, task int) {
 	}
 	for r := range rows {
 		i := state + r*d.n
-		d.m[i], d.l[i], d.s[i], d.bad[i] = w.m[r], w.l[r], w.s[r], w.bad[r]
+		d.m[i], d.l[i], d.s[i], d.bad[i] = w.m[r], w.l[r], w.s[r], w.bad[r] || w.l[r] != w.l[r]
 	}
 }
 

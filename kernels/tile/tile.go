@@ -10,10 +10,10 @@
 //
 // # Numbers that are not finite
 //
-// The loops have no case for them. A lane that meets a NaN or +Inf score is hidden from the keys that follow, and Finish answers its row by
-// the definition, key by key. NaN or Inf in V would reach lanes that must not see it, as 0 times NaN; so when a row comes out not finite, the
-// tile is done once more with care: Mix then takes such rows of V as zeros, and hides the lanes that do see them. Lanes that do not keep
-// their bits, and a call without such numbers pays nothing.
+// The loops have no case for them. A score that is NaN or +Inf makes its lane's sums NaN, and NaN or Inf in V reaches lanes that must not see
+// it, as 0 times NaN. So when a row comes out not finite, the tile is done once more with care: Mix then takes such rows of V as zeros. The
+// rows of lanes that do see them, and those that are still not finite, Finish answers by the definition, key by key. Other lanes keep their
+// bits, and a call without such numbers pays nothing.
 package tile
 
 import (
@@ -34,7 +34,11 @@ type Tile struct {
 	p      *attn.Problem
 	temp   float64
 	best   []float32
-	hidden []bool
+	hidden []bool // lanes to be answered by row
+	los    []int  // keys los <= j < his are visible to a lane,
+	his    []int  // as far as the band goes
+	until  []int
+	part   asm.Panel // some lanes and rows of the block
 	scale  []float32
 	clean  []float32 // [block][d_v]: rows of V without those that are not finite
 	move   asm.Move
@@ -45,7 +49,7 @@ type Tile struct {
 	lo, hi  int  // keys that some query of the tile may see
 	allLo   int  // keys allLo <= j < allHi are visible to every query of the tile,
 	allHi   int  // as far as the band goes
-	edited  bool // bias, bitmap or a hidden lane: no block is plain
+	edited  bool // bias or bitmap: no block is plain
 	careful bool // the second round
 	next    int  // where the block after this one starts
 	block   int
@@ -55,7 +59,7 @@ type Tile struct {
 type Sums struct {
 	m, l, s []float32
 	best    []float32 // at the limits of temperature: largest score, or sum of scores
-	hidden  []bool    // lanes to be answered by row
+	hidden  []bool
 }
 
 // Kept is the number of float32 numbers that Sums keep for a lane, rounded up.
@@ -88,7 +92,8 @@ func New(p *attn.Problem, ops *asm.Ops, block int) *Tile {
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
-	t.Edit.Lo, t.Edit.Hi, t.Edit.BiasAt, t.Edit.ShowAt = make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	t.los, t.his, t.until = make([]int, n), make([]int, n), make([]int, n/ops.Vec)
+	t.Edit.Lo, t.Edit.Hi, t.Edit.BiasAt, t.Edit.ShowAt = make([]int32, n), make([]int32, n), make([]int, n), make([]int, n)
 	t.Edit.Factor = 1
 	if !t.limit() {
 		t.Edit.Factor = math.Log2E / t.temp
@@ -116,7 +121,7 @@ func (t *Tile) At(a *attn.Args, b, h, i int) {
 	for lane := range t.Width {
 		q := i + min(lane, t.rows-1)
 		lo, hi := a.Visible(t.p, b, q)
-		e.Lo[lane], e.Hi[lane] = lo, hi
+		t.los[lane], t.his[lane] = lo, hi
 		t.allLo, t.allHi = max(t.allLo, lo), min(t.allHi, hi)
 		if lo < hi {
 			t.lo, t.hi = min(t.lo, lo), max(t.hi, hi)
@@ -185,7 +190,7 @@ func (t *Tile) Key() int { return t.Edit.Key }
 func (t *Tile) at(key, n int) {
 	kv := t.h / t.p.Group()
 	t.K, t.V = From(&t.a.K, t.b, key, kv), From(&t.a.V, t.b, key, kv)
-	t.Edit.Key, t.N, t.From, t.Done = key, n, 0, 0
+	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Until = key, n, 0, 0, false, nil
 }
 
 // plain is whether the block needs no Edit: every query sees every key of it, and nothing is added to scores.
@@ -197,19 +202,23 @@ func (t *Tile) plain() bool {
 func (t *Tile) Scores() {
 	t.ops.Score(&t.Panel)
 	if !t.plain() {
+		t.hideRows()
 		t.ops.Edit(&t.Panel)
 	}
 }
 
 // Weights turns the panel's block into weights by the lazy softmax.
 func (t *Tile) Weights() {
-	if t.plain() && !t.limit() {
-		t.weigh(true)
-		return
+	switch {
+	case t.edited || t.limit():
+		t.Scores()
+		t.limitScores()
+		t.weigh(t.ops.Exp, &t.Panel)
+	case t.plain():
+		t.weigh(t.ops.Flash, &t.Panel)
+	default:
+		t.band()
 	}
-	t.Scores()
-	t.limitScores()
-	t.weigh(false)
 }
 
 // Softmax turns scores into weights in two passes. The panel's block must be all the keys that the tile sees.
@@ -223,91 +232,89 @@ func (t *Tile) Softmax() {
 			}
 		}
 	}
-	t.weigh(false)
+	t.weigh(t.ops.Exp, &t.Panel)
 }
 
-// weigh exponentiates the block, raising references as lanes ask for it.
-func (t *Tile) weigh(fused bool) {
-	step := t.ops.Exp
-	if fused {
-		step = t.ops.Flash
-	}
-	for step(&t.Panel); t.Done < t.N; step(&t.Panel) {
-		t.From = t.Done
-		if t.raise() && fused {
-			t.scoreRest()
-			fused, step = false, t.ops.Exp
-		}
+// weigh exponentiates a block, raising references as lanes ask for it.
+func (t *Tile) weigh(step func(*asm.Panel), p *asm.Panel) {
+	for step(p); p.Done < p.N; step(p) {
+		t.ops.Raise(p)
 	}
 }
 
-// raise lifts the reference of the lanes that went over the limit in the group at Done, scaling all that was summed below the old one. It
-// reports whether a lane was hidden instead.
-func (t *Tile) raise() (hid bool) {
-	group := t.P[t.Done*t.Lanes : min(t.Done+t.ops.Keys, t.N)*t.Lanes]
+// band is Weights where the mask's edges cross the block. Rows that all queries see are plain; the others are masked, and go in stairs: the
+// first lanes, which see the fewest keys, are left out of the rows after their last.
+//
+//	         lanes
+//	      ┌────────┐
+//	rows  │▚▚▚▚▚▚▚▚│ masked
+//	      │████████│ plain
+//	      │▚▚▚▚▚▚▚▚│ masked: all units of lanes,
+//	      └──┐▚▚▚▚▚│ all but the first,
+//	         └──┐▚▚│ and so on
+//	            └──┘
+func (t *Tile) band() {
+	t.hideRows()
+	t.Until = t.until
+	unit, end := t.unit(), 0
 	for lane := range t.Width {
-		top := maximum(group, lane, t.Lanes)
-		m := t.M[lane]
-		if top-m <= asm.Limit {
-			continue
+		if last := min(lane+unit, t.Width); lane%unit == 0 {
+			if end = max(end, min(t.up(t.his[last-1]), t.N)); last == t.Width {
+				end = t.N
+			}
 		}
-		if top-top != 0 { // NaN or +Inf
-			t.hide(lane)
-			hid = true
-			continue
-		}
-		f := float32(0)
-		if k := float32(math.Ceil(float64(top - m))); k < 150 {
-			// a whole number of doublings, so that scaling rounds nothing
-			f, t.M[lane] = float32(math.Ldexp(1, -int(k))), m+k
-		} else {
-			t.M[lane] = top
-		}
-		t.L[lane] *= f
-		if t.S != nil {
-			t.S[lane] *= f
-		}
-		scaleLane(t.P[:t.Done*t.Lanes], lane, t.Lanes, f)
-		scaleLane(t.O[:t.C*t.Lanes], lane, t.Lanes, f)
+		t.until[lane/t.ops.Vec] = end
 	}
-	return hid
+	first, last := min(t.up(t.allLo), t.N), 0
+	if last = min(t.allHi-t.Edit.Key, t.N); last < t.N {
+		last -= last % t.ops.Keys
+	}
+	last = max(last, first)
+	t.stairs(0, first)
+	t.rowsFrom(0, first, last, false)
+	t.stairs(last, t.N)
 }
 
-// maximum is the largest number of a lane, NaN if there is one.
-func maximum(rows []float32, lane, lanes int) float32 {
-	top := float32(math.Inf(-1))
-	for at := lane; at < len(rows); at += lanes {
-		top = max(top, rows[at])
-	}
-	return top
+// unit is the number of lanes in a step of the stairs: a vector, if that is not too few for the loops to be quick.
+func (t *Tile) unit() int { return max(t.ops.Vec, min(t.Lanes, 8)) }
+
+// up is the row of a key, rounded up to a group's first, not less than 0.
+func (t *Tile) up(key int) int {
+	row := max(key-t.Edit.Key, 0) + t.ops.Keys - 1
+	return row - row%t.ops.Keys
 }
 
-func scaleLane(rows []float32, lane, lanes int, f float32) {
-	for at := lane; at < len(rows); at += lanes {
-		rows[at] *= f
+// stairs takes the lanes that use each of the rows through them.
+func (t *Tile) stairs(from, to int) {
+	for lane := 0; from < to; lane += t.unit() {
+		if end := min(t.until[lane/t.ops.Vec], to); from < end {
+			t.rowsFrom(lane, from, end, true)
+			from = end
+		}
 	}
 }
 
-// hide takes a lane out: what is left of the block, and all blocks to come, are hidden from it, and Finish answers its row by the
-// definition.
-func (t *Tile) hide(lane int) {
-	t.hidden[lane], t.edited = true, true
-	t.Edit.Lo[lane], t.Edit.Hi[lane] = 0, 0
-	for j := t.Done; j < t.N; j++ {
-		t.P[j*t.Lanes+lane] = float32(math.Inf(-1))
+// rowsFrom takes lanes from one on through a part of the block's rows.
+func (t *Tile) rowsFrom(lane, from, to int, masked bool) {
+	if from >= to {
+		return
 	}
+	p := &t.part
+	*p = t.Panel
+	p.Width, p.From, p.N, p.Masked = t.Width-lane, from, to, masked
+	p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
+	for _, s := range []*[]float32{&p.Qt, &p.P, &p.O, &p.M, &p.L, &p.S} {
+		*s = (*s)[min(lane, len(*s)):]
+	}
+	t.weigh(t.ops.Flash, p)
 }
 
-// scoreRest scores the rows from Done on, which a fused loop had not, for the lanes that are not hidden.
-func (t *Tile) scoreRest() {
-	k, p, n := t.K, t.P, t.N
-	t.K, t.P, t.N = k.From(t.Done), p[t.Done*t.Lanes:], n-t.Done
-	t.ops.Score(&t.Panel)
-	t.K, t.P, t.N = k, p, n
-	for lane, hidden := range t.hidden[:t.Width] {
-		if hidden {
-			t.hide(lane)
-		}
+// hideRows tells Edit which rows of the block each lane sees.
+func (t *Tile) hideRows() {
+	e := &t.Edit
+	for lane := range t.Width {
+		e.Lo[lane] = int32(min(max(t.los[lane]-e.Key, 0), t.N))
+		e.Hi[lane] = int32(min(max(t.his[lane]-e.Key, 0), t.N))
 	}
 }
 
@@ -321,11 +328,12 @@ func (t *Tile) limitScores() {
 	for lane := range t.Width {
 		rows := t.P[:t.N*t.Lanes]
 		top := maximum(rows, lane, t.Lanes)
-		if top-top != 0 { // NaN or an infinity: raise knows what to do with it
+		if top-top != 0 { // NaN or an infinity, which mean the same at any temperature
 			continue
 		}
 		if t.temp == attn.Frozen && top > t.best[lane] {
-			t.best[lane], t.M[lane], t.L[lane] = top, asm.Unset, 0
+			t.best[lane], t.M[lane] = top, asm.Unset
+			t.L[lane] *= 0 // NaN stays
 			scaleLane(t.O[:t.C*t.Lanes], lane, t.Lanes, 0)
 		}
 		for at := lane; at < len(rows); at += t.Lanes {
@@ -340,6 +348,21 @@ func (t *Tile) limitScores() {
 				rows[at] = -inf
 			}
 		}
+	}
+}
+
+// maximum is the largest number of a lane, NaN if there is one.
+func maximum(rows []float32, lane, lanes int) float32 {
+	top := float32(math.Inf(-1))
+	for at := lane; at < len(rows); at += lanes {
+		top = max(top, rows[at])
+	}
+	return top
+}
+
+func scaleLane(rows []float32, lane, lanes int, f float32) {
+	for at := lane; at < len(rows); at += lanes {
+		rows[at] *= f
 	}
 }
 
@@ -359,7 +382,7 @@ func (t *Tile) Mix() {
 		}
 		clear(to)
 		for lane := range t.Width {
-			if e.Lo[lane] <= key && key < e.Hi[lane] && (e.Show == nil || e.Show[e.ShowAt[lane]+key*e.ShowStep]) {
+			if t.los[lane] <= key && key < t.his[lane] && (e.Show == nil || e.Show[e.ShowAt[lane]+key*e.ShowStep]) {
 				t.hidden[lane] = true
 			}
 		}
@@ -383,9 +406,8 @@ func (t *Tile) Finish() (again bool) {
 	t.ops.Store(&t.move)
 	for lane := range t.rows {
 		row := out.Row(t.b, t.i+lane, t.h)
-		switch sound := Finite(row); {
-		case !sound && !t.careful && !t.hidden[lane]:
-			t.At(t.a, t.b, t.h, t.i) // lanes that were hidden see again
+		switch sound := Finite(t.L[lane:lane+1]) && Finite(row); {
+		case !sound && !t.careful:
 			t.careful = true
 			return true
 		case !sound || t.hidden[lane]:

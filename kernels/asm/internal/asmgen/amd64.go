@@ -8,8 +8,8 @@ import (
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
-	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, chains: 12, reads: 8, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, chains: 24, reads: 8, spell: newX86("Z")}
+	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, spell: newX86("Y")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, spell: newX86("Z")}
 )
 
 // x86 spells AVX2 and AVX-512, which differ in the letter of their registers and in little else. Go writes the destination last.
@@ -124,20 +124,51 @@ func (x x86) quarters(v, temp vec) {
 	x.emit("VADDPS", low(temp), low(v), low(v))
 }
 
-func (x x86) sub(dst, a vec, b operand)      { x.emit("VSUBPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) max(dst, a vec, b operand)      { x.emit("VMAXPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) muladd(acc, a vec, b operand)   { x.emit("VFMADD213PS", x.o(b), x.v(a), x.v(acc)) }
-func (x x86) permute(dst, i vec, of operand) { x.emit("VPERMPS", x.o(of), x.v(i), x.v(dst)) }
-func (x x86) shiftRight(dst, a vec, n int)   { x.emit("VPSRLD", imm(n), x.v(a), x.v(dst)) }
-func (x x86) shiftLeft(dst, a vec, n int)    { x.emit("VPSLLD", imm(n), x.v(a), x.v(dst)) }
-func (x x86) addInt(dst, a vec, b operand)   { x.emit("VPADDD", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) signs(dst, a vec)               { x.emit("VPSRAD", "$31", x.v(a), x.v(dst)) }
-func (x x86) clear(dst, mask vec)            { x.emit("VANDNPS", x.v(dst), x.v(mask), x.v(dst)) }
-func (x x86) worse(dst, a vec, b operand)    { x.emit("VPMAXUD", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) set(dst reg, n int)             { x.emit("MOVQ", imm(n), x86Regs[dst]) }
+func (x x86) sub(dst, a vec, b operand)    { x.emit("VSUBPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) max(dst, a vec, b operand)    { x.emit("VMAXPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) larger(dst, a, b vec)         { x.max(dst, a, b) }
+func (x x86) muladd(acc, a vec, b operand) { x.emit("VFMADD213PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) permute(dst, i, tmp vec) {
+	if x.entries == x.vec {
+		x.emit("VPERMPS", x.o(table), x.v(i), x.v(dst))
+	} else {
+		x.emit("VMOVAPS", x.v(i), x.v(dst))
+		x.load(tmp, table)
+		x.emit("VPERMI2PS", x.o(table2), x.v(tmp), x.v(dst))
+	}
+}
+func (x x86) shiftLeft(dst, a vec, n int)  { x.emit("VPSLLD", imm(n), x.v(a), x.v(dst)) }
+func (x x86) addInt(dst, a vec, b operand) { x.emit("VPADDD", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) set(dst reg, n int)           { x.emit("MOVQ", imm(n), x86Regs[dst]) }
 func (x x86) jumpLess(a, b reg, to string) {
 	x.emit("CMPQ", x86Regs[a], x86Regs[b])
 	x.emit("JLT", to)
+}
+
+func (x x86) replaceAbove(dst, by, a, b, tmp vec) {
+	if x.name == "avx512" {
+		x.emit("VCMPPS", greater, x.v(b), x.v(a), "K1")
+		x.emit("VMOVAPS", x.v(by), "K1", x.v(dst))
+	} else {
+		x.emit("VCMPPS", greater, x.v(b), x.v(a), x.v(tmp))
+		x.emit("VBLENDVPS", x.v(tmp), x.v(by), x.v(dst), x.v(dst))
+	}
+}
+
+func (x x86) replaceAboveInt(dst vec, by constant, a, b, tmp vec) {
+	if x.name == "avx512" {
+		x.emit("VPCMPGTD", x.v(b), x.v(a), "K1")
+		x.emit("VMOVUPS", x.o(by), "K1", x.v(dst))
+	} else {
+		x.emit("VPCMPGTD", x.v(b), x.v(a), x.v(tmp))
+		x.emit("VBLENDVPS", x.v(tmp), x.o(by), x.v(dst), x.v(dst))
+	}
+}
+
+func (x x86) broadcastInt(dst vec, src reg) {
+	low := "X" + strconv.Itoa(int(dst))
+	x.emit("VMOVD", x86Regs[src], low)
+	x.emit("VPBROADCASTD", low, x.v(dst))
 }
 
 func (x x86) scratch(dst reg) {
@@ -171,15 +202,56 @@ func (x x86) transpose() {
 	}
 }
 
-// jumpOver of AVX2, which compares no unsigned numbers, adds so much to numbers up to 2^31 that those over +Inf become negative. It destroys elemAt4.
-func (x x86) jumpOver(v vec, to string) {
+// The predicates of VCMPPS in use.
+const (
+	greater         = "$0x1e" // false for NaN
+	notLessNorEqual = "$0x16" // true for NaN
+)
+
+// mark sets K1 in AVX-512. AVX2 has the bound itself instead of what is below it, and finds it again at the end.
+func (x x86) mark(c, tmp vec, bound constant) {
 	if x.name == "avx512" {
-		x.emit("VPCMPUD", "$6", x.o(infinity), x.v(v), "K1")
+		x.emit("VCMPPS", notLessNorEqual, x.o(bound), x.v(c), "K1")
+	} else {
+		x.load(tmp, bound)
+		x.max(c, tmp, c)
+	}
+}
+
+func (x x86) addMarked(dst, a vec, b operand) {
+	if x.name == "avx512" {
+		x.emit("VADDPS.Z", x.o(b), x.v(a), "K1", x.v(dst))
+	} else {
+		x.add(dst, a, b)
+	}
+}
+
+func (x x86) subMarked(dst, a vec, b operand) {
+	if x.name == "avx512" {
+		x.emit("VSUBPS.Z", x.o(b), x.v(a), "K1", x.v(dst))
+	} else {
+		x.sub(dst, a, b)
+	}
+}
+
+func (x x86) fmaMarked(acc, a, b, c vec, bound constant) {
+	if x.name == "avx512" {
+		x.emit("VFMADD231PS.Z", x.v(b), x.v(a), "K1", x.v(acc))
+	} else {
+		x.emit("VCMPPS", notLessNorEqual, x.o(bound), x.v(c), x.v(c))
+		x.fma(acc, a, b)
+		x.emit("VANDPS", x.v(c), x.v(acc), x.v(acc))
+	}
+}
+
+// jumpAbove of AVX2 destroys elemAt4.
+func (x x86) jumpAbove(a, b vec, to string) {
+	if x.name == "avx512" {
+		x.emit("VCMPPS", greater, x.v(b), x.v(a), "K1")
 		x.emit("KORTESTW", "K1", "K1")
 	} else {
-		x.emit("VPMINUD", x.o(sign), x.v(v), x.v(v))
-		x.emit("VPADDD", x.o(aboveInf), x.v(v), x.v(v))
-		x.emit("VMOVMSKPS", x.v(v), "R15")
+		x.emit("VCMPPS", greater, x.v(b), x.v(a), x.v(a))
+		x.emit("VMOVMSKPS", x.v(a), "R15")
 		x.emit("TESTL", "R15", "R15")
 	}
 	x.emit("JNE", to)

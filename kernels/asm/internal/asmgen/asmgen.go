@@ -5,7 +5,8 @@
 //
 //	tile.go   a tile of a product; with it Score and Mix
 //	exp.go    2^x, the check of the lazy maximum; with them Exp
-//	flash.go  both at once
+//	raise.go  Raise
+//	flash.go  all three at once
 //	move.go   transposes: Load and Store
 //	few.go    products of rows with rows, weights of rows: Dot and Weigh
 //	outer.go  products whose columns stand in lanes: Outer and Sum
@@ -52,9 +53,11 @@ func (g *gen) all() {
 	for vecs := 1; vecs <= g.vecs; vecs++ {
 		g.score(vecs)
 		g.flash(vecs)
-		g.mix(vecs)
+		g.mix(vecs, false)
+		g.mix(vecs, true)
 		g.dscore(vecs)
 	}
+	g.raise()
 	g.exp(false)
 	g.exp(true)
 	g.dot()
@@ -98,14 +101,15 @@ var %[1]s = loops{
 	isa: %[1]q, vec: %[2]d, keys: %[3]d,
 	score: [...]func(*Panel, int, int){%[4]s},
 	mix: [...]func(*Panel){%[5]s},
-	flash: [...]func(*Panel, int, int) int{%[8]s},
-	exp: %[1]sExp, expSums: %[1]sExpSums,
+	stairs: [...]func(*Panel){%[9]s},
+	flash: [...]func(p *Panel, from, to, scored, masked int) int{%[8]s},
+	raise: %[1]sRaise, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter},
-	dscore: [...]func(*Panel){%[9]s},
+	dscore: [...]func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,
 	read: %[1]sRead, perRead: %[7]d,
 }
-`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("DScore"))
+`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"))
 }
 
 // constant lays down a vector whose element i has certain bits.

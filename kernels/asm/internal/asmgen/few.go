@@ -164,7 +164,7 @@ func (g *gen) weigh(sums bool) {
 	g.function(name, "(p *Few, from, vectors int) (done int)", 0, 32, fmt.Sprintf(`
 n := %[1]d * vectors
 for r := from; r < p.R; r++ {
-	if any !(p.P[r*p.Stride+j] <= p.M[r]+Limit) { // j < n
+	if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
 		return r
 	}
 	p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])%[2]s
@@ -172,10 +172,10 @@ for r := from; r < p.R; r++ {
 }
 return p.R`, g.vec, s))
 	const (
-		weights, sumsOf      = lanes, elem // L, S
-		at                   = lanesAt
-		ref, sum, sumZ, z    = vec(0), vec(1), vec(2), vec(3)
-		over, most, oneOf, _ = vec(4), vec(5), vec(6), vec(7) // of the check
+		weights, sumsOf     = lanes, elem // L, S
+		at                  = lanesAt
+		ref, sum, sumZ, z   = vec(0), vec(1), vec(2), vec(3)
+		top, highest, score = vec(4), vec(5), vec(6) // of the check
 	)
 	chain := [4]vec{4, 5, 6, 7}
 	g.arg(panel, "p", 0)
@@ -200,17 +200,17 @@ return p.R`, g.vec, s))
 
 	g.label("row")
 	g.broadcast(ref, mem{base: refsOf})
-	g.zero(over)
-	g.add(most, ref, limit)
+	g.load(top, ref)
+	g.add(highest, ref, limit)
 	g.move(at, out)
 	g.arg(steps, "vectors", 16)
 	g.label("check")
-	g.sub(oneOf, most, mem{base: at})
-	g.worse(over, over, oneOf)
+	g.load(score, mem{base: at})
+	g.larger(top, score, top)
 	g.increase(at, g.bytes())
 	g.increase(steps, -1)
 	g.jumpAtLeast(steps, 1, "check")
-	g.jumpOver(over, "over")
+	g.jumpAbove(top, highest, "over")
 
 	g.zero(sum)
 	if sums {

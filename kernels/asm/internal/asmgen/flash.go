@@ -17,10 +17,15 @@ import "fmt"
 // between two steps, in the registers of lanes and broadcast element, which are dead for that moment; renaming does the rest. When D is
 // small, rows that have not had their turn follow in a loop of their own; when it is large, the last steps go alone.
 func (g *gen) flash(vecs int) {
-	g.function(fmt.Sprint("Flash", vecs), "(p *Panel, from, to int) (done int)", 256, 32, fmt.Sprintf(`
+	g.function(fmt.Sprint("Flash", vecs), "(p *Panel, from, to, scored, masked int) (done int)", 320, 48, fmt.Sprintf(`
 for j := from; j < to; j += %[1]d {
-	score rows j to j+%[1]d
-	if any !(p.P[i*%[2]d+lane] <= p.M[lane]+Limit) { // j <= i < j+%[1]d
+	if j > from || scored == 0 {
+		score rows j to j+%[1]d
+		if masked != 0 {
+			p.P[i*%[2]d+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+%[1]d
+		}
+	}
+	if any p.P[i*%[2]d+lane] > p.M[lane]+Limit { // j <= i < j+%[1]d
 		return j
 	}
 	for lane := range %[3]d {
@@ -31,13 +36,21 @@ for j := from; j < to; j += %[1]d {
 return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
 	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true}
 	g.scoreRows()
-	g.get(refs, mem{base: panel, field: "Panel_M"})
 	g.get(totals, mem{base: panel, field: "Panel_L"})
 	g.scratch(groupSums)
 	for v := range vecs {
 		g.zero(t.sum(0, v))
 		g.store(t.groupSum(v), t.sum(0, v))
 	}
+	g.arg(aux, "from", 8)
+	g.arg(steps, "scored", 24)
+	g.jumpBelow(steps, 1, "first")
+	g.increase(aux, g.rows)
+	g.label("first")
+	g.broadcastInt(0, aux)
+	g.store(t.key(), 0)
+	g.get(refs, mem{base: panel, field: "Panel_M"})
+	g.jumpAtLeast(steps, 1, "fits")
 	t.startScore()
 	t.products()
 	g.jump("scores")
@@ -50,7 +63,11 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
 
 	g.label("scores")
 	t.finishScore()
+	g.arg(steps, "masked", 32)
+	g.jumpAtLeast(steps, 1, "mask")
+	g.label("shown")
 	t.check("over")
+	g.label("fits")
 	g.move(weightsAt, out)
 	t.nextScore()
 	g.increase(count, -g.rows)
@@ -61,11 +78,38 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
 	g.label("over")
 	g.arg(aux, "to", 16)
 	g.subtract(aux, count)
-	g.result("done", 24, aux)
+	g.result("done", 40, aux)
 	g.ret()
+
+	g.label("mask")
+	t.mask()
+	g.jump("shown")
 }
 
+// The scratch memory: the sums of a group, and the first key of the group to come in every lane.
 func (t tile) groupSum(v int) mem { return mem{base: groupSums, off: v * t.bytes()} }
+func (t tile) key() mem           { return mem{base: groupSums, off: t.row()} }
+
+// mask hides scores outside Lo and Hi, in the sums and where finishScore has stored them.
+func (t tile) mask() {
+	lo, last, key, tmp := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
+	for v := range t.vecs {
+		at := mem{base: steps, off: v * t.bytes()}
+		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Lo"})
+		t.load(lo, at)
+		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Hi"})
+		t.load(last, at)
+		t.addInt(last, last, previous)
+		t.load(key, t.key())
+		for r := range t.rows {
+			t.replaceAboveInt(t.sum(r, v), hidden, lo, key, tmp)
+			t.replaceAboveInt(t.sum(r, v), hidden, key, last, tmp)
+			t.store(mem{base: out, off: r*t.row() + v*t.bytes()}, t.sum(r, v))
+			t.addInt(key, key, next)
+		}
+	}
+	t.store(t.key(), key)
+}
 
 // temps are the last four registers. If the tile uses them, they are free only between steps.
 func (t tile) temps() [4]vec {
@@ -154,24 +198,15 @@ func (t tile) total() {
 	}
 }
 
-// check jumps if a score is not within its limit. It destroys the sums, which finishScore has left as scores.
+// check jumps if a score, as finishScore has left them in the sums, is over its limit.
 func (t tile) check(over string) {
-	var all []vec
+	top, highest := t.lane(0), t.lane(0)+1
 	for v := range t.vecs {
-		max := t.lane(0)
-		t.load(max, mem{base: refs, off: v * t.bytes()})
-		t.add(max, max, limit)
+		t.load(top, mem{base: refs, off: v * t.bytes()})
+		t.add(highest, top, limit)
 		for r := range t.rows {
-			t.sub(t.sum(r, v), max, t.sum(r, v))
-			all = append(all, t.sum(r, v))
+			t.larger(top, t.sum(r, v), top)
 		}
+		t.jumpAbove(top, highest, over)
 	}
-	for len(all) > 1 {
-		half := (len(all) + 1) / 2
-		for i, x := range all[half:] {
-			t.worse(all[i], all[i], x)
-		}
-		all = all[:half]
-	}
-	t.jumpOver(all[0], over)
 }

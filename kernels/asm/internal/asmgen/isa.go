@@ -9,6 +9,8 @@ type target struct {
 	rows       int // rows of a product tile: Ops.Keys and Ops.Cols
 	queries    int // queries that Dot takes at once
 	wide       int // vectors in a row of a tile of Outer
+	entries    int // length of the table of exp2
+	degree     int // of its polynomial
 	chains     int // independent accumulators of the peak probe
 	reads      int // vectors a round of the bandwidth probe
 	spell      func(*gen) isa
@@ -79,10 +81,17 @@ type isa interface {
 	add(dst, a vec, b operand)
 	sub(dst, a vec, b operand)
 	mul(dst, a vec, b operand)
-	max(dst, a vec, b operand)
+	max(dst, a vec, b operand)    // NaN if b is
+	larger(dst, a, b vec)         // a number if b is
 	fma(acc, a vec, b operand)    // acc += a*b, rounded once
 	muladd(acc, a vec, b operand) // acc = acc*a + b, rounded once
 
+	// mark marks the elements of x above a bound, and NaN. The others may become anything finite, and so may what addMarked and subMarked make
+	// of them; fmaMarked makes 0. tmp is destroyed, and by fmaMarked x.
+	mark(x, tmp vec, bound constant)
+	addMarked(dst, a vec, b operand)
+	subMarked(dst, a vec, b operand)
+	fmaMarked(acc, a, b, x vec, bound constant)
 	// one element: loaded, it stands before zeros
 	loadOne(dst vec, from operand)
 	storeOne(m mem, src vec)
@@ -97,21 +106,20 @@ type isa interface {
 	prefetch(m mem)
 
 	// a vector's bits
-	permute(dst, index vec, from operand) // dst[i] = from[index[i] mod its length]
-	shiftRight(dst, a vec, n int)         // unsigned
+	permute(dst, index, tmp vec) // dst[i] = table[index[i] mod its length]
 	shiftLeft(dst, a vec, n int)
 	addInt(dst, a vec, b operand)
-	signs(dst, a vec)    // all bits are the sign's
-	clear(dst, mask vec) // of the mask's bits
 
 	// transpose exchanges element i of register j and element j of register i of the first registers, as many as a vector has elements,
 	// with as many more for a scratch.
 	transpose()
 
-	// The check of scores against a limit: x = limit - score is worse than another if it is negative or NaN, as bits: a larger unsigned
-	// number. jumpOver jumps if an element of x is negative or NaN; it destroys x.
-	worse(dst, a vec, b operand)
-	jumpOver(x vec, to string)
+	// jumpAbove jumps if an element of a is above that of b. It destroys a.
+	jumpAbove(a, b vec, to string)
+
+	// replaceAbove is dst = by where a is above b, the other one of integers. They destroy tmp.
+	replaceAbove(dst, by, a, b, tmp vec)
+	replaceAboveInt(dst vec, by constant, a, b, tmp vec)
 
 	// integers of the machine's size, addresses among them
 	set(dst reg, n int)
@@ -119,7 +127,8 @@ type isa interface {
 	get(dst reg, m mem)
 	arg(dst reg, name string, at int)    // an argument of the function, so many bytes into its frame
 	result(name string, at int, src reg) // and a result
-	scratch(dst reg)                     // 256 bytes of the function's own, at a multiple of 64
+	scratch(dst reg)                     // memory of the function's own, at a multiple of 64 in a frame that is 64 bytes larger
+	broadcastInt(dst vec, src reg)       // its low 32 bits
 	offset(dst, base, n reg, by int)     // dst = base + by*n
 	increase(dst reg, by int)
 	scale(dst reg, by int)

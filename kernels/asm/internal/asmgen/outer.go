@@ -84,6 +84,7 @@ for j := range p.N { // %[1]d at a time
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
 		t.get(steps, field("C"))
+		t.products()
 	}, func(t tile) {
 		for r := range t.rows {
 			for v := range t.vecs {

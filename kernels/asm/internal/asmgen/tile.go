@@ -20,6 +20,7 @@ type tile struct {
 	apart      bool // rows of lanes are rows of something else, any stride apart
 	single     bool // there is one lane
 	ahead      bool // rows of lanes come from memory
+	first      int  // vectors before it take no more steps
 }
 
 func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
@@ -92,7 +93,7 @@ func (t tile) rest(suffix string) {
 
 // step emits the k-th step from the cursors on, and after each row's multiply-adds what between says.
 func (t tile) step(k int, between func()) {
-	for v := range t.vecs {
+	for v := t.first; v < t.vecs; v++ {
 		t.loadLanes(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.bytes()})
 	}
 	if t.ahead {
@@ -105,7 +106,7 @@ func (t tile) step(k int, between func()) {
 	}
 	for r := range t.rows {
 		t.broadcast(t.broadcasted(), t.at(r, k))
-		for v := range t.vecs {
+		for v := t.first; v < t.vecs; v++ {
 			t.fma(t.sum(r, v), t.lane(v), t.broadcasted())
 		}
 		if between != nil {
@@ -154,16 +155,15 @@ func (t tile) advance(n int) {
 	t.increase(steps, -n)
 }
 
-// tiles emits the loop over tiles: as many of all rows as count has, then one row at a time. start sets the cursors of one tile, finish
-// stores its sums and moves on to the next.
-func (g *gen) tiles(vecs int, along bool, start, finish func(t tile)) {
+// tiles emits the loop over tiles: as many of all rows as count has, then one row at a time. sums sets the cursors of one tile and computes it,
+// finish stores its sums and moves on to the next.
+func (g *gen) tiles(vecs int, along bool, sums, finish func(t tile)) {
 	for _, rows := range []int{g.rows, 1} {
 		t := tile{gen: g, vecs: vecs, rows: rows, along: along}
 		loop, end := fmt.Sprintf("tile%d", rows), fmt.Sprintf("end%d", rows)
 		t.jumpBelow(count, rows, end)
 		t.label(loop)
-		start(t)
-		t.products()
+		sums(t)
 		finish(t)
 		t.increase(count, -rows)
 		t.jumpAtLeast(count, rows, loop)
@@ -186,7 +186,10 @@ for j := from; j < to; j++ { // %d at a time
 	}
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec))
 	g.scoreRows()
-	g.tiles(vecs, true, tile.startScore, func(t tile) {
+	g.tiles(vecs, true, func(t tile) {
+		t.startScore()
+		t.products()
+	}, func(t tile) {
 		t.finishScore()
 		t.nextScore()
 	})
@@ -235,20 +238,24 @@ func (t tile) nextScore() {
 	}
 }
 
-// mix emits Ops.Mix.
-func (g *gen) mix(vecs int) {
-	g.function(fmt.Sprint("Mix", vecs), "(p *Panel)", 0, 8, fmt.Sprintf(`
+// mix emits Ops.Mix, for vectors that all use N rows or, in stairs, each its own number of them.
+func (g *gen) mix(vecs int, stairs bool) {
+	name, rows := "Mix", "p.N"
+	if stairs {
+		name, rows = "Stairs", fmt.Sprintf("p.Until[lane/%d]", g.vec)
+	}
+	g.function(fmt.Sprint(name, vecs), "(p *Panel)", 0, 8, fmt.Sprintf(`
 for c := range p.C { // %d at a time
 	var sum [%d]float32
-	for j := range p.N { // %d at a time
-		for lane := range sum {
+	for lane := range sum {
+		for j := range %[5]s { // %[3]d at a time
 			sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*%[4]d+lane], sum[lane])
 		}
 	}
 	for lane := range sum {
 		p.O[c*%[4]d+lane] += sum[lane]
 	}
-}`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec))
+}`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, rows))
 	g.arg(panel, "p", 0)
 	g.get(lanes, mem{base: panel, field: "Panel_P"})
 	g.get(elem, mem{base: panel, field: "Panel_V+Rows_Data"})
@@ -260,7 +267,12 @@ for c := range p.C { // %d at a time
 	g.tiles(vecs, false, func(t tile) {
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
+		if stairs {
+			t.stairs()
+			return
+		}
 		t.get(steps, mem{base: panel, field: "Panel_N"})
+		t.products()
 	}, func(t tile) {
 		for r := range t.rows {
 			for v := range t.vecs {
@@ -273,4 +285,20 @@ for c := range p.C { // %d at a time
 		t.increase(elem, 4*t.rows)
 	})
 	g.ret()
+}
+
+// stairs emits a tile of which each vector takes as many steps as Until says. Vectors that have taken theirs keep their sums.
+func (t tile) stairs() {
+	const until, before = aux, elemAt4
+	t.begin()
+	t.get(until, mem{base: panel, field: "Panel_Until"})
+	for t.first = range t.vecs {
+		t.get(steps, mem{base: until, off: 8 * t.first})
+		if t.first > 0 {
+			t.get(before, mem{base: until, off: 8 * (t.first - 1)})
+			t.subtract(steps, before)
+		}
+		t.increase(steps, -unroll)
+		t.rest(fmt.Sprintf("%dFrom%d", t.rows, t.first))
+	}
 }

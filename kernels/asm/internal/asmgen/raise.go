@@ -1,0 +1,123 @@
+package asmgen
+
+import "fmt"
+
+// raise emits Ops.Raise for a group of so many rows, a vector of lanes at a time. Vectors in which no lane goes over are passed by; in the
+// others, lanes that do not are multiplied by 1.
+func (g *gen) raise() {
+	g.function("Raise", "(p *Panel, rows int)", 0, 16, fmt.Sprintf(`
+for lane := range p.Width { // %[2]d at a time
+	top := p.M[lane]
+	for j := p.Done; j < p.Done+rows; j++ {
+		top = max(p.P[j*%[1]d+lane], top)
+	}
+	if top <= p.M[lane]+Limit {
+		continue
+	}
+	f := float32(0)
+	if d := top - p.M[lane]; d > 100 {
+		p.M[lane] = top
+	} else {
+		p.M[lane] += round(d)
+		f = 2^-round(d)
+	}
+	p.L[lane] *= f
+	p.S[lane] *= f // if there is S
+	for c := range p.C {
+		p.O[c*%[1]d+lane] *= f
+	}
+	for j := range p.Done {
+		p.P[j*%[1]d+lane] *= f // 0 where that is less than 2^-100
+	}
+}`, g.vecs*g.vec, g.vec))
+	const (
+		refs, sums         = aux, elem                      // M; L, S
+		off, width         = stride3, stride                // bytes from the first lane; of all lanes
+		at                 = lanesAt                        // the vector of a row
+		m, top, highest, d = vec(0), vec(1), vec(2), vec(3) // of a vector of lanes
+		k, f, nothing, tmp = vec(4), vec(5), vec(6), vec(7) // of the raise
+		x                  = vec(8)                         // of a row
+	)
+	field := func(f string) mem { return mem{base: panel, field: "Panel_" + f} }
+	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
+
+	g.arg(panel, "p", 0)
+	g.get(width, field("Width"))
+	g.scale(width, 4)
+	g.get(refs, field("M"))
+	g.get(out, field("P"))
+	g.get(count, field("Done"))
+	g.scale(count, g.row())
+	g.offset(out, out, count, 1)
+	g.set(off, 0)
+
+	g.label("vector")
+	g.load(m, vector(refs))
+	g.load(top, m)
+	g.offset(at, out, off, 1)
+	g.arg(steps, "rows", 8)
+	g.label("row")
+	g.load(x, mem{base: at})
+	g.larger(top, x, top)
+	g.increase(at, g.row())
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, "row")
+	g.add(highest, m, limit)
+	g.load(x, top)
+	g.jumpAbove(x, highest, "raised")
+	g.label("next")
+	g.increase(off, g.bytes())
+	g.jumpLess(off, width, "vector")
+	g.ret()
+
+	g.label("raised")
+	g.zero(nothing)
+	g.sub(d, top, m)
+	g.add(k, d, whole)
+	g.sub(k, k, whole)
+	g.load(f, nothing)
+	g.replaceAbove(f, k, top, highest, tmp)
+	g.add(m, m, f)
+	g.load(k, whole)
+	g.sub(f, k, f)
+	g.shiftLeft(f, f, fraction)
+	g.addInt(f, f, one)
+	g.load(k, far)
+	g.replaceAbove(m, top, d, k, tmp)
+	g.replaceAbove(f, nothing, d, k, tmp)
+	g.store(vector(refs), m)
+	multiply := func() {
+		g.mul(x, f, vector(sums))
+		g.store(vector(sums), x)
+	}
+	g.get(sums, field("L"))
+	multiply()
+	g.get(sums, field("S"))
+	g.jumpBelow(sums, 1, "noS")
+	multiply()
+	g.label("noS")
+
+	rows := func(name, slice, number string, multiply func()) {
+		g.get(at, field(slice))
+		g.offset(at, at, off, 1)
+		g.get(steps, field(number))
+		g.jumpBelow(steps, 1, "end"+name)
+		g.label(name)
+		multiply()
+		g.increase(at, g.row())
+		g.increase(steps, -1)
+		g.jumpAtLeast(steps, 1, name)
+		g.label("end" + name)
+	}
+	rows("output", "O", "C", func() {
+		g.mul(x, f, mem{base: at})
+		g.store(mem{base: at}, x)
+	})
+	g.load(k, lightest)
+	rows("weights", "P", "Done", func() {
+		g.mul(x, f, mem{base: at})
+		g.replaceAbove(x, nothing, k, x, tmp)
+		g.store(mem{base: at}, x)
+	})
+	g.jump("next")
+}
