@@ -11,6 +11,7 @@ import (
 // the order of a sum would otherwise decide between an infinity and a NaN.
 func extremes(l *list) {
 	both := func(name string, core bool, p attn.Problem, edit func(p *attn.Problem, a *attn.Args, r rnd)) {
+		l.add(name+"-alone", p).with(edit).core(core) // without by-products a kernel may look less closely
 		p.Want = rowStats
 		l.add(name, p).with(edit).core(core)
 		p.SeqQ = 1

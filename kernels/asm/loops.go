@@ -14,6 +14,7 @@ type loops struct {
 	stairs    [3]func(p *Panel)                                          // Mix with Until
 	flash     [3]func(p *Panel, from, to, scored, masked int) (done int) // whole groups, without S
 	raise     func(p *Panel, rows int)
+	finite    func(x *float32, rounds int) (bad int)
 	exp       func(p *Panel, from, to int) (done int)
 	expSums   func(p *Panel, from, to int) (done int) // with S
 	few       fewLoops
@@ -21,7 +22,7 @@ type loops struct {
 	peak      func(rounds int, x *float32)
 	perRound  int // operations of a round of peak
 	read      func(x *float32, rounds int, sum *float32)
-	perRead   int // elements of a round of read
+	perRead   int // elements of a round of read, and of finite
 }
 
 // The runtime cannot stop a goroutine inside assembly, so no call lasts longer than some 50 microseconds. A block of keys is short enough;
@@ -70,6 +71,10 @@ func (l *loops) ops() *Ops {
 			l.raise(p, rows)
 		}
 		p.From, p.Scored = p.Done, true
+	}
+	o.Finite = func(x []float32) bool {
+		rounds := len(x) / l.perRead
+		return (rounds == 0 || l.finite(&x[0], rounds) == 0) && finite(x[rounds*l.perRead:])
 	}
 	o.Mix = func(p *Panel) {
 		switch width := l.checkMix(p); {

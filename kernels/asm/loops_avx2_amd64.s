@@ -5556,6 +5556,55 @@ weights:
 endweights:
 	JMP next
 
+// func avx2Finite(x *float32, rounds int) (bad int)
+//
+//	for i := range 64 * rounds {
+//		if x[i]*0 != 0 {
+//			return 1
+//		}
+//	}
+//	return 0
+TEXT ·avx2Finite(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), DI
+	MOVQ rounds+8(FP), CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	PCALIGN $64
+round:
+	VFMADD231PS (DI), Y4, Y0
+	VFMADD231PS 32(DI), Y4, Y1
+	VFMADD231PS 64(DI), Y4, Y2
+	VFMADD231PS 96(DI), Y4, Y3
+	VFMADD231PS 128(DI), Y4, Y0
+	VFMADD231PS 160(DI), Y4, Y1
+	VFMADD231PS 192(DI), Y4, Y2
+	VFMADD231PS 224(DI), Y4, Y3
+	ADDQ $256, DI
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE round
+	VADDPS Y1, Y0, Y0
+	VADDPS Y2, Y0, Y0
+	VADDPS Y3, Y0, Y0
+	MOVQ $0, R12
+	VMOVUPS one<>(SB), Y1
+	VCMPPS $0x1e, Y0, Y1, Y2
+	VBLENDVPS Y2, Y4, Y1, Y1
+	VCMPPS $0x1e, Y4, Y1, Y1
+	VMOVMSKPS Y1, R15
+	TESTL R15, R15
+	JNE bad
+	JMP done
+bad:
+	MOVQ $1, R12
+done:
+	MOVQ R12, bad+16(FP)
+	VZEROUPPER
+	RET
+
 // func avx2Exp(p *Panel, from, to int) (done int)
 //
 //	for j := from; j < to; j += 4 {

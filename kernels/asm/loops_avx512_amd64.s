@@ -7360,6 +7360,54 @@ weights:
 endweights:
 	JMP next
 
+// func avx512Finite(x *float32, rounds int) (bad int)
+//
+//	for i := range 128 * rounds {
+//		if x[i]*0 != 0 {
+//			return 1
+//		}
+//	}
+//	return 0
+TEXT ·avx512Finite(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), DI
+	MOVQ rounds+8(FP), CX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	PCALIGN $64
+round:
+	VFMADD231PS (DI), Z4, Z0
+	VFMADD231PS 64(DI), Z4, Z1
+	VFMADD231PS 128(DI), Z4, Z2
+	VFMADD231PS 192(DI), Z4, Z3
+	VFMADD231PS 256(DI), Z4, Z0
+	VFMADD231PS 320(DI), Z4, Z1
+	VFMADD231PS 384(DI), Z4, Z2
+	VFMADD231PS 448(DI), Z4, Z3
+	ADDQ $512, DI
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE round
+	VADDPS Z1, Z0, Z0
+	VADDPS Z2, Z0, Z0
+	VADDPS Z3, Z0, Z0
+	MOVQ $0, R12
+	VMOVUPS one<>(SB), Z1
+	VCMPPS $0x1e, Z0, Z1, K1
+	VMOVAPS Z4, K1, Z1
+	VCMPPS $0x1e, Z4, Z1, K1
+	KORTESTW K1, K1
+	JNE bad
+	JMP done
+bad:
+	MOVQ $1, R12
+done:
+	MOVQ R12, bad+16(FP)
+	VZEROUPPER
+	RET
+
 // func avx512Exp(p *Panel, from, to int) (done int)
 //
 //	for j := from; j < to; j += 8 {

@@ -316,3 +316,31 @@ func TestLevels(t *testing.T) {
 		t.Errorf("levels are %v", seen)
 	}
 }
+
+func TestFinite(t *testing.T) {
+	inf := float32(math.Inf(1))
+	bad := []float32{nan, inf, -inf, -nan}
+	good := []float32{0, float32(math.Copysign(0, -1)), 1, -1, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-40}
+	for _, o := range append(assembled(), Go()) {
+		for _, n := range []int{0, 1, 2, 3, 11, 16, 63, 64, 65, 130, 257} {
+			for start := range 2 {
+				row := make([]float32, n+1)[start:][:n]
+				for i := range row {
+					row[i] = good[i%len(good)]
+				}
+				if !o.Finite(row) {
+					t.Errorf("%s: %v is not finite", o.ISA, row)
+				}
+				for i := range row {
+					for _, x := range bad {
+						old := row[i]
+						if row[i] = x; o.Finite(row) {
+							t.Errorf("%s: %v is finite", o.ISA, row)
+						}
+						row[i] = old
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package asm
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // Portable returns the loops in plain Go, for tiles of any geometry. They round every product (float32(a*b)+c), so that a machine whose
 // compiler would fuse gives the same bits.
@@ -13,7 +16,7 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank,
 		Load: load, Store: store, Score: score, Edit: edit, DScore: dscore, Outer: outer,
-		Dot: dot, Weigh: weigh, Sum: sum, Peak: peak, Read: read,
+		Dot: dot, Weigh: weigh, Sum: sum, Finite: finite, Peak: peak, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
 	o.Flash = func(p *Panel) { flash(p, keys) }
@@ -223,6 +226,31 @@ func raise(p *Panel, keys int) {
 		}
 	}
 	p.From, p.Scored = p.Done, true
+}
+
+// finite says that a row holds neither NaN nor infinities: no exponent is all ones. It looks at two numbers at a time, because every output
+// is looked at.
+func finite(row []float32) bool {
+	const (
+		exponents = 0x7f800000_7f800000
+		one       = 0x00800000_00800000 // carries out of an exponent that is all ones
+		carries   = 0x80000000_80000000
+	)
+	var bad uint64
+	if len(row) > 0 && uintptr(unsafe.Pointer(&row[0]))%8 != 0 {
+		bad |= uint64(math.Float32bits(row[0]))&exponents + one
+		row = row[1:]
+	}
+	if len(row)%2 != 0 {
+		bad |= uint64(math.Float32bits(row[len(row)-1]))&exponents + one
+		row = row[:len(row)-1]
+	}
+	if len(row) > 0 {
+		for _, pair := range unsafe.Slice((*uint64)(unsafe.Pointer(&row[0])), len(row)/2) {
+			bad |= pair&exponents + one
+		}
+	}
+	return bad&carries == 0
 }
 
 // mix sums keys of even and of odd index apart: half as many roundings on the way of each.

@@ -228,7 +228,7 @@ func (d *decoder) cleanValues(w *fewWorker, b, kv, key, n, rows int) asm.Rows {
 	a := d.a
 	for j := range n {
 		to, from := w.clean[j*d.p.DimV:][:d.p.DimV], a.V.Row(b, key+j, kv)
-		if tile.Finite(from) {
+		if d.ops.Finite(from) {
 			copy(to, from)
 			continue
 		}
@@ -277,7 +277,7 @@ func (d *decoder) mergeRow(_, task int) {
 			out[c] += float32(f * x)
 		}
 	}
-	if !tile.Finite(out) {
+	if !d.ops.Finite(out) {
 		if d.careful {
 			row.ByDefinition()
 		} else {

@@ -2,7 +2,6 @@ package tile
 
 import (
 	"math"
-	"unsafe"
 
 	"attnlab/attn"
 )
@@ -123,29 +122,4 @@ func (r Row) score(q []float32, j, kv int) float32 {
 		s += a.Terms.Bias.Data[at+j*step]
 	}
 	return s
-}
-
-// Finite says that a row holds neither NaN nor infinities: no exponent is all ones. It looks at two numbers at a time, because every output
-// is looked at.
-func Finite(row []float32) bool {
-	const (
-		exponents = 0x7f800000_7f800000
-		one       = 0x00800000_00800000 // carries out of an exponent that is all ones
-		carries   = 0x80000000_80000000
-	)
-	var bad uint64
-	if len(row) > 0 && uintptr(unsafe.Pointer(&row[0]))%8 != 0 {
-		bad |= uint64(math.Float32bits(row[0]))&exponents + one
-		row = row[1:]
-	}
-	if len(row)%2 != 0 {
-		bad |= uint64(math.Float32bits(row[len(row)-1]))&exponents + one
-		row = row[:len(row)-1]
-	}
-	if len(row) > 0 {
-		for _, pair := range unsafe.Slice((*uint64)(unsafe.Pointer(&row[0])), len(row)/2) {
-			bad |= pair&exponents + one
-		}
-	}
-	return bad&carries == 0
 }

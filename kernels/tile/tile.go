@@ -118,9 +118,10 @@ func (t *Tile) At(a *attn.Args, b, h, i int) {
 	e := &t.Edit
 	e.Bias, e.Show = nil, nil
 	t.lo, t.hi, t.allLo, t.allHi = a.K.S, 0, 0, a.K.S
+	pos, keys := a.Pos(t.p, b), a.Keys(b)
 	for lane := range t.Width {
 		q := i + min(lane, t.rows-1)
-		lo, hi := a.Visible(t.p, b, q)
+		lo, hi := t.p.Mask.Keys(pos+q, keys)
 		t.los[lane], t.his[lane] = lo, hi
 		t.allLo, t.allHi = max(t.allLo, lo), min(t.allHi, hi)
 		if lo < hi {
@@ -376,7 +377,7 @@ func (t *Tile) Mix() {
 	t.V = asm.Rows{Data: t.clean, Stride: t.C}
 	for j := range t.N {
 		to, from, key := t.V.Row(j, t.C), v.Row(j, t.C), e.Key+j
-		if Finite(from) {
+		if t.ops.Finite(from) {
 			copy(to, from)
 			continue
 		}
@@ -393,26 +394,29 @@ func (t *Tile) Mix() {
 // Finish writes the rows and the by-products that the call asks for. If it reports true instead, the output, or the weights with it, must be
 // done again from the first block, and Finish called again.
 func (t *Tile) Finish() (again bool) {
-	out := &t.a.Out
-	for lane := range t.rows {
-		t.scale[lane] = 0
-		if t.L[lane] > 0 {
-			t.scale[lane] = 1 / t.L[lane]
-		}
+	sound := t.ops.Finite(t.L[:t.Width]) && t.ops.Finite(t.O[:t.C*t.Lanes])
+	if !sound && !t.careful {
+		t.careful = true
+		return true
 	}
+	blind := false // a query sees no key
+	for lane, l := range t.L[:t.rows] {
+		t.scale[lane] = 1 / l
+		blind = blind || l == 0
+	}
+	out := &t.a.Out
 	t.move = asm.Move{
 		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale, Outside: From(out, t.b, t.i, t.h),
 	}
 	t.ops.Store(&t.move)
+	if !t.careful && !blind && t.p.Want == 0 {
+		return false
+	}
 	for lane := range t.rows {
 		row := out.Row(t.b, t.i+lane, t.h)
-		switch sound := Finite(t.L[lane:lane+1]) && Finite(row); {
-		case !sound && !t.careful:
-			t.careful = true
-			return true
-		case !sound || t.hidden[lane]:
+		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) && t.L[lane] != 0 {
 			t.row(lane).ByDefinition()
-		default:
+		} else {
 			t.finishRow(lane, row)
 		}
 	}

@@ -5,7 +5,7 @@
 //
 //	tile.go   a tile of a product; with it Score and Mix
 //	exp.go    2^x, the check of the lazy maximum; with them Exp
-//	raise.go  Raise
+//	raise.go  Raise and Finite
 //	flash.go  all three at once
 //	move.go   transposes: Load and Store
 //	few.go    products of rows with rows, weights of rows: Dot and Weigh
@@ -58,6 +58,7 @@ func (g *gen) all() {
 		g.dscore(vecs)
 	}
 	g.raise()
+	g.finite()
 	g.exp(false)
 	g.exp(true)
 	g.dot()
@@ -103,7 +104,7 @@ var %[1]s = loops{
 	mix: [...]func(*Panel){%[5]s},
 	stairs: [...]func(*Panel){%[9]s},
 	flash: [...]func(p *Panel, from, to, scored, masked int) int{%[8]s},
-	raise: %[1]sRaise, exp: %[1]sExp, expSums: %[1]sExpSums,
+	raise: %[1]sRaise, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter},
 	dscore: [...]func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,

@@ -121,3 +121,42 @@ for lane := range p.Width { // %[2]d at a time
 	})
 	g.jump("next")
 }
+
+// finite emits the check that no number is NaN or an infinity: 0 times each is 0 then.
+func (g *gen) finite() {
+	g.function("Finite", "(x *float32, rounds int) (bad int)", 0, 24, fmt.Sprintf(`
+for i := range %d * rounds {
+	if x[i]*0 != 0 {
+		return 1
+	}
+}
+return 0`, g.reads*g.vec))
+	const sums = 4
+	nothing, all, flags, tmp := vec(sums), vec(0), vec(1), vec(2)
+	g.arg(lanes, "x", 0)
+	g.arg(count, "rounds", 8)
+	for i := range sums + 1 {
+		g.zero(vec(i))
+	}
+	g.align()
+	g.label("round")
+	for i := range g.reads {
+		g.fma(vec(i%sums), nothing, mem{base: lanes, off: i * g.bytes()})
+	}
+	g.increase(lanes, g.reads*g.bytes())
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "round")
+	for i := 1; i < sums; i++ {
+		g.add(all, all, vec(i))
+	}
+	g.set(aux, 0)
+	g.load(flags, one)
+	g.replaceAbove(flags, nothing, flags, all, tmp)
+	g.jumpAbove(flags, nothing, "bad")
+	g.jump("done")
+	g.label("bad")
+	g.set(aux, 1)
+	g.label("done")
+	g.result("bad", 16, aux)
+	g.ret()
+}
