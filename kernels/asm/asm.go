@@ -40,8 +40,9 @@
 //
 // # Assembly
 //
-// The sets avx2 and avx512 are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
-// there are 0 up to 2^-100, and else within 1.75 ulp of 2^(score-M), the difference being rounded first. Build tag purego leaves the sets out.
+// The sets avx2, avx512 and neon are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
+// there are 0 up to 2^-100 (neon: 2^-99.5), and else within 1.75 ulp of 2^(score-M), the difference being rounded first. Build tag purego leaves
+// the sets out.
 package asm
 
 import "math"

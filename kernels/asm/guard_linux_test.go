@@ -310,7 +310,7 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 					if math.Float32bits(g) != math.Float32bits(w) && (g == g || w == w) {
 						t.Fatalf("%s: from %d: P[%d][%d]: Flash %v, Score and Exp %v", what, p.From, j, l, g, w)
 					}
-					if j >= p.From && j < two.Done && !(math.Abs(float64(w)-float64(r)) <= 1e-6*float64(r)+0x1p-100) && (w == w || r == r) {
+					if j >= p.From && j < two.Done && !(math.Abs(float64(w)-float64(r)) <= 1e-6*float64(r)+0x1p-99) && (w == w || r == r) {
 						t.Fatalf("%s: P[%d][%d]: Exp %v, its twin %v", what, j, l, w, r)
 					}
 				}

@@ -1,4 +1,4 @@
-//go:build amd64 && !purego
+//go:build (amd64 || arm64) && !purego
 
 package asm
 
@@ -9,20 +9,33 @@ import "fmt"
 type loops struct {
 	isa       string
 	vec, keys int // floats in a vector; rows that Score and Mix take at once
-	score     [3]func(p *Panel, from, to int)
-	mix       [3]func(p *Panel)
-	stairs    [3]func(p *Panel)                                          // Mix with Until
-	flash     [3]func(p *Panel, from, to, scored, masked int) (done int) // whole groups, without S
+	score     []func(p *Panel, from, to int)
+	mix       []func(p *Panel)
+	stairs    []func(p *Panel)                                          // Mix with Until
+	flash     []func(p *Panel, from, to, scored, masked int) (done int) // whole groups, without S
 	raise     func(p *Panel, rows int)
 	finite    func(x *float32, rounds int) (bad int)
 	exp       func(p *Panel, from, to int) (done int)
 	expSums   func(p *Panel, from, to int) (done int) // with S
 	few       fewLoops
-	dscore    [3]func(p *Panel)
+	dscore    []func(p *Panel)
+	load      func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+	store     func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+	square    int // side of a square that load and store move
 	peak      func(rounds int, x *float32)
 	perRound  int // operations of a round of peak
 	read      func(x *float32, rounds int, sum *float32)
 	perRead   int // elements of a round of read, and of finite
+}
+
+// native returns the loops of an instruction set, nil if this build has none.
+func native(isa string) *Ops {
+	for _, l := range sets {
+		if l.isa == isa {
+			return l.ops()
+		}
+	}
+	return nil
 }
 
 // The runtime cannot stop a goroutine inside assembly, so no call lasts longer than some 50 microseconds. A block of keys is short enough;
@@ -38,8 +51,8 @@ func (l *loops) ops() *Ops {
 	lanes := len(l.score) * l.vec
 	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
 	o.ISA = l.isa
-	o.Load = func(m *Move) { l.move(m, load, avx2Load) }
-	o.Store = func(m *Move) { l.move(m, store, avx2Store) }
+	o.Load = func(m *Move) { l.move(m, load, l.load) }
+	o.Store = func(m *Move) { l.move(m, store, l.store) }
 	o.Score = func(p *Panel) { l.scores(p, 0) }
 	o.Exp = func(p *Panel) {
 		l.checkExp(p)
@@ -108,10 +121,10 @@ func (l *loops) ops() *Ops {
 	return o
 }
 
-// move moves what fills squares of AVX2's eight lanes by eight columns, and has the rest moved by the portable loop.
+// move moves what fills squares, and has the rest moved by the portable loop.
 func (l *loops) move(m *Move, portable func(*Move), squares func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)) {
 	l.checkMove(m)
-	const side = 8
+	side := l.square
 	lanes, cols := m.Rows-m.Rows%side, m.D-m.D%side
 	if cols > 0 {
 		for lane := 0; lane < lanes; lane += side {

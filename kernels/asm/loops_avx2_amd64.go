@@ -91,13 +91,14 @@ func avx2Read(x *float32, rounds int, sum *float32)
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
-	score:  [...]func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
-	mix:    [...]func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
-	stairs: [...]func(*Panel){avx2Stairs1, avx2Stairs2, avx2Stairs3},
-	flash:  [...]func(p *Panel, from, to, scored, masked int) int{avx2Flash1, avx2Flash2, avx2Flash3},
+	load: avx2Load, store: avx2Store, square: 8,
+	score:  []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
+	mix:    []func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
+	stairs: []func(*Panel){avx2Stairs1, avx2Stairs2, avx2Stairs3},
+	flash:  []func(p *Panel, from, to, scored, masked int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	raise:  avx2Raise, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer},
-	dscore: [...]func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
+	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
 	read: avx2Read, perRead: 64,
 }

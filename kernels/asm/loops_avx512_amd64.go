@@ -85,13 +85,14 @@ func avx512Read(x *float32, rounds int, sum *float32)
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
-	score:  [...]func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
-	mix:    [...]func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
-	stairs: [...]func(*Panel){avx512Stairs1, avx512Stairs2, avx512Stairs3},
-	flash:  [...]func(p *Panel, from, to, scored, masked int) int{avx512Flash1, avx512Flash2, avx512Flash3},
+	load: avx2Load, store: avx2Store, square: 8,
+	score:  []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
+	mix:    []func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
+	stairs: []func(*Panel){avx512Stairs1, avx512Stairs2, avx512Stairs3},
+	flash:  []func(p *Panel, from, to, scored, masked int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	raise:  avx512Raise, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
 	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer},
-	dscore: [...]func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
+	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
 	read: avx512Read, perRead: 128,
 }

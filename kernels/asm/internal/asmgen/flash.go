@@ -117,7 +117,7 @@ func (t tile) temps() [4]vec {
 	return [4]vec{n - 4, n - 3, n - 2, n - 1}
 }
 
-func (t tile) spare() bool { return t.temps()[0] > t.broadcasted() }
+func (t tile) spare() bool { return t.temps()[0] > t.elem(t.elems()-1) }
 
 // weight emits the weights of vector v in the row at weightsAt.
 func (t tile) weight(v int) {
@@ -155,7 +155,7 @@ func (t tile) mixed() {
 		})
 		slots, slot := n*t.rows, 0
 		for k := range n {
-			t.step(k, func() {
+			t.step(k, n, func() {
 				for _, line := range strewn[slot*len(strewn)/slots : (slot+1)*len(strewn)/slots] {
 					t.text.WriteString(line)
 				}
@@ -169,7 +169,7 @@ func (t tile) mixed() {
 				t.weight(v)
 				v++
 			}
-			t.step(k, nil)
+			t.step(k, n, nil)
 		}
 	}
 	t.advance(n)

@@ -3,16 +3,19 @@ package asmgen
 // A target is an instruction set: its geometry, its registers, and how it spells the operations of the nests.
 type target struct {
 	name, arch string
-	vec        int // floats in a vector
-	vecs       int // vectors in a row of lanes
-	regs       int // vector registers
-	rows       int // rows of a product tile: Ops.Keys and Ops.Cols
-	queries    int // queries that Dot takes at once
-	wide       int // vectors in a row of a tile of Outer
-	entries    int // length of the table of exp2
-	degree     int // of its polynomial
-	chains     int // independent accumulators of the peak probe
-	reads      int // vectors a round of the bandwidth probe
+	vec        int     // floats in a vector
+	vecs       int     // vectors in a row of lanes
+	regs       int     // vector registers
+	rows       int     // rows of a product tile: Ops.Keys and Ops.Cols
+	queries    int     // queries that Dot takes at once
+	wide       int     // vectors in a row of a tile of Outer
+	entries    int     // length of the table of exp2
+	degree     int     // of its polynomial
+	chains     int     // independent accumulators of the peak probe
+	reads      int     // vectors a round of the bandwidth probe
+	byElement  bool    // multiplies by one element of a register; else that element is broadcast to one
+	literals   bool    // constants stand in the code, not in data
+	mover      *target // whose Load and Store serve this set, if not its own
 	spell      func(*gen) isa
 }
 
@@ -60,15 +63,22 @@ type mem struct {
 	field string // as go_asm.h names it, of the block at base
 }
 
-// An operand is a vec, a mem or a constant.
+// An operand is a vec, a mem or a constant; of fma, by element, an element too.
 type operand interface{ operand() }
 
 func (vec) operand()      {}
 func (mem) operand()      {}
 func (constant) operand() {}
+func (element) operand()  {}
 
 // A constant is a vector of the file's data, by name.
 type constant string
+
+// An element of a register.
+type element struct {
+	of vec
+	at int
+}
 
 // An isa spells operations, destination first. What a vector holds, floats or integers of 32 bits, is the operation's affair.
 type isa interface {
@@ -81,17 +91,10 @@ type isa interface {
 	add(dst, a vec, b operand)
 	sub(dst, a vec, b operand)
 	mul(dst, a vec, b operand)
-	max(dst, a vec, b operand)    // NaN if b is
-	larger(dst, a, b vec)         // a number if b is
-	fma(acc, a vec, b operand)    // acc += a*b, rounded once
-	muladd(acc, a vec, b operand) // acc = acc*a + b, rounded once
+	max(dst, a vec, b operand) // NaN if b is
+	larger(dst, a, b vec)      // a number if b is
+	fma(acc, a vec, b operand) // acc += a*b, rounded once
 
-	// mark marks the elements of x above a bound, and NaN. The others may become anything finite, and so may what addMarked and subMarked make
-	// of them; fmaMarked makes 0. tmp is destroyed, and by fmaMarked x.
-	mark(x, tmp vec, bound constant)
-	addMarked(dst, a vec, b operand)
-	subMarked(dst, a vec, b operand)
-	fmaMarked(acc, a, b, x vec, bound constant)
 	// one element: loaded, it stands before zeros
 	loadOne(dst vec, from operand)
 	storeOne(m mem, src vec)
@@ -106,7 +109,6 @@ type isa interface {
 	prefetch(m mem)
 
 	// a vector's bits
-	permute(dst, index, tmp vec) // dst[i] = table[index[i] mod its length]
 	shiftLeft(dst, a vec, n int)
 	addInt(dst, a vec, b operand)
 
@@ -142,4 +144,16 @@ type isa interface {
 	jumpLess(a, b reg, to string)        // if a < b
 	align()                              // the loop that follows
 	ret()
+}
+
+// A tabled isa has the operations of exp2 with a table.
+type tabled interface {
+	// mark marks the elements of x above a bound, and NaN. The others may become anything finite, and so may what addMarked and subMarked make
+	// of them; fmaMarked makes 0. tmp is destroyed, and by fmaMarked x.
+	mark(x, tmp vec, bound constant)
+	addMarked(dst, a vec, b operand)
+	subMarked(dst, a vec, b operand)
+	fmaMarked(acc, a, b, x vec, bound constant)
+	muladd(acc, a vec, b operand) // acc = acc*a + b, rounded once
+	permute(dst, index, tmp vec)  // dst[i] = table[index[i] mod its length]
 }

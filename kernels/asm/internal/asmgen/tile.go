@@ -6,11 +6,13 @@ import "fmt"
 //
 //	sum[r][lane] = Σ_k elem(r, k) * lanes[k][lane]
 //
-// Lanes are loaded, elements broadcast from where they lie: there is no packing. Registers, with R rows and V vectors:
+// Lanes are loaded, elements broadcast from where they lie: there is no packing. A set that multiplies by element loads as many as a register
+// holds where these lie next to one another: of one row for the next steps, or of the next rows for one step. Registers, with R rows and V
+// vectors:
 //
 //	0 .. R*V-1       sums, all of a row's after one another
 //	R*V .. R*V+V-1   the row of lanes
-//	the next one     the broadcast element
+//	the next ones    elements: the broadcast one, or by element those of each row along k, or of all rows
 //
 // A lane's sum is one chain of FMAs in the order of k, whatever the size of the tile: so tiles of fewer rows and vectors give the same bits.
 type tile struct {
@@ -25,7 +27,35 @@ type tile struct {
 
 func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
 func (t tile) lane(v int) vec   { return vec(t.rows*t.vecs + v) }
-func (t tile) broadcasted() vec { return vec(t.rows*t.vecs + t.vecs) }
+func (t tile) elem(i int) vec   { return t.lane(t.vecs) + vec(i) }
+
+// elems is the number of registers with elements.
+func (t tile) elems() int {
+	switch {
+	case !t.byElement:
+		return 1
+	case t.along:
+		return t.rows
+	}
+	return (t.rows + t.vec - 1) / t.vec
+}
+
+// element returns that of row r in the k-th of n steps, having emitted what fetches it. By element, there must be one next to another or a
+// multiple of a vector's length.
+func (t tile) element(r, k, n int) operand {
+	in, i := r, k
+	if !t.along {
+		in, i, n = r/t.vec, r, t.rows
+	}
+	if !t.byElement || n == 1 {
+		t.broadcast(t.elem(0), t.at(r, k))
+		return t.elem(0)
+	}
+	if i%t.vec == 0 {
+		t.load(t.elem(in), t.at(r, k))
+	}
+	return element{t.elem(in), i % t.vec}
+}
 
 // unroll is the number of steps in k that the main loop takes at once. Four, because rows up to four strides apart can be addressed.
 const unroll = 4
@@ -77,7 +107,7 @@ func (t tile) rest(suffix string) {
 	t.align()
 	t.label("steps" + suffix)
 	for k := range unroll {
-		t.step(k, nil)
+		t.step(k, unroll, nil)
 	}
 	t.advance(unroll)
 	t.jumpAtLeast(steps, 0, "steps"+suffix)
@@ -85,14 +115,14 @@ func (t tile) rest(suffix string) {
 	t.increase(steps, unroll-1)
 	t.jumpBelow(steps, 0, "done"+suffix)
 	t.label("one" + suffix)
-	t.step(0, nil)
+	t.step(0, 1, nil)
 	t.advance(1)
 	t.jumpAtLeast(steps, 0, "one"+suffix)
 	t.label("done" + suffix)
 }
 
-// step emits the k-th step from the cursors on, and after each row's multiply-adds what between says.
-func (t tile) step(k int, between func()) {
+// step emits the k-th of n steps from the cursors on, and after each row's multiply-adds what between says.
+func (t tile) step(k, n int, between func()) {
 	for v := t.first; v < t.vecs; v++ {
 		t.loadLanes(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.bytes()})
 	}
@@ -105,9 +135,9 @@ func (t tile) step(k int, between func()) {
 		t.offset(lanesAt, lanesAt, apart, 1)
 	}
 	for r := range t.rows {
-		t.broadcast(t.broadcasted(), t.at(r, k))
+		e := t.element(r, k, n)
 		for v := t.first; v < t.vecs; v++ {
-			t.fma(t.sum(r, v), t.lane(v), t.broadcasted())
+			t.fma(t.sum(r, v), t.lane(v), e)
 		}
 		if between != nil {
 			between()
@@ -222,10 +252,10 @@ func (t tile) startScore() {
 }
 
 func (t tile) finishScore() {
-	t.broadcast64(t.broadcasted(), mem{base: panel, field: "Panel_Factor"})
+	t.broadcast64(t.elem(0), mem{base: panel, field: "Panel_Factor"})
 	for r := range t.rows {
 		for v := range t.vecs {
-			t.mul(t.sum(r, v), t.sum(r, v), t.broadcasted())
+			t.mul(t.sum(r, v), t.sum(r, v), t.elem(0))
 			t.store(mem{base: out, off: r*t.row() + v*t.bytes()}, t.sum(r, v))
 		}
 	}

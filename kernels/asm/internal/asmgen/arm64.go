@@ -1,0 +1,201 @@
+package asmgen
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// neon is measured nowhere yet: its tile follows from the optimisation guides of the cores. Neoverse N1 starts two multiply-adds a cycle and
+// two loads, V1 and Apple's M1 four and three; on all a multiply-add takes four cycles, though Neoverse hands a sum on after two. So 16
+// accumulators keep four pipes busy, none of them to spare: 4 vectors of lanes by 4 rows. With 4 registers for the lanes and 4 for elements
+// that leaves 8 for the weights of Flash. Every pipe that multiplies also adds, shifts and compares: there is no work to hide behind products
+// as on amd64, and what counts is the number of instructions.
+//
+// Elements come four at a time and are multiplied by from within their register. 16 multiply-adds then take 5 loads, and no instruction that
+// broadcasts: VLD1R costs N1 one of the two pipes that multiply.
+//
+// Considered: 3 vectors by 8 rows, which needs 35 registers; 5 by 4 has accumulators to spare, for Apple, but lanes that divide few lengths
+// and 3 registers left; 6 by 4 leaves none.
+var neon = &target{name: "neon", arch: "arm64", vec: 4, vecs: 4, regs: 31, rows: 4, chains: 24, reads: 8, byElement: true, literals: true, queries: 4, wide: 3, degree: 6, spell: newARM}
+
+// arm spells NEON. Go writes the destination last. Its assembler lacks the arithmetic of vectors of floats but for VFMLA and VFMLS: such an
+// instruction is a WORD, with the instruction beside it in the spelling of later assemblers, and TestWords holds the one to the other. A vector
+// register is V or F by the instruction.
+type arm struct{ gen *gen }
+
+func newARM(g *gen) isa { return arm{g} }
+
+func (a arm) emit(op string, operands ...string) { a.gen.emit(op, operands...) }
+
+// R18 belongs to the system, R27 to the assembler, R28 is g and R29 the frame pointer; R16 and R17 are the linker's.
+var armRegs = map[reg]string{
+	panel: "R0", lanes: "R1", weightsAt: "R1", lanesAt: "R2", elem: "R3", elemAt: "R4", elemAt4: "R5", stride: "R6", stride3: "R7", out: "R8", count: "R9",
+	steps: "R10", aux: "R11", refs: "R11", totals: "R12", groupSums: "R13",
+	columns: "R15", rowsLeft: "R19", apart: "R20", apart3: "R21", outStride: "R22", refsOf: "R23",
+}
+
+const (
+	address     = "R14" // of an operand, where no instruction computes it
+	fetched vec = 31    // an operand from memory; the nests leave it alone
+)
+
+func (a arm) v(v vec) string   { return fmt.Sprintf("V%d", v) }
+func (a arm) f(v vec) string   { return fmt.Sprintf("F%d", v) }
+func (a arm) s4(v vec) string  { return a.v(v) + ".S4" }
+func (a arm) b16(v vec) string { return a.v(v) + ".B16" }
+
+// m returns an operand in memory, having emitted what computes its address if it has an index.
+func (a arm) m(m mem) string {
+	base := armRegs[m.base]
+	if m.times != 0 {
+		a.emit("ADD", shifted(m.index, m.times), base, address)
+		base = address
+	}
+	switch {
+	case m.field != "":
+		return fmt.Sprintf("(%s)(%s)", m.field, base)
+	case m.off != 0:
+		return fmt.Sprintf("%d(%s)", m.off, base)
+	}
+	return "(" + base + ")"
+}
+
+func shifted(n reg, by int) string {
+	if by == 1 {
+		return armRegs[n]
+	}
+	return fmt.Sprintf("%s<<%d", armRegs[n], bits.TrailingZeros(uint(by)))
+}
+
+// in returns a register with the operand, having emitted what fetches it if it is not in one.
+func (a arm) in(o operand) vec {
+	if v, ok := o.(vec); ok {
+		return v
+	}
+	a.load(fetched, o)
+	return fetched
+}
+
+// word emits an instruction on vectors of floats that the assembler lacks: the code is that of V0 in all places.
+func (a arm) word(code uint32, op string, dst, x, y vec) {
+	code |= uint32(y)<<16 | uint32(x)<<5 | uint32(dst)
+	a.emit(fmt.Sprintf("WORD $%#x // %s %s, %s, %s", code, op, a.s4(y), a.s4(x), a.s4(dst)))
+}
+
+func (a arm) load(dst vec, from operand) {
+	switch from := from.(type) {
+	case mem:
+		a.emit("FMOVQ", a.m(from), a.f(dst))
+	case constant:
+		x := a.gen.literal[from]
+		a.emit("VMOVQ", fmt.Sprintf("$0x%08x%08x", x[1], x[0]), fmt.Sprintf("$0x%08x%08x", x[3], x[2]), a.v(dst)+" // "+string(from))
+	case vec:
+		a.emit("VMOV", a.b16(from), a.b16(dst))
+	}
+}
+
+func (a arm) fma(acc, x vec, y operand) {
+	if e, ok := y.(element); ok {
+		i := uint32(e.at)
+		code := 0x4f801000 | i>>1<<11 | i&1<<21 | uint32(e.of)<<16 | uint32(x)<<5 | uint32(acc)
+		a.emit(fmt.Sprintf("WORD $%#x // VFMLA %s.S[%d], %s, %s", code, a.v(e.of), i, a.s4(x), a.s4(acc)))
+		return
+	}
+	a.emit("VFMLA", a.s4(a.in(y)), a.s4(x), a.s4(acc))
+}
+
+func (a arm) broadcast(dst vec, m mem) {
+	a.loadOne(dst, m)
+	a.duplicate(dst)
+}
+
+func (a arm) broadcast64(dst vec, m mem) {
+	a.emit("FMOVD", a.m(m), a.f(dst))
+	a.emit("FCVTDS", a.f(dst), a.f(dst))
+	a.duplicate(dst)
+}
+
+func (a arm) duplicate(v vec) { a.emit("VDUP", a.v(v)+".S[0]", a.s4(v)) }
+
+func (a arm) loadOne(dst vec, from operand) { a.emit("FMOVS", a.m(from.(mem)), a.f(dst)) }
+func (a arm) storeOne(m mem, src vec)       { a.emit("FMOVS", a.f(src), a.m(m)) }
+func (a arm) storeFour(m mem, src vec)      { a.store(m, src) }
+func (a arm) pairs(dst, x, y, _ vec)        { a.word(0x6e20d400, "VFADDP", dst, x, y) }
+func (a arm) quarters(_, _ vec)             {} // there is one four
+func (a arm) prefetch(m mem)                { a.emit("PRFM", a.m(m), "PLDL1KEEP") }
+func (a arm) shiftLeft(dst, x vec, n int)   { a.emit("VSHL", imm(n), a.s4(x), a.s4(dst)) }
+func (a arm) addInt(dst, x vec, y operand)  { a.emit("VADD", a.s4(a.in(y)), a.s4(x), a.s4(dst)) }
+func (a arm) broadcastInt(dst vec, src reg) { a.emit("VDUP", armRegs[src], a.s4(dst)) }
+func (a arm) store(m mem, src vec)          { a.emit("FMOVQ", a.f(src), a.m(m)) }
+func (a arm) zero(dst vec)                  { a.emit("VMOVI", "$0", a.v(dst)+".B16") }
+func (a arm) add(dst, x vec, y operand)     { a.word(0x4e20d400, "VFADD", dst, x, a.in(y)) }
+func (a arm) sub(dst, x vec, y operand)     { a.word(0x4ea0d400, "VFSUB", dst, x, a.in(y)) }
+func (a arm) mul(dst, x vec, y operand)     { a.word(0x6e20dc00, "VFMUL", dst, x, a.in(y)) }
+func (a arm) max(dst, x vec, y operand)     { a.word(0x4e20f400, "VFMAX", dst, x, a.in(y)) }
+func (a arm) larger(dst, x, y vec)          { a.word(0x4e20c400, "VFMAXNM", dst, x, y) }
+func (a arm) get(dst reg, m mem)            { a.emit("MOVD", a.m(m), armRegs[dst]) }
+func (a arm) move(dst, src reg)             { a.emit("MOVD", armRegs[src], armRegs[dst]) }
+func (a arm) set(dst reg, n int)            { a.emit("MOVD", imm(n), armRegs[dst]) }
+func (a arm) increase(dst reg, by int)      { a.emit("ADD", imm(by), armRegs[dst]) }
+func (a arm) multiply(dst, n reg)           { a.emit("MUL", armRegs[n], armRegs[dst]) }
+func (a arm) subtract(dst, n reg)           { a.emit("SUB", armRegs[n], armRegs[dst]) }
+func (a arm) scratch(dst reg)               { a.emit("ADD", "$16", "RSP", armRegs[dst]) }
+func (a arm) jump(to string)                { a.emit("B", to) }
+func (a arm) align()                        { a.emit("PCALIGN", "$64") }
+func (a arm) ret()                          { a.emit("RET") }
+func (a arm) offset(dst, b, n reg, by int)  { a.emit("ADD", shifted(n, by), armRegs[b], armRegs[dst]) }
+
+func (a arm) scale(dst reg, by int) {
+	a.emit("MOVD", imm(by), address)
+	a.emit("MUL", address, armRegs[dst])
+}
+
+func (a arm) arg(dst reg, name string, at int) {
+	a.emit("MOVD", fmt.Sprintf("%s+%d(FP)", name, at), armRegs[dst])
+}
+
+func (a arm) result(name string, at int, src reg) {
+	a.emit("MOVD", armRegs[src], fmt.Sprintf("%s+%d(FP)", name, at))
+}
+
+func (a arm) jumpBelow(x reg, n int, to string)   { a.jumpIf("BLT", armRegs[x], imm(n), to) }
+func (a arm) jumpAtLeast(x reg, n int, to string) { a.jumpIf("BGE", armRegs[x], imm(n), to) }
+func (a arm) jumpLess(x, y reg, to string)        { a.jumpIf("BLT", armRegs[x], armRegs[y], to) }
+
+func (a arm) jumpIf(branch, x, y, to string) {
+	a.emit("CMP", y, x)
+	a.emit(branch, to)
+}
+
+// transpose joins pairs of rows, then pairs of pairs.
+func (a arm) transpose() {
+	for i := 0; i < 4; i += 2 {
+		a.emit("VTRN1", a.s4(vec(i+1)), a.s4(vec(i)), a.s4(vec(4+i)))
+		a.emit("VTRN2", a.s4(vec(i+1)), a.s4(vec(i)), a.s4(vec(5+i)))
+	}
+	for i := range 2 {
+		d2 := func(n int) string { return a.v(vec(n)) + ".D2" }
+		a.emit("VTRN1", d2(6+i), d2(4+i), d2(i))
+		a.emit("VTRN2", d2(6+i), d2(4+i), d2(2+i))
+	}
+}
+
+func (a arm) jumpAbove(x, y vec, to string) {
+	a.above(x, x, y)
+	a.emit("VADDV", a.s4(x), a.v(x))
+	a.emit("FMOVS", a.f(x), address)
+	a.emit("CBNZW", address, to)
+}
+
+// above sets all bits where x is above y, and else none.
+func (a arm) above(dst, x, y vec) { a.word(0x6ea0e400, "VFCMGT", dst, x, y) }
+
+func (a arm) replaceAbove(dst, by, x, y, tmp vec) {
+	a.above(tmp, x, y)
+	a.emit("VBIT", a.b16(tmp), a.b16(by), a.b16(dst))
+}
+
+func (a arm) replaceAboveInt(dst vec, by constant, x, y, tmp vec) {
+	a.word(0x4ea03400, "VCMGT", tmp, x, y)
+	a.emit("VBIT", a.b16(tmp), a.b16(a.in(by)), a.b16(dst))
+}

@@ -1,0 +1,70 @@
+package asmgen
+
+import (
+	"fmt"
+	"math"
+)
+
+// exp2Series is exp2 where every instruction on vectors competes with the products, and the fewest win. Let n be the integer nearest to x = z-m:
+//
+//	2^x = 2^n * 2^r    with r = x-n, |r| <= 1/2
+//
+// Adding 1.5*2^23 rounds x and leaves n in the low bits, to be shifted into the exponent. 100 is added along, so that n = -100, where x is
+// clamped, gets the exponent of 0: results up to 2^-99.5 are 0. The polynomial makes up for the other 27 that are missing there. It has degree 6,
+// which is off by 3e-9, and is 1 at 0: whole x are exact.
+//
+// These are 13 instructions on vectors. A table of four entries would save two of the polynomial's, and take more to look up: VTBL wants the
+// numbers of bytes.
+func (g *gen) exp2Series(t [4]vec, z mem, m operand) {
+	x, n, p, r := t[0], t[1], t[2], t[3]
+	g.load(x, z)
+	g.sub(x, x, m)
+	g.max(x, x, least)
+	g.add(n, x, round)
+	g.sub(p, n, round)
+	g.sub(r, x, p)
+	g.shiftLeft(n, n, fraction)
+	g.load(p, coefficient(g.degree))
+	for i := g.degree - 1; i >= 0; i-- {
+		g.load(x, coefficient(i))
+		g.fma(x, p, r)
+		x, p = p, x
+	}
+	g.mul(t[2], p, n)
+}
+
+func coefficient(power int) constant { return constant(fmt.Sprint("coefficient", power)) }
+
+func (g *gen) seriesConstants() {
+	g.constant(least, "results that round to 2 to it are 0", same(leastPower))
+	g.constant(round, "rounds to a whole number above it", same(1.5*(1<<fraction)-leastPower))
+	for i, c := range minimax(.5, g.degree) {
+		g.constant(coefficient(i), fmt.Sprintf("of r^%d in 2^r", i), same(math.Ldexp(c, 127+leastPower)))
+	}
+}
+
+// minimax returns the polynomial of an even degree that agrees with 2^r at the Chebyshev points of [-h, h], one of which is 0: all but the one with
+// the least maximum error.
+func minimax(h float64, degree int) []float64 {
+	var at, q []float64 // the others, and (2^r-1)/r there; then the divided differences of Newton's interpolation
+	for i := range degree + 1 {
+		if i != degree/2 {
+			r := h * math.Cos(math.Pi*(float64(i)+.5)/float64(degree+1))
+			at, q = append(at, r), append(q, math.Expm1(r*math.Ln2)/r)
+		}
+	}
+	for order := 1; order < degree; order++ {
+		for i := degree - 1; i >= order; i-- {
+			q[i] = (q[i] - q[i-1]) / (at[i] - at[i-order])
+		}
+	}
+	c := make([]float64, degree+1) // by multiplying out
+	for i := degree - 1; i >= 0; i-- {
+		for power := degree; power > 1; power-- {
+			c[power] = c[power-1] - at[i]*c[power]
+		}
+		c[1] = q[i] - at[i]*c[1]
+	}
+	c[0] = 1
+	return c
+}

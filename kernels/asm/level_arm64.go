@@ -1,0 +1,6 @@
+//go:build !purego
+
+package asm
+
+// sets are the instruction sets of this build.
+var sets = []*loops{&neon}
