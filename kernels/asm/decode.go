@@ -6,6 +6,7 @@ type Few struct {
 	R, N, D, C int // queries; keys; columns of K; columns of V
 	Factor     float64
 	Q, K, V, O Rows
+	Next       Rows      // Dot, Sum: rows that are read next. Assembly asks memory for them, with the stride of K (Sum: V)
 	P          []float32 // [R][Stride]: scores, then weights, a query's in one row
 	Stride     int       // at least N rounded up to a multiple of 16: Weigh may write so far
 	M, L, S    []float32 // [R]; S may be nil

@@ -150,6 +150,7 @@ func (d *decoder) scanPart(worker, task int) {
 			if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
 				f.S = nil
 			}
+			f.Next = following(f.K, f.V)
 			d.ops.Dot(f)
 			for i := range f.R {
 				d.edit(w, b, kv*group+(r+i)/nq, r+i, i, key)
@@ -159,6 +160,9 @@ func (d *decoder) scanPart(worker, task int) {
 				w.raise(r+f.Done, f.Done)
 				f.From = f.Done
 			}
+			if f.Next = f.V; key+chunk < a.K.S {
+				f.Next = following(f.V, f.K.From(chunk))
+			}
 			d.ops.Sum(f)
 		}
 	}
@@ -166,6 +170,14 @@ func (d *decoder) scanPart(worker, task int) {
 		i := state + r*d.n
 		d.m[i], d.l[i], d.s[i], d.bad[i] = w.m[r], w.l[r], w.s[r], w.bad[r] || w.l[r] != w.l[r]
 	}
+}
+
+// following are the rows to ask for while others are read: those that are read next, if the same stride leads through both.
+func following(rows, next asm.Rows) asm.Rows {
+	if rows.Stride != next.Stride {
+		return rows
+	}
+	return next
 }
 
 // edit finishes the scores of one row, which is row at of the block in hand: bias added, hidden keys set to -Inf.

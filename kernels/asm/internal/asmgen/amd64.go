@@ -23,7 +23,7 @@ func newX86(letter string) func(*gen) isa { return func(g *gen) isa { return x86
 var x86Regs = map[reg]string{
 	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
 	steps: "R11", aux: "R12", refs: "R12", totals: "R13", groupSums: "R14",
-	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13",
+	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15",
 }
 
 func (x x86) v(v vec) string { return x.letter + strconv.Itoa(int(v)) }
@@ -66,7 +66,7 @@ func (x x86) fma(acc, a vec, b operand)     { x.emit("VFMADD231PS", x.o(b), x.v(
 func (x x86) loadOne(dst vec, from operand) { x.emit("VMOVSS", x.o(from), low(dst)) }
 func (x x86) storeOne(m mem, src vec)       { x.emit("VMOVSS", low(src), x.m(m)) }
 func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", low(src), x.m(m)) }
-func (x x86) prefetch(m mem)                { x.emit("PREFETCHT0", x.m(m)) }
+func (x x86) prefetch(m mem)                { x.emit("PREFETCHT1", x.m(m)) }
 func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
 func (x x86) move(dst, src reg)             { x.emit("MOVQ", x86Regs[src], x86Regs[dst]) }
 func (x x86) increase(dst reg, by int)      { x.emit("ADDQ", imm(by), x86Regs[dst]) }

@@ -31,7 +31,7 @@ func (a arm) emit(op string, operands ...string) { a.gen.emit(op, operands...) }
 var armRegs = map[reg]string{
 	panel: "R0", lanes: "R1", weightsAt: "R1", lanesAt: "R2", elem: "R3", elemAt: "R4", elemAt4: "R5", stride: "R6", stride3: "R7", out: "R8", count: "R9",
 	steps: "R10", aux: "R11", refs: "R11", totals: "R12", groupSums: "R13",
-	columns: "R15", rowsLeft: "R19", apart: "R20", apart3: "R21", outStride: "R22", refsOf: "R23",
+	columns: "R15", rowsLeft: "R19", apart: "R20", apart3: "R21", outStride: "R22", refsOf: "R23", lead: "R24", leadAt: "R25",
 }
 
 const (
@@ -122,7 +122,7 @@ func (a arm) storeOne(m mem, src vec)       { a.emit("FMOVS", a.f(src), a.m(m)) 
 func (a arm) storeFour(m mem, src vec)      { a.store(m, src) }
 func (a arm) pairs(dst, x, y, _ vec)        { a.word(0x6e20d400, "VFADDP", dst, x, y) }
 func (a arm) quarters(_, _ vec)             {} // there is one four
-func (a arm) prefetch(m mem)                { a.emit("PRFM", a.m(m), "PLDL1KEEP") }
+func (a arm) prefetch(m mem)                { a.emit("PRFM", a.m(m), "PLDL2KEEP") }
 func (a arm) shiftLeft(dst, x vec, n int)   { a.emit("VSHL", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) addInt(dst, x vec, y operand)  { a.emit("VADD", a.s4(a.in(y)), a.s4(x), a.s4(dst)) }
 func (a arm) broadcastInt(dst vec, src reg) { a.emit("VDUP", armRegs[src], a.s4(dst)) }

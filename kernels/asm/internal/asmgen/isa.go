@@ -52,6 +52,8 @@ const (
 	apart3               // three times as many
 	outStride            // and from one row of results to the next
 	refsOf               // Weigh: M
+	lead                 // bytes from rows to those asked for meanwhile
+	leadAt               // the row of these that it has come to
 )
 
 // A mem is an operand in memory: base + times*index + off bytes, or a field of package asm's structs.
@@ -105,7 +107,7 @@ type isa interface {
 	quarters(v, temp vec)
 	storeFour(m mem, src vec) // the first four elements
 
-	// prefetch asks for the cache line of an address, which need not exist.
+	// prefetch asks for the cache line of an address, which need not exist, to be brought to the second-level cache.
 	prefetch(m mem)
 
 	// a vector's bits

@@ -6,13 +6,17 @@ import "fmt"
 //
 //	x[r][c] += Σ_k weights[r][k] * y[k][c]
 //
-// Columns stand in lanes: rows of y are loaded, weights broadcast, nothing is packed. Ops.Outer is that for many rows, Ops.Sum for the few rows
-// of queries that share keys, where y is V and comes from memory: there the rows to come are asked for in advance.
+// Columns stand in lanes: rows of y are loaded, weights broadcast, nothing is packed. Ops.Outer is that for many rows; Ops.Sum is it for the few
+// rows of queries that share keys, where y is V and comes from memory, and asks for the rows of Next meanwhile, as Dot does.
 //
-// Tiles are of 6 rows by as many vectors as registers allow; what is left over at the edges goes by fewer rows, by one vector, and at last by
-// one column. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the tile.
+// Tiles are of 6 rows by as many vectors as there are registers for; what is left over at the edges goes by fewer rows, by fewer vectors, and at last
+// by one column. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the tile.
 func (g *gen) outer(name, block string, fields outerFields, ahead bool) {
-	g.function(name, "(p *"+block+")", 0, 8, fmt.Sprintf(`
+	frame := 0
+	if ahead {
+		frame = 8 // for the register of the frame pointer
+	}
+	g.function(name, "(p *"+block+")", frame, 8, fmt.Sprintf(`
 for r := range p.%[1]s { // 6 at a time
 	for c := range p.C { // %[2]d at a time
 		sum := float32(0)
@@ -34,15 +38,22 @@ for r := range p.%[1]s { // 6 at a time
 		g.scale(r, 4)
 	}
 	g.offset(stride3, stride, stride, 2)
+	if ahead {
+		g.get(lead, field("Next+Rows_Data"))
+		g.get(lanes, field(fields.y+"+Rows_Data"))
+		g.subtract(lead, lanes)
+	}
 	for _, rows := range []int{6, 2, 1} {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))
 		g.get(columns, field("C"))
 		g.get(lanes, field(fields.y+"+Rows_Data"))
-		for _, shape := range []tile{{vecs: g.wide}, {vecs: 1}, {vecs: 1, single: true}} {
-			t := tile{gen: g, rows: rows, vecs: shape.vecs, along: true, apart: true, single: shape.single, ahead: ahead}
+		t := tile{gen: g, rows: rows, along: true, apart: true, ahead: ahead}
+		for t.vecs = map[int]int{6: g.wide, 2: 4, 1: 8}[rows]; t.vecs > 0; t.vecs /= 2 {
 			t.outerColumns(field(fields.terms))
 		}
+		t.vecs, t.single = 1, true
+		t.outerColumns(field(fields.terms))
 		g.note("the first column of the rows that follow")
 		g.get(steps, field("C"))
 		g.scale(steps, 4)

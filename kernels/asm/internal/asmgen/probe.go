@@ -29,7 +29,12 @@ for range rounds {
 	g.ret()
 }
 
-// read emits the probe of bandwidth. It returns a sum of what it read in a vector, so that no part of it can be left out.
+// readAhead is how far ahead, in bytes, the probe of bandwidth asks. Of 0, 2, 4, 8 and 16 KiB this was the fastest on a Xeon (family 6, model 207); not
+// to ask cost AVX2 a sixth of the rate.
+const readAhead = 8 << 10
+
+// read emits the probe of bandwidth. It returns a sum of what it read in a vector, so that no part of it can be left out. It asks for memory
+// in advance, as the loops that are judged by it do.
 func (g *gen) read() {
 	g.function("Read", "(x *float32, rounds int, sum *float32)", 0, 24, fmt.Sprintf(`
 for i := range %d * rounds {
@@ -42,6 +47,9 @@ for i := range %d * rounds {
 	}
 	g.align()
 	g.label("round")
+	for off := 0; off < g.reads*g.bytes(); off += line {
+		g.prefetch(mem{base: lanes, off: off + readAhead})
+	}
 	for i := range g.reads {
 		g.add(vec(i), vec(i), mem{base: lanes, off: i * g.bytes()})
 	}

@@ -21,13 +21,18 @@ type tile struct {
 	along      bool // elements of a row follow one another with k, and rows are a stride apart; else the other way round
 	apart      bool // rows of lanes are rows of something else, any stride apart
 	single     bool // there is one lane
-	ahead      bool // rows of lanes come from memory
+	ahead      bool // other rows are asked for meanwhile
 	first      int  // vectors before it take no more steps
 }
 
 func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
-func (t tile) lane(v int) vec   { return vec(t.rows*t.vecs + v) }
-func (t tile) elem(i int) vec   { return t.lane(t.vecs) + vec(i) }
+func (t tile) elem(i int) vec   { return t.lane(t.vecs-1) + vec(1+i) }
+func (t tile) lane(v int) vec {
+	if t.rows == 1 { // no other row needs it after
+		v = 0
+	}
+	return vec(t.rows*t.vecs + v)
+}
 
 // elems is the number of registers with elements.
 func (t tile) elems() int {
@@ -123,25 +128,29 @@ func (t tile) rest(suffix string) {
 
 // step emits the k-th of n steps from the cursors on, and after each row's multiply-adds what between says.
 func (t tile) step(k, n int, between func()) {
-	for v := t.first; v < t.vecs; v++ {
-		t.loadLanes(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.bytes()})
-	}
 	if t.ahead {
-		for off := 0; off < t.vecs*t.bytes(); off += 64 {
-			t.prefetch(mem{base: lanesAt, index: apart, times: 8, off: off})
+		for off := 0; off < t.vecs*t.bytes(); off += line {
+			t.prefetch(mem{base: lanesAt, index: lead, times: 1, off: off})
 		}
 	}
-	if t.apart {
-		t.offset(lanesAt, lanesAt, apart, 1)
+	load := func(v int) { t.loadLanes(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.bytes()}) }
+	for v := t.first; v < t.vecs && t.rows > 1; v++ {
+		load(v)
 	}
 	for r := range t.rows {
 		e := t.element(r, k, n)
 		for v := t.first; v < t.vecs; v++ {
+			if t.rows == 1 {
+				load(v)
+			}
 			t.fma(t.sum(r, v), t.lane(v), e)
 		}
 		if between != nil {
 			between()
 		}
+	}
+	if t.apart {
+		t.offset(lanesAt, lanesAt, apart, 1)
 	}
 }
 
