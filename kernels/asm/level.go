@@ -10,26 +10,30 @@ type Level struct {
 	Ops       *Ops   // nil when not available
 }
 
+// needs are the features that the loops of an instruction set use.
+var needs = []struct {
+	isa      string
+	features []cpuid.FeatureID
+}{
+	{"avx2", []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3}},
+	{"avx512", []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3, cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ}},
+	{"neon", []cpuid.FeatureID{cpuid.ASIMD}},
+}
+
 // Levels lists the instruction sets, portable first, each with its loops or the reason why there are none here.
-func Levels() []Level {
-	cpu := &cpuid.CPU
-	levels := []Level{{ISA: "go", Available: true, Ops: Go()}}
-	for _, l := range []struct {
-		isa string
-		has bool
-	}{
-		{"avx2", cpu.Supports(cpuid.AVX2, cpuid.FMA3)},
-		{"avx512", cpu.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ)},
-		{"neon", cpu.Has(cpuid.ASIMD)},
-	} {
-		level := Level{ISA: l.isa}
-		if !l.has {
+func Levels() []Level { return levels(&cpuid.CPU) }
+
+func levels(cpu *cpuid.CPUInfo) []Level {
+	all := []Level{{ISA: "go", Available: true, Ops: Go()}}
+	for _, n := range needs {
+		level := Level{ISA: n.isa}
+		if !cpu.Supports(n.features...) {
 			level.Reason = "not on this CPU"
-		} else if level.Ops = native(l.isa); level.Ops == nil {
+		} else if level.Ops = native(n.isa); level.Ops == nil {
 			level.Reason = "not in this build"
 		}
 		level.Available = level.Ops != nil
-		levels = append(levels, level)
+		all = append(all, level)
 	}
-	return levels
+	return all
 }

@@ -5,7 +5,9 @@ package asm
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +48,61 @@ func TestAllSetsOnNewCPU(t *testing.T) {
 	if n := len(assembled()); n != len(sets) {
 		t.Errorf("%d sets run here, want %d", n, len(sets))
 	}
+}
+
+// A set is there only with every feature that it needs, and its loops are of sets that need no other: what is not detected is not called.
+func TestLoopsNeedWhatIsDetected(t *testing.T) {
+	features := map[string][]cpuid.FeatureID{}
+	for _, n := range needs {
+		features[n.isa] = n.features
+		for _, without := range n.features {
+			cpu := cpuid.CPU
+			cpu.Enable(n.features...)
+			cpu.Disable(without)
+			for _, l := range levels(&cpu) {
+				if l.ISA == n.isa && (l.Available || l.Reason != "not on this CPU") {
+					t.Errorf("%s without %v: available %v, %s", l.ISA, without, l.Available, l.Reason)
+				}
+			}
+		}
+	}
+	for _, l := range sets {
+		loops := functions(reflect.ValueOf(*l))
+		if len(loops) < 15 {
+			t.Errorf("%s: only %d loops", l.isa, len(loops))
+		}
+		for _, loop := range loops {
+			of := isaOf.FindString(loop)
+			if of == "" {
+				t.Errorf("%s: %s is of no set", l.isa, loop)
+			}
+			for _, f := range features[of] {
+				if !slices.Contains(features[l.isa], f) {
+					t.Errorf("%s calls %s, which needs %v", l.isa, loop, f)
+				}
+			}
+		}
+	}
+}
+
+var isaOf = regexp.MustCompile(`^(avx2|avx512|neon)`)
+
+// functions are the names of those that a struct holds, in slices and in structs too.
+func functions(v reflect.Value) (names []string) {
+	switch v.Kind() {
+	case reflect.Func:
+		name := runtime.FuncForPC(v.Pointer()).Name()
+		return []string{name[strings.LastIndex(name, ".")+1:]}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			names = append(names, functions(v.Field(i))...)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			names = append(names, functions(v.Index(i))...)
+		}
+	}
+	return names
 }
 
 // A panel whose slice is one element short is refused by name before assembly touches anything, and so are lengths that make no sense.
