@@ -82,23 +82,47 @@ func ints(s []float32) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
 }
 
-// TestAgainstPortable runs every loop of every set with its operands between pages that nobody may touch, and compares it with its
-// portable twin: the same numbers up to the rounding of sums, and infinities and NaN in the same places.
+// twins are a product and its portable twin.
+type twins struct {
+	name     string
+	run, ref func(*Panel)
+	result   func(*Panel) (rows Rows, cols int)
+}
+
+func products(o *Ops) []twins {
+	twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
+	weights := func(p *Panel) (Rows, int) { return Rows{p.P, p.Lanes}, p.Width }
+	outputs := func(p *Panel) (Rows, int) { return Rows{p.O, p.Lanes}, p.Width }
+	return []twins{
+		{"Score", o.Score, twin.Score, weights},
+		{"Mix", o.Mix, twin.Mix, outputs},
+		{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), outputs},
+		{"DScore", o.DScore, twin.DScore, weights},
+		{"Outer", o.Outer, twin.Outer, func(p *Panel) (Rows, int) { return Rows{p.X, p.XStr}, p.C }},
+	}
+}
+
+// hold runs a product with its operands between pages that nobody may touch, at one end or the other, and compares it with its twin: the same
+// numbers up to the rounding of sums, and infinities and NaN in the same places.
+func (op twins) hold(t *testing.T, fs fences, p *Panel) {
+	t.Helper()
+	ref := *p
+	ref.P, ref.O, ref.X = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.X)
+	op.ref(&ref)
+	want, cols := op.result(&ref)
+	for _, first := range []bool{true, false} {
+		q := fs.put(t, p, first)
+		op.run(q)
+		got, _ := op.result(q)
+		what := fmt.Sprintf("%s: width %d, %d keys, %d and %d columns, strides %d and %d", op.name, p.Width, p.N, p.D, p.C, p.K.Stride, p.V.Stride)
+		compare(t, what, got, want, cols, float64(p.N+max(p.D, p.C)+p.Width))
+	}
+}
+
+// Every product of every set, over a grid of shapes.
 func TestAgainstPortable(t *testing.T) {
 	for _, o := range assembled() {
-		twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
-		ops := []struct {
-			name     string
-			run, ref func(*Panel)
-			result   func(*Panel) Rows
-		}{
-			{"Score", o.Score, twin.Score, func(p *Panel) Rows { return Rows{p.P, p.Lanes} }},
-			{"Mix", o.Mix, twin.Mix, func(p *Panel) Rows { return Rows{p.O, p.Lanes} }},
-			{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), func(p *Panel) Rows { return Rows{p.O, p.Lanes} }},
-			{"DScore", o.DScore, twin.DScore, func(p *Panel) Rows { return Rows{p.P, p.Lanes} }},
-			{"Outer", o.Outer, twin.Outer, func(p *Panel) Rows { return Rows{p.X, p.XStr} }},
-		}
-		for _, op := range ops {
+		for _, op := range products(o) {
 			t.Run(o.ISA+"/"+op.name, func(t *testing.T) {
 				fs := fences{}
 				for _, special := range []bool{false, true} {
@@ -107,23 +131,47 @@ func TestAgainstPortable(t *testing.T) {
 						if special {
 							poison(p)
 						}
-						want := *p
-						want.P, want.O, want.X = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.X)
-						op.ref(&want)
-						cols := width
-						if op.name == "Outer" {
-							cols = d
-						}
-						for _, first := range []bool{true, false} {
-							got := fs.put(t, p, first)
-							op.run(got)
-							compare(t, fmt.Sprintf("width %d, %d keys, %d columns", width, n, d), op.result(got), op.result(&want), cols, float64(n+d+width))
-						}
+						op.hold(t, fs, p)
 					})
 				}
 			})
 		}
 	}
+}
+
+// FuzzShapes is the same for any shape and any stride, also one that makes rows overlap:
+//
+//	go test -run '^$' -fuzz Shapes ./kernels/asm
+func FuzzShapes(f *testing.F) {
+	f.Add(uint8(2), uint8(9), uint8(64), uint8(64), uint8(64), uint8(200), uint8(80), false)
+	f.Add(uint8(1), uint8(33), uint8(5), uint8(31), uint8(0), uint8(1), uint8(31), true)
+	f.Add(uint8(0), uint8(1), uint8(0), uint8(1), uint8(0), uint8(0), uint8(0), false)
+	f.Fuzz(func(t *testing.T, vecs, n, d, c, strideK, strideV, strideY uint8, special bool) {
+		for _, o := range assembled() {
+			width, keys := o.Vec*(1+int(vecs)%(o.Lanes/o.Vec)), int(n)%80
+			p := random(o, width, keys, int(d), int(c))
+			p.K, p.V = apart(p.K, keys, p.D, int(strideK)), apart(p.V, keys, p.C, int(strideV))
+			p.Y = apart(p.Y, width, p.C, int(strideY))
+			if special {
+				poison(p)
+			}
+			for _, op := range products(o) {
+				op.hold(t, fences{}, p)
+			}
+		}
+	})
+}
+
+// apart puts rows at another stride.
+func apart(r Rows, rows, cols, stride int) Rows {
+	if rows == 0 {
+		return Rows{nil, stride}
+	}
+	s := make([]float32, (rows-1)*stride+cols)
+	for j := range rows {
+		copy(s[j*stride:], r.Row(j, cols))
+	}
+	return Rows{s, stride}
 }
 
 // inStairs runs Mix with fewer rows for the first vectors.
