@@ -83,16 +83,16 @@ func TestWeigh(t *testing.T) {
 func TestWeighLeaves(t *testing.T) {
 	for _, o := range append(assembled(), Go()) {
 		for n := 1; n < 40; n++ {
-			for _, bad := range []float32{12.5, float32(math.Inf(1))} {
+			for _, bad := range []float32{4.5 + Limit, float32(math.Inf(1))} {
 				f := randomFew(5, n, 1, 1)
 				f.P[3*f.Stride+n-1] = bad
 				raw := slices.Clone(f.P)
 				if o.Weigh(f); f.Done != 3 || f.L[2] == 2 || f.L[3] != 2 || f.P[3*f.Stride] != raw[3*f.Stride] && n > 1 {
 					t.Fatalf("%s: %v as the last of %d scores of query 3: done %d, sums %v", o.ISA, bad, n, f.Done, f.L)
 				}
-				f.P[3*f.Stride+n-1] = 12
+				f.P[3*f.Stride+n-1] = 4 + Limit
 				f.From = f.Done
-				if o.Weigh(f); f.Done != 5 || f.P[3*f.Stride+n-1] != 256 || f.L[4] == 2 {
+				if o.Weigh(f); f.Done != 5 || f.P[3*f.Stride+n-1] != 1<<Limit || f.L[4] == 2 {
 					t.Fatalf("%s: done %d in the second call, weight %v", o.ISA, f.Done, f.P[3*f.Stride+n-1])
 				}
 			}

@@ -110,7 +110,7 @@ func TestExpSpecialValues(t *testing.T) {
 					{0, 0, 1},
 					{float32(math.Copysign(0, -1)), 0, 1},
 					{1, 0, 2},
-					{8, 0, 256},
+					{Limit, 0, 1 << Limit},
 					{-1, 0, .5},
 					{-99, 0, 0x1p-99},
 					{-100, 0, 0},
@@ -141,7 +141,7 @@ func TestExpSpecialValues(t *testing.T) {
 						t.Fatalf("%s: row %d, lane %d: S of 2^(%v-%v) = %v, want %v", o.ISA, row, lane, c.x, c.m, p.S[lane], want)
 					}
 				}
-				over := math.Nextafter32(8, 9)
+				over := math.Nextafter32(Limit, 2*Limit)
 				for _, c := range []struct{ x, m float32 }{
 					{over, 0},
 					{inf, 0},

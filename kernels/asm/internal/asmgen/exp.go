@@ -80,7 +80,7 @@ func (g *gen) constants() {
 	} else {
 		g.seriesConstants()
 	}
-	g.constant(limit, "Limit", same(8))
+	g.constant(limit, "Limit", same(40))
 	g.constant(lowest, "lowest finite number", same(-math.MaxFloat32))
 	g.constant(whole, "rounds to a whole number", same(1.5*(1<<fraction)))
 	g.constant(far, "the most that a sum is scaled down by, as a power of two", same(100))

@@ -36,7 +36,7 @@ for lane := range p.Width { // %[2]d at a time
 		at                 = lanesAt                        // the vector of a row
 		m, top, highest, d = vec(0), vec(1), vec(2), vec(3) // of a vector of lanes
 		k, f, nothing, tmp = vec(4), vec(5), vec(6), vec(7) // of the raise
-		x                  = vec(8)                         // of a row
+		least, x           = vec(8), vec(9)                 // of the weights that stay; of a row
 	)
 	field := func(f string) mem { return mem{base: panel, field: "Panel_" + f} }
 	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
@@ -79,6 +79,9 @@ for lane := range p.Width { // %[2]d at a time
 	g.replaceAbove(f, k, top, highest, tmp)
 	g.add(m, m, f)
 	g.load(k, whole)
+	g.add(least, k, f)
+	g.shiftLeft(least, least, fraction)
+	g.addInt(least, least, lightest)
 	g.sub(f, k, f)
 	g.shiftLeft(f, f, fraction)
 	g.addInt(f, f, one)
@@ -97,27 +100,31 @@ for lane := range p.Width { // %[2]d at a time
 	multiply()
 	g.label("noS")
 
-	rows := func(name, slice, number string, multiply func()) {
+	rows := func(name, slice, number string, multiply func(row mem)) {
 		g.get(at, field(slice))
 		g.offset(at, at, off, 1)
 		g.get(steps, field(number))
-		g.jumpBelow(steps, 1, "end"+name)
-		g.label(name)
-		multiply()
-		g.increase(at, g.row())
-		g.increase(steps, -1)
-		g.jumpAtLeast(steps, 1, name)
-		g.label("end" + name)
+		for _, n := range []int{unroll, 1} {
+			loop, end := fmt.Sprint(name, n), fmt.Sprint("end", name, n)
+			g.jumpBelow(steps, n, end)
+			g.label(loop)
+			for i := range n {
+				row := mem{base: at, off: i * g.row()}
+				multiply(row)
+				g.store(row, x)
+			}
+			g.increase(at, n*g.row())
+			g.increase(steps, -n)
+			g.jumpAtLeast(steps, n, loop)
+			g.label(end)
+		}
 	}
-	rows("output", "O", "C", func() {
-		g.mul(x, f, mem{base: at})
-		g.store(mem{base: at}, x)
-	})
-	g.load(k, lightest)
-	rows("weights", "P", "Done", func() {
-		g.mul(x, f, mem{base: at})
-		g.replaceAbove(x, nothing, k, x, tmp)
-		g.store(mem{base: at}, x)
+	rows("output", "O", "C", func(row mem) { g.mul(x, f, row) })
+	g.note("what would become subnormal is 0 before it takes the time that such products do")
+	rows("weights", "P", "Done", func(row mem) {
+		g.load(x, row)
+		g.replaceAbove(x, nothing, least, x, tmp)
+		g.mul(x, x, f)
 	})
 	g.jump("next")
 }
