@@ -14,7 +14,7 @@ type target struct {
 	chains     int     // independent accumulators of the peak probe
 	reads      int     // vectors a round of the bandwidth probe
 	byElement  bool    // multiplies by one element of a register; else that element is broadcast to one
-	literals   bool    // constants stand in the code, not in data
+	pooled     bool    // constants lie after one another, under one symbol
 	mover      *target // whose Load and Store serve this set, if not its own
 	spell      func(*gen) isa
 }
