@@ -37,3 +37,12 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 	}
 	return all
 }
+
+// Caches returns the sizes in bytes of a core's first and second cache for data, or a small machine's where the CPU does not tell.
+func Caches() (l1, l2 int) {
+	l1, l2 = cpuid.CPU.Cache.L1D, cpuid.CPU.Cache.L2
+	if l1 <= 0 || l2 <= 0 {
+		l1, l2 = 32<<10, 512<<10
+	}
+	return l1, l2
+}

@@ -3,7 +3,7 @@
 //
 //	At           says which queries stand in the lanes, and which keys each may see
 //	Load         brings them in, transposed, and empties the sums
-//	Seek, Next   walk over the keys that the tile sees, a block at a time
+//	Block        points it at a block of the keys that it sees
 //	Weights      turns a block into weights (flash); Scores and Softmax do it in two steps (tiled)
 //	Mix          adds the block's values to the output
 //	Finish       writes rows and by-products out, or asks for one more round
@@ -51,8 +51,6 @@ type Tile struct {
 	allHi   int  // as far as the band goes
 	edited  bool // bias or bitmap: no block is plain
 	careful bool // the second round
-	next    int  // where the block after this one starts
-	block   int
 }
 
 // Sums is what a tile keeps of its lanes between one block and the next.
@@ -81,14 +79,14 @@ func (t *Tile) Use(s Sums) {
 }
 
 // Floats is the number of float32 numbers in a tile.
-func Floats(p *attn.Problem, ops *asm.Ops, block int) int {
-	return ops.Lanes*(p.Dim+p.DimV+Kept+1) + block*p.DimV
+func Floats(p *attn.Problem, ops *asm.Ops) int {
+	return ops.Lanes * (p.Dim + p.DimV + Kept + 1)
 }
 
-// New allocates a tile for a worker of a plan of problem p, which walks in blocks of so many keys.
-func New(p *attn.Problem, ops *asm.Ops, block int) *Tile {
+// New allocates a tile for a worker of a plan of problem p. The worker's tiles may share memory for a block's rows of V.
+func New(p *attn.Problem, ops *asm.Ops, clean []float32) *Tile {
 	n := ops.Lanes
-	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), clean: make([]float32, block*p.DimV)}
+	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), clean: clean}
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
@@ -168,20 +166,20 @@ func From(t *attn.Tensor, b, s, h int) asm.Rows {
 	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
 }
 
-// Seek prepares to walk over the keys that the tile sees in blocks of so many, which start at multiples of their size.
-func (t *Tile) Seek(block int) {
-	t.block, t.next = block, t.lo-t.lo%block
-}
+// First is the start of the first block, of so many keys, that the tile sees. Blocks start at multiples of their size.
+func (t *Tile) First(size int) int { return t.lo - t.lo%size }
 
-// Next points the panel at the next block, and is false when there is none. The first block is cut to the group of keys that holds the
-// tile's first, the last one to the tile's last key: what is cut is hidden from every query.
-func (t *Tile) Next() bool {
-	if t.next >= t.hi {
+// End is where the tile's keys end.
+func (t *Tile) End() int { return t.hi }
+
+// Block points the panel at the block of so many keys that starts at key, and is false if the tile sees none of it. The first block is cut to
+// the group of keys that holds the tile's first, the last one to the tile's last key: what is cut is hidden from every query.
+func (t *Tile) Block(key, size int) bool {
+	first, end := max(key, t.First(t.ops.Keys)), min(key+size, t.hi)
+	if first >= end {
 		return false
 	}
-	first := max(t.next, t.lo-t.lo%t.ops.Keys)
-	t.at(first, min(t.next+t.block, t.hi)-first)
-	t.next += t.block
+	t.at(first, end-first)
 	return true
 }
 

@@ -34,7 +34,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops, block)+int(per/4))
+	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+block*p.DimV+int(per/4))
 }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -46,7 +46,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	pl.task = pl.head
 	tiles := tile.Count(k.ops, p.SeqQ)
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := worker{t: tile.New(&pl.p, k.ops, block), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
+		w := worker{t: tile.New(&pl.p, k.ops, make([]float32, block*p.DimV)), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
 		for range tiles {
 			w.kept = append(w.kept, tile.NewSums(k.ops))
 		}
@@ -94,14 +94,14 @@ func (pl *plan) head(id, task int) {
 	for n := range tiles { // S
 		at(n)
 		t.Load()
-		for t.Seek(block); t.Next(); {
+		for key := t.First(block); t.Block(key, block); key += block {
 			t.P = panel(n)
 			t.Scores()
 		}
 	}
 	for n := range tiles { // P
 		at(n)
-		for t.Seek(max(a.K.S, 1)); t.Next(); { // once
+		if t.Block(0, a.K.S) {
 			t.P = panel(n)
 			t.Softmax()
 		}
@@ -110,7 +110,7 @@ func (pl *plan) head(id, task int) {
 		at(n)
 		for again := true; again; again = t.Finish() {
 			clear(t.O)
-			for t.Seek(block); t.Next(); {
+			for key := t.First(block); t.Block(key, block); key += block {
 				t.P = panel(n)
 				t.Mix()
 			}
