@@ -87,7 +87,7 @@ type Panel struct {
 	Scored bool // Flash: the group at From holds scores already
 
 	Edit   Edit
-	Masked bool  // Flash: hide the rows that Edit hides from a lane by Lo and Hi
+	Plain  int   // Flash: rows from here on are hidden from a lane as Edit says by Lo and Hi
 	Until  []int // Mix: vector i of the lanes uses rows up to Until[i], which do not decrease; nil: all N
 
 	X    []float32 // Outer: [N][XStride]

@@ -65,7 +65,7 @@ func (fs fences) put(t *testing.T, p *Panel, first bool) *Panel {
 	}
 	q.Dot, q.Sub = at("Dot", p.Dot, p.C, p.Width, p.Lanes), at("Sub", p.Sub, 1, p.Width, 0)
 	q.X, q.Y.Data = at("X", p.X, p.N, p.C, p.XStr), at("Y", p.Y.Data, p.Width, p.C, p.Y.Stride)
-	if p.Masked {
+	if p.Plain < p.N {
 		for name, s := range map[string]*[]int32{"Lo": &q.Edit.Lo, "Hi": &q.Edit.Hi} {
 			*s = ints(at(name, floats(*s), 1, p.Width, 0))
 		}
@@ -325,7 +325,7 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 			}
 			p.From = rng.IntN(n/o.Keys+1) * o.Keys
 			if rng.IntN(2) == 0 {
-				p.Masked = true
+				p.Plain = rng.IntN(n/o.Keys+1) * o.Keys
 				for range width {
 					p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(rng.IntN(n+1))), append(p.Edit.Hi, int32(rng.IntN(n+1)))
 				}
@@ -333,9 +333,7 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 			first := rng.IntN(2) == 0
 			got, two, ref := fs[0].put(t, p, first), fs[1].put(t, p, first), fs[2].put(t, p, first)
 			o.Score(two)
-			if p.Masked {
-				edit(two)
-			}
+			mask(two, p.Plain, n)
 			for i := range min(p.From*o.Lanes, len(two.P)) {
 				two.P[i] = p.P[i] // Score does all rows
 			}

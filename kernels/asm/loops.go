@@ -12,7 +12,7 @@ type loops struct {
 	score     []func(p *Panel, from, to int)
 	mix       []func(p *Panel)
 	stairs    []func(p *Panel)                                          // Mix with Until
-	flash     []func(p *Panel, from, to, scored, masked int) (done int) // whole groups, without S
+	flash     []func(p *Panel, from, to, scored int) (done int) // whole groups, without S
 	raise     func(p *Panel, rows int)
 	finite    func(x *float32, rounds int) (bad int)
 	exp       func(p *Panel, from, to int) (done int)
@@ -62,19 +62,19 @@ func (l *loops) ops() *Ops {
 		l.checkExp(p)
 		l.checkScore(p)
 		whole := p.N - p.N%l.keys
-		if p.Masked {
+		if p.Plain < p.N {
 			l.checkMask(p)
 		}
 		if p.Width == 0 || p.S != nil || p.From == whole || !normal(float32(p.Factor)) {
 			whole = p.From
-		} else if p.Done = l.flash[p.Width/l.vec-1](p, p.From, whole, set(p.Scored), set(p.Masked)); p.Done < whole {
+		} else if p.Done = l.flash[p.Width/l.vec-1](p, p.From, whole, set(p.Scored)); p.Done < whole {
 			p.Scored = false
 			return
 		}
 		p.Scored = false
-		l.scores(p, whole)
-		if p.Masked {
-			mask(p, whole, p.N)
+		if whole < p.N {
+			l.scores(p, whole)
+			mask(p, max(whole, p.Plain), p.N)
 		}
 		l.weights(p, whole)
 	}

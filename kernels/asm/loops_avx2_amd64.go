@@ -8,7 +8,7 @@ package asm
 func avx2Score1(p *Panel, from, to int)
 
 //go:noescape
-func avx2Flash1(p *Panel, from, to, scored, masked int) (done int)
+func avx2Flash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx2Mix1(p *Panel)
@@ -23,7 +23,7 @@ func avx2DScore1(p *Panel)
 func avx2Score2(p *Panel, from, to int)
 
 //go:noescape
-func avx2Flash2(p *Panel, from, to, scored, masked int) (done int)
+func avx2Flash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx2Mix2(p *Panel)
@@ -38,7 +38,7 @@ func avx2DScore2(p *Panel)
 func avx2Score3(p *Panel, from, to int)
 
 //go:noescape
-func avx2Flash3(p *Panel, from, to, scored, masked int) (done int)
+func avx2Flash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx2Mix3(p *Panel)
@@ -95,7 +95,7 @@ var avx2 = loops{
 	score:  []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
 	mix:    []func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
 	stairs: []func(*Panel){avx2Stairs1, avx2Stairs2, avx2Stairs3},
-	flash:  []func(p *Panel, from, to, scored, masked int) int{avx2Flash1, avx2Flash2, avx2Flash3},
+	flash:  []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	raise:  avx2Raise, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer},
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},

@@ -287,12 +287,12 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Flash1(p *Panel, from, to, scored, masked int) (done int)
+// func avx2Flash1(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		if j > from || scored == 0 {
 //			score rows j to j+4
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
@@ -305,7 +305,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·avx2Flash1(SB), NOSPLIT, $320-48
+TEXT ·avx2Flash1(SB), NOSPLIT, $256-40
 	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
@@ -326,16 +326,8 @@ TEXT ·avx2Flash1(SB), NOSPLIT, $320-48
 	ANDQ $-64, R14
 	VXORPS Y0, Y0, Y0
 	VMOVUPS Y0, (R14)
-	MOVQ from+8(FP), R12
-	MOVQ scored+24(FP), R11
-	CMPQ R11, $1
-	JLT first
-	ADDQ $4, R12
-first:
-	VMOVD R12, X0
-	VPBROADCASTD X0, Y0
-	VMOVUPS Y0, 96(R14)
 	MOVQ (Panel_M)(AX), R12
+	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits
 	MOVQ (Panel_Qt)(AX), SI
@@ -707,9 +699,12 @@ scores:
 	VMOVUPS Y2, 192(DX)
 	VMULPS Y5, Y3, Y3
 	VMOVUPS Y3, 288(DX)
-	MOVQ masked+32(FP), R11
-	CMPQ R11, $1
-	JGE mask
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown
+	JMP mask
 shown:
 	VMOVUPS (R12), Y4
 	VADDPS limit<>(SB), Y4, Y5
@@ -760,7 +755,7 @@ last:
 over:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
-	MOVQ R12, done+40(FP)
+	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
 mask:
@@ -769,7 +764,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS (R11), Y5
 	VPADDD previous<>(SB), Y5, Y5
-	VMOVUPS 96(R14), Y6
+	VMOVD SI, X6
+	VPBROADCASTD X6, Y6
 	VPCMPGTD Y6, Y4, Y7
 	VBLENDVPS Y7, hidden<>(SB), Y0, Y0
 	VPCMPGTD Y5, Y6, Y7
@@ -794,7 +790,6 @@ mask:
 	VBLENDVPS Y7, hidden<>(SB), Y3, Y3
 	VMOVUPS Y3, 288(DX)
 	VPADDD next<>(SB), Y6, Y6
-	VMOVUPS Y6, 96(R14)
 	JMP shown
 
 // func avx2Mix1(p *Panel)
@@ -1530,12 +1525,12 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Flash2(p *Panel, from, to, scored, masked int) (done int)
+// func avx2Flash2(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		if j > from || scored == 0 {
 //			score rows j to j+4
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
@@ -1548,7 +1543,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·avx2Flash2(SB), NOSPLIT, $320-48
+TEXT ·avx2Flash2(SB), NOSPLIT, $256-40
 	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
@@ -1571,16 +1566,8 @@ TEXT ·avx2Flash2(SB), NOSPLIT, $320-48
 	VMOVUPS Y0, (R14)
 	VXORPS Y1, Y1, Y1
 	VMOVUPS Y1, 32(R14)
-	MOVQ from+8(FP), R12
-	MOVQ scored+24(FP), R11
-	CMPQ R11, $1
-	JLT first
-	ADDQ $4, R12
-first:
-	VMOVD R12, X0
-	VPBROADCASTD X0, Y0
-	VMOVUPS Y0, 96(R14)
 	MOVQ (Panel_M)(AX), R12
+	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits
 	MOVQ (Panel_Qt)(AX), SI
@@ -2143,9 +2130,12 @@ scores:
 	VMOVUPS Y6, 288(DX)
 	VMULPS Y10, Y7, Y7
 	VMOVUPS Y7, 320(DX)
-	MOVQ masked+32(FP), R11
-	CMPQ R11, $1
-	JGE mask
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown
+	JMP mask
 shown:
 	VMOVUPS (R12), Y8
 	VADDPS limit<>(SB), Y8, Y9
@@ -2231,7 +2221,7 @@ last:
 over:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
-	MOVQ R12, done+40(FP)
+	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
 mask:
@@ -2240,7 +2230,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS (R11), Y9
 	VPADDD previous<>(SB), Y9, Y9
-	VMOVUPS 96(R14), Y10
+	VMOVD SI, X10
+	VPBROADCASTD X10, Y10
 	VPCMPGTD Y10, Y8, Y11
 	VBLENDVPS Y11, hidden<>(SB), Y0, Y0
 	VPCMPGTD Y9, Y10, Y11
@@ -2270,7 +2261,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS 32(R11), Y9
 	VPADDD previous<>(SB), Y9, Y9
-	VMOVUPS 96(R14), Y10
+	VMOVD SI, X10
+	VPBROADCASTD X10, Y10
 	VPCMPGTD Y10, Y8, Y11
 	VBLENDVPS Y11, hidden<>(SB), Y1, Y1
 	VPCMPGTD Y9, Y10, Y11
@@ -2295,7 +2287,6 @@ mask:
 	VBLENDVPS Y11, hidden<>(SB), Y7, Y7
 	VMOVUPS Y7, 320(DX)
 	VPADDD next<>(SB), Y10, Y10
-	VMOVUPS Y10, 96(R14)
 	JMP shown
 
 // func avx2Mix2(p *Panel)
@@ -3344,12 +3335,12 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Flash3(p *Panel, from, to, scored, masked int) (done int)
+// func avx2Flash3(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		if j > from || scored == 0 {
 //			score rows j to j+4
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
@@ -3362,7 +3353,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·avx2Flash3(SB), NOSPLIT, $320-48
+TEXT ·avx2Flash3(SB), NOSPLIT, $256-40
 	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
@@ -3387,16 +3378,8 @@ TEXT ·avx2Flash3(SB), NOSPLIT, $320-48
 	VMOVUPS Y1, 32(R14)
 	VXORPS Y2, Y2, Y2
 	VMOVUPS Y2, 64(R14)
-	MOVQ from+8(FP), R12
-	MOVQ scored+24(FP), R11
-	CMPQ R11, $1
-	JLT first
-	ADDQ $4, R12
-first:
-	VMOVD R12, X0
-	VPBROADCASTD X0, Y0
-	VMOVUPS Y0, 96(R14)
 	MOVQ (Panel_M)(AX), R12
+	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits
 	MOVQ (Panel_Qt)(AX), SI
@@ -4150,9 +4133,12 @@ scores:
 	VMOVUPS Y10, 320(DX)
 	VMULPS Y15, Y11, Y11
 	VMOVUPS Y11, 352(DX)
-	MOVQ masked+32(FP), R11
-	CMPQ R11, $1
-	JGE mask
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown
+	JMP mask
 shown:
 	VMOVUPS (R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
@@ -4273,7 +4259,7 @@ last:
 over:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
-	MOVQ R12, done+40(FP)
+	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
 mask:
@@ -4282,7 +4268,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS (R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
-	VMOVUPS 96(R14), Y14
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
 	VPCMPGTD Y14, Y12, Y15
 	VBLENDVPS Y15, hidden<>(SB), Y0, Y0
 	VPCMPGTD Y13, Y14, Y15
@@ -4312,7 +4299,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS 32(R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
-	VMOVUPS 96(R14), Y14
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
 	VPCMPGTD Y14, Y12, Y15
 	VBLENDVPS Y15, hidden<>(SB), Y1, Y1
 	VPCMPGTD Y13, Y14, Y15
@@ -4342,7 +4330,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS 64(R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
-	VMOVUPS 96(R14), Y14
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
 	VPCMPGTD Y14, Y12, Y15
 	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
 	VPCMPGTD Y13, Y14, Y15
@@ -4367,7 +4356,6 @@ mask:
 	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
 	VMOVUPS Y11, 352(DX)
 	VPADDD next<>(SB), Y14, Y14
-	VMOVUPS Y14, 96(R14)
 	JMP shown
 
 // func avx2Mix3(p *Panel)

@@ -8,7 +8,7 @@ package asm
 func avx512Score1(p *Panel, from, to int)
 
 //go:noescape
-func avx512Flash1(p *Panel, from, to, scored, masked int) (done int)
+func avx512Flash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix1(p *Panel)
@@ -23,7 +23,7 @@ func avx512DScore1(p *Panel)
 func avx512Score2(p *Panel, from, to int)
 
 //go:noescape
-func avx512Flash2(p *Panel, from, to, scored, masked int) (done int)
+func avx512Flash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix2(p *Panel)
@@ -38,7 +38,7 @@ func avx512DScore2(p *Panel)
 func avx512Score3(p *Panel, from, to int)
 
 //go:noescape
-func avx512Flash3(p *Panel, from, to, scored, masked int) (done int)
+func avx512Flash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix3(p *Panel)
@@ -89,7 +89,7 @@ var avx512 = loops{
 	score:  []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
 	mix:    []func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
 	stairs: []func(*Panel){avx512Stairs1, avx512Stairs2, avx512Stairs3},
-	flash:  []func(p *Panel, from, to, scored, masked int) int{avx512Flash1, avx512Flash2, avx512Flash3},
+	flash:  []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	raise:  avx512Raise, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
 	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer},
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},

@@ -402,12 +402,12 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Flash1(p *Panel, from, to, scored, masked int) (done int)
+// func avx512Flash1(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 8 {
 //		if j > from || scored == 0 {
 //			score rows j to j+8
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
@@ -420,7 +420,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·avx512Flash1(SB), NOSPLIT, $320-48
+TEXT ·avx512Flash1(SB), NOSPLIT, $256-40
 	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
@@ -441,16 +441,8 @@ TEXT ·avx512Flash1(SB), NOSPLIT, $320-48
 	ANDQ $-64, R14
 	VXORPS Z0, Z0, Z0
 	VMOVUPS Z0, (R14)
-	MOVQ from+8(FP), R12
-	MOVQ scored+24(FP), R11
-	CMPQ R11, $1
-	JLT first
-	ADDQ $8, R12
-first:
-	VMOVD R12, X0
-	VPBROADCASTD X0, Z0
-	VMOVUPS Z0, 192(R14)
 	MOVQ (Panel_M)(AX), R12
+	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits
 	MOVQ (Panel_Qt)(AX), SI
@@ -913,9 +905,12 @@ scores:
 	VMOVUPS Z6, 1152(DX)
 	VMULPS Z9, Z7, Z7
 	VMOVUPS Z7, 1344(DX)
-	MOVQ masked+32(FP), R11
-	CMPQ R11, $1
-	JGE mask
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown
+	JMP mask
 shown:
 	VMOVUPS (R12), Z8
 	VADDPS limit<>(SB), Z8, Z9
@@ -967,7 +962,7 @@ last:
 over:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
-	MOVQ R12, done+40(FP)
+	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
 mask:
@@ -976,7 +971,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS (R11), Z9
 	VPADDD previous<>(SB), Z9, Z9
-	VMOVUPS 192(R14), Z10
+	VMOVD SI, X10
+	VPBROADCASTD X10, Z10
 	VPCMPGTD Z10, Z8, K1
 	VMOVUPS hidden<>(SB), K1, Z0
 	VPCMPGTD Z9, Z10, K1
@@ -1025,7 +1021,6 @@ mask:
 	VMOVUPS hidden<>(SB), K1, Z7
 	VMOVUPS Z7, 1344(DX)
 	VPADDD next<>(SB), Z10, Z10
-	VMOVUPS Z10, 192(R14)
 	JMP shown
 
 // func avx512Mix1(p *Panel)
@@ -2011,12 +2006,12 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Flash2(p *Panel, from, to, scored, masked int) (done int)
+// func avx512Flash2(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 8 {
 //		if j > from || scored == 0 {
 //			score rows j to j+8
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
@@ -2029,7 +2024,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·avx512Flash2(SB), NOSPLIT, $320-48
+TEXT ·avx512Flash2(SB), NOSPLIT, $256-40
 	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
@@ -2052,16 +2047,8 @@ TEXT ·avx512Flash2(SB), NOSPLIT, $320-48
 	VMOVUPS Z0, (R14)
 	VXORPS Z1, Z1, Z1
 	VMOVUPS Z1, 64(R14)
-	MOVQ from+8(FP), R12
-	MOVQ scored+24(FP), R11
-	CMPQ R11, $1
-	JLT first
-	ADDQ $8, R12
-first:
-	VMOVD R12, X0
-	VPBROADCASTD X0, Z0
-	VMOVUPS Z0, 192(R14)
 	MOVQ (Panel_M)(AX), R12
+	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits
 	MOVQ (Panel_Qt)(AX), SI
@@ -2759,9 +2746,12 @@ scores:
 	VMOVUPS Z14, 1344(DX)
 	VMULPS Z18, Z15, Z15
 	VMOVUPS Z15, 1408(DX)
-	MOVQ masked+32(FP), R11
-	CMPQ R11, $1
-	JGE mask
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown
+	JMP mask
 shown:
 	VMOVUPS (R12), Z16
 	VADDPS limit<>(SB), Z16, Z17
@@ -2849,7 +2839,7 @@ last:
 over:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
-	MOVQ R12, done+40(FP)
+	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
 mask:
@@ -2858,7 +2848,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS (R11), Z17
 	VPADDD previous<>(SB), Z17, Z17
-	VMOVUPS 192(R14), Z18
+	VMOVD SI, X18
+	VPBROADCASTD X18, Z18
 	VPCMPGTD Z18, Z16, K1
 	VMOVUPS hidden<>(SB), K1, Z0
 	VPCMPGTD Z17, Z18, K1
@@ -2912,7 +2903,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS 64(R11), Z17
 	VPADDD previous<>(SB), Z17, Z17
-	VMOVUPS 192(R14), Z18
+	VMOVD SI, X18
+	VPBROADCASTD X18, Z18
 	VPCMPGTD Z18, Z16, K1
 	VMOVUPS hidden<>(SB), K1, Z1
 	VPCMPGTD Z17, Z18, K1
@@ -2961,7 +2953,6 @@ mask:
 	VMOVUPS hidden<>(SB), K1, Z15
 	VMOVUPS Z15, 1408(DX)
 	VPADDD next<>(SB), Z18, Z18
-	VMOVUPS Z18, 192(R14)
 	JMP shown
 
 // func avx512Mix2(p *Panel)
@@ -4432,12 +4423,12 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Flash3(p *Panel, from, to, scored, masked int) (done int)
+// func avx512Flash3(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 8 {
 //		if j > from || scored == 0 {
 //			score rows j to j+8
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
@@ -4450,7 +4441,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·avx512Flash3(SB), NOSPLIT, $320-48
+TEXT ·avx512Flash3(SB), NOSPLIT, $256-40
 	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
@@ -4475,16 +4466,8 @@ TEXT ·avx512Flash3(SB), NOSPLIT, $320-48
 	VMOVUPS Z1, 64(R14)
 	VXORPS Z2, Z2, Z2
 	VMOVUPS Z2, 128(R14)
-	MOVQ from+8(FP), R12
-	MOVQ scored+24(FP), R11
-	CMPQ R11, $1
-	JLT first
-	ADDQ $8, R12
-first:
-	VMOVD R12, X0
-	VPBROADCASTD X0, Z0
-	VMOVUPS Z0, 192(R14)
 	MOVQ (Panel_M)(AX), R12
+	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits
 	MOVQ (Panel_Qt)(AX), SI
@@ -5417,9 +5400,12 @@ scores:
 	VMOVUPS Z22, 1408(DX)
 	VMULPS Z27, Z23, Z23
 	VMOVUPS Z23, 1472(DX)
-	MOVQ masked+32(FP), R11
-	CMPQ R11, $1
-	JGE mask
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown
+	JMP mask
 shown:
 	VMOVUPS (R12), Z24
 	VADDPS limit<>(SB), Z24, Z25
@@ -5543,7 +5529,7 @@ last:
 over:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
-	MOVQ R12, done+40(FP)
+	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
 mask:
@@ -5552,7 +5538,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS (R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
-	VMOVUPS 192(R14), Z26
+	VMOVD SI, X26
+	VPBROADCASTD X26, Z26
 	VPCMPGTD Z26, Z24, K1
 	VMOVUPS hidden<>(SB), K1, Z0
 	VPCMPGTD Z25, Z26, K1
@@ -5606,7 +5593,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS 64(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
-	VMOVUPS 192(R14), Z26
+	VMOVD SI, X26
+	VPBROADCASTD X26, Z26
 	VPCMPGTD Z26, Z24, K1
 	VMOVUPS hidden<>(SB), K1, Z1
 	VPCMPGTD Z25, Z26, K1
@@ -5660,7 +5648,8 @@ mask:
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
 	VMOVUPS 128(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
-	VMOVUPS 192(R14), Z26
+	VMOVD SI, X26
+	VPBROADCASTD X26, Z26
 	VPCMPGTD Z26, Z24, K1
 	VMOVUPS hidden<>(SB), K1, Z2
 	VPCMPGTD Z25, Z26, K1
@@ -5709,7 +5698,6 @@ mask:
 	VMOVUPS hidden<>(SB), K1, Z23
 	VMOVUPS Z23, 1472(DX)
 	VPADDD next<>(SB), Z26, Z26
-	VMOVUPS Z26, 192(R14)
 	JMP shown
 
 // func avx512Mix3(p *Panel)

@@ -8,7 +8,7 @@ package asm
 func neonScore1(p *Panel, from, to int)
 
 //go:noescape
-func neonFlash1(p *Panel, from, to, scored, masked int) (done int)
+func neonFlash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix1(p *Panel)
@@ -23,7 +23,7 @@ func neonDScore1(p *Panel)
 func neonScore2(p *Panel, from, to int)
 
 //go:noescape
-func neonFlash2(p *Panel, from, to, scored, masked int) (done int)
+func neonFlash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix2(p *Panel)
@@ -38,7 +38,7 @@ func neonDScore2(p *Panel)
 func neonScore3(p *Panel, from, to int)
 
 //go:noescape
-func neonFlash3(p *Panel, from, to, scored, masked int) (done int)
+func neonFlash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix3(p *Panel)
@@ -53,7 +53,7 @@ func neonDScore3(p *Panel)
 func neonScore4(p *Panel, from, to int)
 
 //go:noescape
-func neonFlash4(p *Panel, from, to, scored, masked int) (done int)
+func neonFlash4(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix4(p *Panel)
@@ -110,7 +110,7 @@ var neon = loops{
 	score:  []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
 	mix:    []func(*Panel){neonMix1, neonMix2, neonMix3, neonMix4},
 	stairs: []func(*Panel){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
-	flash:  []func(p *Panel, from, to, scored, masked int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
+	flash:  []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
 	raise:  neonRaise, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
 	few:    fewLoops{dot: neonDot, weigh: neonWeigh, weighSums: neonWeighSums, sum: neonSum, outer: neonOuter},
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},

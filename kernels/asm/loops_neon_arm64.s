@@ -237,12 +237,12 @@ done1:
 end1:
 	RET
 
-// func neonFlash1(p *Panel, from, to, scored, masked int) (done int)
+// func neonFlash1(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		if j > from || scored == 0 {
 //			score rows j to j+4
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
@@ -255,7 +255,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·neonFlash1(SB), NOSPLIT, $320-48
+TEXT ·neonFlash1(SB), NOSPLIT, $256-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD to+16(FP), R9
@@ -278,15 +278,8 @@ TEXT ·neonFlash1(SB), NOSPLIT, $320-48
 	ADD $16, RSP, R13
 	VMOVI $0, V0.B16
 	FMOVQ F0, (R13)
-	MOVD from+8(FP), R11
-	MOVD scored+24(FP), R10
-	CMP $1, R10
-	BLT first
-	ADD $4, R11
-first:
-	VDUP R11, V0.S4
-	FMOVQ F0, 64(R13)
 	MOVD (Panel_M)(R0), R11
+	MOVD scored+24(FP), R10
 	CMP $1, R10
 	BGE fits
 	MOVD (Panel_Qt)(R0), R2
@@ -638,9 +631,12 @@ scores:
 	FMOVQ F2, 128(R8)
 	WORD $0x6e25dc63 // VFMUL V5.S4, V3.S4, V3.S4
 	FMOVQ F3, 192(R8)
-	MOVD masked+32(FP), R10
-	CMP $1, R10
-	BGE mask
+	MOVD to+16(FP), R2
+	SUB R9, R2
+	MOVD (Panel_Plain)(R0), R10
+	CMP R10, R2
+	BLT shown
+	B mask
 shown:
 	FMOVQ (R11), F4
 	FMOVQ 144(R26), F31 // limit
@@ -702,7 +698,7 @@ last:
 over:
 	MOVD to+16(FP), R11
 	SUB R9, R11
-	MOVD R11, done+40(FP)
+	MOVD R11, done+32(FP)
 	RET
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -711,7 +707,7 @@ mask:
 	FMOVQ (R10), F5
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V5.S4, V5.S4
-	FMOVQ 64(R13), F6
+	VDUP R2, V6.S4
 	WORD $0x4ea63487 // VCMGT V6.S4, V4.S4, V7.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V7.B16, V31.B16, V0.B16
@@ -748,7 +744,6 @@ mask:
 	FMOVQ F3, 192(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V6.S4, V6.S4
-	FMOVQ F6, 64(R13)
 	B shown
 
 // func neonMix1(p *Panel)
@@ -1491,12 +1486,12 @@ done1:
 end1:
 	RET
 
-// func neonFlash2(p *Panel, from, to, scored, masked int) (done int)
+// func neonFlash2(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		if j > from || scored == 0 {
 //			score rows j to j+4
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
@@ -1509,7 +1504,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·neonFlash2(SB), NOSPLIT, $320-48
+TEXT ·neonFlash2(SB), NOSPLIT, $256-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD to+16(FP), R9
@@ -1534,15 +1529,8 @@ TEXT ·neonFlash2(SB), NOSPLIT, $320-48
 	FMOVQ F0, (R13)
 	VMOVI $0, V1.B16
 	FMOVQ F1, 16(R13)
-	MOVD from+8(FP), R11
-	MOVD scored+24(FP), R10
-	CMP $1, R10
-	BLT first
-	ADD $4, R11
-first:
-	VDUP R11, V0.S4
-	FMOVQ F0, 64(R13)
 	MOVD (Panel_M)(R0), R11
+	MOVD scored+24(FP), R10
 	CMP $1, R10
 	BGE fits
 	MOVD (Panel_Qt)(R0), R2
@@ -2104,9 +2092,12 @@ scores:
 	FMOVQ F6, 192(R8)
 	WORD $0x6e2adce7 // VFMUL V10.S4, V7.S4, V7.S4
 	FMOVQ F7, 208(R8)
-	MOVD masked+32(FP), R10
-	CMP $1, R10
-	BGE mask
+	MOVD to+16(FP), R2
+	SUB R9, R2
+	MOVD (Panel_Plain)(R0), R10
+	CMP R10, R2
+	BLT shown
+	B mask
 shown:
 	FMOVQ (R11), F8
 	FMOVQ 144(R26), F31 // limit
@@ -2214,7 +2205,7 @@ last:
 over:
 	MOVD to+16(FP), R11
 	SUB R9, R11
-	MOVD R11, done+40(FP)
+	MOVD R11, done+32(FP)
 	RET
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -2223,7 +2214,7 @@ mask:
 	FMOVQ (R10), F9
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V9.S4, V9.S4
-	FMOVQ 64(R13), F10
+	VDUP R2, V10.S4
 	WORD $0x4eaa350b // VCMGT V10.S4, V8.S4, V11.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V11.B16, V31.B16, V0.B16
@@ -2266,7 +2257,7 @@ mask:
 	FMOVQ 16(R10), F9
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V9.S4, V9.S4
-	FMOVQ 64(R13), F10
+	VDUP R2, V10.S4
 	WORD $0x4eaa350b // VCMGT V10.S4, V8.S4, V11.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V11.B16, V31.B16, V1.B16
@@ -2303,7 +2294,6 @@ mask:
 	FMOVQ F7, 208(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V10.S4, V10.S4
-	FMOVQ F10, 64(R13)
 	B shown
 
 // func neonMix2(p *Panel)
@@ -3375,12 +3365,12 @@ done1:
 end1:
 	RET
 
-// func neonFlash3(p *Panel, from, to, scored, masked int) (done int)
+// func neonFlash3(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		if j > from || scored == 0 {
 //			score rows j to j+4
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
@@ -3393,7 +3383,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·neonFlash3(SB), NOSPLIT, $320-48
+TEXT ·neonFlash3(SB), NOSPLIT, $256-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD to+16(FP), R9
@@ -3420,15 +3410,8 @@ TEXT ·neonFlash3(SB), NOSPLIT, $320-48
 	FMOVQ F1, 16(R13)
 	VMOVI $0, V2.B16
 	FMOVQ F2, 32(R13)
-	MOVD from+8(FP), R11
-	MOVD scored+24(FP), R10
-	CMP $1, R10
-	BLT first
-	ADD $4, R11
-first:
-	VDUP R11, V0.S4
-	FMOVQ F0, 64(R13)
 	MOVD (Panel_M)(R0), R11
+	MOVD scored+24(FP), R10
 	CMP $1, R10
 	BGE fits
 	MOVD (Panel_Qt)(R0), R2
@@ -4200,9 +4183,12 @@ scores:
 	FMOVQ F10, 208(R8)
 	WORD $0x6e2fdd6b // VFMUL V15.S4, V11.S4, V11.S4
 	FMOVQ F11, 224(R8)
-	MOVD masked+32(FP), R10
-	CMP $1, R10
-	BGE mask
+	MOVD to+16(FP), R2
+	SUB R9, R2
+	MOVD (Panel_Plain)(R0), R10
+	CMP R10, R2
+	BLT shown
+	B mask
 shown:
 	FMOVQ (R11), F12
 	FMOVQ 144(R26), F31 // limit
@@ -4356,7 +4342,7 @@ last:
 over:
 	MOVD to+16(FP), R11
 	SUB R9, R11
-	MOVD R11, done+40(FP)
+	MOVD R11, done+32(FP)
 	RET
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -4365,7 +4351,7 @@ mask:
 	FMOVQ (R10), F13
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V13.S4, V13.S4
-	FMOVQ 64(R13), F14
+	VDUP R2, V14.S4
 	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V15.B16, V31.B16, V0.B16
@@ -4408,7 +4394,7 @@ mask:
 	FMOVQ 16(R10), F13
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V13.S4, V13.S4
-	FMOVQ 64(R13), F14
+	VDUP R2, V14.S4
 	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V15.B16, V31.B16, V1.B16
@@ -4451,7 +4437,7 @@ mask:
 	FMOVQ 32(R10), F13
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V13.S4, V13.S4
-	FMOVQ 64(R13), F14
+	VDUP R2, V14.S4
 	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V15.B16, V31.B16, V2.B16
@@ -4488,7 +4474,6 @@ mask:
 	FMOVQ F11, 224(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V14.S4, V14.S4
-	FMOVQ F14, 64(R13)
 	B shown
 
 // func neonMix3(p *Panel)
@@ -5924,12 +5909,12 @@ done1:
 end1:
 	RET
 
-// func neonFlash4(p *Panel, from, to, scored, masked int) (done int)
+// func neonFlash4(p *Panel, from, to, scored int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		if j > from || scored == 0 {
 //			score rows j to j+4
-//			if masked != 0 {
+//			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
@@ -5942,7 +5927,7 @@ end1:
 //		}
 //	}
 //	return to
-TEXT ·neonFlash4(SB), NOSPLIT, $320-48
+TEXT ·neonFlash4(SB), NOSPLIT, $256-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD to+16(FP), R9
@@ -5971,15 +5956,8 @@ TEXT ·neonFlash4(SB), NOSPLIT, $320-48
 	FMOVQ F2, 32(R13)
 	VMOVI $0, V3.B16
 	FMOVQ F3, 48(R13)
-	MOVD from+8(FP), R11
-	MOVD scored+24(FP), R10
-	CMP $1, R10
-	BLT first
-	ADD $4, R11
-first:
-	VDUP R11, V0.S4
-	FMOVQ F0, 64(R13)
 	MOVD (Panel_M)(R0), R11
+	MOVD scored+24(FP), R10
 	CMP $1, R10
 	BGE fits
 	MOVD (Panel_Qt)(R0), R2
@@ -6961,9 +6939,12 @@ scores:
 	FMOVQ F14, 224(R8)
 	WORD $0x6e34ddef // VFMUL V20.S4, V15.S4, V15.S4
 	FMOVQ F15, 240(R8)
-	MOVD masked+32(FP), R10
-	CMP $1, R10
-	BGE mask
+	MOVD to+16(FP), R2
+	SUB R9, R2
+	MOVD (Panel_Plain)(R0), R10
+	CMP R10, R2
+	BLT shown
+	B mask
 shown:
 	FMOVQ (R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -7163,7 +7144,7 @@ last:
 over:
 	MOVD to+16(FP), R11
 	SUB R9, R11
-	MOVD R11, done+40(FP)
+	MOVD R11, done+32(FP)
 	RET
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -7172,7 +7153,7 @@ mask:
 	FMOVQ (R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
-	FMOVQ 64(R13), F18
+	VDUP R2, V18.S4
 	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V19.B16, V31.B16, V0.B16
@@ -7215,7 +7196,7 @@ mask:
 	FMOVQ 16(R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
-	FMOVQ 64(R13), F18
+	VDUP R2, V18.S4
 	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V19.B16, V31.B16, V1.B16
@@ -7258,7 +7239,7 @@ mask:
 	FMOVQ 32(R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
-	FMOVQ 64(R13), F18
+	VDUP R2, V18.S4
 	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V19.B16, V31.B16, V2.B16
@@ -7301,7 +7282,7 @@ mask:
 	FMOVQ 48(R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
-	FMOVQ 64(R13), F18
+	VDUP R2, V18.S4
 	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
 	FMOVQ 240(R26), F31 // hidden
 	VBIT V19.B16, V31.B16, V3.B16
@@ -7338,7 +7319,6 @@ mask:
 	FMOVQ F15, 240(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V18.S4, V18.S4
-	FMOVQ F18, 64(R13)
 	B shown
 
 // func neonMix4(p *Panel)

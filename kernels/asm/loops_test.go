@@ -133,7 +133,7 @@ func TestShortOperands(t *testing.T) {
 	far := operand{"From", func(p *Panel) { p.From = 1 << 20 }}
 	keys := operand{"P", func(p *Panel) { p.N = -1 }}
 	mask := operand{"Edit.Lo", func(p *Panel) {
-		p.Masked = true
+		p.Plain = 0
 		p.Edit.Lo = make([]int32, p.Width)
 		p.Edit.Hi = make([]int32, p.Width-1)
 	}}

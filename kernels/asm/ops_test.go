@@ -62,7 +62,7 @@ func random(o *Ops, width, n, d, c int) *Panel {
 		return Rows{s, cols + gap}
 	}
 	return &Panel{
-		Lanes: o.Lanes, Width: width, N: n, D: d, C: c, Factor: .37, Qt: lanes(d), K: rows(n, d), V: rows(n, c), P: lanes(n), O: lanes(c),
+		Lanes: o.Lanes, Width: width, N: n, Plain: n, D: d, C: c, Factor: .37, Qt: lanes(d), K: rows(n, d), V: rows(n, c), P: lanes(n), O: lanes(c),
 		M: lanes(1), L: lanes(1), S: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStr: c + 2, Y: rows(o.Lanes, c),
 	}
 }

@@ -117,6 +117,9 @@ func edit(p *Panel) {
 
 // mask hides the rows from to to that a lane may not see.
 func mask(p *Panel, from, to int) {
+	if from >= to {
+		return
+	}
 	for lane := range p.Width {
 		lo := min(max(int(p.Edit.Lo[lane]), from), to)
 		hi := min(max(int(p.Edit.Hi[lane]), lo), to)
@@ -147,9 +150,7 @@ func flash(p *Panel, keys int) {
 		end := min(j+keys, p.N)
 		if !p.Scored {
 			scoreRows(p, j, end)
-			if p.Masked {
-				mask(p, j, end)
-			}
+			mask(p, max(j, p.Plain), end)
 		}
 		p.Scored = false
 		if !expGroup(p, j, end) {

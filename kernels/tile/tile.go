@@ -189,7 +189,7 @@ func (t *Tile) Key() int { return t.Edit.Key }
 func (t *Tile) at(key, n int) {
 	kv := t.h / t.p.Group()
 	t.K, t.V = From(&t.a.K, t.b, key, kv), From(&t.a.V, t.b, key, kv)
-	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Until = key, n, 0, 0, false, nil
+	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Until, t.Plain = key, n, 0, 0, false, nil, n
 }
 
 // plain is whether the block needs no Edit: every query sees every key of it, and nothing is added to scores.
@@ -269,9 +269,8 @@ func (t *Tile) band() {
 		last -= last % t.ops.Keys
 	}
 	last = max(last, first)
-	t.stairs(0, first)
-	t.rowsFrom(0, first, last, false)
-	t.stairs(last, t.N)
+	t.stairs(0, first, 0)
+	t.stairs(first, t.N, last)
 }
 
 // unit is the number of lanes in a step of the stairs: a vector, if that is not too few for the loops to be quick.
@@ -283,29 +282,23 @@ func (t *Tile) up(key int) int {
 	return row - row%t.ops.Keys
 }
 
-// stairs takes the lanes that use each of the rows through them.
-func (t *Tile) stairs(from, to int) {
-	for lane := 0; from < to; lane += t.unit() {
-		if end := min(t.until[lane/t.ops.Vec], to); from < end {
-			t.rowsFrom(lane, from, end, true)
-			from = end
-		}
-	}
-}
-
-// rowsFrom takes lanes from one on through a part of the block's rows.
-func (t *Tile) rowsFrom(lane, from, to int, masked bool) {
-	if from >= to {
-		return
-	}
+// stairs takes the lanes that use each of the rows through them; masked, from row plain on.
+func (t *Tile) stairs(from, to, plain int) {
 	p := &t.part
-	*p = t.Panel
-	p.Width, p.From, p.N, p.Masked = t.Width-lane, from, to, masked
-	p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
-	for _, s := range []*[]float32{&p.Qt, &p.P, &p.O, &p.M, &p.L, &p.S} {
-		*s = (*s)[min(lane, len(*s)):]
+	for lane := 0; from < to; lane += t.unit() {
+		end := min(t.until[lane/t.ops.Vec], to)
+		if from >= end {
+			continue
+		}
+		*p = t.Panel
+		p.Width, p.From, p.N, p.Plain = t.Width-lane, from, end, plain
+		p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
+		for _, s := range []*[]float32{&p.Qt, &p.P, &p.O, &p.M, &p.L, &p.S} {
+			*s = (*s)[min(lane, len(*s)):]
+		}
+		t.weigh(t.ops.Flash, p)
+		from = end
 	}
-	t.weigh(t.ops.Flash, p)
 }
 
 // hideRows tells Edit which rows of the block each lane sees.

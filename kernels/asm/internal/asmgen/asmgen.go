@@ -116,7 +116,7 @@ var %[1]s = loops{
 	score: []func(*Panel, int, int){%[4]s},
 	mix: []func(*Panel){%[5]s},
 	stairs: []func(*Panel){%[9]s},
-	flash: []func(p *Panel, from, to, scored, masked int) int{%[8]s},
+	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
 	raise: %[1]sRaise, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter},
 	dscore: []func(*Panel){%[10]s},

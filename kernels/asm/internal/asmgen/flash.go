@@ -17,11 +17,11 @@ import "fmt"
 // between two steps, in the registers of lanes and broadcast element, which are dead for that moment; renaming does the rest. When D is
 // small, rows that have not had their turn follow in a loop of their own; when it is large, the last steps go alone.
 func (g *gen) flash(vecs int) {
-	g.function(fmt.Sprint("Flash", vecs), "(p *Panel, from, to, scored, masked int) (done int)", 320, 48, fmt.Sprintf(`
+	g.function(fmt.Sprint("Flash", vecs), "(p *Panel, from, to, scored int) (done int)", 256, 40, fmt.Sprintf(`
 for j := from; j < to; j += %[1]d {
 	if j > from || scored == 0 {
 		score rows j to j+%[1]d
-		if masked != 0 {
+		if j >= p.Plain {
 			p.P[i*%[2]d+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+%[1]d
 		}
 	}
@@ -42,14 +42,8 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
 		g.zero(t.sum(0, v))
 		g.store(t.groupSum(v), t.sum(0, v))
 	}
-	g.arg(aux, "from", 8)
-	g.arg(steps, "scored", 24)
-	g.jumpBelow(steps, 1, "first")
-	g.increase(aux, g.rows)
-	g.label("first")
-	g.broadcastInt(0, aux)
-	g.store(t.key(), 0)
 	g.get(refs, mem{base: panel, field: "Panel_M"})
+	g.arg(steps, "scored", 24)
 	g.jumpAtLeast(steps, 1, "fits")
 	t.startScore()
 	t.products()
@@ -63,8 +57,11 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
 
 	g.label("scores")
 	t.finishScore()
-	g.arg(steps, "masked", 32)
-	g.jumpAtLeast(steps, 1, "mask")
+	g.arg(rowOf, "to", 16)
+	g.subtract(rowOf, count)
+	g.get(steps, mem{base: panel, field: "Panel_Plain"})
+	g.jumpLess(rowOf, steps, "shown")
+	g.jump("mask")
 	g.label("shown")
 	t.check("over")
 	g.label("fits")
@@ -78,7 +75,7 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
 	g.label("over")
 	g.arg(aux, "to", 16)
 	g.subtract(aux, count)
-	g.result("done", 40, aux)
+	g.result("done", 32, aux)
 	g.ret()
 
 	g.label("mask")
@@ -86,9 +83,10 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
 	g.jump("shown")
 }
 
-// The scratch memory: the sums of a group, and the first key of the group to come in every lane.
 func (t tile) groupSum(v int) mem { return mem{base: groupSums, off: v * t.bytes()} }
-func (t tile) key() mem           { return mem{base: groupSums, off: t.row()} }
+
+// rowOf is the first row of a group, between its products and its weights.
+const rowOf = lanesAt
 
 // mask hides scores outside Lo and Hi, in the sums and where finishScore has stored them.
 func (t tile) mask() {
@@ -100,7 +98,7 @@ func (t tile) mask() {
 		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Hi"})
 		t.load(last, at)
 		t.addInt(last, last, previous)
-		t.load(key, t.key())
+		t.broadcastInt(key, rowOf)
 		for r := range t.rows {
 			t.replaceAboveInt(t.sum(r, v), hidden, lo, key, tmp)
 			t.replaceAboveInt(t.sum(r, v), hidden, key, last, tmp)
@@ -108,7 +106,6 @@ func (t tile) mask() {
 			t.addInt(key, key, next)
 		}
 	}
-	t.store(t.key(), key)
 }
 
 // temps are the last four registers. If the tile uses them, they are free only between steps.
