@@ -14,11 +14,11 @@ var (
 
 // x86 spells AVX2 and AVX-512, which differ in the letter of their registers and in little else. Go writes the destination last.
 type x86 struct {
-	*gen
+	*file
 	letter string
 }
 
-func newX86(letter string) func(*gen) isa { return func(g *gen) isa { return x86{g, letter} } }
+func newX86(letter string) func(*file) isa { return func(f *file) isa { return x86{f, letter} } }
 
 var x86Regs = map[reg]string{
 	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",

@@ -27,11 +27,9 @@ var neon = &target{
 // arm spells NEON. Go writes the destination last. Its assembler lacks the arithmetic of vectors of floats but for VFMLA and VFMLS: such an
 // instruction is a WORD, with the instruction beside it in the spelling of later assemblers, and TestWords holds the one to the other. A vector
 // register is V or F by the instruction.
-type arm struct{ gen *gen }
+type arm struct{ *file }
 
-func newARM(g *gen) isa { return arm{g} }
-
-func (a arm) emit(op string, operands ...string) { a.gen.emit(op, operands...) }
+func newARM(f *file) isa { return arm{f} }
 
 // R18 belongs to the system, R27 to the assembler, R28 is g and R29 the frame pointer; R16 and R17 are the linker's.
 var armRegs = map[reg]string{
@@ -94,8 +92,8 @@ func (a arm) load(dst vec, from operand) {
 	case mem:
 		a.emit("FMOVQ", a.m(from), a.f(dst))
 	case constant:
-		a.gen.setup = fmt.Sprintf("\tMOVD $%s<>(SB), %s\n", pool, constants)
-		a.emit("FMOVQ", fmt.Sprintf("%d(%s)", a.gen.places[from], constants), fmt.Sprintf("%s // %s", a.f(dst), from))
+		a.setup = fmt.Sprintf("\tMOVD $%s<>(SB), %s\n", pool, constants)
+		a.emit("FMOVQ", fmt.Sprintf("%d(%s)", a.places[from], constants), fmt.Sprintf("%s // %s", a.f(dst), from))
 	case vec:
 		a.emit("VMOV", a.b16(from), a.b16(dst))
 	}

@@ -16,7 +16,7 @@ type target struct {
 	byElement  bool    // multiplies by one element of a register; else that element is broadcast to one
 	pooled     bool    // constants lie after one another, under one symbol
 	mover      *target // whose Load and Store serve this set, if not its own
-	spell      func(*gen) isa
+	spell      func(*file) isa
 }
 
 // bytes is the size of a vector, row that of a row of lanes.

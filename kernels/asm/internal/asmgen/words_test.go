@@ -18,7 +18,8 @@ var (
 	arrangement = regexp.MustCompile(`\.(\d+)([BHSD])`)
 )
 
-// Every instruction that is written as a number is the one that its comment says.
+// Every instruction that is written as a number is the one that its comment says. The package that decodes knows all that are in use: one that it
+// does not know fails.
 func TestWords(t *testing.T) {
 	for name, text := range Files() {
 		words := map[string]int{} // by mnemonic
