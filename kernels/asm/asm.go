@@ -86,9 +86,9 @@ type Panel struct {
 	Done   int  // Exp, Flash: rows finished
 	Scored bool // Flash: the group at From holds scores already
 
-	Edit   Edit
-	Plain  int   // Flash: rows from here on are hidden from a lane as Edit says by Lo and Hi
-	Until  []int // Mix: vector i of the lanes uses rows up to Until[i], which do not decrease; nil: all N
+	Edit  Edit
+	Plain int   // Flash: rows from here on are hidden from a lane as Edit says by Lo and Hi
+	Until []int // Mix: vector i of the lanes uses rows up to Until[i], which do not decrease; nil: all N
 
 	X    []float32 // Outer: [N][XStride]
 	XStr int       // Outer: row length of X

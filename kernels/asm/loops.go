@@ -11,7 +11,7 @@ type loops struct {
 	vec, keys int // floats in a vector; rows that Score and Mix take at once
 	score     []func(p *Panel, from, to int)
 	mix       []func(p *Panel)
-	stairs    []func(p *Panel)                                          // Mix with Until
+	stairs    []func(p *Panel)                                  // Mix with Until
 	flash     []func(p *Panel, from, to, scored int) (done int) // whole groups, without S
 	raise     func(p *Panel, rows int)
 	finite    func(x *float32, rounds int) (bad int)
