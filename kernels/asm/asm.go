@@ -140,6 +140,8 @@ type Ops struct {
 	// Raise lifts M, in the lanes that are over their limit in the group at Done, to within half of their highest score. P before Done, L, S and O
 	// are multiplied by the power of two that goes with it; where that makes P less than 2^-100, it is 0. From is set to go on from Done.
 	Raise func(*Panel)
+	// Top makes M the largest score of each lane, or leaves it if it is larger, for the softmax in two passes.
+	Top func(*Panel)
 	// Finite says that no number is NaN or an infinity.
 	Finite func([]float32) bool
 	// Mix is O[c][lane] += Σ_j P[j][lane] V[j][c].

@@ -95,6 +95,7 @@ func products(o *Ops) []twins {
 	outputs := func(p *Panel) (Rows, int) { return Rows{p.O, p.Lanes}, p.Width }
 	return []twins{
 		{"Score", o.Score, twin.Score, weights},
+		{"Top", o.Top, twin.Top, func(p *Panel) (Rows, int) { return Rows{p.M, p.Lanes}, p.Width }},
 		{"Mix", o.Mix, twin.Mix, outputs},
 		{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), outputs},
 		{"DScore", o.DScore, twin.DScore, weights},
@@ -107,7 +108,7 @@ func products(o *Ops) []twins {
 func (op twins) hold(t *testing.T, fs fences, p *Panel) {
 	t.Helper()
 	ref := *p
-	ref.P, ref.O, ref.X = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.X)
+	ref.P, ref.O, ref.X, ref.M = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.X), slices.Clone(p.M)
 	op.ref(&ref)
 	want, cols := op.result(&ref)
 	for _, first := range []bool{true, false} {

@@ -14,6 +14,7 @@ type loops struct {
 	stairs    []func(p *Panel)                                  // Mix with Until
 	flash     []func(p *Panel, from, to, scored int) (done int) // whole groups, without S
 	raise     func(p *Panel, rows int)
+	top       func(p *Panel, from, to int)
 	finite    func(x *float32, rounds int) (bad int)
 	exp       func(p *Panel, from, to int) (done int)
 	expSums   func(p *Panel, from, to int) (done int) // with S
@@ -84,6 +85,14 @@ func (l *loops) ops() *Ops {
 			l.raise(p, rows)
 		}
 		p.From, p.Scored = p.Done, true
+	}
+	o.Top = func(p *Panel) {
+		l.checkWidth(p)
+		reach("P", len(p.P), p.N, p.Width, p.Lanes)
+		reach("M", len(p.M), 1, p.Width, 0)
+		for from := 0; from < p.N && p.Width > 0; from += expAtOnce {
+			l.top(p, from, min(from+expAtOnce, p.N))
+		}
 	}
 	o.Finite = func(x []float32) bool {
 		rounds := len(x) / l.perRead

@@ -53,6 +53,9 @@ func avx2DScore3(p *Panel)
 func avx2Raise(p *Panel, rows int)
 
 //go:noescape
+func avx2Top(p *Panel, from, to int)
+
+//go:noescape
 func avx2Finite(x *float32, rounds int) (bad int)
 
 //go:noescape
@@ -96,7 +99,7 @@ var avx2 = loops{
 	mix:    []func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
 	stairs: []func(*Panel){avx2Stairs1, avx2Stairs2, avx2Stairs3},
 	flash:  []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
-	raise:  avx2Raise, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
+	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer},
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,

@@ -5592,6 +5592,68 @@ weights1:
 endweights1:
 	JMP next
 
+// func avx2Top(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 8 at a time
+//		for j := from; j < to; j++ {
+//			p.M[lane] = max(p.P[j*24+lane], p.M[lane])
+//		}
+//	}
+TEXT ·avx2Top(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $96, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ (Panel_M)(AX), R12
+	MOVQ $0, R10
+vector:
+	VMOVUPS (R12)(R10*1), Y0
+	VMOVUPS (R12)(R10*1), Y1
+	VMOVUPS (R12)(R10*1), Y2
+	VMOVUPS (R12)(R10*1), Y3
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $4
+	JLT end4
+rows4:
+	VMOVUPS (SI), Y4
+	VMAXPS Y0, Y4, Y0
+	VMOVUPS 96(SI), Y4
+	VMAXPS Y1, Y4, Y1
+	VMOVUPS 192(SI), Y4
+	VMAXPS Y2, Y4, Y2
+	VMOVUPS 288(SI), Y4
+	VMAXPS Y3, Y4, Y3
+	ADDQ $384, SI
+	ADDQ $-4, R11
+	CMPQ R11, $4
+	JGE rows4
+end4:
+	CMPQ R11, $1
+	JLT end1
+rows1:
+	VMOVUPS (SI), Y4
+	VMAXPS Y0, Y4, Y0
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	VMAXPS Y0, Y1, Y0
+	VMAXPS Y0, Y2, Y0
+	VMAXPS Y0, Y3, Y0
+	VMOVUPS Y0, (R12)(R10*1)
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT vector
+	VZEROUPPER
+	RET
+
 // func avx2Finite(x *float32, rounds int) (bad int)
 //
 //	for i := range 64 * rounds {

@@ -53,6 +53,9 @@ func avx512DScore3(p *Panel)
 func avx512Raise(p *Panel, rows int)
 
 //go:noescape
+func avx512Top(p *Panel, from, to int)
+
+//go:noescape
 func avx512Finite(x *float32, rounds int) (bad int)
 
 //go:noescape
@@ -90,7 +93,7 @@ var avx512 = loops{
 	mix:    []func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
 	stairs: []func(*Panel){avx512Stairs1, avx512Stairs2, avx512Stairs3},
 	flash:  []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
-	raise:  avx512Raise, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
+	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
 	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer},
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,

@@ -7396,6 +7396,68 @@ weights1:
 endweights1:
 	JMP next
 
+// func avx512Top(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 16 at a time
+//		for j := from; j < to; j++ {
+//			p.M[lane] = max(p.P[j*48+lane], p.M[lane])
+//		}
+//	}
+TEXT ·avx512Top(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $192, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ (Panel_M)(AX), R12
+	MOVQ $0, R10
+vector:
+	VMOVUPS (R12)(R10*1), Z0
+	VMOVUPS (R12)(R10*1), Z1
+	VMOVUPS (R12)(R10*1), Z2
+	VMOVUPS (R12)(R10*1), Z3
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $4
+	JLT end4
+rows4:
+	VMOVUPS (SI), Z4
+	VMAXPS Z0, Z4, Z0
+	VMOVUPS 192(SI), Z4
+	VMAXPS Z1, Z4, Z1
+	VMOVUPS 384(SI), Z4
+	VMAXPS Z2, Z4, Z2
+	VMOVUPS 576(SI), Z4
+	VMAXPS Z3, Z4, Z3
+	ADDQ $768, SI
+	ADDQ $-4, R11
+	CMPQ R11, $4
+	JGE rows4
+end4:
+	CMPQ R11, $1
+	JLT end1
+rows1:
+	VMOVUPS (SI), Z4
+	VMAXPS Z0, Z4, Z0
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	VMAXPS Z0, Z1, Z0
+	VMAXPS Z0, Z2, Z0
+	VMAXPS Z0, Z3, Z0
+	VMOVUPS Z0, (R12)(R10*1)
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT vector
+	VZEROUPPER
+	RET
+
 // func avx512Finite(x *float32, rounds int) (bad int)
 //
 //	for i := range 128 * rounds {

@@ -68,6 +68,9 @@ func neonDScore4(p *Panel)
 func neonRaise(p *Panel, rows int)
 
 //go:noescape
+func neonTop(p *Panel, from, to int)
+
+//go:noescape
 func neonFinite(x *float32, rounds int) (bad int)
 
 //go:noescape
@@ -111,7 +114,7 @@ var neon = loops{
 	mix:    []func(*Panel){neonMix1, neonMix2, neonMix3, neonMix4},
 	stairs: []func(*Panel){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
 	flash:  []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
-	raise:  neonRaise, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
+	raise:  neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
 	few:    fewLoops{dot: neonDot, weigh: neonWeigh, weighSums: neonWeighSums, sum: neonSum, outer: neonOuter},
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,

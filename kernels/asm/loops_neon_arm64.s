@@ -8934,6 +8934,74 @@ weights1:
 endweights1:
 	B next
 
+// func neonTop(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 4 at a time
+//		for j := from; j < to; j++ {
+//			p.M[lane] = max(p.P[j*16+lane], p.M[lane])
+//		}
+//	}
+TEXT ·neonTop(SB), NOSPLIT, $0-24
+	MOVD p+0(FP), R0
+	MOVD (Panel_Width)(R0), R6
+	MOVD $4, R14
+	MUL R14, R6
+	MOVD (Panel_P)(R0), R8
+	MOVD from+8(FP), R9
+	MOVD $64, R14
+	MUL R14, R9
+	ADD R9, R8, R8
+	MOVD (Panel_M)(R0), R11
+	MOVD $0, R7
+vector:
+	ADD R7, R11, R14
+	FMOVQ (R14), F0
+	ADD R7, R11, R14
+	FMOVQ (R14), F1
+	ADD R7, R11, R14
+	FMOVQ (R14), F2
+	ADD R7, R11, R14
+	FMOVQ (R14), F3
+	ADD R7, R8, R2
+	MOVD to+16(FP), R10
+	MOVD from+8(FP), R9
+	SUB R9, R10
+	CMP $4, R10
+	BLT end4
+rows4:
+	FMOVQ (R2), F4
+	WORD $0x4e20c480 // VFMAXNM V0.S4, V4.S4, V0.S4
+	FMOVQ 64(R2), F4
+	WORD $0x4e21c481 // VFMAXNM V1.S4, V4.S4, V1.S4
+	FMOVQ 128(R2), F4
+	WORD $0x4e22c482 // VFMAXNM V2.S4, V4.S4, V2.S4
+	FMOVQ 192(R2), F4
+	WORD $0x4e23c483 // VFMAXNM V3.S4, V4.S4, V3.S4
+	ADD $256, R2
+	ADD $-4, R10
+	CMP $4, R10
+	BGE rows4
+end4:
+	CMP $1, R10
+	BLT end1
+rows1:
+	FMOVQ (R2), F4
+	WORD $0x4e20c480 // VFMAXNM V0.S4, V4.S4, V0.S4
+	ADD $64, R2
+	ADD $-1, R10
+	CMP $1, R10
+	BGE rows1
+end1:
+	WORD $0x4e20c420 // VFMAXNM V0.S4, V1.S4, V0.S4
+	WORD $0x4e20c440 // VFMAXNM V0.S4, V2.S4, V0.S4
+	WORD $0x4e20c460 // VFMAXNM V0.S4, V3.S4, V0.S4
+	ADD R7, R11, R14
+	FMOVQ F0, (R14)
+	ADD $16, R7
+	CMP R6, R7
+	BLT vector
+	RET
+
 // func neonFinite(x *float32, rounds int) (bad int)
 //
 //	for i := range 32 * rounds {

@@ -149,6 +149,7 @@ func TestShortOperands(t *testing.T) {
 		}{
 			{"Score", o.Score, []operand{qt, k, farK, backK, weights, width, wide, rows}},
 			{"Flash", o.Flash, []operand{qt, k, farK, backK, weights, width, wide, rows, mask}},
+			{"Top", o.Top, []operand{weights, refs, width, wide, rows}},
 			{"Raise", o.Raise, []operand{weights, refs, sums, products, out, width, done}},
 			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
 			{"Mix", o.Mix, []operand{v, out, weights, width, wide, rows, keys, until, past, down}},

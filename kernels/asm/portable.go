@@ -16,7 +16,7 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank,
 		Load: load, Store: store, Score: score, Edit: edit, DScore: dscore, Outer: outer,
-		Dot: dot, Weigh: weigh, Sum: sum, Finite: finite, Peak: peak, Read: read,
+		Dot: dot, Weigh: weigh, Sum: sum, Top: top, Finite: finite, Peak: peak, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
 	o.Flash = func(p *Panel) { flash(p, keys) }
@@ -189,6 +189,17 @@ func expGroup(p *Panel, from, to int) bool {
 		}
 	}
 	return true
+}
+
+func top(p *Panel) {
+	m := p.M[:p.Width]
+	for j := range p.N {
+		for lane, x := range p.P[j*p.Lanes:][:len(m)] {
+			if x > m[lane] {
+				m[lane] = x
+			}
+		}
+	}
 }
 
 func raise(p *Panel, keys int) {

@@ -223,14 +223,7 @@ func (t *Tile) Weights() {
 // Softmax turns scores into weights in two passes. The panel's block must be all the keys that the tile sees.
 func (t *Tile) Softmax() {
 	t.limitScores()
-	m := t.M[:t.Width]
-	for j := range t.N {
-		for lane, x := range t.P[j*t.Lanes:][:len(m)] {
-			if x > m[lane] {
-				m[lane] = x
-			}
-		}
-	}
+	t.ops.Top(&t.Panel)
 	t.weigh(t.ops.Exp, &t.Panel)
 }
 

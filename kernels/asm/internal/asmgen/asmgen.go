@@ -6,7 +6,7 @@
 //	tile.go   a tile of a product; with it Score and Mix
 //	exp.go    2^x, the check of the lazy maximum; with them Exp
 //	series.go 2^x without a table
-//	raise.go  Raise and Finite
+//	raise.go  Raise, Top and Finite
 //	flash.go  all three at once
 //	move.go   transposes: Load and Store
 //	few.go    products of rows with rows, weights of rows: Dot and Weigh
@@ -71,6 +71,7 @@ func (g *gen) all() {
 		g.dscore(vecs)
 	}
 	g.raise()
+	g.top()
 	g.finite()
 	g.exp(false)
 	g.exp(true)
@@ -123,7 +124,7 @@ var %[1]s = loops{
 	mix: []func(*Panel){%[5]s},
 	stairs: []func(*Panel){%[9]s},
 	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
-	raise: %[1]sRaise, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
+	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter},
 	dscore: []func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,
