@@ -90,11 +90,13 @@ type Panel struct {
 	Plain int   // Flash: rows from here on are hidden from a lane as Edit says by Lo and Hi
 	Until []int // Mix: vector i of the lanes uses rows up to Until[i], which do not decrease; nil: all N
 
-	X    []float32 // Outer: [N][XStride]
-	XStr int       // Outer: row length of X
-	Y    Rows      // Outer: one row a lane, C columns
-	Dot  []float32 // DScore: [C][Lanes], the incoming gradient transposed
-	Sub  []float32 // DScore: [Lanes]
+	X     []float32 // Outer: [N][XStride]
+	XStr  int       // Outer: row length of X
+	Y     Rows      // Outer: one row a lane, C columns
+	Fresh bool      // Outer: what is in X counts as 0
+	Scale []float32 // Outer: [N], nil: none
+	Dot   []float32 // DScore: [C][Lanes], the incoming gradient transposed
+	Sub   []float32 // DScore: [Lanes]
 }
 
 // An Edit says what becomes of raw scores: bias added, hidden keys set to -Inf.
@@ -148,8 +150,13 @@ type Ops struct {
 	Mix func(*Panel)
 	// DScore is P[j][lane] *= Σ_c V[j][c] Dot[c][lane] - Sub[lane].
 	DScore func(*Panel)
-	// Outer is X[j][c] += Σ_lane P[j][lane] Y[lane][c] over Width lanes, for N rows and C columns.
+	// Outer is X[j][c] += Σ_lane P[j][lane] Y[lane][c] over Width lanes, for N rows and C columns. X counts as 0
+	// before if Fresh, and if there is a Scale, row j is multiplied by Scale[j] after. Lanes and Width may be anything.
 	Outer func(*Panel)
+	// OuterT is Outer with P transposed: X[j][c] += Σ_lane P[lane][j] Y[lane][c], with N numbers in a row of P.
+	OuterT func(*Panel)
+	// Elu is to[i] = from[i]+1 above 0, e^from[i] elsewhere, or 0 where that is below 2^-125; to is as long as from, and may be it.
+	Elu func(to, from []float32)
 	// Dot, Weigh and Sum are the three steps of a block of keys when queries are few: scores, weights, output. The caller edits between Dot and
 	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit or NaN, as Exp does.
 	Dot, Weigh, Sum func(*Few)

@@ -159,3 +159,60 @@ func TestExpSpecialValues(t *testing.T) {
 		}
 	}
 }
+
+// Elu over the whole range, in ulp, at every place of a vector and behind the last one.
+func TestElu(t *testing.T) {
+	step := float32(2e-5)
+	if testing.Short() {
+		step = 4e-5
+	}
+	const least = -86.9 // e^-87 is below 2^-125
+	all := []float32{0, float32(math.Copysign(0, -1))}
+	for x := float32(least); x < -1e-30; x *= 1 - step {
+		all = append(all, x, -x)
+	}
+	inf := float32(math.Inf(1))
+	for _, o := range append(assembled(), Go()) {
+		to := make([]float32, len(all))
+		o.Elu(to, all)
+		worst, at := 0.0, float32(0)
+		for i, x := range all {
+			want := math.Exp(float64(x))
+			if x > 0 {
+				want = float64(x + 1)
+			}
+			u := ulps(to[i], want)
+			if !(u <= eluUlps-eluUlpsOfX*float64(min(x, 0))) {
+				t.Fatalf("%s: elu(%v)+1 is %.3f ulp off", o.ISA, x, u)
+			}
+			if u > worst {
+				worst, at = u, x
+			}
+		}
+		t.Logf("%s: largest error %.3f ulp, at %v", o.ISA, worst, at)
+		for n := range 40 {
+			for _, c := range []struct{ x, want float32 }{{negInf, 0}, {inf, inf}, {nan, nan}, {0, 1}, {-1e30, 0}, {1, 2}, {math.MaxFloat32, math.MaxFloat32}} {
+				from, to := make([]float32, n), make([]float32, n+1)
+				for i := range from {
+					clear(from)
+					from[i], to[n] = c.x, 7
+					o.Elu(to, from)
+					for j, got := range to[:n] {
+						if want := c.want; j == i && got != want && (got == got || want == want) || j != i && got != 1 {
+							t.Fatalf("%s: number %d of %d: elu(%v)+1 = %v, want %v", o.ISA, j, n, from[j], got, want)
+						}
+					}
+					if to[n] != 7 {
+						t.Fatalf("%s: Elu of %d numbers writes another", o.ISA, n)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The error of Elu is at most eluUlps, and eluUlpsOfX times -x where x is negative.
+const (
+	eluUlps    = 1.1
+	eluUlpsOfX = .04
+)

@@ -65,6 +65,9 @@ func (fs fences) put(t *testing.T, p *Panel, first bool) *Panel {
 	}
 	q.Dot, q.Sub = at("Dot", p.Dot, p.C, p.Width, p.Lanes), at("Sub", p.Sub, 1, p.Width, 0)
 	q.X, q.Y.Data = at("X", p.X, p.N, p.C, p.XStr), at("Y", p.Y.Data, p.Width, p.C, p.Y.Stride)
+	if p.Scale != nil {
+		q.Scale = at("Scale", p.Scale, 1, p.N, 0)
+	}
 	if p.Plain < p.N {
 		for name, s := range map[string]*[]int32{"Lo": &q.Edit.Lo, "Hi": &q.Edit.Hi} {
 			*s = ints(at(name, floats(*s), 1, p.Width, 0))
@@ -100,6 +103,7 @@ func products(o *Ops) []twins {
 		{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), outputs},
 		{"DScore", o.DScore, twin.DScore, weights},
 		{"Outer", o.Outer, twin.Outer, func(p *Panel) (Rows, int) { return Rows{p.X, p.XStr}, p.C }},
+		{"OuterT", turned(o.OuterT), turned(twin.OuterT), func(p *Panel) (Rows, int) { return Rows{p.O, p.C}, p.C }},
 	}
 }
 

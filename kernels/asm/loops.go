@@ -19,6 +19,7 @@ type loops struct {
 	exp       func(p *Panel, from, to int) (done int)
 	expSums   func(p *Panel, from, to int) (done int) // with S
 	few       fewLoops
+	elu       func(to, from *float32, n int)
 	dscore    []func(p *Panel)
 	load      func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
 	store     func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)

@@ -80,6 +80,12 @@ func avx2Sum(p *Few)
 func avx2Outer(p *Panel)
 
 //go:noescape
+func avx2OuterT(p *Panel)
+
+//go:noescape
+func avx2Elu(to, from *float32, n int)
+
+//go:noescape
 func avx2Load(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
 
 //go:noescape
@@ -100,7 +106,8 @@ var avx2 = loops{
 	stairs: []func(*Panel){avx2Stairs1, avx2Stairs2, avx2Stairs3},
 	flash:  []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
-	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer},
+	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer, outerT: avx2OuterT},
+	elu:    avx2Elu,
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
 	read: avx2Read, perRead: 64,

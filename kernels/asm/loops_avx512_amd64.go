@@ -80,6 +80,12 @@ func avx512Sum(p *Few)
 func avx512Outer(p *Panel)
 
 //go:noescape
+func avx512OuterT(p *Panel)
+
+//go:noescape
+func avx512Elu(to, from *float32, n int)
+
+//go:noescape
 func avx512Peak(rounds int, x *float32)
 
 //go:noescape
@@ -94,7 +100,8 @@ var avx512 = loops{
 	stairs: []func(*Panel){avx512Stairs1, avx512Stairs2, avx512Stairs3},
 	flash:  []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
-	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer},
+	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer, outerT: avx512OuterT},
+	elu:    avx512Elu,
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
 	read: avx512Read, perRead: 128,

@@ -9,7 +9,7 @@ type fewLoops struct {
 	dot              func(f *Few)
 	weigh, weighSums func(f *Few, from, vectors int) (done int)
 	sum              func(f *Few)
-	outer            func(p *Panel)
+	outer, outerT    func(p *Panel)
 }
 
 // rows puts the checks before the loops on rows.
@@ -47,12 +47,34 @@ func (l *loops) rows(o *Ops) {
 	}
 	o.Outer = func(p *Panel) {
 		reach("P", len(p.P), p.N, p.Width, p.Lanes)
-		reach("Y", len(p.Y.Data), p.Width, p.C, p.Y.Stride)
-		reach("X", len(p.X), p.N, p.C, p.XStr)
-		if p.N > 0 && p.Width > 0 && p.C > 0 {
+		if p.Scale != nil {
+			reach("Scale", len(p.Scale), 1, p.N, 0)
+		}
+		if l.checkOuter(p) {
 			l.few.outer(p)
+		} else if p.C > 0 { // Fresh or Scale without terms
+			outer(p)
 		}
 	}
+	o.OuterT = func(p *Panel) {
+		reach("P", len(p.P), p.Width, p.N, p.Lanes)
+		if l.checkOuter(p) {
+			l.few.outerT(p)
+		}
+	}
+	o.Elu = func(to, from []float32) {
+		reach("to", len(to), 1, len(from), 0)
+		if len(from) > 0 {
+			l.elu(&to[0], &from[0], len(from))
+		}
+	}
+}
+
+// checkOuter panics if the panel's slices are too short for what Outer and OuterT touch, and reports whether there is anything to do.
+func (l *loops) checkOuter(p *Panel) bool {
+	reach("Y", len(p.Y.Data), p.Width, p.C, p.Y.Stride)
+	reach("X", len(p.X), p.N, p.C, p.XStr)
+	return p.N > 0 && p.Width > 0 && p.C > 0
 }
 
 // weigh does whole vectors: what lies behind the last key is set to weigh nothing.

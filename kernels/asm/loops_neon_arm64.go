@@ -95,6 +95,12 @@ func neonSum(p *Few)
 func neonOuter(p *Panel)
 
 //go:noescape
+func neonOuterT(p *Panel)
+
+//go:noescape
+func neonElu(to, from *float32, n int)
+
+//go:noescape
 func neonLoad(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
 
 //go:noescape
@@ -115,7 +121,8 @@ var neon = loops{
 	stairs: []func(*Panel){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
 	flash:  []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
 	raise:  neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
-	few:    fewLoops{dot: neonDot, weigh: neonWeigh, weighSums: neonWeighSums, sum: neonSum, outer: neonOuter},
+	few:    fewLoops{dot: neonDot, weigh: neonWeigh, weighSums: neonWeighSums, sum: neonSum, outer: neonOuter, outerT: neonOuterT},
+	elu:    neonElu,
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,
 	read: neonRead, perRead: 32,

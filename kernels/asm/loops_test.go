@@ -123,6 +123,7 @@ func TestShortOperands(t *testing.T) {
 	sub := operand{"Sub", func(p *Panel) { p.Sub = p.Sub[:p.Width-1] }}
 	y := operand{"Y", func(p *Panel) { last(&p.Y.Data, p.Width, p.C, p.Y.Stride) }}
 	x := operand{"X", func(p *Panel) { last(&p.X, p.N, p.C, p.XStr) }}
+	scale := operand{"Scale", func(p *Panel) { p.Scale = p.Scale[:p.N-1] }}
 	width := operand{"lanes", func(p *Panel) { p.Width-- }}
 	wide := operand{"lanes", func(p *Panel) { p.Width = 2 * p.Lanes }}
 	rows := operand{"lanes", func(p *Panel) { p.Lanes-- }}
@@ -154,7 +155,8 @@ func TestShortOperands(t *testing.T) {
 			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
 			{"Mix", o.Mix, []operand{v, out, weights, width, wide, rows, keys, until, past, down}},
 			{"DScore", o.DScore, []operand{v, incoming, sub, weights, width, wide, rows}},
-			{"Outer", o.Outer, []operand{y, x, weights, keys}},
+			{"Outer", o.Outer, []operand{y, x, weights, keys, scale}},
+			{"OuterT", turned(o.OuterT), []operand{{"X", out.cut}, {"Y", v.cut}, weights, keys}},
 		} {
 			for _, bad := range c.operands {
 				p := random(o, o.Lanes, 2*o.Keys+1, 9, 9)

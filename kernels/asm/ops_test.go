@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -61,10 +62,15 @@ func random(o *Ops, width, n, d, c int) *Panel {
 		}
 		return Rows{s, cols + gap}
 	}
-	return &Panel{
+	p := &Panel{
 		Lanes: o.Lanes, Width: width, N: n, Plain: n, D: d, C: c, Factor: .37, Qt: lanes(d), K: rows(n, d), V: rows(n, c), P: lanes(n), O: lanes(c),
 		M: lanes(1), L: lanes(1), S: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStr: c + 2, Y: rows(o.Lanes, c),
 	}
+	p.Fresh = n%3 == 0
+	for j := range n * (n % 2) {
+		p.Scale = append(p.Scale, float32(j%3)+.5)
+	}
+	return p
 }
 
 var nan = float32(math.NaN())
@@ -117,21 +123,66 @@ func TestMix(t *testing.T) {
 
 func TestOuter(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *Panel) {
-		for i := range p.X {
-			p.X[i] = float32(i % 7)
-		}
-		old := append([]float32(nil), p.X...)
-		o.Outer(p)
-		for j := range p.N {
-			for c := range p.XStr {
-				terms := []float64{float64(old[j*p.XStr+c])}
-				for l := 0; l < p.Width && c < p.C; l++ {
-					terms = append(terms, lane(p.P, p, j, l)*float64(p.Y.Row(l, p.C)[c]))
+		for _, form := range []struct {
+			name       string
+			run        func(*Panel)
+			row, lane  int // strides of P
+			weights    []float32
+			scale      []float32
+			weightsRow int
+		}{
+			{"Outer", o.Outer, p.Lanes, 1, p.P, nil, p.Lanes},
+			{"Outer, scaled", o.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
+			{"Outer, fresh", o.Outer, p.Lanes, 1, p.P, nil, p.Lanes},
+			{"Outer, fresh and scaled", o.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
+			{"OuterT", o.OuterT, 1, p.N + 2, make([]float32, p.Width*(p.N+2)), nil, p.N + 2},
+		} {
+			q := *p
+			q.P, q.Lanes, q.Scale, q.X = form.weights, form.weightsRow, form.scale, make([]float32, len(p.X))
+			for i := range q.X {
+				q.X[i] = float32(i % 7)
+				if form.name == "OuterT" {
+					q.P[i%max(len(q.P), 1)] = float32(i%5) - 2
 				}
-				check(t, fmt.Sprintf("X[%d][%d]", j, c), p.X[j*p.XStr+c], terms...)
+			}
+			old := append([]float32(nil), q.X...)
+			if form.scale != nil {
+				q.Scale = []float32{}
+				for j := range q.N {
+					q.Scale = append(q.Scale, float32(j%3)+.5)
+				}
+			}
+			if q.Fresh = strings.Contains(form.name, "fresh"); q.Fresh {
+				for j := range q.N {
+					clear(old[j*q.XStr:][:q.C])
+				}
+			}
+			form.run(&q)
+			for j := range q.N {
+				for c := range q.XStr {
+					scale := 1.0
+					if form.scale != nil && c < q.C {
+						scale = float64(q.Scale[j])
+					}
+					terms := []float64{scale * float64(old[j*q.XStr+c])}
+					for l := 0; l < q.Width && c < q.C; l++ {
+						terms = append(terms, scale*float64(q.P[j*form.row+l*form.lane])*float64(q.Y.Row(l, q.C)[c]))
+					}
+					check(t, fmt.Sprintf("%s: X[%d][%d]", form.name, j, c), q.X[j*q.XStr+c], terms...)
+				}
 			}
 		}
 	})
+}
+
+// turned runs OuterT on the operands of Mix, with the rows of V for Y and those of O for X.
+func turned(run func(*Panel)) func(*Panel) {
+	return func(p *Panel) {
+		q := *p
+		q.N, q.Width, q.X, q.XStr, q.Y = p.Width, p.N, p.O, p.C, p.V
+		clear(q.X)
+		run(&q)
+	}
 }
 
 func TestDScore(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank,
-		Load: load, Store: store, Score: score, Edit: edit, DScore: dscore, Outer: outer,
+		Load: load, Store: store, Score: score, Edit: edit, DScore: dscore, Outer: outer, OuterT: outerT, Elu: elu,
 		Dot: dot, Weigh: weigh, Sum: sum, Top: top, Finite: finite, Peak: peak, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
@@ -340,6 +340,38 @@ func dscore(p *Panel) {
 
 func outer(p *Panel) {
 	for j := range p.N {
-		accumulate(p.X[j*p.XStr:][:p.C], p.P[j*p.Lanes:][:p.Width], &p.Y)
+		x := p.X[j*p.XStr:][:p.C]
+		if p.Fresh {
+			clear(x)
+		}
+		accumulate(x, p.P[j*p.Lanes:][:p.Width], &p.Y)
+		if p.Scale != nil {
+			for c := range x {
+				x[c] *= p.Scale[j]
+			}
+		}
+	}
+}
+
+func outerT(p *Panel) {
+	for lane := range p.Width {
+		y := p.Y.Row(lane, p.C)
+		for j, w := range p.P[lane*p.Lanes:][:p.N] {
+			x := p.X[j*p.XStr:][:len(y)]
+			for c := range y {
+				x[c] += float32(w * y[c])
+			}
+		}
+	}
+}
+
+// elu takes e^x itself, not elu+1, which would cancel.
+func elu(to, from []float32) {
+	for i, x := range from {
+		if x <= 0 {
+			to[i] = float32(math.Exp(float64(x)))
+		} else {
+			to[i] = x + 1
+		}
 	}
 }

@@ -9,7 +9,8 @@
 // row at a time, the state takes in the key and answers the query (recurrent): decoding in constant memory. The last two carry the state
 // from call to call through attn.Recurrent.
 //
-// The products run on the panel loops of package asm: the output is Mix with X for V, the state Outer with the keys in lanes.
+// All of it is products of rows, on the loops of package asm: the output is Outer with X for Y, the state OuterT with the keys' features for P,
+// weights and denominators are Dot. Nothing is packed or transposed.
 package linear
 
 import (
@@ -22,9 +23,16 @@ import (
 
 const have = attn.NeedLinear | attn.NeedLengths
 
-// chunk is the number of keys weighed one by one under a causal mask. Weighing costs chunk*(d+d_v) operations a query, the state 4*d*d_v:
-// at d = 64, 32 keys add a quarter.
-const chunk = 32
+const (
+	// chunk is the number of keys weighed one by one under a causal mask. Weighing costs chunk*(d+d_v) operations a query, the state 4*d*d_v: at
+	// d = 64, 16 keys add an eighth. AVX-512 at d = 64 reached .45 of its peak with 16 on a Xeon (family 6, model 207), .43 with 24, .42 with 32.
+	chunk = 16
+	// step is the number of queries weighed at once, by as many keys as the last of them sees. With 16 the same Xeon lost a hundredth.
+	step = 8
+	// block is the number of rows at once where nothing is weighed. With 16 the state's products are short, with 128 operands leave the
+	// first-level cache: both cost .03 there.
+	block = 32
+)
 
 type kernel struct {
 	ops  *asm.Ops
@@ -40,8 +48,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err := p.Require(k.name, have); err != nil {
 		return 0, err
 	}
-	lanes := k.ops.Lanes
-	floats := stateLen(&p) + p.Dim*(chunk+3*lanes) + p.DimV*(chunk+lanes) + chunk*lanes + lanes
+	floats := stateLen(&p) + block*(2*p.Dim+4) + chunk*(p.DimV+chunk)
 	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsKV)), floats)
 }
 
@@ -142,18 +149,18 @@ type worker struct {
 	p          *attn.Problem
 	ops        *asm.Ops
 	ownX, ownZ []float32
-	keys       []float32 // [chunk][d] features of keys
+	keys       []float32 // [block][d] features of keys
+	queries    []float32 // [block][d] and of queries
 	clean      []float32 // [chunk][d_v] values without those that are not finite
 	bad        []int     // rows of the chunk whose values are not finite
 	values     asm.Rows  // of the chunk: V in place, or clean
-	side       []float32 // [lanes][d] features of the rows about to be transposed
-	kt         []float32 // [d][lanes] the same transposed, keys
-	qt         []float32 // [d][lanes] and queries
-	weights    []float32 // [chunk][lanes]
-	out        []float32 // [d_v][lanes]
-	ones       []float32
+	weights    []float32 // [chunk][chunk] of the chunk's keys, a query's in one row
+	sums       []float32 // [block] of these
+	dens       []float32 // [block] denominators, as far as the state goes
+	scale      []float32 // [block] of output rows
+	ones       []float32 // [block]
 	panel      asm.Panel
-	move       asm.Move
+	few        asm.Few
 
 	a     *attn.Args
 	b, kv int
@@ -161,19 +168,19 @@ type worker struct {
 }
 
 func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
-	d, n := p.Dim, ops.Lanes
 	w := &worker{
-		p: p, ops: ops, ownX: make([]float32, d*p.DimV), keys: make([]float32, chunk*d), clean: make([]float32, chunk*p.DimV),
-		bad: make([]int, 0, chunk), side: make([]float32, n*d), kt: make([]float32, d*n),
-		qt: make([]float32, d*n), weights: make([]float32, chunk*n), out: make([]float32, p.DimV*n), ones: make([]float32, n),
+		p: p, ops: ops, ownX: make([]float32, p.Dim*p.DimV), keys: make([]float32, block*p.Dim), queries: make([]float32, block*p.Dim),
+		clean: make([]float32, chunk*p.DimV), bad: make([]int, 0, chunk), weights: make([]float32, chunk*chunk),
 	}
+	n := make([]float32, 4*block)
+	w.sums, w.dens, w.scale, w.ones = n[:block], n[block:2*block], n[2*block:3*block], n[3*block:]
 	if !p.Linear.Unnormalised {
-		w.ownZ = make([]float32, d)
+		w.ownZ = make([]float32, p.Dim)
 	}
 	for i := range w.ones {
 		w.ones[i] = 1
 	}
-	w.panel.Lanes, w.panel.Factor = n, 1
+	w.few.Factor = 1
 	return w
 }
 
@@ -185,17 +192,17 @@ const (
 
 // full is the parallel form: all keys, then all queries.
 func (w *worker) full(keys int) {
-	for key := 0; key < keys; key += chunk {
-		n := min(chunk, keys-key)
-		w.load(key, n)
+	for key := 0; key < keys; key += block {
+		n := min(block, keys-key)
+		w.features(w.keys, rows(&w.a.K, w.b, key, w.kv), n)
 		w.absorb(key, n)
 	}
-	for i := 0; i < w.a.Q.S; i += w.ops.Lanes {
-		pos := everything
-		if keys == 0 {
-			pos = nothing
-		}
-		w.answer(i, min(w.ops.Lanes, w.a.Q.S-i), 0, 0, pos)
+	pos := everything
+	if keys == 0 {
+		pos = nothing
+	}
+	for i := 0; i < w.a.Q.S; i += block {
+		w.answer(i, min(block, w.a.Q.S-i), 0, 0, pos)
 	}
 }
 
@@ -206,8 +213,8 @@ func (w *worker) causal(pos, keys int, rest bool) {
 	if keys == 0 {
 		blind = nq
 	}
-	for ; i < blind; i += w.ops.Lanes {
-		w.answer(i, min(w.ops.Lanes, blind-i), 0, 0, nothing)
+	for ; i < blind; i += chunk {
+		w.answer(i, min(chunk, blind-i), 0, 0, nothing)
 	}
 	i = blind
 	for key := 0; key < keys && (i < nq || rest); key += chunk {
@@ -218,7 +225,7 @@ func (w *worker) causal(pos, keys int, rest bool) {
 			end = min(max(key+n-pos, i), nq)
 		}
 		for i < end {
-			rows := min(w.ops.Lanes, end-i)
+			rows := min(chunk, end-i)
 			w.answer(i, rows, key, n, pos)
 			i += rows
 		}
@@ -229,128 +236,134 @@ func (w *worker) causal(pos, keys int, rest bool) {
 // load computes the features of keys key to key+n-1, and finds their values. 0 times a value that is not finite is no 0, so when there is such
 // a row, the values become a copy in which it is zero.
 func (w *worker) load(key, n int) {
-	d, v := w.p.Dim, &w.a.V
-	w.bad = w.bad[:0]
-	for j := range n {
-		features(w.p.Linear.Feature, w.keys[j*d:][:d], w.a.K.Row(w.b, key+j, w.kv))
-		for _, x := range v.Row(w.b, key+j, w.kv) {
-			if x-x != 0 {
-				w.bad = append(w.bad, j)
-				break
-			}
-		}
-	}
-	if v.D == 0 {
+	w.features(w.keys, rows(&w.a.K, w.b, key, w.kv), n)
+	w.values, w.bad = rows(&w.a.V, w.b, key, w.kv), w.bad[:0]
+	d := w.p.DimV
+	if w.values.Stride == d && w.ops.Finite(w.values.Data[:n*d]) {
 		return
 	}
-	w.values = asm.Rows{Data: v.Data[w.b*v.SB+key*v.SS+w.kv*v.SH:], Stride: v.SS}
+	for j := range n {
+		if !w.ops.Finite(w.values.Row(j, d)) {
+			w.bad = append(w.bad, j)
+		}
+	}
 	if len(w.bad) == 0 {
 		return
 	}
 	for j := range n {
-		copy(w.clean[j*v.D:], w.values.Row(j, v.D))
+		copy(w.clean[j*d:], w.values.Row(j, d))
 	}
 	for _, j := range w.bad {
-		clear(w.clean[j*v.D:][:v.D])
+		clear(w.clean[j*d:][:d])
 	}
-	w.values = asm.Rows{Data: w.clean, Stride: v.D}
+	w.values = asm.Rows{Data: w.clean, Stride: d}
+}
+
+// rows is a tensor from row s of head h in batch b on.
+func rows(t *attn.Tensor, b, s, h int) asm.Rows {
+	if t.D == 0 {
+		return asm.Rows{}
+	}
+	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
 }
 
 // absorb adds the loaded keys and their values to the state.
 func (w *worker) absorb(key, n int) {
-	d, p := w.p.Dim, &w.panel
-	if d == 0 {
-		return
-	}
-	for j := 0; j < n; j += w.ops.Lanes {
-		rows := min(w.ops.Lanes, n-j)
-		w.transpose(w.kt, asm.Rows{Data: w.keys[j*d:], Stride: d}, rows)
-		if w.p.DimV > 0 {
-			v := &w.a.V
-			p.N, p.C, p.Width, p.P = d, w.p.DimV, rows, w.kt
-			p.X, p.XStr = w.x, w.p.DimV
-			p.Y = asm.Rows{Data: v.Data[w.b*v.SB+(key+j)*v.SS+w.kv*v.SH:], Stride: v.SS}
-			w.ops.Outer(p)
-		}
-		if w.z != nil {
-			for a := range w.z {
-				for _, k := range w.kt[a*w.ops.Lanes:][:rows] {
-					w.z[a] += k
-				}
-			}
-		}
-	}
-}
-
-func (w *worker) transpose(tile []float32, from asm.Rows, rows int) {
-	w.move = asm.Move{Lanes: w.ops.Lanes, Width: w.width(rows), Rows: rows, D: w.p.Dim, Tile: tile, Outside: from, Scale: w.ones}
-	w.ops.Load(&w.move)
-}
-
-func (w *worker) width(rows int) int { return (rows + w.ops.Vec - 1) / w.ops.Vec * w.ops.Vec }
-
-// answer writes the rows of queries i to i+rows-1, for each head of the group, from the state and those of the n loaded keys, the first being
-// key, that they see: query i sees keys up to pos+i. A query that sees no key at all gets a zero row.
-func (w *worker) answer(i, rows, key, n, pos int) {
-	d, dv, lanes, p := w.p.Dim, w.p.DimV, w.ops.Lanes, &w.panel
-	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
-		for lane := range rows {
-			features(w.p.Linear.Feature, w.side[lane*d:][:d], w.a.Q.Row(w.b, i+lane, h))
-		}
-		p.Width, p.D, p.C, p.Qt = w.width(rows), d, dv, w.qt
-		clear(w.out)
-		clear(w.weights[:n*lanes])
-		if d > 0 {
-			w.transpose(w.qt, asm.Rows{Data: w.side, Stride: d}, rows)
-			p.N, p.P, p.O, p.V = d, w.qt, w.out, asm.Rows{Data: w.x, Stride: dv}
-			w.ops.Mix(p)
-		}
-		if n > 0 && d > 0 {
-			p.N, p.P, p.K = n, w.weights, asm.Rows{Data: w.keys, Stride: d}
-			w.ops.Score(p)
-			for lane := range rows {
-				for j := max(pos+i+lane-key+1, 0); j < n; j++ {
-					w.weights[j*lanes+lane] = 0
-				}
-			}
-			if dv > 0 {
-				p.V = w.values
-				w.ops.Mix(p)
-				for _, j := range w.bad { // a row that is not finite reaches the queries that see it, and no other
-					for lane := max(key+j-pos-i, 0); lane < rows; lane++ {
-						for c, v := range w.a.V.Row(w.b, key+j, w.kv) {
-							w.out[c*lanes+lane] += float32(w.weights[j*lanes+lane] * v)
-						}
-					}
-				}
-			}
-		}
-		for lane := range rows {
-			w.write(i+lane, h, lane, min(n, pos+i+lane-key+1), key > 0 || pos+i+lane >= 0)
-		}
-	}
-}
-
-// write finishes one row: it sees the first seen of the loaded keys, and, if any is set, some key at all.
-func (w *worker) write(i, h, lane, seen int, any bool) {
-	out, lanes := w.a.Out.Row(w.b, i, h), w.ops.Lanes
-	if !any {
-		clear(out)
-		return
-	}
-	factor := float32(w.p.Scale())
+	d, dv, p := w.p.Dim, w.p.DimV, &w.panel
+	*p = asm.Panel{N: d, C: dv, Width: n, P: w.keys, Lanes: d, X: w.x, XStr: dv, Y: rows(&w.a.V, w.b, key, w.kv)}
+	w.ops.OuterT(p)
 	if w.z != nil {
-		den := float32(w.p.Linear.Eps)
-		for a, z := range w.z {
-			den += float32(w.qt[a*lanes+lane] * z)
-		}
-		for j := range seen {
-			den += w.weights[j*lanes+lane]
-		}
-		factor = 1 / den
+		*p = asm.Panel{N: 1, C: d, Width: n, P: w.ones, X: w.z, Y: asm.Rows{Data: w.keys, Stride: d}}
+		w.ops.Outer(p)
 	}
-	for c := range out {
-		out[c] = w.out[c*lanes+lane] * factor
+}
+
+// answer writes the rows of queries i to i+n-1, for each head of the group, from the state and those of the loaded keys, so many from key on,
+// that they see: query i sees keys up to pos+i. A query that sees no key at all gets a zero row.
+func (w *worker) answer(i, n, key, keys, pos int) {
+	d, dv, state := w.p.Dim, w.p.DimV, asm.Rows{Data: w.x, Stride: w.p.DimV}
+	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
+		w.features(w.queries, rows(&w.a.Q, w.b, i, h), n)
+		out := rows(&w.a.Out, w.b, i, h)
+		first := pos + i - key + 1 // loaded keys that query i sees; each one after it sees one more
+		for r := 0; r < n && keys > 0; r += step {
+			w.weigh(r, min(step, n-r), first, keys)
+		}
+		w.scales(n, keys)
+		if keys == 0 {
+			w.product(out, w.queries, d, n, d, state, true, w.scale)
+		} else {
+			w.product(out, w.queries, d, n, d, state, true, nil)
+			w.addBad(out, n, first, rows(&w.a.V, w.b, key, w.kv))
+			for r := 0; r < n; r += step {
+				m := min(step, n-r)
+				w.product(out.From(r), w.weights[r*chunk:], chunk, m, seen(first+r+m-1, keys), w.values, false, w.scale[r:])
+			}
+		}
+		for r := 0; r < n && key == 0 && pos+i+r < 0; r++ {
+			clear(out.Row(r, dv))
+		}
+	}
+}
+
+// seen is how many of so many keys a query sees that would see up to all.
+func seen(all, keys int) int { return min(max(all, 0), keys) }
+
+// weigh computes the weights of the loaded keys for n queries from r on, query 0 seeing the first so many of them; others weigh 0.
+func (w *worker) weigh(r, n, first, keys int) {
+	d, some, weights := w.p.Dim, seen(first+r+n-1, keys), w.weights[r*chunk:]
+	w.dot(weights, w.queries[r*d:], d, n, w.keys, d, some, d)
+	for i := range n {
+		clear(weights[i*chunk:][seen(first+r+i, keys):chunk])
+	}
+}
+
+// scales computes what the rows of n queries are multiplied by at the end. Weights are summed over the whole chunk, so that the additions are
+// the same whatever keys there are.
+func (w *worker) scales(n, keys int) {
+	if w.z == nil {
+		for r := range n {
+			w.scale[r] = float32(w.p.Scale())
+		}
+		return
+	}
+	clear(w.sums)
+	if keys > 0 {
+		w.dot(w.sums, w.ones, 0, 1, w.weights, chunk, n, chunk)
+	}
+	w.dot(w.dens, w.z, 0, 1, w.queries, w.p.Dim, n, w.p.Dim)
+	for r, eps := 0, float32(w.p.Linear.Eps); r < n; r++ {
+		w.scale[r] = 1 / (eps + w.dens[r] + w.sums[r])
+	}
+}
+
+// dot writes the products of r rows of q, of d numbers each, with n rows of k.
+func (w *worker) dot(to, q []float32, qStride, r int, k []float32, kStride, n, d int) {
+	f := &w.few
+	f.R, f.N, f.D, f.P, f.Stride = r, n, d, to, chunk
+	f.Q, f.K = asm.Rows{Data: q, Stride: qStride}, asm.Rows{Data: k, Stride: kStride}
+	f.Next = f.K
+	w.ops.Dot(f)
+}
+
+// product is n rows of the output, or is added to them if they are not fresh: so many rows of y, weighed by rows of weights. Then they are
+// multiplied by scale, if there is one.
+func (w *worker) product(out asm.Rows, weights []float32, stride, n, terms int, y asm.Rows, fresh bool, scale []float32) {
+	w.panel = asm.Panel{
+		N: n, C: w.p.DimV, Width: terms, P: weights, Lanes: stride, X: out.Data, XStr: out.Stride, Fresh: fresh, Y: y, Scale: scale,
+	}
+	w.ops.Outer(&w.panel)
+}
+
+// addBad adds the values that are not finite to those of n queries that see them, query 0 seeing the first so many keys.
+func (w *worker) addBad(out asm.Rows, n, first int, values asm.Rows) {
+	for _, j := range w.bad {
+		for r := max(j+1-first, 0); r < n; r++ {
+			o := out.Row(r, w.p.DimV)
+			for c, v := range values.Row(j, len(o)) {
+				o[c] += float32(w.weights[r*chunk+j] * v)
+			}
+		}
 	}
 }
 
@@ -360,8 +373,8 @@ func (w *worker) row() {
 		return
 	}
 	d, dv := w.p.Dim, w.p.DimV
-	k, q, v := w.keys[:d], w.side[:d], w.a.V.Row(w.b, 0, w.kv)
-	features(w.p.Linear.Feature, k, w.a.K.Row(w.b, 0, w.kv))
+	k, q, v := w.keys[:d], w.queries[:d], w.a.V.Row(w.b, 0, w.kv)
+	w.features(k, rows(&w.a.K, w.b, 0, w.kv), 1)
 	for a, f := range k {
 		for c, x := range w.x[a*dv:][:dv] {
 			w.x[a*dv+c] = x + float32(f*v[c])
@@ -371,7 +384,7 @@ func (w *worker) row() {
 		}
 	}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
-		features(w.p.Linear.Feature, q, w.a.Q.Row(w.b, 0, h))
+		w.features(q, rows(&w.a.Q, w.b, 0, h), 1)
 		out := w.a.Out.Row(w.b, 0, h)
 		clear(out)
 		den := float32(w.p.Linear.Eps)
@@ -393,22 +406,23 @@ func (w *worker) row() {
 	}
 }
 
-// features applies a feature map to a row.
-func features(f attn.Feature, to, from []float32) {
-	switch f {
-	case attn.EluPlusOne:
-		for i, x := range from {
-			if x > 0 {
-				to[i] = x + 1
-			} else { // exp itself, not elu+1, which would cancel
-				to[i] = float32(math.Exp(float64(x)))
+// features applies the feature map to n rows.
+func (w *worker) features(to []float32, from asm.Rows, n int) {
+	d := w.p.Dim
+	if from.Stride == d { // as if they were one
+		d, n = n*d, 1
+	}
+	for j := range n {
+		to, from := to[j*d:][:d], from.Row(j, d)
+		switch w.p.Linear.Feature {
+		case attn.EluPlusOne:
+			w.ops.Elu(to, from)
+		case attn.ReluPlusOne:
+			for i, x := range from {
+				to[i] = max(x, 0) + 1
 			}
+		default:
+			copy(to, from)
 		}
-	case attn.ReluPlusOne:
-		for i, x := range from {
-			to[i] = max(x, 0) + 1
-		}
-	default:
-		copy(to, from)
 	}
 }

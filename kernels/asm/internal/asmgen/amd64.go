@@ -68,6 +68,7 @@ func (x x86) storeOne(m mem, src vec)       { x.emit("VMOVSS", low(src), x.m(m))
 func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", low(src), x.m(m)) }
 func (x x86) prefetch(m mem)                { x.emit("PREFETCHT1", x.m(m)) }
 func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
+func (x x86) getBool(dst reg, m mem)        { x.emit("MOVBQZX", x.m(m), x86Regs[dst]) }
 func (x x86) move(dst, src reg)             { x.emit("MOVQ", x86Regs[src], x86Regs[dst]) }
 func (x x86) increase(dst reg, by int)      { x.emit("ADDQ", imm(by), x86Regs[dst]) }
 func (x x86) scale(dst reg, by int)         { x.emit("IMULQ", imm(by), x86Regs[dst]) }
@@ -126,6 +127,7 @@ func (x x86) quarters(v, temp vec) {
 
 func (x x86) sub(dst, a vec, b operand)    { x.emit("VSUBPS", x.o(b), x.v(a), x.v(dst)) }
 func (x x86) max(dst, a vec, b operand)    { x.emit("VMAXPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) min(dst, a vec, b operand)    { x.emit("VMINPS", x.o(b), x.v(a), x.v(dst)) }
 func (x x86) larger(dst, a, b vec)         { x.max(dst, a, b) }
 func (x x86) muladd(acc, a vec, b operand) { x.emit("VFMADD213PS", x.o(b), x.v(a), x.v(acc)) }
 func (x x86) permute(dst, i, tmp vec) {

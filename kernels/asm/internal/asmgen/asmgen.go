@@ -10,7 +10,8 @@
 //	flash.go  all three at once
 //	move.go   transposes: Load and Store
 //	few.go    products of rows with rows, weights of rows: Dot and Weigh
-//	outer.go  products whose columns stand in lanes: Outer and Sum
+//	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
+//	elu.go    the feature map of linear attention
 //	probe.go  Peak and Read
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
@@ -60,6 +61,7 @@ type file struct {
 
 func (g *gen) all() {
 	g.constants()
+	g.eluConstants()
 	if g.pooled {
 		g.data.WriteString(global(pool, len(g.places)*g.bytes()))
 	}
@@ -78,8 +80,10 @@ func (g *gen) all() {
 	g.dot()
 	g.weigh(false)
 	g.weigh(true)
-	g.outer("Sum", "Few", outerOfFew, true)
-	g.outer("Outer", "Panel", outerOfPanel, false)
+	for _, o := range []outer{outerFew, outerRows, outerTransposed} {
+		g.outer(o)
+	}
+	g.elu()
 	if g.mover == nil {
 		g.moveIn()
 		g.moveOut()
@@ -125,7 +129,8 @@ var %[1]s = loops{
 	stairs: []func(*Panel){%[9]s},
 	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
-	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter},
+	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter, outerT: %[1]sOuterT},
+	elu: %[1]sElu,
 	dscore: []func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,
 	read: %[1]sRead, perRead: %[7]d,

@@ -95,6 +95,7 @@ type isa interface {
 	mul(dst, a vec, b operand)
 	max(dst, a vec, b operand) // NaN if b is
 	larger(dst, a, b vec)      // a number if b is
+	min(dst, a vec, b operand)
 	fma(acc, a vec, b operand) // acc += a*b, rounded once
 
 	// one element: loaded, it stands before zeros
@@ -129,6 +130,7 @@ type isa interface {
 	set(dst reg, n int)
 	move(dst, src reg)
 	get(dst reg, m mem)
+	getBool(dst reg, m mem)              // 1 for true
 	arg(dst reg, name string, at int)    // an argument of the function, so many bytes into its frame
 	result(name string, at int, src reg) // and a result
 	scratch(dst reg)                     // memory of the function's own, at a multiple of 64 in a frame that is 64 bytes larger

@@ -6,65 +6,176 @@ import "fmt"
 //
 //	x[r][c] += Σ_k weights[r][k] * y[k][c]
 //
-// Columns stand in lanes: rows of y are loaded, weights broadcast, nothing is packed. Ops.Outer is that for many rows; Ops.Sum is it for the few
-// rows of queries that share keys, where y is V and comes from memory, and asks for the rows of Next meanwhile, as Dot does.
+// Columns stand in lanes: rows of y are loaded, weights broadcast, nothing is packed. It is Ops.Outer, and Ops.OuterT with the weights
+// transposed; Ops.Sum is it for the few rows of queries that share keys, where y is V and comes from memory, and asks for the rows of Next
+// meanwhile, as Dot does.
 //
-// Tiles are of 6 rows by as many vectors as there are registers for; what is left over at the edges goes by fewer rows, by fewer vectors, and at last
-// by one column. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the tile.
-func (g *gen) outer(name, block string, fields outerFields, ahead bool) {
-	frame := 0
-	if ahead {
+// Tiles are of 6 rows (4, transposed) by as many vectors as there are registers for; what is left over at the edges goes by fewer rows, by fewer
+// vectors, and at last by one column. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the
+// tile.
+func (g *gen) outer(o outer) {
+	frame, after := 0, ""
+	if o.ahead {
 		frame = 8 // for the register of the frame pointer
 	}
-	g.function(name, "(p *"+block+")", frame, 8, fmt.Sprintf(`
-for r := range p.%[1]s { // 6 at a time
-	for c := range p.C { // %[2]d at a time
-		sum := float32(0)
-		for k := range p.%[3]s {
-			sum = fma(p.P[r*p.%[4]s+k], p.%[5]s.Data[k*p.%[5]s.Stride+c], sum)
-		}
-		%[6]s += sum
+	if o.finishes {
+		after = " // what was there counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\t" + o.result + " *= p.Scale[r]\n\t\t}"
 	}
-}`, fields.rows, g.wide*g.vec, fields.terms, fields.weights, fields.y, fields.result))
-	field := func(name string) mem { return mem{base: panel, field: block + "_" + name} }
+	g.function(o.name, "(p *"+o.block+")", frame, 8, fmt.Sprintf(`
+for r := range p.%[1]s { // %[2]d at a time
+	for c := range p.C { // %[3]d at a time
+		sum := float32(0)
+		for k := range p.%[4]s {
+			sum = fma(p.P[%[5]s], p.%[6]s.Data[k*p.%[6]s.Stride+c], sum)
+		}
+		%[7]s += sum%[8]s
+	}
+}`, o.rows, o.tiles[0], g.wide*g.vec, o.terms, o.weight, o.y, o.result, after))
 	g.arg(panel, "p", 0)
-	g.get(count, field(fields.rows))
-	g.get(elem, field("P"))
-	g.get(stride, field(fields.weights))
-	g.get(apart, field(fields.y+"+Rows_Stride"))
-	g.get(out, field(fields.x))
-	g.get(outStride, field(fields.xStride))
+	g.get(count, o.field(o.rows))
+	g.get(elem, o.field("P"))
+	g.get(stride, o.field(o.weights))
+	g.get(apart, o.field(o.y+"+Rows_Stride"))
+	g.get(out, o.field(o.x))
+	g.get(outStride, o.field(o.xStride))
 	for _, r := range []reg{stride, apart, outStride} {
 		g.scale(r, 4)
 	}
 	g.offset(stride3, stride, stride, 2)
-	if ahead {
-		g.get(lead, field("Next+Rows_Data"))
-		g.get(lanes, field(fields.y+"+Rows_Data"))
+	if o.ahead {
+		g.get(lead, o.field("Next+Rows_Data"))
+		g.get(lanes, o.field(o.y+"+Rows_Data"))
 		g.subtract(lead, lanes)
 	}
-	for _, rows := range []int{6, 2, 1} {
+	for _, rows := range o.tiles {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))
-		g.get(columns, field("C"))
-		g.get(lanes, field(fields.y+"+Rows_Data"))
-		t := tile{gen: g, rows: rows, along: true, apart: true, ahead: ahead}
-		for t.vecs = map[int]int{6: g.wide, 2: 4, 1: 8}[rows]; t.vecs > 0; t.vecs /= 2 {
-			t.outerColumns(field(fields.terms))
+		g.get(columns, o.field("C"))
+		g.get(lanes, o.field(o.y+"+Rows_Data"))
+		t := tile{gen: g, rows: rows, along: !o.transposed, apart: true, ahead: o.ahead}
+		for t.vecs = map[int]int{6: g.wide, 4: g.wide, 2: 4, 1: 8}[rows]; t.vecs > 0; t.vecs /= 2 {
+			t.outerColumns(o)
 		}
 		t.vecs, t.single = 1, true
-		t.outerColumns(field(fields.terms))
+		t.outerColumns(o)
 		g.note("the first column of the rows that follow")
-		g.get(steps, field("C"))
+		g.get(steps, o.field("C"))
 		g.scale(steps, 4)
 		g.subtract(out, steps)
 		g.down(out, outStride, rows)
-		g.down(elem, stride, rows)
+		if o.transposed {
+			g.increase(elem, 4*rows)
+		} else {
+			g.down(elem, stride, rows)
+		}
 		g.increase(count, -rows)
 		g.jumpAtLeast(count, rows, fmt.Sprint("rows", rows))
 		g.label(fmt.Sprint("end", rows))
 	}
 	g.ret()
+}
+
+// An outer is a form of the product: what its block of arguments calls the parts, and what it does besides.
+type outer struct {
+	name, block                         string
+	rows, terms, weights, y, x, xStride string // fields: numbers of rows and terms, stride of weights, y, results, their stride
+	weight, result                      string // as Go
+	tiles                               []int  // rows of tiles
+	transposed, ahead/* asks for Next */ bool
+	finishes bool // knows fresh results, and factors of rows
+}
+
+var (
+	outerRows = outer{
+		name: "Outer", block: "Panel", rows: "N", terms: "Width", weights: "Lanes", y: "Y", x: "X", xStride: "XStr",
+		weight: "r*p.Lanes+k", result: "p.X[r*p.XStr+c]", tiles: []int{6, 2, 1}, finishes: true,
+	}
+	outerTransposed = outer{
+		name: "OuterT", block: "Panel", rows: "N", terms: "Width", weights: "Lanes", y: "Y", x: "X", xStride: "XStr",
+		weight: "k*p.Lanes+r", result: "p.X[r*p.XStr+c]", tiles: []int{4, 1}, transposed: true,
+	}
+	outerFew = outer{
+		name: "Sum", block: "Few", rows: "R", terms: "N", weights: "Stride", y: "V", x: "O+Rows_Data", xStride: "O+Rows_Stride",
+		weight: "r*p.Stride+k", result: "p.O.Data[r*p.O.Stride+c]", tiles: []int{6, 2, 1}, ahead: true,
+	}
+)
+
+func (o outer) field(name string) mem { return mem{base: panel, field: o.block + "_" + name} }
+
+// outerColumns emits the loop over tiles of a row of tiles.
+func (t tile) outerColumns(o outer) {
+	width, name := t.vecs*t.vec, fmt.Sprintf("%dx%d", t.rows, t.vecs*t.vec)
+	if t.single {
+		width, name = 1, fmt.Sprintf("%dx1", t.rows)
+	}
+	t.jumpBelow(columns, width, "end"+name)
+	t.label("columns" + name)
+	t.move(lanesAt, lanes)
+	t.move(elemAt, elem)
+	t.get(steps, o.field(o.terms))
+	t.begin()
+	t.increase(steps, -unroll)
+	t.rest(name)
+	if o.finishes {
+		t.getBool(elemAt, o.field("Fresh"))
+		t.jumpBelow(elemAt, 1, "add"+name)
+		t.finishOuter(o, true, name+"fresh")
+		t.jump("next" + name)
+		t.label("add" + name)
+	}
+	t.finishOuter(o, false, name)
+	t.label("next" + name)
+	t.increase(lanes, 4*width)
+	t.increase(out, 4*width)
+	t.increase(columns, -width)
+	t.jumpAtLeast(columns, width, "columns"+name)
+	t.label("end" + name)
+}
+
+// finishOuter makes the sums results: adds what was there unless they are fresh, and multiplies them by factors if there are any.
+func (t tile) finishOuter(o outer, fresh bool, name string) {
+	if o.finishes {
+		t.get(lanesAt, o.field("Scale"))
+		t.jumpBelow(lanesAt, 1, "plain"+name)
+		t.get(steps, o.field(o.rows))
+		t.subtract(steps, count)
+		t.offset(lanesAt, lanesAt, steps, 4)
+		t.storeOuter(fresh, true)
+		t.jump("stored" + name)
+		t.label("plain" + name)
+	}
+	t.storeOuter(fresh, false)
+	t.label("stored" + name)
+}
+
+func (t tile) storeOuter(fresh, scale bool) {
+	t.move(elemAt, out)
+	for r := range t.rows {
+		if scale {
+			t.broadcast(t.elem(0), mem{base: lanesAt, off: 4 * r})
+		}
+		for v := range t.vecs {
+			at, old := mem{base: elemAt, off: v * t.bytes()}, t.lane(v)
+			if !fresh {
+				t.loadLanes(old, at)
+				t.add(t.sum(r, v), t.sum(r, v), old)
+			}
+			if scale {
+				t.mul(t.sum(r, v), t.sum(r, v), t.elem(0))
+			}
+			t.storeLanes(at, t.sum(r, v))
+		}
+		t.offset(elemAt, elemAt, outStride, 1)
+	}
+}
+
+// down moves a cursor by so many rows.
+func (g *gen) down(cursor, stride reg, rows int) {
+	for _, n := range []int{8, 4, 2, 1} {
+		for ; rows >= n; rows -= n {
+			g.offset(cursor, cursor, stride, n)
+		}
+	}
 }
 
 // dscore emits Ops.DScore: tiles as Score's, of V with Dot, multiplied into P.
@@ -108,51 +219,4 @@ for j := range p.N { // %[1]d at a time
 		t.nextScore()
 	})
 	g.ret()
-}
-
-// outerFields names what a block of arguments calls the parts of the product.
-type outerFields struct{ rows, terms, weights, y, x, xStride, result string }
-
-var (
-	outerOfPanel = outerFields{"N", "Width", "Lanes", "Y", "X", "XStr", "p.X[r*p.XStr+c]"}
-	outerOfFew   = outerFields{"R", "N", "Stride", "V", "O+Rows_Data", "O+Rows_Stride", "p.O.Data[r*p.O.Stride+c]"}
-)
-
-// outerColumns emits the loop over tiles of a row of tiles.
-func (t tile) outerColumns(terms mem) {
-	width, name := t.vecs*t.vec, fmt.Sprintf("%dx%d", t.rows, t.vecs*t.vec)
-	if t.single {
-		width, name = 1, fmt.Sprintf("%dx1", t.rows)
-	}
-	t.jumpBelow(columns, width, "end"+name)
-	t.label("columns" + name)
-	t.move(lanesAt, lanes)
-	t.move(elemAt, elem)
-	t.get(steps, terms)
-	t.begin()
-	t.increase(steps, -unroll)
-	t.rest(name)
-	t.move(elemAt, out)
-	for r := range t.rows {
-		for v := range t.vecs {
-			t.loadLanes(t.lane(v), mem{base: elemAt, off: v * t.bytes()})
-			t.add(t.sum(r, v), t.sum(r, v), t.lane(v))
-			t.storeLanes(mem{base: elemAt, off: v * t.bytes()}, t.sum(r, v))
-		}
-		t.offset(elemAt, elemAt, outStride, 1)
-	}
-	t.increase(lanes, 4*width)
-	t.increase(out, 4*width)
-	t.increase(columns, -width)
-	t.jumpAtLeast(columns, width, "columns"+name)
-	t.label("end" + name)
-}
-
-// down moves a cursor by so many rows.
-func (g *gen) down(cursor, stride reg, rows int) {
-	for _, n := range []int{8, 4, 2, 1} {
-		for ; rows >= n; rows -= n {
-			g.offset(cursor, cursor, stride, n)
-		}
-	}
 }
