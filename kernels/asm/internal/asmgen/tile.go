@@ -45,8 +45,8 @@ func (t tile) elems() int {
 	return (t.rows + t.vec - 1) / t.vec
 }
 
-// element returns that of row r in the k-th of n steps, having emitted what fetches it. By element, there must be one next to another or a
-// multiple of a vector's length.
+// element returns that of row r in the k-th of n steps, having emitted what fetches it. Where a set multiplies by element, as many as lie next to
+// one another, of the steps or of the rows, are one or a multiple of a vector's length.
 func (t tile) element(r, k, n int) operand {
 	in, i := r, k
 	if !t.along {
