@@ -176,3 +176,14 @@ func fastestPeak(r *run.Run, rows []run.Row, threads int) float64 {
 	}
 	return positive(peak)
 }
+
+// doubts says which peaks of a run are unreliable, and why: all shares of them are too.
+func doubts(r *run.Run) []string {
+	var list []string
+	for _, p := range r.Meta.Peaks {
+		if p.Doubt != "" {
+			list = append(list, "the peak of "+p.ISA+" is unreliable: "+p.Doubt)
+		}
+	}
+	return list
+}

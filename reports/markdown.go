@@ -45,6 +45,9 @@ func Markdown(w io.Writer, r *run.Run) error {
 	for _, s := range r.Warnings {
 		d.text("Warning: %s\n", s)
 	}
+	for _, s := range doubts(r) {
+		d.text("Warning: %s\n", s)
+	}
 	d.machine(r)
 	if g, seq := ladder(rows); g != nil {
 		d.text("## The ladder\n")
@@ -128,7 +131,7 @@ func (d *document) machine(r *run.Run) {
 	}
 	add("instruction sets", strings.Join(f.ISA, ", "))
 	for _, p := range m.Peaks {
-		add("peak "+p.ISA, digits(p.Flop/1e9, 4)+" GFLOP/s on one thread")
+		add("peak "+p.ISA, p.String())
 	}
 	add("system", strings.TrimSpace(f.OS+"/"+f.Arch+" "+f.Kernel))
 	add("hypervisor", f.Hypervisor)

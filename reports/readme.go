@@ -105,6 +105,9 @@ func README(path string, r *run.Run) error {
 	if peak := fastestPeak(r, rows, threads); run.Known(peak) {
 		d.text("The fastest multiply-add probe of this build does %s GFLOP/s on %s.", digits(peak, 4), plural(threads, "thread"))
 	}
+	for _, s := range doubts(r) {
+		d.text("Warning: %s.", s)
+	}
 	d.text("")
 	header, lines := ladderTable(r, rows, g, seq)
 	d.table(header, lines)

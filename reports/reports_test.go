@@ -44,6 +44,9 @@ func TestGolden(t *testing.T) {
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Drop: func(p run.Point) bool {
 		return p.Kernel == "flash" && p.SeqKV == 512
 	}})
+	r.Meta.Peaks = []run.Peak{
+		{ISA: "go", Flop: 5e9}, {ISA: "avx2", Flop: 1.6e10, PerCycle: 31.9}, {ISA: "avx512", Flop: 2e10, PerCycle: 48, Doubt: "48 FLOP per cycle is neither 32 nor 64"},
+	}
 	var text, md bytes.Buffer
 	if err := Table(&text, r); err != nil {
 		t.Fatal(err)
@@ -212,6 +215,7 @@ func TestPlots(t *testing.T) {
 func TestREADME(t *testing.T) {
 	dir := t.TempDir()
 	r := runtest.Make(t, filepath.Join(dir, "run"), runtest.Model{})
+	r.Meta.Peaks = []run.Peak{{ISA: "avx2", Flop: 1e9, Doubt: "no clock agrees"}}
 	path := filepath.Join(dir, "README.md")
 	const before = "# Lab\n\ntext\n\n<!-- ladder:begin -->\nold table\n<!-- ladder:end -->\n\nmore\n"
 	if err := os.WriteFile(path, []byte(before), 0o644); err != nil {

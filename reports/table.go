@@ -28,6 +28,12 @@ func Table(w io.Writer, r *run.Run) error {
 			fmt.Fprintf(&b, "%s: %s: %s\n", n.status, n.where, n.text)
 		}
 	}
+	for i, s := range doubts(r) {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "warning: %s\n", s)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -45,17 +45,21 @@ func (*MachineCmd) Run(to streams) error {
 	row("turbo", f.Turbo)
 	row("smt", f.SMT)
 	row("go", strings.TrimSpace(f.Go+" "+f.GOAMD64))
-	clock := machine.Clock()
-	row("clock", fmt.Sprintf("%.2f GHz, by dependent additions", clock/1e9))
-
-	fmt.Fprintln(t, "\nISA\tPEAK\tPER CYCLE\tDRIFT")
+	fmt.Fprintln(t, "\nISA\tPEAK\tPER CYCLE\tCLOCK\tDRIFT")
+	var doubts []string
 	for _, v := range asm.Levels() {
 		if !v.Available {
 			fmt.Fprintf(t, "%s\t%s\n", v.ISA, v.Reason)
 			continue
 		}
-		rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Read}.ForPeak(nil)))
-		fmt.Fprintf(t, "%s\t%.4g GFLOP/s\t%.3g FLOP\t%s\n", v.ISA, rate/1e9, rate/clock, machine.Percent(drift))
+		p, limit, drift := peak(v.Ops)
+		fmt.Fprintf(t, "%s\t%.4g GFLOP/s\t%.3g FLOP\t%.3g GHz\t%s\n", v.ISA, p.Flop/1e9, p.PerCycle, limit.Clock/1e9, machine.Percent(drift))
+		if p.Doubt != "" {
+			doubts = append(doubts, v.ISA+" peak unreliable: "+p.Doubt)
+		}
+	}
+	for _, d := range doubts {
+		fmt.Fprintln(t, d)
 	}
 	fmt.Fprintln(t, "\nMEMORY\tREAD\tBANDWIDTH\tDRIFT")
 	for _, m := range memories(f.Caches) {
@@ -79,6 +83,13 @@ func (*MachineCmd) Run(to streams) error {
 		fmt.Fprintf(to.Out, "\nstolen by the hypervisor since the machine started: %s\n", machine.Percent(never.Stolen(u)))
 	}
 	return nil
+}
+
+// peak measures the peak of one instruction set, and how much it drifts.
+func peak(o *asm.Ops) (run.Peak, machine.Limit, float64) {
+	rate, drift := machine.Drift(readings(harness.Probes{Peak: o.Peak, Read: o.Read}.ForPeak(nil)))
+	l := machine.Against(o.Vec, o.Peak, o.Chain)
+	return run.Peak{ISA: o.ISA, Flop: rate, PerCycle: l.PerCycle, Doubt: l.Doubt}, l, drift
 }
 
 // A rate is read up to readingCount times, within readingTime if it is a slow one, to say how much it drifts.
@@ -125,8 +136,8 @@ func quiet() ([]run.Peak, map[string]string) {
 		if !v.Available {
 			continue
 		}
-		rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Read}.ForPeak(nil)))
-		peaks = append(peaks, run.Peak{ISA: v.ISA, Flop: rate})
+		p, _, drift := peak(v.Ops)
+		peaks = append(peaks, p)
 		noise["drift of the "+v.ISA+" probe"] = machine.Percent(drift)
 	}
 	if u, ok := machine.ReadUsage(); ok {

@@ -1,38 +1,64 @@
 package machine
 
 import (
-	"runtime"
+	"fmt"
+	"math"
 	"time"
 )
 
-// Clock measures the processor's clock in cycles per second: a chain of additions and exclusive ors, each waiting for the one before, takes a
-// cycle for each on every processor that attnlab runs on. A disturbed try is slow, so the fastest of several short ones counts.
-func Clock() float64 {
-	const rounds, tries = 20_000, 20
-	best := 0.0
-	for range tries {
-		t := time.Now()
-		x := chain(rounds)
-		best = max(best, rounds*chainLength/time.Since(t).Seconds())
-		runtime.KeepAlive(x)
-	}
-	return best
+// A Limit is what a probe of multiply-adds reaches on one thread, against the clock.
+type Limit struct {
+	Clock    float64 // cycles per second
+	PerCycle float64 // floating-point operations
+	Doubt    string  // why the probe is not to be trusted, "" if nothing speaks against it
 }
 
-const chainLength = 16
+const (
+	limitTries = 60 // of each probe
+	limitTime  = 500 * time.Microsecond
+	limitSlack = 0.02
+)
 
-//go:noinline
-func chain(rounds int) uint64 {
-	x, y, z := uint64(rounds), uint64(rounds)|1, uint64(rounds)<<3
-	for range rounds {
-		x = (x + y) ^ z
-		x = (x + y) ^ z
-		x = (x + y) ^ z
-		x = (x + y) ^ z
-		x = (x + y) ^ z
-		x = (x + y) ^ z
-		x = (x + y) ^ z
-		x = (x + y) ^ z
+// Against holds a probe of multiply-adds on so many lanes against one of additions that wait for one another, a cycle each. Both do so many rounds and
+// return the operations done. They run in turns, so that they meet the same clock, and the best of each counts, for what disturbs a try makes it slow.
+//
+// A CPU starts one, two or four multiply-adds in a cycle (four: Neoverse V1, Apple). A rate that is none of these means that something else limited the
+// probe, or that it ran at another clock, and shares of such a peak say nothing. On one lane nothing is doubted: portable loops multiply, round and
+// add, which takes units that each CPU has in numbers of its own.
+func Against(lanes int, peak, chain func(rounds int) int64) Limit {
+	var flop, clock float64
+	again := []func() float64{timed(peak), timed(chain)}
+	for range limitTries {
+		flop, clock = max(flop, again[0]()), max(clock, again[1]())
 	}
-	return x
+	return limit(lanes, flop, clock)
+}
+
+func limit(lanes int, flop, clock float64) Limit {
+	l := Limit{Clock: clock, PerCycle: flop / clock}
+	if lanes == 1 {
+		return l
+	}
+	for _, pipes := range []float64{1, 2, 4} {
+		if want := 2 * float64(lanes) * pipes; math.Abs(l.PerCycle-want) <= limitSlack*want {
+			return l
+		}
+	}
+	l.Doubt = fmt.Sprintf("%.3g FLOP per cycle is not within %s of what one, two or four multiply-adds on %d lanes make", l.PerCycle, Percent(limitSlack), lanes)
+	return l
+}
+
+// timed returns a reading of a probe's rate, over as many rounds as take limitTime.
+func timed(probe func(rounds int) int64) func() float64 {
+	rounds := 1
+	return func() float64 {
+		for {
+			begun := time.Now()
+			done := probe(rounds)
+			if took := time.Since(begun); took >= limitTime {
+				return float64(done) / took.Seconds()
+			}
+			rounds *= 2
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestFingerprint(t *testing.T) {
@@ -38,9 +39,6 @@ func TestSystemFigures(t *testing.T) {
 	if b.Total < a.Total || b.Busy < a.Busy || b.Busy+b.Steal > b.Total {
 		t.Errorf("usage went from %+v to %+v", a, b)
 	}
-	if c := Clock(); !(c > 0) || math.IsInf(c, 0) {
-		t.Errorf("clock %v", c)
-	}
 }
 
 func TestUsage(t *testing.T) {
@@ -70,5 +68,47 @@ func TestDrift(t *testing.T) {
 	}
 	if m, s := Drift(nil); m != 0 || s != 0 {
 		t.Errorf("no readings: %v, %v", m, s)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	for _, c := range []struct {
+		lanes    int
+		perCycle float64
+		sound    bool
+	}{
+		{16, 64, true},
+		{16, 63, true},
+		{16, 65.1, true},
+		{16, 62.5, false},
+		{16, 32.4, true},
+		{16, 48, false},
+		{16, 0, false},
+		{16, math.NaN(), false},
+		{8, 32, true},
+		{8, 16.2, true},
+		{8, 64, true},
+		{8, 128, false},
+		{4, 32, true},
+		{1, 4, true},
+		{1, 3, true},
+	} {
+		l := limit(c.lanes, c.perCycle*3e9, 3e9)
+		if (l.Doubt == "") != c.sound || l.Clock != 3e9 {
+			t.Errorf("%v FLOP per cycle on %d lanes: %+v, sound: %v", c.perCycle, c.lanes, l, c.sound)
+		}
+	}
+}
+
+// A probe that does twice the additions in the same time makes two operations a cycle.
+func TestAgainst(t *testing.T) {
+	spin := func(rounds int) int64 {
+		for begun := time.Now(); time.Since(begun) < time.Duration(rounds)*10*time.Microsecond; {
+		}
+		return int64(rounds)
+	}
+	l := Against(1, func(rounds int) int64 { return 2 * spin(rounds) }, spin)
+	if math.Abs(l.PerCycle-2) > 0.1 || l.Clock < 9e4 || l.Clock > 1e5 {
+		t.Errorf("%+v", l)
 	}
 }

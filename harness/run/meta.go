@@ -122,8 +122,22 @@ type Cache struct {
 
 // A Peak is what the multiply-add probe of one instruction set reached on one thread.
 type Peak struct {
-	ISA  string  `json:"isa"`
-	Flop float64 `json:"flop_per_s"`
+	ISA      string  `json:"isa"`
+	Flop     float64 `json:"flop_per_s"`
+	PerCycle float64 `json:"flop_per_cycle,omitempty"` // 0 when unknown
+	Doubt    string  `json:"unreliable,omitempty"`     // why shares of this peak say nothing
+}
+
+// String is for reports.
+func (p Peak) String() string {
+	s := fmt.Sprintf("%.4g GFLOP/s on one thread", p.Flop/1e9)
+	if p.PerCycle > 0 {
+		s += fmt.Sprintf(", %.3g FLOP per cycle", p.PerCycle)
+	}
+	if p.Doubt != "" {
+		s += "; unreliable: " + p.Doubt
+	}
+	return s
 }
 
 // Differences lists what differs between two fingerprints in what measurements depend on: two runs may only be joined where it is empty.

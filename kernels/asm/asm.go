@@ -162,6 +162,8 @@ type Ops struct {
 	Dot, Weigh, Sum func(*Few)
 	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took.
 	Peak func(rounds int) int64
+	// Chain is the probe of the clock: it returns the number of additions that rounds rounds took, each a cycle after the one before.
+	Chain func(rounds int) int64
 	// Read is the probe of memory bandwidth: it reads all of x and returns something that depends on it.
 	Read func(x []float32) float32
 }

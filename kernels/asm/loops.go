@@ -26,6 +26,8 @@ type loops struct {
 	square    int // side of a square that load and store move
 	peak      func(rounds int, x *float32)
 	perRound  int // operations of a round of peak
+	chain     func(rounds int)
+	perChain  int // additions of a round of chain
 	read      func(x *float32, rounds int, sum *float32)
 	perRead   int // elements of a round of read, and of finite
 }
@@ -43,9 +45,10 @@ func native(isa string) *Ops {
 // The runtime cannot stop a goroutine inside assembly, so no call lasts longer than some 50 microseconds. A block of keys is short enough;
 // these are what the others do at once.
 const (
-	expAtOnce  = 1024 // rows of a tile, a multiple of every set's keys: the two-pass softmax has all keys in one panel
-	peakAtOnce = 10_000
-	readAtOnce = 1 << 18
+	expAtOnce   = 1024 // rows of a tile, a multiple of every set's keys: the two-pass softmax has all keys in one panel
+	peakAtOnce  = 10_000
+	chainAtOnce = 2000
+	readAtOnce  = 1 << 18
 )
 
 // ops returns loops that begin as the portable ones, in the geometry of the set.
@@ -114,6 +117,12 @@ func (l *loops) ops() *Ops {
 			l.peak(min(left, peakAtOnce), &probe[0])
 		}
 		return int64(max(rounds, 0)) * int64(l.perRound)
+	}
+	o.Chain = func(rounds int) int64 {
+		for left := rounds; left > 0; left -= chainAtOnce {
+			l.chain(min(left, chainAtOnce))
+		}
+		return int64(max(rounds, 0)) * int64(l.perChain)
 	}
 	o.Read = func(x []float32) float32 {
 		var sums [16]float32

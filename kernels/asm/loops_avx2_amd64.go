@@ -95,6 +95,9 @@ func avx2Store(tile *float32, row int, rows *float32, stride int, scale *float32
 func avx2Peak(rounds int, x *float32)
 
 //go:noescape
+func avx2Chain(rounds int)
+
+//go:noescape
 func avx2Read(x *float32, rounds int, sum *float32)
 
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
@@ -110,5 +113,6 @@ var avx2 = loops{
 	elu:    avx2Elu,
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
+	chain: avx2Chain, perChain: 64,
 	read: avx2Read, perRead: 64,
 }

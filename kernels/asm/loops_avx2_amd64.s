@@ -11551,6 +11551,87 @@ round:
 	VZEROUPPER
 	RET
 
+// func avx2Chain(rounds int)
+//
+//	for range rounds {
+//		x += 1 // 64 times, each a cycle after the one before
+//	}
+TEXT ·avx2Chain(SB), NOSPLIT, $0-8
+	MOVQ rounds+0(FP), CX
+	MOVQ $0, BX
+	MOVQ $1, R12
+	PCALIGN $64
+round:
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ R12, BX
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE round
+	VZEROUPPER
+	RET
+
 // func avx2Read(x *float32, rounds int, sum *float32)
 //
 //	for i := range 64 * rounds {

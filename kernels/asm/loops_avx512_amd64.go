@@ -89,6 +89,9 @@ func avx512Elu(to, from *float32, n int)
 func avx512Peak(rounds int, x *float32)
 
 //go:noescape
+func avx512Chain(rounds int)
+
+//go:noescape
 func avx512Read(x *float32, rounds int, sum *float32)
 
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
@@ -104,5 +107,6 @@ var avx512 = loops{
 	elu:    avx512Elu,
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
+	chain: avx512Chain, perChain: 64,
 	read: avx512Read, perRead: 128,
 }

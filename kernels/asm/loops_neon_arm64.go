@@ -110,6 +110,9 @@ func neonStore(tile *float32, row int, rows *float32, stride int, scale *float32
 func neonPeak(rounds int, x *float32)
 
 //go:noescape
+func neonChain(rounds int)
+
+//go:noescape
 func neonRead(x *float32, rounds int, sum *float32)
 
 // neon are the loops of this file, by the number of vectors in use where there are several.
@@ -125,5 +128,6 @@ var neon = loops{
 	elu:    neonElu,
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,
+	chain: neonChain, perChain: 64,
 	read: neonRead, perRead: 32,
 }

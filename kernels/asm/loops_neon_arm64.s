@@ -15717,6 +15717,86 @@ round:
 	BGE round
 	RET
 
+// func neonChain(rounds int)
+//
+//	for range rounds {
+//		x += 1 // 64 times, each a cycle after the one before
+//	}
+TEXT ·neonChain(SB), NOSPLIT, $0-8
+	MOVD rounds+0(FP), R9
+	MOVD $0, R3
+	MOVD $1, R11
+	PCALIGN $64
+round:
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD R11, R3
+	ADD $-1, R9
+	CMP $1, R9
+	BGE round
+	RET
+
 // func neonRead(x *float32, rounds int, sum *float32)
 //
 //	for i := range 32 * rounds {

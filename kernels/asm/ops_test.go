@@ -337,6 +337,9 @@ func probes(t *testing.T, o *Ops) {
 	if n := o.Peak(30_000); n != 30_000*round || round < int64(16*o.Vec) || round%int64(2*o.Vec) != 0 {
 		t.Errorf("Peak counts %d operations in one round, %d in 30000", round, n)
 	}
+	if one := o.Chain(1); one < 16 || o.Chain(5000) != 5000*one || o.Chain(0) != 0 {
+		t.Errorf("Chain counts %d additions in one round, %d in 5000, %d in none", one, o.Chain(5000), o.Chain(0))
+	}
 	for _, n := range []int{0, 1, 2, 3, 15, 16, 17, 64, 101, 300} {
 		for start := range 2 {
 			x := make([]float32, n+1)[start:][:n]

@@ -73,6 +73,7 @@ func (x x86) move(dst, src reg)             { x.emit("MOVQ", x86Regs[src], x86Re
 func (x x86) increase(dst reg, by int)      { x.emit("ADDQ", imm(by), x86Regs[dst]) }
 func (x x86) scale(dst reg, by int)         { x.emit("IMULQ", imm(by), x86Regs[dst]) }
 func (x x86) multiply(dst, n reg)           { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) plus(dst, n reg)               { x.emit("ADDQ", x86Regs[n], x86Regs[dst]) }
 func (x x86) subtract(dst, n reg)           { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
 func (x x86) jump(to string)                { x.emit("JMP", to) }
 func (x x86) align()                        { x.emit("PCALIGN", "$64") }

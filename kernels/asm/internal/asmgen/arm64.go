@@ -145,6 +145,7 @@ func (a arm) move(dst, src reg)             { a.emit("MOVD", armRegs[src], armRe
 func (a arm) set(dst reg, n int)            { a.emit("MOVD", imm(n), armRegs[dst]) }
 func (a arm) increase(dst reg, by int)      { a.emit("ADD", imm(by), armRegs[dst]) }
 func (a arm) multiply(dst, n reg)           { a.emit("MUL", armRegs[n], armRegs[dst]) }
+func (a arm) plus(dst, n reg)               { a.emit("ADD", armRegs[n], armRegs[dst]) }
 func (a arm) subtract(dst, n reg)           { a.emit("SUB", armRegs[n], armRegs[dst]) }
 func (a arm) scratch(dst reg)               { a.emit("ADD", "$16", "RSP", armRegs[dst]) }
 func (a arm) jump(to string)                { a.emit("B", to) }

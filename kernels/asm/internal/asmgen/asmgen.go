@@ -12,7 +12,7 @@
 //	few.go    products of rows with rows, weights of rows: Dot and Weigh
 //	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
 //	elu.go    the feature map of linear attention
-//	probe.go  Peak and Read
+//	probe.go  Peak, Chain and Read
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
 // with the equivalent Go loop above each function.
@@ -89,6 +89,7 @@ func (g *gen) all() {
 		g.moveOut()
 	}
 	g.peak()
+	g.chain()
 	g.read()
 }
 
@@ -133,6 +134,7 @@ var %[1]s = loops{
 	elu: %[1]sElu,
 	dscore: []func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,
+	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
 	read: %[1]sRead, perRead: %[7]d,
 }
 `, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), moves.name, moves.vec)

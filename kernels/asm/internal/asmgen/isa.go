@@ -139,6 +139,7 @@ type isa interface {
 	increase(dst reg, by int)
 	scale(dst reg, by int)
 	multiply(dst, n reg)
+	plus(dst, n reg)
 	subtract(dst, n reg)
 
 	// jumps: comparisons are signed

@@ -67,3 +67,26 @@ for i := range %d * rounds {
 	g.store(at, 0)
 	g.ret()
 }
+
+// chainLength is the number of additions in a round of the chain: as many as make its loop's own instructions vanish beside it.
+const chainLength = 64
+
+// chain emits the probe of the clock: additions that wait for one another. They add a register, for some CPUs fold what adds a constant.
+func (g *gen) chain() {
+	g.function("Chain", "(rounds int)", 0, 8, fmt.Sprintf(`
+for range rounds {
+	x += 1 // %d times, each a cycle after the one before
+}`, chainLength))
+	g.arg(count, "rounds", 0)
+	x, y := elem, aux
+	g.set(x, 0)
+	g.set(y, 1)
+	g.align()
+	g.label("round")
+	for range chainLength {
+		g.plus(x, y)
+	}
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "round")
+	g.ret()
+}
