@@ -87,8 +87,9 @@ type Panel struct {
 	Scored bool // Flash: the group at From holds scores already
 
 	Edit  Edit
-	Plain int   // Flash: rows from here on are hidden from a lane as Edit says by Lo and Hi
-	Until []int // Mix: vector i of the lanes uses rows up to Until[i], which do not decrease; nil: all N
+	Plain int       // Flash: rows from here on are hidden from a lane as Edit says by Lo and Hi
+	Until []int     // Mix: vector i of the lanes uses rows up to Until[i], which do not decrease; nil: all N
+	Keep  []float32 // [Lanes]; Raise, Mix: what becomes of O; for Mix, nil is 1
 
 	X     []float32 // Outer: [N][XStride]
 	XStr  int       // Outer: row length of X
@@ -139,14 +140,14 @@ type Ops struct {
 	Exp func(*Panel)
 	// Flash is Score and Exp fused, for blocks that need no Edit but a mask. When it leaves early, only the group at Done holds scores.
 	Flash func(*Panel)
-	// Raise lifts M, in the lanes that are over their limit in the group at Done, to within half of their highest score. P before Done, L, S and O
-	// are multiplied by the power of two that goes with it; where that makes P less than 2^-100, it is 0. From is set to go on from Done.
+	// Raise lifts M, in the lanes that are over their limit in the group at Done, to within half of their highest score. P before Done, L, S and
+	// Keep are multiplied by the power of two that goes with it; where that makes P less than 2^-100, it is 0. From is set to go on from Done.
 	Raise func(*Panel)
 	// Top makes M the largest score of each lane, or leaves it if it is larger, for the softmax in two passes.
 	Top func(*Panel)
 	// Finite says that no number is NaN or an infinity.
 	Finite func([]float32) bool
-	// Mix is O[c][lane] += Σ_j P[j][lane] V[j][c].
+	// Mix is O[c][lane] = Keep[lane] O[c][lane] + Σ_j P[j][lane] V[j][c].
 	Mix func(*Panel)
 	// DScore is P[j][lane] *= Σ_c V[j][c] Dot[c][lane] - Sub[lane].
 	DScore func(*Panel)

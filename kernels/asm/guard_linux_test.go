@@ -59,7 +59,7 @@ func (fs fences) put(t *testing.T, p *Panel, first bool) *Panel {
 	q := *p
 	q.Qt, q.P, q.O = at("Qt", p.Qt, p.D, p.Width, p.Lanes), at("P", p.P, p.N, p.Width, p.Lanes), at("O", p.O, p.C, p.Width, p.Lanes)
 	q.K.Data, q.V.Data = at("K", p.K.Data, p.N, p.D, p.K.Stride), at("V", p.V.Data, p.N, p.C, p.V.Stride)
-	q.M, q.L = at("M", p.M, 1, p.Width, 0), at("L", p.L, 1, p.Width, 0)
+	q.M, q.L, q.Keep = at("M", p.M, 1, p.Width, 0), at("L", p.L, 1, p.Width, 0), at("Keep", p.Keep, 1, p.Width, 0)
 	if p.S != nil {
 		q.S = at("S", p.S, 1, p.Width, 0)
 	}
@@ -412,7 +412,7 @@ func TestRaiseAgainstPortable(t *testing.T) {
 				p.S = nil
 			}
 			want := *p
-			want.P, want.O, want.M, want.L, want.S = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.M), slices.Clone(p.L), slices.Clone(p.S)
+			want.P, want.Keep, want.M, want.L, want.S = slices.Clone(p.P), slices.Clone(p.Keep), slices.Clone(p.M), slices.Clone(p.L), slices.Clone(p.S)
 			twin.Raise(&want)
 			for _, first := range []bool{true, false} {
 				got := fs.put(t, p, first)
@@ -421,7 +421,7 @@ func TestRaiseAgainstPortable(t *testing.T) {
 					t.Fatalf("%s: goes on from %d, scored %v; want %d", o.ISA, got.From, got.Scored, want.From)
 				}
 				for name, pair := range map[string][2][]float32{
-					"P": {got.P, want.P}, "O": {got.O, want.O}, "M": {got.M, want.M}, "L": {got.L, want.L}, "S": {got.S, want.S},
+					"P": {got.P, want.P}, "Keep": {got.Keep, want.Keep}, "M": {got.M, want.M}, "L": {got.L, want.L}, "S": {got.S, want.S},
 				} {
 					for i, x := range pair[0] {
 						if w := pair[1][i]; i%o.Lanes < width && x != w && (x == x || w == w) {

@@ -2,7 +2,10 @@
 
 package asm
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // loops are the assembly loops of one instruction set, as the generator declares them. They check nothing and allocate nothing; ops puts
 // the checks before them. Indexed by the number of vectors in use, less one.
@@ -10,8 +13,8 @@ type loops struct {
 	isa       string
 	vec, keys int // floats in a vector; rows that Score and Mix take at once
 	score     []func(p *Panel, from, to int)
-	mix       []func(p *Panel)
-	stairs    []func(p *Panel)                                  // Mix with Until
+	mix       []func(p *Panel, keep *float32)
+	stairs    []func(p *Panel, keep *float32)                   // Mix with Until
 	flash     []func(p *Panel, from, to, scored int) (done int) // whole groups, without S
 	raise     func(p *Panel, rows int)
 	top       func(p *Panel, from, to int)
@@ -103,12 +106,16 @@ func (l *loops) ops() *Ops {
 		return (rounds == 0 || l.finite(&x[0], rounds) == 0) && finite(x[rounds*l.perRead:])
 	}
 	o.Mix = func(p *Panel) {
-		switch width := l.checkMix(p); {
+		width, keep := l.checkMix(p), &ones[0]
+		if p.Keep != nil {
+			keep = unsafe.SliceData(p.Keep)
+		}
+		switch {
 		case width == 0:
 		case p.Until == nil:
-			l.mix[width-1](p)
+			l.mix[width-1](p, keep)
 		default:
-			l.stairs[width-1](p)
+			l.stairs[width-1](p, keep)
 		}
 	}
 	l.rows(o)
@@ -200,6 +207,14 @@ func (l *loops) weights(p *Panel, from int) {
 	}
 }
 
+// ones are what Mix keeps of O where nobody says: all.
+var ones = func() (x [64]float32) {
+	for i := range x {
+		x[i] = 1
+	}
+	return x
+}()
+
 func set(b bool) int {
 	if b {
 		return 1
@@ -259,7 +274,7 @@ func (l *loops) checkMask(p *Panel) {
 // checkRaise is the same for Raise; there must be a group at Done, where Exp left.
 func (l *loops) checkRaise(p *Panel) {
 	l.checkExp(p)
-	reach("O", len(p.O), p.C, p.Width, p.Lanes)
+	reach("Keep", len(p.Keep), 1, p.Width, 0)
 	if p.Done < 0 || p.Done >= p.N || p.Done%l.keys != 0 {
 		panic(fmt.Errorf("asm/%s: Done is %d: it must be a multiple of %d within the %d rows", l.isa, p.Done, l.keys, p.N))
 	}
@@ -270,13 +285,16 @@ func (l *loops) checkMix(p *Panel) int {
 	reach("P", len(p.P), p.N, p.Width, p.Lanes)
 	reach("V", len(p.V.Data), p.N, p.C, p.V.Stride)
 	reach("O", len(p.O), p.C, p.Width, p.Lanes)
+	if p.Keep != nil {
+		reach("Keep", len(p.Keep), 1, p.Width, 0)
+	}
 	for i, before := 0, 0; p.Until != nil && i < width; i++ {
 		if len(p.Until) < width || p.Until[i] < before || p.Until[i] > p.N {
 			panic(fmt.Errorf("asm/%s: Until is %v: it must have a number for each of %d vectors, in ascending order up to the %d rows", l.isa, p.Until, width, p.N))
 		}
 		before = p.Until[i]
 	}
-	if p.N == 0 || p.C == 0 {
+	if p.C == 0 {
 		return 0
 	}
 	return width

@@ -11,10 +11,10 @@ func avx2Score1(p *Panel, from, to int)
 func avx2Flash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx2Mix1(p *Panel)
+func avx2Mix1(p *Panel, keep *float32)
 
 //go:noescape
-func avx2Stairs1(p *Panel)
+func avx2Stairs1(p *Panel, keep *float32)
 
 //go:noescape
 func avx2DScore1(p *Panel)
@@ -26,10 +26,10 @@ func avx2Score2(p *Panel, from, to int)
 func avx2Flash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx2Mix2(p *Panel)
+func avx2Mix2(p *Panel, keep *float32)
 
 //go:noescape
-func avx2Stairs2(p *Panel)
+func avx2Stairs2(p *Panel, keep *float32)
 
 //go:noescape
 func avx2DScore2(p *Panel)
@@ -41,10 +41,10 @@ func avx2Score3(p *Panel, from, to int)
 func avx2Flash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx2Mix3(p *Panel)
+func avx2Mix3(p *Panel, keep *float32)
 
 //go:noescape
-func avx2Stairs3(p *Panel)
+func avx2Stairs3(p *Panel, keep *float32)
 
 //go:noescape
 func avx2DScore3(p *Panel)
@@ -105,8 +105,8 @@ var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
 	load: avx2Load, store: avx2Store, square: 8,
 	score:  []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
-	mix:    []func(*Panel){avx2Mix1, avx2Mix2, avx2Mix3},
-	stairs: []func(*Panel){avx2Stairs1, avx2Stairs2, avx2Stairs3},
+	mix:    []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
+	stairs: []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},
 	flash:  []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer, outerT: avx2OuterT},

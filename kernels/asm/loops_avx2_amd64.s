@@ -869,7 +869,7 @@ mask:
 	VPADDD next<>(SB), Y6, Y6
 	JMP shown
 
-// func avx2Mix1(p *Panel)
+// func avx2Mix1(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
@@ -879,10 +879,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] += sum[lane]
+//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·avx2Mix1(SB), NOSPLIT, $0-8
+TEXT ·avx2Mix1(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -967,13 +967,15 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y4
+	VFMADD231PS (DX), Y4, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 96(DX), Y1, Y1
+	VFMADD231PS 96(DX), Y4, Y1
 	VMOVUPS Y1, 96(DX)
-	VADDPS 192(DX), Y2, Y2
+	VFMADD231PS 192(DX), Y4, Y2
 	VMOVUPS Y2, 192(DX)
-	VADDPS 288(DX), Y3, Y3
+	VFMADD231PS 288(DX), Y4, Y3
 	VMOVUPS Y3, 288(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -1024,7 +1026,9 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y1
+	VFMADD231PS (DX), Y1, Y0
 	VMOVUPS Y0, (DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -1035,7 +1039,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Stairs1(p *Panel)
+// func avx2Stairs1(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
@@ -1045,10 +1049,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] += sum[lane]
+//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·avx2Stairs1(SB), NOSPLIT, $0-8
+TEXT ·avx2Stairs1(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -1134,13 +1138,15 @@ one4From0:
 	CMPQ R11, $0
 	JGE one4From0
 done4From0:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y4
+	VFMADD231PS (DX), Y4, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 96(DX), Y1, Y1
+	VFMADD231PS 96(DX), Y4, Y1
 	VMOVUPS Y1, 96(DX)
-	VADDPS 192(DX), Y2, Y2
+	VFMADD231PS 192(DX), Y4, Y2
 	VMOVUPS Y2, 192(DX)
-	VADDPS 288(DX), Y3, Y3
+	VFMADD231PS 288(DX), Y4, Y3
 	VMOVUPS Y3, 288(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -1192,7 +1198,9 @@ one1From0:
 	CMPQ R11, $0
 	JGE one1From0
 done1From0:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y1
+	VFMADD231PS (DX), Y1, Y0
 	VMOVUPS Y0, (DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -2366,7 +2374,7 @@ mask:
 	VPADDD next<>(SB), Y10, Y10
 	JMP shown
 
-// func avx2Mix2(p *Panel)
+// func avx2Mix2(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
@@ -2376,10 +2384,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] += sum[lane]
+//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·avx2Mix2(SB), NOSPLIT, $0-8
+TEXT ·avx2Mix2(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -2493,21 +2501,24 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y8
+	VFMADD231PS (DX), Y8, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 32(DX), Y1, Y1
-	VMOVUPS Y1, 32(DX)
-	VADDPS 96(DX), Y2, Y2
+	VFMADD231PS 96(DX), Y8, Y2
 	VMOVUPS Y2, 96(DX)
-	VADDPS 128(DX), Y3, Y3
-	VMOVUPS Y3, 128(DX)
-	VADDPS 192(DX), Y4, Y4
+	VFMADD231PS 192(DX), Y8, Y4
 	VMOVUPS Y4, 192(DX)
-	VADDPS 224(DX), Y5, Y5
-	VMOVUPS Y5, 224(DX)
-	VADDPS 288(DX), Y6, Y6
+	VFMADD231PS 288(DX), Y8, Y6
 	VMOVUPS Y6, 288(DX)
-	VADDPS 320(DX), Y7, Y7
+	VMOVUPS 32(R12), Y9
+	VFMADD231PS 32(DX), Y9, Y1
+	VMOVUPS Y1, 32(DX)
+	VFMADD231PS 128(DX), Y9, Y3
+	VMOVUPS Y3, 128(DX)
+	VFMADD231PS 224(DX), Y9, Y5
+	VMOVUPS Y5, 224(DX)
+	VFMADD231PS 320(DX), Y9, Y7
 	VMOVUPS Y7, 320(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -2569,9 +2580,12 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y2
+	VFMADD231PS (DX), Y2, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 32(DX), Y1, Y1
+	VMOVUPS 32(R12), Y2
+	VFMADD231PS 32(DX), Y2, Y1
 	VMOVUPS Y1, 32(DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -2582,7 +2596,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Stairs2(p *Panel)
+// func avx2Stairs2(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
@@ -2592,10 +2606,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] += sum[lane]
+//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·avx2Stairs2(SB), NOSPLIT, $0-8
+TEXT ·avx2Stairs2(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -2779,21 +2793,24 @@ one4From1:
 	CMPQ R11, $0
 	JGE one4From1
 done4From1:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y8
+	VFMADD231PS (DX), Y8, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 32(DX), Y1, Y1
-	VMOVUPS Y1, 32(DX)
-	VADDPS 96(DX), Y2, Y2
+	VFMADD231PS 96(DX), Y8, Y2
 	VMOVUPS Y2, 96(DX)
-	VADDPS 128(DX), Y3, Y3
-	VMOVUPS Y3, 128(DX)
-	VADDPS 192(DX), Y4, Y4
+	VFMADD231PS 192(DX), Y8, Y4
 	VMOVUPS Y4, 192(DX)
-	VADDPS 224(DX), Y5, Y5
-	VMOVUPS Y5, 224(DX)
-	VADDPS 288(DX), Y6, Y6
+	VFMADD231PS 288(DX), Y8, Y6
 	VMOVUPS Y6, 288(DX)
-	VADDPS 320(DX), Y7, Y7
+	VMOVUPS 32(R12), Y9
+	VFMADD231PS 32(DX), Y9, Y1
+	VMOVUPS Y1, 32(DX)
+	VFMADD231PS 128(DX), Y9, Y3
+	VMOVUPS Y3, 128(DX)
+	VFMADD231PS 224(DX), Y9, Y5
+	VMOVUPS Y5, 224(DX)
+	VFMADD231PS 320(DX), Y9, Y7
 	VMOVUPS Y7, 320(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -2895,9 +2912,12 @@ one1From1:
 	CMPQ R11, $0
 	JGE one1From1
 done1From1:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y2
+	VFMADD231PS (DX), Y2, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 32(DX), Y1, Y1
+	VMOVUPS 32(R12), Y2
+	VFMADD231PS 32(DX), Y2, Y1
 	VMOVUPS Y1, 32(DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -4435,7 +4455,7 @@ mask:
 	VPADDD next<>(SB), Y14, Y14
 	JMP shown
 
-// func avx2Mix3(p *Panel)
+// func avx2Mix3(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [24]float32
@@ -4445,10 +4465,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] += sum[lane]
+//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·avx2Mix3(SB), NOSPLIT, $0-8
+TEXT ·avx2Mix3(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -4591,29 +4611,33 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y12
+	VFMADD231PS (DX), Y12, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 32(DX), Y1, Y1
-	VMOVUPS Y1, 32(DX)
-	VADDPS 64(DX), Y2, Y2
-	VMOVUPS Y2, 64(DX)
-	VADDPS 96(DX), Y3, Y3
+	VFMADD231PS 96(DX), Y12, Y3
 	VMOVUPS Y3, 96(DX)
-	VADDPS 128(DX), Y4, Y4
-	VMOVUPS Y4, 128(DX)
-	VADDPS 160(DX), Y5, Y5
-	VMOVUPS Y5, 160(DX)
-	VADDPS 192(DX), Y6, Y6
+	VFMADD231PS 192(DX), Y12, Y6
 	VMOVUPS Y6, 192(DX)
-	VADDPS 224(DX), Y7, Y7
-	VMOVUPS Y7, 224(DX)
-	VADDPS 256(DX), Y8, Y8
-	VMOVUPS Y8, 256(DX)
-	VADDPS 288(DX), Y9, Y9
+	VFMADD231PS 288(DX), Y12, Y9
 	VMOVUPS Y9, 288(DX)
-	VADDPS 320(DX), Y10, Y10
+	VMOVUPS 32(R12), Y13
+	VFMADD231PS 32(DX), Y13, Y1
+	VMOVUPS Y1, 32(DX)
+	VFMADD231PS 128(DX), Y13, Y4
+	VMOVUPS Y4, 128(DX)
+	VFMADD231PS 224(DX), Y13, Y7
+	VMOVUPS Y7, 224(DX)
+	VFMADD231PS 320(DX), Y13, Y10
 	VMOVUPS Y10, 320(DX)
-	VADDPS 352(DX), Y11, Y11
+	VMOVUPS 64(R12), Y14
+	VFMADD231PS 64(DX), Y14, Y2
+	VMOVUPS Y2, 64(DX)
+	VFMADD231PS 160(DX), Y14, Y5
+	VMOVUPS Y5, 160(DX)
+	VFMADD231PS 256(DX), Y14, Y8
+	VMOVUPS Y8, 256(DX)
+	VFMADD231PS 352(DX), Y14, Y11
 	VMOVUPS Y11, 352(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -4686,11 +4710,15 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y3
+	VFMADD231PS (DX), Y3, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 32(DX), Y1, Y1
+	VMOVUPS 32(R12), Y3
+	VFMADD231PS 32(DX), Y3, Y1
 	VMOVUPS Y1, 32(DX)
-	VADDPS 64(DX), Y2, Y2
+	VMOVUPS 64(R12), Y3
+	VFMADD231PS 64(DX), Y3, Y2
 	VMOVUPS Y2, 64(DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -4701,7 +4729,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Stairs3(p *Panel)
+// func avx2Stairs3(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [24]float32
@@ -4711,10 +4739,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] += sum[lane]
+//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·avx2Stairs3(SB), NOSPLIT, $0-8
+TEXT ·avx2Stairs3(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -5021,29 +5049,33 @@ one4From2:
 	CMPQ R11, $0
 	JGE one4From2
 done4From2:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y12
+	VFMADD231PS (DX), Y12, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 32(DX), Y1, Y1
-	VMOVUPS Y1, 32(DX)
-	VADDPS 64(DX), Y2, Y2
-	VMOVUPS Y2, 64(DX)
-	VADDPS 96(DX), Y3, Y3
+	VFMADD231PS 96(DX), Y12, Y3
 	VMOVUPS Y3, 96(DX)
-	VADDPS 128(DX), Y4, Y4
-	VMOVUPS Y4, 128(DX)
-	VADDPS 160(DX), Y5, Y5
-	VMOVUPS Y5, 160(DX)
-	VADDPS 192(DX), Y6, Y6
+	VFMADD231PS 192(DX), Y12, Y6
 	VMOVUPS Y6, 192(DX)
-	VADDPS 224(DX), Y7, Y7
-	VMOVUPS Y7, 224(DX)
-	VADDPS 256(DX), Y8, Y8
-	VMOVUPS Y8, 256(DX)
-	VADDPS 288(DX), Y9, Y9
+	VFMADD231PS 288(DX), Y12, Y9
 	VMOVUPS Y9, 288(DX)
-	VADDPS 320(DX), Y10, Y10
+	VMOVUPS 32(R12), Y13
+	VFMADD231PS 32(DX), Y13, Y1
+	VMOVUPS Y1, 32(DX)
+	VFMADD231PS 128(DX), Y13, Y4
+	VMOVUPS Y4, 128(DX)
+	VFMADD231PS 224(DX), Y13, Y7
+	VMOVUPS Y7, 224(DX)
+	VFMADD231PS 320(DX), Y13, Y10
 	VMOVUPS Y10, 320(DX)
-	VADDPS 352(DX), Y11, Y11
+	VMOVUPS 64(R12), Y14
+	VFMADD231PS 64(DX), Y14, Y2
+	VMOVUPS Y2, 64(DX)
+	VFMADD231PS 160(DX), Y14, Y5
+	VMOVUPS Y5, 160(DX)
+	VFMADD231PS 256(DX), Y14, Y8
+	VMOVUPS Y8, 256(DX)
+	VFMADD231PS 352(DX), Y14, Y11
 	VMOVUPS Y11, 352(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -5205,11 +5237,15 @@ one1From2:
 	CMPQ R11, $0
 	JGE one1From2
 done1From2:
-	VADDPS (DX), Y0, Y0
+	MOVQ keep+8(FP), R12
+	VMOVUPS (R12), Y3
+	VFMADD231PS (DX), Y3, Y0
 	VMOVUPS Y0, (DX)
-	VADDPS 32(DX), Y1, Y1
+	VMOVUPS 32(R12), Y3
+	VFMADD231PS 32(DX), Y3, Y1
 	VMOVUPS Y1, 32(DX)
-	VADDPS 64(DX), Y2, Y2
+	VMOVUPS 64(R12), Y3
+	VFMADD231PS 64(DX), Y3, Y2
 	VMOVUPS Y2, 64(DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -5521,9 +5557,7 @@ end1:
 //		}
 //		p.L[lane] *= f
 //		p.S[lane] *= f // if there is S
-//		for c := range p.C {
-//			p.O[c*24+lane] *= f
-//		}
+//		p.Keep[lane] *= f
 //		for j := range p.Done {
 //			p.P[j*24+lane] *= f // 0 where that is less than 2^-100
 //		}
@@ -5593,41 +5627,15 @@ raised:
 	VMULPS (BX)(R10*1), Y5, Y9
 	VMOVUPS Y9, (BX)(R10*1)
 noS:
-	MOVQ (Panel_O)(AX), SI
-	LEAQ (SI)(R10*1), SI
-	MOVQ (Panel_C)(AX), R11
-	CMPQ R11, $4
-	JLT endoutput4
-output4:
-	VMULPS (SI), Y5, Y9
-	VMOVUPS Y9, (SI)
-	VMULPS 96(SI), Y5, Y9
-	VMOVUPS Y9, 96(SI)
-	VMULPS 192(SI), Y5, Y9
-	VMOVUPS Y9, 192(SI)
-	VMULPS 288(SI), Y5, Y9
-	VMOVUPS Y9, 288(SI)
-	ADDQ $384, SI
-	ADDQ $-4, R11
-	CMPQ R11, $4
-	JGE output4
-endoutput4:
-	CMPQ R11, $1
-	JLT endoutput1
-output1:
-	VMULPS (SI), Y5, Y9
-	VMOVUPS Y9, (SI)
-	ADDQ $96, SI
-	ADDQ $-1, R11
-	CMPQ R11, $1
-	JGE output1
-endoutput1:
-	// what would become subnormal is 0 before it takes the time that such products do
+	MOVQ (Panel_Keep)(AX), BX
+	VMULPS (BX)(R10*1), Y5, Y9
+	VMOVUPS Y9, (BX)(R10*1)
+	// weights that would become subnormal are 0 before they take the time that such products do
 	MOVQ (Panel_P)(AX), SI
 	LEAQ (SI)(R10*1), SI
 	MOVQ (Panel_Done)(AX), R11
 	CMPQ R11, $4
-	JLT endweights4
+	JLT end4
 weights4:
 	VMOVUPS (SI), Y9
 	VCMPPS $0x1e, Y9, Y8, Y7
@@ -5653,9 +5661,9 @@ weights4:
 	ADDQ $-4, R11
 	CMPQ R11, $4
 	JGE weights4
-endweights4:
+end4:
 	CMPQ R11, $1
-	JLT endweights1
+	JLT end1
 weights1:
 	VMOVUPS (SI), Y9
 	VCMPPS $0x1e, Y9, Y8, Y7
@@ -5666,7 +5674,7 @@ weights1:
 	ADDQ $-1, R11
 	CMPQ R11, $1
 	JGE weights1
-endweights1:
+end1:
 	JMP next
 
 // func avx2Top(p *Panel, from, to int)

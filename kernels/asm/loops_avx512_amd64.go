@@ -11,10 +11,10 @@ func avx512Score1(p *Panel, from, to int)
 func avx512Flash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512Mix1(p *Panel)
+func avx512Mix1(p *Panel, keep *float32)
 
 //go:noescape
-func avx512Stairs1(p *Panel)
+func avx512Stairs1(p *Panel, keep *float32)
 
 //go:noescape
 func avx512DScore1(p *Panel)
@@ -26,10 +26,10 @@ func avx512Score2(p *Panel, from, to int)
 func avx512Flash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512Mix2(p *Panel)
+func avx512Mix2(p *Panel, keep *float32)
 
 //go:noescape
-func avx512Stairs2(p *Panel)
+func avx512Stairs2(p *Panel, keep *float32)
 
 //go:noescape
 func avx512DScore2(p *Panel)
@@ -41,10 +41,10 @@ func avx512Score3(p *Panel, from, to int)
 func avx512Flash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512Mix3(p *Panel)
+func avx512Mix3(p *Panel, keep *float32)
 
 //go:noescape
-func avx512Stairs3(p *Panel)
+func avx512Stairs3(p *Panel, keep *float32)
 
 //go:noescape
 func avx512DScore3(p *Panel)
@@ -99,8 +99,8 @@ var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
 	load: avx2Load, store: avx2Store, square: 8,
 	score:  []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
-	mix:    []func(*Panel){avx512Mix1, avx512Mix2, avx512Mix3},
-	stairs: []func(*Panel){avx512Stairs1, avx512Stairs2, avx512Stairs3},
+	mix:    []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
+	stairs: []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},
 	flash:  []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
 	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer, outerT: avx512OuterT},

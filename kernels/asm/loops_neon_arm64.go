@@ -11,10 +11,10 @@ func neonScore1(p *Panel, from, to int)
 func neonFlash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func neonMix1(p *Panel)
+func neonMix1(p *Panel, keep *float32)
 
 //go:noescape
-func neonStairs1(p *Panel)
+func neonStairs1(p *Panel, keep *float32)
 
 //go:noescape
 func neonDScore1(p *Panel)
@@ -26,10 +26,10 @@ func neonScore2(p *Panel, from, to int)
 func neonFlash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func neonMix2(p *Panel)
+func neonMix2(p *Panel, keep *float32)
 
 //go:noescape
-func neonStairs2(p *Panel)
+func neonStairs2(p *Panel, keep *float32)
 
 //go:noescape
 func neonDScore2(p *Panel)
@@ -41,10 +41,10 @@ func neonScore3(p *Panel, from, to int)
 func neonFlash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func neonMix3(p *Panel)
+func neonMix3(p *Panel, keep *float32)
 
 //go:noescape
-func neonStairs3(p *Panel)
+func neonStairs3(p *Panel, keep *float32)
 
 //go:noescape
 func neonDScore3(p *Panel)
@@ -56,10 +56,10 @@ func neonScore4(p *Panel, from, to int)
 func neonFlash4(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func neonMix4(p *Panel)
+func neonMix4(p *Panel, keep *float32)
 
 //go:noescape
-func neonStairs4(p *Panel)
+func neonStairs4(p *Panel, keep *float32)
 
 //go:noescape
 func neonDScore4(p *Panel)
@@ -120,8 +120,8 @@ var neon = loops{
 	isa: "neon", vec: 4, keys: 4,
 	load: neonLoad, store: neonStore, square: 4,
 	score:  []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
-	mix:    []func(*Panel){neonMix1, neonMix2, neonMix3, neonMix4},
-	stairs: []func(*Panel){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
+	mix:    []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
+	stairs: []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
 	flash:  []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
 	raise:  neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
 	few:    fewLoops{dot: neonDot, weigh: neonWeigh, weighSums: neonWeighSums, sum: neonSum, outer: neonOuter, outerT: neonOuterT},

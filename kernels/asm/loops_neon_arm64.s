@@ -776,7 +776,7 @@ mask:
 	VADD V31.S4, V6.S4, V6.S4
 	B shown
 
-// func neonMix1(p *Panel)
+// func neonMix1(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [4]float32
@@ -786,10 +786,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] += sum[lane]
+//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·neonMix1(SB), NOSPLIT, $0-8
+TEXT ·neonMix1(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -863,17 +863,19 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F4
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V4.S4, V0.S4
 	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
+	VFMLA V31.S4, V4.S4, V1.S4
 	FMOVQ F1, 64(R8)
 	FMOVQ 128(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
+	VFMLA V31.S4, V4.S4, V2.S4
 	FMOVQ F2, 128(R8)
 	FMOVQ 192(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
+	VFMLA V31.S4, V4.S4, V3.S4
 	FMOVQ F3, 192(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -932,8 +934,10 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F1
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V1.S4, V0.S4
 	FMOVQ F0, (R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -943,7 +947,7 @@ done1:
 end1:
 	RET
 
-// func neonStairs1(p *Panel)
+// func neonStairs1(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [4]float32
@@ -953,10 +957,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] += sum[lane]
+//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·neonStairs1(SB), NOSPLIT, $0-8
+TEXT ·neonStairs1(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -1031,17 +1035,19 @@ one4From0:
 	CMP $0, R10
 	BGE one4From0
 done4From0:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F4
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V4.S4, V0.S4
 	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
+	VFMLA V31.S4, V4.S4, V1.S4
 	FMOVQ F1, 64(R8)
 	FMOVQ 128(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
+	VFMLA V31.S4, V4.S4, V2.S4
 	FMOVQ F2, 128(R8)
 	FMOVQ 192(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
+	VFMLA V31.S4, V4.S4, V3.S4
 	FMOVQ F3, 192(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -1101,8 +1107,10 @@ one1From0:
 	CMP $0, R10
 	BGE one1From0
 done1From0:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F1
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V1.S4, V0.S4
 	FMOVQ F0, (R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -2320,7 +2328,7 @@ mask:
 	VADD V31.S4, V10.S4, V10.S4
 	B shown
 
-// func neonMix2(p *Panel)
+// func neonMix2(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
@@ -2330,10 +2338,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] += sum[lane]
+//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·neonMix2(SB), NOSPLIT, $0-8
+TEXT ·neonMix2(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -2436,29 +2444,32 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F8
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V8.S4, V0.S4
 	FMOVQ F0, (R8)
-	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 64(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
+	VFMLA V31.S4, V8.S4, V2.S4
 	FMOVQ F2, 64(R8)
-	FMOVQ 80(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
-	FMOVQ F3, 80(R8)
 	FMOVQ 128(R8), F31
-	WORD $0x4e3fd484 // VFADD V31.S4, V4.S4, V4.S4
+	VFMLA V31.S4, V8.S4, V4.S4
 	FMOVQ F4, 128(R8)
-	FMOVQ 144(R8), F31
-	WORD $0x4e3fd4a5 // VFADD V31.S4, V5.S4, V5.S4
-	FMOVQ F5, 144(R8)
 	FMOVQ 192(R8), F31
-	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
+	VFMLA V31.S4, V8.S4, V6.S4
 	FMOVQ F6, 192(R8)
+	FMOVQ 16(R11), F9
+	FMOVQ 16(R8), F31
+	VFMLA V31.S4, V9.S4, V1.S4
+	FMOVQ F1, 16(R8)
+	FMOVQ 80(R8), F31
+	VFMLA V31.S4, V9.S4, V3.S4
+	FMOVQ F3, 80(R8)
+	FMOVQ 144(R8), F31
+	VFMLA V31.S4, V9.S4, V5.S4
+	FMOVQ F5, 144(R8)
 	FMOVQ 208(R8), F31
-	WORD $0x4e3fd4e7 // VFADD V31.S4, V7.S4, V7.S4
+	VFMLA V31.S4, V9.S4, V7.S4
 	FMOVQ F7, 208(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -2528,11 +2539,14 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F2
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V2.S4, V0.S4
 	FMOVQ F0, (R8)
+	FMOVQ 16(R11), F2
 	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
+	VFMLA V31.S4, V2.S4, V1.S4
 	FMOVQ F1, 16(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -2542,7 +2556,7 @@ done1:
 end1:
 	RET
 
-// func neonStairs2(p *Panel)
+// func neonStairs2(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
@@ -2552,10 +2566,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] += sum[lane]
+//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·neonStairs2(SB), NOSPLIT, $0-8
+TEXT ·neonStairs2(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -2716,29 +2730,32 @@ one4From1:
 	CMP $0, R10
 	BGE one4From1
 done4From1:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F8
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V8.S4, V0.S4
 	FMOVQ F0, (R8)
-	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 64(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
+	VFMLA V31.S4, V8.S4, V2.S4
 	FMOVQ F2, 64(R8)
-	FMOVQ 80(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
-	FMOVQ F3, 80(R8)
 	FMOVQ 128(R8), F31
-	WORD $0x4e3fd484 // VFADD V31.S4, V4.S4, V4.S4
+	VFMLA V31.S4, V8.S4, V4.S4
 	FMOVQ F4, 128(R8)
-	FMOVQ 144(R8), F31
-	WORD $0x4e3fd4a5 // VFADD V31.S4, V5.S4, V5.S4
-	FMOVQ F5, 144(R8)
 	FMOVQ 192(R8), F31
-	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
+	VFMLA V31.S4, V8.S4, V6.S4
 	FMOVQ F6, 192(R8)
+	FMOVQ 16(R11), F9
+	FMOVQ 16(R8), F31
+	VFMLA V31.S4, V9.S4, V1.S4
+	FMOVQ F1, 16(R8)
+	FMOVQ 80(R8), F31
+	VFMLA V31.S4, V9.S4, V3.S4
+	FMOVQ F3, 80(R8)
+	FMOVQ 144(R8), F31
+	VFMLA V31.S4, V9.S4, V5.S4
+	FMOVQ F5, 144(R8)
 	FMOVQ 208(R8), F31
-	WORD $0x4e3fd4e7 // VFADD V31.S4, V7.S4, V7.S4
+	VFMLA V31.S4, V9.S4, V7.S4
 	FMOVQ F7, 208(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -2856,11 +2873,14 @@ one1From1:
 	CMP $0, R10
 	BGE one1From1
 done1From1:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F2
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V2.S4, V0.S4
 	FMOVQ F0, (R8)
+	FMOVQ 16(R11), F2
 	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
+	VFMLA V31.S4, V2.S4, V1.S4
 	FMOVQ F1, 16(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -4491,7 +4511,7 @@ mask:
 	VADD V31.S4, V14.S4, V14.S4
 	B shown
 
-// func neonMix3(p *Panel)
+// func neonMix3(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [12]float32
@@ -4501,10 +4521,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] += sum[lane]
+//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·neonMix3(SB), NOSPLIT, $0-8
+TEXT ·neonMix3(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -4636,41 +4656,45 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F12
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V12.S4, V0.S4
 	FMOVQ F0, (R8)
-	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
-	FMOVQ 32(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	FMOVQ 64(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
+	VFMLA V31.S4, V12.S4, V3.S4
 	FMOVQ F3, 64(R8)
-	FMOVQ 80(R8), F31
-	WORD $0x4e3fd484 // VFADD V31.S4, V4.S4, V4.S4
-	FMOVQ F4, 80(R8)
-	FMOVQ 96(R8), F31
-	WORD $0x4e3fd4a5 // VFADD V31.S4, V5.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	FMOVQ 128(R8), F31
-	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
+	VFMLA V31.S4, V12.S4, V6.S4
 	FMOVQ F6, 128(R8)
-	FMOVQ 144(R8), F31
-	WORD $0x4e3fd4e7 // VFADD V31.S4, V7.S4, V7.S4
-	FMOVQ F7, 144(R8)
-	FMOVQ 160(R8), F31
-	WORD $0x4e3fd508 // VFADD V31.S4, V8.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	FMOVQ 192(R8), F31
-	WORD $0x4e3fd529 // VFADD V31.S4, V9.S4, V9.S4
+	VFMLA V31.S4, V12.S4, V9.S4
 	FMOVQ F9, 192(R8)
+	FMOVQ 16(R11), F13
+	FMOVQ 16(R8), F31
+	VFMLA V31.S4, V13.S4, V1.S4
+	FMOVQ F1, 16(R8)
+	FMOVQ 80(R8), F31
+	VFMLA V31.S4, V13.S4, V4.S4
+	FMOVQ F4, 80(R8)
+	FMOVQ 144(R8), F31
+	VFMLA V31.S4, V13.S4, V7.S4
+	FMOVQ F7, 144(R8)
 	FMOVQ 208(R8), F31
-	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VFMLA V31.S4, V13.S4, V10.S4
 	FMOVQ F10, 208(R8)
+	FMOVQ 32(R11), F14
+	FMOVQ 32(R8), F31
+	VFMLA V31.S4, V14.S4, V2.S4
+	FMOVQ F2, 32(R8)
+	FMOVQ 96(R8), F31
+	VFMLA V31.S4, V14.S4, V5.S4
+	FMOVQ F5, 96(R8)
+	FMOVQ 160(R8), F31
+	VFMLA V31.S4, V14.S4, V8.S4
+	FMOVQ F8, 160(R8)
 	FMOVQ 224(R8), F31
-	WORD $0x4e3fd56b // VFADD V31.S4, V11.S4, V11.S4
+	VFMLA V31.S4, V14.S4, V11.S4
 	FMOVQ F11, 224(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -4751,14 +4775,18 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F3
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V3.S4, V0.S4
 	FMOVQ F0, (R8)
+	FMOVQ 16(R11), F3
 	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
+	VFMLA V31.S4, V3.S4, V1.S4
 	FMOVQ F1, 16(R8)
+	FMOVQ 32(R11), F3
 	FMOVQ 32(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
+	VFMLA V31.S4, V3.S4, V2.S4
 	FMOVQ F2, 32(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -4768,7 +4796,7 @@ done1:
 end1:
 	RET
 
-// func neonStairs3(p *Panel)
+// func neonStairs3(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [12]float32
@@ -4778,10 +4806,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] += sum[lane]
+//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·neonStairs3(SB), NOSPLIT, $0-8
+TEXT ·neonStairs3(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -5053,41 +5081,45 @@ one4From2:
 	CMP $0, R10
 	BGE one4From2
 done4From2:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F12
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V12.S4, V0.S4
 	FMOVQ F0, (R8)
-	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
-	FMOVQ 32(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	FMOVQ 64(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
+	VFMLA V31.S4, V12.S4, V3.S4
 	FMOVQ F3, 64(R8)
-	FMOVQ 80(R8), F31
-	WORD $0x4e3fd484 // VFADD V31.S4, V4.S4, V4.S4
-	FMOVQ F4, 80(R8)
-	FMOVQ 96(R8), F31
-	WORD $0x4e3fd4a5 // VFADD V31.S4, V5.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	FMOVQ 128(R8), F31
-	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
+	VFMLA V31.S4, V12.S4, V6.S4
 	FMOVQ F6, 128(R8)
-	FMOVQ 144(R8), F31
-	WORD $0x4e3fd4e7 // VFADD V31.S4, V7.S4, V7.S4
-	FMOVQ F7, 144(R8)
-	FMOVQ 160(R8), F31
-	WORD $0x4e3fd508 // VFADD V31.S4, V8.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	FMOVQ 192(R8), F31
-	WORD $0x4e3fd529 // VFADD V31.S4, V9.S4, V9.S4
+	VFMLA V31.S4, V12.S4, V9.S4
 	FMOVQ F9, 192(R8)
+	FMOVQ 16(R11), F13
+	FMOVQ 16(R8), F31
+	VFMLA V31.S4, V13.S4, V1.S4
+	FMOVQ F1, 16(R8)
+	FMOVQ 80(R8), F31
+	VFMLA V31.S4, V13.S4, V4.S4
+	FMOVQ F4, 80(R8)
+	FMOVQ 144(R8), F31
+	VFMLA V31.S4, V13.S4, V7.S4
+	FMOVQ F7, 144(R8)
 	FMOVQ 208(R8), F31
-	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VFMLA V31.S4, V13.S4, V10.S4
 	FMOVQ F10, 208(R8)
+	FMOVQ 32(R11), F14
+	FMOVQ 32(R8), F31
+	VFMLA V31.S4, V14.S4, V2.S4
+	FMOVQ F2, 32(R8)
+	FMOVQ 96(R8), F31
+	VFMLA V31.S4, V14.S4, V5.S4
+	FMOVQ F5, 96(R8)
+	FMOVQ 160(R8), F31
+	VFMLA V31.S4, V14.S4, V8.S4
+	FMOVQ F8, 160(R8)
 	FMOVQ 224(R8), F31
-	WORD $0x4e3fd56b // VFADD V31.S4, V11.S4, V11.S4
+	VFMLA V31.S4, V14.S4, V11.S4
 	FMOVQ F11, 224(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -5273,14 +5305,18 @@ one1From2:
 	CMP $0, R10
 	BGE one1From2
 done1From2:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F3
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V3.S4, V0.S4
 	FMOVQ F0, (R8)
+	FMOVQ 16(R11), F3
 	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
+	VFMLA V31.S4, V3.S4, V1.S4
 	FMOVQ F1, 16(R8)
+	FMOVQ 32(R11), F3
 	FMOVQ 32(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
+	VFMLA V31.S4, V3.S4, V2.S4
 	FMOVQ F2, 32(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -7324,7 +7360,7 @@ mask:
 	VADD V31.S4, V18.S4, V18.S4
 	B shown
 
-// func neonMix4(p *Panel)
+// func neonMix4(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
@@ -7334,10 +7370,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] += sum[lane]
+//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·neonMix4(SB), NOSPLIT, $0-8
+TEXT ·neonMix4(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -7498,53 +7534,58 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F16
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V16.S4, V0.S4
 	FMOVQ F0, (R8)
-	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
-	FMOVQ 32(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
-	FMOVQ 48(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	FMOVQ 64(R8), F31
-	WORD $0x4e3fd484 // VFADD V31.S4, V4.S4, V4.S4
+	VFMLA V31.S4, V16.S4, V4.S4
 	FMOVQ F4, 64(R8)
-	FMOVQ 80(R8), F31
-	WORD $0x4e3fd4a5 // VFADD V31.S4, V5.S4, V5.S4
-	FMOVQ F5, 80(R8)
-	FMOVQ 96(R8), F31
-	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
-	FMOVQ F6, 96(R8)
-	FMOVQ 112(R8), F31
-	WORD $0x4e3fd4e7 // VFADD V31.S4, V7.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	FMOVQ 128(R8), F31
-	WORD $0x4e3fd508 // VFADD V31.S4, V8.S4, V8.S4
+	VFMLA V31.S4, V16.S4, V8.S4
 	FMOVQ F8, 128(R8)
-	FMOVQ 144(R8), F31
-	WORD $0x4e3fd529 // VFADD V31.S4, V9.S4, V9.S4
-	FMOVQ F9, 144(R8)
-	FMOVQ 160(R8), F31
-	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
-	FMOVQ F10, 160(R8)
-	FMOVQ 176(R8), F31
-	WORD $0x4e3fd56b // VFADD V31.S4, V11.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	FMOVQ 192(R8), F31
-	WORD $0x4e3fd58c // VFADD V31.S4, V12.S4, V12.S4
+	VFMLA V31.S4, V16.S4, V12.S4
 	FMOVQ F12, 192(R8)
+	FMOVQ 16(R11), F17
+	FMOVQ 16(R8), F31
+	VFMLA V31.S4, V17.S4, V1.S4
+	FMOVQ F1, 16(R8)
+	FMOVQ 80(R8), F31
+	VFMLA V31.S4, V17.S4, V5.S4
+	FMOVQ F5, 80(R8)
+	FMOVQ 144(R8), F31
+	VFMLA V31.S4, V17.S4, V9.S4
+	FMOVQ F9, 144(R8)
 	FMOVQ 208(R8), F31
-	WORD $0x4e3fd5ad // VFADD V31.S4, V13.S4, V13.S4
+	VFMLA V31.S4, V17.S4, V13.S4
 	FMOVQ F13, 208(R8)
+	FMOVQ 32(R11), F18
+	FMOVQ 32(R8), F31
+	VFMLA V31.S4, V18.S4, V2.S4
+	FMOVQ F2, 32(R8)
+	FMOVQ 96(R8), F31
+	VFMLA V31.S4, V18.S4, V6.S4
+	FMOVQ F6, 96(R8)
+	FMOVQ 160(R8), F31
+	VFMLA V31.S4, V18.S4, V10.S4
+	FMOVQ F10, 160(R8)
 	FMOVQ 224(R8), F31
-	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VFMLA V31.S4, V18.S4, V14.S4
 	FMOVQ F14, 224(R8)
+	FMOVQ 48(R11), F19
+	FMOVQ 48(R8), F31
+	VFMLA V31.S4, V19.S4, V3.S4
+	FMOVQ F3, 48(R8)
+	FMOVQ 112(R8), F31
+	VFMLA V31.S4, V19.S4, V7.S4
+	FMOVQ F7, 112(R8)
+	FMOVQ 176(R8), F31
+	VFMLA V31.S4, V19.S4, V11.S4
+	FMOVQ F11, 176(R8)
 	FMOVQ 240(R8), F31
-	WORD $0x4e3fd5ef // VFADD V31.S4, V15.S4, V15.S4
+	VFMLA V31.S4, V19.S4, V15.S4
 	FMOVQ F15, 240(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -7636,17 +7677,22 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F4
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V4.S4, V0.S4
 	FMOVQ F0, (R8)
+	FMOVQ 16(R11), F4
 	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
+	VFMLA V31.S4, V4.S4, V1.S4
 	FMOVQ F1, 16(R8)
+	FMOVQ 32(R11), F4
 	FMOVQ 32(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
+	VFMLA V31.S4, V4.S4, V2.S4
 	FMOVQ F2, 32(R8)
+	FMOVQ 48(R11), F4
 	FMOVQ 48(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
+	VFMLA V31.S4, V4.S4, V3.S4
 	FMOVQ F3, 48(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -7656,7 +7702,7 @@ done1:
 end1:
 	RET
 
-// func neonStairs4(p *Panel)
+// func neonStairs4(p *Panel, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
@@ -7666,10 +7712,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] += sum[lane]
+//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
 //		}
 //	}
-TEXT ·neonStairs4(SB), NOSPLIT, $0-8
+TEXT ·neonStairs4(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -8077,53 +8123,58 @@ one4From3:
 	CMP $0, R10
 	BGE one4From3
 done4From3:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F16
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V16.S4, V0.S4
 	FMOVQ F0, (R8)
-	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
-	FMOVQ 32(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
-	FMOVQ 48(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	FMOVQ 64(R8), F31
-	WORD $0x4e3fd484 // VFADD V31.S4, V4.S4, V4.S4
+	VFMLA V31.S4, V16.S4, V4.S4
 	FMOVQ F4, 64(R8)
-	FMOVQ 80(R8), F31
-	WORD $0x4e3fd4a5 // VFADD V31.S4, V5.S4, V5.S4
-	FMOVQ F5, 80(R8)
-	FMOVQ 96(R8), F31
-	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
-	FMOVQ F6, 96(R8)
-	FMOVQ 112(R8), F31
-	WORD $0x4e3fd4e7 // VFADD V31.S4, V7.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	FMOVQ 128(R8), F31
-	WORD $0x4e3fd508 // VFADD V31.S4, V8.S4, V8.S4
+	VFMLA V31.S4, V16.S4, V8.S4
 	FMOVQ F8, 128(R8)
-	FMOVQ 144(R8), F31
-	WORD $0x4e3fd529 // VFADD V31.S4, V9.S4, V9.S4
-	FMOVQ F9, 144(R8)
-	FMOVQ 160(R8), F31
-	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
-	FMOVQ F10, 160(R8)
-	FMOVQ 176(R8), F31
-	WORD $0x4e3fd56b // VFADD V31.S4, V11.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	FMOVQ 192(R8), F31
-	WORD $0x4e3fd58c // VFADD V31.S4, V12.S4, V12.S4
+	VFMLA V31.S4, V16.S4, V12.S4
 	FMOVQ F12, 192(R8)
+	FMOVQ 16(R11), F17
+	FMOVQ 16(R8), F31
+	VFMLA V31.S4, V17.S4, V1.S4
+	FMOVQ F1, 16(R8)
+	FMOVQ 80(R8), F31
+	VFMLA V31.S4, V17.S4, V5.S4
+	FMOVQ F5, 80(R8)
+	FMOVQ 144(R8), F31
+	VFMLA V31.S4, V17.S4, V9.S4
+	FMOVQ F9, 144(R8)
 	FMOVQ 208(R8), F31
-	WORD $0x4e3fd5ad // VFADD V31.S4, V13.S4, V13.S4
+	VFMLA V31.S4, V17.S4, V13.S4
 	FMOVQ F13, 208(R8)
+	FMOVQ 32(R11), F18
+	FMOVQ 32(R8), F31
+	VFMLA V31.S4, V18.S4, V2.S4
+	FMOVQ F2, 32(R8)
+	FMOVQ 96(R8), F31
+	VFMLA V31.S4, V18.S4, V6.S4
+	FMOVQ F6, 96(R8)
+	FMOVQ 160(R8), F31
+	VFMLA V31.S4, V18.S4, V10.S4
+	FMOVQ F10, 160(R8)
 	FMOVQ 224(R8), F31
-	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VFMLA V31.S4, V18.S4, V14.S4
 	FMOVQ F14, 224(R8)
+	FMOVQ 48(R11), F19
+	FMOVQ 48(R8), F31
+	VFMLA V31.S4, V19.S4, V3.S4
+	FMOVQ F3, 48(R8)
+	FMOVQ 112(R8), F31
+	VFMLA V31.S4, V19.S4, V7.S4
+	FMOVQ F7, 112(R8)
+	FMOVQ 176(R8), F31
+	VFMLA V31.S4, V19.S4, V11.S4
+	FMOVQ F11, 176(R8)
 	FMOVQ 240(R8), F31
-	WORD $0x4e3fd5ef // VFADD V31.S4, V15.S4, V15.S4
+	VFMLA V31.S4, V19.S4, V15.S4
 	FMOVQ F15, 240(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -8387,17 +8438,22 @@ one1From3:
 	CMP $0, R10
 	BGE one1From3
 done1From3:
+	MOVD keep+8(FP), R11
+	FMOVQ (R11), F4
 	FMOVQ (R8), F31
-	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
+	VFMLA V31.S4, V4.S4, V0.S4
 	FMOVQ F0, (R8)
+	FMOVQ 16(R11), F4
 	FMOVQ 16(R8), F31
-	WORD $0x4e3fd421 // VFADD V31.S4, V1.S4, V1.S4
+	VFMLA V31.S4, V4.S4, V1.S4
 	FMOVQ F1, 16(R8)
+	FMOVQ 32(R11), F4
 	FMOVQ 32(R8), F31
-	WORD $0x4e3fd442 // VFADD V31.S4, V2.S4, V2.S4
+	VFMLA V31.S4, V4.S4, V2.S4
 	FMOVQ F2, 32(R8)
+	FMOVQ 48(R11), F4
 	FMOVQ 48(R8), F31
-	WORD $0x4e3fd463 // VFADD V31.S4, V3.S4, V3.S4
+	VFMLA V31.S4, V4.S4, V3.S4
 	FMOVQ F3, 48(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -8799,9 +8855,7 @@ end1:
 //		}
 //		p.L[lane] *= f
 //		p.S[lane] *= f // if there is S
-//		for c := range p.C {
-//			p.O[c*16+lane] *= f
-//		}
+//		p.Keep[lane] *= f
 //		for j := range p.Done {
 //			p.P[j*16+lane] *= f // 0 where that is less than 2^-100
 //		}
@@ -8886,46 +8940,18 @@ raised:
 	ADD R7, R3, R14
 	FMOVQ F9, (R14)
 noS:
-	MOVD (Panel_O)(R0), R2
-	ADD R7, R2, R2
-	MOVD (Panel_C)(R0), R10
-	CMP $4, R10
-	BLT endoutput4
-output4:
-	FMOVQ (R2), F31
+	MOVD (Panel_Keep)(R0), R3
+	ADD R7, R3, R14
+	FMOVQ (R14), F31
 	WORD $0x6e3fdca9 // VFMUL V31.S4, V5.S4, V9.S4
-	FMOVQ F9, (R2)
-	FMOVQ 64(R2), F31
-	WORD $0x6e3fdca9 // VFMUL V31.S4, V5.S4, V9.S4
-	FMOVQ F9, 64(R2)
-	FMOVQ 128(R2), F31
-	WORD $0x6e3fdca9 // VFMUL V31.S4, V5.S4, V9.S4
-	FMOVQ F9, 128(R2)
-	FMOVQ 192(R2), F31
-	WORD $0x6e3fdca9 // VFMUL V31.S4, V5.S4, V9.S4
-	FMOVQ F9, 192(R2)
-	ADD $256, R2
-	ADD $-4, R10
-	CMP $4, R10
-	BGE output4
-endoutput4:
-	CMP $1, R10
-	BLT endoutput1
-output1:
-	FMOVQ (R2), F31
-	WORD $0x6e3fdca9 // VFMUL V31.S4, V5.S4, V9.S4
-	FMOVQ F9, (R2)
-	ADD $64, R2
-	ADD $-1, R10
-	CMP $1, R10
-	BGE output1
-endoutput1:
-	// what would become subnormal is 0 before it takes the time that such products do
+	ADD R7, R3, R14
+	FMOVQ F9, (R14)
+	// weights that would become subnormal are 0 before they take the time that such products do
 	MOVD (Panel_P)(R0), R2
 	ADD R7, R2, R2
 	MOVD (Panel_Done)(R0), R10
 	CMP $4, R10
-	BLT endweights4
+	BLT end4
 weights4:
 	FMOVQ (R2), F9
 	WORD $0x6ea9e507 // VFCMGT V9.S4, V8.S4, V7.S4
@@ -8951,9 +8977,9 @@ weights4:
 	ADD $-4, R10
 	CMP $4, R10
 	BGE weights4
-endweights4:
+end4:
 	CMP $1, R10
-	BLT endweights1
+	BLT end1
 weights1:
 	FMOVQ (R2), F9
 	WORD $0x6ea9e507 // VFCMGT V9.S4, V8.S4, V7.S4
@@ -8964,7 +8990,7 @@ weights1:
 	ADD $-1, R10
 	CMP $1, R10
 	BGE weights1
-endweights1:
+end1:
 	B next
 
 // func neonTop(p *Panel, from, to int)

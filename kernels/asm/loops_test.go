@@ -141,6 +141,7 @@ func TestShortOperands(t *testing.T) {
 	until := operand{"Until", func(p *Panel) { p.Until = make([]int, 1) }}
 	past := operand{"Until", func(p *Panel) { p.Until = []int{1, 2, p.N + 1} }}
 	down := operand{"Until", func(p *Panel) { p.Until = []int{2, 1, p.N} }}
+	keep := operand{"Keep", func(p *Panel) { p.Keep = p.Keep[:p.Width-1] }}
 	done := operand{"Done", func(p *Panel) { p.Done = 1 << 20 }}
 	for _, o := range assembled() {
 		for _, c := range []struct {
@@ -151,9 +152,9 @@ func TestShortOperands(t *testing.T) {
 			{"Score", o.Score, []operand{qt, k, farK, backK, weights, width, wide, rows}},
 			{"Flash", o.Flash, []operand{qt, k, farK, backK, weights, width, wide, rows, mask}},
 			{"Top", o.Top, []operand{weights, refs, width, wide, rows}},
-			{"Raise", o.Raise, []operand{weights, refs, sums, products, out, width, done}},
+			{"Raise", o.Raise, []operand{weights, refs, sums, products, keep, width, done}},
 			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
-			{"Mix", o.Mix, []operand{v, out, weights, width, wide, rows, keys, until, past, down}},
+			{"Mix", o.Mix, []operand{v, out, weights, keep, width, wide, rows, keys, until, past, down}},
 			{"DScore", o.DScore, []operand{v, incoming, sub, weights, width, wide, rows}},
 			{"Outer", o.Outer, []operand{y, x, weights, keys, scale}},
 			{"OuterT", turned(o.OuterT), []operand{{"X", out.cut}, {"Y", v.cut}, weights, keys}},

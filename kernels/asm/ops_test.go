@@ -64,7 +64,7 @@ func random(o *Ops, width, n, d, c int) *Panel {
 	}
 	p := &Panel{
 		Lanes: o.Lanes, Width: width, N: n, Plain: n, D: d, C: c, Factor: .37, Qt: lanes(d), K: rows(n, d), V: rows(n, c), P: lanes(n), O: lanes(c),
-		M: lanes(1), L: lanes(1), S: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStr: c + 2, Y: rows(o.Lanes, c),
+		M: lanes(1), L: lanes(1), S: lanes(1), Keep: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStr: c + 2, Y: rows(o.Lanes, c),
 	}
 	p.Fresh = n%3 == 0
 	for j := range n * (n % 2) {
@@ -111,7 +111,7 @@ func TestMix(t *testing.T) {
 		o.Mix(p)
 		for c := range p.C {
 			for l := range p.Width {
-				terms := []float64{lane(old, p, c, l)}
+				terms := []float64{lane(old, p, c, l) * float64(p.Keep[l])}
 				for j := range p.N {
 					terms = append(terms, lane(p.P, p, j, l)*float64(p.V.Row(j, p.C)[c]))
 				}

@@ -227,9 +227,7 @@ func raise(p *Panel, keys int) {
 		if p.S != nil {
 			p.S[lane] *= f
 		}
-		for c := range p.C {
-			p.O[c*p.Lanes+lane] *= f
-		}
+		p.Keep[lane] *= f
 		for j := range p.Done {
 			w := &p.P[j*p.Lanes+lane]
 			if *w *= f; *w < least {
@@ -277,6 +275,9 @@ func mix(p *Panel, vec int) {
 		}
 		for c := range p.C {
 			row := p.O[c*p.Lanes:][:to]
+			for lane := from; p.Keep != nil && lane < to; lane++ {
+				row[lane] *= p.Keep[lane]
+			}
 			lane := from
 			for ; lane+4 <= to; lane += 4 {
 				mix4((*[4]float32)(row[lane:]), p.P, lane, p.Lanes, p.V.Data, c, p.V.Stride, n)

@@ -80,7 +80,7 @@ func (t *Tile) Use(s Sums) {
 
 // Floats is the number of float32 numbers in a tile.
 func Floats(p *attn.Problem, ops *asm.Ops) int {
-	return ops.Lanes * (p.Dim + p.DimV + Kept + 1)
+	return ops.Lanes * (p.Dim + p.DimV + Kept + 2)
 }
 
 // New allocates a tile for a worker of a plan of problem p. The worker's tiles may share memory for a block's rows of V.
@@ -90,6 +90,7 @@ func New(p *attn.Problem, ops *asm.Ops, clean []float32) *Tile {
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
+	t.Keep = make([]float32, n)
 	t.los, t.his, t.until = make([]int, n), make([]int, n), make([]int, n/ops.Vec)
 	t.Edit.Lo, t.Edit.Hi, t.Edit.BiasAt, t.Edit.ShowAt = make([]int32, n), make([]int32, n), make([]int, n), make([]int, n)
 	t.Edit.Factor = 1
@@ -187,6 +188,9 @@ func (t *Tile) Block(key, size int) bool {
 func (t *Tile) Key() int { return t.Edit.Key }
 
 func (t *Tile) at(key, n int) {
+	for lane := range t.Keep {
+		t.Keep[lane] = 1
+	}
 	kv := t.h / t.p.Group()
 	t.K, t.V = From(&t.a.K, t.b, key, kv), From(&t.a.V, t.b, key, kv)
 	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Until, t.Plain = key, n, 0, 0, false, nil, n
@@ -286,7 +290,7 @@ func (t *Tile) stairs(from, to, plain int) {
 		*p = t.Panel
 		p.Width, p.From, p.N, p.Plain = t.Width-lane, from, end, plain
 		p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
-		for _, s := range []*[]float32{&p.Qt, &p.P, &p.O, &p.M, &p.L, &p.S} {
+		for _, s := range []*[]float32{&p.Qt, &p.P, &p.M, &p.L, &p.S, &p.Keep} {
 			*s = (*s)[min(lane, len(*s)):]
 		}
 		t.weigh(t.ops.Flash, p)
@@ -319,7 +323,7 @@ func (t *Tile) limitScores() {
 		if t.temp == attn.Frozen && top > t.best[lane] {
 			t.best[lane], t.M[lane] = top, asm.Unset
 			t.L[lane] *= 0 // NaN stays
-			scaleLane(t.O[:t.C*t.Lanes], lane, t.Lanes, 0)
+			t.Keep[lane] = 0
 		}
 		for at := lane; at < len(rows); at += t.Lanes {
 			switch x := rows[at]; {
@@ -343,12 +347,6 @@ func maximum(rows []float32, lane, lanes int) float32 {
 		top = max(top, rows[at])
 	}
 	return top
-}
-
-func scaleLane(rows []float32, lane, lanes int, f float32) {
-	for at := lane; at < len(rows); at += lanes {
-		rows[at] *= f
-	}
 }
 
 // Mix adds the block's values to the output. With care, it takes rows of V that are not finite as zeros and hides the lanes that see them.

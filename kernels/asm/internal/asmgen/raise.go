@@ -23,9 +23,7 @@ for lane := range p.Width { // %[2]d at a time
 	}
 	p.L[lane] *= f
 	p.S[lane] *= f // if there is S
-	for c := range p.C {
-		p.O[c*%[1]d+lane] *= f
-	}
+	p.Keep[lane] *= f
 	for j := range p.Done {
 		p.P[j*%[1]d+lane] *= f // 0 where that is less than 2^-100
 	}
@@ -99,33 +97,29 @@ for lane := range p.Width { // %[2]d at a time
 	g.jumpBelow(sums, 1, "noS")
 	multiply()
 	g.label("noS")
+	g.get(sums, field("Keep"))
+	multiply()
 
-	rows := func(name, slice, number string, multiply func(row mem)) {
-		g.get(at, field(slice))
-		g.offset(at, at, off, 1)
-		g.get(steps, field(number))
-		for _, n := range []int{unroll, 1} {
-			loop, end := fmt.Sprint(name, n), fmt.Sprint("end", name, n)
-			g.jumpBelow(steps, n, end)
-			g.label(loop)
-			for i := range n {
-				row := mem{base: at, off: i * g.row()}
-				multiply(row)
-				g.store(row, x)
-			}
-			g.increase(at, n*g.row())
-			g.increase(steps, -n)
-			g.jumpAtLeast(steps, n, loop)
-			g.label(end)
+	g.note("weights that would become subnormal are 0 before they take the time that such products do")
+	g.get(at, field("P"))
+	g.offset(at, at, off, 1)
+	g.get(steps, field("Done"))
+	for _, n := range []int{unroll, 1} {
+		loop, end := fmt.Sprint("weights", n), fmt.Sprint("end", n)
+		g.jumpBelow(steps, n, end)
+		g.label(loop)
+		for i := range n {
+			row := mem{base: at, off: i * g.row()}
+			g.load(x, row)
+			g.replaceAbove(x, nothing, least, x, tmp)
+			g.mul(x, x, f)
+			g.store(row, x)
 		}
+		g.increase(at, n*g.row())
+		g.increase(steps, -n)
+		g.jumpAtLeast(steps, n, loop)
+		g.label(end)
 	}
-	rows("output", "O", "C", func(row mem) { g.mul(x, f, row) })
-	g.note("what would become subnormal is 0 before it takes the time that such products do")
-	rows("weights", "P", "Done", func(row mem) {
-		g.load(x, row)
-		g.replaceAbove(x, nothing, least, x, tmp)
-		g.mul(x, x, f)
-	})
 	g.jump("next")
 }
 

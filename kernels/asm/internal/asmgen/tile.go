@@ -283,7 +283,7 @@ func (g *gen) mix(vecs int, stairs bool) {
 	if stairs {
 		name, rows = "Stairs", fmt.Sprintf("p.Until[lane/%d]", g.vec)
 	}
-	g.function(fmt.Sprint(name, vecs), "(p *Panel)", 0, 8, fmt.Sprintf(`
+	g.function(fmt.Sprint(name, vecs), "(p *Panel, keep *float32)", 0, 16, fmt.Sprintf(`
 for c := range p.C { // %d at a time
 	var sum [%d]float32
 	for lane := range sum {
@@ -292,7 +292,7 @@ for c := range p.C { // %d at a time
 		}
 	}
 	for lane := range sum {
-		p.O[c*%[4]d+lane] += sum[lane]
+		p.O[c*%[4]d+lane] = fma(p.O[c*%[4]d+lane], keep[lane], sum[lane])
 	}
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, rows))
 	g.arg(panel, "p", 0)
@@ -313,10 +313,12 @@ for c := range p.C { // %d at a time
 		t.get(steps, mem{base: panel, field: "Panel_N"})
 		t.products()
 	}, func(t tile) {
-		for r := range t.rows {
-			for v := range t.vecs {
+		t.arg(aux, "keep", 8)
+		for v := range t.vecs {
+			t.load(t.lane(v), mem{base: aux, off: v * t.bytes()})
+			for r := range t.rows {
 				at := mem{base: out, off: r*t.row() + v*t.bytes()}
-				t.add(t.sum(r, v), t.sum(r, v), at)
+				t.fma(t.sum(r, v), t.lane(v), at)
 				t.store(at, t.sum(r, v))
 			}
 		}
