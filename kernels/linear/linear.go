@@ -270,10 +270,13 @@ func rows(t *attn.Tensor, b, s, h int) asm.Rows {
 // absorb adds the loaded keys and their values to the state.
 func (w *worker) absorb(key, n int) {
 	d, dv, p := w.p.Dim, w.p.DimV, &w.panel
-	*p = asm.Panel{N: d, C: dv, Width: n, P: w.keys, Lanes: d, X: w.x, XStr: dv, Y: rows(&w.a.V, w.b, key, w.kv)}
+	p.Fresh, p.Scale = false, nil
+	p.N, p.C, p.Width, p.P, p.Lanes = d, dv, n, w.keys, d
+	p.X, p.XStr, p.Y = w.x, dv, rows(&w.a.V, w.b, key, w.kv)
 	w.ops.OuterT(p)
 	if w.z != nil {
-		*p = asm.Panel{N: 1, C: d, Width: n, P: w.ones, X: w.z, Y: asm.Rows{Data: w.keys, Stride: d}}
+		p.N, p.C, p.P = 1, d, w.ones
+		p.X, p.Y = w.z, asm.Rows{Data: w.keys, Stride: d}
 		w.ops.Outer(p)
 	}
 }
@@ -349,10 +352,11 @@ func (w *worker) dot(to, q []float32, qStride, r int, k []float32, kStride, n, d
 // product is n rows of the output, or is added to them if they are not fresh: so many rows of y, weighed by rows of weights. Then they are
 // multiplied by scale, if there is one.
 func (w *worker) product(out asm.Rows, weights []float32, stride, n, terms int, y asm.Rows, fresh bool, scale []float32) {
-	w.panel = asm.Panel{
-		N: n, C: w.p.DimV, Width: terms, P: weights, Lanes: stride, X: out.Data, XStr: out.Stride, Fresh: fresh, Y: y, Scale: scale,
-	}
-	w.ops.Outer(&w.panel)
+	p := &w.panel
+	p.Fresh, p.Scale = fresh, scale
+	p.N, p.C, p.Width, p.P, p.Lanes = n, w.p.DimV, terms, weights, stride
+	p.X, p.XStr, p.Y = out.Data, out.Stride, y
+	w.ops.Outer(p)
 }
 
 // addBad adds the values that are not finite to those of n queries that see them, query 0 seeing the first so many keys.

@@ -173,8 +173,7 @@ func (d dots) finish() {
 	d.down(lanes, apart, d.queries)
 }
 
-// weigh emits Ops.Weigh for rows from one on, with or without S. Rows are done in whole vectors, up to the multiple of four that holds the last
-// key.
+// weigh emits Ops.Weigh for rows from one on, with or without S. Rows are done in whole vectors, up to the one that holds the last key.
 func (g *gen) weigh(sums bool) {
 	name, s := "Weigh", ""
 	if sums {
