@@ -159,7 +159,7 @@ type Ops struct {
 	// Elu is to[i] = from[i]+1 above 0, e^from[i] elsewhere, or 0 where that is below 2^-125; to is as long as from, and may be it.
 	Elu func(to, from []float32)
 	// Dot, Weigh and Sum are the three steps of a block of keys when queries are few: scores, weights, output. The caller edits between Dot and
-	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit or NaN, as Exp does.
+	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit, as Exp does.
 	Dot, Weigh, Sum func(*Few)
 	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took.
 	Peak func(rounds int) int64
