@@ -108,6 +108,7 @@ type Edit struct {
 	BiasAt   []int
 	BiasStep int
 	Factor   float64 // of the bias
+	Scale    float64 // of the score, where a bias is added: its product is not rounded apart
 	Show     []bool  // Show[ShowAt[lane]+j*ShowStep] false hides key j; nil: none
 	ShowAt   []int
 	ShowStep int

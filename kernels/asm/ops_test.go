@@ -243,7 +243,7 @@ func TestEdit(t *testing.T) {
 		const key = 5
 		keys := key + p.N
 		e := &p.Edit
-		*e = Edit{Key: key, Factor: 2, BiasStep: 1, ShowStep: 1}
+		*e = Edit{Key: key, Factor: 2, Scale: 3, BiasStep: 1, ShowStep: 1}
 		for l := range p.Width {
 			e.Lo, e.Hi = append(e.Lo, int32(l%3)), append(e.Hi, int32(p.N-l%2))
 			e.BiasAt, e.ShowAt = append(e.BiasAt, l*keys), append(e.ShowAt, l*keys)
@@ -256,7 +256,7 @@ func TestEdit(t *testing.T) {
 		for j := range p.N {
 			for l := range p.Width {
 				at := l*keys + key + j
-				want := raw[j*p.Lanes+l] + 2*e.Bias[at]
+				want := float32(3*float64(raw[j*p.Lanes+l]) + 2*float64(e.Bias[at]))
 				if j < int(e.Lo[l]) || j >= int(e.Hi[l]) || !e.Show[at] {
 					want = negInf
 				}

@@ -107,9 +107,9 @@ func edit(p *Panel) {
 			switch {
 			case e.Show != nil && !e.Show[e.ShowAt[lane]+key*e.ShowStep]:
 				*s = negInf
-			case e.Bias != nil: // one rounding of the sum: a large bias must not be rounded twice
+			case e.Bias != nil: // one rounding of it all: a large bias must not be rounded twice
 				b := float64(e.Bias[e.BiasAt[lane]+key*e.BiasStep])
-				*s = float32(float64(*s) + float64(b*e.Factor))
+				*s = float32(float64(float64(*s)*e.Scale) + float64(b*e.Factor))
 			}
 		}
 	}

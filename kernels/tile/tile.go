@@ -98,6 +98,9 @@ func New(p *attn.Problem, ops *asm.Ops, clean []float32) *Tile {
 		t.Edit.Factor = math.Log2E / t.temp
 	}
 	t.Factor = p.Scale() * t.Edit.Factor
+	if p.Score.Terms&attn.TermBias != 0 {
+		t.Factor, t.Edit.Scale = 1, t.Factor
+	}
 	return t
 }
 
