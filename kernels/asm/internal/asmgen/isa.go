@@ -44,7 +44,7 @@ const (
 	steps                // steps of the innermost loop still to do
 	aux                  // what a function says it is
 	refs                 // M
-	totals               // L
+	nextRow              // Flash: the row of K that is asked for
 	groupSums            // Flash: Σ P of a group
 	columns              // columns still to do
 	rowsLeft             // rows still to do

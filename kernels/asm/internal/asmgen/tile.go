@@ -22,6 +22,7 @@ type tile struct {
 	apart      bool // rows of lanes are rows of something else, any stride apart
 	single     bool // there is one lane
 	ahead      bool // other rows are asked for meanwhile
+	below      bool // elements eight steps further are asked for meanwhile
 	first      int  // vectors before it take no more steps
 }
 
@@ -71,13 +72,20 @@ func (t tile) at(r, k int) mem {
 	if t.along {
 		far, near = r, k
 	}
-	m := mem{base: elemAt, off: 4 * near}
+	m := t.rowsOn(elemAt, far)
 	if far >= 4 {
-		m.base, far = elemAt4, far-4
+		m = t.rowsOn(elemAt4, far-4)
 	}
-	switch far {
+	m.off = 4 * near
+	return m
+}
+
+// rowsOn is up to three strides from an address.
+func (t tile) rowsOn(base reg, n int) mem {
+	m := mem{base: base}
+	switch n {
 	case 1, 2:
-		m.index, m.times = stride, far
+		m.index, m.times = stride, n
 	case 3:
 		m.index, m.times = stride3, 1
 	}
@@ -100,6 +108,9 @@ func (t tile) begin() {
 	}
 	if t.far() {
 		t.offset(elemAt4, elemAt, stride, 4)
+	}
+	if t.below {
+		t.offset(elemAt4, elemAt, stride, 8)
 	}
 }
 
@@ -132,6 +143,9 @@ func (t tile) step(k, n int, between func()) {
 		for off := 0; off < t.vecs*t.bytes(); off += line {
 			t.prefetch(mem{base: lanesAt, index: lead, times: 1, off: off})
 		}
+	}
+	if t.below {
+		t.prefetch(t.rowsOn(elemAt4, k%unroll))
 	}
 	load := func(v int) { t.loadLanes(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.bytes()}) }
 	for v := t.first; v < t.vecs && t.rows > 1; v++ {
@@ -185,6 +199,9 @@ func (t tile) advance(n int) {
 	switch {
 	case !t.along:
 		t.offset(elemAt, elemAt, stride, n)
+		if t.below {
+			t.offset(elemAt4, elemAt4, stride, n)
+		}
 	case t.far():
 		t.increase(elemAt4, 4*n)
 		fallthrough
@@ -311,6 +328,7 @@ for c := range p.C { // %d at a time
 			return
 		}
 		t.get(steps, mem{base: panel, field: "Panel_N"})
+		t.below = t.rows > 1
 		t.products()
 	}, func(t tile) {
 		t.arg(aux, "keep", 8)
