@@ -19,7 +19,7 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// sizes says how many keys make a block, and how many tiles of queries go over a block together, from the size of the second-level cache.
+// sizes says how many keys make a block, and how many tiles of queries go over a block together, from the size in bytes of the second-level cache.
 //
 // A longer block has more of its exponentials amid products and fewer sums to add up; its rows of K and V, 4(d+d_v) bytes a key, should take
 // half of the cache at most. Tiles share what is left of three quarters of it, each 4(d+d_v) bytes a query, so that the next one finds rows of
@@ -27,12 +27,11 @@ import (
 // at .91, .91, .88 and .87 of the peak of AVX2; with 8192 keys, 8 tiles at .90 and one alone at .80, and 16 no better than 8.
 //
 // A sum over a whole block is also where most of the error comes from. The shortest rows, whose tolerance is the tightest, pay for shorter sums.
-func sizes(p *attn.Problem, ops *asm.Ops) (block, tiles int) {
+func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 	longest, most := 256, 8
 	if p.Dim+p.DimV <= 16 {
 		longest = 32
 	}
-	_, cache := asm.Caches()
 	row := 4 * max(p.Dim+p.DimV, 1)
 	for block = longest; block > ops.Keys && block*row > cache/2; {
 		block /= 2
@@ -42,12 +41,16 @@ func sizes(p *attn.Problem, ops *asm.Ops) (block, tiles int) {
 }
 
 type kernel struct {
-	ops  *asm.Ops
-	name string
+	ops   *asm.Ops
+	name  string
+	cache int
 }
 
 // New returns the kernel flash on the given loops.
-func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "flash/" + ops.ISA} }
+func New(ops *asm.Ops) attn.Kernel {
+	_, cache := asm.Caches()
+	return kernel{ops, "flash/" + ops.ISA, cache}
+}
 
 func (k kernel) Name() (algo, isa string) { return "flash", k.ops.ISA }
 
@@ -64,7 +67,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 
 // sizes are those of the package's function, without tiles that no call can fill.
 func (k kernel) sizes(p *attn.Problem) (block, tiles int) {
-	block, tiles = sizes(p, k.ops)
+	block, tiles = sizes(p, k.ops, k.cache)
 	return block, max(1, min(tiles, p.Group()*tile.Count(k.ops, p.SeqQ)))
 }
 

@@ -1,0 +1,54 @@
+package flash
+
+import (
+	"fmt"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/attntest"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
+)
+
+// Whatever the cache, a block is whole groups of keys, a worker's scratch does not grow with the length, and at d = 128 it stays under 2 MiB.
+func TestSizes(t *testing.T) {
+	for _, l := range asm.Levels() {
+		if !l.Available {
+			continue
+		}
+		for _, cache := range []int{0, 32 << 10, 256 << 10, 1 << 20, 2 << 20, 64 << 20} {
+			for _, d := range []int{0, 1, 8, 40, 64, 128, 512} {
+				t.Run(fmt.Sprintf("%s/cache=%d/d=%d", l.ISA, cache, d), func(t *testing.T) {
+					p := attn.Problem{Batch: 1, SeqQ: 1 << 20, SeqKV: 1 << 20, HeadsQ: 8, HeadsKV: 2, Dim: d, DimV: d}
+					k := kernel{l.Ops, "flash", cache}
+					block, tiles := k.sizes(&p)
+					if block < l.Ops.Keys || block%l.Ops.Keys != 0 || tiles < 1 {
+						t.Errorf("blocks of %d keys, %d tiles; groups are of %d", block, tiles, l.Ops.Keys)
+					}
+					if bytes := 8 * d * block; bytes > cache/2 && block > l.Ops.Keys {
+						t.Errorf("a block of %d bytes in a cache of %d", bytes, cache)
+					}
+					scratch, err := k.Check(p, 1)
+					if err != nil || d <= 128 && scratch >= 2<<20 {
+						t.Errorf("scratch is %d bytes, error %v", scratch, err)
+					}
+					p.SeqQ, p.SeqKV = 1<<12, 1<<12
+					if short, err := k.Check(p, 1); err != nil || short != scratch {
+						t.Errorf("scratch is %d bytes for 4096 rows, %d for 2^20, error %v", short, scratch, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The suite's problems are small: with a small cache they have several blocks, and bundles of one tile.
+func TestSmallCache(t *testing.T) {
+	for _, l := range asm.Levels() {
+		if l.Available {
+			t.Run(l.ISA, func(t *testing.T) {
+				attntest.Run(t, kernel{l.Ops, "flash/" + l.ISA, 8 << 10}, tile.Have, attntest.Options{Hold: .25, HoldNarrow: .5})
+			})
+		}
+	}
+}
