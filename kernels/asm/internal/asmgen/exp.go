@@ -145,9 +145,8 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 		rows, at              = elemAt, lanesAt                // of the group; the vector of a row that it has come to
 		off, width            = stride3, stride                // bytes from the first lane; of all lanes
 		top, highest          = vec(0), vec(1)                 // of the check
-		ref, sum, sumZ, z     = vec(0), vec(1), vec(2), vec(3) // of the weights, and
+		ref, sum, sumZ, z     = vec(0), vec(1), vec(2), vec(3) // of weighted
 	)
-	chain := [4]vec{4, 5, 6, 7}
 	field := func(f string) mem { return mem{base: panel, field: "Panel_" + f} }
 	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
 
@@ -179,12 +178,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.add(highest, top, limit)
 	g.offset(at, out, off, 1)
 	g.move(steps, rows)
-	g.label("checkRow")
-	g.load(z, mem{base: at})
-	g.larger(top, z, top)
-	g.increase(at, g.row())
-	g.increase(steps, -1)
-	g.jumpAtLeast(steps, 1, "checkRow")
+	g.largest(top, z, at, g.row(), "checkRow")
 	g.jumpAbove(top, highest, "over")
 	g.increase(off, g.bytes())
 	g.jumpLess(off, width, "checkVector")
@@ -199,20 +193,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.offset(at, out, off, 1)
 	g.move(steps, rows)
 	g.align()
-	g.label("row")
-	g.exp2(chain, mem{base: at}, ref)
-	e := chain[2]
-	if sums {
-		g.note("0 times a score of -Inf is 0 here")
-		g.load(z, mem{base: at})
-		g.max(z, z, lowest)
-		g.fma(sumZ, e, z)
-	}
-	g.store(mem{base: at}, e)
-	g.add(sum, sum, e)
-	g.increase(at, g.row())
-	g.increase(steps, -1)
-	g.jumpAtLeast(steps, 1, "row")
+	g.weighted(at, g.row(), "row", sums)
 	g.add(sum, sum, vector(weights))
 	g.store(vector(weights), sum)
 	if sums {
@@ -233,4 +214,33 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.subtract(aux, count)
 	g.result("done", 24, aux)
 	g.ret()
+}
+
+// largest emits a loop over so many vectors as steps says, by bytes apart, that makes top the largest element of each lane. top is no NaN.
+func (g *gen) largest(top, x vec, at reg, by int, label string) {
+	g.label(label)
+	g.load(x, mem{base: at})
+	g.larger(top, x, top)
+	g.increase(at, by)
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, label)
+}
+
+// weighted emits a loop over as many vectors, whose scores it turns into weights. Their reference is in register 0, sums of weights and, if
+// asked for, of weights times scores in 1 and 2.
+func (g *gen) weighted(at reg, by int, label string, sums bool) {
+	const ref, sum, sumZ, z, e = vec(0), vec(1), vec(2), vec(3), vec(6)
+	g.label(label)
+	g.exp2([4]vec{4, 5, e, 7}, mem{base: at}, ref)
+	if sums {
+		g.note("0 times a score of -Inf is 0 here")
+		g.load(z, mem{base: at})
+		g.max(z, z, lowest)
+		g.fma(sumZ, e, z)
+	}
+	g.store(mem{base: at}, e)
+	g.add(sum, sum, e)
+	g.increase(at, by)
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, label)
 }

@@ -192,10 +192,9 @@ return p.R`, g.vec, s))
 	const (
 		weights, sumsOf     = lanes, elem // L, S
 		at                  = lanesAt
-		ref, sum, sumZ, z   = vec(0), vec(1), vec(2), vec(3)
+		ref, sum, sumZ      = vec(0), vec(1), vec(2) // of weighted
 		top, highest, score = vec(4), vec(5), vec(6) // of the check
 	)
-	chain := [4]vec{4, 5, 6, 7}
 	g.arg(panel, "p", 0)
 	g.arg(aux, "from", 8)
 	g.get(count, few("R"))
@@ -222,12 +221,7 @@ return p.R`, g.vec, s))
 	g.add(highest, ref, limit)
 	g.move(at, out)
 	g.arg(steps, "vectors", 16)
-	g.label("check")
-	g.load(score, mem{base: at})
-	g.larger(top, score, top)
-	g.increase(at, g.bytes())
-	g.increase(steps, -1)
-	g.jumpAtLeast(steps, 1, "check")
+	g.largest(top, score, at, g.bytes(), "check")
 	g.jumpAbove(top, highest, "over")
 
 	g.zero(sum)
@@ -236,20 +230,7 @@ return p.R`, g.vec, s))
 	}
 	g.move(at, out)
 	g.arg(steps, "vectors", 16)
-	g.label("vector")
-	g.exp2(chain, mem{base: at}, ref)
-	e := chain[2]
-	if sums {
-		g.note("0 times a score of -Inf is 0 here")
-		g.load(z, mem{base: at})
-		g.max(z, z, lowest)
-		g.fma(sumZ, e, z)
-	}
-	g.store(mem{base: at}, e)
-	g.add(sum, sum, e)
-	g.increase(at, g.bytes())
-	g.increase(steps, -1)
-	g.jumpAtLeast(steps, 1, "vector")
+	g.weighted(at, g.bytes(), "vector", sums)
 	g.total(sum, weights)
 	if sums {
 		g.total(sumZ, sumsOf)
