@@ -44,6 +44,9 @@ func TestSizes(t *testing.T) {
 
 // The suite's problems are small: with a small cache they have several blocks, and bundles of one tile.
 func TestSmallCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the suite once more")
+	}
 	for _, l := range asm.Levels() {
 		if l.Available {
 			t.Run(l.ISA, func(t *testing.T) {
