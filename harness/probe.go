@@ -45,25 +45,48 @@ func (p Probes) ForRead(team *attn.Team, x []float32) Probe {
 // calibrated measures the work that the threads of a team do together in a second, each doing n parts of it, with n such that it takes
 // probeTime.
 func calibrated(team *attn.Team, n int, work func(thread, n int) int64) Probe {
-	workers := team.Workers()
 	return func() float64 {
 		for {
-			var begun, done atomic.Int64
-			took := Time(workers, func() {
-				team.Run(workers, func(_, thread int) {
-					// A worker that waits for the others here cannot take a second share while one of them wakes up.
-					for begun.Add(1); begun.Load() < int64(workers); {
-						runtime.Gosched()
-					}
-					done.Add(work(thread, n))
-				})
-			}).judged(workers)
+			done, took := together(team, func(thread int) int64 { return work(thread, n) })
 			if took >= probeTime {
-				return float64(done.Load()) / took.Seconds()
+				return float64(done) / took.Seconds()
 			}
 			n = grow(n, took, probeTime)
 		}
 	}
+}
+
+// together has each thread of a team do its work, and says what that comes to and how long it took. Several threads do it twice, and what
+// counts is the second time: they may have woken up on one CPU, and the scheduler needs some milliseconds to part them.
+func together(team *attn.Team, work func(thread int) int64) (done int64, took time.Duration) {
+	workers := team.Workers()
+	if workers == 1 {
+		took = Time(1, func() { done = work(0) }).judged(1)
+		return done, took
+	}
+	var begun, warm, sum atomic.Int64
+	var from time.Time
+	team.Run(workers, func(_, thread int) {
+		// A worker that waits for the others cannot take a second share while one of them wakes up.
+		meet(&begun, workers)
+		work(thread)
+		if meet(&warm, workers) {
+			from = time.Now()
+		}
+		sum.Add(work(thread))
+	})
+	return sum.Load(), time.Since(from)
+}
+
+// meet returns when so many have called it, and says to one of them that it was the last.
+func meet(here *atomic.Int64, all int) (last bool) {
+	if here.Add(1) == int64(all) {
+		return true
+	}
+	for here.Load() < int64(all) {
+		runtime.Gosched()
+	}
+	return false
 }
 
 // grow says how many calls to try next when n calls took less time than wanted: a fifth more than the measurement asks for, and never
