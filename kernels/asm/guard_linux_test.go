@@ -191,11 +191,15 @@ func inStairs(o *Ops, mix func(*Panel)) func(*Panel) {
 }
 
 // grid visits all widths with keys of 0 to 4 groups and one more, and 0 to 70 columns and 128: each number of keys with some numbers of
-// columns, and the other way round.
+// columns, and the other way round. With -short, each number of keys with two numbers of columns.
 func grid(o *Ops, do func(width, n, d int)) {
+	columns := []int{0, 1, 7, 64}
+	if testing.Short() {
+		columns = []int{0, 7}
+	}
 	for width := o.Vec; width <= o.Lanes; width += o.Vec {
 		for n := range 4*o.Keys + 2 {
-			for _, d := range []int{0, 1, 7, 64} {
+			for _, d := range columns {
 				do(width, n, d)
 			}
 		}
