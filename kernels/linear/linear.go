@@ -19,6 +19,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
 )
 
 const have = attn.NeedLinear | attn.NeedLengths
@@ -194,7 +195,7 @@ const (
 func (w *worker) full(keys int) {
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
-		w.features(w.keys, rows(&w.a.K, w.b, key, w.kv), n)
+		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n)
 		w.absorb(key, n)
 	}
 	pos := everything
@@ -236,8 +237,8 @@ func (w *worker) causal(pos, keys int, rest bool) {
 // load computes the features of keys key to key+n-1, and finds their values. 0 times a value that is not finite is no 0, so when there is such
 // a row, the values become a copy in which it is zero.
 func (w *worker) load(key, n int) {
-	w.features(w.keys, rows(&w.a.K, w.b, key, w.kv), n)
-	w.values, w.bad = rows(&w.a.V, w.b, key, w.kv), w.bad[:0]
+	w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n)
+	w.values, w.bad = tile.From(&w.a.V, w.b, key, w.kv), w.bad[:0]
 	d := w.p.DimV
 	if w.values.Stride == d && w.ops.Finite(w.values.Data[:n*d]) {
 		return
@@ -259,20 +260,12 @@ func (w *worker) load(key, n int) {
 	w.values = asm.Rows{Data: w.clean, Stride: d}
 }
 
-// rows is a tensor from row s of head h in batch b on.
-func rows(t *attn.Tensor, b, s, h int) asm.Rows {
-	if t.D == 0 {
-		return asm.Rows{}
-	}
-	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
-}
-
 // absorb adds the loaded keys and their values to the state.
 func (w *worker) absorb(key, n int) {
 	d, dv, p := w.p.Dim, w.p.DimV, &w.panel
 	p.Fresh, p.Scale = false, nil
 	p.N, p.C, p.Width, p.P, p.Lanes = d, dv, n, w.keys, d
-	p.X, p.XStr, p.Y = w.x, dv, rows(&w.a.V, w.b, key, w.kv)
+	p.X, p.XStr, p.Y = w.x, dv, tile.From(&w.a.V, w.b, key, w.kv)
 	w.ops.OuterT(p)
 	if w.z != nil {
 		p.N, p.C, p.P = 1, d, w.ones
@@ -286,8 +279,8 @@ func (w *worker) absorb(key, n int) {
 func (w *worker) answer(i, n, key, keys, pos int) {
 	d, dv, state := w.p.Dim, w.p.DimV, asm.Rows{Data: w.x, Stride: w.p.DimV}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
-		w.features(w.queries, rows(&w.a.Q, w.b, i, h), n)
-		out := rows(&w.a.Out, w.b, i, h)
+		w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n)
+		out := tile.From(&w.a.Out, w.b, i, h)
 		first := pos + i - key + 1 // loaded keys that query i sees; each one after it sees one more
 		for r := 0; r < n && keys > 0; r += step {
 			w.weigh(r, min(step, n-r), first, keys)
@@ -297,7 +290,7 @@ func (w *worker) answer(i, n, key, keys, pos int) {
 			w.product(out, w.queries, d, n, d, state, true, w.scale)
 		} else {
 			w.product(out, w.queries, d, n, d, state, true, nil)
-			w.addBad(out, n, first, rows(&w.a.V, w.b, key, w.kv))
+			w.addBad(out, n, first, tile.From(&w.a.V, w.b, key, w.kv))
 			for r := 0; r < n; r += step {
 				m := min(step, n-r)
 				w.product(out.From(r), w.weights[r*chunk:], chunk, m, seen(first+r+m-1, keys), w.values, false, w.scale[r:])
@@ -378,7 +371,7 @@ func (w *worker) row() {
 	}
 	d, dv := w.p.Dim, w.p.DimV
 	k, q, v := w.keys[:d], w.queries[:d], w.a.V.Row(w.b, 0, w.kv)
-	w.features(k, rows(&w.a.K, w.b, 0, w.kv), 1)
+	w.features(k, tile.From(&w.a.K, w.b, 0, w.kv), 1)
 	for a, f := range k {
 		for c, x := range w.x[a*dv:][:dv] {
 			w.x[a*dv+c] = x + float32(f*v[c])
@@ -388,7 +381,7 @@ func (w *worker) row() {
 		}
 	}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
-		w.features(q, rows(&w.a.Q, w.b, 0, h), 1)
+		w.features(q, tile.From(&w.a.Q, w.b, 0, h), 1)
 		out := w.a.Out.Row(w.b, 0, h)
 		clear(out)
 		den := float32(w.p.Linear.Eps)
