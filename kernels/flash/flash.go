@@ -24,7 +24,7 @@ import (
 // A longer block has more of its exponentials amid products and fewer sums to add up; its rows of K and V, 4(d+d_v) bytes a key, should take
 // half of the cache at most. Tiles share what is left of three quarters of it, each 4(d+d_v) bytes a query, so that the next one finds rows of
 // K and V where the last one left them. On a Xeon (family 6, model 207, 2 MB), with d = 64 and 4096 keys, blocks of 256, 192, 128 and 96 keys ran
-// at .91, .91, .88 and .87 of the peak of AVX2; with 8192 keys, 8 tiles at .90 and one alone at .80, and 16 no better than 8.
+// at .91, .91, .88 and .87 of the peak of AVX2; with 8192 keys, 8 tiles at .90 and one alone at .80. With 4096, 16 were no better than 8.
 //
 // A sum over a whole block is also where most of the error comes from. The shortest rows, whose tolerance is the tightest, pay for shorter sums.
 func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
