@@ -88,7 +88,7 @@ func blockedMutants() []Mutant {
 		{blocksByWorkers, "blocks_by_workers", "the block size follows the number of workers: right, but its bits depend on threads"},
 		{orderByBatch, "order_by_batch", "odd batch entries sum from the other end: right, but its bits depend on the place in the batch"},
 		{orderByLayout, "order_by_layout", "contiguous rows are summed from the other end: right, but its bits depend on the layout"},
-		{plansDiffer, "plans_differ", "every other plan has another block size: the kernel is not stateless"},
+		{plansDiffer, "plans_differ", "each plan has another block size than the dozen before it: the kernel is not stateless"},
 		{allocates, "allocates", "every call allocates"},
 		{understatesScratch, "understates_scratch", "Check says less memory than the plan takes"},
 		{unchecked, "unchecked", "wrong operands are not refused"},
@@ -134,8 +134,8 @@ func (k blocked) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	switch {
 	case k.bug == blocksByWorkers:
 		pl.block = max(1, blockKeys/team.Workers())
-	case k.bug == plansDiffer && k.plans.Add(1)%2 == 0:
-		pl.block = blockKeys / 2
+	case k.bug == plansDiffer:
+		pl.block = blockKeys - int(k.plans.Add(1)%13)
 	}
 	for range team.Workers() {
 		pl.rows = append(pl.rows, onlineRow{blockedPlan: pl, score: make([]float32, blockKeys), out: make([]float32, p.DimV)})
