@@ -108,10 +108,15 @@ type Edit struct {
 	BiasAt   []int
 	BiasStep int
 	Factor   float64 // of the bias
-	Scale    float64 // of the score, where a bias is added: its product is not rounded apart
+	Scale    float64 // of the score, where a bias is added: its product is not rounded apart; Cap: of tanh
 	Show     []bool  // Show[ShowAt[lane]+j*ShowStep] false hides key j; nil: none
 	ShowAt   []int
 	ShowStep int
+
+	Add              []float32 // Add: [N][Lanes], the bias
+	SlopeHi, SlopeLo []float32 // Slope: [Lanes]; the slope is their sum, so that its rounding does not grow with the distance
+	Pos              []int32   // Slope: [Lanes], less than 2^24 from any row of the block
+	Bits             []uint32  // Hide: [N/32, rounded up][Lanes]; row j is visible if bit j%32 of row j/32 is set
 }
 
 // A Move is a tile of rows on its way into lanes or out of them.
@@ -137,6 +142,15 @@ type Ops struct {
 	Score func(*Panel)
 	// Edit applies bias and masks to the scores in P.
 	Edit func(*Panel)
+	// Cap is P[j][lane] = Edit.Scale tanh(P[j][lane]). In assembly, tanh is within 3.4 ulp.
+	Cap func(*Panel)
+	// Add is P[j][lane] = Edit.Scale P[j][lane] + Edit.Factor Edit.Add[j][lane], the product with the bias not rounded apart. In assembly, that
+	// product is an infinity where a float32 cannot hold it.
+	Add func(*Panel)
+	// Slope is P[j][lane] += (Edit.SlopeHi[lane] + Edit.SlopeLo[lane]) |Edit.Pos[lane]-j|.
+	Slope func(*Panel)
+	// Hide is P[j][lane] = -Inf where bit j%32 of Edit.Bits[j/32][lane] is 0.
+	Hide func(*Panel)
 	// Exp is P = 2^(score-M), L += P, S += P*score for rows From to N, leaving early as the package doc says.
 	Exp func(*Panel)
 	// Flash is Score and Exp fused, for blocks that need no Edit but a mask. When it leaves early, only the group at Done holds scores.

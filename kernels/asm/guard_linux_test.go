@@ -68,21 +68,22 @@ func (fs fences) put(t *testing.T, p *Panel, first bool) *Panel {
 	if p.Scale != nil {
 		q.Scale = at("Scale", p.Scale, 1, p.N, 0)
 	}
+	e := &q.Edit
+	e.Add = at("Add", p.Edit.Add, p.N, p.Width, p.Lanes)
+	e.SlopeHi, e.SlopeLo = at("SlopeHi", p.Edit.SlopeHi, 1, p.Width, 0), at("SlopeLo", p.Edit.SlopeLo, 1, p.Width, 0)
+	e.Pos = as[int32](at("Pos", as[float32](p.Edit.Pos), 1, p.Width, 0))
+	e.Bits = as[uint32](at("Bits", as[float32](p.Edit.Bits), (p.N+31)/32, p.Width, p.Lanes))
 	if p.Plain < p.N {
-		for name, s := range map[string]*[]int32{"Lo": &q.Edit.Lo, "Hi": &q.Edit.Hi} {
-			*s = ints(at(name, floats(*s), 1, p.Width, 0))
+		for name, s := range map[string]*[]int32{"Lo": &e.Lo, "Hi": &e.Hi} {
+			*s = as[int32](at(name, as[float32](*s), 1, p.Width, 0))
 		}
 	}
 	return &q
 }
 
-// floats and ints are the same memory.
-func floats(s []int32) []float32 {
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
-}
-
-func ints(s []float32) []int32 {
-	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
+// as is the same memory, as elements of another type of 32 bits.
+func as[To, From float32 | int32 | uint32](s []From) []To {
+	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
 }
 
 // twins are a product and its portable twin.
@@ -102,6 +103,10 @@ func products(o *Ops) []twins {
 		{"Mix", o.Mix, twin.Mix, outputs},
 		{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), outputs},
 		{"DScore", o.DScore, twin.DScore, weights},
+		{"Cap", o.Cap, twin.Cap, weights},
+		{"Add", o.Add, twin.Add, weights},
+		{"Slope", o.Slope, twin.Slope, weights},
+		{"Hide", o.Hide, twin.Hide, weights},
 		{"Outer", o.Outer, twin.Outer, func(p *Panel) (Rows, int) { return Rows{p.X, p.XStr}, p.C }},
 		{"OuterT", turned(o.OuterT), turned(twin.OuterT), func(p *Panel) (Rows, int) { return Rows{p.O, p.C}, p.C }},
 	}
@@ -214,7 +219,7 @@ func grid(o *Ops, do func(width, n, d int)) {
 func poison(p *Panel) {
 	rng := rand.New(rand.NewPCG(uint64(p.N), uint64(p.D)))
 	inf := float32(math.Inf(1))
-	for _, s := range [][]float32{p.Qt, p.P, p.O, p.K.Data, p.V.Data, p.Dot, p.X, p.Y.Data} {
+	for _, s := range [][]float32{p.Qt, p.P, p.O, p.K.Data, p.V.Data, p.Dot, p.X, p.Y.Data, p.Edit.Add} {
 		for range len(s) / 40 {
 			s[rng.IntN(len(s))] = []float32{inf, -inf, nan, 0x1p-140, -0x1p-149, float32(math.Copysign(0, -1))}[rng.IntN(6)]
 		}

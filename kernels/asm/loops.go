@@ -23,6 +23,7 @@ type loops struct {
 	expSums   func(p *Panel, from, to int) (done int) // with S
 	few       fewLoops
 	elu       func(to, from *float32, n int)
+	edits     editLoops
 	dscore    []func(p *Panel)
 	load      func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
 	store     func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
@@ -94,8 +95,7 @@ func (l *loops) ops() *Ops {
 		p.From, p.Scored = p.Done, true
 	}
 	o.Top = func(p *Panel) {
-		l.checkWidth(p)
-		reach("P", len(p.P), p.N, p.Width, p.Lanes)
+		l.checkWeights(p)
 		reach("M", len(p.M), 1, p.Width, 0)
 		for from := 0; from < p.N && p.Width > 0; from += expAtOnce {
 			l.top(p, from, min(from+expAtOnce, p.N))
@@ -119,6 +119,7 @@ func (l *loops) ops() *Ops {
 		}
 	}
 	l.rows(o)
+	l.editing(o)
 	o.Peak = func(rounds int) int64 {
 		for left := rounds; left > 0; left -= peakAtOnce {
 			l.peak(min(left, peakAtOnce), &probe[0])

@@ -86,6 +86,18 @@ func avx2OuterT(p *Panel)
 func avx2Elu(to, from *float32, n int)
 
 //go:noescape
+func avx2Cap(p *Panel, from, to int, scale float32)
+
+//go:noescape
+func avx2Add(p *Panel, from, to int, scale, factor, rest float32)
+
+//go:noescape
+func avx2Slope(p *Panel, from, to int)
+
+//go:noescape
+func avx2Hide(p *Panel, from, to int)
+
+//go:noescape
 func avx2Load(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
 
 //go:noescape
@@ -111,6 +123,7 @@ var avx2 = loops{
 	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer, outerT: avx2OuterT},
 	elu:    avx2Elu,
+	edits:  editLoops{cap: avx2Cap, add: avx2Add, slope: avx2Slope, hide: avx2Hide},
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
 	chain: avx2Chain, perChain: 64,

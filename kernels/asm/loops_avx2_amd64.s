@@ -186,6 +186,108 @@ DATA eluCoefficient6<>+16(SB)/8, $0x3b36ba993b36ba99
 DATA eluCoefficient6<>+24(SB)/8, $0x3b36ba993b36ba99
 GLOBL eluCoefficient6<>(SB), RODATA|NOPTR, $32
 
+// errorMost: more than what rounding a finite product loses
+DATA errorMost<>+0(SB)/8, $0x7680000076800000
+DATA errorMost<>+8(SB)/8, $0x7680000076800000
+DATA errorMost<>+16(SB)/8, $0x7680000076800000
+DATA errorMost<>+24(SB)/8, $0x7680000076800000
+GLOBL errorMost<>(SB), RODATA|NOPTR, $32
+
+DATA errorLeast<>+0(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+8(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+16(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+24(SB)/8, $0xf6800000f6800000
+GLOBL errorLeast<>(SB), RODATA|NOPTR, $32
+
+// absolute: all bits but the sign
+DATA absolute<>+0(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+8(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+16(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+24(SB)/8, $0x7fffffff7fffffff
+GLOBL absolute<>(SB), RODATA|NOPTR, $32
+
+// slopeStep: rows that Slope does at a time
+DATA slopeStep<>+0(SB)/8, $0x4080000040800000
+DATA slopeStep<>+8(SB)/8, $0x4080000040800000
+DATA slopeStep<>+16(SB)/8, $0x4080000040800000
+DATA slopeStep<>+24(SB)/8, $0x4080000040800000
+GLOBL slopeStep<>(SB), RODATA|NOPTR, $32
+
+// capMost: what has a tanh of 1
+DATA capMost<>+0(SB)/8, $0x4120000041200000
+DATA capMost<>+8(SB)/8, $0x4120000041200000
+DATA capMost<>+16(SB)/8, $0x4120000041200000
+DATA capMost<>+24(SB)/8, $0x4120000041200000
+GLOBL capMost<>(SB), RODATA|NOPTR, $32
+
+DATA capLeast<>+0(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+8(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+16(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+24(SB)/8, $0xc1200000c1200000
+GLOBL capLeast<>(SB), RODATA|NOPTR, $32
+
+// capLog: 2/ln 2
+DATA capLog<>+0(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+8(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+16(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+24(SB)/8, $0x4038aa3b4038aa3b
+GLOBL capLog<>(SB), RODATA|NOPTR, $32
+
+// capLn: -(ln 2)/2
+DATA capLn<>+0(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+8(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+16(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+24(SB)/8, $0xbeb17218beb17218
+GLOBL capLn<>(SB), RODATA|NOPTR, $32
+
+DATA two<>+0(SB)/8, $0x4000000040000000
+DATA two<>+8(SB)/8, $0x4000000040000000
+DATA two<>+16(SB)/8, $0x4000000040000000
+DATA two<>+24(SB)/8, $0x4000000040000000
+GLOBL two<>(SB), RODATA|NOPTR, $32
+
+// capCoefficient1: of r^1 in e^2r
+DATA capCoefficient1<>+0(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+8(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+16(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+24(SB)/8, $0x4000000040000000
+GLOBL capCoefficient1<>(SB), RODATA|NOPTR, $32
+
+// capCoefficient2: of r^2 in e^2r
+DATA capCoefficient2<>+0(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+8(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+16(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+24(SB)/8, $0x4000000040000000
+GLOBL capCoefficient2<>(SB), RODATA|NOPTR, $32
+
+// capCoefficient3: of r^3 in e^2r
+DATA capCoefficient3<>+0(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+8(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+16(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+24(SB)/8, $0x3faaaa023faaaa02
+GLOBL capCoefficient3<>(SB), RODATA|NOPTR, $32
+
+// capCoefficient4: of r^4 in e^2r
+DATA capCoefficient4<>+0(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+8(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+16(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+24(SB)/8, $0x3f2aaa563f2aaa56
+GLOBL capCoefficient4<>(SB), RODATA|NOPTR, $32
+
+// capCoefficient5: of r^5 in e^2r
+DATA capCoefficient5<>+0(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+8(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+16(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+24(SB)/8, $0x3e8937d33e8937d3
+GLOBL capCoefficient5<>(SB), RODATA|NOPTR, $32
+
+// capCoefficient6: of r^6 in e^2r
+DATA capCoefficient6<>+0(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+8(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+16(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+24(SB)/8, $0x3db6ba993db6ba99
+GLOBL capCoefficient6<>(SB), RODATA|NOPTR, $32
+
 
 // func avx2Score1(p *Panel, from, to int)
 //
@@ -5737,9 +5839,9 @@ TEXT ·avx2Top(SB), NOSPLIT, $0-24
 	MOVQ from+8(FP), CX
 	IMULQ $96, CX
 	LEAQ (DX)(CX*1), DX
-	MOVQ (Panel_M)(AX), R12
 	MOVQ $0, R10
 vector:
+	MOVQ (Panel_M)(AX), R12
 	VMOVUPS (R12)(R10*1), Y0
 	VMOVUPS (R12)(R10*1), Y1
 	VMOVUPS (R12)(R10*1), Y2
@@ -5750,6 +5852,7 @@ vector:
 	SUBQ CX, R11
 	CMPQ R11, $4
 	JLT end4
+	PCALIGN $64
 rows4:
 	VMOVUPS (SI), Y4
 	VMAXPS Y0, Y4, Y0
@@ -5766,6 +5869,7 @@ rows4:
 end4:
 	CMPQ R11, $1
 	JLT end1
+	PCALIGN $64
 rows1:
 	VMOVUPS (SI), Y4
 	VMAXPS Y0, Y4, Y0
@@ -11387,6 +11491,435 @@ numbers1:
 	CMPQ CX, $1
 	JGE numbers1
 end1:
+	VZEROUPPER
+	RET
+
+// func avx2Cap(p *Panel, from, to int, scale float32)
+//
+//	for lane := range p.Width { // 8 at a time
+//		for j := from; j < to; j++ {
+//			x := &p.P[j*24+lane]
+//			*x = scale * tanh(*x)
+//		}
+//	}
+TEXT ·avx2Cap(SB), NOSPLIT, $0-28
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $96, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ $0, R10
+vector:
+	VBROADCASTSS scale+24(FP), Y0
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $3
+	JLT end3
+	PCALIGN $64
+rows3:
+	VMOVUPS (SI), Y1
+	VMOVUPS capMost<>(SB), Y4
+	VMINPS Y1, Y4, Y1
+	VMOVUPS 96(SI), Y5
+	VMOVUPS capMost<>(SB), Y8
+	VMINPS Y5, Y8, Y5
+	VMOVUPS 192(SI), Y9
+	VMOVUPS capMost<>(SB), Y12
+	VMINPS Y9, Y12, Y9
+	VMOVUPS capLeast<>(SB), Y4
+	VMAXPS Y1, Y4, Y1
+	VMOVUPS capLeast<>(SB), Y8
+	VMAXPS Y5, Y8, Y5
+	VMOVUPS capLeast<>(SB), Y12
+	VMAXPS Y9, Y12, Y9
+	VMOVUPS whole<>(SB), Y2
+	VFMADD231PS capLog<>(SB), Y1, Y2
+	VMOVUPS whole<>(SB), Y6
+	VFMADD231PS capLog<>(SB), Y5, Y6
+	VMOVUPS whole<>(SB), Y10
+	VFMADD231PS capLog<>(SB), Y9, Y10
+	VSUBPS whole<>(SB), Y2, Y4
+	VSUBPS whole<>(SB), Y6, Y8
+	VSUBPS whole<>(SB), Y10, Y12
+	VFMADD231PS capLn<>(SB), Y4, Y1
+	VFMADD231PS capLn<>(SB), Y8, Y5
+	VFMADD231PS capLn<>(SB), Y12, Y9
+	VPSLLD $23, Y2, Y2
+	VPADDD one<>(SB), Y2, Y2
+	VMOVUPS capCoefficient6<>(SB), Y3
+	VPSLLD $23, Y6, Y6
+	VPADDD one<>(SB), Y6, Y6
+	VMOVUPS capCoefficient6<>(SB), Y7
+	VPSLLD $23, Y10, Y10
+	VPADDD one<>(SB), Y10, Y10
+	VMOVUPS capCoefficient6<>(SB), Y11
+	VMOVUPS capCoefficient5<>(SB), Y4
+	VFMADD231PS Y1, Y3, Y4
+	VMOVUPS capCoefficient5<>(SB), Y8
+	VFMADD231PS Y5, Y7, Y8
+	VMOVUPS capCoefficient5<>(SB), Y12
+	VFMADD231PS Y9, Y11, Y12
+	VMOVUPS capCoefficient4<>(SB), Y3
+	VFMADD231PS Y1, Y4, Y3
+	VMOVUPS capCoefficient4<>(SB), Y7
+	VFMADD231PS Y5, Y8, Y7
+	VMOVUPS capCoefficient4<>(SB), Y11
+	VFMADD231PS Y9, Y12, Y11
+	VMOVUPS capCoefficient3<>(SB), Y4
+	VFMADD231PS Y1, Y3, Y4
+	VMOVUPS capCoefficient3<>(SB), Y8
+	VFMADD231PS Y5, Y7, Y8
+	VMOVUPS capCoefficient3<>(SB), Y12
+	VFMADD231PS Y9, Y11, Y12
+	VMOVUPS capCoefficient2<>(SB), Y3
+	VFMADD231PS Y1, Y4, Y3
+	VMOVUPS capCoefficient2<>(SB), Y7
+	VFMADD231PS Y5, Y8, Y7
+	VMOVUPS capCoefficient2<>(SB), Y11
+	VFMADD231PS Y9, Y12, Y11
+	VMOVUPS capCoefficient1<>(SB), Y4
+	VFMADD231PS Y1, Y3, Y4
+	VMOVUPS capCoefficient1<>(SB), Y8
+	VFMADD231PS Y5, Y7, Y8
+	VMOVUPS capCoefficient1<>(SB), Y12
+	VFMADD231PS Y9, Y11, Y12
+	VMULPS Y1, Y4, Y4
+	VSUBPS one<>(SB), Y2, Y3
+	VMULPS Y5, Y8, Y8
+	VSUBPS one<>(SB), Y6, Y7
+	VMULPS Y9, Y12, Y12
+	VSUBPS one<>(SB), Y10, Y11
+	VFMADD231PS Y4, Y2, Y3
+	VFMADD231PS Y8, Y6, Y7
+	VFMADD231PS Y12, Y10, Y11
+	VADDPS two<>(SB), Y3, Y4
+	VADDPS two<>(SB), Y7, Y8
+	VADDPS two<>(SB), Y11, Y12
+	VDIVPS Y4, Y3, Y3
+	VDIVPS Y8, Y7, Y7
+	VDIVPS Y12, Y11, Y11
+	VMULPS Y0, Y3, Y3
+	VMOVUPS Y3, (SI)
+	VMULPS Y0, Y7, Y7
+	VMOVUPS Y7, 96(SI)
+	VMULPS Y0, Y11, Y11
+	VMOVUPS Y11, 192(SI)
+	ADDQ $288, SI
+	ADDQ $-3, R11
+	CMPQ R11, $3
+	JGE rows3
+end3:
+	CMPQ R11, $1
+	JLT end1
+	PCALIGN $64
+rows1:
+	VMOVUPS (SI), Y1
+	VMOVUPS capMost<>(SB), Y4
+	VMINPS Y1, Y4, Y1
+	VMOVUPS capLeast<>(SB), Y4
+	VMAXPS Y1, Y4, Y1
+	VMOVUPS whole<>(SB), Y2
+	VFMADD231PS capLog<>(SB), Y1, Y2
+	VSUBPS whole<>(SB), Y2, Y4
+	VFMADD231PS capLn<>(SB), Y4, Y1
+	VPSLLD $23, Y2, Y2
+	VPADDD one<>(SB), Y2, Y2
+	VMOVUPS capCoefficient6<>(SB), Y3
+	VMOVUPS capCoefficient5<>(SB), Y4
+	VFMADD231PS Y1, Y3, Y4
+	VMOVUPS capCoefficient4<>(SB), Y3
+	VFMADD231PS Y1, Y4, Y3
+	VMOVUPS capCoefficient3<>(SB), Y4
+	VFMADD231PS Y1, Y3, Y4
+	VMOVUPS capCoefficient2<>(SB), Y3
+	VFMADD231PS Y1, Y4, Y3
+	VMOVUPS capCoefficient1<>(SB), Y4
+	VFMADD231PS Y1, Y3, Y4
+	VMULPS Y1, Y4, Y4
+	VSUBPS one<>(SB), Y2, Y3
+	VFMADD231PS Y4, Y2, Y3
+	VADDPS two<>(SB), Y3, Y4
+	VDIVPS Y4, Y3, Y3
+	VMULPS Y0, Y3, Y3
+	VMOVUPS Y3, (SI)
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT vector
+	VZEROUPPER
+	RET
+
+// func avx2Add(p *Panel, from, to int, scale, factor, rest float32)
+//
+//	for lane := range p.Width { // 8 at a time
+//		for j := from; j < to; j++ {
+//			x := &p.P[j*24+lane]
+//			*x = scale*(*x) + (factor+rest)*p.Edit.Add[j*24+lane]
+//		}
+//	}
+TEXT ·avx2Add(SB), NOSPLIT, $0-36
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $96, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ $0, R10
+vector:
+	VBROADCASTSS scale+24(FP), Y0
+	VBROADCASTSS factor+28(FP), Y1
+	VBROADCASTSS rest+32(FP), Y2
+	VMOVUPS errorLeast<>(SB), Y3
+	MOVQ (Panel_Edit+Edit_Add)(AX), BX
+	MOVQ from+8(FP), CX
+	IMULQ $96, CX
+	LEAQ (BX)(CX*1), BX
+	LEAQ (BX)(R10*1), R8
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $3
+	JLT end3
+	PCALIGN $64
+rows3:
+	VMOVUPS (R8), Y4
+	VMULPS Y1, Y4, Y5
+	VMOVUPS Y5, Y6
+	VFNMADD231PS Y1, Y4, Y6
+	VFNMADD231PS Y2, Y4, Y6
+	VMAXPS Y3, Y6, Y6
+	VMINPS errorMost<>(SB), Y6, Y6
+	VFNMADD231PS (SI), Y0, Y6
+	VSUBPS Y6, Y5, Y5
+	VMOVUPS Y5, (SI)
+	VMOVUPS 96(R8), Y7
+	VMULPS Y1, Y7, Y8
+	VMOVUPS Y8, Y9
+	VFNMADD231PS Y1, Y7, Y9
+	VFNMADD231PS Y2, Y7, Y9
+	VMAXPS Y3, Y9, Y9
+	VMINPS errorMost<>(SB), Y9, Y9
+	VFNMADD231PS 96(SI), Y0, Y9
+	VSUBPS Y9, Y8, Y8
+	VMOVUPS Y8, 96(SI)
+	VMOVUPS 192(R8), Y10
+	VMULPS Y1, Y10, Y11
+	VMOVUPS Y11, Y12
+	VFNMADD231PS Y1, Y10, Y12
+	VFNMADD231PS Y2, Y10, Y12
+	VMAXPS Y3, Y12, Y12
+	VMINPS errorMost<>(SB), Y12, Y12
+	VFNMADD231PS 192(SI), Y0, Y12
+	VSUBPS Y12, Y11, Y11
+	VMOVUPS Y11, 192(SI)
+	ADDQ $288, R8
+	ADDQ $288, SI
+	ADDQ $-3, R11
+	CMPQ R11, $3
+	JGE rows3
+end3:
+	CMPQ R11, $1
+	JLT end1
+	PCALIGN $64
+rows1:
+	VMOVUPS (R8), Y4
+	VMULPS Y1, Y4, Y5
+	VMOVUPS Y5, Y6
+	VFNMADD231PS Y1, Y4, Y6
+	VFNMADD231PS Y2, Y4, Y6
+	VMAXPS Y3, Y6, Y6
+	VMINPS errorMost<>(SB), Y6, Y6
+	VFNMADD231PS (SI), Y0, Y6
+	VSUBPS Y6, Y5, Y5
+	VMOVUPS Y5, (SI)
+	ADDQ $96, R8
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT vector
+	VZEROUPPER
+	RET
+
+// func avx2Slope(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 8 at a time
+//		for j := from; j < to; j++ {
+//			p.P[j*24+lane] += (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//		}
+//	}
+TEXT ·avx2Slope(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $96, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ $0, R10
+vector:
+	MOVQ (Panel_Edit+Edit_SlopeHi)(AX), R12
+	VMOVUPS (R12)(R10*1), Y0
+	MOVQ (Panel_Edit+Edit_SlopeLo)(AX), R12
+	VMOVUPS (R12)(R10*1), Y1
+	VMOVUPS absolute<>(SB), Y2
+	MOVQ (Panel_Edit+Edit_Pos)(AX), R12
+	VMOVUPS (R12)(R10*1), Y3
+	MOVQ from+8(FP), CX
+	VMOVD CX, X7
+	VPBROADCASTD X7, Y7
+	VPSUBD Y7, Y3, Y3
+	VCVTDQ2PS Y3, Y3
+	VSUBPS one<>(SB), Y3, Y4
+	VSUBPS one<>(SB), Y4, Y5
+	VSUBPS one<>(SB), Y5, Y6
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $4
+	JLT end4
+	PCALIGN $64
+rows4:
+	VANDPS Y2, Y3, Y8
+	VMOVUPS (SI), Y7
+	VFMADD231PS Y1, Y8, Y7
+	VFMADD231PS Y0, Y8, Y7
+	VMOVUPS Y7, (SI)
+	VSUBPS slopeStep<>(SB), Y3, Y3
+	VANDPS Y2, Y4, Y10
+	VMOVUPS 96(SI), Y9
+	VFMADD231PS Y1, Y10, Y9
+	VFMADD231PS Y0, Y10, Y9
+	VMOVUPS Y9, 96(SI)
+	VSUBPS slopeStep<>(SB), Y4, Y4
+	VANDPS Y2, Y5, Y12
+	VMOVUPS 192(SI), Y11
+	VFMADD231PS Y1, Y12, Y11
+	VFMADD231PS Y0, Y12, Y11
+	VMOVUPS Y11, 192(SI)
+	VSUBPS slopeStep<>(SB), Y5, Y5
+	VANDPS Y2, Y6, Y14
+	VMOVUPS 288(SI), Y13
+	VFMADD231PS Y1, Y14, Y13
+	VFMADD231PS Y0, Y14, Y13
+	VMOVUPS Y13, 288(SI)
+	VSUBPS slopeStep<>(SB), Y6, Y6
+	ADDQ $384, SI
+	ADDQ $-4, R11
+	CMPQ R11, $4
+	JGE rows4
+end4:
+	CMPQ R11, $1
+	JLT end1
+	PCALIGN $64
+rows1:
+	VANDPS Y2, Y3, Y8
+	VMOVUPS (SI), Y7
+	VFMADD231PS Y1, Y8, Y7
+	VFMADD231PS Y0, Y8, Y7
+	VMOVUPS Y7, (SI)
+	VSUBPS one<>(SB), Y3, Y3
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT vector
+	VZEROUPPER
+	RET
+
+// func avx2Hide(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 8 at a time
+//		for j := from; j < to; j++ {
+//			if p.Edit.Bits[from/32*24+lane]>>(j-from)&1 == 0 {
+//				p.P[j*24+lane] = -Inf
+//			}
+//		}
+//	}
+TEXT ·avx2Hide(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $96, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ $0, R10
+vector:
+	VMOVUPS hidden<>(SB), Y0
+	VMOVUPS next<>(SB), Y2
+	MOVQ (Panel_Edit+Edit_Bits)(AX), R12
+	MOVQ from+8(FP), CX
+	IMULQ $3, CX
+	LEAQ (R12)(CX*1), R12
+	VMOVUPS (R12)(R10*1), Y1
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $4
+	JLT end4
+	PCALIGN $64
+rows4:
+	VPAND Y2, Y1, Y3
+	VPCMPEQD Y2, Y3, Y3
+	VBLENDVPS Y3, (SI), Y0, Y4
+	VMOVUPS Y4, (SI)
+	VPADDD Y2, Y2, Y2
+	VPAND Y2, Y1, Y3
+	VPCMPEQD Y2, Y3, Y3
+	VBLENDVPS Y3, 96(SI), Y0, Y4
+	VMOVUPS Y4, 96(SI)
+	VPADDD Y2, Y2, Y2
+	VPAND Y2, Y1, Y3
+	VPCMPEQD Y2, Y3, Y3
+	VBLENDVPS Y3, 192(SI), Y0, Y4
+	VMOVUPS Y4, 192(SI)
+	VPADDD Y2, Y2, Y2
+	VPAND Y2, Y1, Y3
+	VPCMPEQD Y2, Y3, Y3
+	VBLENDVPS Y3, 288(SI), Y0, Y4
+	VMOVUPS Y4, 288(SI)
+	VPADDD Y2, Y2, Y2
+	ADDQ $384, SI
+	ADDQ $-4, R11
+	CMPQ R11, $4
+	JGE rows4
+end4:
+	CMPQ R11, $1
+	JLT end1
+	PCALIGN $64
+rows1:
+	VPAND Y2, Y1, Y3
+	VPCMPEQD Y2, Y3, Y3
+	VBLENDVPS Y3, (SI), Y0, Y4
+	VMOVUPS Y4, (SI)
+	VPADDD Y2, Y2, Y2
+	ADDQ $96, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	ADDQ $32, R10
+	CMPQ R10, R9
+	JLT vector
 	VZEROUPPER
 	RET
 

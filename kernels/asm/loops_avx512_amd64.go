@@ -86,6 +86,18 @@ func avx512OuterT(p *Panel)
 func avx512Elu(to, from *float32, n int)
 
 //go:noescape
+func avx512Cap(p *Panel, from, to int, scale float32)
+
+//go:noescape
+func avx512Add(p *Panel, from, to int, scale, factor, rest float32)
+
+//go:noescape
+func avx512Slope(p *Panel, from, to int)
+
+//go:noescape
+func avx512Hide(p *Panel, from, to int)
+
+//go:noescape
 func avx512Peak(rounds int, x *float32)
 
 //go:noescape
@@ -105,6 +117,7 @@ var avx512 = loops{
 	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
 	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer, outerT: avx512OuterT},
 	elu:    avx512Elu,
+	edits:  editLoops{cap: avx512Cap, add: avx512Add, slope: avx512Slope, hide: avx512Hide},
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
 	chain: avx512Chain, perChain: 64,

@@ -290,6 +290,168 @@ DATA eluCoefficient6<>+48(SB)/8, $0x3b36ba993b36ba99
 DATA eluCoefficient6<>+56(SB)/8, $0x3b36ba993b36ba99
 GLOBL eluCoefficient6<>(SB), RODATA|NOPTR, $64
 
+// errorMost: more than what rounding a finite product loses
+DATA errorMost<>+0(SB)/8, $0x7680000076800000
+DATA errorMost<>+8(SB)/8, $0x7680000076800000
+DATA errorMost<>+16(SB)/8, $0x7680000076800000
+DATA errorMost<>+24(SB)/8, $0x7680000076800000
+DATA errorMost<>+32(SB)/8, $0x7680000076800000
+DATA errorMost<>+40(SB)/8, $0x7680000076800000
+DATA errorMost<>+48(SB)/8, $0x7680000076800000
+DATA errorMost<>+56(SB)/8, $0x7680000076800000
+GLOBL errorMost<>(SB), RODATA|NOPTR, $64
+
+DATA errorLeast<>+0(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+8(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+16(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+24(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+32(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+40(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+48(SB)/8, $0xf6800000f6800000
+DATA errorLeast<>+56(SB)/8, $0xf6800000f6800000
+GLOBL errorLeast<>(SB), RODATA|NOPTR, $64
+
+// absolute: all bits but the sign
+DATA absolute<>+0(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+8(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+16(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+24(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+32(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+40(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+48(SB)/8, $0x7fffffff7fffffff
+DATA absolute<>+56(SB)/8, $0x7fffffff7fffffff
+GLOBL absolute<>(SB), RODATA|NOPTR, $64
+
+// slopeStep: rows that Slope does at a time
+DATA slopeStep<>+0(SB)/8, $0x4080000040800000
+DATA slopeStep<>+8(SB)/8, $0x4080000040800000
+DATA slopeStep<>+16(SB)/8, $0x4080000040800000
+DATA slopeStep<>+24(SB)/8, $0x4080000040800000
+DATA slopeStep<>+32(SB)/8, $0x4080000040800000
+DATA slopeStep<>+40(SB)/8, $0x4080000040800000
+DATA slopeStep<>+48(SB)/8, $0x4080000040800000
+DATA slopeStep<>+56(SB)/8, $0x4080000040800000
+GLOBL slopeStep<>(SB), RODATA|NOPTR, $64
+
+// capMost: what has a tanh of 1
+DATA capMost<>+0(SB)/8, $0x4120000041200000
+DATA capMost<>+8(SB)/8, $0x4120000041200000
+DATA capMost<>+16(SB)/8, $0x4120000041200000
+DATA capMost<>+24(SB)/8, $0x4120000041200000
+DATA capMost<>+32(SB)/8, $0x4120000041200000
+DATA capMost<>+40(SB)/8, $0x4120000041200000
+DATA capMost<>+48(SB)/8, $0x4120000041200000
+DATA capMost<>+56(SB)/8, $0x4120000041200000
+GLOBL capMost<>(SB), RODATA|NOPTR, $64
+
+DATA capLeast<>+0(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+8(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+16(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+24(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+32(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+40(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+48(SB)/8, $0xc1200000c1200000
+DATA capLeast<>+56(SB)/8, $0xc1200000c1200000
+GLOBL capLeast<>(SB), RODATA|NOPTR, $64
+
+// capLog: 2/ln 2
+DATA capLog<>+0(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+8(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+16(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+24(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+32(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+40(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+48(SB)/8, $0x4038aa3b4038aa3b
+DATA capLog<>+56(SB)/8, $0x4038aa3b4038aa3b
+GLOBL capLog<>(SB), RODATA|NOPTR, $64
+
+// capLn: -(ln 2)/2
+DATA capLn<>+0(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+8(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+16(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+24(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+32(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+40(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+48(SB)/8, $0xbeb17218beb17218
+DATA capLn<>+56(SB)/8, $0xbeb17218beb17218
+GLOBL capLn<>(SB), RODATA|NOPTR, $64
+
+DATA two<>+0(SB)/8, $0x4000000040000000
+DATA two<>+8(SB)/8, $0x4000000040000000
+DATA two<>+16(SB)/8, $0x4000000040000000
+DATA two<>+24(SB)/8, $0x4000000040000000
+DATA two<>+32(SB)/8, $0x4000000040000000
+DATA two<>+40(SB)/8, $0x4000000040000000
+DATA two<>+48(SB)/8, $0x4000000040000000
+DATA two<>+56(SB)/8, $0x4000000040000000
+GLOBL two<>(SB), RODATA|NOPTR, $64
+
+// capCoefficient1: of r^1 in e^2r
+DATA capCoefficient1<>+0(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+8(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+16(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+24(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+32(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+40(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+48(SB)/8, $0x4000000040000000
+DATA capCoefficient1<>+56(SB)/8, $0x4000000040000000
+GLOBL capCoefficient1<>(SB), RODATA|NOPTR, $64
+
+// capCoefficient2: of r^2 in e^2r
+DATA capCoefficient2<>+0(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+8(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+16(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+24(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+32(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+40(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+48(SB)/8, $0x4000000040000000
+DATA capCoefficient2<>+56(SB)/8, $0x4000000040000000
+GLOBL capCoefficient2<>(SB), RODATA|NOPTR, $64
+
+// capCoefficient3: of r^3 in e^2r
+DATA capCoefficient3<>+0(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+8(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+16(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+24(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+32(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+40(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+48(SB)/8, $0x3faaaa023faaaa02
+DATA capCoefficient3<>+56(SB)/8, $0x3faaaa023faaaa02
+GLOBL capCoefficient3<>(SB), RODATA|NOPTR, $64
+
+// capCoefficient4: of r^4 in e^2r
+DATA capCoefficient4<>+0(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+8(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+16(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+24(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+32(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+40(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+48(SB)/8, $0x3f2aaa563f2aaa56
+DATA capCoefficient4<>+56(SB)/8, $0x3f2aaa563f2aaa56
+GLOBL capCoefficient4<>(SB), RODATA|NOPTR, $64
+
+// capCoefficient5: of r^5 in e^2r
+DATA capCoefficient5<>+0(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+8(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+16(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+24(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+32(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+40(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+48(SB)/8, $0x3e8937d33e8937d3
+DATA capCoefficient5<>+56(SB)/8, $0x3e8937d33e8937d3
+GLOBL capCoefficient5<>(SB), RODATA|NOPTR, $64
+
+// capCoefficient6: of r^6 in e^2r
+DATA capCoefficient6<>+0(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+8(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+16(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+24(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+32(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+40(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+48(SB)/8, $0x3db6ba993db6ba99
+DATA capCoefficient6<>+56(SB)/8, $0x3db6ba993db6ba99
+GLOBL capCoefficient6<>(SB), RODATA|NOPTR, $64
+
 
 // func avx512Score1(p *Panel, from, to int)
 //
@@ -7585,9 +7747,9 @@ TEXT ·avx512Top(SB), NOSPLIT, $0-24
 	MOVQ from+8(FP), CX
 	IMULQ $192, CX
 	LEAQ (DX)(CX*1), DX
-	MOVQ (Panel_M)(AX), R12
 	MOVQ $0, R10
 vector:
+	MOVQ (Panel_M)(AX), R12
 	VMOVUPS (R12)(R10*1), Z0
 	VMOVUPS (R12)(R10*1), Z1
 	VMOVUPS (R12)(R10*1), Z2
@@ -7598,6 +7760,7 @@ vector:
 	SUBQ CX, R11
 	CMPQ R11, $4
 	JLT end4
+	PCALIGN $64
 rows4:
 	VMOVUPS (SI), Z4
 	VMAXPS Z0, Z4, Z0
@@ -7614,6 +7777,7 @@ rows4:
 end4:
 	CMPQ R11, $1
 	JLT end1
+	PCALIGN $64
 rows1:
 	VMOVUPS (SI), Z4
 	VMAXPS Z0, Z4, Z0
@@ -14665,6 +14829,425 @@ numbers1:
 	CMPQ CX, $1
 	JGE numbers1
 end1:
+	VZEROUPPER
+	RET
+
+// func avx512Cap(p *Panel, from, to int, scale float32)
+//
+//	for lane := range p.Width { // 16 at a time
+//		for j := from; j < to; j++ {
+//			x := &p.P[j*48+lane]
+//			*x = scale * tanh(*x)
+//		}
+//	}
+TEXT ·avx512Cap(SB), NOSPLIT, $0-28
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $192, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ $0, R10
+vector:
+	VBROADCASTSS scale+24(FP), Z0
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $3
+	JLT end3
+	PCALIGN $64
+rows3:
+	VMOVUPS (SI), Z1
+	VMOVUPS capMost<>(SB), Z4
+	VMINPS Z1, Z4, Z1
+	VMOVUPS 192(SI), Z5
+	VMOVUPS capMost<>(SB), Z8
+	VMINPS Z5, Z8, Z5
+	VMOVUPS 384(SI), Z9
+	VMOVUPS capMost<>(SB), Z12
+	VMINPS Z9, Z12, Z9
+	VMOVUPS capLeast<>(SB), Z4
+	VMAXPS Z1, Z4, Z1
+	VMOVUPS capLeast<>(SB), Z8
+	VMAXPS Z5, Z8, Z5
+	VMOVUPS capLeast<>(SB), Z12
+	VMAXPS Z9, Z12, Z9
+	VMOVUPS whole<>(SB), Z2
+	VFMADD231PS capLog<>(SB), Z1, Z2
+	VMOVUPS whole<>(SB), Z6
+	VFMADD231PS capLog<>(SB), Z5, Z6
+	VMOVUPS whole<>(SB), Z10
+	VFMADD231PS capLog<>(SB), Z9, Z10
+	VSUBPS whole<>(SB), Z2, Z4
+	VSUBPS whole<>(SB), Z6, Z8
+	VSUBPS whole<>(SB), Z10, Z12
+	VFMADD231PS capLn<>(SB), Z4, Z1
+	VFMADD231PS capLn<>(SB), Z8, Z5
+	VFMADD231PS capLn<>(SB), Z12, Z9
+	VPSLLD $23, Z2, Z2
+	VPADDD one<>(SB), Z2, Z2
+	VMOVUPS capCoefficient6<>(SB), Z3
+	VPSLLD $23, Z6, Z6
+	VPADDD one<>(SB), Z6, Z6
+	VMOVUPS capCoefficient6<>(SB), Z7
+	VPSLLD $23, Z10, Z10
+	VPADDD one<>(SB), Z10, Z10
+	VMOVUPS capCoefficient6<>(SB), Z11
+	VMOVUPS capCoefficient5<>(SB), Z4
+	VFMADD231PS Z1, Z3, Z4
+	VMOVUPS capCoefficient5<>(SB), Z8
+	VFMADD231PS Z5, Z7, Z8
+	VMOVUPS capCoefficient5<>(SB), Z12
+	VFMADD231PS Z9, Z11, Z12
+	VMOVUPS capCoefficient4<>(SB), Z3
+	VFMADD231PS Z1, Z4, Z3
+	VMOVUPS capCoefficient4<>(SB), Z7
+	VFMADD231PS Z5, Z8, Z7
+	VMOVUPS capCoefficient4<>(SB), Z11
+	VFMADD231PS Z9, Z12, Z11
+	VMOVUPS capCoefficient3<>(SB), Z4
+	VFMADD231PS Z1, Z3, Z4
+	VMOVUPS capCoefficient3<>(SB), Z8
+	VFMADD231PS Z5, Z7, Z8
+	VMOVUPS capCoefficient3<>(SB), Z12
+	VFMADD231PS Z9, Z11, Z12
+	VMOVUPS capCoefficient2<>(SB), Z3
+	VFMADD231PS Z1, Z4, Z3
+	VMOVUPS capCoefficient2<>(SB), Z7
+	VFMADD231PS Z5, Z8, Z7
+	VMOVUPS capCoefficient2<>(SB), Z11
+	VFMADD231PS Z9, Z12, Z11
+	VMOVUPS capCoefficient1<>(SB), Z4
+	VFMADD231PS Z1, Z3, Z4
+	VMOVUPS capCoefficient1<>(SB), Z8
+	VFMADD231PS Z5, Z7, Z8
+	VMOVUPS capCoefficient1<>(SB), Z12
+	VFMADD231PS Z9, Z11, Z12
+	VMULPS Z1, Z4, Z4
+	VSUBPS one<>(SB), Z2, Z3
+	VMULPS Z5, Z8, Z8
+	VSUBPS one<>(SB), Z6, Z7
+	VMULPS Z9, Z12, Z12
+	VSUBPS one<>(SB), Z10, Z11
+	VFMADD231PS Z4, Z2, Z3
+	VFMADD231PS Z8, Z6, Z7
+	VFMADD231PS Z12, Z10, Z11
+	VADDPS two<>(SB), Z3, Z4
+	VADDPS two<>(SB), Z7, Z8
+	VADDPS two<>(SB), Z11, Z12
+	VDIVPS Z4, Z3, Z3
+	VDIVPS Z8, Z7, Z7
+	VDIVPS Z12, Z11, Z11
+	VMULPS Z0, Z3, Z3
+	VMOVUPS Z3, (SI)
+	VMULPS Z0, Z7, Z7
+	VMOVUPS Z7, 192(SI)
+	VMULPS Z0, Z11, Z11
+	VMOVUPS Z11, 384(SI)
+	ADDQ $576, SI
+	ADDQ $-3, R11
+	CMPQ R11, $3
+	JGE rows3
+end3:
+	CMPQ R11, $1
+	JLT end1
+	PCALIGN $64
+rows1:
+	VMOVUPS (SI), Z1
+	VMOVUPS capMost<>(SB), Z4
+	VMINPS Z1, Z4, Z1
+	VMOVUPS capLeast<>(SB), Z4
+	VMAXPS Z1, Z4, Z1
+	VMOVUPS whole<>(SB), Z2
+	VFMADD231PS capLog<>(SB), Z1, Z2
+	VSUBPS whole<>(SB), Z2, Z4
+	VFMADD231PS capLn<>(SB), Z4, Z1
+	VPSLLD $23, Z2, Z2
+	VPADDD one<>(SB), Z2, Z2
+	VMOVUPS capCoefficient6<>(SB), Z3
+	VMOVUPS capCoefficient5<>(SB), Z4
+	VFMADD231PS Z1, Z3, Z4
+	VMOVUPS capCoefficient4<>(SB), Z3
+	VFMADD231PS Z1, Z4, Z3
+	VMOVUPS capCoefficient3<>(SB), Z4
+	VFMADD231PS Z1, Z3, Z4
+	VMOVUPS capCoefficient2<>(SB), Z3
+	VFMADD231PS Z1, Z4, Z3
+	VMOVUPS capCoefficient1<>(SB), Z4
+	VFMADD231PS Z1, Z3, Z4
+	VMULPS Z1, Z4, Z4
+	VSUBPS one<>(SB), Z2, Z3
+	VFMADD231PS Z4, Z2, Z3
+	VADDPS two<>(SB), Z3, Z4
+	VDIVPS Z4, Z3, Z3
+	VMULPS Z0, Z3, Z3
+	VMOVUPS Z3, (SI)
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT vector
+	VZEROUPPER
+	RET
+
+// func avx512Add(p *Panel, from, to int, scale, factor, rest float32)
+//
+//	for lane := range p.Width { // 16 at a time
+//		for j := from; j < to; j++ {
+//			x := &p.P[j*48+lane]
+//			*x = scale*(*x) + (factor+rest)*p.Edit.Add[j*48+lane]
+//		}
+//	}
+TEXT ·avx512Add(SB), NOSPLIT, $0-36
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $192, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ $0, R10
+vector:
+	VBROADCASTSS scale+24(FP), Z0
+	VBROADCASTSS factor+28(FP), Z1
+	VBROADCASTSS rest+32(FP), Z2
+	VMOVUPS errorLeast<>(SB), Z3
+	MOVQ (Panel_Edit+Edit_Add)(AX), BX
+	MOVQ from+8(FP), CX
+	IMULQ $192, CX
+	LEAQ (BX)(CX*1), BX
+	LEAQ (BX)(R10*1), R8
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $3
+	JLT end3
+	PCALIGN $64
+rows3:
+	VMOVUPS (R8), Z4
+	VMULPS Z1, Z4, Z5
+	VMOVUPS Z5, Z6
+	VFNMADD231PS Z1, Z4, Z6
+	VFNMADD231PS Z2, Z4, Z6
+	VMAXPS Z3, Z6, Z6
+	VMINPS errorMost<>(SB), Z6, Z6
+	VFNMADD231PS (SI), Z0, Z6
+	VSUBPS Z6, Z5, Z5
+	VMOVUPS Z5, (SI)
+	VMOVUPS 192(R8), Z7
+	VMULPS Z1, Z7, Z8
+	VMOVUPS Z8, Z9
+	VFNMADD231PS Z1, Z7, Z9
+	VFNMADD231PS Z2, Z7, Z9
+	VMAXPS Z3, Z9, Z9
+	VMINPS errorMost<>(SB), Z9, Z9
+	VFNMADD231PS 192(SI), Z0, Z9
+	VSUBPS Z9, Z8, Z8
+	VMOVUPS Z8, 192(SI)
+	VMOVUPS 384(R8), Z10
+	VMULPS Z1, Z10, Z11
+	VMOVUPS Z11, Z12
+	VFNMADD231PS Z1, Z10, Z12
+	VFNMADD231PS Z2, Z10, Z12
+	VMAXPS Z3, Z12, Z12
+	VMINPS errorMost<>(SB), Z12, Z12
+	VFNMADD231PS 384(SI), Z0, Z12
+	VSUBPS Z12, Z11, Z11
+	VMOVUPS Z11, 384(SI)
+	ADDQ $576, R8
+	ADDQ $576, SI
+	ADDQ $-3, R11
+	CMPQ R11, $3
+	JGE rows3
+end3:
+	CMPQ R11, $1
+	JLT end1
+	PCALIGN $64
+rows1:
+	VMOVUPS (R8), Z4
+	VMULPS Z1, Z4, Z5
+	VMOVUPS Z5, Z6
+	VFNMADD231PS Z1, Z4, Z6
+	VFNMADD231PS Z2, Z4, Z6
+	VMAXPS Z3, Z6, Z6
+	VMINPS errorMost<>(SB), Z6, Z6
+	VFNMADD231PS (SI), Z0, Z6
+	VSUBPS Z6, Z5, Z5
+	VMOVUPS Z5, (SI)
+	ADDQ $192, R8
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT vector
+	VZEROUPPER
+	RET
+
+// func avx512Slope(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 16 at a time
+//		for j := from; j < to; j++ {
+//			p.P[j*48+lane] += (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//		}
+//	}
+TEXT ·avx512Slope(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $192, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ $0, R10
+vector:
+	MOVQ (Panel_Edit+Edit_SlopeHi)(AX), R12
+	VMOVUPS (R12)(R10*1), Z0
+	MOVQ (Panel_Edit+Edit_SlopeLo)(AX), R12
+	VMOVUPS (R12)(R10*1), Z1
+	VMOVUPS absolute<>(SB), Z2
+	MOVQ (Panel_Edit+Edit_Pos)(AX), R12
+	VMOVUPS (R12)(R10*1), Z3
+	MOVQ from+8(FP), CX
+	VMOVD CX, X7
+	VPBROADCASTD X7, Z7
+	VPSUBD Z7, Z3, Z3
+	VCVTDQ2PS Z3, Z3
+	VSUBPS one<>(SB), Z3, Z4
+	VSUBPS one<>(SB), Z4, Z5
+	VSUBPS one<>(SB), Z5, Z6
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $4
+	JLT end4
+	PCALIGN $64
+rows4:
+	VANDPS Z2, Z3, Z8
+	VMOVUPS (SI), Z7
+	VFMADD231PS Z1, Z8, Z7
+	VFMADD231PS Z0, Z8, Z7
+	VMOVUPS Z7, (SI)
+	VSUBPS slopeStep<>(SB), Z3, Z3
+	VANDPS Z2, Z4, Z10
+	VMOVUPS 192(SI), Z9
+	VFMADD231PS Z1, Z10, Z9
+	VFMADD231PS Z0, Z10, Z9
+	VMOVUPS Z9, 192(SI)
+	VSUBPS slopeStep<>(SB), Z4, Z4
+	VANDPS Z2, Z5, Z12
+	VMOVUPS 384(SI), Z11
+	VFMADD231PS Z1, Z12, Z11
+	VFMADD231PS Z0, Z12, Z11
+	VMOVUPS Z11, 384(SI)
+	VSUBPS slopeStep<>(SB), Z5, Z5
+	VANDPS Z2, Z6, Z14
+	VMOVUPS 576(SI), Z13
+	VFMADD231PS Z1, Z14, Z13
+	VFMADD231PS Z0, Z14, Z13
+	VMOVUPS Z13, 576(SI)
+	VSUBPS slopeStep<>(SB), Z6, Z6
+	ADDQ $768, SI
+	ADDQ $-4, R11
+	CMPQ R11, $4
+	JGE rows4
+end4:
+	CMPQ R11, $1
+	JLT end1
+	PCALIGN $64
+rows1:
+	VANDPS Z2, Z3, Z8
+	VMOVUPS (SI), Z7
+	VFMADD231PS Z1, Z8, Z7
+	VFMADD231PS Z0, Z8, Z7
+	VMOVUPS Z7, (SI)
+	VSUBPS one<>(SB), Z3, Z3
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT vector
+	VZEROUPPER
+	RET
+
+// func avx512Hide(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 16 at a time
+//		for j := from; j < to; j++ {
+//			if p.Edit.Bits[from/32*48+lane]>>(j-from)&1 == 0 {
+//				p.P[j*48+lane] = -Inf
+//			}
+//		}
+//	}
+TEXT ·avx512Hide(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), AX
+	MOVQ (Panel_Width)(AX), R9
+	IMULQ $4, R9
+	MOVQ (Panel_P)(AX), DX
+	MOVQ from+8(FP), CX
+	IMULQ $192, CX
+	LEAQ (DX)(CX*1), DX
+	MOVQ $0, R10
+vector:
+	VMOVUPS hidden<>(SB), Z0
+	VMOVUPS next<>(SB), Z2
+	MOVQ (Panel_Edit+Edit_Bits)(AX), R12
+	MOVQ from+8(FP), CX
+	IMULQ $6, CX
+	LEAQ (R12)(CX*1), R12
+	VMOVUPS (R12)(R10*1), Z1
+	LEAQ (DX)(R10*1), SI
+	MOVQ to+16(FP), R11
+	MOVQ from+8(FP), CX
+	SUBQ CX, R11
+	CMPQ R11, $4
+	JLT end4
+	PCALIGN $64
+rows4:
+	VPTESTNMD Z2, Z1, K1
+	VMOVUPS Z0, K1, (SI)
+	VPADDD Z2, Z2, Z2
+	VPTESTNMD Z2, Z1, K1
+	VMOVUPS Z0, K1, 192(SI)
+	VPADDD Z2, Z2, Z2
+	VPTESTNMD Z2, Z1, K1
+	VMOVUPS Z0, K1, 384(SI)
+	VPADDD Z2, Z2, Z2
+	VPTESTNMD Z2, Z1, K1
+	VMOVUPS Z0, K1, 576(SI)
+	VPADDD Z2, Z2, Z2
+	ADDQ $768, SI
+	ADDQ $-4, R11
+	CMPQ R11, $4
+	JGE rows4
+end4:
+	CMPQ R11, $1
+	JLT end1
+	PCALIGN $64
+rows1:
+	VPTESTNMD Z2, Z1, K1
+	VMOVUPS Z0, K1, (SI)
+	VPADDD Z2, Z2, Z2
+	ADDQ $192, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE rows1
+end1:
+	ADDQ $64, R10
+	CMPQ R10, R9
+	JLT vector
 	VZEROUPPER
 	RET
 

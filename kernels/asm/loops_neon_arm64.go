@@ -101,6 +101,18 @@ func neonOuterT(p *Panel)
 func neonElu(to, from *float32, n int)
 
 //go:noescape
+func neonCap(p *Panel, from, to int, scale float32)
+
+//go:noescape
+func neonAdd(p *Panel, from, to int, scale, factor, rest float32)
+
+//go:noescape
+func neonSlope(p *Panel, from, to int)
+
+//go:noescape
+func neonHide(p *Panel, from, to int)
+
+//go:noescape
 func neonLoad(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
 
 //go:noescape
@@ -126,6 +138,7 @@ var neon = loops{
 	raise:  neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
 	few:    fewLoops{dot: neonDot, weigh: neonWeigh, weighSums: neonWeighSums, sum: neonSum, outer: neonOuter, outerT: neonOuterT},
 	elu:    neonElu,
+	edits:  editLoops{cap: neonCap, add: neonAdd, slope: neonSlope, hide: neonHide},
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,
 	chain: neonChain, perChain: 64,

@@ -91,7 +91,49 @@ DATA constants<>+440(SB)/8, $0x3c8937d33c8937d3
 // eluCoefficient6: of r^6 in e^r
 DATA constants<>+448(SB)/8, $0x3b36ba993b36ba99
 DATA constants<>+456(SB)/8, $0x3b36ba993b36ba99
-GLOBL constants<>(SB), RODATA|NOPTR, $464
+// errorMost: more than what rounding a finite product loses
+DATA constants<>+464(SB)/8, $0x7680000076800000
+DATA constants<>+472(SB)/8, $0x7680000076800000
+DATA constants<>+480(SB)/8, $0xf6800000f6800000
+DATA constants<>+488(SB)/8, $0xf6800000f6800000
+// absolute: all bits but the sign
+DATA constants<>+496(SB)/8, $0x7fffffff7fffffff
+DATA constants<>+504(SB)/8, $0x7fffffff7fffffff
+// slopeStep: rows that Slope does at a time
+DATA constants<>+512(SB)/8, $0x4080000040800000
+DATA constants<>+520(SB)/8, $0x4080000040800000
+// capMost: what has a tanh of 1
+DATA constants<>+528(SB)/8, $0x4120000041200000
+DATA constants<>+536(SB)/8, $0x4120000041200000
+DATA constants<>+544(SB)/8, $0xc1200000c1200000
+DATA constants<>+552(SB)/8, $0xc1200000c1200000
+// capLog: 2/ln 2
+DATA constants<>+560(SB)/8, $0x4038aa3b4038aa3b
+DATA constants<>+568(SB)/8, $0x4038aa3b4038aa3b
+// capLn: -(ln 2)/2
+DATA constants<>+576(SB)/8, $0xbeb17218beb17218
+DATA constants<>+584(SB)/8, $0xbeb17218beb17218
+DATA constants<>+592(SB)/8, $0x4000000040000000
+DATA constants<>+600(SB)/8, $0x4000000040000000
+// capCoefficient1: of r^1 in e^2r
+DATA constants<>+608(SB)/8, $0x4000000040000000
+DATA constants<>+616(SB)/8, $0x4000000040000000
+// capCoefficient2: of r^2 in e^2r
+DATA constants<>+624(SB)/8, $0x4000000040000000
+DATA constants<>+632(SB)/8, $0x4000000040000000
+// capCoefficient3: of r^3 in e^2r
+DATA constants<>+640(SB)/8, $0x3faaaa023faaaa02
+DATA constants<>+648(SB)/8, $0x3faaaa023faaaa02
+// capCoefficient4: of r^4 in e^2r
+DATA constants<>+656(SB)/8, $0x3f2aaa563f2aaa56
+DATA constants<>+664(SB)/8, $0x3f2aaa563f2aaa56
+// capCoefficient5: of r^5 in e^2r
+DATA constants<>+672(SB)/8, $0x3e8937d33e8937d3
+DATA constants<>+680(SB)/8, $0x3e8937d33e8937d3
+// capCoefficient6: of r^6 in e^2r
+DATA constants<>+688(SB)/8, $0x3db6ba993db6ba99
+DATA constants<>+696(SB)/8, $0x3db6ba993db6ba99
+GLOBL constants<>(SB), RODATA|NOPTR, $704
 
 
 // func neonScore1(p *Panel, from, to int)
@@ -9082,9 +9124,9 @@ TEXT ·neonTop(SB), NOSPLIT, $0-24
 	MOVD $64, R14
 	MUL R14, R9
 	ADD R9, R8, R8
-	MOVD (Panel_M)(R0), R11
 	MOVD $0, R7
 vector:
+	MOVD (Panel_M)(R0), R11
 	ADD R7, R11, R14
 	FMOVQ (R14), F0
 	ADD R7, R11, R14
@@ -9099,6 +9141,7 @@ vector:
 	SUB R9, R10
 	CMP $4, R10
 	BLT end4
+	PCALIGN $64
 rows4:
 	FMOVQ (R2), F4
 	WORD $0x4e20c480 // VFMAXNM V0.S4, V4.S4, V0.S4
@@ -9115,6 +9158,7 @@ rows4:
 end4:
 	CMP $1, R10
 	BLT end1
+	PCALIGN $64
 rows1:
 	FMOVQ (R2), F4
 	WORD $0x4e20c480 // VFMAXNM V0.S4, V4.S4, V0.S4
@@ -15626,6 +15670,492 @@ numbers1:
 	CMP $1, R9
 	BGE numbers1
 end1:
+	RET
+
+// func neonCap(p *Panel, from, to int, scale float32)
+//
+//	for lane := range p.Width { // 4 at a time
+//		for j := from; j < to; j++ {
+//			x := &p.P[j*16+lane]
+//			*x = scale * tanh(*x)
+//		}
+//	}
+TEXT ·neonCap(SB), NOSPLIT, $0-28
+	MOVD $constants<>(SB), R26
+	MOVD p+0(FP), R0
+	MOVD (Panel_Width)(R0), R6
+	MOVD $4, R14
+	MUL R14, R6
+	MOVD (Panel_P)(R0), R8
+	MOVD from+8(FP), R9
+	MOVD $64, R14
+	MUL R14, R9
+	ADD R9, R8, R8
+	MOVD $0, R7
+vector:
+	FMOVS scale+24(FP), F0
+	VDUP V0.S[0], V0.S4
+	ADD R7, R8, R2
+	MOVD to+16(FP), R10
+	MOVD from+8(FP), R9
+	SUB R9, R10
+	CMP $3, R10
+	BLT end3
+	PCALIGN $64
+rows3:
+	FMOVQ (R2), F1
+	FMOVQ 528(R26), F4 // capMost
+	WORD $0x4ea1f481 // VFMIN V1.S4, V4.S4, V1.S4
+	FMOVQ 64(R2), F5
+	FMOVQ 528(R26), F8 // capMost
+	WORD $0x4ea5f505 // VFMIN V5.S4, V8.S4, V5.S4
+	FMOVQ 128(R2), F9
+	FMOVQ 528(R26), F12 // capMost
+	WORD $0x4ea9f589 // VFMIN V9.S4, V12.S4, V9.S4
+	FMOVQ 544(R26), F4 // capLeast
+	WORD $0x4e21f481 // VFMAX V1.S4, V4.S4, V1.S4
+	FMOVQ 544(R26), F8 // capLeast
+	WORD $0x4e25f505 // VFMAX V5.S4, V8.S4, V5.S4
+	FMOVQ 544(R26), F12 // capLeast
+	WORD $0x4e29f589 // VFMAX V9.S4, V12.S4, V9.S4
+	FMOVQ 176(R26), F2 // whole
+	FMOVQ 560(R26), F31 // capLog
+	VFMLA V31.S4, V1.S4, V2.S4
+	FMOVQ 176(R26), F6 // whole
+	FMOVQ 560(R26), F31 // capLog
+	VFMLA V31.S4, V5.S4, V6.S4
+	FMOVQ 176(R26), F10 // whole
+	FMOVQ 560(R26), F31 // capLog
+	VFMLA V31.S4, V9.S4, V10.S4
+	FMOVQ 176(R26), F31 // whole
+	WORD $0x4ebfd444 // VFSUB V31.S4, V2.S4, V4.S4
+	FMOVQ 176(R26), F31 // whole
+	WORD $0x4ebfd4c8 // VFSUB V31.S4, V6.S4, V8.S4
+	FMOVQ 176(R26), F31 // whole
+	WORD $0x4ebfd54c // VFSUB V31.S4, V10.S4, V12.S4
+	FMOVQ 576(R26), F31 // capLn
+	VFMLA V31.S4, V4.S4, V1.S4
+	FMOVQ 576(R26), F31 // capLn
+	VFMLA V31.S4, V8.S4, V5.S4
+	FMOVQ 576(R26), F31 // capLn
+	VFMLA V31.S4, V12.S4, V9.S4
+	VSHL $23, V2.S4, V2.S4
+	FMOVQ 224(R26), F31 // one
+	VADD V31.S4, V2.S4, V2.S4
+	FMOVQ 688(R26), F3 // capCoefficient6
+	VSHL $23, V6.S4, V6.S4
+	FMOVQ 224(R26), F31 // one
+	VADD V31.S4, V6.S4, V6.S4
+	FMOVQ 688(R26), F7 // capCoefficient6
+	VSHL $23, V10.S4, V10.S4
+	FMOVQ 224(R26), F31 // one
+	VADD V31.S4, V10.S4, V10.S4
+	FMOVQ 688(R26), F11 // capCoefficient6
+	FMOVQ 672(R26), F4 // capCoefficient5
+	VFMLA V1.S4, V3.S4, V4.S4
+	FMOVQ 672(R26), F8 // capCoefficient5
+	VFMLA V5.S4, V7.S4, V8.S4
+	FMOVQ 672(R26), F12 // capCoefficient5
+	VFMLA V9.S4, V11.S4, V12.S4
+	FMOVQ 656(R26), F3 // capCoefficient4
+	VFMLA V1.S4, V4.S4, V3.S4
+	FMOVQ 656(R26), F7 // capCoefficient4
+	VFMLA V5.S4, V8.S4, V7.S4
+	FMOVQ 656(R26), F11 // capCoefficient4
+	VFMLA V9.S4, V12.S4, V11.S4
+	FMOVQ 640(R26), F4 // capCoefficient3
+	VFMLA V1.S4, V3.S4, V4.S4
+	FMOVQ 640(R26), F8 // capCoefficient3
+	VFMLA V5.S4, V7.S4, V8.S4
+	FMOVQ 640(R26), F12 // capCoefficient3
+	VFMLA V9.S4, V11.S4, V12.S4
+	FMOVQ 624(R26), F3 // capCoefficient2
+	VFMLA V1.S4, V4.S4, V3.S4
+	FMOVQ 624(R26), F7 // capCoefficient2
+	VFMLA V5.S4, V8.S4, V7.S4
+	FMOVQ 624(R26), F11 // capCoefficient2
+	VFMLA V9.S4, V12.S4, V11.S4
+	FMOVQ 608(R26), F4 // capCoefficient1
+	VFMLA V1.S4, V3.S4, V4.S4
+	FMOVQ 608(R26), F8 // capCoefficient1
+	VFMLA V5.S4, V7.S4, V8.S4
+	FMOVQ 608(R26), F12 // capCoefficient1
+	VFMLA V9.S4, V11.S4, V12.S4
+	WORD $0x6e21dc84 // VFMUL V1.S4, V4.S4, V4.S4
+	FMOVQ 224(R26), F31 // one
+	WORD $0x4ebfd443 // VFSUB V31.S4, V2.S4, V3.S4
+	WORD $0x6e25dd08 // VFMUL V5.S4, V8.S4, V8.S4
+	FMOVQ 224(R26), F31 // one
+	WORD $0x4ebfd4c7 // VFSUB V31.S4, V6.S4, V7.S4
+	WORD $0x6e29dd8c // VFMUL V9.S4, V12.S4, V12.S4
+	FMOVQ 224(R26), F31 // one
+	WORD $0x4ebfd54b // VFSUB V31.S4, V10.S4, V11.S4
+	VFMLA V4.S4, V2.S4, V3.S4
+	VFMLA V8.S4, V6.S4, V7.S4
+	VFMLA V12.S4, V10.S4, V11.S4
+	FMOVQ 592(R26), F31 // two
+	WORD $0x4e3fd464 // VFADD V31.S4, V3.S4, V4.S4
+	FMOVQ 592(R26), F31 // two
+	WORD $0x4e3fd4e8 // VFADD V31.S4, V7.S4, V8.S4
+	FMOVQ 592(R26), F31 // two
+	WORD $0x4e3fd56c // VFADD V31.S4, V11.S4, V12.S4
+	WORD $0x6e24fc63 // VFDIV V4.S4, V3.S4, V3.S4
+	WORD $0x6e28fce7 // VFDIV V8.S4, V7.S4, V7.S4
+	WORD $0x6e2cfd6b // VFDIV V12.S4, V11.S4, V11.S4
+	WORD $0x6e20dc63 // VFMUL V0.S4, V3.S4, V3.S4
+	FMOVQ F3, (R2)
+	WORD $0x6e20dce7 // VFMUL V0.S4, V7.S4, V7.S4
+	FMOVQ F7, 64(R2)
+	WORD $0x6e20dd6b // VFMUL V0.S4, V11.S4, V11.S4
+	FMOVQ F11, 128(R2)
+	ADD $192, R2
+	ADD $-3, R10
+	CMP $3, R10
+	BGE rows3
+end3:
+	CMP $1, R10
+	BLT end1
+	PCALIGN $64
+rows1:
+	FMOVQ (R2), F1
+	FMOVQ 528(R26), F4 // capMost
+	WORD $0x4ea1f481 // VFMIN V1.S4, V4.S4, V1.S4
+	FMOVQ 544(R26), F4 // capLeast
+	WORD $0x4e21f481 // VFMAX V1.S4, V4.S4, V1.S4
+	FMOVQ 176(R26), F2 // whole
+	FMOVQ 560(R26), F31 // capLog
+	VFMLA V31.S4, V1.S4, V2.S4
+	FMOVQ 176(R26), F31 // whole
+	WORD $0x4ebfd444 // VFSUB V31.S4, V2.S4, V4.S4
+	FMOVQ 576(R26), F31 // capLn
+	VFMLA V31.S4, V4.S4, V1.S4
+	VSHL $23, V2.S4, V2.S4
+	FMOVQ 224(R26), F31 // one
+	VADD V31.S4, V2.S4, V2.S4
+	FMOVQ 688(R26), F3 // capCoefficient6
+	FMOVQ 672(R26), F4 // capCoefficient5
+	VFMLA V1.S4, V3.S4, V4.S4
+	FMOVQ 656(R26), F3 // capCoefficient4
+	VFMLA V1.S4, V4.S4, V3.S4
+	FMOVQ 640(R26), F4 // capCoefficient3
+	VFMLA V1.S4, V3.S4, V4.S4
+	FMOVQ 624(R26), F3 // capCoefficient2
+	VFMLA V1.S4, V4.S4, V3.S4
+	FMOVQ 608(R26), F4 // capCoefficient1
+	VFMLA V1.S4, V3.S4, V4.S4
+	WORD $0x6e21dc84 // VFMUL V1.S4, V4.S4, V4.S4
+	FMOVQ 224(R26), F31 // one
+	WORD $0x4ebfd443 // VFSUB V31.S4, V2.S4, V3.S4
+	VFMLA V4.S4, V2.S4, V3.S4
+	FMOVQ 592(R26), F31 // two
+	WORD $0x4e3fd464 // VFADD V31.S4, V3.S4, V4.S4
+	WORD $0x6e24fc63 // VFDIV V4.S4, V3.S4, V3.S4
+	WORD $0x6e20dc63 // VFMUL V0.S4, V3.S4, V3.S4
+	FMOVQ F3, (R2)
+	ADD $64, R2
+	ADD $-1, R10
+	CMP $1, R10
+	BGE rows1
+end1:
+	ADD $16, R7
+	CMP R6, R7
+	BLT vector
+	RET
+
+// func neonAdd(p *Panel, from, to int, scale, factor, rest float32)
+//
+//	for lane := range p.Width { // 4 at a time
+//		for j := from; j < to; j++ {
+//			x := &p.P[j*16+lane]
+//			*x = scale*(*x) + (factor+rest)*p.Edit.Add[j*16+lane]
+//		}
+//	}
+TEXT ·neonAdd(SB), NOSPLIT, $0-36
+	MOVD $constants<>(SB), R26
+	MOVD p+0(FP), R0
+	MOVD (Panel_Width)(R0), R6
+	MOVD $4, R14
+	MUL R14, R6
+	MOVD (Panel_P)(R0), R8
+	MOVD from+8(FP), R9
+	MOVD $64, R14
+	MUL R14, R9
+	ADD R9, R8, R8
+	MOVD $0, R7
+vector:
+	FMOVS scale+24(FP), F0
+	VDUP V0.S[0], V0.S4
+	FMOVS factor+28(FP), F1
+	VDUP V1.S[0], V1.S4
+	FMOVS rest+32(FP), F2
+	VDUP V2.S[0], V2.S4
+	FMOVQ 480(R26), F3 // errorLeast
+	MOVD (Panel_Edit+Edit_Add)(R0), R3
+	MOVD from+8(FP), R9
+	MOVD $64, R14
+	MUL R14, R9
+	ADD R9, R3, R3
+	ADD R7, R3, R4
+	ADD R7, R8, R2
+	MOVD to+16(FP), R10
+	MOVD from+8(FP), R9
+	SUB R9, R10
+	CMP $3, R10
+	BLT end3
+	PCALIGN $64
+rows3:
+	FMOVQ (R4), F4
+	WORD $0x6e21dc85 // VFMUL V1.S4, V4.S4, V5.S4
+	VMOV V5.B16, V6.B16
+	VFMLS V1.S4, V4.S4, V6.S4
+	VFMLS V2.S4, V4.S4, V6.S4
+	WORD $0x4e23c4c6 // VFMAXNM V3.S4, V6.S4, V6.S4
+	FMOVQ 464(R26), F31 // errorMost
+	WORD $0x4ebff4c6 // VFMIN V31.S4, V6.S4, V6.S4
+	FMOVQ (R2), F31
+	VFMLS V31.S4, V0.S4, V6.S4
+	WORD $0x4ea6d4a5 // VFSUB V6.S4, V5.S4, V5.S4
+	FMOVQ F5, (R2)
+	FMOVQ 64(R4), F7
+	WORD $0x6e21dce8 // VFMUL V1.S4, V7.S4, V8.S4
+	VMOV V8.B16, V9.B16
+	VFMLS V1.S4, V7.S4, V9.S4
+	VFMLS V2.S4, V7.S4, V9.S4
+	WORD $0x4e23c529 // VFMAXNM V3.S4, V9.S4, V9.S4
+	FMOVQ 464(R26), F31 // errorMost
+	WORD $0x4ebff529 // VFMIN V31.S4, V9.S4, V9.S4
+	FMOVQ 64(R2), F31
+	VFMLS V31.S4, V0.S4, V9.S4
+	WORD $0x4ea9d508 // VFSUB V9.S4, V8.S4, V8.S4
+	FMOVQ F8, 64(R2)
+	FMOVQ 128(R4), F10
+	WORD $0x6e21dd4b // VFMUL V1.S4, V10.S4, V11.S4
+	VMOV V11.B16, V12.B16
+	VFMLS V1.S4, V10.S4, V12.S4
+	VFMLS V2.S4, V10.S4, V12.S4
+	WORD $0x4e23c58c // VFMAXNM V3.S4, V12.S4, V12.S4
+	FMOVQ 464(R26), F31 // errorMost
+	WORD $0x4ebff58c // VFMIN V31.S4, V12.S4, V12.S4
+	FMOVQ 128(R2), F31
+	VFMLS V31.S4, V0.S4, V12.S4
+	WORD $0x4eacd56b // VFSUB V12.S4, V11.S4, V11.S4
+	FMOVQ F11, 128(R2)
+	ADD $192, R4
+	ADD $192, R2
+	ADD $-3, R10
+	CMP $3, R10
+	BGE rows3
+end3:
+	CMP $1, R10
+	BLT end1
+	PCALIGN $64
+rows1:
+	FMOVQ (R4), F4
+	WORD $0x6e21dc85 // VFMUL V1.S4, V4.S4, V5.S4
+	VMOV V5.B16, V6.B16
+	VFMLS V1.S4, V4.S4, V6.S4
+	VFMLS V2.S4, V4.S4, V6.S4
+	WORD $0x4e23c4c6 // VFMAXNM V3.S4, V6.S4, V6.S4
+	FMOVQ 464(R26), F31 // errorMost
+	WORD $0x4ebff4c6 // VFMIN V31.S4, V6.S4, V6.S4
+	FMOVQ (R2), F31
+	VFMLS V31.S4, V0.S4, V6.S4
+	WORD $0x4ea6d4a5 // VFSUB V6.S4, V5.S4, V5.S4
+	FMOVQ F5, (R2)
+	ADD $64, R4
+	ADD $64, R2
+	ADD $-1, R10
+	CMP $1, R10
+	BGE rows1
+end1:
+	ADD $16, R7
+	CMP R6, R7
+	BLT vector
+	RET
+
+// func neonSlope(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 4 at a time
+//		for j := from; j < to; j++ {
+//			p.P[j*16+lane] += (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//		}
+//	}
+TEXT ·neonSlope(SB), NOSPLIT, $0-24
+	MOVD $constants<>(SB), R26
+	MOVD p+0(FP), R0
+	MOVD (Panel_Width)(R0), R6
+	MOVD $4, R14
+	MUL R14, R6
+	MOVD (Panel_P)(R0), R8
+	MOVD from+8(FP), R9
+	MOVD $64, R14
+	MUL R14, R9
+	ADD R9, R8, R8
+	MOVD $0, R7
+vector:
+	MOVD (Panel_Edit+Edit_SlopeHi)(R0), R11
+	ADD R7, R11, R14
+	FMOVQ (R14), F0
+	MOVD (Panel_Edit+Edit_SlopeLo)(R0), R11
+	ADD R7, R11, R14
+	FMOVQ (R14), F1
+	FMOVQ 496(R26), F2 // absolute
+	MOVD (Panel_Edit+Edit_Pos)(R0), R11
+	ADD R7, R11, R14
+	FMOVQ (R14), F3
+	MOVD from+8(FP), R9
+	VDUP R9, V7.S4
+	VSUB V7.S4, V3.S4, V3.S4
+	WORD $0x4e21d863 // VSCVTF V3.S4, V3.S4
+	FMOVQ 224(R26), F31 // one
+	WORD $0x4ebfd464 // VFSUB V31.S4, V3.S4, V4.S4
+	FMOVQ 224(R26), F31 // one
+	WORD $0x4ebfd485 // VFSUB V31.S4, V4.S4, V5.S4
+	FMOVQ 224(R26), F31 // one
+	WORD $0x4ebfd4a6 // VFSUB V31.S4, V5.S4, V6.S4
+	ADD R7, R8, R2
+	MOVD to+16(FP), R10
+	MOVD from+8(FP), R9
+	SUB R9, R10
+	CMP $4, R10
+	BLT end4
+	PCALIGN $64
+rows4:
+	VAND V2.B16, V3.B16, V8.B16
+	FMOVQ (R2), F7
+	VFMLA V1.S4, V8.S4, V7.S4
+	VFMLA V0.S4, V8.S4, V7.S4
+	FMOVQ F7, (R2)
+	FMOVQ 512(R26), F31 // slopeStep
+	WORD $0x4ebfd463 // VFSUB V31.S4, V3.S4, V3.S4
+	VAND V2.B16, V4.B16, V10.B16
+	FMOVQ 64(R2), F9
+	VFMLA V1.S4, V10.S4, V9.S4
+	VFMLA V0.S4, V10.S4, V9.S4
+	FMOVQ F9, 64(R2)
+	FMOVQ 512(R26), F31 // slopeStep
+	WORD $0x4ebfd484 // VFSUB V31.S4, V4.S4, V4.S4
+	VAND V2.B16, V5.B16, V12.B16
+	FMOVQ 128(R2), F11
+	VFMLA V1.S4, V12.S4, V11.S4
+	VFMLA V0.S4, V12.S4, V11.S4
+	FMOVQ F11, 128(R2)
+	FMOVQ 512(R26), F31 // slopeStep
+	WORD $0x4ebfd4a5 // VFSUB V31.S4, V5.S4, V5.S4
+	VAND V2.B16, V6.B16, V14.B16
+	FMOVQ 192(R2), F13
+	VFMLA V1.S4, V14.S4, V13.S4
+	VFMLA V0.S4, V14.S4, V13.S4
+	FMOVQ F13, 192(R2)
+	FMOVQ 512(R26), F31 // slopeStep
+	WORD $0x4ebfd4c6 // VFSUB V31.S4, V6.S4, V6.S4
+	ADD $256, R2
+	ADD $-4, R10
+	CMP $4, R10
+	BGE rows4
+end4:
+	CMP $1, R10
+	BLT end1
+	PCALIGN $64
+rows1:
+	VAND V2.B16, V3.B16, V8.B16
+	FMOVQ (R2), F7
+	VFMLA V1.S4, V8.S4, V7.S4
+	VFMLA V0.S4, V8.S4, V7.S4
+	FMOVQ F7, (R2)
+	FMOVQ 224(R26), F31 // one
+	WORD $0x4ebfd463 // VFSUB V31.S4, V3.S4, V3.S4
+	ADD $64, R2
+	ADD $-1, R10
+	CMP $1, R10
+	BGE rows1
+end1:
+	ADD $16, R7
+	CMP R6, R7
+	BLT vector
+	RET
+
+// func neonHide(p *Panel, from, to int)
+//
+//	for lane := range p.Width { // 4 at a time
+//		for j := from; j < to; j++ {
+//			if p.Edit.Bits[from/32*16+lane]>>(j-from)&1 == 0 {
+//				p.P[j*16+lane] = -Inf
+//			}
+//		}
+//	}
+TEXT ·neonHide(SB), NOSPLIT, $0-24
+	MOVD $constants<>(SB), R26
+	MOVD p+0(FP), R0
+	MOVD (Panel_Width)(R0), R6
+	MOVD $4, R14
+	MUL R14, R6
+	MOVD (Panel_P)(R0), R8
+	MOVD from+8(FP), R9
+	MOVD $64, R14
+	MUL R14, R9
+	ADD R9, R8, R8
+	MOVD $0, R7
+vector:
+	FMOVQ 240(R26), F0 // hidden
+	FMOVQ 256(R26), F2 // next
+	MOVD (Panel_Edit+Edit_Bits)(R0), R11
+	MOVD from+8(FP), R9
+	MOVD $2, R14
+	MUL R14, R9
+	ADD R9, R11, R11
+	ADD R7, R11, R14
+	FMOVQ (R14), F1
+	ADD R7, R8, R2
+	MOVD to+16(FP), R10
+	MOVD from+8(FP), R9
+	SUB R9, R10
+	CMP $4, R10
+	BLT end4
+	PCALIGN $64
+rows4:
+	VCMTST V2.S4, V1.S4, V3.S4
+	FMOVQ (R2), F4
+	VBIF V3.B16, V0.B16, V4.B16
+	FMOVQ F4, (R2)
+	VADD V2.S4, V2.S4, V2.S4
+	VCMTST V2.S4, V1.S4, V3.S4
+	FMOVQ 64(R2), F4
+	VBIF V3.B16, V0.B16, V4.B16
+	FMOVQ F4, 64(R2)
+	VADD V2.S4, V2.S4, V2.S4
+	VCMTST V2.S4, V1.S4, V3.S4
+	FMOVQ 128(R2), F4
+	VBIF V3.B16, V0.B16, V4.B16
+	FMOVQ F4, 128(R2)
+	VADD V2.S4, V2.S4, V2.S4
+	VCMTST V2.S4, V1.S4, V3.S4
+	FMOVQ 192(R2), F4
+	VBIF V3.B16, V0.B16, V4.B16
+	FMOVQ F4, 192(R2)
+	VADD V2.S4, V2.S4, V2.S4
+	ADD $256, R2
+	ADD $-4, R10
+	CMP $4, R10
+	BGE rows4
+end4:
+	CMP $1, R10
+	BLT end1
+	PCALIGN $64
+rows1:
+	VCMTST V2.S4, V1.S4, V3.S4
+	FMOVQ (R2), F4
+	VBIF V3.B16, V0.B16, V4.B16
+	FMOVQ F4, (R2)
+	VADD V2.S4, V2.S4, V2.S4
+	ADD $64, R2
+	ADD $-1, R10
+	CMP $1, R10
+	BGE rows1
+end1:
+	ADD $16, R7
+	CMP R6, R7
+	BLT vector
 	RET
 
 // func neonLoad(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)

@@ -143,6 +143,11 @@ func TestShortOperands(t *testing.T) {
 	down := operand{"Until", func(p *Panel) { p.Until = []int{2, 1, p.N} }}
 	keep := operand{"Keep", func(p *Panel) { p.Keep = p.Keep[:p.Width-1] }}
 	done := operand{"Done", func(p *Panel) { p.Done = 1 << 20 }}
+	bias := operand{"Edit.Add", func(p *Panel) { last(&p.Edit.Add, p.N, p.Width, p.Lanes) }}
+	high := operand{"Edit.SlopeHi", func(p *Panel) { p.Edit.SlopeHi = p.Edit.SlopeHi[:p.Width-1] }}
+	low := operand{"Edit.SlopeLo", func(p *Panel) { p.Edit.SlopeLo = p.Edit.SlopeLo[:p.Width-1] }}
+	pos := operand{"Edit.Pos", func(p *Panel) { p.Edit.Pos = p.Edit.Pos[:p.Width-1] }}
+	bits := operand{"Edit.Bits", func(p *Panel) { p.Edit.Bits = p.Edit.Bits[:len(p.Edit.Bits)-1] }}
 	for _, o := range assembled() {
 		for _, c := range []struct {
 			name     string
@@ -155,6 +160,10 @@ func TestShortOperands(t *testing.T) {
 			{"Raise", o.Raise, []operand{weights, refs, sums, products, keep, width, done}},
 			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
 			{"Mix", o.Mix, []operand{v, out, weights, keep, width, wide, rows, keys, until, past, down}},
+			{"Cap", o.Cap, []operand{weights, width, wide, rows, keys}},
+			{"Add", o.Add, []operand{weights, bias, width, wide, rows, keys}},
+			{"Slope", o.Slope, []operand{weights, high, low, pos, width, wide, rows, keys}},
+			{"Hide", o.Hide, []operand{weights, bits, width, wide, rows, keys}},
 			{"DScore", o.DScore, []operand{v, incoming, sub, weights, width, wide, rows}},
 			{"Outer", o.Outer, []operand{y, x, weights, keys, scale}},
 			{"OuterT", turned(o.OuterT), []operand{{"X", out.cut}, {"Y", v.cut}, weights, keys}},

@@ -70,6 +70,16 @@ func random(o *Ops, width, n, d, c int) *Panel {
 	for j := range n * (n % 2) {
 		p.Scale = append(p.Scale, float32(j%3)+.5)
 	}
+	p.Edit = Edit{
+		Scale: 1.7, Factor: -math.Log2E, Add: lanes(n), SlopeHi: lanes(1), SlopeLo: lanes(1), Pos: make([]int32, o.Lanes), Bits: make([]uint32, (n+31)/32*o.Lanes),
+	}
+	for l := range o.Lanes {
+		p.Edit.SlopeLo[l] *= 0x1p-26
+		p.Edit.Pos[l] = int32(rng.IntN(2*n+1) - n/2)
+	}
+	for i := range p.Edit.Bits {
+		p.Edit.Bits[i] = rng.Uint32()
+	}
 	return p
 }
 

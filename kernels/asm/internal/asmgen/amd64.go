@@ -63,6 +63,11 @@ func (x x86) zero(dst vec)                  { x.emit("VXORPS", x.v(dst), x.v(dst
 func (x x86) add(dst, a vec, b operand)     { x.emit("VADDPS", x.o(b), x.v(a), x.v(dst)) }
 func (x x86) mul(dst, a vec, b operand)     { x.emit("VMULPS", x.o(b), x.v(a), x.v(dst)) }
 func (x x86) fma(acc, a vec, b operand)     { x.emit("VFMADD231PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) fnma(acc, a vec, b operand)    { x.emit("VFNMADD231PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) div(dst, a, b vec)             { x.emit("VDIVPS", x.v(b), x.v(a), x.v(dst)) }
+func (x x86) subInt(dst, a, b vec)          { x.emit("VPSUBD", x.v(b), x.v(a), x.v(dst)) }
+func (x x86) toFloat(dst, a vec)            { x.emit("VCVTDQ2PS", x.v(a), x.v(dst)) }
+func (x x86) and(dst, a, b vec)             { x.emit("VANDPS", x.v(b), x.v(a), x.v(dst)) }
 func (x x86) loadOne(dst vec, from operand) { x.emit("VMOVSS", x.o(from), low(dst)) }
 func (x x86) storeOne(m mem, src vec)       { x.emit("VMOVSS", low(src), x.m(m)) }
 func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", low(src), x.m(m)) }
@@ -166,6 +171,22 @@ func (x x86) replaceAboveInt(dst vec, by constant, a, b, tmp vec) {
 		x.emit("VPCMPGTD", x.v(b), x.v(a), x.v(tmp))
 		x.emit("VBLENDVPS", x.v(tmp), x.o(by), x.v(dst), x.v(dst))
 	}
+}
+
+func (x x86) storeUnless(m mem, src, word, bit, tmp, tmp2 vec) {
+	if x.name == "avx512" {
+		x.emit("VPTESTNMD", x.v(bit), x.v(word), "K1")
+		x.emit("VMOVUPS", x.v(src), "K1", x.m(m))
+	} else { // loads and stores all: a masked store is slow on some CPUs
+		x.emit("VPAND", x.v(bit), x.v(word), x.v(tmp))
+		x.emit("VPCMPEQD", x.v(bit), x.v(tmp), x.v(tmp))
+		x.emit("VBLENDVPS", x.v(tmp), x.m(m), x.v(src), x.v(tmp2))
+		x.store(m, tmp2)
+	}
+}
+
+func (x x86) argFloat(dst vec, name string, at int) {
+	x.emit("VBROADCASTSS", fmt.Sprintf("%s+%d(FP)", name, at), x.v(dst))
 }
 
 func (x x86) broadcastInt(dst vec, src reg) {

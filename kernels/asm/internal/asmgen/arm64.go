@@ -109,6 +109,25 @@ func (a arm) fma(acc, x vec, y operand) {
 	a.emit("VFMLA", a.s4(a.in(y)), a.s4(x), a.s4(acc))
 }
 
+func (a arm) fnma(acc, x vec, y operand) { a.emit("VFMLS", a.s4(a.in(y)), a.s4(x), a.s4(acc)) }
+
+func (a arm) toFloat(dst, x vec) {
+	code := 0x4e21d800 | uint32(x)<<5 | uint32(dst)
+	a.emit(fmt.Sprintf("WORD $%#x // VSCVTF %s, %s", code, a.s4(x), a.s4(dst)))
+}
+
+func (a arm) storeUnless(m mem, src, word, bit, tmp, tmp2 vec) {
+	a.emit("VCMTST", a.s4(bit), a.s4(word), a.s4(tmp))
+	a.load(tmp2, m)
+	a.emit("VBIF", a.b16(tmp), a.b16(src), a.b16(tmp2))
+	a.store(m, tmp2)
+}
+
+func (a arm) argFloat(dst vec, name string, at int) {
+	a.emit("FMOVS", fmt.Sprintf("%s+%d(FP)", name, at), a.f(dst))
+	a.duplicate(dst)
+}
+
 func (a arm) broadcast(dst vec, m mem) {
 	a.loadOne(dst, m)
 	a.duplicate(dst)
@@ -136,6 +155,9 @@ func (a arm) zero(dst vec)                  { a.emit("VMOVI", "$0", a.v(dst)+".B
 func (a arm) add(dst, x vec, y operand)     { a.word(0x4e20d400, "VFADD", dst, x, a.in(y)) }
 func (a arm) sub(dst, x vec, y operand)     { a.word(0x4ea0d400, "VFSUB", dst, x, a.in(y)) }
 func (a arm) mul(dst, x vec, y operand)     { a.word(0x6e20dc00, "VFMUL", dst, x, a.in(y)) }
+func (a arm) div(dst, x, y vec)             { a.word(0x6e20fc00, "VFDIV", dst, x, y) }
+func (a arm) subInt(dst, x, y vec)          { a.emit("VSUB", a.s4(y), a.s4(x), a.s4(dst)) }
+func (a arm) and(dst, x, y vec)             { a.emit("VAND", a.b16(y), a.b16(x), a.b16(dst)) }
 func (a arm) max(dst, x vec, y operand)     { a.word(0x4e20f400, "VFMAX", dst, x, a.in(y)) }
 func (a arm) min(dst, x vec, y operand)     { a.word(0x4ea0f400, "VFMIN", dst, x, a.in(y)) }
 func (a arm) larger(dst, x, y vec)          { a.word(0x4e20c400, "VFMAXNM", dst, x, y) }

@@ -12,6 +12,7 @@
 //	few.go    products of rows with rows, weights of rows: Dot and Weigh
 //	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
 //	elu.go    the feature map of linear attention
+//	edit.go   what becomes of scores: Cap, Add, Slope, Hide
 //	probe.go  Peak, Chain and Read
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
@@ -62,6 +63,7 @@ type file struct {
 func (g *gen) all() {
 	g.constants()
 	g.eluConstants()
+	g.editConstants()
 	if g.pooled {
 		g.data.WriteString(global(pool, len(g.places)*g.bytes()))
 	}
@@ -84,6 +86,10 @@ func (g *gen) all() {
 		g.outer(o)
 	}
 	g.elu()
+	g.capScores()
+	g.addScores()
+	g.slopeScores()
+	g.hideScores()
 	if g.mover == nil {
 		g.moveIn()
 		g.moveOut()
@@ -132,6 +138,7 @@ var %[1]s = loops{
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter, outerT: %[1]sOuterT},
 	elu: %[1]sElu,
+	edits: editLoops{cap: %[1]sCap, add: %[1]sAdd, slope: %[1]sSlope, hide: %[1]sHide},
 	dscore: []func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,

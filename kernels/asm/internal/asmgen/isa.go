@@ -96,7 +96,9 @@ type isa interface {
 	max(dst, a vec, b operand) // NaN if b is
 	larger(dst, a, b vec)      // a number if b is
 	min(dst, a vec, b operand)
-	fma(acc, a vec, b operand) // acc += a*b, rounded once
+	fma(acc, a vec, b operand)  // acc += a*b, rounded once
+	fnma(acc, a vec, b operand) // acc -= a*b, rounded once
+	div(dst, a, b vec)
 
 	// one element: loaded, it stands before zeros
 	loadOne(dst vec, from operand)
@@ -114,6 +116,10 @@ type isa interface {
 	// a vector's bits
 	shiftLeft(dst, a vec, n int)
 	addInt(dst, a vec, b operand)
+	subInt(dst, a, b vec)
+	toFloat(dst, a vec) // of integers
+	and(dst, a, b vec)
+	storeUnless(m mem, src, word, bit, tmp, tmp2 vec) // the elements where word has no bit in common with bit
 
 	// transpose exchanges element i of register j and element j of register i of the first registers, as many as a vector has elements,
 	// with as many more for a scratch.
@@ -130,12 +136,13 @@ type isa interface {
 	set(dst reg, n int)
 	move(dst, src reg)
 	get(dst reg, m mem)
-	getBool(dst reg, m mem)              // 1 for true
-	arg(dst reg, name string, at int)    // an argument of the function, so many bytes into its frame
-	result(name string, at int, src reg) // and a result
-	scratch(dst reg)                     // memory of the function's own, at a multiple of 64 in a frame that is 64 bytes larger
-	broadcastInt(dst vec, src reg)       // its low 32 bits
-	offset(dst, base, n reg, by int)     // dst = base + by*n
+	getBool(dst reg, m mem)                // 1 for true
+	arg(dst reg, name string, at int)      // an argument of the function, so many bytes into its frame
+	argFloat(dst vec, name string, at int) // a float32 among them, in all elements
+	result(name string, at int, src reg)   // and a result
+	scratch(dst reg)                       // memory of the function's own, at a multiple of 64 in a frame that is 64 bytes larger
+	broadcastInt(dst vec, src reg)         // its low 32 bits
+	offset(dst, base, n reg, by int)       // dst = base + by*n
 	increase(dst reg, by int)
 	scale(dst reg, by int)
 	multiply(dst, n reg)

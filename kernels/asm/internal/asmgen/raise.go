@@ -127,49 +127,25 @@ for lane := range p.Width { // %[2]d at a time
 	}
 }`, g.vecs*g.vec, g.vec))
 	const (
-		refs, at, off, width = aux, lanesAt, stride3, stride // as in raise
-		sums, x              = 4, vec(4)                     // the largest of every fourth row; a row
+		sums, x = 4, vec(4) // the largest of every fourth row; a row
+		refs    = aux
 	)
-	field := func(f string) mem { return mem{base: panel, field: "Panel_" + f} }
-	vector := mem{base: refs, index: off, times: 1}
-	g.arg(panel, "p", 0)
-	g.get(width, field("Width"))
-	g.scale(width, 4)
-	g.get(out, field("P"))
-	g.arg(count, "from", 8)
-	g.scale(count, g.row())
-	g.offset(out, out, count, 1)
-	g.get(refs, field("M"))
-	g.set(off, 0)
-
-	g.label("vector")
-	for i := range sums {
-		g.load(vec(i), vector)
-	}
-	g.offset(at, out, off, 1)
-	g.arg(steps, "to", 16)
-	g.arg(count, "from", 8)
-	g.subtract(steps, count)
-	for _, n := range []int{sums, 1} {
-		loop, end := fmt.Sprint("rows", n), fmt.Sprint("end", n)
-		g.jumpBelow(steps, n, end)
-		g.label(loop)
+	g.sweep(sums, func() {
+		g.get(refs, mem{base: panel, field: "Panel_M"})
+		for i := range sums {
+			g.load(vec(i), column(refs))
+		}
+	}, func(n int) {
 		for i := range n {
-			g.load(x, mem{base: at, off: i * g.row()})
+			g.load(x, g.swept(i))
 			g.larger(vec(i), x, vec(i))
 		}
-		g.increase(at, n*g.row())
-		g.increase(steps, -n)
-		g.jumpAtLeast(steps, n, loop)
-		g.label(end)
-	}
-	for i := 1; i < sums; i++ {
-		g.larger(0, vec(i), 0)
-	}
-	g.store(vector, 0)
-	g.increase(off, g.bytes())
-	g.jumpLess(off, width, "vector")
-	g.ret()
+	}, func() {
+		for i := 1; i < sums; i++ {
+			g.larger(0, vec(i), 0)
+		}
+		g.store(column(refs), 0)
+	})
 }
 
 // finite emits the check that no number is NaN or an infinity: 0 times each is 0 then.

@@ -1,0 +1,44 @@
+package asm
+
+import "math"
+
+// capRows limits scores smoothly: math.Tanh is within a float64's rounding or two.
+func capRows(p *Panel) {
+	for j := range p.N {
+		row := p.P[j*p.Lanes:][:p.Width]
+		for lane, x := range row {
+			row[lane] = float32(p.Edit.Scale * math.Tanh(float64(x)))
+		}
+	}
+}
+
+// addRows rounds once: a large bias must not be rounded twice.
+func addRows(p *Panel) {
+	for j := range p.N {
+		row, add := p.P[j*p.Lanes:][:p.Width], p.Edit.Add[j*p.Lanes:][:p.Width]
+		for lane, x := range row {
+			row[lane] = float32(float64(p.Edit.Scale*float64(x)) + float64(p.Edit.Factor*float64(add[lane])))
+		}
+	}
+}
+
+func slopeRows(p *Panel) {
+	for lane := range p.Width {
+		slope, pos := float64(p.Edit.SlopeHi[lane])+float64(p.Edit.SlopeLo[lane]), int(p.Edit.Pos[lane])
+		for j := range p.N {
+			x := &p.P[j*p.Lanes+lane]
+			*x = float32(float64(*x) + float64(slope*math.Abs(float64(pos-j))))
+		}
+	}
+}
+
+func hideRows(p *Panel) {
+	for j := range p.N {
+		row, words := p.P[j*p.Lanes:][:p.Width], p.Edit.Bits[j/32*p.Lanes:][:p.Width]
+		for lane, word := range words {
+			if word>>(j%32)&1 == 0 {
+				row[lane] = negInf
+			}
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package asmgen
+
+import (
+	"fmt"
+	"math"
+)
+
+// sweep emits the rest of a function (p *Panel, from, to int, ...): a loop over the vectors of lanes in use, and in it one over rows from to to,
+// many at a time and then one. begin comes before the rows of a vector, end after them; besides vectors, they may use count, aux, elem and elemAt.
+func (g *gen) sweep(many int, begin func(), rows func(n int), end func()) {
+	const width = stride // of all lanes, in bytes
+	g.arg(panel, "p", 0)
+	g.get(width, mem{base: panel, field: "Panel_Width"})
+	g.scale(width, 4)
+	g.get(out, mem{base: panel, field: "Panel_P"})
+	g.arg(count, "from", 8)
+	g.scale(count, g.row())
+	g.offset(out, out, count, 1)
+	g.set(vectorAt, 0)
+
+	g.label("vector")
+	begin()
+	g.offset(rowAt, out, vectorAt, 1)
+	g.arg(steps, "to", 16)
+	g.arg(count, "from", 8)
+	g.subtract(steps, count)
+	for _, n := range []int{many, 1} {
+		loop, end := fmt.Sprint("rows", n), fmt.Sprint("end", n)
+		g.jumpBelow(steps, n, end)
+		g.align()
+		g.label(loop)
+		rows(n)
+		g.increase(rowAt, n*g.row())
+		g.increase(steps, -n)
+		g.jumpAtLeast(steps, n, loop)
+		g.label(end)
+	}
+	end()
+	g.increase(vectorAt, g.bytes())
+	g.jumpLess(vectorAt, width, "vector")
+	g.ret()
+}
+
+// Of a sweep: the vector that it has come to, in bytes from the first lane, and that vector in a row.
+const vectorAt, rowAt = stride3, lanesAt
+
+// swept is the vector of the sweep, i rows further.
+func (g *gen) swept(i int) mem { return mem{base: rowAt, off: i * g.row()} }
+
+// column is the vector of the sweep in a row of lanes.
+func column(base reg) mem { return mem{base: base, index: vectorAt, times: 1} }
+
+func edited(field string) mem { return mem{base: panel, field: "Panel_Edit+Edit_" + field} }
+
+// capScores emits Ops.Cap. With n the integer nearest to 2x/ln 2 and r = x - n*(ln 2)/2,
+//
+//	e^2x - 1 = 2^n*(e^2r - 1) + (2^n - 1)    tanh x = (e^2x - 1) / (e^2x + 1)
+//
+// The polynomial for e^2r - 1 has no constant, so that a small x, where n is 0, loses nothing. Adding 1.5*2^23 rounds and leaves n in the low
+// bits, to be shifted into the exponent. It is off by 3.33 ulp at most (TestCap). A rational function of x, of degrees 5 and 4 in x², would take
+// four instructions fewer and was off by 4.7.
+//
+// From 9.02 on tanh is 1 in float32, and so is this. Rows go together because their chains are long.
+func (g *gen) capScores() {
+	g.function("Cap", "(p *Panel, from, to int, scale float32)", 0, 28, g.sweptDoc(`
+		x := &p.P[j*%[1]d+lane]
+		*x = scale * tanh(*x)`))
+	const together = 3
+	const scale = vec(0)
+	g.sweep(together, func() {
+		g.argFloat(scale, "scale", 24)
+	}, func(n int) {
+		each := func(do func(x, n, p, t vec, i int)) {
+			for i := range n {
+				first := vec(1 + 4*i)
+				do(first, first+1, first+2, first+3, i)
+			}
+		}
+		each(func(x, _, _, t vec, i int) {
+			g.load(x, g.swept(i))
+			g.load(t, capMost)
+			g.min(x, t, x)
+		})
+		each(func(x, _, _, t vec, _ int) {
+			g.load(t, capLeast)
+			g.max(x, t, x)
+		})
+		each(func(x, n, _, _ vec, _ int) {
+			g.load(n, whole)
+			g.fma(n, x, capLog)
+		})
+		each(func(_, n, _, t vec, _ int) { g.sub(t, n, whole) })
+		each(func(x, _, _, t vec, _ int) { g.fma(x, t, capLn) })
+		each(func(_, n, p, _ vec, _ int) {
+			g.shiftLeft(n, n, fraction)
+			g.addInt(n, n, one)
+			g.load(p, capCoefficient(capDegree))
+		})
+		for power := capDegree - 1; power > 0; power-- {
+			each(func(x, _, p, t vec, _ int) {
+				if (capDegree-power)%2 == 0 {
+					p, t = t, p
+				}
+				g.load(t, capCoefficient(power))
+				g.fma(t, p, x)
+			})
+		}
+		each(func(x, n, p, t vec, _ int) { // the degree is even: t has the sum
+			g.mul(t, t, x)
+			g.sub(p, n, one)
+		})
+		each(func(_, n, p, t vec, _ int) { g.fma(p, n, t) })
+		each(func(_, _, p, t vec, _ int) { g.add(t, p, two) })
+		each(func(_, _, p, t vec, _ int) { g.div(p, p, t) })
+		each(func(_, _, p, _ vec, i int) {
+			g.mul(p, p, scale)
+			g.store(g.swept(i), p)
+		})
+	}, func() {})
+}
+
+// addScores emits Ops.Add. A bias may be far larger than a score, and its product with the factor must not be rounded twice. So the factor comes
+// in two parts, and what is lost in the product with the first is made up for, negated:
+//
+//	p = b*factor    e = p - b*factor - b*rest - scale*s    result = p - e
+//
+// Where p is infinite e is of the other sign, or NaN, before the score comes in: it is held between finite numbers there, and left as it is where
+// p is finite.
+func (g *gen) addScores() {
+	g.function("Add", "(p *Panel, from, to int, scale, factor, rest float32)", 0, 36, g.sweptDoc(`
+		x := &p.P[j*%[1]d+lane]
+		*x = scale*(*x) + (factor+rest)*p.Edit.Add[j*%[1]d+lane]`))
+	const (
+		together                   = 3
+		scale, factor, rest, lower = vec(0), vec(1), vec(2), vec(3)
+		biases                     = elem
+		biasAt                     = elemAt // the vector of the sweep
+	)
+	g.sweep(together, func() {
+		g.argFloat(scale, "scale", 24)
+		g.argFloat(factor, "factor", 28)
+		g.argFloat(rest, "rest", 32)
+		g.load(lower, errorLeast)
+		g.get(biases, edited("Add"))
+		g.arg(count, "from", 8)
+		g.scale(count, g.row())
+		g.offset(biases, biases, count, 1)
+		g.offset(biasAt, biases, vectorAt, 1)
+	}, func(n int) {
+		for i := range n {
+			bias, product, err := vec(4+3*i), vec(5+3*i), vec(6+3*i)
+			g.load(bias, mem{base: biasAt, off: i * g.row()})
+			g.mul(product, bias, factor)
+			g.load(err, product)
+			g.fnma(err, bias, factor)
+			g.fnma(err, bias, rest)
+			g.larger(err, err, lower)
+			g.min(err, err, errorMost)
+			g.fnma(err, scale, g.swept(i))
+			g.sub(product, product, err)
+			g.store(g.swept(i), product)
+		}
+		g.increase(biasAt, n*g.row())
+	}, func() {})
+}
+
+// slopeScores emits Ops.Slope. Distances count down by rows, exactly, from the first one, which is a difference of integers: positions may be too
+// large for a float32.
+func (g *gen) slopeScores() {
+	g.function("Slope", "(p *Panel, from, to int)", 0, 24, g.sweptDoc(`
+		p.P[j*%[1]d+lane] += (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)`))
+	const (
+		high, low, abs = vec(0), vec(1), vec(2)
+		distance       = vec(3) // and those of the rows that follow
+		first          = distance + slopeRows
+	)
+	g.sweep(slopeRows, func() {
+		g.get(aux, edited("SlopeHi"))
+		g.load(high, column(aux))
+		g.get(aux, edited("SlopeLo"))
+		g.load(low, column(aux))
+		g.load(abs, absolute)
+		g.get(aux, edited("Pos"))
+		g.load(distance, column(aux))
+		g.arg(count, "from", 8)
+		g.broadcastInt(first, count)
+		g.subInt(distance, distance, first)
+		g.toFloat(distance, distance)
+		for i := vec(1); i < slopeRows; i++ {
+			g.sub(distance+i, distance+i-1, one)
+		}
+	}, func(n int) {
+		for i := range n {
+			d, x, far := distance+vec(i), first+2*vec(i), first+2*vec(i)+1
+			g.and(far, d, abs)
+			g.load(x, g.swept(i))
+			g.fma(x, far, low)
+			g.fma(x, far, high)
+			g.store(g.swept(i), x)
+			if n == 1 {
+				g.sub(d, d, one)
+			} else {
+				g.sub(d, d, slopeStep)
+			}
+		}
+	}, func() {})
+}
+
+// slopeRows is how many rows Slope does at a time.
+const slopeRows = 4
+
+// hideScores emits Ops.Hide for rows of one row of words: from is a multiple of 32, and to at most 32 more.
+func (g *gen) hideScores() {
+	g.function("Hide", "(p *Panel, from, to int)", 0, 24, g.sweptDoc(`
+		if p.Edit.Bits[from/32*%[1]d+lane]>>(j-from)&1 == 0 {
+			p.P[j*%[1]d+lane] = -Inf
+		}`))
+	const minus, word, bit, tmp = vec(0), vec(1), vec(2), vec(3)
+	const together = 4
+	g.sweep(together, func() {
+		g.load(minus, hidden)
+		g.load(bit, next)
+		g.get(aux, edited("Bits"))
+		g.arg(count, "from", 8)
+		g.scale(count, g.row()/32)
+		g.offset(aux, aux, count, 1)
+		g.load(word, column(aux))
+	}, func(n int) {
+		for i := range n {
+			g.storeUnless(g.swept(i), minus, word, bit, tmp, tmp+1)
+			g.addInt(bit, bit, bit)
+		}
+	}, func() {})
+}
+
+// sweptDoc is the doc of a sweep.
+func (g *gen) sweptDoc(row string) string {
+	return fmt.Sprintf(`
+for lane := range p.Width { // %[2]d at a time
+	for j := from; j < to; j++ {`+row+`
+	}
+}`, g.vecs*g.vec, g.vec)
+}
+
+const (
+	capMost  constant = "capMost"
+	capLeast constant = "capLeast"
+	capLog   constant = "capLog"
+	capLn    constant = "capLn"
+	two      constant = "two"
+
+	errorMost  constant = "errorMost"
+	errorLeast constant = "errorLeast"
+	absolute   constant = "absolute"
+	slopeStep  constant = "slopeStep"
+)
+
+func (g *gen) editConstants() {
+	const most = 1 << 110
+	g.constant(errorMost, "more than what rounding a finite product loses", same(most))
+	g.constant(errorLeast, "", same(-most))
+	g.constant(absolute, "all bits but the sign", func(int) uint32 { return math.MaxInt32 })
+	g.constant(slopeStep, "rows that Slope does at a time", same(slopeRows))
+	g.constant(capMost, "what has a tanh of 1", same(10))
+	g.constant(capLeast, "", same(-10))
+	g.constant(capLog, "2/ln 2", same(2*math.Log2E))
+	g.constant(capLn, "-(ln 2)/2", same(-math.Ln2/2))
+	g.constant(two, "", same(2))
+	for i, c := range minimax(.5, capDegree) {
+		if i > 0 {
+			g.constant(capCoefficient(i), fmt.Sprintf("of r^%d in e^2r", i), same(c*math.Pow(2*math.Log2E, float64(i))))
+		}
+	}
+}
+
+const capDegree = 6
+
+func capCoefficient(power int) constant { return constant(fmt.Sprint("capCoefficient", power)) }
