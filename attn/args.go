@@ -8,9 +8,9 @@ import (
 // Args are the operands of one call.
 type Args struct {
 	Q, K, V, Out   Tensor
-	QStart, KStart []int32  // ragged: Batch+1 row offsets
-	KLen, QPos     []int32  // keys in use and first query position, per batch; nil: all keys, and the mask's alignment
-	Pages          []int32  // page table; a ring is a table that repeats
+	QStart, KStart []int32  // ragged: sequence b is rows QStart[b] to QStart[b+1] of Q, Out and Stats, which are one batch
+	KLen, QPos     []int32  // keys in use and first query position, per batch entry; nil: all keys, and the mask's alignment
+	Pages          []int32  // page table: K and V are pools [page, row, head, dim], and key j of entry b is row j%Page of Pages[b*PagesEach+j/Page]
 	Allowed        Bits     // element mask
 	Terms          Operands // operands of score terms
 	Stats          Stats    // where by-products go
@@ -20,20 +20,20 @@ type Args struct {
 type Operands struct {
 	Bias         Tensor    // [batch, query, head, key], each extent the problem's or 1
 	Slopes       []float32 // ALiBi, one a query head
-	Sinks        []float32 // one a query head
-	Relative     Tensor
-	Metric       Tensor
-	Cos, Sin     Tensor
-	Features     Tensor // linear: projection
-	Decay, Beta  Tensor // linear: gated and delta rules
-	RelativeClip int
+	Sinks        []float32 // one a query head: the z of a key that has no value
+	Relative     Tensor    // [1, row, head or 1, dim of Q]; method Args.Relative says which row
+	RelativeClip int       // the table has 2*RelativeClip+1 rows, and distances are held within it; 0: n_q+n_k-1 rows
+	Metric       Tensor    // [1, dim of Q, head or 1, dim of K]
+	Cos, Sin     Tensor    // [batch or 1, position, 1, angle]
+	Features     Tensor    // linear: projection
+	Decay, Beta  Tensor    // linear: gated and delta rules
 }
 
 // Stats are by-products: each one that is set is written. Row values have shape [batch, query, head, 1].
 type Stats struct {
 	LSE, Mean, Entropy, Max Tensor
 	Weights, Scores         Tensor  // [batch, query, head, key]
-	ArgMax                  []int32 // [batch][query][head]
+	ArgMax                  []int32 // [batch][query][head]: the first key with the largest score, -1 where no key is visible
 }
 
 // Grads are the operands of the backward pass.
@@ -44,15 +44,73 @@ type Grads struct {
 	State, StateIn    []float32 // incoming and outgoing, linear only
 }
 
-// Keys is the number of keys in use in batch b.
-func (a *Args) Keys(b int) int {
+// Queries is the number of query rows of batch entry b.
+func (a *Args) Queries(p *Problem, b int) int {
+	if p.Ragged {
+		return int(a.QStart[b+1] - a.QStart[b])
+	}
+	return a.Q.S
+}
+
+// Keys is the number of keys in use in batch entry b.
+func (a *Args) Keys(p *Problem, b int) int {
 	if a.KLen != nil {
 		return int(a.KLen[b])
+	}
+	return a.room(p, b)
+}
+
+// room is the number of key rows that batch entry b has, in use or not.
+func (a *Args) room(p *Problem, b int) int {
+	switch {
+	case p.Page != 0:
+		return p.SeqKV
+	case p.Ragged:
+		return int(a.KStart[b+1] - a.KStart[b])
 	}
 	return a.K.S
 }
 
-// Pos is the position of the first query of batch b; query i stands at Pos+i.
+// QRow says where query i of batch entry b lies in Q, Out and Stats: in which batch of the tensor, and in which row.
+func (a *Args) QRow(p *Problem, b, i int) (batch, row int) {
+	if p.Ragged {
+		return 0, int(a.QStart[b]) + i
+	}
+	return b, i
+}
+
+// KRow says where key j of batch entry b lies in K and V.
+func (a *Args) KRow(p *Problem, b, j int) (batch, row int) {
+	switch {
+	case p.Page != 0:
+		return int(a.Pages[b*p.PagesEach()+j/p.Page]), j % p.Page
+	case p.Ragged:
+		return 0, int(a.KStart[b]) + j
+	}
+	return b, j
+}
+
+// PagesEach is the number of entries that each batch entry has in the page table.
+func (p *Problem) PagesEach() int {
+	if p.Page == 0 {
+		return 0
+	}
+	return (p.SeqKV + p.Page - 1) / p.Page
+}
+
+// grid is the extent, in queries and keys, of operands that have a number for each pair.
+func (a *Args) grid(p *Problem) (nq, nk int) {
+	nq, nk = a.Q.S, a.K.S
+	if p.Ragged {
+		nq, nk = p.SeqQ, p.SeqKV
+	}
+	if p.Page != 0 {
+		nk = p.SeqKV
+	}
+	return nq, nk
+}
+
+// Pos is the position of the first query of batch entry b; query i stands at Pos+i.
 func (a *Args) Pos(p *Problem, b int) int {
 	switch {
 	case a.QPos != nil:
@@ -60,12 +118,20 @@ func (a *Args) Pos(p *Problem, b int) int {
 	case p.Mask.Align == TopLeft:
 		return 0
 	}
-	return a.Keys(b) - a.Q.S
+	return a.Keys(p, b) - a.Queries(p, b)
 }
 
-// Visible is the interval of keys that the band shows to query i of batch b.
+// Visible is the interval of keys that the band shows to query i of batch entry b.
 func (a *Args) Visible(p *Problem, b, i int) (lo, hi int) {
-	return p.Mask.Keys(a.Pos(p, b)+i, a.Keys(b))
+	return p.Mask.Keys(a.Pos(p, b)+i, a.Keys(p, b))
+}
+
+// Relative is the row of Terms.Relative that goes with query i and key j of batch entry b.
+func (a *Args) Relative(p *Problem, b, i, j int) int {
+	if c := a.Terms.RelativeClip; c > 0 {
+		return min(max(j-i-a.Pos(p, b), -c), c) + c
+	}
+	return j - i + a.Queries(p, b) - 1
 }
 
 // Check says what is wrong with the operands of a call, naming the operand and both shapes. It allocates nothing when all is well.
@@ -74,25 +140,36 @@ func (p *Problem) Check(a *Args) error {
 		return errors.New("args: nil")
 	}
 	nq, nk := a.Q.S, a.K.S
-	if nq > p.SeqQ || nq < 0 {
+	qb, kb := p.Batch, p.Batch
+	if p.Ragged {
+		qb, kb = 1, 1
+	} else if nq > p.SeqQ || nq < 0 {
 		return fmt.Errorf("Q: %d rows, the plan's capacity is %d", nq, p.SeqQ)
 	}
-	if nk > p.SeqKV || nk < 0 {
+	if p.Page != 0 {
+		kb, nk = a.K.B, p.Page
+	} else if !p.Ragged && (nk > p.SeqKV || nk < 0) {
 		return fmt.Errorf("K: %d rows, the plan's capacity is %d", nk, p.SeqKV)
 	}
-	if err := a.Q.fits("Q", p.Batch, nq, p.HeadsQ, p.Dim); err != nil {
+	if err := a.Q.fits("Q", p.Q, qb, nq, p.HeadsQ, p.QDim()); err != nil {
 		return err
 	}
-	if err := a.K.fits("K", p.Batch, nk, p.HeadsKV, p.Dim); err != nil {
+	if err := a.K.fits("K", p.KV, kb, nk, p.HeadsKV, p.Dim); err != nil {
 		return err
 	}
-	if err := a.V.fits("V", p.Batch, nk, p.HeadsKV, p.DimV); err != nil {
+	if err := a.V.fits("V", p.KV, kb, nk, p.HeadsKV, p.DimV); err != nil {
 		return err
 	}
-	if err := a.output("Out", &a.Out, p.Batch, nq, p.HeadsQ, p.DimV); err != nil {
+	if err := a.output("Out", &a.Out, p.Out, qb, nq, p.HeadsQ, p.DimV); err != nil {
+		return err
+	}
+	if err := p.checkRagged(a); err != nil {
 		return err
 	}
 	if err := p.checkLengths(a); err != nil {
+		return err
+	}
+	if err := p.checkPages(a); err != nil {
 		return err
 	}
 	if err := p.checkMask(a); err != nil {
@@ -104,8 +181,8 @@ func (p *Problem) Check(a *Args) error {
 	return p.checkStats(a)
 }
 
-func (a *Args) output(name string, t *Tensor, b, s, h, d int) error {
-	if err := t.fits(name, b, s, h, d); err != nil {
+func (a *Args) output(name string, t *Tensor, typ DType, b, s, h, d int) error {
+	if err := t.fits(name, typ, b, s, h, d); err != nil {
 		return err
 	}
 	if err := t.writable(name); err != nil {
@@ -120,12 +197,45 @@ func (a *Args) output(name string, t *Tensor, b, s, h, d int) error {
 	return t.apart(name, &a.V, "V")
 }
 
+func (p *Problem) checkRagged(a *Args) error {
+	if !p.Ragged {
+		if a.QStart != nil || a.KStart != nil {
+			return errors.New("QStart, KStart: given, but the problem is not Ragged")
+		}
+		return nil
+	}
+	if err := starts("QStart", a.QStart, p.Batch, a.Q.S, p.SeqQ); err != nil {
+		return err
+	}
+	if p.Page == 0 {
+		return starts("KStart", a.KStart, p.Batch, a.K.S, p.SeqKV)
+	}
+	if a.KStart != nil {
+		return errors.New("KStart: given, but the keys are in pages: say how many with KLen")
+	}
+	return nil
+}
+
+// starts checks the offsets of the sequences of a ragged batch: one more than there are sequences, none longer than the capacity.
+func starts(name string, at []int32, batch, rows, capacity int) error {
+	if len(at) != batch+1 {
+		return fmt.Errorf("%s: %d offsets for %d sequences, want one more than sequences", name, len(at), batch)
+	}
+	for b, end := range at[1:] {
+		switch from := at[b]; {
+		case from < 0 || end < from:
+			return fmt.Errorf("%s: sequence %d is rows %d to %d: offsets start at 0 or above and do not decrease", name, b, from, end)
+		case int(end-from) > capacity:
+			return fmt.Errorf("%s: sequence %d has %d rows, the plan's capacity is %d", name, b, end-from, capacity)
+		case int(end) > rows:
+			return fmt.Errorf("%s: sequence %d ends at row %d of %d", name, b, end, rows)
+		}
+	}
+	return nil
+}
+
 func (p *Problem) checkLengths(a *Args) error {
 	switch {
-	case a.QStart != nil || a.KStart != nil:
-		return errors.New("QStart, KStart: given, but the problem is not Ragged")
-	case a.Pages != nil:
-		return errors.New("Pages: given, but the problem has no Page size")
 	case !p.Lengths && (a.KLen != nil || a.QPos != nil):
 		return errors.New("KLen, QPos: given, but the problem does not say Lengths")
 	case a.KLen != nil && len(a.KLen) != p.Batch:
@@ -134,8 +244,30 @@ func (p *Problem) checkLengths(a *Args) error {
 		return fmt.Errorf("QPos: %d entries for batch %d", len(a.QPos), p.Batch)
 	}
 	for b, n := range a.KLen {
-		if n < 0 || int(n) > a.K.S {
-			return fmt.Errorf("KLen[%d]: %d keys in use of %d", b, n, a.K.S)
+		if room := a.room(p, b); n < 0 || int(n) > room {
+			return fmt.Errorf("KLen[%d]: %d keys in use of %d", b, n, room)
+		}
+	}
+	return nil
+}
+
+func (p *Problem) checkPages(a *Args) error {
+	if p.Page == 0 {
+		if a.Pages != nil {
+			return errors.New("Pages: given, but the problem has no Page size")
+		}
+		return nil
+	}
+	each := p.PagesEach()
+	if len(a.Pages) != p.Batch*each {
+		return fmt.Errorf("Pages: %d entries, want %d: %d for each of %d batch entries", len(a.Pages), p.Batch*each, each, p.Batch)
+	}
+	for b := range p.Batch {
+		used := (a.Keys(p, b) + p.Page - 1) / p.Page
+		for i, page := range a.Pages[b*each:][:used] {
+			if page < 0 || int(page) >= a.K.B {
+				return fmt.Errorf("Pages[%d]: page %d of a pool of %d", b*each+i, page, a.K.B)
+			}
 		}
 	}
 	return nil
@@ -149,46 +281,51 @@ func (p *Problem) checkMask(a *Args) error {
 		}
 		return nil
 	}
-	if err := broadcastable("Allowed", m.B, m.S, m.H, m.D, p.Batch, a.Q.S, p.HeadsQ, a.K.S); err != nil {
+	nq, nk := a.grid(p)
+	if side := p.Mask.Block; p.Mask.Bitmap == BlockBitmap {
+		nq, nk = (nq+side-1)/side, (nk+side-1)/side
+	}
+	if err := broadcastable("Allowed", m.B, m.S, m.H, m.D, p.Batch, nq, p.HeadsQ, nk); err != nil {
 		return err
 	}
 	if min(m.SB, m.SS, m.SH) < 0 {
 		return fmt.Errorf("Allowed: negative stride (%d, %d, %d)", m.SB, m.SS, m.SH)
 	}
-	if n := span([4]int{m.B, m.S, m.H, m.D}, [4]int{m.SB, m.SS, m.SH, 1}); n < 0 || n > len(m.Bool) {
-		return fmt.Errorf("Allowed: %d elements, shape %s reaches past them", len(m.Bool), shape(m.B, m.S, m.H, m.D))
+	have := len(m.Bool)
+	if p.Mask.Bitmap != BoolBitmap {
+		have = 64 * len(m.Words)
+	}
+	if n := span([4]int{m.B, m.S, m.H, m.D}, [4]int{m.SB, m.SS, m.SH, 1}); n < 0 || n > have {
+		return fmt.Errorf("Allowed: %d elements, shape %s reaches past them", have, shape(m.B, m.S, m.H, m.D))
 	}
 	return nil
 }
 
 func (p *Problem) checkTerms(a *Args) error {
 	t := &a.Terms
-	if p.Score.Terms&TermBias == 0 {
-		if !t.Bias.isZero() {
-			return errors.New("Bias: given, but the problem's score has no TermBias")
-		}
-	} else {
-		b := &t.Bias
-		if b.Type != F32 {
-			return fmt.Errorf("Bias: type %v: %w: operands are f32", b.Type, ErrUnsupported)
-		}
-		if err := broadcastable("Bias", b.B, b.S, b.H, b.D, p.Batch, a.Q.S, p.HeadsQ, a.K.S); err != nil {
-			return err
-		}
-		if err := b.room("Bias"); err != nil {
-			return err
+	nq, nk := a.grid(p)
+	terms := p.Score.Terms
+	for _, o := range [...]struct {
+		name       string
+		set, asked bool
+		asks       string
+	}{
+		{"Bias", !t.Bias.isZero(), terms&TermBias != 0, "TermBias"},
+		{"Slopes", t.Slopes != nil, terms&TermALiBi != 0, "TermALiBi"},
+		{"Sinks", t.Sinks != nil, terms&TermSinks != 0, "TermSinks"},
+		{"Relative", !t.Relative.isZero(), terms&TermRelative != 0, "TermRelative"},
+		{"Metric", !t.Metric.isZero(), terms&TermMetric != 0, "TermMetric"},
+		{"Cos", !t.Cos.isZero(), p.Score.Rope != NoRope, "Rope"},
+		{"Sin", !t.Sin.isZero(), p.Score.Rope != NoRope, "Rope"},
+	} {
+		if o.set && !o.asked {
+			return fmt.Errorf("%s: given, but the problem's score has no %s", o.name, o.asks)
 		}
 	}
 	for _, o := range [...]struct {
 		name string
 		set  bool
 	}{
-		{"Slopes", t.Slopes != nil},
-		{"Sinks", t.Sinks != nil},
-		{"Relative", !t.Relative.isZero()},
-		{"Metric", !t.Metric.isZero()},
-		{"Cos", !t.Cos.isZero()},
-		{"Sin", !t.Sin.isZero()},
 		{"Features", !t.Features.isZero()},
 		{"Decay", !t.Decay.isZero()},
 		{"Beta", !t.Beta.isZero()},
@@ -197,11 +334,85 @@ func (p *Problem) checkTerms(a *Args) error {
 			return fmt.Errorf("%s: %w: no kernel reads this operand yet", o.name, ErrUnsupported)
 		}
 	}
+	if terms&TermBias != 0 {
+		b := &t.Bias
+		if err := broadcastable("Bias", b.B, b.S, b.H, b.D, p.Batch, nq, p.HeadsQ, nk); err != nil {
+			return err
+		}
+		if err := b.numbers("Bias"); err != nil {
+			return err
+		}
+	}
+	if terms&TermALiBi != 0 && len(t.Slopes) != p.HeadsQ {
+		return fmt.Errorf("Slopes: %d slopes for %d query heads", len(t.Slopes), p.HeadsQ)
+	}
+	if terms&TermSinks != 0 && len(t.Sinks) != p.HeadsQ {
+		return fmt.Errorf("Sinks: %d sinks for %d query heads", len(t.Sinks), p.HeadsQ)
+	}
+	if terms&TermRelative != 0 {
+		if err := p.checkRelative(a, nq, nk); err != nil {
+			return err
+		}
+	}
+	if terms&TermMetric != 0 {
+		g := &t.Metric
+		if g.B != 1 || g.S != p.QDim() || g.H != 1 && g.H != p.HeadsQ || g.D != p.Dim {
+			return fmt.Errorf("Metric: shape %s, want batch 1, seq (rows) %d, head 1 or %d, dim (columns) %d", g.Shape(), p.QDim(), p.HeadsQ, p.Dim)
+		}
+		if err := g.numbers("Metric"); err != nil {
+			return err
+		}
+	}
+	if p.Score.Rope != NoRope {
+		return p.checkRope(a)
+	}
+	return nil
+}
+
+// numbers checks a float32 operand whose extents have been checked.
+func (t *Tensor) numbers(name string) error { return t.fits(name, F32, t.B, t.S, t.H, t.D) }
+
+func (p *Problem) checkRelative(a *Args, nq, nk int) error {
+	t, clip := &a.Terms.Relative, a.Terms.RelativeClip
+	rows := max(nq+nk-1, 0)
+	if clip > 0 {
+		rows = 2*clip + 1
+	}
+	if clip < 0 {
+		return fmt.Errorf("RelativeClip: %d, want a distance, or 0 for a table that covers every one", clip)
+	}
+	if t.B != 1 || t.S != rows || t.H != 1 && t.H != p.HeadsQ || t.D != p.QDim() {
+		return fmt.Errorf("Relative: shape %s, want batch 1, seq %d (a row for each distance), head 1 or %d, dim %d", t.Shape(), rows, p.HeadsQ, p.QDim())
+	}
+	return t.numbers("Relative")
+}
+
+func (p *Problem) checkRope(a *Args) error {
+	cos, sin := &a.Terms.Cos, &a.Terms.Sin
+	if cos.B != sin.B || cos.S != sin.S || cos.H != sin.H || cos.D != sin.D {
+		return fmt.Errorf("Sin: shape %s, and that of Cos is %s", sin.Shape(), cos.Shape())
+	}
+	if cos.B != 1 && cos.B != p.Batch || cos.H != 1 || 2*cos.D > min(p.QDim(), p.Dim) {
+		return fmt.Errorf("Cos, Sin: shape %s, want batch 1 or %d, seq (positions), head 1, and dim (angles) up to half of %d", cos.Shape(), p.Batch, min(p.QDim(), p.Dim))
+	}
+	if err := cos.numbers("Cos"); err != nil {
+		return err
+	}
+	if err := sin.numbers("Sin"); err != nil {
+		return err
+	}
+	for b := range p.Batch {
+		pos, n, nk := a.Pos(p, b), a.Queries(p, b), a.Keys(p, b)
+		if n > 0 && (pos < 0 || pos+n > cos.S) || nk > cos.S {
+			return fmt.Errorf("Cos, Sin: a table of %d positions, and batch entry %d has queries at %d to %d and keys at 0 to %d", cos.S, b, pos, pos+n-1, nk-1)
+		}
+	}
 	return nil
 }
 
 func (p *Problem) checkStats(a *Args) error {
 	s := &a.Stats
+	_, nk := a.grid(p)
 	for _, o := range [...]struct {
 		name string
 		t    *Tensor
@@ -212,8 +423,8 @@ func (p *Problem) checkStats(a *Args) error {
 		{"Stats.Mean", &s.Mean, WantMean, 1},
 		{"Stats.Entropy", &s.Entropy, WantEntropy, 1},
 		{"Stats.Max", &s.Max, WantMax, 1},
-		{"Stats.Weights", &s.Weights, WantWeights, a.K.S},
-		{"Stats.Scores", &s.Scores, WantScores, a.K.S},
+		{"Stats.Weights", &s.Weights, WantWeights, nk},
+		{"Stats.Scores", &s.Scores, WantScores, nk},
 	} {
 		if o.t.isZero() {
 			continue
@@ -221,15 +432,21 @@ func (p *Problem) checkStats(a *Args) error {
 		if p.Want&o.want == 0 {
 			return fmt.Errorf("%s: given, but the problem does not Want it", o.name)
 		}
-		if err := a.output(o.name, o.t, p.Batch, a.Q.S, p.HeadsQ, o.d); err != nil {
+		if err := a.output(o.name, o.t, F32, a.Q.B, a.Q.S, p.HeadsQ, o.d); err != nil {
 			return err
 		}
 		if err := o.t.apart(o.name, &a.Out, "Out"); err != nil {
 			return err
 		}
 	}
-	if s.ArgMax != nil && p.Want&WantArgMax == 0 {
+	if s.ArgMax == nil {
+		return nil
+	}
+	if p.Want&WantArgMax == 0 {
 		return errors.New("Stats.ArgMax: given, but the problem does not Want it")
+	}
+	if n := a.Q.B * a.Q.S * p.HeadsQ; len(s.ArgMax) != n {
+		return fmt.Errorf("Stats.ArgMax: %d numbers for %d rows of Q", len(s.ArgMax), n)
 	}
 	return nil
 }

@@ -13,51 +13,78 @@ type Count struct {
 	Bytes int64 // operands read and results written, each once, in their storage types
 }
 
-// Count counts the work of a call. With nil args every capacity is full and every element of a bitmap shows its key. Extra score terms and
+// Count counts the work of a call. With nil args every capacity is full and a bitmap shows every key. Extra score terms and
 // masks add no operations; a hidden pair counts none. Softmax takes 2(d+d_v) operations per visible pair and query head; linear takes
 // 2 d_phi (d_v+1) per key and key head and as many per query and query head, normalised or not.
 func (p *Problem) Count(a *Args) Count {
-	if a == nil {
-		a = &Args{Q: Tensor{S: p.SeqQ}, K: Tensor{S: p.SeqKV}}
+	if a == nil { // every capacity is full
+		full := *p
+		full.Ragged, full.Page, full.Mask.Bitmap, full.Mask.Block = false, 0, NoBitmap, 0
+		return full.Count(&Args{Q: Tensor{S: p.SeqQ}, K: Tensor{S: p.SeqKV}})
 	}
 	var c Count
+	queries := int64(0)
 	for b := range p.Batch {
-		pairs, keys := p.Mask.count(a.Pos(p, b), a.Q.S, a.Keys(b))
+		n := a.Queries(p, b)
+		pairs, keys := p.Mask.count(a.Pos(p, b), n, a.Keys(p, b))
+		if p.Mask.Bitmap == NoBitmap {
+			pairs *= int64(p.HeadsQ)
+		} else {
+			pairs = p.shown(a, b, n)
+		}
+		c.Pairs += pairs
 		c.Keys += int64(keys) * int64(p.HeadsKV)
-		if a.Allowed.Bool == nil {
-			c.Pairs += pairs * int64(p.HeadsQ)
-			continue
-		}
-		for i := range a.Q.S {
-			lo, hi := a.Visible(p, b, i)
-			for h := range p.HeadsQ {
-				off, step := a.Allowed.Offset(b, i, h)
-				for j := lo; j < hi; j++ {
-					if a.Allowed.Bool[off+j*step] {
-						c.Pairs++
-					}
-				}
-			}
-		}
+		queries += int64(n) * int64(p.HeadsQ)
 	}
-	queries := int64(p.Batch) * int64(a.Q.S) * int64(p.HeadsQ)
 	d, dv := int64(p.Dim), int64(p.DimV)
 	if p.Op == OpLinear {
 		c.Flop = times(2*d*(dv+1), c.Keys+queries)
 	} else {
 		c.Flop = times(2*(d+dv), c.Pairs)
 	}
-	c.Bytes = queries*(d*width(p.Q)+dv*width(p.Out)) + c.Keys*(d+dv)*width(p.KV)
+	_, nk := a.grid(p)
+	c.Bytes = queries*(int64(p.QDim())*width(p.Q)+dv*width(p.Out)) + c.Keys*(d+dv)*width(p.KV)
 	for w := WantLSE; w <= WantMax; w <<= 1 {
 		if p.Want&w != 0 {
 			c.Bytes += 4 * queries
 		}
 	}
-	if p.Want&WantWeights != 0 {
-		c.Bytes += 4 * queries * int64(a.K.S)
+	for _, w := range [...]Want{WantWeights, WantScores} {
+		if p.Want&w != 0 {
+			c.Bytes += 4 * queries * int64(nk)
+		}
 	}
-	c.Bytes += int64(a.Terms.Bias.Size())*4 + int64(len(a.Allowed.Bool))
+	if p.Want&WantArgMax != 0 {
+		c.Bytes += 4 * queries
+	}
+	if p.KV == I8 {
+		c.Bytes += 8 * c.Keys
+	}
+	t := &a.Terms
+	for _, o := range [...]*Tensor{&t.Bias, &t.Relative, &t.Metric, &t.Cos, &t.Sin} {
+		c.Bytes += 4 * int64(o.Size())
+	}
+	c.Bytes += int64(len(a.Allowed.Bool)) + 8*int64(len(a.Allowed.Words))
 	return c
+}
+
+// shown is the number of pairs that band and bitmap show to n queries of batch entry b, over query heads.
+func (p *Problem) shown(a *Args, b, n int) (pairs int64) {
+	heads, share := p.HeadsQ, 1
+	if a.Allowed.H == 1 {
+		heads, share = min(1, heads), heads
+	}
+	for i := range n {
+		lo, hi := a.Visible(p, b, i)
+		for h := range heads {
+			for j := lo; j < hi; j++ {
+				if a.Shows(p, b, i, h, j) {
+					pairs += int64(share)
+				}
+			}
+		}
+	}
+	return pairs
 }
 
 // times is a product of two positive numbers, or the largest number there is: nobody will do so much work.

@@ -21,8 +21,8 @@ type Bitmap uint8
 const (
 	NoBitmap Bitmap = iota
 	BoolBitmap
-	PackedBitmap // not landed
-	BlockBitmap  // not landed
+	PackedBitmap // a bit a key
+	BlockBitmap  // a bit for Block queries by Block keys
 )
 
 // A Mask says which keys a query may see. The zero Mask shows all of them. A band and a bitmap combine: a key is visible when both show it.
@@ -31,6 +31,7 @@ type Mask struct {
 	Left, Right int   // with Band: keys pos-Left <= j <= pos+Right, or Unbounded
 	Align       Align // the positions of queries without QPos
 	Bitmap      Bitmap
+	Block       int // side of a block of a BlockBitmap
 }
 
 // Full shows every key.
@@ -47,6 +48,9 @@ func Window(left, right int) Mask { return Mask{Band: true, Left: left, Right: r
 
 // With returns the mask with an element mask of the given form besides.
 func (m Mask) With(b Bitmap) Mask { m.Bitmap = b; return m }
+
+// WithBlocks returns the mask with a bitmap besides that has a bit for so many queries by as many keys.
+func (m Mask) WithBlocks(side int) Mask { m.Bitmap, m.Block = BlockBitmap, side; return m }
 
 // Keys returns the interval lo <= j < hi of the nk keys in use that the band shows to a query at pos. It is empty as lo == hi.
 func (m Mask) Keys(pos, nk int) (lo, hi int) {
@@ -103,18 +107,39 @@ func (m Mask) validate() error {
 	if !m.Band && (m.Left != 0 || m.Right != 0) {
 		return fmt.Errorf("mask: window sides %d, %d without Band", m.Left, m.Right)
 	}
+	if (m.Bitmap == BlockBitmap) != (m.Block != 0) || m.Block < 0 {
+		return fmt.Errorf("mask: %v with blocks of %d: a block bitmap, and no other, has blocks of 1 or more", m, m.Block)
+	}
 	if m.Align > TopLeft || m.Bitmap > BlockBitmap {
 		return fmt.Errorf("mask: unknown alignment %d or bitmap %d", m.Align, m.Bitmap)
 	}
 	return nil
 }
 
-// Bits is an element mask: true shows the key. Extents are [batch, query, head, key], each the problem's or 1, which broadcasts.
+// Bits is an element mask: true shows the key. Extents are [batch, query, head, key], each the problem's or 1, which broadcasts; in a block
+// bitmap queries and keys are counted in blocks. Strides are in elements, which in Words are bits, the lowest of a word first.
 type Bits struct {
 	Bool       []bool   // BoolBitmap
 	Words      []uint64 // PackedBitmap, BlockBitmap
 	B, S, H, D int
 	SB, SS, SH int
+}
+
+// Shows is whether the bitmap of a call, if it has one, shows key j to query i of head h in batch entry b.
+func (a *Args) Shows(p *Problem, b, i, h, j int) bool {
+	m := &a.Allowed
+	switch p.Mask.Bitmap {
+	case NoBitmap:
+		return true
+	case BlockBitmap:
+		i, j = i/p.Mask.Block, j/p.Mask.Block
+	}
+	off, step := m.Offset(b, i, h)
+	off += j * step
+	if p.Mask.Bitmap == BoolBitmap {
+		return m.Bool[off]
+	}
+	return m.Words[off/64]>>(off%64)&1 != 0
 }
 
 // BoolMask views data of shape [batch, head, query, key], or the last one to three of these, as an element mask.

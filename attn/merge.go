@@ -50,7 +50,7 @@ func mergeable(o, lse, o2, lse2 *Tensor) error {
 		t    *Tensor
 		d    int
 	}{{"o", o, o.D}, {"lse", lse, 1}, {"o2", o2, o.D}, {"lse2", lse2, 1}} {
-		if err := t.t.fits(t.name, o.B, o.S, o.H, t.d); err != nil {
+		if err := t.t.fits(t.name, F32, o.B, o.S, o.H, t.d); err != nil {
 			return err
 		}
 	}

@@ -31,13 +31,14 @@ type Problem struct {
 	SeqQ, SeqKV     int // capacities: decoding never replans
 	HeadsQ, HeadsKV int // HeadsKV divides HeadsQ
 	Dim, DimV       int
+	DimQ            int // with TermMetric: columns of Q, where the metric is not square; 0: Dim
 	Mask            Mask
 	Score           Score
 	Linear          Linear
 	Q, KV, Out      DType
 	Compute         DType // F32; BF16 will let both products round their operands
 	Ragged, Lengths bool  // Args.QStart/KStart; Args.KLen/QPos
-	Page            int   // rows per cache page; 0 is contiguous
+	Page            int   // rows in a cache page, a power of two of 8 or more; 0: contiguous
 	Want            Want  // by-products and gradients the plan must be able to give
 }
 
@@ -59,20 +60,21 @@ type Terms uint8
 // Score terms.
 const (
 	TermBias     Terms = 1 << iota // added to the score
-	TermALiBi                      // slope times distance
-	TermSinks                      // one extra key per head without a value
-	TermRelative                   // q . r[j-i]
-	TermMetric                     // q . g . k
+	TermALiBi                      // -slope of the head times the distance |pos-j|
+	TermSinks                      // one extra key a head, without a value
+	TermRelative                   // scale * q . r, a row of a table by how far key and query are apart
+	TermMetric                     // q . g . k in place of q . k
 )
 
-// Rope says whether and how Q and K are rotated by their positions.
+// Rope says whether and how Q and K are rotated by their positions: which two elements of a row turn together. With n angles, the first 2n
+// elements turn and the others stay.
 type Rope uint8
 
 // Rotations.
 const (
-	NoRope Rope = iota
-	RopeInterleaved
-	RopeHalves
+	NoRope          Rope = iota
+	RopeInterleaved      // 2c and 2c+1
+	RopeHalves           // c and c+n
 )
 
 // A Linear says what a linear problem computes from features f:
@@ -254,6 +256,7 @@ func (p *Problem) Validate() error {
 		{"heads_kv", p.HeadsKV},
 		{"dim", p.Dim},
 		{"dim_v", p.DimV},
+		{"dim_q", p.DimQ},
 		{"page", p.Page},
 	} {
 		if f.n < 0 {
@@ -264,7 +267,7 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("problem: %d key heads do not divide %d query heads", p.HeadsKV, p.HeadsQ)
 	}
 	// Neither an index nor a count of pairs may overflow.
-	if !fits(p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV)) ||
+	if !fits(p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV, p.DimQ)) ||
 		!fits(p.Batch, p.HeadsQ, p.SeqQ, p.SeqKV) {
 		return fmt.Errorf("problem: batch %d, heads %d and %d, seq %d by %d, dim %d and %d are more than any machine can hold or do",
 			p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV)
@@ -288,13 +291,21 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("problem: unknown bits in terms %#x, rope %d or want %#x", s.Terms, s.Rope, p.Want)
 	case s.Temp == Frozen && p.Want&WantLSE != 0:
 		return errors.New("problem: LSE has no limit as T -> 0; ask for the mean score, which becomes the largest one")
+	case s.Terms&TermSinks != 0 && (s.Temp == Frozen || math.IsInf(s.Temp, 1)):
+		return errors.New("problem: a sink has no part in the limits of temperature, where scores are all or nothing to one another; leave TermSinks out")
+	case p.DimQ != 0 && p.DimQ != p.Dim && s.Terms&TermMetric == 0:
+		return fmt.Errorf("problem: dim_q %d and dim %d differ, and only TermMetric can join them", p.DimQ, p.Dim)
 	case max(p.Q, p.KV, p.Out, p.Compute) > I8 || l.Feature > Projection || l.Rule > GatedDelta:
 		return errors.New("problem: unknown element type, feature map or rule")
+	case p.Q == I8 || p.Out == I8:
+		return errors.New("problem: int8 is a type for K and V; Q and Out are f32, f16 or bf16")
+	case p.Page != 0 && (p.Page < 8 || p.Page&(p.Page-1) != 0):
+		return fmt.Errorf("problem: pages of %d rows, want a power of two of 8 or more", p.Page)
 	case math.IsNaN(l.Eps) || math.IsInf(l.Eps, 0) || l.Eps < 0:
 		return fmt.Errorf("problem: linear eps %v, want a small number, 0 or more", l.Eps)
 	case p.Op == OpSoftmax && l != Linear{}:
 		return errors.New("problem: fields of Linear are set, but op is softmax")
-	case p.Op == OpLinear && (s.Temp != 0 || s.Softcap != 0 || s.Terms != 0 || s.Rope != NoRope):
+	case p.Op == OpLinear && (s.Temp != 0 || s.Softcap != 0 || s.Terms != 0 || s.Rope != NoRope || p.DimQ != 0):
 		return errors.New("problem: temperature, softcap, terms and RoPE belong to softmax; op is linear")
 	}
 	return nil
@@ -322,6 +333,14 @@ func (p *Problem) Scale() float64 {
 		return 1
 	}
 	return 1 / math.Sqrt(float64(p.Dim))
+}
+
+// QDim is the number of columns of Q.
+func (p *Problem) QDim() int {
+	if p.DimQ != 0 {
+		return p.DimQ
+	}
+	return p.Dim
 }
 
 // Temperature is the effective temperature: positive, +Inf, or Frozen.

@@ -9,7 +9,7 @@ import (
 // A DType is an element type.
 type DType uint8
 
-// Element types. Operands are F32 so far; the others are refused by name.
+// Element types. Arithmetic is float32 whatever they are.
 const (
 	F32 DType = iota
 	F16
@@ -23,6 +23,9 @@ var dtypeNames = [...]string{"f32", "f16", "bf16", "int8"}
 func (t DType) String() string { return name(dtypeNames[:], int(t), "dtype") }
 
 // A Tensor is a strided view of a [batch, sequence, head, dim] array. The last dimension is contiguous; a zero stride broadcasts.
+//
+// A row of I8 stands for its numbers times its scale. The scale of the row at element o is Scale[o/D], in whatever order the rows lie, so
+// strides are multiples of D.
 type Tensor struct {
 	Data       []float32 // F32
 	Bits       []uint16  // F16, BF16
@@ -62,6 +65,25 @@ func Wrap(l Layout, data []float32, b, s, h, d int) Tensor {
 // New allocates a zeroed contiguous tensor.
 func New(l Layout, b, s, h, d int) Tensor { return Wrap(l, make([]float32, b*s*h*d), b, s, h, d) }
 
+// NewTyped is New for elements of any type.
+func NewTyped(typ DType, l Layout, b, s, h, d int) Tensor {
+	if typ == F32 {
+		return New(l, b, s, h, d)
+	}
+	t := New(l, b, s, h, 0)
+	n := b * s * h * d
+	t.Type, t.D, t.SB, t.SS, t.SH = typ, d, h*s*d, d, s*d
+	if l == BSHD {
+		t.SS, t.SH = h*d, d
+	}
+	if typ == I8 {
+		t.Int8, t.Scale = make([]int8, n), make([]float32, b*s*h)
+	} else {
+		t.Bits = make([]uint16, n)
+	}
+	return t
+}
+
 // Packed views one slab of rows [q heads | k heads | v heads], as a fused projection leaves them, as Q, K and V.
 func Packed(data []float32, b, s, hq, hkv, d, dv int) (q, k, v Tensor) {
 	row := hq*d + hkv*(d+dv)
@@ -74,7 +96,7 @@ func Packed(data []float32, b, s, hq, hkv, d, dv int) (q, k, v Tensor) {
 	return view(0, hq, d), view(hq*d, hkv, d), view((hq+hkv)*d, hkv, dv)
 }
 
-// Row returns the dim elements at batch b, row s, head h. It shares memory with t.
+// Row returns the dim elements at batch b, row s, head h of a float32 tensor. It shares memory with t.
 func (t *Tensor) Row(b, s, h int) []float32 {
 	if t.D == 0 {
 		return nil
@@ -114,10 +136,10 @@ func span(ext, stride [4]int) int {
 	return int(top) + 1
 }
 
-// fits checks a float32 operand against the extents it must have: type, shape, strides, room.
-func (t *Tensor) fits(name string, b, s, h, d int) error {
-	if t.Type != F32 {
-		return fmt.Errorf("%s: type %v: %w: operands are f32", name, t.Type, ErrUnsupported)
+// fits checks an operand against the type and the extents it must have, its strides and its room.
+func (t *Tensor) fits(name string, typ DType, b, s, h, d int) error {
+	if t.Type != typ {
+		return fmt.Errorf("%s: elements are %v, the problem needs %v", name, t.Type, typ)
 	}
 	if t.B != b || t.S != s || t.H != h || t.D != d {
 		return fmt.Errorf("%s: shape %s, the problem needs %s", name, t.Shape(), shape(b, s, h, d))
@@ -132,11 +154,32 @@ func (t *Tensor) room(name string) error {
 	if min(t.SB, t.SS, t.SH) < 0 {
 		return fmt.Errorf("%s: negative stride (%d, %d, %d)", name, t.SB, t.SS, t.SH)
 	}
-	n := span([4]int{t.B, t.S, t.H, t.D}, [4]int{t.SB, t.SS, t.SH, 1})
-	if n < 0 || n > len(t.Data) {
-		return fmt.Errorf("%s: %d elements, shape %s with strides (%d, %d, %d) reaches past them", name, len(t.Data), t.Shape(), t.SB, t.SS, t.SH)
+	n := t.span()
+	if n < 0 || n > t.length() {
+		return fmt.Errorf("%s: %d elements, shape %s with strides (%d, %d, %d) reaches past them", name, t.length(), t.Shape(), t.SB, t.SS, t.SH)
+	}
+	if t.Type == I8 && t.D > 0 {
+		if t.SB%t.D != 0 || t.SS%t.D != 0 || t.SH%t.D != 0 {
+			return fmt.Errorf("%s: strides (%d, %d, %d) are not multiples of %d: rows of int8 find their scale by it", name, t.SB, t.SS, t.SH, t.D)
+		}
+		if rows := n / t.D; rows > len(t.Scale) {
+			return fmt.Errorf("%s: %d scales for %d rows of int8", name, len(t.Scale), rows)
+		}
 	}
 	return nil
+}
+
+func (t *Tensor) span() int { return span([4]int{t.B, t.S, t.H, t.D}, [4]int{t.SB, t.SS, t.SH, 1}) }
+
+// length is the number of elements in memory.
+func (t *Tensor) length() int {
+	switch t.Type {
+	case F32:
+		return len(t.Data)
+	case I8:
+		return len(t.Int8)
+	}
+	return len(t.Bits)
 }
 
 // writable additionally demands that no two indices of an output share an element: taken by size, each stride clears the ones below it.
@@ -176,10 +219,17 @@ func (t *Tensor) apart(name string, other *Tensor, otherName string) error {
 }
 
 func (t *Tensor) bounds() (lo, hi uintptr) {
-	n := span([4]int{t.B, t.S, t.H, t.D}, [4]int{t.SB, t.SS, t.SH, 1})
-	if n <= 0 || len(t.Data) == 0 {
+	n := t.span()
+	if n <= 0 || t.length() == 0 {
 		return 0, 0
 	}
-	lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
-	return lo, lo + 4*uintptr(n)
+	switch t.Type {
+	case F32:
+		lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+	case I8:
+		lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Int8)))
+	default:
+		lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Bits)))
+	}
+	return lo, lo + uintptr(width(t.Type))*uintptr(n)
 }

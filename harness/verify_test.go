@@ -15,12 +15,11 @@ import (
 )
 
 func TestPowers(t *testing.T) {
-	want := attn.NeedSoftmax | attn.NeedWindow | attn.NeedBool | attn.NeedTemp | attn.NeedBias | attn.NeedLengths |
-		attn.NeedLSE | attn.NeedMean | attn.NeedEntropy | attn.NeedWeights
+	want := attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad)
 	if got := harness.Powers(naive.New()); got != want {
 		t.Errorf("naive does %v, found %v", want, got)
 	}
-	if got, want := harness.Wants(want), attn.WantLSE|attn.WantMean|attn.WantEntropy|attn.WantWeights; got != want {
+	if got, want := harness.Wants(want), attn.WantGrad-1; got != want {
 		t.Errorf("wants %b, want %b", got, want)
 	}
 	// One problem for each ability: a kernel that does everything is found to.

@@ -170,9 +170,9 @@ func TestBest(t *testing.T) {
 			t.Errorf("%s: best is %s, want %s", c.name, algo, c.want)
 		}
 	}
-	p.Score.Softcap = 2
-	if _, err := kernels.Best(p); err == nil || !strings.Contains(err.Error(), "softcap") {
-		t.Errorf("softcap: %v, want an error that names it", err)
+	p.Want = attn.WantGrad
+	if _, err := kernels.Best(p); err == nil || !strings.Contains(err.Error(), "gradients") {
+		t.Errorf("gradients: %v, want an error that names them", err)
 	}
 }
 

@@ -50,7 +50,7 @@ func asking(need attn.Needs, op attn.Op) attn.Problem {
 	case attn.NeedPacked:
 		p.Mask.Bitmap = attn.PackedBitmap
 	case attn.NeedBlock:
-		p.Mask.Bitmap = attn.BlockBitmap
+		p.Mask = p.Mask.WithBlocks(2)
 	case attn.NeedProjection:
 		p.Op, p.Linear.Feature = attn.OpLinear, attn.Projection
 	case attn.NeedRules:

@@ -11,6 +11,7 @@
 package attntest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -38,6 +39,9 @@ type Subject struct {
 
 func (s *Subject) hold(p *attn.Problem) float64 {
 	h := s.Options.Hold
+	if p.Out != attn.F32 {
+		return 1 // rounding to 16 bits takes nearly all of it
+	}
 	if p.Op == attn.OpSoftmax && p.Dim < 8 && s.Options.HoldNarrow > 0 {
 		h = s.Options.HoldNarrow
 	}
@@ -73,6 +77,7 @@ func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	poison(a)
 	before := take(a, slab)
 	plan, err := s.plan(c.Problem, nil)
 	if err != nil {
@@ -87,10 +92,10 @@ func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
 	if h := s.hold(&c.Problem); !(v.Worst <= 1) || !(v.Out <= h) {
 		return v.Worst, fmt.Errorf("error is %.3g of the tolerance, want 1, and %.3g for Out, want %v; %s", v.Worst, v.Out, h, v.Where)
 	}
-	first := collect(a, nil)
-	if i := slices.IndexFunc(first, cases.IsPoison); i >= 0 {
-		return v.Worst, fmt.Errorf("number %d of %d was not written", i, len(first))
+	if err := written(&c.Problem, a); err != nil {
+		return v.Worst, err
 	}
+	first := collect(a, nil)
 	poison(a)
 	if err := before.unchanged(a, slab); err != nil {
 		return v.Worst, err
@@ -180,7 +185,46 @@ func collect(a *attn.Args, keep func(b, s, h int) bool) []float32 {
 			}
 		})
 	})
+	for at, j := range a.Stats.ArgMax {
+		if h, row := at%a.Q.H, at/a.Q.H; keep == nil || keep(row/a.Q.S, row%a.Q.S, h) {
+			all = append(all, float32(j))
+		}
+	}
 	return all
+}
+
+// unnamed is what ArgMax holds before a call.
+const unnamed = -7
+
+// written demands that a call wrote every number of the rows that it answers, and none of the others that a ragged batch may have between them.
+func written(p *attn.Problem, a *attn.Args) (err error) {
+	answered := map[[2]int]bool{}
+	for b := range p.Batch {
+		for i := range a.Queries(p, b) {
+			at, row := a.QRow(p, b, i)
+			answered[[2]int{at, row}] = true
+		}
+	}
+	fail := func(name string, b, s, h int, missing bool) {
+		if err == nil {
+			err = fmt.Errorf("%s[batch %d, row %d, head %d] was %s", name, b, s, h, map[bool]string{true: "not written", false: "written, and is no row of a sequence"}[missing])
+		}
+	}
+	cases.Outputs(a, func(name string, t *attn.Tensor) {
+		cases.Rows(t, func(b, s, h int, row []float32) {
+			for _, x := range row {
+				if cases.IsPoison(x) == answered[[2]int{b, s}] {
+					fail(name, b, s, h, cases.IsPoison(x))
+				}
+			}
+		})
+	})
+	for at, j := range a.Stats.ArgMax {
+		if b, s := at/a.Q.H/a.Q.S, at/a.Q.H%a.Q.S; (j == unnamed) == answered[[2]int{b, s}] {
+			fail("ArgMax", b, s, at%a.Q.H, j == unnamed)
+		}
+	}
+	return err
 }
 
 func poison(a *attn.Args) {
@@ -191,6 +235,9 @@ func poison(a *attn.Args) {
 			}
 		})
 	})
+	for i := range a.Stats.ArgMax {
+		a.Stats.ArgMax[i] = unnamed
+	}
 }
 
 // same compares bits. Any NaN equals any other: which one arithmetic makes depends on the order of its operands.
@@ -208,18 +255,22 @@ func same(want, got []float32) error {
 
 // A memory is what a call may not change: its slab with the outputs poisoned, and what lies outside the slab.
 type memory struct {
-	slab       []float32
-	inputs     map[string][]float32
-	seen       []bool
-	klen, qpos []int32
+	slab   []float32
+	inputs map[string][]float32
+	seen   []bool
+	words  []uint64
+	ints   []int32
 }
+
+// ints are the lengths, offsets and pages of a call.
+func ints(a *attn.Args) []int32 { return slices.Concat(a.KLen, a.QPos, a.QStart, a.KStart, a.Pages) }
 
 func take(a *attn.Args, slab []float32) memory {
 	m := memory{slab: append([]float32(nil), slab...), inputs: map[string][]float32{}}
 	cases.Inputs(a, func(name string, t *attn.Tensor) { m.inputs[name] = append([]float32(nil), t.Data...) })
 	m.seen = append(m.seen, a.Allowed.Bool...)
-	m.klen = append(m.klen, a.KLen...)
-	m.qpos = append(m.qpos, a.QPos...)
+	m.words = slices.Clone(a.Allowed.Words)
+	m.ints = ints(a)
 	return m
 }
 
@@ -243,15 +294,11 @@ func (m *memory) unchanged(a *attn.Args, slab []float32) error {
 			err = fmt.Errorf("the call changed Allowed[%d]", i)
 		}
 	}
-	for b := range a.KLen {
-		if err == nil && a.KLen[b] != m.klen[b] {
-			err = fmt.Errorf("the call changed KLen[%d]", b)
-		}
+	if err == nil && !slices.Equal(a.Allowed.Words, m.words) {
+		err = errors.New("the call changed Allowed")
 	}
-	for b := range a.QPos {
-		if err == nil && a.QPos[b] != m.qpos[b] {
-			err = fmt.Errorf("the call changed QPos[%d]", b)
-		}
+	if now := ints(a); err == nil && !slices.Equal(now, m.ints) {
+		err = fmt.Errorf("the call changed KLen, QPos, QStart, KStart or Pages: they were %v and are %v", m.ints, now)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"attnlab/attn"
 )
@@ -57,17 +58,25 @@ func (c *Case) Args() (a *attn.Args, slab []float32, err error) {
 	if err = Fill(c.Data, c.Problem, a, c.Seed()); err != nil {
 		return nil, nil, fmt.Errorf("case %v: %w", c, err)
 	}
+	if c.Problem.Out != attn.F32 {
+		Rows(&a.Out, func(_, _, _ int, row []float32) { fill(row, Poison) })
+	}
 	if c.edit != nil {
 		c.edit(&c.Problem, a, rand.New(rand.NewPCG(c.Seed(), 5)))
 	}
 	return a, slab, nil
 }
 
-// Poison is a NaN with a payload that no arithmetic makes, so that memory which nobody wrote can be told from a computed NaN.
-var Poison = math.Float32frombits(0x7fc0_dead)
+// Poison is a NaN with a payload that no arithmetic makes, so that memory which nobody wrote can be told from a computed NaN. Its rounding to 16 bits has
+// such a payload too.
+var Poison = math.Float32frombits(0x7fda_dead)
 
-// IsPoison reports whether x is Poison, bit for bit.
-func IsPoison(x float32) bool { return math.Float32bits(x) == 0x7fc0_dead }
+var poisons = [...]uint32{
+	math.Float32bits(Poison), math.Float32bits(attn.FromF16(attn.ToF16(Poison))), math.Float32bits(attn.FromBF16(attn.ToBF16(Poison))),
+}
+
+// IsPoison reports whether x is Poison, bit for bit, or came from it through a 16-bit type.
+func IsPoison(x float32) bool { return slices.Contains(poisons[:], math.Float32bits(x)) }
 
 // All lists every case, family by family.
 func All() []Case {
@@ -85,6 +94,11 @@ func All() []Case {
 		{"score", scores},
 		{"bias", biases},
 		{"stats", byproducts},
+		{"terms", terms},
+		{"bitmaps", bitmaps},
+		{"ragged", ragged},
+		{"cache", caches},
+		{"types", types},
 		{"extremes", extremes},
 		{"empty", empty},
 		{"linear", linear},

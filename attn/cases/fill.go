@@ -19,7 +19,7 @@ var distributions = []string{"normal", "std30", "rising", "sparse"}
 //	rising   every key scores about 1 higher than the key before it, for every query: the worst case for a lazily kept maximum
 //	sparse   normal, but one key in 64 scores about 12 higher than the others
 //
-// V and a bias are unit normals in each.
+// V, a bias, sinks and relative positions are unit normals in each; slopes and angles are the usual ones.
 func Distributions() []string { return slices.Clone(distributions) }
 
 // Fill writes the input operands of a call, the same ones for the same seed in every layout that shares none of them.
@@ -59,8 +59,25 @@ func Fill(dist string, p attn.Problem, a *attn.Args, seed uint64) error {
 		return fmt.Errorf("distribution %q is not one of %s", dist, strings.Join(distributions, ", "))
 	}
 	normal(&a.V, random(3), 1)
-	normal(&a.Terms.Bias, random(4), 1)
+	fillTerms(&p, a, random(4))
 	return nil
+}
+
+// fillTerms fills the operands of score terms: as large as makes a difference, none so large that nothing else counts.
+func fillTerms(p *attn.Problem, a *attn.Args, r *rand.Rand) {
+	t := &a.Terms
+	normal(&t.Bias, r, 1)
+	copy(t.Slopes, attn.ALiBiSlopes(len(t.Slopes)))
+	for h := range t.Sinks {
+		t.Sinks[h] = float32(r.NormFloat64())
+	}
+	normal(&t.Relative, r, 1)
+	normal(&t.Metric, r, float32(1/math.Sqrt(float64(max(p.QDim(), 1)))))
+	if p.Score.Rope != attn.NoRope {
+		cos, sin := attn.RopeTables(10000, t.Cos.S, 2*t.Cos.D)
+		Rows(&t.Cos, func(_, pos, _ int, row []float32) { copy(row, cos.Row(0, pos, 0)) })
+		Rows(&t.Sin, func(_, pos, _ int, row []float32) { copy(row, sin.Row(0, pos, 0)) })
+	}
 }
 
 func normal(t *attn.Tensor, r *rand.Rand, std float32) {

@@ -1,9 +1,13 @@
 package cases
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"attnlab/attn"
 )
@@ -23,14 +27,32 @@ type carver struct {
 }
 
 // view cuts a tensor with the given strides.
-func (c *carver) view(b, s, h, d, sb, ss, sh int) attn.Tensor {
-	t := attn.Tensor{B: b, S: s, H: h, D: d, SB: sb, SS: ss, SH: sh}
+func (c *carver) view(typ attn.DType, b, s, h, d, sb, ss, sh int) attn.Tensor {
+	t := attn.Tensor{Type: typ, B: b, S: s, H: h, D: d, SB: sb, SS: ss, SH: sh}
 	n := 0
 	if t.Size() > 0 {
 		n = (b-1)*sb + (s-1)*ss + (h-1)*sh + d
 	}
-	t.Data = c.take(n)
+	switch typ {
+	case attn.F32:
+		t.Data = c.take(n)
+	case attn.I8:
+		t.Int8 = as[int8](c.take((n+3)/4), n)
+		if n > 0 {
+			t.Scale = c.take((n + d - 1) / d)
+		}
+	default:
+		t.Bits = as[uint16](c.take((n+1)/2), n)
+	}
 	return t
+}
+
+// as views memory for floats as n smaller numbers.
+func as[T any](x []float32, n int) []T {
+	if x == nil {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x))), n)
 }
 
 func (c *carver) take(n int) []float32 {
@@ -42,42 +64,53 @@ func (c *carver) take(n int) []float32 {
 	return c.slab[at : at+n : at+n]
 }
 
-func (c *carver) tensor(layout string, b, s, h, d int) attn.Tensor {
+func (c *carver) tensor(typ attn.DType, layout string, b, s, h, d int) attn.Tensor {
 	switch layout {
 	case "bhsd", "broadcast":
-		return c.view(b, s, h, d, h*s*d, d, s*d)
+		return c.view(typ, b, s, h, d, h*s*d, d, s*d)
 	case "padded":
 		c.used++
 		sh := d + 3
-		ss := h*sh + 2
-		return c.view(b, s, h, d, s*ss+7, ss, sh)
+		if typ == attn.I8 { // strides are multiples of d
+			sh = 2 * d
+		}
+		ss := h*sh + 2*sh
+		return c.view(typ, b, s, h, d, s*ss+sh, ss, sh)
 	}
-	return c.view(b, s, h, d, s*h*d, h*d, d)
+	return c.view(typ, b, s, h, d, s*h*d, h*d, d)
 }
 
-func (c *carver) shared(s, h, d, b int) attn.Tensor {
-	t := c.view(1, s, 1, d, 0, d, 0)
+func (c *carver) shared(typ attn.DType, s, h, d, b int) attn.Tensor {
+	t := c.view(typ, 1, s, 1, d, 0, d, 0)
 	t.B, t.H = b, h
 	return t
 }
 
-// carve lays out the operands of p. ArgMax, lengths and element masks are not floats and get memory of their own.
+// carve lays out the operands of p. ArgMax, lengths, offsets and element masks are not floats and get memory of their own.
 func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 	a := new(attn.Args)
 	b, nq, nk, hq, hkv, d, dv := p.Batch, p.SeqQ, p.SeqKV, p.HeadsQ, p.HeadsKV, p.Dim, p.DimV
+	qb, qn, kb, kn := b, nq, b, nk // of the tensors
+	if p.Ragged {
+		qb, qn, kb, kn = 1, b*nq, 1, b*nk
+	}
+	if p.Page != 0 {
+		kb, kn = b*p.PagesEach(), p.Page
+	}
 	switch layout {
 	case "packed":
-		slab := c.take(b * nq * (hq*d + hkv*(d+dv)))
+		slab := c.take(qb * qn * (hq*d + hkv*(d+dv)))
 		if slab != nil {
-			a.Q, a.K, a.V = attn.Packed(slab, b, nq, hq, hkv, d, dv)
+			a.Q, a.K, a.V = attn.Packed(slab, qb, qn, hq, hkv, d, dv)
 		}
 	case "broadcast":
-		a.Q = c.tensor(layout, b, nq, hq, d)
-		a.K, a.V = c.shared(nk, hkv, d, b), c.shared(nk, hkv, dv, b)
+		a.Q = c.tensor(p.Q, layout, qb, qn, hq, p.QDim())
+		a.K, a.V = c.shared(p.KV, kn, hkv, d, kb), c.shared(p.KV, kn, hkv, dv, kb)
 	default:
-		a.Q, a.K, a.V = c.tensor(layout, b, nq, hq, d), c.tensor(layout, b, nk, hkv, d), c.tensor(layout, b, nk, hkv, dv)
+		a.Q = c.tensor(p.Q, layout, qb, qn, hq, p.QDim())
+		a.K, a.V = c.tensor(p.KV, layout, kb, kn, hkv, d), c.tensor(p.KV, layout, kb, kn, hkv, dv)
 	}
-	a.Out = c.tensor(layout, b, nq, hq, dv)
+	a.Out = c.tensor(p.Out, layout, qb, qn, hq, dv)
 	for _, o := range [...]struct {
 		want attn.Want
 		t    *attn.Tensor
@@ -91,27 +124,70 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 		{attn.WantScores, &a.Stats.Scores, nk},
 	} {
 		if p.Want&o.want != 0 {
-			*o.t = c.tensor(layout, b, nq, hq, o.d)
+			*o.t = c.tensor(attn.F32, layout, qb, qn, hq, o.d)
 		}
 	}
-	if p.Score.Terms&attn.TermBias != 0 {
-		a.Terms.Bias = c.tensor("bhsd", 1, nq, hq, nk)
+	terms, t := p.Score.Terms, &a.Terms
+	if terms&attn.TermBias != 0 {
+		t.Bias = c.tensor(attn.F32, "bhsd", 1, nq, hq, nk)
+	}
+	if terms&attn.TermALiBi != 0 {
+		t.Slopes = c.take(hq)
+	}
+	if terms&attn.TermSinks != 0 {
+		t.Sinks = c.take(hq)
+	}
+	if terms&attn.TermRelative != 0 {
+		t.Relative = c.tensor(attn.F32, "bhsd", 1, max(nq+nk-1, 0), hq, p.QDim())
+	}
+	if terms&attn.TermMetric != 0 {
+		t.Metric = c.tensor(attn.F32, "bhsd", 1, p.QDim(), hq, d)
+	}
+	if p.Score.Rope != attn.NoRope {
+		n := min(p.QDim(), d) / 2
+		t.Cos, t.Sin = c.tensor(attn.F32, "bhsd", 1, nq+nk, 1, n), c.tensor(attn.F32, "bhsd", 1, nq+nk, 1, n)
 	}
 	c.take(0)
 	if c.slab == nil {
 		return a
 	}
 	if p.Want&attn.WantArgMax != 0 {
-		a.Stats.ArgMax = make([]int32, b*hq*nq)
+		a.Stats.ArgMax = make([]int32, qb*hq*qn)
 	}
-	if p.Mask.Bitmap == attn.BoolBitmap {
+	switch p.Mask.Bitmap {
+	case attn.BoolBitmap:
 		seen := slices.Repeat([]bool{true}, nq*nk)
 		a.Allowed = attn.Bits{Bool: seen, B: 1, S: nq, H: 1, D: nk, SS: nk}
+	case attn.PackedBitmap:
+		a.Allowed = attn.Pack(nq, nk, shown)
+	case attn.BlockBitmap:
+		a.Allowed = attn.BlockSparse(nq, nk, p.Mask.Block, shown)
+	}
+	if p.Ragged {
+		a.QStart, a.KStart = evenly(b, nq), evenly(b, nk)
+	}
+	if p.Page != 0 {
+		a.KStart = nil
+		a.Pages = make([]int32, kb)
+		for i, page := range rand.New(rand.NewPCG(uint64(kb), 6)).Perm(kb) { // caches are seldom in order
+			a.Pages[i] = int32(page)
+		}
 	}
 	if p.Lengths {
 		a.KLen = slices.Repeat([]int32{int32(nk)}, b)
 	}
 	return a
+}
+
+func shown(_, _ int) bool { return true }
+
+// evenly are the offsets of sequences that are all as long as can be.
+func evenly(sequences, length int) []int32 {
+	at := make([]int32, sequences+1)
+	for b := range at {
+		at[b] = int32(b * length)
+	}
+	return at
 }
 
 // SlabLen is the number of floats that NewArgs needs for a problem in a layout.
@@ -122,8 +198,13 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 	if !slices.Contains(layouts, layout) {
 		return 0, fmt.Errorf("layout %q is not one of %s", layout, strings.Join(layouts, ", "))
 	}
-	if layout == "packed" && p.SeqQ != p.SeqKV {
-		return 0, fmt.Errorf("layout packed: %d query rows and %d key rows; a packed slab has one row for each token", p.SeqQ, p.SeqKV)
+	if layout == "packed" {
+		switch {
+		case p.SeqQ != p.SeqKV:
+			return 0, fmt.Errorf("layout packed: %d query rows and %d key rows; a packed slab has one row for each token", p.SeqQ, p.SeqKV)
+		case p.Q != attn.F32 || p.KV != attn.F32 || p.Page != 0 || p.QDim() != p.Dim:
+			return 0, errors.New("layout packed: Q, K and V are f32, of one dim and without pages")
+		}
 	}
 	var c carver
 	carve(&p, layout, &c)
@@ -131,8 +212,9 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 }
 
 // NewArgs lays out operands for the full capacity of a problem, with an output for everything it Wants: a bias of shape
-// [1, query, head, key] if it has TermBias, an element mask [1, query, 1, key] that shows all, and KLen at capacity if it says Lengths. They are cut
-// from slab, which keeps its contents, or from new zeroed memory if slab is nil.
+// [1, query, head, key] if it has TermBias, every other operand of its terms, an element mask [1, query, 1, key] that shows all, KLen at capacity if
+// it says Lengths, sequences of full length one after the other if it is Ragged, and pages out of order if it has a Page. They are cut from slab,
+// which keeps its contents, or from new zeroed memory if slab is nil.
 func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) {
 	n, err := SlabLen(p, layout)
 	if err != nil {
@@ -149,7 +231,10 @@ func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) 
 
 // Inputs calls f for each tensor that a call reads and that is set.
 func Inputs(a *attn.Args, f func(name string, t *attn.Tensor)) {
-	visit(f, []named{{"Q", &a.Q}, {"K", &a.K}, {"V", &a.V}, {"Bias", &a.Terms.Bias}})
+	t := &a.Terms
+	visit(f, []named{
+		{"Q", &a.Q}, {"K", &a.K}, {"V", &a.V}, {"Bias", &t.Bias}, {"Relative", &t.Relative}, {"Metric", &t.Metric}, {"Cos", &t.Cos}, {"Sin", &t.Sin},
+	})
 }
 
 // Outputs calls f for each tensor that a call writes and that is set.
@@ -173,18 +258,35 @@ func visit(f func(string, *attn.Tensor), all []named) {
 	}
 }
 
-// Rows calls f for each row of a tensor.
+// Rows calls f for each row of a tensor. What f does to a row is done to the tensor, rounded to its type.
 func Rows(t *attn.Tensor, f func(b, s, h int, row []float32)) {
+	if t.Type == attn.F32 {
+		for b := range t.B {
+			for s := range t.S {
+				for h := range t.H {
+					f(b, s, h, t.Row(b, s, h))
+				}
+			}
+		}
+		return
+	}
+	row, was := make([]float32, t.D), make([]float32, t.D)
+	same := func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
 	for b := range t.B {
 		for s := range t.S {
 			for h := range t.H {
-				f(b, s, h, t.Row(b, s, h))
+				t.Read(row, b, s, h)
+				copy(was, row)
+				if f(b, s, h, row); !slices.EqualFunc(row, was, same) { // int8 does not come back from a second rounding as it was
+					t.Write(row, b, s, h)
+				}
 			}
 		}
 	}
 }
 
-// Trim shortens a call to its first nq query rows and nk key rows, which is how a plan's capacity is used in part.
+// Trim shortens a call to its first nq query rows and nk key rows, which is how a plan's capacity is used in part. The call is not ragged, has no
+// pages and no block bitmap.
 func Trim(a *attn.Args, nq, nk int) {
 	a.Q.S = nq
 	Outputs(a, func(_ string, t *attn.Tensor) { t.S = nq })
@@ -195,8 +297,14 @@ func Trim(a *attn.Args, nq, nk int) {
 	if b := &a.Terms.Bias; b.Size() > 0 {
 		b.S, b.D = min(b.S, nq), min(b.D, nk)
 	}
-	if m := &a.Allowed; m.Bool != nil {
+	if m := &a.Allowed; m.Bool != nil || m.Words != nil {
 		m.S, m.D = min(m.S, nq), min(m.D, nk)
+	}
+	if a.Terms.RelativeClip == 0 {
+		a.Terms.Relative.S = min(a.Terms.Relative.S, max(nq+nk-1, 0))
+	}
+	if a.Stats.ArgMax != nil {
+		a.Stats.ArgMax = a.Stats.ArgMax[:a.Q.B*nq*a.Q.H]
 	}
 	for b := range a.KLen {
 		a.KLen[b] = min(a.KLen[b], int32(nk))

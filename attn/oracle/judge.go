@@ -20,23 +20,39 @@ type Verdict struct {
 func (o *Oracle) Judge(rows []Index) Verdict {
 	v := Verdict{Rows: len(rows)}
 	s := &o.a.Stats
+	buf := make([]float32, o.p.DimV)
 	for _, at := range rows {
 		r := o.Row(at)
-		v.Out = max(v.Out, v.vector("Out", at, o.a.Out.Row(at.B, at.I, at.H), r.Out, r.TolOut))
-		v.value("LSE", at, &s.LSE, r.LSE, r.TolLSE)
-		v.value("Mean", at, &s.Mean, r.Mean, r.TolMean)
-		v.value("Entropy", at, &s.Entropy, r.Entropy, r.TolEntropy)
+		b, row := o.a.QRow(&o.p, at.B, at.I)
+		v.Out = max(v.Out, v.vector("Out", at, o.a.Out.Read(buf, b, row, at.H), r.Out, r.TolOut))
+		for _, n := range [...]struct {
+			name      string
+			t         *attn.Tensor
+			want, tol float64
+		}{
+			{"LSE", &s.LSE, r.LSE, r.TolLSE},
+			{"Mean", &s.Mean, r.Mean, r.TolMean},
+			{"Entropy", &s.Entropy, r.Entropy, r.TolEntropy},
+			{"Max", &s.Max, r.Max, r.TolMax},
+		} {
+			if n.t.Data != nil {
+				v.vector(n.name, at, n.t.Row(b, row, at.H), []float64{n.want}, []float64{n.tol})
+			}
+		}
 		if s.Weights.Data != nil {
-			v.vector("Weights", at, s.Weights.Row(at.B, at.I, at.H), r.Weights, r.TolWeights)
+			v.vector("Weights", at, s.Weights.Row(b, row, at.H), r.Weights, r.TolWeights)
+		}
+		if s.Scores.Data != nil {
+			v.vector("Scores", at, s.Scores.Row(b, row, at.H), r.Scores, r.TolScores)
+		}
+		if s.ArgMax != nil {
+			if j := int(s.ArgMax[(b*o.a.Q.S+row)*o.p.HeadsQ+at.H]); !r.MayBeFirst(j) && !math.IsInf(v.Worst, 1) {
+				v.Worst = math.Inf(1)
+				v.Where = fmt.Sprintf("ArgMax[batch %d, head %d, query %d]: key %d, and the largest score is %v", at.B, at.H, at.I, j, r.Max)
+			}
 		}
 	}
 	return v
-}
-
-func (v *Verdict) value(name string, at Index, t *attn.Tensor, want, tol float64) {
-	if t.Data != nil {
-		v.vector(name, at, t.Row(at.B, at.I, at.H), []float64{want}, []float64{tol})
-	}
 }
 
 func (v *Verdict) vector(name string, at Index, got []float32, want, tol []float64) (worst float64) {
@@ -65,10 +81,10 @@ func Ratio(got, want, tol float64) float64 {
 
 // All lists every row of a call.
 func All(p *attn.Problem, a *attn.Args) []Index {
-	rows := make([]Index, 0, p.Batch*p.HeadsQ*a.Q.S)
+	var rows []Index
 	for b := range p.Batch {
 		for h := range p.HeadsQ {
-			for i := range a.Q.S {
+			for i := range a.Queries(p, b) {
 				rows = append(rows, Index{b, h, i})
 			}
 		}
@@ -79,19 +95,27 @@ func All(p *attn.Problem, a *attn.Args) []Index {
 // Sample picks n rows, spread over the call: the first and the last query of random heads, and random rows from seed. All rows are
 // returned when there are no more than n.
 func Sample(p *attn.Problem, a *attn.Args, n int, seed uint64) []Index {
-	if total := p.Batch * p.HeadsQ * a.Q.S; total <= n {
+	total := 0
+	for b := range p.Batch {
+		total += p.HeadsQ * a.Queries(p, b)
+	}
+	if total <= n {
 		return All(p, a)
 	}
 	rng := rand.New(rand.NewPCG(seed, 0x0a77))
 	seen := make(map[Index]bool, n)
 	rows := make([]Index, 0, n)
 	for len(rows) < n {
-		at := Index{rng.IntN(p.Batch), rng.IntN(p.HeadsQ), rng.IntN(a.Q.S)}
-		switch len(rows) {
+		at := Index{B: rng.IntN(p.Batch), H: rng.IntN(p.HeadsQ)}
+		queries := a.Queries(p, at.B)
+		if queries == 0 {
+			continue
+		}
+		switch at.I = rng.IntN(queries); len(rows) {
 		case 0:
 			at.I = 0
 		case 1:
-			at.I = a.Q.S - 1
+			at.I = queries - 1
 		}
 		if !seen[at] {
 			seen[at] = true

@@ -6,7 +6,13 @@
 //
 // With u = 2^-24 and A the weights, for a score s_j = c q.k_j + bias_j and z = s/T,
 //
-//	eS_j  = (√d+2) |c| Σ_a |q_a||k_ja| + |bias_j|      first-order error of a score, in units of u
+//	eS_j  = (√d+2) |c| Σ_a |q_a||k_ja|                 first-order error of a score, in units of u, and for each term besides:
+//	        + (√d_q+2) |c| Σ_ab |q_a||g_ab||k_jb|      metric, which takes the place of the first product too
+//	        + 3 |c| Σ_a |q_a||k_ja|                    rotation, with the absolute values turned alike
+//	        + (√d_q+2) |c| Σ_a |q_a||r_a|              relative positions
+//	        + 4 |s_j|                                  softcap
+//	        + |bias_j|                                 bias
+//	        + 3 slope |pos-j|                          ALiBi: its product, its sum, and what stands between it and the largest score
 //	eZ_j  = eS_j / T                                   0 in the limits of T, whose weights do not depend on small changes
 //	E     = Σ_j A_j eZ_j
 //
@@ -15,8 +21,10 @@
 //	tolA_j = u A_j ( eZ_j + E + √n + 6 )
 //	tolMean = u ( Σ_j A_j eS_j + Σ_j A_j |s_j| (eZ_j+E) + (√n+6) Σ_j A_j |s_j| )
 //	tolH   = tolLSE + tolMean of z
+//	tolMax = u max eS_j over the keys that may be the largest, tolScore = u eS_j
 //
-// n being the keys that the row sees. No constant in it is tuned. Numbers near the bottom of float32 have an absolute error besides: a
+// n being the keys that the row sees, a sink one of them, without error. A 16-bit output may be off by half its last place more: 2^-11 |o| + 2^-25 (f16),
+// 2^-8 |o| (bf16). No constant in it is tuned. Numbers near the bottom of float32 have an absolute error besides: a
 // weight below 2^-126 may be flushed, which adds 2^-125 to tolA and 2^-125 Σ_j |V_jb| to tolO, and a product that lands among the
 // subnormals is off by up to half their spacing, (√n+6) 2^-149 over the sum. So are the products of a score, and a scaled query element that
 // meets |k|: (√d+2) (1 + Σ_a |k_ja|) 2^-149 more in u eS_j.
@@ -51,7 +59,17 @@ type Row struct {
 	LSE, TolLSE         float64
 	Mean, TolMean       float64
 	Entropy, TolEntropy float64
+	Max, TolMax         float64
 	Weights, TolWeights []float64 // by key, 0 for hidden ones; softmax only
+	Scores, TolScores   []float64 // by key, -Inf for hidden ones; softmax only
+}
+
+// MayBeFirst is whether an implementation may name key j as the one with the largest score.
+func (r *Row) MayBeFirst(j int) bool {
+	if math.IsNaN(r.Max) || math.IsInf(r.Max, -1) {
+		return j == -1
+	}
+	return j >= 0 && j < len(r.Scores) && r.Scores[j] >= r.Max-r.TolMax-r.TolScores[j]
 }
 
 // An Oracle answers for the rows of one call. It is used by one goroutine at a time.
@@ -59,39 +77,47 @@ type Oracle struct {
 	p    attn.Problem
 	a    *attn.Args
 	row  Row
-	s    []float64 // score by key; -Inf when hidden
-	eS   []float64
-	keys []int // visible keys of the row at hand
+	keys []int     // visible keys of the row at hand
+	q, k operand   // the query and the key at hand, as they meet
+	raw  operand   // the query as it came
+	v    []float64 // the value at hand
 }
+
+// An operand is a row with the sums of absolute values that went into its numbers.
+type operand struct{ x, abs []float64 }
 
 // New prepares to answer for a call. The operands must not change while the oracle is in use.
 func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
-	const defined = attn.AllNeeds &^ (attn.NeedPacked | attn.NeedBlock | attn.NeedSoftcap | attn.NeedALiBi | attn.NeedSinks | attn.NeedRelative |
-		attn.NeedMetric | attn.NeedRope | attn.NeedProjection | attn.NeedRules | attn.NeedTypes | attn.NeedBF16 | attn.NeedRagged |
-		attn.NeedPages | attn.NeedMax | attn.NeedArgMax | attn.NeedScores | attn.NeedGrad)
+	const defined = attn.AllNeeds &^ (attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad)
 	if err := p.Require("the oracle", defined); err != nil {
 		return nil, err
 	}
 	if err := p.Check(a); err != nil {
 		return nil, err
 	}
-	nk, dv := a.K.S, p.DimV
+	nk, dv, d := a.K.S, p.DimV, max(p.Dim, p.QDim())
+	if p.Ragged || p.Page != 0 {
+		nk = p.SeqKV
+	}
+	f := func(n int) []float64 { return make([]float64, n) }
 	return &Oracle{
-		p: p, a: a, s: make([]float64, nk), eS: make([]float64, nk), keys: make([]int, 0, nk),
-		row: Row{Out: make([]float64, dv), TolOut: make([]float64, dv), Weights: make([]float64, nk), TolWeights: make([]float64, nk)},
+		p: p, a: a, keys: make([]int, 0, nk), q: operand{f(d), f(d)}, k: operand{f(d), f(d)}, raw: operand{f(d), f(d)}, v: f(dv),
+		row: Row{Out: f(dv), TolOut: f(dv), Weights: f(nk), TolWeights: f(nk), Scores: f(nk), TolScores: f(nk)},
 	}, nil
 }
 
 // Row answers for one row. The result is overwritten by the next call.
 func (o *Oracle) Row(at Index) *Row {
 	r := &o.row
-	*r = Row{Out: r.Out, TolOut: r.TolOut, Weights: r.Weights, TolWeights: r.TolWeights}
-	clear(r.Out)
-	clear(r.TolOut)
-	clear(r.Weights)
-	clear(r.TolWeights)
+	*r = Row{Out: r.Out, TolOut: r.TolOut, Weights: r.Weights, TolWeights: r.TolWeights, Scores: r.Scores, TolScores: r.TolScores}
+	for _, x := range [][]float64{r.Out, r.TolOut, r.Weights, r.TolWeights, r.TolScores} {
+		clear(x)
+	}
+	for j := range r.Scores {
+		r.Scores[j] = math.Inf(-1)
+	}
 	o.keys = o.keys[:0]
-	for j := range o.a.K.S {
+	for j := range o.used(at.B) {
 		if o.visible(at, j) {
 			o.keys = append(o.keys, j)
 		}
@@ -102,155 +128,361 @@ func (o *Oracle) Row(at Index) *Row {
 	} else {
 		o.softmax(at)
 	}
+	for b, x := range r.Out {
+		switch {
+		case math.IsNaN(x) || math.IsInf(x, 0):
+		case o.p.Out == attn.F16:
+			r.TolOut[b] += 0x1p-11*math.Abs(x) + 0x1p-25
+		case o.p.Out == attn.BF16:
+			r.TolOut[b] += 0x1p-8 * math.Abs(x)
+		}
+	}
 	return r
+}
+
+// used is the number of keys in use.
+func (o *Oracle) used(b int) int {
+	a := o.a
+	switch {
+	case a.KLen != nil:
+		return int(a.KLen[b])
+	case o.p.Page != 0:
+		return o.p.SeqKV
+	case o.p.Ragged:
+		return int(a.KStart[b+1]) - int(a.KStart[b])
+	}
+	return a.K.S
+}
+
+// position is where a query stands.
+func (o *Oracle) position(at Index) int {
+	p, a := &o.p, o.a
+	switch {
+	case a.QPos != nil:
+		return int(a.QPos[at.B]) + at.I
+	case p.Mask.Align == attn.TopLeft:
+		return at.I
+	}
+	queries := a.Q.S
+	if p.Ragged {
+		queries = int(a.QStart[at.B+1]) - int(a.QStart[at.B])
+	}
+	return o.used(at.B) - queries + at.I
 }
 
 // visible is the definition of every mask.
 func (o *Oracle) visible(at Index, j int) bool {
-	p, a, m := &o.p, o.a, o.p.Mask
-	used := a.K.S
-	if a.KLen != nil {
-		used = int(a.KLen[at.B])
-	}
-	var pos int
+	a, m, pos := o.a, o.p.Mask, o.position(at)
 	switch {
-	case a.QPos != nil:
-		pos = int(a.QPos[at.B]) + at.I
-	case m.Align == attn.TopLeft:
-		pos = at.I
-	default:
-		pos = used - a.Q.S + at.I
-	}
-	switch {
-	case j >= used:
-		return false
 	case m.Band && m.Left != attn.Unbounded && j < pos-m.Left:
 		return false
 	case m.Band && m.Right != attn.Unbounded && j > pos+m.Right:
 		return false
-	case p.Mask.Bitmap == attn.BoolBitmap:
-		b := &a.Allowed
-		return b.Bool[at.B%b.B*b.SB+at.I%b.S*b.SS+at.H%b.H*b.SH+j%b.D]
+	case m.Bitmap == attn.NoBitmap:
+		return true
 	}
-	return true
+	b, i := &a.Allowed, at.I
+	if m.Bitmap == attn.BlockBitmap {
+		i, j = i/m.Block, j/m.Block
+	}
+	bit := at.B%b.B*b.SB + i%b.S*b.SS + at.H%b.H*b.SH + j%b.D
+	if m.Bitmap == attn.BoolBitmap {
+		return b.Bool[bit]
+	}
+	return b.Words[bit/64]&(1<<(bit%64)) != 0
+}
+
+// numbers are the values of the row of a tensor that starts at an element.
+func numbers(to []float64, t *attn.Tensor, b, s, h int) []float64 {
+	at := b*t.SB + s*t.SS + h*t.SH
+	to = to[:t.D]
+	for c := range to {
+		switch t.Type {
+		case attn.F32:
+			to[c] = float64(t.Data[at+c])
+		case attn.F16:
+			to[c] = half(t.Bits[at+c])
+		case attn.BF16:
+			to[c] = float64(math.Float32frombits(uint32(t.Bits[at+c]) << 16))
+		case attn.I8:
+			to[c] = float64(t.Int8[at+c]) * float64(t.Scale[at/t.D])
+		}
+	}
+	return to
+}
+
+// half is the definition of IEEE half precision.
+func half(x uint16) float64 {
+	sign := 1 - 2*float64(x>>15)
+	switch exponent, fraction := int(x>>10)&31, float64(x&1023); {
+	case exponent == 0:
+		return sign * math.Ldexp(fraction, -24)
+	case exponent < 31:
+		return sign * math.Ldexp(1024+fraction, exponent-25)
+	case fraction == 0:
+		return math.Inf(int(sign))
+	}
+	return math.NaN()
+}
+
+// key is the row of K or V that holds key j.
+func (o *Oracle) key(to []float64, t *attn.Tensor, b, j, kv int) []float64 {
+	p, a := &o.p, o.a
+	switch {
+	case p.Page != 0:
+		each := (p.SeqKV + p.Page - 1) / p.Page
+		return numbers(to, t, int(a.Pages[b*each+j/p.Page]), j%p.Page, kv)
+	case p.Ragged:
+		return numbers(to, t, 0, int(a.KStart[b])+j, kv)
+	}
+	return numbers(to, t, b, j, kv)
+}
+
+// load fills an operand with a row turned to its position.
+func (o *Oracle) load(to *operand, x []float64, b, pos int, rope attn.Rope) {
+	to.x = to.x[:len(x)]
+	to.abs = to.abs[:len(x)]
+	for c := range x {
+		to.x[c], to.abs[c] = x[c], math.Abs(x[c])
+	}
+	if rope == attn.NoRope {
+		return
+	}
+	cos, sin := &o.a.Terms.Cos, &o.a.Terms.Sin
+	for c := range cos.D {
+		e, f := 2*c, 2*c+1
+		if rope == attn.RopeHalves {
+			e, f = c, c+cos.D
+		}
+		cs, sn := float64(cos.Data[b%cos.B*cos.SB+pos*cos.SS+c]), float64(sin.Data[b%sin.B*sin.SB+pos*sin.SS+c])
+		x, y := to.x[e], to.x[f]
+		to.x[e], to.x[f] = x*cs-y*sn, x*sn+y*cs
+		x, y = to.abs[e], to.abs[f]
+		cs, sn = math.Abs(cs), math.Abs(sn)
+		to.abs[e], to.abs[f] = x*cs+y*sn, x*sn+y*cs
+	}
+}
+
+// query prepares the row's query: turned, and taken through the metric.
+func (o *Oracle) query(at Index) {
+	p, a := &o.p, o.a
+	b, row := at.B, at.I
+	if p.Ragged {
+		b, row = 0, int(a.QStart[at.B])+at.I
+	}
+	x := numbers(o.q.x[:cap(o.q.x)], &a.Q, b, row, at.H)
+	o.load(&o.raw, x, at.B, 0, attn.NoRope)
+	o.load(&o.q, o.raw.x, at.B, o.position(at), p.Score.Rope)
+	if p.Score.Terms&attn.TermMetric == 0 {
+		return
+	}
+	g := &a.Terms.Metric
+	x, abs := make([]float64, p.Dim), make([]float64, p.Dim)
+	for i := range o.q.x {
+		for c := range x {
+			m := float64(g.Data[i*g.SS+at.H%g.H*g.SH+c])
+			x[c] += o.q.x[i] * m
+			abs[c] += o.q.abs[i] * math.Abs(m)
+		}
+	}
+	copy(o.q.x[:p.Dim], x)
+	copy(o.q.abs[:p.Dim], abs)
+	o.q.x, o.q.abs = o.q.x[:p.Dim], o.q.abs[:p.Dim]
+}
+
+// score is the finished score of a visible key, and its error in units of u.
+func (o *Oracle) score(at Index, j, kv int) (s, e float64) {
+	p, a := &o.p, o.a
+	c, rootD, rootQ := p.Scale(), math.Sqrt(float64(p.Dim)), math.Sqrt(float64(p.QDim()))
+	o.load(&o.k, o.key(o.k.x[:cap(o.k.x)], &a.K, at.B, j, kv), at.B, j, p.Score.Rope)
+	dot, abs, absK := 0.0, 0.0, 0.0
+	for x, k := range o.k.x {
+		dot += o.q.x[x] * k
+		abs += o.q.abs[x] * o.k.abs[x]
+		absK += o.k.abs[x]
+	}
+	grow := rootD + 2
+	if p.Score.Terms&attn.TermMetric != 0 {
+		grow += rootQ + 2
+	}
+	if p.Score.Rope != attn.NoRope {
+		grow += 3
+	}
+	s, e = c*dot, grow*math.Abs(c)*abs+(rootD+2)*(1+absK)*subnormal/u
+	if p.Score.Terms&attn.TermRelative != 0 {
+		t := &a.Terms.Relative
+		row := j - at.I + o.queries(at.B) - 1
+		if clip := a.Terms.RelativeClip; clip > 0 {
+			row = clip + max(-clip, min(clip, j-o.position(at)))
+		}
+		dot, abs := 0.0, 0.0
+		for x, q := range o.raw.x {
+			r := float64(t.Data[row*t.SS+at.H%t.H*t.SH+x])
+			dot += q * r
+			abs += math.Abs(q * r)
+		}
+		s += c * dot
+		e += (rootQ + 2) * math.Abs(c) * abs
+	}
+	if limit := p.Score.Softcap; limit != 0 {
+		s = limit * math.Tanh(s/limit)
+		e += 4 * math.Abs(s)
+	}
+	if p.Score.Terms&attn.TermALiBi != 0 {
+		bias := -float64(a.Terms.Slopes[at.H]) * math.Abs(float64(o.position(at)-j))
+		s += bias
+		e += 3 * math.Abs(bias)
+	}
+	if p.Score.Terms&attn.TermBias != 0 {
+		t := &a.Terms.Bias
+		bias := float64(t.Data[at.B%t.B*t.SB+at.I%t.S*t.SS+at.H%t.H*t.SH+j%t.D])
+		s += bias
+		e += math.Abs(bias)
+	}
+	return float64(float32(s)), e
+}
+
+func (o *Oracle) queries(b int) int {
+	if o.p.Ragged {
+		return int(o.a.QStart[b+1]) - int(o.a.QStart[b])
+	}
+	return o.a.Q.S
 }
 
 func (o *Oracle) softmax(at Index) {
 	p, a, r := &o.p, o.a, &o.row
-	q, kv := a.Q.Row(at.B, at.I, at.H), at.H/p.Group()
-	c, rootD := p.Scale(), math.Sqrt(float64(p.Dim))
+	kv, s, eS := at.H/p.Group(), r.Scores, r.TolScores
+	o.query(at)
 	top, infinite, invalid := math.Inf(-1), 0, false
 	n := o.keys[:0]
 	for _, j := range o.keys {
-		dot, abs, absK := 0.0, 0.0, 0.0
-		for x, k := range a.K.Row(at.B, j, kv) {
-			t := float64(q[x]) * float64(k)
-			dot += t
-			abs += math.Abs(t)
-			absK += math.Abs(float64(k))
-		}
-		s, e := c*dot, (rootD+2)*(math.Abs(c)*abs+(1+absK)*subnormal/u)
-		if p.Score.Terms&attn.TermBias != 0 {
-			t := &a.Terms.Bias
-			bias := float64(t.Data[at.B%t.B*t.SB+at.I%t.S*t.SS+at.H%t.H*t.SH+j%t.D])
-			s += bias
-			e += math.Abs(bias)
-		}
-		s = float64(float32(s))
+		s[j], eS[j] = o.score(at, j, kv)
 		switch {
-		case math.IsNaN(s):
+		case math.IsNaN(s[j]):
 			invalid = true
-		case math.IsInf(s, 1):
+		case math.IsInf(s[j], 1):
 			infinite++
-		case math.IsInf(s, -1):
+		case math.IsInf(s[j], -1):
 			continue // weight 0, whatever its value row holds
 		}
-		o.s[j], o.eS[j] = s, e
-		top = max(top, s)
+		top = max(top, s[j])
 		n = append(n, j)
 	}
 	o.keys = n
+	r.Max = top
+	for _, j := range n {
+		if s[j]+u*eS[j] >= top-u*eS[j] {
+			r.TolMax = max(r.TolMax, u*eS[j]+2*u*math.Abs(top))
+		}
+	}
+	t, sink := p.Temperature(), math.Inf(-1)
+	if p.Score.Terms&attn.TermSinks != 0 { // a key with z = sink and no value
+		sink = float64(a.Terms.Sinks[at.H])
+		invalid = invalid || math.IsNaN(sink)
+		if math.IsInf(sink, 1) {
+			infinite++
+		}
+	}
+	defer func() {
+		for _, j := range n {
+			eS[j] = u * (eS[j] + math.Abs(s[j]))
+		}
+	}()
 	switch {
 	case invalid || infinite > 1:
 		o.allNaN()
 		return
 	case infinite == 1:
 		for _, j := range n {
-			if math.IsInf(o.s[j], 1) {
+			if math.IsInf(s[j], 1) {
 				r.Weights[j] = 1
 				o.copyValue(at.B, j, kv)
 			}
 		}
 		r.LSE, r.Mean = math.Inf(1), math.Inf(1)
 		return
-	case len(n) == 0:
+	case len(n) == 0 && math.IsInf(sink, -1):
 		r.LSE = math.Inf(-1)
 		return
 	}
 
-	// z relative to the largest score, and the partition function Z
-	t := p.Temperature()
-	z := func(j int) float64 {
-		switch {
-		case math.IsInf(t, 1):
-			return 0
-		case t == attn.Frozen && o.s[j] == top:
-			return 0
-		case t == attn.Frozen:
-			return math.Inf(-1)
-		}
-		return (o.s[j] - top) / t
-	}
+	// z relative to the largest one, and the partition function Z
 	beta := 1 / t
 	if t == attn.Frozen {
 		beta = 0 // of eZ: small changes of the scores leave the limit as it is
 	}
-	Z := 0.0
+	high := max(top*beta, sink)
+	if len(n) == 0 {
+		high = sink
+	}
+	z := func(j int) float64 {
+		switch {
+		case math.IsInf(t, 1):
+			return 0
+		case t == attn.Frozen && s[j] == top:
+			return 0
+		case t == attn.Frozen:
+			return math.Inf(-1)
+		case high == sink:
+			return s[j]/t - high
+		}
+		return (s[j] - top) / t
+	}
+	rest := 0.0 // weight of the sink
+	if !math.IsInf(sink, -1) {
+		rest = math.Exp(sink - high)
+	}
+	Z := rest
 	for _, j := range n {
 		r.Weights[j] = math.Exp(z(j))
 		Z += r.Weights[j]
 	}
+	rest /= Z
 	E := 0.0
 	for _, j := range n {
 		r.Weights[j] /= Z
 		if r.Weights[j] > 0 {
-			E += r.Weights[j] * o.eS[j] * beta
+			E += r.Weights[j] * eS[j] * beta
 		}
 	}
 	grow := math.Sqrt(float64(len(n))) + 6
 	absS, absZ, errS, errZ := 0.0, 0.0, 0.0, 0.0 // sums for the tolerance of Mean and Entropy
-	for _, j := range n {
-		w, s, e := r.Weights[j], o.s[j], o.eS[j]
-		r.TolWeights[j] = u*w*(e*beta+E+grow) + flush
-		zj := s * beta
+	add := func(w, s, zj, e float64) {
 		r.Mean += w * s
 		r.Entropy -= w * zj
 		absS += w * math.Abs(s)
 		absZ += w * math.Abs(zj)
 		errS += w * (e + math.Abs(s)*(e*beta+E))
 		errZ += w * (e*beta + math.Abs(zj)*(e*beta+E))
-		for b, v := range a.V.Row(at.B, j, kv) {
-			r.Out[b] += w * float64(v)
-			abs := math.Abs(float64(v))
-			r.TolOut[b] += u*w*abs*(e*beta+E+grow) + flush*abs
+	}
+	if rest > 0 {
+		add(rest, t*sink, sink, 0)
+	}
+	for _, j := range n {
+		w, e := r.Weights[j], eS[j]
+		r.TolWeights[j] = u*w*(e*beta+E+grow) + flush
+		add(w, s[j], s[j]*beta, e)
+		for b, v := range o.key(o.v, &a.V, at.B, j, kv) {
+			r.Out[b] += w * v
+			r.TolOut[b] += u*w*math.Abs(v)*(e*beta+E+grow) + flush*math.Abs(v)
 		}
 	}
 	for b := range r.TolOut {
 		r.TolOut[b] += grow * subnormal
 	}
-	r.LSE = top*beta + math.Log(Z)
+	r.LSE = high + math.Log(Z)
 	r.Entropy += r.LSE
 	r.TolLSE = u * (E + grow + 2*math.Abs(r.LSE))
 	r.TolMean = u * (errS + grow*absS)
 	r.TolEntropy = r.TolLSE + u*(errZ+grow*absZ)
-	if r.Visible == 1 {
+	if r.Visible == 1 && rest == 0 {
 		o.copyValue(at.B, n[0], kv)
 	}
 }
 
 func (o *Oracle) allNaN() {
 	r := &o.row
-	r.LSE, r.Mean, r.Entropy = math.NaN(), math.NaN(), math.NaN()
+	r.LSE, r.Mean, r.Entropy, r.Max = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	for b := range r.Out {
 		r.Out[b] = math.NaN()
 	}
@@ -259,9 +491,13 @@ func (o *Oracle) allNaN() {
 	}
 }
 
+// copyValue answers with one value row as it is. Only an int8 row has a product to round.
 func (o *Oracle) copyValue(b, j, kv int) {
-	for c, v := range o.a.V.Row(b, j, kv) {
-		o.row.Out[c], o.row.TolOut[c] = float64(v), 0
+	for c, v := range o.key(o.v, &o.a.V, b, j, kv) {
+		o.row.Out[c], o.row.TolOut[c] = v, 0
+		if o.p.KV == attn.I8 {
+			o.row.TolOut[c] = u * math.Abs(v)
+		}
 	}
 }
 
@@ -284,21 +520,21 @@ func (o *Oracle) linear(at Index) {
 	if len(o.keys) == 0 {
 		return
 	}
-	q, kv := a.Q.Row(at.B, at.I, at.H), at.H/p.Group()
+	q, kv := numbers(o.q.x, &a.Q, at.B, at.I, at.H), at.H/p.Group()
 	den, tolDen := p.Linear.Eps, 0.0
 	grow := u * (math.Sqrt(float64(p.Dim)) + math.Sqrt(float64(len(o.keys))) + 8)
 	for _, j := range o.keys {
 		w, abs := 0.0, 0.0
-		for x, k := range a.K.Row(at.B, j, kv) {
-			t := feature(p.Linear.Feature, float64(q[x])) * feature(p.Linear.Feature, float64(k))
+		for x, k := range o.key(o.k.x, &a.K, at.B, j, kv) {
+			t := feature(p.Linear.Feature, q[x]) * feature(p.Linear.Feature, k)
 			w += t
 			abs += math.Abs(t)
 		}
 		den += w
 		tolDen += grow * abs
-		for b, v := range a.V.Row(at.B, j, kv) {
-			r.Out[b] += w * float64(v)
-			r.TolOut[b] += grow * abs * math.Abs(float64(v))
+		for b, v := range o.key(o.v, &a.V, at.B, j, kv) {
+			r.Out[b] += w * v
+			r.TolOut[b] += grow * abs * math.Abs(v)
 		}
 	}
 	for b := range r.Out {

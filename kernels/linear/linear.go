@@ -139,9 +139,9 @@ func (pl *plan) head(id, task int) {
 	case pl.state != nil:
 		w.causal(0, a.K.S, true)
 	case p.Mask.Band:
-		w.causal(a.Pos(p, b), a.Keys(b), false)
+		w.causal(a.Pos(p, b), a.Keys(p, b), false)
 	default:
-		w.full(a.Keys(b))
+		w.full(a.Keys(p, b))
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package naive writes out the whole score matrix: the equations as they stand in the papers, in float32, one loop an equation. It is the
-// baseline that every other kernel is compared with, and the only one that hands out the attention weights.
+// baseline that every other kernel is compared with, and it has every power that softmax attention has here.
 //
-//	S_ij = scale * sum_a Q_ia K_ja + bias_ij      hidden keys: -Inf
-//	A_ij = exp(S_ij / T) / sum_j exp(S_ij / T)
+//	S_ij = softcap(scale * (R_i q_i) g (R_j k_j) + scale * q_i r_ij) - slope |pos_i-j| + bias_ij      hidden keys: -Inf
+//	A_ij = exp(S_ij / T) / (sum_j exp(S_ij / T) + exp(sink))
 //	O_ib = sum_j A_ij V_jb
 //
 // For each (batch, head) the n_q x n_k matrix lives in scratch, one a worker, so memory grows with the square of the length.
@@ -14,8 +14,7 @@ import (
 	"attnlab/attn"
 )
 
-const have = attn.NeedSoftmax | attn.NeedWindow | attn.NeedBool | attn.NeedTemp | attn.NeedBias | attn.NeedLengths |
-	attn.NeedLSE | attn.NeedMean | attn.NeedEntropy | attn.NeedWeights
+const have = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad)
 
 type kernel struct{}
 
@@ -28,28 +27,51 @@ func (kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err := p.Require("naive/go", have); err != nil {
 		return 0, err
 	}
-	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), p.SeqQ, p.SeqKV)
+	matrix, err := attn.Floats(p.SeqQ, p.SeqKV)
+	if err != nil {
+		return 0, err
+	}
+	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), int(matrix/4)+rows(&p))
 }
+
+// rows is what a worker needs for a row each of Q, as it is and turned, of Q behind the metric, K, V and Out.
+func rows(p *attn.Problem) int { return 2 * (p.QDim() + p.Dim + p.DimV) }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	scratch, err := k.Check(p, team.Workers())
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{p: p, team: team, matrix: make([]float32, scratch/4)}
+	pl := &plan{p: p, team: team, scratch: scratch}
+	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
+		w := &worker{plan: pl, matrix: make([]float32, p.SeqQ*p.SeqKV), out: make([]float32, p.DimV), v: make([]float32, p.DimV)}
+		w.raw, w.q = make([]float32, p.QDim()), make([]float32, p.QDim())
+		w.bent, w.k = make([]float32, p.Dim), make([]float32, p.Dim)
+		pl.workers = append(pl.workers, w)
+	}
 	pl.task = pl.head
 	return pl, nil
 }
 
 type plan struct {
-	p      attn.Problem
-	team   *attn.Team
-	matrix []float32 // [worker][n_q][n_k]: scores, then weights
-	a      *attn.Args
-	task   func(worker, task int)
+	p       attn.Problem
+	team    *attn.Team
+	scratch int64
+	workers []*worker
+	a       *attn.Args
+	task    func(worker, task int)
 }
 
-func (pl *plan) Scratch() int64 { return 4 * int64(len(pl.matrix)) }
+// worker is the scratch of one worker.
+type worker struct {
+	*plan
+	matrix  []float32 // [n_q][n_k]: scores, then weights
+	raw, q  []float32 // the query as it is, and turned
+	bent, k []float32 // the query behind the metric; a key
+	out, v  []float32 // an output row; a value
+}
+
+func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
 	pl.p.Must("naive/go", a)
@@ -59,69 +81,125 @@ func (pl *plan) Forward(a *attn.Args) {
 }
 
 func (pl *plan) head(worker, task int) {
-	b, h := task/pl.p.HeadsQ, task%pl.p.HeadsQ
-	n := pl.p.SeqQ * pl.p.SeqKV
-	m := pl.matrix[worker*n:][:n]
-	pl.scores(m, b, h)
-	pl.softmax(m, b, h)
-	pl.output(m, b, h)
+	w, b, h := pl.workers[worker], task/pl.p.HeadsQ, task%pl.p.HeadsQ
+	w.scores(b, h)
+	w.softmax(b, h)
+	w.output(b, h)
 }
 
 var inf = float32(math.Inf(1))
 
+// row is that of query i in the matrix.
+func (w *worker) row(b, i int) []float32 {
+	nk := w.a.Keys(&w.p, b)
+	return w.matrix[i*nk:][:nk]
+}
+
 // scores fills S, row by row.
-func (pl *plan) scores(m []float32, b, h int) {
-	p, a := &pl.p, pl.a
-	nk, kv, scale := a.K.S, h/p.Group(), float32(p.Scale())
-	for i := range a.Q.S {
-		s, q := m[i*nk:][:nk], a.Q.Row(b, i, h)
-		lo, hi := a.Visible(p, b, i)
+func (w *worker) scores(b, h int) {
+	p, a := &w.p, w.a
+	kv, scale, limit := h/p.Group(), float32(p.Scale()), float32(p.Score.Softcap)
+	terms, pos := p.Score.Terms, a.Pos(p, b)
+	for i := range a.Queries(p, b) {
+		s := w.row(b, i)
+		raw, q := w.query(b, i, h)
+		lo, hi := p.Mask.Keys(pos+i, len(s))
 		for j := range s {
 			s[j] = -inf
-		}
-		for j := lo; j < hi; j++ {
-			dot := float32(0)
-			for x, k := range a.K.Row(b, j, kv) {
-				dot += float32(q[x] * k)
+			if j < lo || j >= hi || !a.Shows(p, b, i, h, j) {
+				continue
 			}
-			s[j] = scale * dot
-		}
-		if p.Score.Terms&attn.TermBias != 0 {
-			bias := &a.Terms.Bias
-			off, step := bias.Offset(b, i, h)
-			for j := lo; j < hi; j++ {
-				s[j] += bias.Data[off+j*step]
+			x := scale * dot(q, w.key(b, j, kv))
+			if terms&attn.TermRelative != 0 {
+				r := &a.Terms.Relative
+				x += scale * dot(raw, r.Row(0, a.Relative(p, b, i, j), h%r.H))
 			}
-		}
-		if p.Mask.Bitmap == attn.BoolBitmap {
-			off, step := a.Allowed.Offset(b, i, h)
-			for j := lo; j < hi; j++ {
-				if !a.Allowed.Bool[off+j*step] {
-					s[j] = -inf
-				}
+			if limit != 0 {
+				x = limit * float32(math.Tanh(float64(x/limit)))
 			}
+			if terms&attn.TermALiBi != 0 {
+				x -= float32(a.Terms.Slopes[h] * float32(max(pos+i-j, j-pos-i)))
+			}
+			if terms&attn.TermBias != 0 {
+				off, step := a.Terms.Bias.Offset(b, i, h)
+				x += a.Terms.Bias.Data[off+j*step]
+			}
+			s[j] = x
 		}
 	}
 }
 
-// softmax turns S into A in place. A hidden key keeps its -Inf, which is no weight, so that output can tell it from a weight of 0.
-func (pl *plan) softmax(m []float32, b, h int) {
-	a, st := pl.a, &pl.a.Stats
-	nk := a.K.S
-	for i := range a.Q.S {
-		w := m[i*nk:][:nk]
-		lse, mean, entropy := row(w, pl.p.Temperature())
-		store(&st.LSE, b, i, h, lse)
-		store(&st.Mean, b, i, h, mean)
-		store(&st.Entropy, b, i, h, entropy)
-		if st.Weights.Data != nil {
-			for j, x := range w {
-				if x == -inf {
-					x = 0
-				}
-				st.Weights.Row(b, i, h)[j] = x
+func dot(x, y []float32) float32 {
+	sum := float32(0)
+	for i, a := range x {
+		sum += float32(a * y[i])
+	}
+	return sum
+}
+
+// query is the row of Q, as it is and as it meets a key: turned to its position, and taken through the metric.
+func (w *worker) query(b, i, h int) (raw, q []float32) {
+	p, t := &w.p, &w.a.Terms
+	at, row := w.a.QRow(p, b, i)
+	raw = w.a.Q.Read(w.raw, at, row, h)
+	q = raw
+	if p.Score.Rope != attn.NoRope {
+		copy(w.q, raw)
+		q = w.turn(w.q, b, w.a.Pos(p, b)+i)
+	}
+	if p.Score.Terms&attn.TermMetric != 0 {
+		clear(w.bent)
+		for x, g := range q {
+			for y, m := range t.Metric.Row(0, x, h%t.Metric.H) {
+				w.bent[y] += float32(g * m)
 			}
 		}
+		q = w.bent
+	}
+	return raw, q
+}
+
+// key is the row of K turned to its position.
+func (w *worker) key(b, j, kv int) []float32 {
+	at, row := w.a.KRow(&w.p, b, j)
+	k := w.a.K.Read(w.k, at, row, kv)
+	if w.p.Score.Rope == attn.NoRope {
+		return k
+	}
+	copy(w.k, k)
+	return w.turn(w.k, b, j)
+}
+
+func (w *worker) turn(x []float32, b, pos int) []float32 {
+	cos, sin := &w.a.Terms.Cos, &w.a.Terms.Sin
+	w.p.Score.Rope.Turn(x, cos.Row(b%cos.B, pos, 0), sin.Row(b%sin.B, pos, 0))
+	return x
+}
+
+// softmax turns S into A in place. A hidden key keeps its -Inf, which is no weight, so that output can tell it from a weight of 0.
+func (w *worker) softmax(b, h int) {
+	p, a, st := &w.p, w.a, &w.a.Stats
+	sink := -inf
+	if p.Score.Terms&attn.TermSinks != 0 {
+		sink = a.Terms.Sinks[h]
+	}
+	for i := range a.Queries(p, b) {
+		s := w.row(b, i)
+		at, q := a.QRow(p, b, i)
+		fill(&st.Scores, at, q, h, s, -inf)
+		top, first := largest(s)
+		lse, mean, entropy := row(s, p.Temperature(), sink)
+		if mean != mean {
+			top, first = mean, -1
+		}
+		store(&st.Max, at, q, h, top)
+		store(&st.LSE, at, q, h, lse)
+		store(&st.Mean, at, q, h, mean)
+		store(&st.Entropy, at, q, h, entropy)
+		if st.ArgMax != nil {
+			st.ArgMax[(at*a.Q.S+q)*p.HeadsQ+h] = first
+		}
+		fill(&st.Weights, at, q, h, s, 0)
 	}
 }
 
@@ -131,9 +209,40 @@ func store(t *attn.Tensor, b, i, h int, x float32) {
 	}
 }
 
-// row is the softmax of one row at temperature t, with the limits and the infinite scores as package attn states them.
-func row(s []float32, t float64) (lse, mean, entropy float32) {
-	top, infinite := -inf, 0
+// fill writes a row of scores or weights, with hidden in place of keys that are hidden or not in use.
+func fill(t *attn.Tensor, b, i, h int, s []float32, hidden float32) {
+	if t.Data == nil {
+		return
+	}
+	row := t.Row(b, i, h)
+	for j := range row {
+		row[j] = hidden
+		if j < len(s) && s[j] != -inf {
+			row[j] = s[j]
+		}
+	}
+}
+
+// largest is the largest score and the first key that has it.
+func largest(s []float32) (top float32, first int32) {
+	top, first = -inf, -1
+	for j, x := range s {
+		if x > top {
+			top, first = x, int32(j)
+		}
+	}
+	return top, first
+}
+
+// row is the softmax of one row at temperature t beside a sink, with the limits and the infinite scores as package attn states them.
+func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
+	top, infinite := float32(float64(sink)*t), 0
+	if sink == -inf {
+		top = -inf
+	}
+	if sink == inf {
+		infinite++
+	}
 	for _, x := range s {
 		if x == inf {
 			infinite++
@@ -163,6 +272,11 @@ func row(s []float32, t float64) (lse, mean, entropy float32) {
 		beta = inf
 	}
 	sum, meanZ := float32(0), float32(0)
+	if sink != -inf {
+		z := sink - float32(top*beta)
+		sum = float32(math.Exp(float64(z)))
+		meanZ, mean = sum*z, float32(sum*sink)*float32(t)
+	}
 	for j, x := range s {
 		if x == -inf {
 			continue
@@ -190,20 +304,21 @@ func row(s []float32, t float64) (lse, mean, entropy float32) {
 }
 
 // output is O = A V over the keys that are not hidden.
-func (pl *plan) output(m []float32, b, h int) {
-	a := pl.a
-	nk, kv := a.K.S, h/pl.p.Group()
-	for i := range a.Q.S {
-		o, w := a.Out.Row(b, i, h), m[i*nk:][:nk]
-		clear(o)
-		lo, hi := a.Visible(&pl.p, b, i)
-		for j := lo; j < hi; j++ {
-			if w[j] == -inf {
+func (w *worker) output(b, h int) {
+	p, a := &w.p, w.a
+	kv := h / p.Group()
+	for i := range a.Queries(p, b) {
+		clear(w.out)
+		for j, x := range w.row(b, i) {
+			if x == -inf {
 				continue
 			}
-			for c, v := range a.V.Row(b, j, kv) {
-				o[c] += float32(w[j] * v)
+			at, row := a.KRow(p, b, j)
+			for c, v := range a.V.Read(w.v, at, row, kv) {
+				w.out[c] += float32(x * v)
 			}
 		}
+		at, row := a.QRow(p, b, i)
+		a.Out.Write(w.out, at, row, h)
 	}
 }

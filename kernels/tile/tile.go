@@ -120,7 +120,7 @@ func (t *Tile) At(a *attn.Args, b, h, i int) {
 	e := &t.Edit
 	e.Bias, e.Show = nil, nil
 	t.lo, t.hi, t.allLo, t.allHi = a.K.S, 0, 0, a.K.S
-	pos, keys := a.Pos(t.p, b), a.Keys(b)
+	pos, keys := a.Pos(t.p, b), a.Keys(t.p, b)
 	for lane := range t.Width {
 		q := i + min(lane, t.rows-1)
 		lo, hi := t.p.Mask.Keys(pos+q, keys)

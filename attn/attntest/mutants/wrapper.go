@@ -186,7 +186,7 @@ func (w *wrapperPlan) Forward(a *attn.Args) {
 // place writes out the lengths and positions that the operands only imply, for a call to edit.
 func (w *wrapperPlan) place(a *attn.Args) {
 	for b := range w.klen {
-		w.klen[b], w.qpos[b] = int32(a.Keys(b)), int32(a.Pos(&w.p, b))
+		w.klen[b], w.qpos[b] = int32(a.Keys(&w.p, b)), int32(a.Pos(&w.p, b))
 	}
 	a.KLen, a.QPos = w.klen, w.qpos
 }
