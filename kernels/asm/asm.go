@@ -173,6 +173,9 @@ type Ops struct {
 	OuterT func(*Panel)
 	// Elu is to[i] = from[i]+1 above 0, e^from[i] elsewhere, or 0 where that is below 2^-125; to is as long as from, and may be it.
 	Elu func(to, from []float32)
+	// Rotate turns n = len(cos) pairs of numbers in place, (a, b) to (a*cos - b*sin, a*sin + b*cos): those of x[c] and x[c+n], or, if pairs, of x[2c]
+	// and x[2c+1].
+	Rotate func(x, cos, sin []float32, pairs bool)
 	// Dot, Weigh and Sum are the three steps of a block of keys when queries are few: scores, weights, output. The caller edits between Dot and
 	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit, as Exp does.
 	Dot, Weigh, Sum func(*Few)

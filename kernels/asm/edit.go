@@ -42,3 +42,15 @@ func hideRows(p *Panel) {
 		}
 	}
 }
+
+func rotate(x, cos, sin []float32, pairs bool) {
+	step, apart := 1, len(cos)
+	if pairs {
+		step, apart = 2, 1
+	}
+	for i, c := range cos {
+		at, s := i*step, sin[i]
+		a, b := x[at], x[at+apart]
+		x[at], x[at+apart] = float32(a*c)-float32(b*s), float32(a*s)+float32(b*c)
+	}
+}

@@ -443,6 +443,48 @@ func TestRaiseAgainstPortable(t *testing.T) {
 	}
 }
 
+// Rotate turns every pair by its own angle, within two roundings, and leaves what follows the last one.
+func TestRotate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	random := func(n int) []float32 {
+		s := make([]float32, n)
+		for i := range s {
+			s[i] = float32(rng.NormFloat64())
+		}
+		return s
+	}
+	for _, o := range append(assembled(), Go()) {
+		x, cos, sin := newFence(t, 300), newFence(t, 150), newFence(t, 150)
+		for n := range 140 {
+			for _, first := range []bool{true, false} {
+				for _, pairs := range []bool{true, false} {
+					old, c, s := random(2*n+n%3), random(n), random(n)
+					if n > 0 && n%5 == 0 {
+						old[rng.IntN(len(old))], old[rng.IntN(len(old))] = nan, float32(math.Inf(1))
+					}
+					got := x.put(old, first)
+					o.Rotate(got, cos.put(c, first), sin.put(s, first), pairs)
+					for i := range n {
+						at, to := i, i+n
+						if pairs {
+							at, to = 2*i, 2*i+1
+						}
+						a, b := float64(old[at]), float64(old[to])
+						cos, sin := float64(c[i]), float64(s[i])
+						check(t, fmt.Sprintf("%s: pairs %v, %d of %d: a", o.ISA, pairs, i, n), got[at], a*cos, -b*sin)
+						check(t, fmt.Sprintf("%s: pairs %v, %d of %d: b", o.ISA, pairs, i, n), got[to], a*sin, b*cos)
+					}
+					for i := 2 * n; i < len(old); i++ {
+						if got[i] != old[i] && old[i] == old[i] {
+							t.Fatalf("%s: Rotate of %d pairs writes element %d", o.ISA, n, i)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // Load and Store move as their portable twins do, bit for bit.
 func TestMoveAgainstPortable(t *testing.T) {
 	for _, o := range assembled() {

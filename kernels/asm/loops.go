@@ -10,30 +10,31 @@ import (
 // loops are the assembly loops of one instruction set, as the generator declares them. They check nothing and allocate nothing; ops puts
 // the checks before them. Indexed by the number of vectors in use, less one.
 type loops struct {
-	isa       string
-	vec, keys int // floats in a vector; rows that Score and Mix take at once
-	score     []func(p *Panel, from, to int)
-	mix       []func(p *Panel, keep *float32)
-	stairs    []func(p *Panel, keep *float32)                   // Mix with Until
-	flash     []func(p *Panel, from, to, scored int) (done int) // whole groups, without S
-	raise     func(p *Panel, rows int)
-	top       func(p *Panel, from, to int)
-	finite    func(x *float32, rounds int) (bad int)
-	exp       func(p *Panel, from, to int) (done int)
-	expSums   func(p *Panel, from, to int) (done int) // with S
-	few       fewLoops
-	elu       func(to, from *float32, n int)
-	edits     editLoops
-	dscore    []func(p *Panel)
-	load      func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
-	store     func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
-	square    int // side of a square that load and store move
-	peak      func(rounds int, x *float32)
-	perRound  int // operations of a round of peak
-	chain     func(rounds int)
-	perChain  int // additions of a round of chain
-	read      func(x *float32, rounds int, sum *float32)
-	perRead   int // elements of a round of read, and of finite
+	isa                 string
+	vec, keys           int // floats in a vector; rows that Score and Mix take at once
+	score               []func(p *Panel, from, to int)
+	mix                 []func(p *Panel, keep *float32)
+	stairs              []func(p *Panel, keep *float32)                   // Mix with Until
+	flash               []func(p *Panel, from, to, scored int) (done int) // whole groups, without S
+	raise               func(p *Panel, rows int)
+	top                 func(p *Panel, from, to int)
+	finite              func(x *float32, rounds int) (bad int)
+	exp                 func(p *Panel, from, to int) (done int)
+	expSums             func(p *Panel, from, to int) (done int) // with S
+	few                 fewLoops
+	elu                 func(to, from *float32, n int)
+	edits               editLoops
+	rotate, rotatePairs func(x, cos, sin *float32, n int)
+	dscore              []func(p *Panel)
+	load                func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+	store               func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+	square              int // side of a square that load and store move
+	peak                func(rounds int, x *float32)
+	perRound            int // operations of a round of peak
+	chain               func(rounds int)
+	perChain            int // additions of a round of chain
+	read                func(x *float32, rounds int, sum *float32)
+	perRead             int // elements of a round of read, and of finite
 }
 
 // native returns the loops of an instruction set, nil if this build has none.
@@ -120,6 +121,18 @@ func (l *loops) ops() *Ops {
 	}
 	l.rows(o)
 	l.editing(o)
+	o.Rotate = func(x, cos, sin []float32, pairs bool) {
+		n := len(cos)
+		reach("sin", len(sin), 1, n, 0)
+		reach("x", len(x), 2, n, n)
+		switch {
+		case n == 0:
+		case pairs:
+			l.rotatePairs(&x[0], &cos[0], &sin[0], n)
+		default:
+			l.rotate(&x[0], &cos[0], &sin[0], n)
+		}
+	}
 	o.Peak = func(rounds int) int64 {
 		for left := rounds; left > 0; left -= peakAtOnce {
 			l.peak(min(left, peakAtOnce), &probe[0])

@@ -98,6 +98,12 @@ func avx2Slope(p *Panel, from, to int)
 func avx2Hide(p *Panel, from, to int)
 
 //go:noescape
+func avx2Rotate(x, cos, sin *float32, n int)
+
+//go:noescape
+func avx2RotatePairs(x, cos, sin *float32, n int)
+
+//go:noescape
 func avx2Load(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
 
 //go:noescape
@@ -124,6 +130,7 @@ var avx2 = loops{
 	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer, outerT: avx2OuterT},
 	elu:    avx2Elu,
 	edits:  editLoops{cap: avx2Cap, add: avx2Add, slope: avx2Slope, hide: avx2Hide},
+	rotate: avx2Rotate, rotatePairs: avx2RotatePairs,
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
 	chain: avx2Chain, perChain: 64,

@@ -288,6 +288,13 @@ DATA capCoefficient6<>+16(SB)/8, $0x3db6ba993db6ba99
 DATA capCoefficient6<>+24(SB)/8, $0x3db6ba993db6ba99
 GLOBL capCoefficient6<>(SB), RODATA|NOPTR, $32
 
+// quarterTurn: -1, 1, ...
+DATA quarterTurn<>+0(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+8(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+16(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+24(SB)/8, $0x3f800000bf800000
+GLOBL quarterTurn<>(SB), RODATA|NOPTR, $32
+
 
 // func avx2Score1(p *Panel, from, to int)
 //
@@ -11920,6 +11927,116 @@ end1:
 	ADDQ $32, R10
 	CMPQ R10, R9
 	JLT vector
+	VZEROUPPER
+	RET
+
+// func avx2Rotate(x, cos, sin *float32, n int)
+//
+//	for c := range n { // 8 at a time
+//		a, b := x[c], x[c+n]
+//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//	}
+TEXT ·avx2Rotate(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ cos+8(FP), BX
+	MOVQ sin+16(FP), R8
+	MOVQ n+24(FP), CX
+	LEAQ (DI)(CX*4), DX
+	CMPQ CX, $8
+	JLT end8
+numbers8:
+	VMOVUPS (DI), Y0
+	VMOVUPS (DX), Y1
+	VMOVUPS (BX), Y2
+	VMOVUPS (R8), Y3
+	VMULPS Y2, Y0, Y4
+	VFNMADD231PS Y3, Y1, Y4
+	VMOVUPS Y4, (DI)
+	VMULPS Y2, Y1, Y4
+	VFMADD231PS Y3, Y0, Y4
+	VMOVUPS Y4, (DX)
+	ADDQ $32, DI
+	ADDQ $32, DX
+	ADDQ $32, BX
+	ADDQ $32, R8
+	ADDQ $-8, CX
+	CMPQ CX, $8
+	JGE numbers8
+end8:
+	CMPQ CX, $1
+	JLT end1
+numbers1:
+	VMOVSS (DI), X0
+	VMOVSS (DX), X1
+	VMOVSS (BX), X2
+	VMOVSS (R8), X3
+	VMULPS Y2, Y0, Y4
+	VFNMADD231PS Y3, Y1, Y4
+	VMOVSS X4, (DI)
+	VMULPS Y2, Y1, Y4
+	VFMADD231PS Y3, Y0, Y4
+	VMOVSS X4, (DX)
+	ADDQ $4, DI
+	ADDQ $4, DX
+	ADDQ $4, BX
+	ADDQ $4, R8
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE numbers1
+end1:
+	VZEROUPPER
+	RET
+
+// func avx2RotatePairs(x, cos, sin *float32, n int)
+//
+//	for c := range n { // 4 at a time
+//		a, b := x[2*c], x[2*c+1]
+//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//	}
+TEXT ·avx2RotatePairs(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ cos+8(FP), BX
+	MOVQ sin+16(FP), R8
+	MOVQ n+24(FP), CX
+	VMOVUPS quarterTurn<>(SB), Y0
+	CMPQ CX, $4
+	JLT end4
+numbers4:
+	VMOVUPS (DI), Y1
+	VPMOVZXDQ (BX), Y2
+	VMOVSLDUP Y2, Y2
+	VPMOVZXDQ (R8), Y3
+	VMOVSLDUP Y3, Y3
+	VPERMILPS $0xb1, Y1, Y4
+	VMULPS Y0, Y4, Y4
+	VMULPS Y2, Y1, Y5
+	VFMADD231PS Y3, Y4, Y5
+	VMOVUPS Y5, (DI)
+	ADDQ $32, DI
+	ADDQ $16, BX
+	ADDQ $16, R8
+	ADDQ $-4, CX
+	CMPQ CX, $4
+	JGE numbers4
+end4:
+	CMPQ CX, $1
+	JLT end1
+numbers1:
+	VMOVSD (DI), X1
+	VBROADCASTSS (BX), Y2
+	VBROADCASTSS (R8), Y3
+	VPERMILPS $0xb1, Y1, Y4
+	VMULPS Y0, Y4, Y4
+	VMULPS Y2, Y1, Y5
+	VFMADD231PS Y3, Y4, Y5
+	VMOVSD X5, (DI)
+	ADDQ $8, DI
+	ADDQ $4, BX
+	ADDQ $4, R8
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE numbers1
+end1:
 	VZEROUPPER
 	RET
 

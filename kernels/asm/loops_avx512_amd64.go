@@ -98,6 +98,12 @@ func avx512Slope(p *Panel, from, to int)
 func avx512Hide(p *Panel, from, to int)
 
 //go:noescape
+func avx512Rotate(x, cos, sin *float32, n int)
+
+//go:noescape
+func avx512RotatePairs(x, cos, sin *float32, n int)
+
+//go:noescape
 func avx512Peak(rounds int, x *float32)
 
 //go:noescape
@@ -118,6 +124,7 @@ var avx512 = loops{
 	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer, outerT: avx512OuterT},
 	elu:    avx512Elu,
 	edits:  editLoops{cap: avx512Cap, add: avx512Add, slope: avx512Slope, hide: avx512Hide},
+	rotate: avx512Rotate, rotatePairs: avx512RotatePairs,
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
 	chain: avx512Chain, perChain: 64,

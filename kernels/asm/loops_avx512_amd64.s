@@ -452,6 +452,17 @@ DATA capCoefficient6<>+48(SB)/8, $0x3db6ba993db6ba99
 DATA capCoefficient6<>+56(SB)/8, $0x3db6ba993db6ba99
 GLOBL capCoefficient6<>(SB), RODATA|NOPTR, $64
 
+// quarterTurn: -1, 1, ...
+DATA quarterTurn<>+0(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+8(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+16(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+24(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+32(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+40(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+48(SB)/8, $0x3f800000bf800000
+DATA quarterTurn<>+56(SB)/8, $0x3f800000bf800000
+GLOBL quarterTurn<>(SB), RODATA|NOPTR, $64
+
 
 // func avx512Score1(p *Panel, from, to int)
 //
@@ -15248,6 +15259,116 @@ end1:
 	ADDQ $64, R10
 	CMPQ R10, R9
 	JLT vector
+	VZEROUPPER
+	RET
+
+// func avx512Rotate(x, cos, sin *float32, n int)
+//
+//	for c := range n { // 16 at a time
+//		a, b := x[c], x[c+n]
+//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//	}
+TEXT ·avx512Rotate(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ cos+8(FP), BX
+	MOVQ sin+16(FP), R8
+	MOVQ n+24(FP), CX
+	LEAQ (DI)(CX*4), DX
+	CMPQ CX, $16
+	JLT end16
+numbers16:
+	VMOVUPS (DI), Z0
+	VMOVUPS (DX), Z1
+	VMOVUPS (BX), Z2
+	VMOVUPS (R8), Z3
+	VMULPS Z2, Z0, Z4
+	VFNMADD231PS Z3, Z1, Z4
+	VMOVUPS Z4, (DI)
+	VMULPS Z2, Z1, Z4
+	VFMADD231PS Z3, Z0, Z4
+	VMOVUPS Z4, (DX)
+	ADDQ $64, DI
+	ADDQ $64, DX
+	ADDQ $64, BX
+	ADDQ $64, R8
+	ADDQ $-16, CX
+	CMPQ CX, $16
+	JGE numbers16
+end16:
+	CMPQ CX, $1
+	JLT end1
+numbers1:
+	VMOVSS (DI), X0
+	VMOVSS (DX), X1
+	VMOVSS (BX), X2
+	VMOVSS (R8), X3
+	VMULPS Z2, Z0, Z4
+	VFNMADD231PS Z3, Z1, Z4
+	VMOVSS X4, (DI)
+	VMULPS Z2, Z1, Z4
+	VFMADD231PS Z3, Z0, Z4
+	VMOVSS X4, (DX)
+	ADDQ $4, DI
+	ADDQ $4, DX
+	ADDQ $4, BX
+	ADDQ $4, R8
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE numbers1
+end1:
+	VZEROUPPER
+	RET
+
+// func avx512RotatePairs(x, cos, sin *float32, n int)
+//
+//	for c := range n { // 8 at a time
+//		a, b := x[2*c], x[2*c+1]
+//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//	}
+TEXT ·avx512RotatePairs(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ cos+8(FP), BX
+	MOVQ sin+16(FP), R8
+	MOVQ n+24(FP), CX
+	VMOVUPS quarterTurn<>(SB), Z0
+	CMPQ CX, $8
+	JLT end8
+numbers8:
+	VMOVUPS (DI), Z1
+	VPMOVZXDQ (BX), Z2
+	VMOVSLDUP Z2, Z2
+	VPMOVZXDQ (R8), Z3
+	VMOVSLDUP Z3, Z3
+	VPERMILPS $0xb1, Z1, Z4
+	VMULPS Z0, Z4, Z4
+	VMULPS Z2, Z1, Z5
+	VFMADD231PS Z3, Z4, Z5
+	VMOVUPS Z5, (DI)
+	ADDQ $64, DI
+	ADDQ $32, BX
+	ADDQ $32, R8
+	ADDQ $-8, CX
+	CMPQ CX, $8
+	JGE numbers8
+end8:
+	CMPQ CX, $1
+	JLT end1
+numbers1:
+	VMOVSD (DI), X1
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (R8), Z3
+	VPERMILPS $0xb1, Z1, Z4
+	VMULPS Z0, Z4, Z4
+	VMULPS Z2, Z1, Z5
+	VFMADD231PS Z3, Z4, Z5
+	VMOVSD X5, (DI)
+	ADDQ $8, DI
+	ADDQ $4, BX
+	ADDQ $4, R8
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE numbers1
+end1:
 	VZEROUPPER
 	RET
 

@@ -113,6 +113,12 @@ func neonSlope(p *Panel, from, to int)
 func neonHide(p *Panel, from, to int)
 
 //go:noescape
+func neonRotate(x, cos, sin *float32, n int)
+
+//go:noescape
+func neonRotatePairs(x, cos, sin *float32, n int)
+
+//go:noescape
 func neonLoad(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
 
 //go:noescape
@@ -139,6 +145,7 @@ var neon = loops{
 	few:    fewLoops{dot: neonDot, weigh: neonWeigh, weighSums: neonWeighSums, sum: neonSum, outer: neonOuter, outerT: neonOuterT},
 	elu:    neonElu,
 	edits:  editLoops{cap: neonCap, add: neonAdd, slope: neonSlope, hide: neonHide},
+	rotate: neonRotate, rotatePairs: neonRotatePairs,
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,
 	chain: neonChain, perChain: 64,

@@ -133,7 +133,10 @@ DATA constants<>+680(SB)/8, $0x3e8937d33e8937d3
 // capCoefficient6: of r^6 in e^2r
 DATA constants<>+688(SB)/8, $0x3db6ba993db6ba99
 DATA constants<>+696(SB)/8, $0x3db6ba993db6ba99
-GLOBL constants<>(SB), RODATA|NOPTR, $704
+// quarterTurn: -1, 1, ...
+DATA constants<>+704(SB)/8, $0x3f800000bf800000
+DATA constants<>+712(SB)/8, $0x3f800000bf800000
+GLOBL constants<>(SB), RODATA|NOPTR, $720
 
 
 // func neonScore1(p *Panel, from, to int)
@@ -16156,6 +16159,117 @@ end1:
 	ADD $16, R7
 	CMP R6, R7
 	BLT vector
+	RET
+
+// func neonRotate(x, cos, sin *float32, n int)
+//
+//	for c := range n { // 4 at a time
+//		a, b := x[c], x[c+n]
+//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//	}
+TEXT ·neonRotate(SB), NOSPLIT, $0-32
+	MOVD x+0(FP), R1
+	MOVD cos+8(FP), R3
+	MOVD sin+16(FP), R4
+	MOVD n+24(FP), R9
+	ADD R9<<2, R1, R8
+	CMP $4, R9
+	BLT end4
+numbers4:
+	FMOVQ (R1), F0
+	FMOVQ (R8), F1
+	FMOVQ (R3), F2
+	FMOVQ (R4), F3
+	WORD $0x6e22dc04 // VFMUL V2.S4, V0.S4, V4.S4
+	VFMLS V3.S4, V1.S4, V4.S4
+	FMOVQ F4, (R1)
+	WORD $0x6e22dc24 // VFMUL V2.S4, V1.S4, V4.S4
+	VFMLA V3.S4, V0.S4, V4.S4
+	FMOVQ F4, (R8)
+	ADD $16, R1
+	ADD $16, R8
+	ADD $16, R3
+	ADD $16, R4
+	ADD $-4, R9
+	CMP $4, R9
+	BGE numbers4
+end4:
+	CMP $1, R9
+	BLT end1
+numbers1:
+	FMOVS (R1), F0
+	FMOVS (R8), F1
+	FMOVS (R3), F2
+	FMOVS (R4), F3
+	WORD $0x6e22dc04 // VFMUL V2.S4, V0.S4, V4.S4
+	VFMLS V3.S4, V1.S4, V4.S4
+	FMOVS F4, (R1)
+	WORD $0x6e22dc24 // VFMUL V2.S4, V1.S4, V4.S4
+	VFMLA V3.S4, V0.S4, V4.S4
+	FMOVS F4, (R8)
+	ADD $4, R1
+	ADD $4, R8
+	ADD $4, R3
+	ADD $4, R4
+	ADD $-1, R9
+	CMP $1, R9
+	BGE numbers1
+end1:
+	RET
+
+// func neonRotatePairs(x, cos, sin *float32, n int)
+//
+//	for c := range n { // 2 at a time
+//		a, b := x[2*c], x[2*c+1]
+//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//	}
+TEXT ·neonRotatePairs(SB), NOSPLIT, $0-32
+	MOVD $constants<>(SB), R26
+	MOVD x+0(FP), R1
+	MOVD cos+8(FP), R3
+	MOVD sin+16(FP), R4
+	MOVD n+24(FP), R9
+	FMOVQ 704(R26), F0 // quarterTurn
+	CMP $2, R9
+	BLT end2
+numbers2:
+	FMOVQ (R1), F1
+	FMOVD (R3), F2
+	VZIP1 V2.S4, V2.S4, V2.S4
+	FMOVD (R4), F3
+	VZIP1 V3.S4, V3.S4, V3.S4
+	VREV64 V1.S4, V4.S4
+	WORD $0x6e20dc84 // VFMUL V0.S4, V4.S4, V4.S4
+	WORD $0x6e22dc25 // VFMUL V2.S4, V1.S4, V5.S4
+	VFMLA V3.S4, V4.S4, V5.S4
+	FMOVQ F5, (R1)
+	ADD $16, R1
+	ADD $8, R3
+	ADD $8, R4
+	ADD $-2, R9
+	CMP $2, R9
+	BGE numbers2
+end2:
+	CMP $1, R9
+	BLT end1
+numbers1:
+	FMOVD (R1), F1
+	FMOVS (R3), F2
+	VDUP V2.S[0], V2.S4
+	FMOVS (R4), F3
+	VDUP V3.S[0], V3.S4
+	VREV64 V1.S4, V4.S4
+	WORD $0x6e20dc84 // VFMUL V0.S4, V4.S4, V4.S4
+	WORD $0x6e22dc25 // VFMUL V2.S4, V1.S4, V5.S4
+	VFMLA V3.S4, V4.S4, V5.S4
+	FMOVD F5, (R1)
+	ADD $8, R1
+	ADD $4, R3
+	ADD $4, R4
+	ADD $-1, R9
+	CMP $1, R9
+	BGE numbers1
+end1:
 	RET
 
 // func neonLoad(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)

@@ -211,6 +211,20 @@ func TestShortFew(t *testing.T) {
 	}
 }
 
+func TestShortRotate(t *testing.T) {
+	for _, o := range assembled() {
+		for _, c := range []struct {
+			name        string
+			x, cos, sin int
+		}{{"x", 33, 17, 17}, {"sin", 34, 17, 16}} {
+			run := func() { o.Rotate(make([]float32, c.x), make([]float32, c.cos), make([]float32, c.sin), c.name == "x") }
+			if said := panicOf(run); !strings.Contains(said, c.name) || strings.Contains(said, "runtime error") {
+				t.Errorf("%s: a bad %s: panic %q", o.ISA, c.name, said)
+			}
+		}
+	}
+}
+
 func TestShortMoves(t *testing.T) {
 	for _, o := range assembled() {
 		for name, cut := range map[string]func(m *Move){

@@ -173,6 +173,14 @@ func (x x86) replaceAboveInt(dst vec, by constant, a, b, tmp vec) {
 	}
 }
 
+func (x x86) loadPair(dst vec, m mem)  { x.emit("VMOVSD", x.m(m), low(dst)) }
+func (x x86) storePair(m mem, src vec) { x.emit("VMOVSD", low(src), x.m(m)) }
+func (x x86) swapPairs(dst, a vec)     { x.emit("VPERMILPS", "$0xb1", x.v(a), x.v(dst)) }
+func (x x86) loadTwice(dst vec, m mem) {
+	x.emit("VPMOVZXDQ", x.m(m), x.v(dst))
+	x.emit("VMOVSLDUP", x.v(dst), x.v(dst))
+}
+
 func (x x86) storeUnless(m mem, src, word, bit, tmp, tmp2 vec) {
 	if x.name == "avx512" {
 		x.emit("VPTESTNMD", x.v(bit), x.v(word), "K1")

@@ -116,6 +116,14 @@ func (a arm) toFloat(dst, x vec) {
 	a.emit(fmt.Sprintf("WORD $%#x // VSCVTF %s, %s", code, a.s4(x), a.s4(dst)))
 }
 
+func (a arm) loadPair(dst vec, m mem)  { a.emit("FMOVD", a.m(m), a.f(dst)) }
+func (a arm) storePair(m mem, src vec) { a.emit("FMOVD", a.f(src), a.m(m)) }
+func (a arm) swapPairs(dst, x vec)     { a.emit("VREV64", a.s4(x), a.s4(dst)) }
+func (a arm) loadTwice(dst vec, m mem) {
+	a.loadPair(dst, m)
+	a.emit("VZIP1", a.s4(dst), a.s4(dst), a.s4(dst))
+}
+
 func (a arm) storeUnless(m mem, src, word, bit, tmp, tmp2 vec) {
 	a.emit("VCMTST", a.s4(bit), a.s4(word), a.s4(tmp))
 	a.load(tmp2, m)

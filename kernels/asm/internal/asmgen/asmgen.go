@@ -13,6 +13,7 @@
 //	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
 //	elu.go    the feature map of linear attention
 //	edit.go   what becomes of scores: Cap, Add, Slope, Hide
+//	rotate.go pairs of numbers turned: Rotate
 //	probe.go  Peak, Chain and Read
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
@@ -64,6 +65,7 @@ func (g *gen) all() {
 	g.constants()
 	g.eluConstants()
 	g.editConstants()
+	g.rotateConstants()
 	if g.pooled {
 		g.data.WriteString(global(pool, len(g.places)*g.bytes()))
 	}
@@ -90,6 +92,8 @@ func (g *gen) all() {
 	g.addScores()
 	g.slopeScores()
 	g.hideScores()
+	g.rotate()
+	g.rotatePairs()
 	if g.mover == nil {
 		g.moveIn()
 		g.moveOut()
@@ -139,6 +143,7 @@ var %[1]s = loops{
 	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter, outerT: %[1]sOuterT},
 	elu: %[1]sElu,
 	edits: editLoops{cap: %[1]sCap, add: %[1]sAdd, slope: %[1]sSlope, hide: %[1]sHide},
+	rotate: %[1]sRotate, rotatePairs: %[1]sRotatePairs,
 	dscore: []func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,

@@ -104,6 +104,12 @@ type isa interface {
 	loadOne(dst vec, from operand)
 	storeOne(m mem, src vec)
 
+	// pairs of neighbours
+	loadPair(dst vec, m mem) // one
+	storePair(m mem, src vec)
+	loadTwice(dst vec, m mem) // half as many elements, each of them twice
+	swapPairs(dst, a vec)
+
 	// Sums of a vector's elements. pairs does each four elements of dst, a and b by themselves: a0+a1, a2+a3, b0+b1, b2+b3. quarters adds all fours
 	// of v to its first, pairing the upper half with the lower. They may destroy temp.
 	pairs(dst, a, b, temp vec)
