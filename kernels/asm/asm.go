@@ -176,8 +176,13 @@ type Ops struct {
 	// Rotate turns n = len(cos) pairs of numbers in place, (a, b) to (a*cos - b*sin, a*sin + b*cos): those of x[c] and x[c+n], or, if pairs, of x[2c]
 	// and x[2c+1].
 	Rotate func(x, cos, sin []float32, pairs bool)
+	// Widen is to[j*d+c] = from[j][c] for n rows of d columns: exact, but for the product with a row's scale, which is rounded.
+	Widen func(to []float32, from Cells, n, d int)
+	// Narrow rounds to F16 or BF16, to the nearest and to even in the middle; to is as long as from. NaN stays NaN.
+	Narrow func(to []uint16, from []float32, t Type)
 	// Dot, Weigh and Sum are the three steps of a block of keys when queries are few: scores, weights, output. The caller edits between Dot and
-	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit, as Exp does.
+	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit, as Exp does. Where V is I8, Sum may leave its
+	// scales multiplied into P.
 	Dot, Weigh, Sum func(*Few)
 	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took.
 	Peak func(rounds int) int64

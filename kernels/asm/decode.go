@@ -5,8 +5,9 @@ package asm
 type Few struct {
 	R, N, D, C int // queries; keys; columns of K; columns of V
 	Factor     float64
-	Q, K, V, O Rows
-	Next       Rows      // Dot, Sum: rows that are read next. Assembly asks memory for them, with the stride of K (Sum: V)
+	Q, O       Rows
+	K, V       Cells
+	Next       Cells     // Dot, Sum: rows that are read next. Assembly asks memory for them, as if they had the type and stride of K (Sum: V)
 	P          []float32 // [R][Stride]: scores, then weights, a query's in one row
 	Stride     int       // at least N rounded up to a multiple of 16: Weigh may write so far
 	M, L, S    []float32 // [R]; S may be nil
@@ -15,8 +16,12 @@ type Few struct {
 	Done int // Weigh: queries finished
 }
 
-// dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x].
+// dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x]. The scale of a row of K multiplies its finished sums.
 func dot(p *Few) {
+	if p.K.Type != F32 {
+		dotCells(p)
+		return
+	}
 	for r := range p.R {
 		q, row := p.Q.Row(r, p.D), p.P[r*p.Stride:][:p.N]
 		for j := range row {
@@ -68,10 +73,14 @@ func weigh(p *Few) {
 	}
 }
 
-// sum is O[r][c] += Σ_j P[r][j] V[j][c], key by key.
+// sum is O[r][c] += Σ_j P[r][j] V[j][c], key by key. The scale of a row of V multiplies its weights.
 func sum(p *Few) {
+	if p.V.Type != F32 {
+		sumCells(p)
+		return
+	}
 	for r := range p.R {
-		accumulate(p.O.Row(r, p.C), p.P[r*p.Stride:][:p.N], &p.V)
+		accumulate(p.O.Row(r, p.C), p.P[r*p.Stride:][:p.N], &p.V.Rows)
 	}
 }
 

@@ -23,7 +23,7 @@ func eachFew(t *testing.T, do func(t *testing.T, o *Ops, f *Few)) {
 func randomFew(r, n, d, c int) *Few {
 	p := random(Go(), 1, n, d, c)
 	f := &Few{
-		R: r, N: n, D: d, C: c, Factor: .37, Q: random(Go(), 1, r, d, 0).K, K: p.K, V: p.V, O: random(Go(), 1, r, c, 0).K,
+		R: r, N: n, D: d, C: c, Factor: .37, Q: random(Go(), 1, r, d, 0).K, K: Cells{Rows: p.K}, V: Cells{Rows: p.V}, O: random(Go(), 1, r, c, 0).K,
 		Stride: n + 16, M: make([]float32, r), L: make([]float32, r), S: make([]float32, r),
 	}
 	f.P = random(Portable(f.Stride, 1, 1, 1, 1), n, r, 0, 0).P

@@ -28,18 +28,43 @@ func newFence(t *testing.T, floats int) *fence {
 	return &fence{mem[page:][:n:n]}
 }
 
-// put copies s to one end of the fence: its first element, or else its last, has a forbidden neighbour.
-func (f *fence) put(s []float32, first bool) []float32 {
+func (f *fence) put(s []float32, first bool) []float32 { return putIn(f, s, first) }
+
+// putIn copies s to one end of the fence: its first element, or else its last, has a forbidden neighbour.
+func putIn[T any](f *fence, s []T, first bool) []T {
 	if len(s) == 0 {
 		return nil
 	}
-	at := len(f.mem)/4 - len(s)
+	n := len(f.mem) / int(unsafe.Sizeof(s[0]))
+	at := n - len(s)
 	if first {
 		at = 0
 	}
-	to := unsafe.Slice((*float32)(unsafe.Pointer(&f.mem[0])), len(f.mem)/4)[at:][:len(s):len(s)]
+	to := unsafe.Slice((*T)(unsafe.Pointer(&f.mem[0])), n)[at:][:len(s):len(s)]
 	copy(to, s)
 	return to
+}
+
+// cells holds cells between fences, cut to so many rows.
+func (fs fences) cells(t *testing.T, name string, c Cells, rows, cols int, first bool) Cells {
+	for _, part := range []string{"", ".Scale"} {
+		if fs[name+part] == nil {
+			fs[name+part] = newFence(t, 1<<15)
+		}
+	}
+	n := 0
+	if rows > 0 && cols > 0 {
+		n = (rows-1)*c.Stride + cols
+	}
+	switch f := fs[name]; c.Type {
+	case F32:
+		c.Data = putIn(f, c.Data[:n], first)
+	case F16, BF16:
+		c.Half = putIn(f, c.Half[:n], first)
+	case I8:
+		c.Byte, c.Scale = putIn(f, c.Byte[:n], first), putIn(fs[name+".Scale"], c.Scale[:max(0, (rows-1)*c.ScaleStride+1)], first)
+	}
+	return c
 }
 
 // fences holds every operand of a panel between fences, cut to what the call addresses.
@@ -255,8 +280,8 @@ func (fs fences) putFew(t *testing.T, f *Few, vec int, first bool) *Few {
 		return fs[name].put(s[:n], first)
 	}
 	g := *f
-	g.Q.Data, g.K.Data = at("Q", f.Q.Data, f.R, f.D, f.Q.Stride), at("K", f.K.Data, f.N, f.D, f.K.Stride)
-	g.V.Data, g.O.Data = at("V", f.V.Data, f.N, f.C, f.V.Stride), at("O", f.O.Data, f.R, f.C, f.O.Stride)
+	g.Q.Data, g.O.Data = at("Q", f.Q.Data, f.R, f.D, f.Q.Stride), at("O", f.O.Data, f.R, f.C, f.O.Stride)
+	g.K, g.V = fs.cells(t, "K", f.K, f.N, f.D, first), fs.cells(t, "V", f.V, f.N, f.C, first)
 	g.P = at("P", f.P, f.R, (f.N+vec-1)/vec*vec, f.Stride)
 	g.M, g.L, g.S = at("M", f.M, 1, f.R, 0), at("L", f.L, 1, f.R, 0), at("S", f.S, 1, f.R, 0)
 	return &g
@@ -269,7 +294,7 @@ func TestFewAgainstPortable(t *testing.T) {
 		few := func(r, n, d int, special bool) {
 			f := randomFew(r, n, d, d)
 			if special {
-				poison(&Panel{N: n, D: d, Qt: f.Q.Data, P: f.P, O: f.O.Data, K: f.K, V: f.V})
+				poison(&Panel{N: n, D: d, Qt: f.Q.Data, P: f.P, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
 			}
 			for _, first := range []bool{true, false} {
 				what := fmt.Sprintf("%s: %d queries, %d keys, %d columns", o.ISA, r, n, d)
@@ -307,6 +332,111 @@ func TestFewAgainstPortable(t *testing.T) {
 			for n := 1; n < 70; n++ {
 				few(3, n, 17, special)
 			}
+		}
+	}
+}
+
+// Dot and Sum on cells give the bits that they give on the same rows as float32, where scales are powers of two: between pages that nobody may
+// touch, also for special values, and the portable twins too.
+func TestFewOfCells(t *testing.T) {
+	for _, o := range append(assembled(), Go()) {
+		fs, plain := fences{}, fences{}
+		few := func(r, n, d int, special bool) {
+			f := randomFew(r, n, d, d)
+			if special {
+				poison(&Panel{N: n, D: d, Qt: f.Q.Data, P: f.P, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
+			}
+			k, v := f.K.Rows, f.V.Rows
+			for _, typ := range []Type{F16, BF16, I8} {
+				f.K, f.V = stored(k, n, d, typ, 1), stored(v, n, d, typ, 3)
+				for _, first := range []bool{true, false} {
+					what := fmt.Sprintf("%s, type %d: %d queries, %d keys, %d columns", o.ISA, typ, r, n, d)
+					got, want := fs.putFew(t, f, o.Vec, first), plain.putFew(t, f, o.Vec, first)
+					want.K, want.V = widened(f.K, n, d), widened(f.V, n, d)
+					got.Next, want.Next = got.V, want.V
+					o.Dot(got)
+					o.Dot(want)
+					if special && typ == I8 { // what is subnormal on the way is rounded apart
+						compare(t, what+": Dot", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, float64(16*d))
+					} else {
+						sameBits(t, what+": Dot", got.P, want.P)
+					}
+					copy(got.P, f.P)
+					copy(want.P, f.P)
+					o.Sum(got)
+					o.Sum(want)
+					if special && typ == I8 {
+						compare(t, what+": Sum", got.O, want.O, d, float64(16*n))
+					} else {
+						sameBits(t, what+": Sum", got.O.Data, want.O.Data)
+					}
+				}
+			}
+		}
+		for _, special := range []bool{false, true} {
+			for r := 1; r <= 9; r++ {
+				for _, n := range []int{1, 3, 4, 6, 16, 33} {
+					for _, d := range []int{1, 7, 33, 64} {
+						few(r, n, d, special)
+					}
+				}
+			}
+			for d := 1; d <= piece; d++ {
+				few(2, 5, d, special)
+			}
+			for n := 1; n < 70; n++ {
+				few(3, n, 17, special)
+			}
+			if o.ISA != "go" { // whose pieces of longer rows have sums of their own
+				few(1, 9, 257, special)
+				few(5, 9, 512, special)
+			}
+		}
+	}
+}
+
+// sameBits holds numbers to what is wanted, bit for bit but for which NaN.
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i, g := range got {
+		if w := want[i]; math.Float32bits(g) != math.Float32bits(w) && (g == g || w == w) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, g, w)
+		}
+	}
+}
+
+// Widen and Narrow between pages that nobody may touch do what their portable twins do.
+func TestWidenAndNarrowAgainstPortable(t *testing.T) {
+	for _, o := range assembled() {
+		fs := fences{"to": newFence(t, 1<<15), "half": newFence(t, 1<<15)}
+		change := func(n, d int) {
+			rows := random(Go(), 1, n, d, d).K
+			for _, typ := range []Type{F32, F16, BF16, I8} {
+				c := stored(rows, n, d, typ, 2)
+				want := make([]float32, n*d)
+				widen(want, c, n, d)
+				for _, first := range []bool{true, false} {
+					to := fs["to"].put(make([]float32, n*d), first)
+					o.Widen(to, fs.cells(t, "from", c, n, d, first), n, d)
+					sameBits(t, fmt.Sprintf("%s: Widen type %d, %d rows of %d", o.ISA, typ, n, d), to, want)
+					if typ != F16 && typ != BF16 || n == 0 {
+						continue
+					}
+					from := fs.cells(t, "from", Cells{Rows: rows}, 1, d, first).Data
+					half, wantHalf := putIn(fs["half"], make([]uint16, d), first), make([]uint16, d)
+					o.Narrow(half, from, typ)
+					narrow(wantHalf, from, typ)
+					if !slices.Equal(half, wantHalf) {
+						t.Fatalf("%s: Narrow type %d, %d elements: %x, want %x", o.ISA, typ, d, half, wantHalf)
+					}
+				}
+			}
+		}
+		for d := range 200 {
+			change(2, d)
+		}
+		for n := range 20 {
+			change(n, 17)
 		}
 	}
 }

@@ -15,8 +15,8 @@ var needs = []struct {
 	isa      string
 	features []cpuid.FeatureID
 }{
-	{"avx2", []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3}},
-	{"avx512", []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3, cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ}},
+	{"avx2", []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3, cpuid.F16C}},
+	{"avx512", []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3, cpuid.F16C, cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ}},
 	{"neon", []cpuid.FeatureID{cpuid.ASIMD}},
 }
 

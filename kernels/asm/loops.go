@@ -24,6 +24,7 @@ type loops struct {
 	few                 fewLoops
 	elu                 func(to, from *float32, n int)
 	edits               editLoops
+	cells               cellLoops
 	rotate, rotatePairs func(x, cos, sin *float32, n int)
 	dscore              []func(p *Panel)
 	load                func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
@@ -133,6 +134,7 @@ func (l *loops) ops() *Ops {
 			l.rotate(&x[0], &cos[0], &sin[0], n)
 		}
 	}
+	l.widening(o)
 	o.Peak = func(rounds int) int64 {
 		for left := rounds; left > 0; left -= peakAtOnce {
 			l.peak(min(left, peakAtOnce), &probe[0])

@@ -68,19 +68,58 @@ func avx2ExpSums(p *Panel, from, to int) (done int)
 func avx2Dot(p *Few)
 
 //go:noescape
+func avx2Sum(p *Few)
+
+//go:noescape
+func avx2DotF16(p *Few)
+
+//go:noescape
+func avx2SumF16(p *Few)
+
+//go:noescape
+func avx2DotBF16(p *Few)
+
+//go:noescape
+func avx2SumBF16(p *Few)
+
+//go:noescape
+func avx2DotI8(p *Few)
+
+//go:noescape
+func avx2SumI8(p *Few)
+
+//go:noescape
+func avx2ScaleKeys(p *Few, scale *float32, apart int)
+
+//go:noescape
 func avx2Weigh(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx2WeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
-func avx2Sum(p *Few)
-
-//go:noescape
 func avx2Outer(p *Panel)
 
 //go:noescape
 func avx2OuterT(p *Panel)
+
+//go:noescape
+func avx2Widen(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func avx2WidenF16(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func avx2WidenBF16(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func avx2WidenI8(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func avx2NarrowF16(to *uint16, from *float32, vectors int)
+
+//go:noescape
+func avx2NarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
 func avx2Elu(to, from *float32, n int)
@@ -127,7 +166,14 @@ var avx2 = loops{
 	stairs: []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},
 	flash:  []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
-	few:    fewLoops{dot: avx2Dot, weigh: avx2Weigh, weighSums: avx2WeighSums, sum: avx2Sum, outer: avx2Outer, outerT: avx2OuterT},
+	few: fewLoops{
+		dot: []func(*Few){avx2Dot, avx2DotF16, avx2DotBF16, avx2DotI8}, sum: []func(*Few){avx2Sum, avx2SumF16, avx2SumBF16, avx2SumI8}, scale: avx2ScaleKeys,
+		weigh: avx2Weigh, weighSums: avx2WeighSums, outer: avx2Outer, outerT: avx2OuterT,
+	},
+	cells: cellLoops{
+		widen:  []func(to *float32, from *Cells, n, d int){avx2Widen, avx2WidenF16, avx2WidenBF16, avx2WidenI8},
+		narrow: []func(to *uint16, from *float32, vectors int){avx2NarrowF16, avx2NarrowBF16},
+	},
 	elu:    avx2Elu,
 	edits:  editLoops{cap: avx2Cap, add: avx2Add, slope: avx2Slope, hide: avx2Hide},
 	rotate: avx2Rotate, rotatePairs: avx2RotatePairs,

@@ -68,19 +68,58 @@ func avx512ExpSums(p *Panel, from, to int) (done int)
 func avx512Dot(p *Few)
 
 //go:noescape
+func avx512Sum(p *Few)
+
+//go:noescape
+func avx512DotF16(p *Few)
+
+//go:noescape
+func avx512SumF16(p *Few)
+
+//go:noescape
+func avx512DotBF16(p *Few)
+
+//go:noescape
+func avx512SumBF16(p *Few)
+
+//go:noescape
+func avx512DotI8(p *Few)
+
+//go:noescape
+func avx512SumI8(p *Few)
+
+//go:noescape
+func avx512ScaleKeys(p *Few, scale *float32, apart int)
+
+//go:noescape
 func avx512Weigh(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512WeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
-func avx512Sum(p *Few)
-
-//go:noescape
 func avx512Outer(p *Panel)
 
 //go:noescape
 func avx512OuterT(p *Panel)
+
+//go:noescape
+func avx512Widen(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func avx512WidenF16(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func avx512WidenBF16(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func avx512WidenI8(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func avx512NarrowF16(to *uint16, from *float32, vectors int)
+
+//go:noescape
+func avx512NarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
 func avx512Elu(to, from *float32, n int)
@@ -121,7 +160,14 @@ var avx512 = loops{
 	stairs: []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},
 	flash:  []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
-	few:    fewLoops{dot: avx512Dot, weigh: avx512Weigh, weighSums: avx512WeighSums, sum: avx512Sum, outer: avx512Outer, outerT: avx512OuterT},
+	few: fewLoops{
+		dot: []func(*Few){avx512Dot, avx512DotF16, avx512DotBF16, avx512DotI8}, sum: []func(*Few){avx512Sum, avx512SumF16, avx512SumBF16, avx512SumI8}, scale: avx512ScaleKeys,
+		weigh: avx512Weigh, weighSums: avx512WeighSums, outer: avx512Outer, outerT: avx512OuterT,
+	},
+	cells: cellLoops{
+		widen:  []func(to *float32, from *Cells, n, d int){avx512Widen, avx512WidenF16, avx512WidenBF16, avx512WidenI8},
+		narrow: []func(to *uint16, from *float32, vectors int){avx512NarrowF16, avx512NarrowBF16},
+	},
 	elu:    avx512Elu,
 	edits:  editLoops{cap: avx512Cap, add: avx512Add, slope: avx512Slope, hide: avx512Hide},
 	rotate: avx512Rotate, rotatePairs: avx512RotatePairs,

@@ -6,9 +6,9 @@ import "fmt"
 
 // fewLoops are the assembly loops whose operands lie in rows: those of decoding, and Outer.
 type fewLoops struct {
-	dot              func(f *Few)
+	dot, sum         []func(f *Few)
+	scale            func(f *Few, scale *float32, apart int)
 	weigh, weighSums func(f *Few, from, vectors int) (done int)
-	sum              func(f *Few)
 	outer, outerT    func(p *Panel)
 }
 
@@ -17,22 +17,28 @@ func (l *loops) rows(o *Ops) {
 	o.Dot = func(f *Few) {
 		f.check()
 		reach("Q", len(f.Q.Data), f.R, f.D, f.Q.Stride)
-		reach("K", len(f.K.Data), f.N, f.D, f.K.Stride)
+		f.K.check("K", f.N, f.D)
 		switch {
 		case f.R == 0 || f.N == 0:
 		case f.D == 0 || !normal(float32(f.Factor)):
 			dot(f)
 		default:
-			l.few.dot(f)
+			l.few.dot[f.K.Type](f)
+			if f.K.Type == I8 {
+				l.few.scale(f, &f.K.Scale[0], f.K.ScaleStride)
+			}
 		}
 	}
 	o.Weigh = func(f *Few) { l.weigh(f) }
 	o.Sum = func(f *Few) {
 		f.check()
-		reach("V", len(f.V.Data), f.N, f.C, f.V.Stride)
+		f.V.check("V", f.N, f.C)
 		reach("O", len(f.O.Data), f.R, f.C, f.O.Stride)
 		if f.R > 0 && f.N > 0 && f.C > 0 {
-			l.few.sum(f)
+			if f.V.Type == I8 {
+				l.few.scale(f, &f.V.Scale[0], f.V.ScaleStride)
+			}
+			l.few.sum[f.V.Type](f)
 		}
 	}
 	o.DScore = func(p *Panel) {

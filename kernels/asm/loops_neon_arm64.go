@@ -83,19 +83,58 @@ func neonExpSums(p *Panel, from, to int) (done int)
 func neonDot(p *Few)
 
 //go:noescape
+func neonSum(p *Few)
+
+//go:noescape
+func neonDotF16(p *Few)
+
+//go:noescape
+func neonSumF16(p *Few)
+
+//go:noescape
+func neonDotBF16(p *Few)
+
+//go:noescape
+func neonSumBF16(p *Few)
+
+//go:noescape
+func neonDotI8(p *Few)
+
+//go:noescape
+func neonSumI8(p *Few)
+
+//go:noescape
+func neonScaleKeys(p *Few, scale *float32, apart int)
+
+//go:noescape
 func neonWeigh(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func neonWeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
-func neonSum(p *Few)
-
-//go:noescape
 func neonOuter(p *Panel)
 
 //go:noescape
 func neonOuterT(p *Panel)
+
+//go:noescape
+func neonWiden(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func neonWidenF16(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func neonWidenBF16(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func neonWidenI8(to *float32, from *Cells, n, d int)
+
+//go:noescape
+func neonNarrowF16(to *uint16, from *float32, vectors int)
+
+//go:noescape
+func neonNarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
 func neonElu(to, from *float32, n int)
@@ -142,7 +181,14 @@ var neon = loops{
 	stairs: []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
 	flash:  []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
 	raise:  neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
-	few:    fewLoops{dot: neonDot, weigh: neonWeigh, weighSums: neonWeighSums, sum: neonSum, outer: neonOuter, outerT: neonOuterT},
+	few: fewLoops{
+		dot: []func(*Few){neonDot, neonDotF16, neonDotBF16, neonDotI8}, sum: []func(*Few){neonSum, neonSumF16, neonSumBF16, neonSumI8}, scale: neonScaleKeys,
+		weigh: neonWeigh, weighSums: neonWeighSums, outer: neonOuter, outerT: neonOuterT,
+	},
+	cells: cellLoops{
+		widen:  []func(to *float32, from *Cells, n, d int){neonWiden, neonWidenF16, neonWidenBF16, neonWidenI8},
+		narrow: []func(to *uint16, from *float32, vectors int){neonNarrowF16, neonNarrowBF16},
+	},
 	elu:    neonElu,
 	edits:  editLoops{cap: neonCap, add: neonAdd, slope: neonSlope, hide: neonHide},
 	rotate: neonRotate, rotatePairs: neonRotatePairs,

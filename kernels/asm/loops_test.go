@@ -201,6 +201,18 @@ func TestShortFew(t *testing.T) {
 			{"Sum", "O", o.Sum, func(f *Few) { last(&f.O.Data, f.R, f.C, f.O.Stride) }},
 			{"Sum", "V", o.Sum, func(f *Few) { f.V.Stride = -1 }},
 			{"Dot", "K", o.Dot, func(f *Few) { f.K.Stride = 1 << 62 }},
+			{"Dot", "K", o.Dot, func(f *Few) { f.K = cut(f.K, F16, f.N, f.D) }},
+			{"Dot", "K", o.Dot, func(f *Few) { f.K = cut(f.K, BF16, f.N, f.D) }},
+			{"Dot", "K", o.Dot, func(f *Few) { f.K = cut(f.K, I8, f.N, f.D) }},
+			{"Dot", "K.Scale", o.Dot, func(f *Few) { f.K = stored(f.K.Rows, f.N, f.D, I8, 1); f.K.Scale = f.K.Scale[:f.N-1] }},
+			{"Dot", "K.Scale", o.Dot, func(f *Few) { f.K = stored(f.K.Rows, f.N, f.D, I8, 1); f.K.ScaleStride = -1 }},
+			{"Dot", "K: type 4", o.Dot, func(f *Few) { f.K.Type = I8 + 1 }},
+			{"Sum", "V", o.Sum, func(f *Few) { f.V = cut(f.V, F16, f.N, f.C) }},
+			{"Sum", "V.Scale", o.Sum, func(f *Few) { f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.V.Scale = nil }},
+			{"Widen", "from", func(f *Few) { o.Widen(make([]float32, f.N*f.D), f.K, f.N, f.D) }, func(f *Few) { f.K = cut(f.K, I8, f.N, f.D) }},
+			{"Widen", "to", func(f *Few) { o.Widen(make([]float32, f.N*f.D-1), f.K, f.N, f.D) }, func(*Few) {}},
+			{"Narrow", "to", func(f *Few) { o.Narrow(make([]uint16, f.D-1), f.L[:f.R], F16) }, func(f *Few) { f.R, f.L = f.D, make([]float32, f.D) }},
+			{"Narrow", "type 3", func(f *Few) { o.Narrow(make([]uint16, f.R), f.L, I8) }, func(*Few) {}},
 		} {
 			f := randomFew(3, 17, 9, 9)
 			c.cut(f)
@@ -223,6 +235,14 @@ func TestShortRotate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// cut are rows as cells, one element short.
+func cut(r Cells, typ Type, n, d int) Cells {
+	c := stored(r.Rows, n, d, typ, 1)
+	end := (n-1)*c.Stride + d - 1
+	c.Half, c.Byte = c.Half[:min(end, len(c.Half))], c.Byte[:min(end, len(c.Byte))]
+	return c
 }
 
 func TestShortMoves(t *testing.T) {

@@ -144,13 +144,13 @@ func (d *decoder) scanPart(worker, task int) {
 			if f.Q = tile.From(&a.Q, b, 0, h); p.Dim > 0 {
 				f.Q.Stride = stride
 			}
-			f.K, f.V = tile.From(&a.K, b, key, kv), values
+			f.K.Rows, f.V.Rows = tile.From(&a.K, b, key, kv), values
 			f.O = asm.Rows{Data: d.o[(state+r*d.n)*p.DimV:], Stride: d.n * p.DimV}
 			f.M, f.L, f.S = w.m[r:], w.l[r:], w.s[r:]
 			if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
 				f.S = nil
 			}
-			f.Next = following(f.K, f.V)
+			f.Next.Rows = following(f.K.Rows, f.V.Rows)
 			d.ops.Dot(f)
 			for i := range f.R {
 				d.edit(w, b, kv*group+(r+i)/nq, r+i, i, key)
@@ -160,8 +160,8 @@ func (d *decoder) scanPart(worker, task int) {
 				w.raise(r+f.Done, f.Done)
 				f.From = f.Done
 			}
-			if f.Next = f.V; key+chunk < a.K.S {
-				f.Next = following(f.V, f.K.From(chunk))
+			if f.Next.Rows = f.V.Rows; key+chunk < a.K.S {
+				f.Next.Rows = following(f.V.Rows, f.K.Rows.From(chunk))
 			}
 			d.ops.Sum(f)
 		}

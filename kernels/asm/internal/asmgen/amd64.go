@@ -70,6 +70,7 @@ func (x x86) toFloat(dst, a vec)            { x.emit("VCVTDQ2PS", x.v(a), x.v(ds
 func (x x86) and(dst, a, b vec)             { x.emit("VANDPS", x.v(b), x.v(a), x.v(dst)) }
 func (x x86) loadOne(dst vec, from operand) { x.emit("VMOVSS", x.o(from), low(dst)) }
 func (x x86) storeOne(m mem, src vec)       { x.emit("VMOVSS", low(src), x.m(m)) }
+func (x x86) loadFour(dst vec, m mem)       { x.emit("VMOVUPS", x.m(m), low(dst)) }
 func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", low(src), x.m(m)) }
 func (x x86) prefetch(m mem)                { x.emit("PREFETCHT1", x.m(m)) }
 func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
@@ -103,6 +104,65 @@ func (x x86) offset(dst, base, n reg, by int) {
 func (x x86) broadcast64(dst vec, m mem) {
 	x.emit("VCVTSD2SS", x.m(m), low(dst), low(dst))
 	x.emit("VBROADCASTSS", low(dst), x.v(dst))
+}
+
+func (x x86) widen(dst vec, m mem, c cells) {
+	switch c {
+	case f32:
+		x.load(dst, m)
+	case f16:
+		x.emit("VCVTPH2PS", x.m(m), x.v(dst))
+	case bf16:
+		x.emit("VPMOVZXWD", x.m(m), x.v(dst))
+		x.shiftLeft(dst, dst, 16)
+	case i8:
+		x.emit("VPMOVSXBD", x.m(m), x.v(dst))
+		x.toFloat(dst, dst)
+	}
+}
+
+// widenOne puts a bfloat16 in the upper half of its element at once.
+func (x x86) widenOne(dst vec, m mem, c cells) {
+	if c == f32 {
+		x.loadOne(dst, m)
+		return
+	}
+	insert, place := "VPINSRW", 0
+	switch c {
+	case bf16:
+		place = 1
+	case i8:
+		insert = "VPINSRB"
+	}
+	x.zero(dst)
+	x.emit(insert, imm(place), x.m(m), low(dst), low(dst))
+	switch c {
+	case f16:
+		x.emit("VCVTPH2PS", low(dst), low(dst))
+	case i8:
+		x.emit("VPMOVSXBD", low(dst), low(dst))
+		x.emit("VCVTDQ2PS", low(dst), low(dst))
+	}
+}
+
+func (x x86) narrow(m mem, src, _ vec) { x.emit("VCVTPS2PH", "$0", x.v(src), x.m(m)) }
+
+func (x x86) storeHigh(m mem, src, temp vec) {
+	x.shiftRight(src, src, 16)
+	if x.letter == "Z" {
+		x.emit("VPMOVDW", x.v(src), x.m(m))
+		return
+	}
+	x.emit("VEXTRACTF128", "$1", x.v(src), low(temp))
+	x.emit("VPACKUSDW", low(temp), low(src), low(src))
+	x.storeFour(m, src)
+}
+
+func (x x86) gatherFour(dst vec, at, stride, stride3 reg) {
+	x.loadOne(dst, mem{base: at})
+	for i := 1; i < 4; i++ {
+		x.emit("VINSERTPS", imm(i<<4), x.m(row(at, stride, stride3, i, 0)), low(dst), low(dst))
+	}
 }
 
 // low is the lowest quarter or half of a register.
@@ -146,6 +206,7 @@ func (x x86) permute(dst, i, tmp vec) {
 	}
 }
 func (x x86) shiftLeft(dst, a vec, n int)  { x.emit("VPSLLD", imm(n), x.v(a), x.v(dst)) }
+func (x x86) shiftRight(dst, a vec, n int) { x.emit("VPSRLD", imm(n), x.v(a), x.v(dst)) }
 func (x x86) addInt(dst, a vec, b operand) { x.emit("VPADDD", x.o(b), x.v(a), x.v(dst)) }
 func (x x86) set(dst reg, n int)           { x.emit("MOVQ", imm(n), x86Regs[dst]) }
 func (x x86) jumpLess(a, b reg, to string) {

@@ -87,6 +87,70 @@ func (a arm) word(code uint32, op string, dst, x, y vec) {
 	a.emit(fmt.Sprintf("WORD $%#x // %s %s, %s, %s", code, op, a.s4(y), a.s4(x), a.s4(dst)))
 }
 
+// unary emits an instruction that makes vectors of another kind of vectors.
+func (a arm) unary(code uint32, op string, src vec, from string, dst vec, to string) {
+	a.emit(fmt.Sprintf("WORD $0x%08x // %s %s.%s, %s.%s", code|uint32(src)<<5|uint32(dst), op, a.v(src), from, a.v(dst), to))
+}
+
+func (a arm) widen(dst vec, m mem, c cells) {
+	switch c {
+	case f32:
+		a.load(dst, m)
+		return
+	case f16, bf16:
+		a.emit("FMOVD", a.m(m), a.f(dst))
+	case i8:
+		a.emit("FMOVS", a.m(m), a.f(dst))
+	}
+	a.convert(dst, c)
+}
+
+// convert makes floats of the cells at the beginning of a register.
+func (a arm) convert(v vec, c cells) {
+	switch c {
+	case f16:
+		a.unary(0x0e217800, "VFCVTL", v, "H4", v, "S4")
+	case bf16:
+		a.unary(0x2e613800, "VSHLL $16,", v, "H4", v, "S4")
+	case i8:
+		a.unary(0x0f08a400, "VSXTL", v, "B8", v, "H8")
+		a.unary(0x0f10a400, "VSXTL", v, "H4", v, "S4")
+		a.toFloat(v, v)
+	}
+}
+
+func (a arm) widenOne(dst vec, m mem, c cells) {
+	kind := ".H[0]"
+	switch c {
+	case f32:
+		a.loadOne(dst, m)
+		return
+	case i8:
+		kind = ".B[0]"
+	}
+	a.zero(dst)
+	a.emit("VLD1", a.m(m), a.v(dst)+kind)
+	a.convert(dst, c)
+}
+
+func (a arm) narrow(m mem, src, _ vec) {
+	a.unary(0x0e216800, "VFCVTN", src, "S4", src, "H4")
+	a.emit("FMOVD", a.f(src), a.m(m))
+}
+
+func (a arm) storeHigh(m mem, src, _ vec) {
+	h8 := a.v(src) + ".H8"
+	a.emit("VUZP2", h8, h8, h8)
+	a.emit("FMOVD", a.f(src), a.m(m))
+}
+
+func (a arm) gatherFour(dst vec, at, stride, stride3 reg) {
+	a.loadOne(dst, mem{base: at})
+	for i := 1; i < 4; i++ {
+		a.emit("VLD1", a.m(row(at, stride, stride3, i, 0)), fmt.Sprintf("%s.S[%d]", a.v(dst), i))
+	}
+}
+
 func (a arm) load(dst vec, from operand) {
 	switch from := from.(type) {
 	case mem:
@@ -112,8 +176,7 @@ func (a arm) fma(acc, x vec, y operand) {
 func (a arm) fnma(acc, x vec, y operand) { a.emit("VFMLS", a.s4(a.in(y)), a.s4(x), a.s4(acc)) }
 
 func (a arm) toFloat(dst, x vec) {
-	code := 0x4e21d800 | uint32(x)<<5 | uint32(dst)
-	a.emit(fmt.Sprintf("WORD $%#x // VSCVTF %s, %s", code, a.s4(x), a.s4(dst)))
+	a.unary(0x4e21d800, "VSCVTF", x, "S4", dst, "S4")
 }
 
 func (a arm) loadPair(dst vec, m mem)  { a.emit("FMOVD", a.m(m), a.f(dst)) }
@@ -151,11 +214,13 @@ func (a arm) duplicate(v vec) { a.emit("VDUP", a.v(v)+".S[0]", a.s4(v)) }
 
 func (a arm) loadOne(dst vec, from operand) { a.emit("FMOVS", a.m(from.(mem)), a.f(dst)) }
 func (a arm) storeOne(m mem, src vec)       { a.emit("FMOVS", a.f(src), a.m(m)) }
+func (a arm) loadFour(dst vec, m mem)       { a.load(dst, m) }
 func (a arm) storeFour(m mem, src vec)      { a.store(m, src) }
 func (a arm) pairs(dst, x, y, _ vec)        { a.word(0x6e20d400, "VFADDP", dst, x, y) }
 func (a arm) quarters(_, _ vec)             {} // there is one four
 func (a arm) prefetch(m mem)                { a.emit("PRFM", a.m(m), "PLDL2KEEP") }
 func (a arm) shiftLeft(dst, x vec, n int)   { a.emit("VSHL", imm(n), a.s4(x), a.s4(dst)) }
+func (a arm) shiftRight(dst, x vec, n int)  { a.emit("VUSHR", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) addInt(dst, x vec, y operand)  { a.emit("VADD", a.s4(a.in(y)), a.s4(x), a.s4(dst)) }
 func (a arm) broadcastInt(dst vec, src reg) { a.emit("VDUP", armRegs[src], a.s4(dst)) }
 func (a arm) store(m mem, src vec)          { a.emit("FMOVQ", a.f(src), a.m(m)) }

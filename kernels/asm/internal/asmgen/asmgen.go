@@ -11,6 +11,7 @@
 //	move.go   transposes: Load and Store
 //	few.go    products of rows with rows, weights of rows: Dot and Weigh
 //	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
+//	cells.go  rows stored in less than a float32: Widen and Narrow
 //	elu.go    the feature map of linear attention
 //	edit.go   what becomes of scores: Cap, Add, Slope, Hide
 //	rotate.go pairs of numbers turned: Rotate
@@ -66,6 +67,7 @@ func (g *gen) all() {
 	g.eluConstants()
 	g.editConstants()
 	g.rotateConstants()
+	g.cellConstants()
 	if g.pooled {
 		g.data.WriteString(global(pool, len(g.places)*g.bytes()))
 	}
@@ -81,12 +83,20 @@ func (g *gen) all() {
 	g.finite()
 	g.exp(false)
 	g.exp(true)
-	g.dot()
+	for c := range allCells {
+		g.dot(c)
+		g.outer(outerFew(c))
+	}
+	g.scaleKeys()
 	g.weigh(false)
 	g.weigh(true)
-	for _, o := range []outer{outerFew, outerRows, outerTransposed} {
-		g.outer(o)
+	g.outer(outerRows)
+	g.outer(outerTransposed)
+	for c := range allCells {
+		g.widenRows(c)
 	}
+	g.narrowRow(f16)
+	g.narrowRow(bf16)
 	g.elu()
 	g.capScores()
 	g.addScores()
@@ -140,7 +150,14 @@ var %[1]s = loops{
 	stairs: []func(*Panel, *float32){%[9]s},
 	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
-	few: fewLoops{dot: %[1]sDot, weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, sum: %[1]sSum, outer: %[1]sOuter, outerT: %[1]sOuterT},
+	few: fewLoops{
+		dot: []func(*Few){%[13]s}, sum: []func(*Few){%[14]s}, scale: %[1]sScaleKeys,
+		weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, outer: %[1]sOuter, outerT: %[1]sOuterT,
+	},
+	cells: cellLoops{
+		widen: []func(to *float32, from *Cells, n, d int){%[15]s},
+		narrow: []func(to *uint16, from *float32, vectors int){%[1]sNarrowF16, %[1]sNarrowBF16},
+	},
 	elu: %[1]sElu,
 	edits: editLoops{cap: %[1]sCap, add: %[1]sAdd, slope: %[1]sSlope, hide: %[1]sHide},
 	rotate: %[1]sRotate, rotatePairs: %[1]sRotatePairs,
@@ -149,7 +166,8 @@ var %[1]s = loops{
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
 	read: %[1]sRead, perRead: %[7]d,
 }
-`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), moves.name, moves.vec)
+`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), moves.name, moves.vec,
+		g.byCells("Dot"), g.byCells("Sum"), g.byCells("Widen"))
 }
 
 // constant lays down a vector whose element i has certain bits.

@@ -15,28 +15,30 @@ import "fmt"
 // memory is busy while either computes. On a Xeon (family 6, model 207) eight queries that share keys (AVX-512, d = 128) ran so at .78 of the
 // bandwidth; at .67 when each loop asked for its own rows, eight further on; at .61 when lines were asked into the first-level cache, where
 // K and V displace each other.
-func (g *gen) dot() {
-	g.function("Dot", "(p *Few)", 8, 8, fmt.Sprintf(`
+//
+// K may be cells of any type; their scales are multiplied in afterwards, by ScaleKeys.
+func (g *gen) dot(c cells) {
+	g.function("Dot"+c.name(), "(p *Few)", 8, 8, fmt.Sprintf(`
 for j := range p.N { // 4 at a time
 	for r := range p.R { // %d at a time
 		var sum [%[2]d]float32
 		for x := range p.D { // %[2]d at a time; what is left over is added to sum[0]
-			sum[x%%%[2]d] = fma(p.Q.Data[r*p.Q.Stride+x], p.K.Data[j*p.K.Stride+x], sum[x%%%[2]d])
+			sum[x%%%[2]d] = fma(p.Q.Data[r*p.Q.Stride+x], %[3]s, sum[x%%%[2]d])
 		}
 		p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 	}
-}`, g.queries, g.vec))
+}`, g.queries, g.vec, c.float("p.K", "j*p.K.Stride+x")))
 	g.arg(panel, "p", 0)
 	g.get(count, few("N"))
-	g.get(elem, few("K+Rows_Data"))
-	g.get(stride, few("K+Rows_Stride"))
+	g.get(elem, few("K+"+c.field()))
+	g.get(stride, few("K+"+cellStride))
 	g.get(apart, few("Q+Rows_Stride"))
 	g.get(out, few("P"))
-	g.scale(stride, 4)
+	g.scale(stride, c.size())
 	g.scale(apart, 4)
 	g.offset(stride3, stride, stride, 2)
 	g.offset(apart3, apart, apart, 2)
-	g.get(lead, few("Next+Rows_Data"))
+	g.get(lead, few("Next+"+c.field()))
 	g.subtract(lead, elem)
 	for _, keys := range []int{4, 1} {
 		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
@@ -44,7 +46,7 @@ for j := range p.N { // 4 at a time
 		g.get(lanes, few("Q+Rows_Data"))
 		g.get(rowsLeft, few("R"))
 		for queries := g.queries; queries > 0; queries /= 2 {
-			dots{g, queries, keys}.emit()
+			dots{g, c, queries, keys}.emit()
 		}
 		g.note("the first query of the keys that follow")
 		g.get(rowsLeft, few("R"))
@@ -66,6 +68,7 @@ func few(field string) mem { return mem{base: panel, field: "Few_" + field} }
 // dots is a tile of sums of queries with keys.
 type dots struct {
 	*gen
+	cells
 	queries, keys int
 }
 
@@ -87,8 +90,9 @@ func (d dots) emit() {
 	d.move(elemAt, elem)
 	d.offset(leadAt, elem, lead, 1)
 	d.get(steps, few("D"))
-	d.columns(name+"line", line/d.bytes(), false)
-	if line > d.bytes() {
+	many := min(line/(d.vec*d.size()), 4)
+	d.columns(name+"line", many, false)
+	if many > 1 {
 		d.columns(name+"vector", 1, false)
 	}
 	d.columns(name+"one", 1, true)
@@ -103,9 +107,9 @@ const line = 64
 
 // columns emits the loop over columns, so many vectors at a time or one element.
 func (d dots) columns(name string, vecs int, single bool) {
-	load, n := d.load, vecs*d.vec
+	load, widen, n := d.load, d.widen, vecs*d.vec
 	if single {
-		load, n = d.loadOne, 1
+		load, widen, n = d.loadOne, d.widenOne, 1
 	}
 	d.jumpBelow(steps, n, "end"+name)
 	d.label("columns" + name)
@@ -114,8 +118,8 @@ func (d dots) columns(name string, vecs int, single bool) {
 			load(d.query(r), row(lanesAt, apart, apart3, r, v*d.bytes()))
 		}
 		for j := range d.keys {
-			load(d.key(), row(elemAt, stride, stride3, j, v*d.bytes()))
-			if v == 0 && 4*n == line {
+			widen(d.key(), row(elemAt, stride, stride3, j, v*d.vec*d.size()), d.cells)
+			if v == 0 && !single {
 				d.prefetch(row(leadAt, stride, stride3, j, 0))
 			}
 			for r := range d.queries {
@@ -123,9 +127,9 @@ func (d dots) columns(name string, vecs int, single bool) {
 			}
 		}
 	}
-	for _, at := range []reg{lanesAt, elemAt, leadAt} {
-		d.increase(at, 4*n)
-	}
+	d.increase(lanesAt, 4*n)
+	d.increase(elemAt, d.size()*n)
+	d.increase(leadAt, d.size()*n)
 	d.increase(steps, -n)
 	d.jumpAtLeast(steps, n, "columns"+name)
 	d.label("end" + name)

@@ -109,11 +109,18 @@ type isa interface {
 	storePair(m mem, src vec)
 	loadTwice(dst vec, m mem) // half as many elements, each of them twice
 	swapPairs(dst, a vec)
+	// cells, made float32 but for their scale: a vector of them, or one before zeros
+	widen(dst vec, m mem, c cells)
+	widenOne(dst vec, m mem, c cells)
+	narrow(m mem, src, temp vec)                 // stores a vector as F16, rounded. It may destroy both
+	storeHigh(m mem, src, temp vec)              // stores the upper halves of a vector's elements; the same holds
+	gatherFour(dst vec, at, stride, stride3 reg) // four elements, before zeros, so many bytes apart
 
 	// Sums of a vector's elements. pairs does each four elements of dst, a and b by themselves: a0+a1, a2+a3, b0+b1, b2+b3. quarters adds all fours
 	// of v to its first, pairing the upper half with the lower. They may destroy temp.
 	pairs(dst, a, b, temp vec)
 	quarters(v, temp vec)
+	loadFour(dst vec, m mem)  // before zeros
 	storeFour(m mem, src vec) // the first four elements
 
 	// prefetch asks for the cache line of an address, which need not exist, to be brought to the second-level cache.
@@ -121,6 +128,7 @@ type isa interface {
 
 	// a vector's bits
 	shiftLeft(dst, a vec, n int)
+	shiftRight(dst, a vec, n int) // of numbers without a sign
 	addInt(dst, a vec, b operand)
 	subInt(dst, a, b vec)
 	toFloat(dst, a vec) // of integers

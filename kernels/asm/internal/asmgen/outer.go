@@ -21,38 +21,38 @@ func (g *gen) outer(o outer) {
 	if o.finishes {
 		after = " // what was there counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\t" + o.result + " *= p.Scale[r]\n\t\t}"
 	}
-	g.function(o.name, "(p *"+o.block+")", frame, 8, fmt.Sprintf(`
+	g.function(o.name+o.cells.name(), "(p *"+o.block+")", frame, 8, fmt.Sprintf(`
 for r := range p.%[1]s { // %[2]d at a time
 	for c := range p.C { // %[3]d at a time
 		sum := float32(0)
 		for k := range p.%[4]s {
-			sum = fma(p.P[%[5]s], p.%[6]s.Data[k*p.%[6]s.Stride+c], sum)
+			sum = fma(p.P[%[5]s], %[6]s, sum)
 		}
 		%[7]s += sum%[8]s
 	}
-}`, o.rows, o.tiles[0], g.wide*g.vec, o.terms, o.weight, o.y, o.result, after))
+}`, o.rows, o.tiles[0], g.wide*g.vec, o.terms, o.weight, o.float("p."+o.y, "k*p."+o.y+".Stride+c"), o.result, after))
 	g.arg(panel, "p", 0)
 	g.get(count, o.field(o.rows))
 	g.get(elem, o.field("P"))
 	g.get(stride, o.field(o.weights))
-	g.get(apart, o.field(o.y+"+Rows_Stride"))
+	g.get(apart, o.field(o.y+"+"+o.yStride))
 	g.get(out, o.field(o.x))
 	g.get(outStride, o.field(o.xStride))
-	for _, r := range []reg{stride, apart, outStride} {
-		g.scale(r, 4)
-	}
+	g.scale(stride, 4)
+	g.scale(apart, o.cells.size())
+	g.scale(outStride, 4)
 	g.offset(stride3, stride, stride, 2)
 	if o.ahead {
-		g.get(lead, o.field("Next+Rows_Data"))
-		g.get(lanes, o.field(o.y+"+Rows_Data"))
+		g.get(lead, o.field("Next+"+o.yData))
+		g.get(lanes, o.field(o.y+"+"+o.yData))
 		g.subtract(lead, lanes)
 	}
 	for _, rows := range o.tiles {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))
 		g.get(columns, o.field("C"))
-		g.get(lanes, o.field(o.y+"+Rows_Data"))
-		t := tile{gen: g, rows: rows, along: !o.transposed, apart: true, ahead: o.ahead}
+		g.get(lanes, o.field(o.y+"+"+o.yData))
+		t := tile{gen: g, rows: rows, along: !o.transposed, apart: true, ahead: o.ahead, cells: o.cells}
 		for t.vecs = map[int]int{6: g.wide, 4: g.wide, 2: 4, 1: 8}[rows]; t.vecs > 0; t.vecs /= 2 {
 			t.outerColumns(o)
 		}
@@ -82,23 +82,30 @@ type outer struct {
 	weight, result                      string // as Go
 	tiles                               []int  // rows of tiles
 	transposed, ahead/* asks for Next */ bool
-	finishes bool // knows fresh results, and factors of rows
+	finishes       bool   // knows fresh results, and factors of rows
+	cells                 // how y is stored
+	yData, yStride string // fields of that
 }
 
 var (
 	outerRows = outer{
-		name: "Outer", block: "Panel", rows: "N", terms: "Width", weights: "Lanes", y: "Y", x: "X", xStride: "XStr",
+		name: "Outer", block: "Panel", rows: "N", terms: "Width", weights: "Lanes", y: "Y", x: "X", xStride: "XStr", yData: "Rows_Data", yStride: "Rows_Stride",
 		weight: "r*p.Lanes+k", result: "p.X[r*p.XStr+c]", tiles: []int{6, 2, 1}, finishes: true,
 	}
 	outerTransposed = outer{
-		name: "OuterT", block: "Panel", rows: "N", terms: "Width", weights: "Lanes", y: "Y", x: "X", xStride: "XStr",
+		name: "OuterT", block: "Panel", rows: "N", terms: "Width", weights: "Lanes", y: "Y", x: "X", xStride: "XStr", yData: "Rows_Data", yStride: "Rows_Stride",
 		weight: "k*p.Lanes+r", result: "p.X[r*p.XStr+c]", tiles: []int{4, 1}, transposed: true,
 	}
-	outerFew = outer{
+)
+
+// outerFew is Ops.Sum, whose scales ScaleKeys multiplies into the weights before.
+func outerFew(c cells) outer {
+	return outer{
 		name: "Sum", block: "Few", rows: "R", terms: "N", weights: "Stride", y: "V", x: "O+Rows_Data", xStride: "O+Rows_Stride",
 		weight: "r*p.Stride+k", result: "p.O.Data[r*p.O.Stride+c]", tiles: []int{6, 2, 1}, ahead: true,
+		cells: c, yData: c.field(), yStride: cellStride,
 	}
-)
+}
 
 func (o outer) field(name string) mem { return mem{base: panel, field: o.block + "_" + name} }
 
@@ -125,7 +132,7 @@ func (t tile) outerColumns(o outer) {
 	}
 	t.finishOuter(o, false, name)
 	t.label("next" + name)
-	t.increase(lanes, 4*width)
+	t.increase(lanes, o.cells.size()*width)
 	t.increase(out, 4*width)
 	t.increase(columns, -width)
 	t.jumpAtLeast(columns, width, "columns"+name)

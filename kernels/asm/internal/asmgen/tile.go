@@ -24,6 +24,7 @@ type tile struct {
 	ahead      bool // other rows are asked for meanwhile
 	below      bool // elements eight steps further are asked for meanwhile
 	first      int  // vectors before it take no more steps
+	cells           // how rows of lanes are stored
 }
 
 func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
@@ -140,14 +141,18 @@ func (t tile) rest(suffix string) {
 // step emits the k-th of n steps from the cursors on, and after each row's multiply-adds what between says.
 func (t tile) step(k, n int, between func()) {
 	if t.ahead {
-		for off := 0; off < t.vecs*t.bytes(); off += line {
+		for off := 0; off < t.vecs*t.vec*t.size(); off += line {
 			t.prefetch(mem{base: lanesAt, index: lead, times: 1, off: off})
 		}
 	}
 	if t.below {
 		t.prefetch(t.rowsOn(elemAt4, k%unroll))
 	}
-	load := func(v int) { t.loadLanes(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.bytes()}) }
+	widen := t.widen
+	if t.single {
+		widen = t.widenOne
+	}
+	load := func(v int) { widen(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.vec*t.size()}, t.cells) }
 	for v := t.first; v < t.vecs && t.rows > 1; v++ {
 		load(v)
 	}

@@ -56,7 +56,7 @@ func decoded(code uint32) string {
 	var args []string
 	for _, a := range inst.Args {
 		if a != nil {
-			args = append(args, arrangement.ReplaceAllString(a.String(), ".$2$1"))
+			args = append(args, arrangement.ReplaceAllString(strings.Replace(a.String(), "#", "$", 1), ".$2$1"))
 		}
 	}
 	slices.Reverse(args)
@@ -72,6 +72,10 @@ func TestDecoded(t *testing.T) {
 		0x4e22d420: "VFADD V2.S4, V1.S4, V0.S4",
 		0x4ea2d420: "VFSUB V2.S4, V1.S4, V0.S4",
 		0x6e22dc20: "VFMUL V2.S4, V1.S4, V0.S4",
+		0x0e217820: "VFCVTL V1.H4, V0.S4",
+		0x2e613820: "VSHLL $16, V1.H4, V0.S4",
+		0x0f08a420: "VSXTL V1.B8, V0.H8",
+		0x4e21d820: "VSCVTF V1.S4, V0.S4",
 	} {
 		if got := decoded(code); got != want {
 			t.Errorf("%#x is %s, want %s", code, got, want)

@@ -1,0 +1,176 @@
+package asm
+
+import "math"
+
+// A Type is how an element of a row is stored.
+type Type uint8
+
+// Types of elements, in the order of package attn's.
+const (
+	F32 Type = iota
+	F16
+	BF16
+	I8
+)
+
+// Cells are rows whose elements may be stored in less than a float32: row j starts at Half[j*Stride], or at Byte[j*Stride]. Loops read them as
+// they are, so that memory moves a half or a quarter of the bytes, and make float32 of them in registers.
+type Cells struct {
+	Rows                 // F32; its Stride is that of every type
+	Type        Type     // says which of the slices are set
+	Half        []uint16 // F16, BF16
+	Byte        []int8   // I8: an element is Byte times its row's
+	Scale       []float32
+	ScaleStride int // from one row's scale to the next one's
+}
+
+// From returns the rows from row j on.
+func (c Cells) From(j int) Cells {
+	switch c.Type {
+	case F32:
+		c.Rows = c.Rows.From(j)
+	case F16, BF16:
+		c.Half = c.Half[j*c.Stride:]
+	case I8:
+		c.Byte, c.Scale = c.Byte[j*c.Stride:], c.Scale[j*c.ScaleStride:]
+	}
+	return c
+}
+
+// scale is what row j is multiplied by.
+func (c *Cells) scale(j int) float32 {
+	if c.Type != I8 {
+		return 1
+	}
+	return c.Scale[j*c.ScaleStride]
+}
+
+// read makes float32 of the elements of row j from column x on, without their scale.
+func (c *Cells) read(to []float32, j, x int) {
+	at := j*c.Stride + x
+	switch c.Type {
+	case F32:
+		copy(to, c.Data[at:][:len(to)])
+	case F16:
+		for i, h := range c.Half[at:][:len(to)] {
+			to[i] = fromF16(h)
+		}
+	case BF16:
+		for i, h := range c.Half[at:][:len(to)] {
+			to[i] = fromBF16(h)
+		}
+	case I8:
+		for i, b := range c.Byte[at:][:len(to)] {
+			to[i] = float32(b)
+		}
+	}
+}
+
+func widen(to []float32, from Cells, n, d int) {
+	for j := range n {
+		row := to[j*d:][:d]
+		from.read(row, j, 0)
+		if from.Type == I8 {
+			for c, s := 0, from.scale(j); c < d; c++ {
+				row[c] *= s
+			}
+		}
+	}
+}
+
+func narrow(to []uint16, from []float32, t Type) {
+	for i, x := range from {
+		if t == F16 {
+			to[i] = toF16(x)
+		} else {
+			to[i] = toBF16(x)
+		}
+	}
+}
+
+// piece is the number of columns that the portable loops take from a row of cells at a time.
+const piece = 128
+
+// dotCells is dot for rows that are not float32.
+func dotCells(p *Few) {
+	var k [piece]float32
+	for j := range p.N {
+		for r := range p.R {
+			p.P[r*p.Stride+j] = 0
+		}
+		for x := 0; x < p.D; x += piece {
+			part := k[:min(piece, p.D-x)]
+			p.K.read(part, j, x)
+			for r := range p.R {
+				p.P[r*p.Stride+j] += product(p.Q.Data[r*p.Q.Stride+x:][:len(part)], part)
+			}
+		}
+		for r := range p.R {
+			z := &p.P[r*p.Stride+j]
+			*z = float32(float64(float64(*z)*p.Factor) * float64(p.K.scale(j)))
+		}
+	}
+}
+
+// sumCells is sum for rows that are not float32.
+func sumCells(p *Few) {
+	var v [piece]float32
+	for j := range p.N {
+		for c := 0; c < p.C; c += piece {
+			part := v[:min(piece, p.C-c)]
+			p.V.read(part, j, c)
+			for r := range p.R {
+				w, o := p.P[r*p.Stride+j]*p.V.scale(j), p.O.Data[r*p.O.Stride+c:]
+				for i, x := range part {
+					o[i] += float32(w * x)
+				}
+			}
+		}
+	}
+}
+
+// fromF16 moves exponent and fraction to their places, and makes up for the exponents' different bias by a multiplication, which is exact and
+// normalises what is subnormal. NaN is quiet.
+func fromF16(h uint16) float32 {
+	const exponents = 0x7c00
+	bits, f := uint32(h&0x7fff)<<13, float32(0)
+	if h&exponents == exponents {
+		f = math.Float32frombits(bits | 0x7f800000)
+	} else {
+		f = math.Float32frombits(bits) * 0x1p112
+	}
+	return math.Float32frombits(math.Float32bits(f) | uint32(h&0x8000)<<16)
+}
+
+// toF16 rounds to the nearest, to even in the middle. Adding 1/2, whose last bit is as large as the least f16, rounds what will be subnormal.
+func toF16(x float32) uint16 {
+	const (
+		infinity  = 0x7f800000
+		overflow  = 0x477ff000 // 65520, from which on numbers round to infinity
+		subnormal = 0x38800000 // 2^-14, the least that is not
+	)
+	b := math.Float32bits(x)
+	sign := uint16(b >> 16 & 0x8000)
+	b &= 0x7fffffff
+	switch {
+	case b > infinity:
+		return sign | 0x7e00
+	case b >= overflow:
+		return sign | 0x7c00
+	case b < subnormal:
+		return sign | uint16(math.Float32bits(math.Float32frombits(b)+.5)-math.Float32bits(.5))
+	}
+	b += 0xfff + b>>13&1
+	return sign | uint16((b-112<<23)>>13)
+}
+
+func fromBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// toBF16 rounds to the nearest, to even in the middle. It knows one NaN.
+func toBF16(x float32) uint16 {
+	if x != x {
+		return 0xffff
+	}
+	b := math.Float32bits(x)
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}

@@ -1,0 +1,209 @@
+package asmgen
+
+import (
+	"fmt"
+	"strings"
+)
+
+// cells are a Type of package asm: how the elements of a row are stored.
+type cells int
+
+const (
+	f32 cells = iota
+	f16
+	bf16
+	i8
+	allCells
+)
+
+// name is what the names of a type's loops end in.
+func (c cells) name() string { return [...]string{"", "F16", "BF16", "I8"}[c] }
+func (c cells) size() int    { return [...]int{4, 2, 2, 1}[c] }
+
+// slice is the one of Cells that holds them, and field where it lies there.
+func (c cells) slice() string { return [...]string{"Data", "Half", "Half", "Byte"}[c] }
+
+func (c cells) field() string {
+	if c == f32 {
+		return "Cells_Rows+Rows_Data"
+	}
+	return "Cells_" + c.slice()
+}
+
+// float is an element of rows as a float32, in Go.
+func (c cells) float(rows, at string) string {
+	element := fmt.Sprintf("%s.%s[%s]", rows, c.slice(), at)
+	switch c {
+	case f32:
+		return element
+	case i8:
+		return "float32(" + element + ")"
+	}
+	return "from" + c.name() + "(" + element + ")"
+}
+
+const cellStride = "Cells_Rows+Rows_Stride"
+
+// byCells lists a loop's forms for the table.
+func (g *gen) byCells(what string) string {
+	var names []string
+	for c := range allCells {
+		names = append(names, g.name+what+c.name())
+	}
+	return strings.Join(names, ", ")
+}
+
+// scaleKeys emits what multiplies scores or weights by the scales of their keys. Four keys go at once, for all queries: the scales may lie
+// apart.
+func (g *gen) scaleKeys() {
+	g.function("ScaleKeys", "(p *Few, scale *float32, apart int)", 0, 24, `
+for j := range p.N { // 4 at a time
+	for r := range p.R {
+		p.P[r*p.Stride+j] *= scale[j*apart]
+	}
+}`)
+	const scale, product = vec(0), vec(1)
+	g.arg(panel, "p", 0)
+	g.arg(elem, "scale", 8)
+	g.arg(stride, "apart", 16)
+	g.scale(stride, 4)
+	g.offset(stride3, stride, stride, 2)
+	g.get(out, few("P"))
+	g.get(apart, few("Stride"))
+	g.scale(apart, 4)
+	g.get(count, few("N"))
+	for _, keys := range []int{4, 1} {
+		load, store := g.loadFour, g.storeFour
+		if keys == 1 {
+			load, store = func(dst vec, m mem) { g.loadOne(dst, m) }, g.storeOne
+		}
+		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
+		g.label(fmt.Sprint("keys", keys))
+		if keys == 1 {
+			g.loadOne(scale, mem{base: elem})
+		} else {
+			g.gatherFour(scale, elem, stride, stride3)
+		}
+		g.move(lanesAt, out)
+		g.get(steps, few("R"))
+		g.label(fmt.Sprint("query", keys))
+		load(product, mem{base: lanesAt})
+		g.mul(product, product, scale)
+		store(mem{base: lanesAt}, product)
+		g.offset(lanesAt, lanesAt, apart, 1)
+		g.increase(steps, -1)
+		g.jumpAtLeast(steps, 1, fmt.Sprint("query", keys))
+		g.down(elem, stride, keys)
+		g.increase(out, 4*keys)
+		g.increase(count, -keys)
+		g.jumpAtLeast(count, keys, fmt.Sprint("keys", keys))
+		g.label(fmt.Sprint("end", keys))
+	}
+	g.ret()
+}
+
+// widenRows emits Ops.Widen: four vectors of a row at a time, then one, then one element.
+func (g *gen) widenRows(c cells) {
+	times := ""
+	if c == i8 {
+		times = " * from.Scale[j*from.ScaleStride]"
+	}
+	g.function("Widen"+c.name(), "(to *float32, from *Cells, n, d int)", 0, 32, fmt.Sprintf(`
+for j := range n {
+	for x := range d { // %d at a time
+		to[j*d+x] = %s%s
+	}
+}`, 4*g.vec, c.float("from", "j*from.Stride+x"), times))
+	const scale = vec(4)
+	g.arg(out, "to", 0)
+	g.arg(panel, "from", 8)
+	g.arg(count, "n", 16)
+	g.get(elem, mem{base: panel, field: c.field()})
+	g.get(stride, mem{base: panel, field: cellStride})
+	g.scale(stride, c.size())
+	if c == i8 {
+		g.get(lanes, mem{base: panel, field: "Cells_Scale"})
+		g.get(apart, mem{base: panel, field: "Cells_ScaleStride"})
+	}
+	g.label("row")
+	g.move(elemAt, elem)
+	if c == i8 {
+		g.broadcast(scale, mem{base: lanes})
+		g.offset(lanes, lanes, apart, 4)
+	}
+	g.arg(steps, "d", 24)
+	for _, t := range []tile{{gen: g, vecs: 4}, {gen: g, vecs: 1}, {gen: g, vecs: 1, single: true}} {
+		n, widen := t.vecs*g.vec, g.widen
+		if t.single {
+			n, widen = 1, g.widenOne
+		}
+		name := fmt.Sprint(n)
+		g.jumpBelow(steps, n, "end"+name)
+		g.label("columns" + name)
+		for v := range t.vecs {
+			widen(vec(v), mem{base: elemAt, off: v * g.vec * c.size()}, c)
+			if c == i8 {
+				g.mul(vec(v), vec(v), scale)
+			}
+			t.storeLanes(mem{base: out, off: v * g.bytes()}, vec(v))
+		}
+		g.increase(elemAt, n*c.size())
+		g.increase(out, 4*n)
+		g.increase(steps, -n)
+		g.jumpAtLeast(steps, n, "columns"+name)
+		g.label("end" + name)
+	}
+	g.offset(elem, elem, stride, 1)
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "row")
+	g.ret()
+}
+
+// narrowRow emits Ops.Narrow for whole vectors. The upper half of a float32 is a bfloat16: what the lower half is above the middle carries into it
+// when 2^15-1 is added, and the middle itself when the upper half is odd. NaN, which could carry into infinity, is replaced.
+func (g *gen) narrowRow(c cells) {
+	g.function("Narrow"+c.name(), "(to *uint16, from *float32, vectors int)", 0, 24, fmt.Sprintf(`
+for i := range %d * vectors {
+	to[i] = to%s(from[i])
+}`, g.vec, c.name()))
+	g.arg(out, "to", 0)
+	g.arg(lanes, "from", 8)
+	g.arg(count, "vectors", 16)
+	const x, odd, size, bound, temp = vec(0), vec(1), vec(2), vec(3), vec(4)
+	if c == bf16 {
+		g.load(bound, infinity)
+	}
+	g.label("vector")
+	g.load(x, mem{base: lanes})
+	to := mem{base: out}
+	if c == f16 {
+		g.narrow(to, x, temp)
+	} else {
+		g.shiftLeft(odd, x, 15)
+		g.shiftRight(odd, odd, 31)
+		g.shiftLeft(size, x, 1)
+		g.shiftRight(size, size, 1)
+		g.addInt(x, x, belowHalf)
+		g.addInt(x, x, odd)
+		g.replaceAboveInt(x, notANumber, size, bound, temp)
+		g.storeHigh(to, x, temp)
+	}
+	g.increase(lanes, g.bytes())
+	g.increase(out, 2*g.vec)
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "vector")
+	g.ret()
+}
+
+const (
+	infinity   constant = "infinity"
+	belowHalf  constant = "belowHalf"
+	notANumber constant = "notANumber"
+)
+
+func (g *gen) cellConstants() {
+	all := func(bits uint32) func(int) uint32 { return func(int) uint32 { return bits } }
+	g.constant(infinity, "as an integer, less than every NaN without its sign", all(0x7f800000))
+	g.constant(belowHalf, "of a bfloat16's last place, less one", all(0x7fff))
+	g.constant(notANumber, "", all(0xffffffff))
+}

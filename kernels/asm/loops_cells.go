@@ -1,0 +1,51 @@
+//go:build (amd64 || arm64) && !purego
+
+package asm
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// cellLoops are the assembly loops that change types.
+type cellLoops struct {
+	widen  []func(to *float32, from *Cells, n, d int)
+	narrow []func(to *uint16, from *float32, vectors int) // to F16, to BF16
+}
+
+// widening puts the checks before them.
+func (l *loops) widening(o *Ops) {
+	o.Widen = func(to []float32, from Cells, n, d int) {
+		from.check("from", n, d)
+		reach("to", len(to), n, d, d)
+		if n > 0 && d > 0 {
+			l.cells.widen[from.Type](&to[0], &from, n, d)
+		}
+	}
+	o.Narrow = func(to []uint16, from []float32, t Type) {
+		if t != F16 && t != BF16 {
+			panic(fmt.Errorf("asm: Narrow: type %d: it must be F16 or BF16", t))
+		}
+		reach("to", len(to), 1, len(from), 0)
+		vectors := len(from) / l.vec
+		if vectors > 0 {
+			l.cells.narrow[t-F16](unsafe.SliceData(to), unsafe.SliceData(from), vectors)
+		}
+		narrow(to[vectors*l.vec:], from[vectors*l.vec:], t)
+	}
+}
+
+// check panics if rows of so many columns do not lie within the cells.
+func (c *Cells) check(name string, rows, cols int) {
+	switch c.Type {
+	case F32:
+		reach(name, len(c.Data), rows, cols, c.Stride)
+	case F16, BF16:
+		reach(name, len(c.Half), rows, cols, c.Stride)
+	case I8:
+		reach(name, len(c.Byte), rows, cols, c.Stride)
+		reach(name+".Scale", len(c.Scale), rows, 1, c.ScaleStride)
+	default:
+		panic(fmt.Errorf("asm: %s: type %d: there is no such", name, c.Type))
+	}
+}
