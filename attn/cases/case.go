@@ -99,6 +99,7 @@ func All() []Case {
 		{"ragged", ragged},
 		{"cache", caches},
 		{"types", types},
+		{"pairs", pairs},
 		{"extremes", extremes},
 		{"empty", empty},
 		{"linear", linear},
