@@ -10,32 +10,34 @@ import (
 // loops are the assembly loops of one instruction set, as the generator declares them. They check nothing and allocate nothing; ops puts
 // the checks before them. Indexed by the number of vectors in use, less one.
 type loops struct {
-	isa                 string
-	vec, keys           int // floats in a vector; rows that Score and Mix take at once
-	score               []func(p *Panel, from, to int)
-	mix                 []func(p *Panel, keep *float32)
-	stairs              []func(p *Panel, keep *float32)                   // Mix with Until
-	flash               []func(p *Panel, from, to, scored int) (done int) // whole groups, without S
-	raise               func(p *Panel, rows int)
-	top                 func(p *Panel, from, to int)
-	finite              func(x *float32, rounds int) (bad int)
-	exp                 func(p *Panel, from, to int) (done int)
-	expSums             func(p *Panel, from, to int) (done int) // with S
-	few                 fewLoops
-	elu                 func(to, from *float32, n int)
-	edits               editLoops
-	cells               cellLoops
-	rotate, rotatePairs func(x, cos, sin *float32, n int)
-	dscore              []func(p *Panel)
-	load                func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
-	store               func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
-	square              int // side of a square that load and store move
-	peak                func(rounds int, x *float32)
-	perRound            int // operations of a round of peak
-	chain               func(rounds int)
-	perChain            int // additions of a round of chain
-	read                func(x *float32, rounds int, sum *float32)
-	perRead             int // elements of a round of read, and of finite
+	isa         string
+	vec, keys   int // floats in a vector; rows that Score and Mix take at once
+	score       []func(p *Panel, from, to int)
+	mix         []func(p *Panel, keep *float32)
+	stairs      []func(p *Panel, keep *float32)                   // Mix with Until
+	flash       []func(p *Panel, from, to, scored int) (done int) // whole groups
+	flashSums   []func(p *Panel, from, to, scored int) (done int) // with S
+	raise       func(p *Panel, rows int)
+	top         func(p *Panel, from, to int)
+	finite      func(x *float32, rounds int) (bad int)
+	exp         func(p *Panel, from, to int) (done int)
+	expSums     func(p *Panel, from, to int) (done int) // with S
+	few         fewLoops
+	elu         func(to, from *float32, n int)
+	edits       editLoops
+	cells       cellLoops
+	rotate      func(x, cos, sin *float32, n int) // in halves
+	rotatePairs func(x, cos, sin *float32, n int)
+	dscore      []func(p *Panel)
+	load        func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+	store       func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+	square      int // side of a square that load and store move
+	peak        func(rounds int, x *float32)
+	perRound    int // operations of a round of peak
+	chain       func(rounds int)
+	perChain    int // additions of a round of chain
+	read        func(x *float32, rounds int, sum *float32)
+	perRead     int // elements of a round of read, and of finite
 }
 
 // native returns the loops of an instruction set, nil if this build has none.
@@ -76,9 +78,13 @@ func (l *loops) ops() *Ops {
 		if p.Plain < p.N {
 			l.checkMask(p)
 		}
-		if p.Width == 0 || p.S != nil || p.From == whole || !normal(float32(p.Factor)) {
+		flash := l.flash
+		if p.S != nil {
+			flash = l.flashSums
+		}
+		if p.Width == 0 || p.From == whole || !normal(float32(p.Factor)) {
 			whole = p.From
-		} else if p.Done = l.flash[p.Width/l.vec-1](p, p.From, whole, set(p.Scored)); p.Done < whole {
+		} else if p.Done = flash[p.Width/l.vec-1](p, p.From, whole, set(p.Scored)); p.Done < whole {
 			p.Scored = false
 			return
 		}

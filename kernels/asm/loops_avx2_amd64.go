@@ -11,6 +11,9 @@ func avx2Score1(p *Panel, from, to int)
 func avx2Flash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func avx2FlashSums1(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func avx2Mix1(p *Panel, keep *float32)
 
 //go:noescape
@@ -26,6 +29,9 @@ func avx2Score2(p *Panel, from, to int)
 func avx2Flash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func avx2FlashSums2(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func avx2Mix2(p *Panel, keep *float32)
 
 //go:noescape
@@ -39,6 +45,9 @@ func avx2Score3(p *Panel, from, to int)
 
 //go:noescape
 func avx2Flash3(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx2FlashSums3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx2Mix3(p *Panel, keep *float32)
@@ -161,11 +170,12 @@ func avx2Read(x *float32, rounds int, sum *float32)
 var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
 	load: avx2Load, store: avx2Store, square: 8,
-	score:  []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
-	mix:    []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
-	stairs: []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},
-	flash:  []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
-	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
+	score:     []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
+	mix:       []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
+	stairs:    []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},
+	flash:     []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
+	flashSums: []func(p *Panel, from, to, scored int) int{avx2FlashSums1, avx2FlashSums2, avx2FlashSums3},
+	raise:     avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few: fewLoops{
 		dot: []func(*Few){avx2Dot, avx2DotF16, avx2DotBF16, avx2DotI8}, sum: []func(*Few){avx2Sum, avx2SumF16, avx2SumBF16, avx2SumI8}, scale: avx2ScaleKeys,
 		weigh: avx2Weigh, weighSums: avx2WeighSums, outer: avx2Outer, outerT: avx2OuterT,

@@ -11,6 +11,9 @@ func avx512Score1(p *Panel, from, to int)
 func avx512Flash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func avx512FlashSums1(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func avx512Mix1(p *Panel, keep *float32)
 
 //go:noescape
@@ -26,6 +29,9 @@ func avx512Score2(p *Panel, from, to int)
 func avx512Flash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func avx512FlashSums2(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func avx512Mix2(p *Panel, keep *float32)
 
 //go:noescape
@@ -39,6 +45,9 @@ func avx512Score3(p *Panel, from, to int)
 
 //go:noescape
 func avx512Flash3(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashSums3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix3(p *Panel, keep *float32)
@@ -155,11 +164,12 @@ func avx512Read(x *float32, rounds int, sum *float32)
 var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
 	load: avx2Load, store: avx2Store, square: 8,
-	score:  []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
-	mix:    []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
-	stairs: []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},
-	flash:  []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
-	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
+	score:     []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
+	mix:       []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
+	stairs:    []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},
+	flash:     []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
+	flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSums1, avx512FlashSums2, avx512FlashSums3},
+	raise:     avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
 	few: fewLoops{
 		dot: []func(*Few){avx512Dot, avx512DotF16, avx512DotBF16, avx512DotI8}, sum: []func(*Few){avx512Sum, avx512SumF16, avx512SumBF16, avx512SumI8}, scale: avx512ScaleKeys,
 		weigh: avx512Weigh, weighSums: avx512WeighSums, outer: avx512Outer, outerT: avx512OuterT,

@@ -11,6 +11,9 @@ func neonScore1(p *Panel, from, to int)
 func neonFlash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func neonFlashSums1(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func neonMix1(p *Panel, keep *float32)
 
 //go:noescape
@@ -24,6 +27,9 @@ func neonScore2(p *Panel, from, to int)
 
 //go:noescape
 func neonFlash2(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func neonFlashSums2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix2(p *Panel, keep *float32)
@@ -41,6 +47,9 @@ func neonScore3(p *Panel, from, to int)
 func neonFlash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func neonFlashSums3(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func neonMix3(p *Panel, keep *float32)
 
 //go:noescape
@@ -54,6 +63,9 @@ func neonScore4(p *Panel, from, to int)
 
 //go:noescape
 func neonFlash4(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func neonFlashSums4(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix4(p *Panel, keep *float32)
@@ -176,11 +188,12 @@ func neonRead(x *float32, rounds int, sum *float32)
 var neon = loops{
 	isa: "neon", vec: 4, keys: 4,
 	load: neonLoad, store: neonStore, square: 4,
-	score:  []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
-	mix:    []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
-	stairs: []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
-	flash:  []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
-	raise:  neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
+	score:     []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
+	mix:       []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
+	stairs:    []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
+	flash:     []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
+	flashSums: []func(p *Panel, from, to, scored int) int{neonFlashSums1, neonFlashSums2, neonFlashSums3, neonFlashSums4},
+	raise:     neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
 	few: fewLoops{
 		dot: []func(*Few){neonDot, neonDotF16, neonDotBF16, neonDotI8}, sum: []func(*Few){neonSum, neonSumF16, neonSumBF16, neonSumI8}, scale: neonScaleKeys,
 		weigh: neonWeigh, weighSums: neonWeighSums, outer: neonOuter, outerT: neonOuterT,

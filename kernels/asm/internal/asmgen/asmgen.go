@@ -73,7 +73,8 @@ func (g *gen) all() {
 	}
 	for vecs := 1; vecs <= g.vecs; vecs++ {
 		g.score(vecs)
-		g.flash(vecs)
+		g.flash(vecs, false)
+		g.flash(vecs, true)
 		g.mix(vecs, false)
 		g.mix(vecs, true)
 		g.dscore(vecs)
@@ -149,6 +150,7 @@ var %[1]s = loops{
 	mix: []func(*Panel, *float32){%[5]s},
 	stairs: []func(*Panel, *float32){%[9]s},
 	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
+	flashSums: []func(p *Panel, from, to, scored int) int{%[16]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{
 		dot: []func(*Few){%[13]s}, sum: []func(*Few){%[14]s}, scale: %[1]sScaleKeys,
@@ -167,7 +169,7 @@ var %[1]s = loops{
 	read: %[1]sRead, perRead: %[7]d,
 }
 `, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), moves.name, moves.vec,
-		g.byCells("Dot"), g.byCells("Sum"), g.byCells("Widen"))
+		g.byCells("Dot"), g.byCells("Sum"), g.byCells("Widen"), by("FlashSums"))
 }
 
 // constant lays down a vector whose element i has certain bits.

@@ -233,14 +233,19 @@ func (g *gen) weighted(at reg, by int, label string, sums bool) {
 	g.label(label)
 	g.exp2([4]vec{4, 5, e, 7}, mem{base: at}, ref)
 	if sums {
-		g.note("0 times a score of -Inf is 0 here")
 		g.load(z, mem{base: at})
-		g.max(z, z, lowest)
-		g.fma(sumZ, e, z)
+		g.addProduct(sumZ, e, z)
 	}
 	g.store(mem{base: at}, e)
 	g.add(sum, sum, e)
 	g.increase(at, by)
 	g.increase(steps, -1)
 	g.jumpAtLeast(steps, 1, label)
+}
+
+// addProduct adds a weight times its score.
+func (g *gen) addProduct(sum, e, z vec) {
+	g.note("0 times a score of -Inf is 0 here")
+	g.max(z, z, lowest)
+	g.fma(sum, e, z)
 }

@@ -2,7 +2,7 @@ package asmgen
 
 import "fmt"
 
-// flash emits Ops.Flash for rows from to to, a whole number of groups, without S: Score with the weights of each group computed amid the
+// flash emits Ops.Flash for rows from to to, a whole number of groups, with or without S: Score with the weights of each group computed amid the
 // products of the next, where the units that multiply are busy and all others idle.
 //
 //	products of group 0
@@ -19,8 +19,12 @@ import "fmt"
 //
 // With each row of weights, the first 64 numbers of a row of K of the next group are asked for into the second-level cache. That, and the same
 // for V in Mix, was worth 2 % to AVX2 on a Xeon (family 6, model 207) at d = 64 and 2048 keys.
-func (g *gen) flash(vecs int) {
-	g.function(fmt.Sprint("Flash", vecs), "(p *Panel, from, to, scored int) (done int)", 256, 40, fmt.Sprintf(`
+func (g *gen) flash(vecs int, sums bool) {
+	name, s, frame := "Flash", "", 64+g.row()
+	if sums {
+		name, s, frame = "FlashSums", "\n\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]", 64+2*g.row()
+	}
+	g.function(fmt.Sprint(name, vecs), "(p *Panel, from, to, scored int) (done int)", frame, 40, fmt.Sprintf(`
 for j := from; j < to; j += %[1]d {
 	if j > from || scored == 0 {
 		score rows j to j+%[1]d
@@ -32,18 +36,15 @@ for j := from; j < to; j += %[1]d {
 		return j
 	}
 	for lane := range %[3]d {
-		p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*%[2]d+lane] - p.M[lane])
+		p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*%[2]d+lane] - p.M[lane])%[4]s
 		p.P[i*%[2]d+lane] = e
 	}
 }
-return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
-	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true}
+return to`, g.rows, g.vecs*g.vec, vecs*g.vec, s))
+	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, sums: sums}
 	g.scoreRows()
 	g.scratch(groupSums)
-	for v := range vecs {
-		g.zero(t.sum(0, v))
-		g.store(t.groupSum(v), t.sum(0, v))
-	}
+	t.emptySums()
 	g.get(refs, mem{base: panel, field: "Panel_M"})
 	g.arg(steps, "scored", 24)
 	g.jumpAtLeast(steps, 1, "fits")
@@ -86,7 +87,9 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec))
 	g.jump("shown")
 }
 
-func (t tile) groupSum(v int) mem { return mem{base: groupSums, off: v * t.bytes()} }
+// groupSum is Σ P of a group, groupSumS Σ P*score.
+func (t tile) groupSum(v int) mem  { return mem{base: groupSums, off: v * t.bytes()} }
+func (t tile) groupSumS(v int) mem { return t.groupSum(t.vecs + v) }
 
 // rowOf is the first row of a group, between its products and its weights.
 const rowOf = lanesAt
@@ -125,6 +128,12 @@ func (t tile) weight(v int) {
 	temps := t.temps()
 	e, sum := temps[2], temps[3]
 	t.exp2(temps, at, mem{base: refs, off: v * t.bytes()})
+	if t.sums {
+		t.load(temps[0], at)
+		t.load(sum, t.groupSumS(v))
+		t.addProduct(sum, e, temps[0])
+		t.store(t.groupSumS(v), sum)
+	}
 	t.store(at, e)
 	t.add(sum, e, t.groupSum(v))
 	t.store(t.groupSum(v), sum)
@@ -193,17 +202,34 @@ func (t tile) mixed() {
 	t.rest("Mixed")
 }
 
-// total adds the sums of the group to L and empties them. The sums of the tile are not touched.
+// total adds the sums of the group to L and S and empties them. The sums of the tile are not touched.
 func (t tile) total() {
+	t.totalTo("Panel_L", t.groupSum)
+	if t.sums {
+		t.totalTo("Panel_S", t.groupSumS)
+	}
+	t.emptySums()
+}
+
+func (t tile) totalTo(field string, groupSum func(v int) mem) {
 	sum, totals := t.temps()[0], steps
-	t.get(totals, mem{base: panel, field: "Panel_L"})
+	t.get(totals, mem{base: panel, field: field})
 	for v := range t.vecs {
-		l := mem{base: totals, off: v * t.bytes()}
-		t.load(sum, t.groupSum(v))
-		t.add(sum, sum, l)
-		t.store(l, sum)
-		t.zero(sum)
-		t.store(t.groupSum(v), sum)
+		all := mem{base: totals, off: v * t.bytes()}
+		t.load(sum, groupSum(v))
+		t.add(sum, sum, all)
+		t.store(all, sum)
+	}
+}
+
+func (t tile) emptySums() {
+	nothing := t.temps()[0]
+	t.zero(nothing)
+	for v := range t.vecs {
+		t.store(t.groupSum(v), nothing)
+		if t.sums {
+			t.store(t.groupSumS(v), nothing)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ type tile struct {
 	along      bool // elements of a row follow one another with k, and rows are a stride apart; else the other way round
 	apart      bool // rows of lanes are rows of something else, any stride apart
 	single     bool // there is one lane
+	sums       bool // Flash: with S
 	ahead      bool // other rows are asked for meanwhile
 	below      bool // elements eight steps further are asked for meanwhile
 	first      int  // vectors before it take no more steps
