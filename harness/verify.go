@@ -121,16 +121,14 @@ func TryOutside(k attn.Kernel, o *cases.Outside) Finding {
 	if o.State != nil {
 		return f // the oracle starts from nothing
 	}
-	a := *o.Args
-	if f.Excused != "" {
-		a.Stats = attn.Stats{}
-	}
-	judge, err := oracle.New(o.Problem, &a)
-	if err != nil {
-		return f.wrong("%v", err)
-	}
-	if v := judge.Judge(oracle.All(&o.Problem, &a)); !(v.Worst <= f.Worst) {
-		f.Worst, f.Note = v.Worst, v.Where
+	for _, c := range r.Calls {
+		judge, err := oracle.New(c.Problem, c.Args)
+		if err != nil {
+			return f.wrong("%v", err)
+		}
+		if v := judge.Judge(oracle.All(&c.Problem, c.Args)); !(v.Worst <= f.Worst) {
+			f.Worst, f.Note = v.Worst, v.Where
+		}
 	}
 	return f
 }

@@ -50,7 +50,8 @@ func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []ca
 		default:
 			lack := "a kernel that was not given up before"
 			if why, ok := report.refused[name]; ok {
-				lack = "what none of these kernels does: " + strings.TrimPrefix(why, o.Name+": ")
+				why = strings.TrimPrefix(why, o.Name+": ")
+				lack = "what none of these kernels does: " + strings.TrimPrefix(why, attn.ErrUnsupported.Error()+": ")
 			}
 			report.lacks[lack] = append(report.lacks[lack], o.Name)
 		}
@@ -119,12 +120,12 @@ func (r *outsideReport) print(out io.Writer, cases, passed int) error {
 	lacking := 0
 	for _, key := range slices.Sorted(maps.Keys(r.lacks)) {
 		lacking += len(r.lacks[key])
-		fmt.Fprintf(&b, "lacking %s (%d): %s\n", key, len(r.lacks[key]), strings.Join(r.lacks[key], " "))
+		fmt.Fprintf(&b, "unsupported: needs %s (%d): %s\n", key, len(r.lacks[key]), strings.Join(r.lacks[key], " "))
 	}
 	for _, f := range r.wrong {
 		fmt.Fprintf(&b, "wrong: %v\n", f)
 	}
-	fmt.Fprintf(&b, "%d outside cases: %d pass, %d answered wrongly, %d lacking a feature\n", cases, passed, len(r.wrongAt), lacking)
+	fmt.Fprintf(&b, "%d outside cases: %d pass, %d answered wrongly, %d unsupported\n", cases, passed, len(r.wrongAt), lacking)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
