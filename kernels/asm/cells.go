@@ -112,19 +112,13 @@ func dotCells(p *Few) {
 	}
 }
 
-// sumCells is sum for rows that are not float32.
-func sumCells(p *Few) {
-	var v [piece]float32
-	for j := range p.N {
-		for c := 0; c < p.C; c += piece {
-			part := v[:min(piece, p.C-c)]
-			p.V.read(part, j, c)
-			for r := range p.R {
-				w, o := p.P[r*p.Stride+j]*p.V.scale(j), p.O.Data[r*p.O.Stride+c:]
-				for i, x := range part {
-					o[i] += float32(w * x)
-				}
-			}
+// accumulateCells is accumulate for columns of cells from one on, in order of j. It uses row for them.
+func accumulateCells(o, w []float32, y *Cells, column int, row []float32) {
+	for j := range w {
+		y.read(row, j, column)
+		weight := w[j] * y.scale(j)
+		for i, x := range row {
+			o[i] += float32(weight * x)
 		}
 	}
 }

@@ -12,8 +12,9 @@ type Few struct {
 	Stride     int       // at least N rounded up to a multiple of 16: Weigh may write so far
 	M, L, S    []float32 // [R]; S may be nil
 
-	From int // Weigh: first query to do
-	Done int // Weigh: queries finished
+	From   int  // Weigh: first query to do
+	Done   int  // Weigh: queries finished
+	Resume bool // Sum: O holds the sums that the keys before these left, to go on from
 }
 
 // dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x]. The scale of a row of K multiplies its finished sums.
@@ -73,19 +74,34 @@ func weigh(p *Few) {
 	}
 }
 
-// sum is O[r][c] += Σ_j P[r][j] V[j][c], key by key. The scale of a row of V multiplies its weights.
+// sum is O[r][c] += Σ_j P[r][j] V[j][c], the sum over keys first, or going on from O if Resume. The scale of a row of V multiplies its weights.
 func sum(p *Few) {
-	if p.V.Type != F32 {
-		sumCells(p)
-		return
-	}
+	var sums, v [piece]float32
 	for r := range p.R {
-		accumulate(p.O.Row(r, p.C), p.P[r*p.Stride:][:p.N], &p.V.Rows)
+		weights := p.P[r*p.Stride:][:p.N]
+		for c := 0; c < p.C; c += piece {
+			out := p.O.Data[r*p.O.Stride+c:][:min(piece, p.C-c)]
+			to := out
+			if !p.Resume {
+				to = sums[:len(out)]
+				clear(to)
+			}
+			if p.V.Type == F32 {
+				accumulate(to, weights, Rows{p.V.Data[c:], p.V.Stride})
+			} else {
+				accumulateCells(to, weights, &p.V, c, v[:len(to)])
+			}
+			if !p.Resume {
+				for i, x := range to {
+					out[i] += x
+				}
+			}
+		}
 	}
 }
 
 // accumulate is o[c] += Σ_j w[j] y[j][c], in order of j, four rows at a time.
-func accumulate(o, w []float32, y *Rows) {
+func accumulate(o, w []float32, y Rows) {
 	j := 0
 	for ; j+4 <= len(w); j += 4 {
 		w := (*[4]float32)(w[j:])

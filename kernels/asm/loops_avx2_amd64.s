@@ -9100,7 +9100,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], p.V.Data[k*p.V.Stride+c], sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum
+//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
 //		}
 //	}
 TEXT ·avx2Sum(SB), NOSPLIT, $8-8
@@ -9126,9 +9126,30 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y10
+	VMOVUPS 32(R8), Y11
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x16
+zero6x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -9141,7 +9162,11 @@ columns6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
+begun6x16:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -9273,6 +9298,31 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y8, (R8)
+	VMOVUPS Y9, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y10, (R8)
+	VMOVUPS Y11, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored6x16fresh:
+	JMP next6x16
+add6x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y12
 	VADDPS Y12, Y0, Y0
@@ -9327,16 +9377,35 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y5
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x8
+zero6x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+begun6x8:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -9433,6 +9502,25 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y1, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y3, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y5, (R8)
+	LEAQ (R8)(R14*1), R8
+stored6x8fresh:
+	JMP next6x8
+add6x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y6
 	VADDPS Y6, Y0, Y0
@@ -9469,16 +9557,35 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X1
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X2
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X3
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X4
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X5
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x1
+zero6x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+begun6x1:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -9575,6 +9682,25 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X1, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X2, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X3, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X4, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X5, (R8)
+	LEAQ (R8)(R14*1), R8
+stored6x1fresh:
+	JMP next6x1
+add6x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Y6, Y0, Y0
@@ -9628,9 +9754,22 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x32
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS 64(R8), Y6
+	VMOVUPS 96(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x32
+zero2x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -9639,6 +9778,10 @@ columns2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+begun2x32:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -9743,6 +9886,23 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x32
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	VMOVUPS Y6, 64(R8)
+	VMOVUPS Y7, 96(R8)
+	LEAQ (R8)(R14*1), R8
+stored2x32fresh:
+	JMP next2x32
+add2x32:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -9781,13 +9941,26 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x16
+zero2x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+begun2x16:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -9857,6 +10030,19 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored2x16fresh:
+	JMP next2x16
+add2x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -9883,11 +10069,22 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y1
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x8
+zero2x8:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun2x8:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -9942,6 +10139,17 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y1, (R8)
+	LEAQ (R8)(R14*1), R8
+stored2x8fresh:
+	JMP next2x8
+add2x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -9962,11 +10170,22 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X1
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x1
+zero2x1:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun2x1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -10021,6 +10240,17 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X1, (R8)
+	LEAQ (R8)(R14*1), R8
+stored2x1fresh:
+	JMP next2x1
+add2x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Y2, Y0, Y0
@@ -10056,9 +10286,21 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x64
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x64
+zero1x64:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -10067,6 +10309,10 @@ columns1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+begun1x64:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -10196,6 +10442,22 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x64
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	VMOVUPS Y4, 128(R8)
+	VMOVUPS Y5, 160(R8)
+	VMOVUPS Y6, 192(R8)
+	VMOVUPS Y7, 224(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x64fresh:
+	JMP next1x64
+add1x64:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -10233,13 +10495,25 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x32
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x32
+zero1x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+begun1x32:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -10319,6 +10593,18 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x32
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x32fresh:
+	JMP next1x32
+add1x32:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -10344,11 +10630,21 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x16
+zero1x16:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun1x16:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -10403,6 +10699,16 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x16fresh:
+	JMP next1x16
+add1x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -10422,10 +10728,19 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x8
+zero1x8:
+	VXORPS Y0, Y0, Y0
+begun1x8:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -10470,6 +10785,15 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+stored1x8fresh:
+	JMP next1x8
+add1x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y1
 	VADDPS Y1, Y0, Y0
@@ -10486,10 +10810,19 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x1
+zero1x1:
+	VXORPS Y0, Y0, Y0
+begun1x1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -10534,6 +10867,15 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+stored1x1fresh:
+	JMP next1x1
+add1x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Y1, Y0, Y0
@@ -11099,7 +11441,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum
+//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
 //		}
 //	}
 TEXT ·avx2SumF16(SB), NOSPLIT, $8-8
@@ -11125,9 +11467,30 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y10
+	VMOVUPS 32(R8), Y11
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x16
+zero6x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -11140,7 +11503,11 @@ columns6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
+begun6x16:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -11272,6 +11639,31 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y8, (R8)
+	VMOVUPS Y9, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y10, (R8)
+	VMOVUPS Y11, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored6x16fresh:
+	JMP next6x16
+add6x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y12
 	VADDPS Y12, Y0, Y0
@@ -11326,16 +11718,35 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y5
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x8
+zero6x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+begun6x8:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -11432,6 +11843,25 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y1, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y3, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y5, (R8)
+	LEAQ (R8)(R14*1), R8
+stored6x8fresh:
+	JMP next6x8
+add6x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y6
 	VADDPS Y6, Y0, Y0
@@ -11468,16 +11898,35 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X1
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X2
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X3
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X4
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X5
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x1
+zero6x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+begun6x1:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -11584,6 +12033,25 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X1, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X2, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X3, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X4, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X5, (R8)
+	LEAQ (R8)(R14*1), R8
+stored6x1fresh:
+	JMP next6x1
+add6x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Y6, Y0, Y0
@@ -11637,9 +12105,22 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x32
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS 64(R8), Y6
+	VMOVUPS 96(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x32
+zero2x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -11648,6 +12129,10 @@ columns2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+begun2x32:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -11747,6 +12232,23 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x32
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	VMOVUPS Y6, 64(R8)
+	VMOVUPS Y7, 96(R8)
+	LEAQ (R8)(R14*1), R8
+stored2x32fresh:
+	JMP next2x32
+add2x32:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -11785,13 +12287,26 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x16
+zero2x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+begun2x16:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -11861,6 +12376,19 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored2x16fresh:
+	JMP next2x16
+add2x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -11887,11 +12415,22 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y1
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x8
+zero2x8:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun2x8:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -11946,6 +12485,17 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y1, (R8)
+	LEAQ (R8)(R14*1), R8
+stored2x8fresh:
+	JMP next2x8
+add2x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -11966,11 +12516,22 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X1
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x1
+zero2x1:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun2x1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -12035,6 +12596,17 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X1, (R8)
+	LEAQ (R8)(R14*1), R8
+stored2x1fresh:
+	JMP next2x1
+add2x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Y2, Y0, Y0
@@ -12070,9 +12642,21 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x64
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x64
+zero1x64:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -12081,6 +12665,10 @@ columns1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+begun1x64:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -12200,6 +12788,22 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x64
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	VMOVUPS Y4, 128(R8)
+	VMOVUPS Y5, 160(R8)
+	VMOVUPS Y6, 192(R8)
+	VMOVUPS Y7, 224(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x64fresh:
+	JMP next1x64
+add1x64:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -12237,13 +12841,25 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x32
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x32
+zero1x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+begun1x32:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -12318,6 +12934,18 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x32
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x32fresh:
+	JMP next1x32
+add1x32:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -12343,11 +12971,21 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x16
+zero1x16:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun1x16:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -12402,6 +13040,16 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x16fresh:
+	JMP next1x16
+add1x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -12421,10 +13069,19 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x8
+zero1x8:
+	VXORPS Y0, Y0, Y0
+begun1x8:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -12469,6 +13126,15 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+stored1x8fresh:
+	JMP next1x8
+add1x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y1
 	VADDPS Y1, Y0, Y0
@@ -12485,10 +13151,19 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x1
+zero1x1:
+	VXORPS Y0, Y0, Y0
+begun1x1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -12543,6 +13218,15 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+stored1x1fresh:
+	JMP next1x1
+add1x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Y1, Y0, Y0
@@ -13148,7 +13832,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromBF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum
+//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
 //		}
 //	}
 TEXT ·avx2SumBF16(SB), NOSPLIT, $8-8
@@ -13174,9 +13858,30 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y10
+	VMOVUPS 32(R8), Y11
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x16
+zero6x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -13189,7 +13894,11 @@ columns6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
+begun6x16:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -13331,6 +14040,31 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y8, (R8)
+	VMOVUPS Y9, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y10, (R8)
+	VMOVUPS Y11, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored6x16fresh:
+	JMP next6x16
+add6x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y12
 	VADDPS Y12, Y0, Y0
@@ -13385,16 +14119,35 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y5
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x8
+zero6x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+begun6x8:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -13496,6 +14249,25 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y1, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y3, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y5, (R8)
+	LEAQ (R8)(R14*1), R8
+stored6x8fresh:
+	JMP next6x8
+add6x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y6
 	VADDPS Y6, Y0, Y0
@@ -13532,16 +14304,35 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X1
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X2
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X3
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X4
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X5
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x1
+zero6x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+begun6x1:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -13643,6 +14434,25 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X1, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X2, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X3, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X4, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X5, (R8)
+	LEAQ (R8)(R14*1), R8
+stored6x1fresh:
+	JMP next6x1
+add6x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Y6, Y0, Y0
@@ -13696,9 +14506,22 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x32
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS 64(R8), Y6
+	VMOVUPS 96(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x32
+zero2x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -13707,6 +14530,10 @@ columns2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+begun2x32:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -13826,6 +14653,23 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x32
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	VMOVUPS Y6, 64(R8)
+	VMOVUPS Y7, 96(R8)
+	LEAQ (R8)(R14*1), R8
+stored2x32fresh:
+	JMP next2x32
+add2x32:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -13864,13 +14708,26 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x16
+zero2x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+begun2x16:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -13950,6 +14807,19 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored2x16fresh:
+	JMP next2x16
+add2x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -13976,11 +14846,22 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y1
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x8
+zero2x8:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun2x8:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -14040,6 +14921,17 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y1, (R8)
+	LEAQ (R8)(R14*1), R8
+stored2x8fresh:
+	JMP next2x8
+add2x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -14060,11 +14952,22 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X1
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x1
+zero2x1:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun2x1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -14124,6 +15027,17 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X1, (R8)
+	LEAQ (R8)(R14*1), R8
+stored2x1fresh:
+	JMP next2x1
+add2x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Y2, Y0, Y0
@@ -14159,9 +15073,21 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x64
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x64
+zero1x64:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -14170,6 +15096,10 @@ columns1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+begun1x64:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -14329,6 +15259,22 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x64
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	VMOVUPS Y4, 128(R8)
+	VMOVUPS Y5, 160(R8)
+	VMOVUPS Y6, 192(R8)
+	VMOVUPS Y7, 224(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x64fresh:
+	JMP next1x64
+add1x64:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -14366,13 +15312,25 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x32
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x32
+zero1x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+begun1x32:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -14467,6 +15425,18 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x32
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x32fresh:
+	JMP next1x32
+add1x32:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -14492,11 +15462,21 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x16
+zero1x16:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun1x16:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -14561,6 +15541,16 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x16fresh:
+	JMP next1x16
+add1x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -14580,10 +15570,19 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x8
+zero1x8:
+	VXORPS Y0, Y0, Y0
+begun1x8:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -14633,6 +15632,15 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+stored1x8fresh:
+	JMP next1x8
+add1x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y1
 	VADDPS Y1, Y0, Y0
@@ -14649,10 +15657,19 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x1
+zero1x1:
+	VXORPS Y0, Y0, Y0
+begun1x1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -14702,6 +15719,15 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+stored1x1fresh:
+	JMP next1x1
+add1x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Y1, Y0, Y0
@@ -15327,7 +16353,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], float32(p.V.Byte[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum
+//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
 //		}
 //	}
 TEXT ·avx2SumI8(SB), NOSPLIT, $8-8
@@ -15353,9 +16379,30 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y10
+	VMOVUPS 32(R8), Y11
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x16
+zero6x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -15368,7 +16415,11 @@ columns6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
+begun6x16:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -15510,6 +16561,31 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y6, (R8)
+	VMOVUPS Y7, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y8, (R8)
+	VMOVUPS Y9, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y10, (R8)
+	VMOVUPS Y11, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored6x16fresh:
+	JMP next6x16
+add6x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y12
 	VADDPS Y12, Y0, Y0
@@ -15564,16 +16640,35 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y5
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x8
+zero6x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+begun6x8:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -15675,6 +16770,25 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y1, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y3, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y5, (R8)
+	LEAQ (R8)(R14*1), R8
+stored6x8fresh:
+	JMP next6x8
+add6x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y6
 	VADDPS Y6, Y0, Y0
@@ -15711,16 +16825,35 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero6x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X1
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X2
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X3
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X4
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X5
+	LEAQ (R8)(R14*1), R8
+	JMP begun6x1
+zero6x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+begun6x1:
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -15832,6 +16965,25 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add6x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X1, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X2, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X3, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X4, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X5, (R8)
+	LEAQ (R8)(R14*1), R8
+stored6x1fresh:
+	JMP next6x1
+add6x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Y6, Y0, Y0
@@ -15885,9 +17037,22 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x32
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS 64(R8), Y6
+	VMOVUPS 96(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x32
+zero2x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -15896,6 +17061,10 @@ columns2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+begun2x32:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -16015,6 +17184,23 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x32
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y4, (R8)
+	VMOVUPS Y5, 32(R8)
+	VMOVUPS Y6, 64(R8)
+	VMOVUPS Y7, 96(R8)
+	LEAQ (R8)(R14*1), R8
+stored2x32fresh:
+	JMP next2x32
+add2x32:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -16053,13 +17239,26 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x16
+zero2x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+begun2x16:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -16139,6 +17338,19 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored2x16fresh:
+	JMP next2x16
+add2x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -16165,11 +17377,22 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS (R8), Y1
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x8
+zero2x8:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun2x8:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -16229,6 +17452,17 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVUPS Y1, (R8)
+	LEAQ (R8)(R14*1), R8
+stored2x8fresh:
+	JMP next2x8
+add2x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -16249,11 +17483,22 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero2x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	VMOVSS (R8), X1
+	LEAQ (R8)(R14*1), R8
+	JMP begun2x1
+zero2x1:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun2x1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -16323,6 +17568,17 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add2x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+	VMOVSS X1, (R8)
+	LEAQ (R8)(R14*1), R8
+stored2x1fresh:
+	JMP next2x1
+add2x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Y2, Y0, Y0
@@ -16358,9 +17614,21 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x64
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x64
+zero1x64:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -16369,6 +17637,10 @@ columns1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+begun1x64:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -16523,6 +17795,22 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x64
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	VMOVUPS Y4, 128(R8)
+	VMOVUPS Y5, 160(R8)
+	VMOVUPS Y6, 192(R8)
+	VMOVUPS Y7, 224(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x64fresh:
+	JMP next1x64
+add1x64:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -16560,13 +17848,25 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Few_N)(AX), R11
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x32
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x32
+zero1x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+begun1x32:
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Few_N)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -16661,6 +17961,18 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x32
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x32fresh:
+	JMP next1x32
+add1x32:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -16686,11 +17998,21 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x16
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x16
+zero1x16:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+begun1x16:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -16755,6 +18077,16 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x16
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	LEAQ (R8)(R14*1), R8
+stored1x16fresh:
+	JMP next1x16
+add1x16:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -16774,10 +18106,19 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x8
+	MOVQ DX, R8
+	VMOVUPS (R8), Y0
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x8
+zero1x8:
+	VXORPS Y0, Y0, Y0
+begun1x8:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -16827,6 +18168,15 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x8
+	MOVQ DX, R8
+	VMOVUPS Y0, (R8)
+	LEAQ (R8)(R14*1), R8
+stored1x8fresh:
+	JMP next1x8
+add1x8:
 	MOVQ DX, R8
 	VMOVUPS (R8), Y1
 	VADDPS Y1, Y0, Y0
@@ -16843,10 +18193,19 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT zero1x1
+	MOVQ DX, R8
+	VMOVSS (R8), X0
+	LEAQ (R8)(R14*1), R8
+	JMP begun1x1
+zero1x1:
+	VXORPS Y0, Y0, Y0
+begun1x1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Few_N)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -16906,6 +18265,15 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
+	MOVBQZX (Few_Resume)(AX), R8
+	CMPQ R8, $1
+	JLT add1x1
+	MOVQ DX, R8
+	VMOVSS X0, (R8)
+	LEAQ (R8)(R14*1), R8
+stored1x1fresh:
+	JMP next1x1
+add1x1:
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Y1, Y0, Y0
@@ -17231,9 +18599,6 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -17246,7 +18611,10 @@ columns6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -17566,16 +18934,16 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -17800,16 +19168,16 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+	MOVQ DI, SI
+	MOVQ BX, R8
 	LEAQ (R8)(R9*4), R15
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -18051,9 +19419,6 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -18062,6 +19427,9 @@ columns2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -18285,13 +19653,13 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -18445,11 +19813,11 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Panel_Width)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -18568,11 +19936,11 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Panel_Width)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -18706,9 +20074,6 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -18717,6 +20082,9 @@ columns1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -18949,13 +20317,13 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -19108,11 +20476,11 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Panel_Width)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -19225,10 +20593,10 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
+	VXORPS Y0, Y0, Y0
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Panel_Width)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -19321,10 +20689,10 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
+	VXORPS Y0, Y0, Y0
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Panel_Width)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -19458,9 +20826,6 @@ rows4:
 	CMPQ R12, $16
 	JLT end4x16
 columns4x16:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -19469,6 +20834,9 @@ columns4x16:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x16
@@ -19603,13 +20971,13 @@ end4x16:
 	CMPQ R12, $8
 	JLT end4x8
 columns4x8:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x8
@@ -19707,13 +21075,13 @@ end4x8:
 	CMPQ R12, $1
 	JLT end4x1
 columns4x1:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x1
@@ -19826,9 +21194,6 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -19837,6 +21202,9 @@ columns1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -19983,13 +21351,13 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVQ DI, SI
-	MOVQ BX, R8
-	MOVQ (Panel_Width)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+	MOVQ DI, SI
+	MOVQ BX, R8
+	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -20084,11 +21452,11 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Panel_Width)(AX), R11
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -20157,10 +21525,10 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
+	VXORPS Y0, Y0, Y0
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Panel_Width)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -20216,10 +21584,10 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
+	VXORPS Y0, Y0, Y0
 	MOVQ DI, SI
 	MOVQ BX, R8
 	MOVQ (Panel_Width)(AX), R11
-	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1

@@ -14632,7 +14632,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], p.V.Data[k*p.V.Stride+c], sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum
+//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
 //		}
 //	}
 TEXT ·neonSum(SB), NOSPLIT, $8-8
@@ -14661,9 +14661,36 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x12
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	ADD R22, R4, R4
+	FMOVQ (R4), F3
+	FMOVQ 16(R4), F4
+	FMOVQ 32(R4), F5
+	ADD R22, R4, R4
+	FMOVQ (R4), F6
+	FMOVQ 16(R4), F7
+	FMOVQ 32(R4), F8
+	ADD R22, R4, R4
+	FMOVQ (R4), F9
+	FMOVQ 16(R4), F10
+	FMOVQ 32(R4), F11
+	ADD R22, R4, R4
+	FMOVQ (R4), F12
+	FMOVQ 16(R4), F13
+	FMOVQ 32(R4), F14
+	ADD R22, R4, R4
+	FMOVQ (R4), F15
+	FMOVQ 16(R4), F16
+	FMOVQ 32(R4), F17
+	ADD R22, R4, R4
+	B begun6x12
+zero6x12:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -14682,7 +14709,11 @@ columns6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
+begun6x12:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -14850,6 +14881,37 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x12
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F3, (R4)
+	FMOVQ F4, 16(R4)
+	FMOVQ F5, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F6, (R4)
+	FMOVQ F7, 16(R4)
+	FMOVQ F8, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F9, (R4)
+	FMOVQ F10, 16(R4)
+	FMOVQ F11, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F12, (R4)
+	FMOVQ F13, 16(R4)
+	FMOVQ F14, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F15, (R4)
+	FMOVQ F16, 16(R4)
+	FMOVQ F17, 32(R4)
+	ADD R22, R4, R4
+stored6x12fresh:
+	B next6x12
+add6x12:
 	MOVD R8, R4
 	FMOVQ (R4), F18
 	WORD $0x4e32d400 // VFADD V18.S4, V0.S4, V0.S4
@@ -14922,16 +14984,35 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	FMOVQ (R4), F1
+	ADD R22, R4, R4
+	FMOVQ (R4), F2
+	ADD R22, R4, R4
+	FMOVQ (R4), F3
+	ADD R22, R4, R4
+	FMOVQ (R4), F4
+	ADD R22, R4, R4
+	FMOVQ (R4), F5
+	ADD R22, R4, R4
+	B begun6x4
+zero6x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+begun6x4:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -15029,6 +15110,25 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+	FMOVQ F1, (R4)
+	ADD R22, R4, R4
+	FMOVQ F2, (R4)
+	ADD R22, R4, R4
+	FMOVQ F3, (R4)
+	ADD R22, R4, R4
+	FMOVQ F4, (R4)
+	ADD R22, R4, R4
+	FMOVQ F5, (R4)
+	ADD R22, R4, R4
+stored6x4fresh:
+	B next6x4
+add6x4:
 	MOVD R8, R4
 	FMOVQ (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -15065,16 +15165,35 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	FMOVS (R4), F1
+	ADD R22, R4, R4
+	FMOVS (R4), F2
+	ADD R22, R4, R4
+	FMOVS (R4), F3
+	ADD R22, R4, R4
+	FMOVS (R4), F4
+	ADD R22, R4, R4
+	FMOVS (R4), F5
+	ADD R22, R4, R4
+	B begun6x1
+zero6x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+begun6x1:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -15172,6 +15291,25 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+	FMOVS F1, (R4)
+	ADD R22, R4, R4
+	FMOVS F2, (R4)
+	ADD R22, R4, R4
+	FMOVS F3, (R4)
+	ADD R22, R4, R4
+	FMOVS F4, (R4)
+	ADD R22, R4, R4
+	FMOVS F5, (R4)
+	ADD R22, R4, R4
+stored6x1fresh:
+	B next6x1
+add6x1:
 	MOVD R8, R4
 	FMOVS (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -15226,9 +15364,22 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x16
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	ADD R22, R4, R4
+	FMOVQ (R4), F4
+	FMOVQ 16(R4), F5
+	FMOVQ 32(R4), F6
+	FMOVQ 48(R4), F7
+	ADD R22, R4, R4
+	B begun2x16
+zero2x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -15237,6 +15388,10 @@ columns2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+begun2x16:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -15339,6 +15494,23 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x16
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	ADD R22, R4, R4
+	FMOVQ F4, (R4)
+	FMOVQ F5, 16(R4)
+	FMOVQ F6, 32(R4)
+	FMOVQ F7, 48(R4)
+	ADD R22, R4, R4
+stored2x16fresh:
+	B next2x16
+add2x16:
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -15377,13 +15549,26 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x8
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	ADD R22, R4, R4
+	FMOVQ (R4), F2
+	FMOVQ 16(R4), F3
+	ADD R22, R4, R4
+	B begun2x8
+zero2x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+begun2x8:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -15456,6 +15641,19 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x8
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	ADD R22, R4, R4
+	FMOVQ F2, (R4)
+	FMOVQ F3, 16(R4)
+	ADD R22, R4, R4
+stored2x8fresh:
+	B next2x8
+add2x8:
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -15482,11 +15680,22 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	FMOVQ (R4), F1
+	ADD R22, R4, R4
+	B begun2x4
+zero2x4:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun2x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -15544,6 +15753,17 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+	FMOVQ F1, (R4)
+	ADD R22, R4, R4
+stored2x4fresh:
+	B next2x4
+add2x4:
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -15564,11 +15784,22 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	FMOVS (R4), F1
+	ADD R22, R4, R4
+	B begun2x1
+zero2x1:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun2x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -15626,6 +15857,17 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+	FMOVS F1, (R4)
+	ADD R22, R4, R4
+stored2x1fresh:
+	B next2x1
+add2x1:
 	MOVD R8, R4
 	FMOVS (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -15662,9 +15904,21 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x32
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	FMOVQ 64(R4), F4
+	FMOVQ 80(R4), F5
+	FMOVQ 96(R4), F6
+	FMOVQ 112(R4), F7
+	ADD R22, R4, R4
+	B begun1x32
+zero1x32:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -15673,6 +15927,10 @@ columns1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+begun1x32:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -15800,6 +16058,22 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x32
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	FMOVQ F4, 64(R4)
+	FMOVQ F5, 80(R4)
+	FMOVQ F6, 96(R4)
+	FMOVQ F7, 112(R4)
+	ADD R22, R4, R4
+stored1x32fresh:
+	B next1x32
+add1x32:
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -15837,13 +16111,25 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x16
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	ADD R22, R4, R4
+	B begun1x16
+zero1x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+begun1x16:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -15921,6 +16207,18 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x16
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	ADD R22, R4, R4
+stored1x16fresh:
+	B next1x16
+add1x16:
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -15946,11 +16244,21 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x8
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	ADD R22, R4, R4
+	B begun1x8
+zero1x8:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun1x8:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -16008,6 +16316,16 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x8
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	ADD R22, R4, R4
+stored1x8fresh:
+	B next1x8
+add1x8:
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -16027,10 +16345,19 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	B begun1x4
+zero1x4:
+	VMOVI $0, V0.B16
+begun1x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -16078,6 +16405,15 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+stored1x4fresh:
+	B next1x4
+add1x4:
 	MOVD R8, R4
 	FMOVQ (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -16094,10 +16430,19 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	B begun1x1
+zero1x1:
+	VMOVI $0, V0.B16
+begun1x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -16145,6 +16490,15 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+stored1x1fresh:
+	B next1x1
+add1x1:
 	MOVD R8, R4
 	FMOVS (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -17282,7 +17636,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum
+//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
 //		}
 //	}
 TEXT ·neonSumF16(SB), NOSPLIT, $8-8
@@ -17311,9 +17665,36 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x12
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	ADD R22, R4, R4
+	FMOVQ (R4), F3
+	FMOVQ 16(R4), F4
+	FMOVQ 32(R4), F5
+	ADD R22, R4, R4
+	FMOVQ (R4), F6
+	FMOVQ 16(R4), F7
+	FMOVQ 32(R4), F8
+	ADD R22, R4, R4
+	FMOVQ (R4), F9
+	FMOVQ 16(R4), F10
+	FMOVQ 32(R4), F11
+	ADD R22, R4, R4
+	FMOVQ (R4), F12
+	FMOVQ 16(R4), F13
+	FMOVQ 32(R4), F14
+	ADD R22, R4, R4
+	FMOVQ (R4), F15
+	FMOVQ 16(R4), F16
+	FMOVQ 32(R4), F17
+	ADD R22, R4, R4
+	B begun6x12
+zero6x12:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -17332,7 +17713,11 @@ columns6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
+begun6x12:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -17515,6 +17900,37 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x12
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F3, (R4)
+	FMOVQ F4, 16(R4)
+	FMOVQ F5, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F6, (R4)
+	FMOVQ F7, 16(R4)
+	FMOVQ F8, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F9, (R4)
+	FMOVQ F10, 16(R4)
+	FMOVQ F11, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F12, (R4)
+	FMOVQ F13, 16(R4)
+	FMOVQ F14, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F15, (R4)
+	FMOVQ F16, 16(R4)
+	FMOVQ F17, 32(R4)
+	ADD R22, R4, R4
+stored6x12fresh:
+	B next6x12
+add6x12:
 	MOVD R8, R4
 	FMOVQ (R4), F18
 	WORD $0x4e32d400 // VFADD V18.S4, V0.S4, V0.S4
@@ -17587,16 +18003,35 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	FMOVQ (R4), F1
+	ADD R22, R4, R4
+	FMOVQ (R4), F2
+	ADD R22, R4, R4
+	FMOVQ (R4), F3
+	ADD R22, R4, R4
+	FMOVQ (R4), F4
+	ADD R22, R4, R4
+	FMOVQ (R4), F5
+	ADD R22, R4, R4
+	B begun6x4
+zero6x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+begun6x4:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -17699,6 +18134,25 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+	FMOVQ F1, (R4)
+	ADD R22, R4, R4
+	FMOVQ F2, (R4)
+	ADD R22, R4, R4
+	FMOVQ F3, (R4)
+	ADD R22, R4, R4
+	FMOVQ F4, (R4)
+	ADD R22, R4, R4
+	FMOVQ F5, (R4)
+	ADD R22, R4, R4
+stored6x4fresh:
+	B next6x4
+add6x4:
 	MOVD R8, R4
 	FMOVQ (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -17735,16 +18189,35 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	FMOVS (R4), F1
+	ADD R22, R4, R4
+	FMOVS (R4), F2
+	ADD R22, R4, R4
+	FMOVS (R4), F3
+	ADD R22, R4, R4
+	FMOVS (R4), F4
+	ADD R22, R4, R4
+	FMOVS (R4), F5
+	ADD R22, R4, R4
+	B begun6x1
+zero6x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+begun6x1:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -17852,6 +18325,25 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+	FMOVS F1, (R4)
+	ADD R22, R4, R4
+	FMOVS F2, (R4)
+	ADD R22, R4, R4
+	FMOVS F3, (R4)
+	ADD R22, R4, R4
+	FMOVS F4, (R4)
+	ADD R22, R4, R4
+	FMOVS F5, (R4)
+	ADD R22, R4, R4
+stored6x1fresh:
+	B next6x1
+add6x1:
 	MOVD R8, R4
 	FMOVS (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -17906,9 +18398,22 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x16
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	ADD R22, R4, R4
+	FMOVQ (R4), F4
+	FMOVQ 16(R4), F5
+	FMOVQ 32(R4), F6
+	FMOVQ 48(R4), F7
+	ADD R22, R4, R4
+	B begun2x16
+zero2x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -17917,6 +18422,10 @@ columns2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+begun2x16:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -18039,6 +18548,23 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x16
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	ADD R22, R4, R4
+	FMOVQ F4, (R4)
+	FMOVQ F5, 16(R4)
+	FMOVQ F6, 32(R4)
+	FMOVQ F7, 48(R4)
+	ADD R22, R4, R4
+stored2x16fresh:
+	B next2x16
+add2x16:
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -18077,13 +18603,26 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x8
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	ADD R22, R4, R4
+	FMOVQ (R4), F2
+	FMOVQ 16(R4), F3
+	ADD R22, R4, R4
+	B begun2x8
+zero2x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+begun2x8:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -18166,6 +18705,19 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x8
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	ADD R22, R4, R4
+	FMOVQ F2, (R4)
+	FMOVQ F3, 16(R4)
+	ADD R22, R4, R4
+stored2x8fresh:
+	B next2x8
+add2x8:
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -18192,11 +18744,22 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	FMOVQ (R4), F1
+	ADD R22, R4, R4
+	B begun2x4
+zero2x4:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun2x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -18259,6 +18822,17 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+	FMOVQ F1, (R4)
+	ADD R22, R4, R4
+stored2x4fresh:
+	B next2x4
+add2x4:
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -18279,11 +18853,22 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	FMOVS (R4), F1
+	ADD R22, R4, R4
+	B begun2x1
+zero2x1:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun2x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -18351,6 +18936,17 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+	FMOVS F1, (R4)
+	ADD R22, R4, R4
+stored2x1fresh:
+	B next2x1
+add2x1:
 	MOVD R8, R4
 	FMOVS (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -18387,9 +18983,21 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x32
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	FMOVQ 64(R4), F4
+	FMOVQ 80(R4), F5
+	FMOVQ 96(R4), F6
+	FMOVQ 112(R4), F7
+	ADD R22, R4, R4
+	B begun1x32
+zero1x32:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -18398,6 +19006,10 @@ columns1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+begun1x32:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -18555,6 +19167,22 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x32
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	FMOVQ F4, 64(R4)
+	FMOVQ F5, 80(R4)
+	FMOVQ F6, 96(R4)
+	FMOVQ F7, 112(R4)
+	ADD R22, R4, R4
+stored1x32fresh:
+	B next1x32
+add1x32:
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -18592,13 +19220,25 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x16
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	ADD R22, R4, R4
+	B begun1x16
+zero1x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+begun1x16:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -18696,6 +19336,18 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x16
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	ADD R22, R4, R4
+stored1x16fresh:
+	B next1x16
+add1x16:
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -18721,11 +19373,21 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x8
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	ADD R22, R4, R4
+	B begun1x8
+zero1x8:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun1x8:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -18793,6 +19455,16 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x8
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	ADD R22, R4, R4
+stored1x8fresh:
+	B next1x8
+add1x8:
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -18812,10 +19484,19 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	B begun1x4
+zero1x4:
+	VMOVI $0, V0.B16
+begun1x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -18868,6 +19549,15 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+stored1x4fresh:
+	B next1x4
+add1x4:
 	MOVD R8, R4
 	FMOVQ (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -18884,10 +19574,19 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	B begun1x1
+zero1x1:
+	VMOVI $0, V0.B16
+begun1x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -18945,6 +19644,15 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+stored1x1fresh:
+	B next1x1
+add1x1:
 	MOVD R8, R4
 	FMOVS (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -20082,7 +20790,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromBF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum
+//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
 //		}
 //	}
 TEXT ·neonSumBF16(SB), NOSPLIT, $8-8
@@ -20111,9 +20819,36 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x12
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	ADD R22, R4, R4
+	FMOVQ (R4), F3
+	FMOVQ 16(R4), F4
+	FMOVQ 32(R4), F5
+	ADD R22, R4, R4
+	FMOVQ (R4), F6
+	FMOVQ 16(R4), F7
+	FMOVQ 32(R4), F8
+	ADD R22, R4, R4
+	FMOVQ (R4), F9
+	FMOVQ 16(R4), F10
+	FMOVQ 32(R4), F11
+	ADD R22, R4, R4
+	FMOVQ (R4), F12
+	FMOVQ 16(R4), F13
+	FMOVQ 32(R4), F14
+	ADD R22, R4, R4
+	FMOVQ (R4), F15
+	FMOVQ 16(R4), F16
+	FMOVQ 32(R4), F17
+	ADD R22, R4, R4
+	B begun6x12
+zero6x12:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -20132,7 +20867,11 @@ columns6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
+begun6x12:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -20315,6 +21054,37 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x12
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F3, (R4)
+	FMOVQ F4, 16(R4)
+	FMOVQ F5, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F6, (R4)
+	FMOVQ F7, 16(R4)
+	FMOVQ F8, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F9, (R4)
+	FMOVQ F10, 16(R4)
+	FMOVQ F11, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F12, (R4)
+	FMOVQ F13, 16(R4)
+	FMOVQ F14, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F15, (R4)
+	FMOVQ F16, 16(R4)
+	FMOVQ F17, 32(R4)
+	ADD R22, R4, R4
+stored6x12fresh:
+	B next6x12
+add6x12:
 	MOVD R8, R4
 	FMOVQ (R4), F18
 	WORD $0x4e32d400 // VFADD V18.S4, V0.S4, V0.S4
@@ -20387,16 +21157,35 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	FMOVQ (R4), F1
+	ADD R22, R4, R4
+	FMOVQ (R4), F2
+	ADD R22, R4, R4
+	FMOVQ (R4), F3
+	ADD R22, R4, R4
+	FMOVQ (R4), F4
+	ADD R22, R4, R4
+	FMOVQ (R4), F5
+	ADD R22, R4, R4
+	B begun6x4
+zero6x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+begun6x4:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -20499,6 +21288,25 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+	FMOVQ F1, (R4)
+	ADD R22, R4, R4
+	FMOVQ F2, (R4)
+	ADD R22, R4, R4
+	FMOVQ F3, (R4)
+	ADD R22, R4, R4
+	FMOVQ F4, (R4)
+	ADD R22, R4, R4
+	FMOVQ F5, (R4)
+	ADD R22, R4, R4
+stored6x4fresh:
+	B next6x4
+add6x4:
 	MOVD R8, R4
 	FMOVQ (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -20535,16 +21343,35 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	FMOVS (R4), F1
+	ADD R22, R4, R4
+	FMOVS (R4), F2
+	ADD R22, R4, R4
+	FMOVS (R4), F3
+	ADD R22, R4, R4
+	FMOVS (R4), F4
+	ADD R22, R4, R4
+	FMOVS (R4), F5
+	ADD R22, R4, R4
+	B begun6x1
+zero6x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+begun6x1:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -20652,6 +21479,25 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+	FMOVS F1, (R4)
+	ADD R22, R4, R4
+	FMOVS F2, (R4)
+	ADD R22, R4, R4
+	FMOVS F3, (R4)
+	ADD R22, R4, R4
+	FMOVS F4, (R4)
+	ADD R22, R4, R4
+	FMOVS F5, (R4)
+	ADD R22, R4, R4
+stored6x1fresh:
+	B next6x1
+add6x1:
 	MOVD R8, R4
 	FMOVS (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -20706,9 +21552,22 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x16
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	ADD R22, R4, R4
+	FMOVQ (R4), F4
+	FMOVQ 16(R4), F5
+	FMOVQ 32(R4), F6
+	FMOVQ 48(R4), F7
+	ADD R22, R4, R4
+	B begun2x16
+zero2x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -20717,6 +21576,10 @@ columns2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+begun2x16:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -20839,6 +21702,23 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x16
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	ADD R22, R4, R4
+	FMOVQ F4, (R4)
+	FMOVQ F5, 16(R4)
+	FMOVQ F6, 32(R4)
+	FMOVQ F7, 48(R4)
+	ADD R22, R4, R4
+stored2x16fresh:
+	B next2x16
+add2x16:
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -20877,13 +21757,26 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x8
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	ADD R22, R4, R4
+	FMOVQ (R4), F2
+	FMOVQ 16(R4), F3
+	ADD R22, R4, R4
+	B begun2x8
+zero2x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+begun2x8:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -20966,6 +21859,19 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x8
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	ADD R22, R4, R4
+	FMOVQ F2, (R4)
+	FMOVQ F3, 16(R4)
+	ADD R22, R4, R4
+stored2x8fresh:
+	B next2x8
+add2x8:
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -20992,11 +21898,22 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	FMOVQ (R4), F1
+	ADD R22, R4, R4
+	B begun2x4
+zero2x4:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun2x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -21059,6 +21976,17 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+	FMOVQ F1, (R4)
+	ADD R22, R4, R4
+stored2x4fresh:
+	B next2x4
+add2x4:
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -21079,11 +22007,22 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	FMOVS (R4), F1
+	ADD R22, R4, R4
+	B begun2x1
+zero2x1:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun2x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -21151,6 +22090,17 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+	FMOVS F1, (R4)
+	ADD R22, R4, R4
+stored2x1fresh:
+	B next2x1
+add2x1:
 	MOVD R8, R4
 	FMOVS (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -21187,9 +22137,21 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x32
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	FMOVQ 64(R4), F4
+	FMOVQ 80(R4), F5
+	FMOVQ 96(R4), F6
+	FMOVQ 112(R4), F7
+	ADD R22, R4, R4
+	B begun1x32
+zero1x32:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -21198,6 +22160,10 @@ columns1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+begun1x32:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -21355,6 +22321,22 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x32
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	FMOVQ F4, 64(R4)
+	FMOVQ F5, 80(R4)
+	FMOVQ F6, 96(R4)
+	FMOVQ F7, 112(R4)
+	ADD R22, R4, R4
+stored1x32fresh:
+	B next1x32
+add1x32:
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -21392,13 +22374,25 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x16
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	ADD R22, R4, R4
+	B begun1x16
+zero1x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+begun1x16:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -21496,6 +22490,18 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x16
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	ADD R22, R4, R4
+stored1x16fresh:
+	B next1x16
+add1x16:
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -21521,11 +22527,21 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x8
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	ADD R22, R4, R4
+	B begun1x8
+zero1x8:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun1x8:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -21593,6 +22609,16 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x8
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	ADD R22, R4, R4
+stored1x8fresh:
+	B next1x8
+add1x8:
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -21612,10 +22638,19 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	B begun1x4
+zero1x4:
+	VMOVI $0, V0.B16
+begun1x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -21668,6 +22703,15 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+stored1x4fresh:
+	B next1x4
+add1x4:
 	MOVD R8, R4
 	FMOVQ (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -21684,10 +22728,19 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	B begun1x1
+zero1x1:
+	VMOVI $0, V0.B16
+begun1x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -21745,6 +22798,15 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+stored1x1fresh:
+	B next1x1
+add1x1:
 	MOVD R8, R4
 	FMOVS (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -23062,7 +24124,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], float32(p.V.Byte[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum
+//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
 //		}
 //	}
 TEXT ·neonSumI8(SB), NOSPLIT, $8-8
@@ -23091,9 +24153,36 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x12
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	ADD R22, R4, R4
+	FMOVQ (R4), F3
+	FMOVQ 16(R4), F4
+	FMOVQ 32(R4), F5
+	ADD R22, R4, R4
+	FMOVQ (R4), F6
+	FMOVQ 16(R4), F7
+	FMOVQ 32(R4), F8
+	ADD R22, R4, R4
+	FMOVQ (R4), F9
+	FMOVQ 16(R4), F10
+	FMOVQ 32(R4), F11
+	ADD R22, R4, R4
+	FMOVQ (R4), F12
+	FMOVQ 16(R4), F13
+	FMOVQ 32(R4), F14
+	ADD R22, R4, R4
+	FMOVQ (R4), F15
+	FMOVQ 16(R4), F16
+	FMOVQ 32(R4), F17
+	ADD R22, R4, R4
+	B begun6x12
+zero6x12:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -23112,7 +24201,11 @@ columns6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
+begun6x12:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -23325,6 +24418,37 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x12
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F3, (R4)
+	FMOVQ F4, 16(R4)
+	FMOVQ F5, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F6, (R4)
+	FMOVQ F7, 16(R4)
+	FMOVQ F8, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F9, (R4)
+	FMOVQ F10, 16(R4)
+	FMOVQ F11, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F12, (R4)
+	FMOVQ F13, 16(R4)
+	FMOVQ F14, 32(R4)
+	ADD R22, R4, R4
+	FMOVQ F15, (R4)
+	FMOVQ F16, 16(R4)
+	FMOVQ F17, 32(R4)
+	ADD R22, R4, R4
+stored6x12fresh:
+	B next6x12
+add6x12:
 	MOVD R8, R4
 	FMOVQ (R4), F18
 	WORD $0x4e32d400 // VFADD V18.S4, V0.S4, V0.S4
@@ -23397,16 +24521,35 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	FMOVQ (R4), F1
+	ADD R22, R4, R4
+	FMOVQ (R4), F2
+	ADD R22, R4, R4
+	FMOVQ (R4), F3
+	ADD R22, R4, R4
+	FMOVQ (R4), F4
+	ADD R22, R4, R4
+	FMOVQ (R4), F5
+	ADD R22, R4, R4
+	B begun6x4
+zero6x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+begun6x4:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -23519,6 +24662,25 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+	FMOVQ F1, (R4)
+	ADD R22, R4, R4
+	FMOVQ F2, (R4)
+	ADD R22, R4, R4
+	FMOVQ F3, (R4)
+	ADD R22, R4, R4
+	FMOVQ F4, (R4)
+	ADD R22, R4, R4
+	FMOVQ F5, (R4)
+	ADD R22, R4, R4
+stored6x4fresh:
+	B next6x4
+add6x4:
 	MOVD R8, R4
 	FMOVQ (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -23555,16 +24717,35 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero6x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	FMOVS (R4), F1
+	ADD R22, R4, R4
+	FMOVS (R4), F2
+	ADD R22, R4, R4
+	FMOVS (R4), F3
+	ADD R22, R4, R4
+	FMOVS (R4), F4
+	ADD R22, R4, R4
+	FMOVS (R4), F5
+	ADD R22, R4, R4
+	B begun6x1
+zero6x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+begun6x1:
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -23682,6 +24863,25 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add6x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+	FMOVS F1, (R4)
+	ADD R22, R4, R4
+	FMOVS F2, (R4)
+	ADD R22, R4, R4
+	FMOVS F3, (R4)
+	ADD R22, R4, R4
+	FMOVS F4, (R4)
+	ADD R22, R4, R4
+	FMOVS F5, (R4)
+	ADD R22, R4, R4
+stored6x1fresh:
+	B next6x1
+add6x1:
 	MOVD R8, R4
 	FMOVS (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -23736,9 +24936,22 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x16
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	ADD R22, R4, R4
+	FMOVQ (R4), F4
+	FMOVQ 16(R4), F5
+	FMOVQ 32(R4), F6
+	FMOVQ 48(R4), F7
+	ADD R22, R4, R4
+	B begun2x16
+zero2x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -23747,6 +24960,10 @@ columns2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+begun2x16:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -23909,6 +25126,23 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x16
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	ADD R22, R4, R4
+	FMOVQ F4, (R4)
+	FMOVQ F5, 16(R4)
+	FMOVQ F6, 32(R4)
+	FMOVQ F7, 48(R4)
+	ADD R22, R4, R4
+stored2x16fresh:
+	B next2x16
+add2x16:
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -23947,13 +25181,26 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x8
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	ADD R22, R4, R4
+	FMOVQ (R4), F2
+	FMOVQ 16(R4), F3
+	ADD R22, R4, R4
+	B begun2x8
+zero2x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+begun2x8:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -24056,6 +25303,19 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x8
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	ADD R22, R4, R4
+	FMOVQ F2, (R4)
+	FMOVQ F3, 16(R4)
+	ADD R22, R4, R4
+stored2x8fresh:
+	B next2x8
+add2x8:
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -24082,11 +25342,22 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	FMOVQ (R4), F1
+	ADD R22, R4, R4
+	B begun2x4
+zero2x4:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun2x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -24159,6 +25430,17 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+	FMOVQ F1, (R4)
+	ADD R22, R4, R4
+stored2x4fresh:
+	B next2x4
+add2x4:
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -24179,11 +25461,22 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero2x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	FMOVS (R4), F1
+	ADD R22, R4, R4
+	B begun2x1
+zero2x1:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun2x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -24261,6 +25554,17 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add2x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+	FMOVS F1, (R4)
+	ADD R22, R4, R4
+stored2x1fresh:
+	B next2x1
+add2x1:
 	MOVD R8, R4
 	FMOVS (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -24297,9 +25601,21 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x32
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	FMOVQ 64(R4), F4
+	FMOVQ 80(R4), F5
+	FMOVQ 96(R4), F6
+	FMOVQ 112(R4), F7
+	ADD R22, R4, R4
+	B begun1x32
+zero1x32:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -24308,6 +25624,10 @@ columns1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+begun1x32:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -24545,6 +25865,22 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x32
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	FMOVQ F4, 64(R4)
+	FMOVQ F5, 80(R4)
+	FMOVQ F6, 96(R4)
+	FMOVQ F7, 112(R4)
+	ADD R22, R4, R4
+stored1x32fresh:
+	B next1x32
+add1x32:
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -24582,13 +25918,25 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Few_N)(R0), R10
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x16
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	FMOVQ 32(R4), F2
+	FMOVQ 48(R4), F3
+	ADD R22, R4, R4
+	B begun1x16
+zero1x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+begun1x16:
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Few_N)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -24726,6 +26074,18 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x16
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	FMOVQ F2, 32(R4)
+	FMOVQ F3, 48(R4)
+	ADD R22, R4, R4
+stored1x16fresh:
+	B next1x16
+add1x16:
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -24751,11 +26111,21 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x8
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	FMOVQ 16(R4), F1
+	ADD R22, R4, R4
+	B begun1x8
+zero1x8:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+begun1x8:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -24843,6 +26213,16 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x8
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	FMOVQ F1, 16(R4)
+	ADD R22, R4, R4
+stored1x8fresh:
+	B next1x8
+add1x8:
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -24862,10 +26242,19 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x4
+	MOVD R8, R4
+	FMOVQ (R4), F0
+	ADD R22, R4, R4
+	B begun1x4
+zero1x4:
+	VMOVI $0, V0.B16
+begun1x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -24928,6 +26317,15 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x4
+	MOVD R8, R4
+	FMOVQ F0, (R4)
+	ADD R22, R4, R4
+stored1x4fresh:
+	B next1x4
+add1x4:
 	MOVD R8, R4
 	FMOVQ (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -24944,10 +26342,19 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT zero1x1
+	MOVD R8, R4
+	FMOVS (R4), F0
+	ADD R22, R4, R4
+	B begun1x1
+zero1x1:
+	VMOVI $0, V0.B16
+begun1x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Few_N)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -25015,6 +26422,15 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
+	MOVBU (Few_Resume)(R0), R4
+	CMP $1, R4
+	BLT add1x1
+	MOVD R8, R4
+	FMOVS F0, (R4)
+	ADD R22, R4, R4
+stored1x1fresh:
+	B next1x1
+add1x1:
 	MOVD R8, R4
 	FMOVS (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -25360,9 +26776,6 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -25381,7 +26794,10 @@ columns6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -25804,16 +27220,16 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -26046,16 +27462,16 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
+	MOVD R1, R2
+	MOVD R3, R4
 	ADD R6<<2, R4, R5
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -26306,9 +27722,6 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -26317,6 +27730,9 @@ columns2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -26542,13 +27958,13 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -26704,11 +28120,11 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Panel_Width)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -26829,11 +28245,11 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Panel_Width)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -26970,9 +28386,6 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -26981,6 +28394,9 @@ columns1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -27213,13 +28629,13 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -27372,11 +28788,11 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Panel_Width)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -27489,10 +28905,10 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
+	VMOVI $0, V0.B16
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Panel_Width)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -27585,10 +29001,10 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
+	VMOVI $0, V0.B16
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Panel_Width)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -27725,9 +29141,6 @@ rows4:
 	CMP $12, R15
 	BLT end4x12
 columns4x12:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -27740,6 +29153,9 @@ columns4x12:
 	VMOVI $0, V9.B16
 	VMOVI $0, V10.B16
 	VMOVI $0, V11.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest4x12
@@ -27899,13 +29315,13 @@ end4x12:
 	CMP $4, R15
 	BLT end4x4
 columns4x4:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest4x4
@@ -27991,13 +29407,13 @@ end4x4:
 	CMP $1, R15
 	BLT end4x1
 columns4x1:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest4x1
@@ -28099,9 +29515,6 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -28110,6 +29523,9 @@ columns1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -28264,13 +29680,13 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVD R1, R2
-	MOVD R3, R4
-	MOVD (Panel_Width)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+	MOVD R1, R2
+	MOVD R3, R4
+	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -28373,11 +29789,11 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Panel_Width)(R0), R10
-	VMOVI $0, V0.B16
-	VMOVI $0, V1.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -28454,10 +29870,10 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
+	VMOVI $0, V0.B16
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Panel_Width)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -28521,10 +29937,10 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
+	VMOVI $0, V0.B16
 	MOVD R1, R2
 	MOVD R3, R4
 	MOVD (Panel_Width)(R0), R10
-	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1

@@ -345,7 +345,7 @@ func outer(p *Panel) {
 		if p.Fresh {
 			clear(x)
 		}
-		accumulate(x, p.P[j*p.Lanes:][:p.Width], &p.Y)
+		accumulate(x, p.P[j*p.Lanes:][:p.Width], p.Y)
 		if p.Scale != nil {
 			for c := range x {
 				x[c] *= p.Scale[j]

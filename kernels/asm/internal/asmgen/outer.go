@@ -12,11 +12,14 @@ import "fmt"
 //
 // Tiles are of 6 rows (4, transposed) by as many vectors as there are registers for; what is left over at the edges goes by fewer rows, by fewer
 // vectors, and at last by one column. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the
-// tile.
+// tile. Sum can take the sums on from what was there instead, so that keys that lie apart are one chain all the same.
 func (g *gen) outer(o outer) {
 	frame, after := 0, ""
 	if o.ahead {
 		frame = 8 // for the register of the frame pointer
+	}
+	if o.resumes {
+		after = " // if p.Resume, sum starts at what was there"
 	}
 	if o.finishes {
 		after = " // what was there counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\t" + o.result + " *= p.Scale[r]\n\t\t}"
@@ -83,6 +86,7 @@ type outer struct {
 	tiles                               []int  // rows of tiles
 	transposed, ahead/* asks for Next */ bool
 	finishes       bool   // knows fresh results, and factors of rows
+	resumes        bool   // knows sums to go on from
 	cells                 // how y is stored
 	yData, yStride string // fields of that
 }
@@ -102,7 +106,7 @@ var (
 func outerFew(c cells) outer {
 	return outer{
 		name: "Sum", block: "Few", rows: "R", terms: "N", weights: "Stride", y: "V", x: "O+Rows_Data", xStride: "O+Rows_Stride",
-		weight: "r*p.Stride+k", result: "p.O.Data[r*p.O.Stride+c]", tiles: []int{6, 2, 1}, ahead: true,
+		weight: "r*p.Stride+k", result: "p.O.Data[r*p.O.Stride+c]", tiles: []int{6, 2, 1}, ahead: true, resumes: true,
 		cells: c, yData: c.field(), yStride: cellStride,
 	}
 }
@@ -117,14 +121,15 @@ func (t tile) outerColumns(o outer) {
 	}
 	t.jumpBelow(columns, width, "end"+name)
 	t.label("columns" + name)
+	t.startOuter(o, name)
 	t.move(lanesAt, lanes)
 	t.move(elemAt, elem)
+	t.follow()
 	t.get(steps, o.field(o.terms))
-	t.begin()
 	t.increase(steps, -unroll)
 	t.rest(name)
-	if o.finishes {
-		t.getBool(elemAt, o.field("Fresh"))
+	if whole := o.replaces(); whole != "" {
+		t.getBool(elemAt, o.field(whole))
 		t.jumpBelow(elemAt, 1, "add"+name)
 		t.finishOuter(o, true, name+"fresh")
 		t.jump("next" + name)
@@ -137,6 +142,38 @@ func (t tile) outerColumns(o outer) {
 	t.increase(columns, -width)
 	t.jumpAtLeast(columns, width, "columns"+name)
 	t.label("end" + name)
+}
+
+// startOuter sets the sums to 0, or to what is there.
+func (t tile) startOuter(o outer, name string) {
+	if o.resumes {
+		t.getBool(elemAt, o.field("Resume"))
+		t.jumpBelow(elemAt, 1, "zero"+name)
+		t.move(elemAt, out)
+		for r := range t.rows {
+			for v := range t.vecs {
+				t.loadLanes(t.sum(r, v), mem{base: elemAt, off: v * t.bytes()})
+			}
+			t.offset(elemAt, elemAt, outStride, 1)
+		}
+		t.jump("begun" + name)
+		t.label("zero" + name)
+	}
+	t.empty()
+	if o.resumes {
+		t.label("begun" + name)
+	}
+}
+
+// replaces is the field that says that sums take the place of what was there, if there is one.
+func (o outer) replaces() string {
+	switch {
+	case o.finishes:
+		return "Fresh"
+	case o.resumes:
+		return "Resume"
+	}
+	return ""
 }
 
 // finishOuter makes the sums results: adds what was there unless they are fresh, and multiplies them by factors if there are any.

@@ -101,13 +101,23 @@ func (t tile) products() {
 	t.rest(fmt.Sprint(t.rows))
 }
 
-// begin empties the sums.
-func (t tile) begin() {
+// empty makes the sums 0.
+func (t tile) empty() {
 	for r := range t.rows {
 		for v := range t.vecs {
 			t.zero(t.sum(r, v))
 		}
 	}
+}
+
+// begin empties the sums and sets the second cursor.
+func (t tile) begin() {
+	t.empty()
+	t.follow()
+}
+
+// follow sets the second cursor of elements, where one is needed.
+func (t tile) follow() {
 	if t.far() {
 		t.offset(elemAt4, elemAt, stride, 4)
 	}
