@@ -16,7 +16,7 @@ type cellLoops struct {
 // widening puts the checks before them.
 func (l *loops) widening(o *Ops) {
 	o.Widen = func(to []float32, from Cells, n, d int) {
-		from.check("from", n, d)
+		from.check("from", "from.Scale", n, d)
 		reach("to", len(to), n, d, d)
 		if n > 0 && d > 0 {
 			l.cells.widen[from.Type](&to[0], &from, n, d)
@@ -35,8 +35,8 @@ func (l *loops) widening(o *Ops) {
 	}
 }
 
-// check panics if rows of so many columns do not lie within the cells.
-func (c *Cells) check(name string, rows, cols int) {
+// check panics if rows of so many columns do not lie within the cells, or there is no scale for each, by the names given.
+func (c *Cells) check(name, scale string, rows, cols int) {
 	switch c.Type {
 	case F32:
 		reach(name, len(c.Data), rows, cols, c.Stride)
@@ -44,7 +44,7 @@ func (c *Cells) check(name string, rows, cols int) {
 		reach(name, len(c.Half), rows, cols, c.Stride)
 	case I8:
 		reach(name, len(c.Byte), rows, cols, c.Stride)
-		reach(name+".Scale", len(c.Scale), rows, 1, c.ScaleStride)
+		reach(scale, len(c.Scale), rows, 1, c.ScaleStride)
 	default:
 		panic(fmt.Errorf("asm: %s: type %d: there is no such", name, c.Type))
 	}

@@ -17,7 +17,7 @@ func (l *loops) rows(o *Ops) {
 	o.Dot = func(f *Few) {
 		f.check()
 		reach("Q", len(f.Q.Data), f.R, f.D, f.Q.Stride)
-		f.K.check("K", f.N, f.D)
+		f.K.check("K", "K.Scale", f.N, f.D)
 		switch {
 		case f.R == 0 || f.N == 0:
 		case f.D == 0 || !normal(float32(f.Factor)):
@@ -32,7 +32,7 @@ func (l *loops) rows(o *Ops) {
 	o.Weigh = func(f *Few) { l.weigh(f) }
 	o.Sum = func(f *Few) {
 		f.check()
-		f.V.check("V", f.N, f.C)
+		f.V.check("V", "V.Scale", f.N, f.C)
 		reach("O", len(f.O.Data), f.R, f.C, f.O.Stride)
 		if f.R > 0 && f.N > 0 && f.C > 0 {
 			if f.V.Type == I8 {

@@ -1,0 +1,157 @@
+package flash
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
+)
+
+// Keys and values of every type, and in pages, against the oracle.
+func TestDecodeOfCells(t *testing.T) {
+	const have = tile.Have | attn.NeedTypes | attn.NeedPages
+	tried := map[string]int{}
+	for _, l := range asm.Levels() {
+		for _, c := range cases.All() {
+			c = c.Only(attn.WantLSE | attn.WantMean | attn.WantEntropy)
+			p := c.Problem
+			if !l.Available || c.Family != "cache" && c.Family != "types" || !few(&p) || p.Needs()&^have != 0 || c.Name == "special-1" {
+				continue
+			}
+			tried[c.Family]++
+			t.Run(fmt.Sprintf("%s/%v", l.ISA, &c), func(t *testing.T) {
+				a, _, err := c.Args()
+				if err != nil {
+					t.Fatal(err)
+				}
+				decode(l.Ops, p, nil, a)
+				judge, err := oracle.New(p, a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				hold := .5
+				if p.Out != attn.F32 { // whose last place is most of the tolerance
+					hold = 1
+				}
+				if v := judge.Judge(oracle.All(&p, a)); !(v.Worst <= hold) {
+					t.Errorf("%.2f of the tolerance: %s", v.Worst, v.Where)
+				}
+			})
+		}
+	}
+	if len(tried) != 2 {
+		t.Errorf("cases tried: %v", tried)
+	}
+}
+
+func decode(ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
+	kernel{ops: ops, name: "flash/" + ops.ISA}.planFew(p, team, 0).Forward(a)
+}
+
+// What a query gets does not depend on whether its keys lie in pages, in what order these lie, or on who else is at work.
+func TestPagesKeepBits(t *testing.T) {
+	team := attn.NewTeam(3)
+	defer team.Close()
+	for _, l := range asm.Levels() {
+		if !l.Available {
+			continue
+		}
+		for _, typ := range []attn.DType{attn.F32, attn.F16, attn.BF16, attn.I8} {
+			for _, nq := range []int{1, 3} {
+				p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 1100, HeadsQ: 4, HeadsKV: 2, Dim: 40, DimV: 24, KV: typ, Lengths: true}
+				whole, err := cases.NewArgs(p, "bshd", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cases.Fill("normal", p, whole, 1)
+				whole.KLen[1] = 777
+				decode(l.Ops, p, nil, whole)
+				want := slices.Clone(whole.Out.Data)
+				for _, page := range []int{8, 16, 64, 2048} {
+					for _, layout := range []string{"bhsd", "bshd"} {
+						for _, shuffled := range []bool{false, true} {
+							p.Page = page
+							a, err := cases.NewArgs(p, layout, nil)
+							if err != nil {
+								t.Fatal(err)
+							}
+							if !shuffled {
+								slices.Sort(a.Pages)
+							}
+							a.KLen[1] = 777
+							copy(a.Q.Data, whole.Q.Data)
+							fillPages(&p, a, whole)
+							a.Q = whole.Q
+							decode(l.Ops, p, team, a)
+							for b := range p.Batch {
+								for i := range nq {
+									for h := range p.HeadsQ {
+										if !slices.EqualFunc(a.Out.Row(b, i, h), whole.Out.Row(b, i, h), same) {
+											t.Fatalf("%s, %v, pages of %d, %s: query %d of head %d is %v, want %v", l.ISA, typ, page, layout, i, h, a.Out.Row(b, i, h), whole.Out.Row(b, i, h))
+										}
+									}
+								}
+							}
+						}
+					}
+				}
+				p.Page = 0
+				decode(l.Ops, p, team, whole)
+				if !slices.EqualFunc(whole.Out.Data, want, same) {
+					t.Errorf("%s, %v: other bits with three workers", l.ISA, typ)
+				}
+			}
+		}
+	}
+}
+
+func same(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
+
+// fillPages copies the keys and values in use of one call to the pages of another.
+func fillPages(p *attn.Problem, to, from *attn.Args) {
+	for b := range p.Batch {
+		for j := range to.Keys(p, b) {
+			page, row := to.KRow(p, b, j)
+			for h := range p.HeadsKV {
+				for _, pair := range [][2]*attn.Tensor{{&to.K, &from.K}, {&to.V, &from.V}} {
+					t, f := pair[0], pair[1]
+					at, src := page*t.SB+row*t.SS+h*t.SH, b*f.SB+j*f.SS+h*f.SH
+					switch t.Type {
+					case attn.F32:
+						copy(t.Data[at:][:t.D], f.Data[src:])
+					case attn.I8:
+						copy(t.Int8[at:][:t.D], f.Int8[src:])
+						t.Scale[at/t.D] = f.Scale[src/f.D]
+					default:
+						copy(t.Bits[at:][:t.D], f.Bits[src:])
+					}
+				}
+			}
+		}
+	}
+}
+
+// Steady state allocates nothing, whatever the cache.
+func TestDecodeOfCellsAllocatesNothing(t *testing.T) {
+	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 300, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 16, Q: attn.F16, KV: attn.I8, Out: attn.BF16, Page: 16}
+	for _, l := range asm.Levels() {
+		if !l.Available {
+			continue
+		}
+		a, err := cases.NewArgs(p, "bhsd", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases.Fill("normal", p, a, 1)
+		plan := kernel{ops: l.Ops, name: "flash/" + l.ISA}.planFew(p, nil, 0)
+		if n := testing.AllocsPerRun(10, func() { plan.Forward(a) }); n != 0 {
+			t.Errorf("%s: %v allocations", l.ISA, n)
+		}
+	}
+}
