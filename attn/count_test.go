@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawCall draws a small problem with every kind of mask, length and position, and the operands that Count looks at.
+// drawCall draws a small problem with every kind of mask, length, position and layout of sequences, and the operands that Count looks at.
 func drawCall(t *rapid.T) (attn.Problem, *attn.Args) {
 	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 	group := n("group", 1, 3)
@@ -26,44 +26,106 @@ func drawCall(t *rapid.T) (attn.Problem, *attn.Args) {
 		p.Mask.Align = attn.Align(n("align", 0, 1))
 	}
 	a := &attn.Args{Q: attn.Tensor{S: n("rows", 0, p.SeqQ)}, K: attn.Tensor{S: n("keys", 0, p.SeqKV)}}
+	starts := func(name string, capacity int) []int32 {
+		at := []int32{int32(n(name+" from", 0, 2))}
+		for b := range p.Batch {
+			at = append(at, at[b]+int32(n(name, 0, capacity)))
+		}
+		return at
+	}
+	if p.Ragged = rapid.Bool().Draw(t, "ragged"); p.Ragged {
+		a.QStart, a.KStart = starts("queries", p.SeqQ), starts("keys", p.SeqKV)
+		a.Q.S, a.K.S = int(a.QStart[p.Batch]), int(a.KStart[p.Batch])
+	}
+	if rapid.Bool().Draw(t, "pages") {
+		p.Page, a.K.S, a.KStart = 8, 8, nil
+	}
 	if p.Lengths = rapid.Bool().Draw(t, "lengths"); p.Lengths {
-		for range p.Batch {
-			a.KLen = append(a.KLen, int32(n("klen", 0, a.K.S)))
+		for b := range p.Batch {
+			a.KLen = append(a.KLen, int32(n("klen", 0, room(&p, a, b))))
 			a.QPos = append(a.QPos, int32(n("qpos", -12, 12)))
 		}
 		if rapid.Bool().Draw(t, "no positions") {
 			a.QPos = nil
 		}
 	}
-	if rapid.Bool().Draw(t, "bool") {
-		p.Mask.Bitmap = attn.BoolBitmap
-		dims := []int{p.Batch, p.HeadsQ, a.Q.S, a.K.S}
-		for i := range dims {
-			if rapid.Bool().Draw(t, "broadcast") {
-				dims[i] = 1
-			}
-		}
-		dims = dims[n("rank", 0, 3):]
-		size := 1
-		for _, d := range dims {
-			size *= d
-		}
-		var err error
-		a.Allowed, err = attn.BoolMask(rapid.SliceOfN(rapid.Bool(), size, size).Draw(t, "mask"), dims...)
-		if err != nil {
-			t.Fatal(err)
+	drawBitmap(t, &p, a)
+	return p, a
+}
+
+// drawBitmap draws an element mask of any form, broadcast in any way, or none.
+func drawBitmap(t *rapid.T, p *attn.Problem, a *attn.Args) {
+	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
+	dims := []int{p.Batch, p.HeadsQ, a.Q.S, a.K.S}
+	if p.Ragged {
+		dims[2], dims[3] = p.SeqQ, p.SeqKV
+	}
+	if p.Page != 0 {
+		dims[3] = p.SeqKV
+	}
+	p.Mask.Bitmap = attn.Bitmap(n("bitmap", 0, 3))
+	if p.Mask.Bitmap == attn.BlockBitmap {
+		p.Mask.Block = n("block", 1, 4)
+		for i := 2; i < 4; i++ {
+			dims[i] = (dims[i] + p.Mask.Block - 1) / p.Mask.Block
 		}
 	}
-	return p, a
+	for i := range dims {
+		if rapid.Bool().Draw(t, "broadcast") {
+			dims[i] = 1
+		}
+	}
+	if p.Mask.Bitmap == attn.BoolBitmap {
+		dims = dims[n("rank", 0, 3):]
+	}
+	size := 1
+	for _, d := range dims {
+		size *= d
+	}
+	bits := rapid.SliceOfN(rapid.Bool(), size, size).Draw(t, "mask")
+	switch p.Mask.Bitmap {
+	case attn.BoolBitmap:
+		var err error
+		if a.Allowed, err = attn.BoolMask(bits, dims...); err != nil {
+			t.Fatal(err)
+		}
+	case attn.PackedBitmap, attn.BlockBitmap:
+		m := attn.Bits{B: dims[0], H: dims[1], S: dims[2], D: dims[3], Words: make([]uint64, (size+63)/64)}
+		m.SS, m.SH, m.SB = m.D, m.S*m.D, m.H*m.S*m.D // rows need not begin at a word
+		for i, bit := range bits {
+			if bit {
+				m.Words[i/64] |= 1 << (i % 64)
+			}
+		}
+		a.Allowed = m
+	}
+}
+
+// room is the number of key rows of a batch entry, by definition.
+func room(p *attn.Problem, a *attn.Args, b int) int {
+	switch {
+	case p.Page != 0:
+		return p.SeqKV
+	case p.Ragged:
+		return int(a.KStart[b+1]) - int(a.KStart[b])
+	}
+	return a.K.S
+}
+
+func queries(p *attn.Problem, a *attn.Args, b int) int {
+	if p.Ragged {
+		return int(a.QStart[b+1]) - int(a.QStart[b])
+	}
+	return a.Q.S
 }
 
 // sees is the definition of the masks, one pair at a time, and again apart from package attn's intervals.
 func sees(p *attn.Problem, a *attn.Args, b, h, i, j int) (band, shown bool) {
-	nk := a.K.S
+	nk := room(p, a, b)
 	if a.KLen != nil {
 		nk = int(a.KLen[b])
 	}
-	pos := nk - a.Q.S + i
+	pos := nk - queries(p, a, b) + i
 	if p.Mask.Align == attn.TopLeft {
 		pos = i
 	}
@@ -72,21 +134,29 @@ func sees(p *attn.Problem, a *attn.Args, b, h, i, j int) (band, shown bool) {
 	}
 	m := p.Mask
 	band = j < nk && (!m.Band || (m.Left < 0 || j >= pos-m.Left) && (m.Right < 0 || j <= pos+m.Right))
-	if shown = band; m.Bitmap == attn.BoolBitmap {
-		at := &a.Allowed
-		shown = band && at.Bool[b%at.B*at.SB+i%at.S*at.SS+h%at.H*at.SH+j%at.D]
+	if m.Bitmap == attn.NoBitmap {
+		return band, band
 	}
-	return band, shown
+	at := &a.Allowed
+	if m.Bitmap == attn.BlockBitmap {
+		i, j = i/m.Block, j/m.Block
+	}
+	bit := b%at.B*at.SB + i%at.S*at.SS + h%at.H*at.SH + j%at.D
+	if m.Bitmap == attn.BoolBitmap {
+		return band, band && at.Bool[bit]
+	}
+	return band, band && at.Words[bit/64]>>(bit%64)&1 != 0
 }
 
 func TestCountAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, a := drawCall(t)
-		var pairs, keys int64
+		var pairs, keys, rows int64
 		for b := range p.Batch {
-			for j := range a.K.S {
+			rows += int64(queries(&p, a, b) * p.HeadsQ)
+			for j := range room(&p, a, b) {
 				reached := false
-				for i := range a.Q.S {
+				for i := range queries(&p, a, b) {
 					for h := range p.HeadsQ {
 						band, shown := sees(&p, a, b, h, i, j)
 						reached = reached || band
@@ -107,13 +177,12 @@ func TestCountAgainstBruteForce(t *testing.T) {
 		if want := 2 * int64(p.Dim+p.DimV) * pairs; c.Flop != want {
 			t.Fatalf("softmax: %d operations, want %d", c.Flop, want)
 		}
-		queries := int64(p.Batch * a.Q.S * p.HeadsQ)
-		moved := 4 * (queries + keys) * int64(p.Dim+p.DimV)
-		if want := moved + int64(len(a.Allowed.Bool)); c.Bytes != want {
+		moved := 4 * (rows + keys) * int64(p.Dim+p.DimV)
+		if want := moved + int64(len(a.Allowed.Bool)+8*len(a.Allowed.Words)); c.Bytes != want {
 			t.Fatalf("%d bytes, want %d", c.Bytes, want)
 		}
 		p.Op = attn.OpLinear
-		if got, want := p.Count(a).Flop, 2*int64(p.Dim)*int64(p.DimV+1)*(keys+queries); got != want {
+		if got, want := p.Count(a).Flop, 2*int64(p.Dim)*int64(p.DimV+1)*(keys+rows); got != want {
 			t.Fatalf("linear: %d operations, want %d", got, want)
 		}
 	})
@@ -123,7 +192,7 @@ func TestCountAgainstBruteForce(t *testing.T) {
 func TestCountOfCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, _ := drawCall(t)
-		p.Mask.Bitmap = attn.NoBitmap
+		p.Mask.Bitmap, p.Mask.Block, p.Ragged, p.Page = attn.NoBitmap, 0, false, 0
 		full := &attn.Args{Q: attn.Tensor{S: p.SeqQ}, K: attn.Tensor{S: p.SeqKV}}
 		if got, want := p.Count(nil), p.Count(full); got != want {
 			t.Fatalf("%+v, want %+v", got, want)
