@@ -1,0 +1,114 @@
+package attn_test
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"attnlab/attn"
+)
+
+// sample is a state with every kind of number, in a layout of gaps.
+func sample() attn.State {
+	x := attn.State{
+		Out: attn.Tensor{Data: make([]float32, 200), B: 2, S: 3, H: 2, D: 5, SB: 90, SS: 20, SH: 7},
+		LSE: attn.New(attn.BSHD, 2, 3, 2, 1),
+	}
+	for i := range x.Out.Data {
+		x.Out.Data[i] = float32(i) / 3
+	}
+	for i := range x.LSE.Data {
+		x.LSE.Data[i] = float32(i) - 4
+	}
+	x.LSE.Data[1] = float32(math.Inf(-1))
+	x.Out.Data[7] = float32(math.NaN())
+	return x
+}
+
+func TestStateIsWrittenAndRead(t *testing.T) {
+	x := sample()
+	var text bytes.Buffer
+	n, err := x.WriteTo(&text)
+	if want := int64(8 + 16 + 4*2*3*2*6); err != nil || n != want || int64(text.Len()) != n {
+		t.Fatalf("%d bytes, of which %d are there, want %d: %v", n, text.Len(), want, err)
+	}
+	text.WriteString("what comes behind")
+	var y attn.State
+	if m, err := y.ReadFrom(&text); err != nil || m != n {
+		t.Fatalf("%d bytes are read of %d: %v", m, n, err)
+	}
+	if text.String() != "what comes behind" {
+		t.Errorf("%q is left", text.String())
+	}
+	if x.Out.Shape() != y.Out.Shape() || x.LSE.Shape() != y.LSE.Shape() {
+		t.Fatalf("%s and %s come back as %s and %s", x.Out.Shape(), x.LSE.Shape(), y.Out.Shape(), y.LSE.Shape())
+	}
+	for b := range 2 {
+		for s := range 3 {
+			for h := range 2 {
+				if !slices.EqualFunc(x.Out.Row(b, s, h), y.Out.Row(b, s, h), sameBits) || !sameBits(x.LSE.Row(b, s, h)[0], y.LSE.Row(b, s, h)[0]) {
+					t.Errorf("row (%d, %d, %d): %v %v, want %v %v", b, s, h, y.Out.Row(b, s, h), y.LSE.Row(b, s, h), x.Out.Row(b, s, h), x.LSE.Row(b, s, h))
+				}
+			}
+		}
+	}
+}
+
+func TestStateRefuses(t *testing.T) {
+	x := sample()
+	var text bytes.Buffer
+	if _, err := x.WriteTo(&text); err != nil {
+		t.Fatal(err)
+	}
+	whole := text.Bytes()
+	huge := append([]byte("attnlab1"), bytes.Repeat([]byte{0xff}, 16)...)
+	large := slices.Clone(whole) // says a lot, and brings little
+	large[8+2] = 0xff
+	for says, raw := range map[string][]byte{
+		"EOF":             nil,
+		"unexpected EOF":  whole[:20],
+		"dim 5]: EOF":     whole[:len(whole)-1],
+		"not a state":     append([]byte("ATTNLAB1"), whole[8:]...),
+		"any memory":      huge,
+		"[batch 16711682": large,
+	} {
+		var y attn.State
+		if n, err := y.ReadFrom(bytes.NewReader(raw)); err == nil || !strings.Contains(err.Error(), says) || n > int64(len(raw)) {
+			t.Errorf("%d bytes, %v, want an error that says %q", n, err, says)
+		}
+	}
+	bad := attn.State{Out: x.Out, LSE: attn.New(attn.BHSD, 1, 1, 1, 1)}
+	if _, err := bad.WriteTo(io.Discard); err == nil || !strings.Contains(err.Error(), "lse: shape") {
+		t.Error(err)
+	}
+}
+
+// The state of no keys changes none, from either side.
+func TestNewState(t *testing.T) {
+	x, left, right := sample(), attn.NewState(2, 3, 2, 5), sample()
+	left.Merge(x)
+	right.Merge(attn.NewState(2, 3, 2, 5))
+	for b := range 2 {
+		for s := range 3 {
+			for h := range 2 {
+				for name, y := range map[string]attn.State{"left": left, "right": right} {
+					l := x.LSE.Row(b, s, h)[0]
+					if got := y.LSE.Row(b, s, h)[0]; !sameBits(got, l) {
+						t.Errorf("%s: LSE %v, want %v", name, got, l)
+					}
+					if math.IsInf(float64(l), -1) {
+						continue // without keys, any output will do
+					}
+					if got, want := y.Out.Row(b, s, h), x.Out.Row(b, s, h); !slices.EqualFunc(got, want, sameBits) {
+						t.Errorf("%s: %v, want %v", name, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func sameBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
