@@ -4,6 +4,7 @@ package asm
 
 import (
 	"fmt"
+	"math/bits"
 	"unsafe"
 )
 
@@ -337,7 +338,7 @@ func reach(name string, length, rows, cols, stride int) {
 	if rows == 0 || cols == 0 {
 		return
 	}
-	if cols > length || stride > 0 && rows-1 > (length-cols)/stride {
+	if over, last := bits.Mul64(uint64(rows-1), uint64(stride)); cols > length || over != 0 || last > uint64(length-cols) {
 		panic(fmt.Errorf("asm: %s: %d elements, and %d rows of %d at stride %d reach past them", name, length, rows, cols, stride))
 	}
 }

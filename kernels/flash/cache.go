@@ -1,6 +1,8 @@
 package flash
 
 import (
+	"math/bits"
+
 	"attnlab/attn"
 	"attnlab/kernels/asm"
 )
@@ -25,81 +27,125 @@ func cells(t *attn.Tensor, b, s, h int) asm.Cells {
 	return c
 }
 
-// at is a tensor of keys or values from one key on.
-func (d *decoder) at(t *attn.Tensor, b, kv, key int) asm.Cells {
-	page, row := d.a.KRow(&d.p, b, key)
-	return cells(t, page, row, kv)
+// A cache is the keys and values of one key head.
+type cache struct {
+	k, v  pool
+	pages []int32 // of the batch entry; nil: keys lie after one another
+	shift int     // a key's page is key>>shift
+}
+
+// pool is one of the two.
+type pool struct {
+	asm.Cells     // from key 0 on, or from the first page of the pool on
+	d, page   int // elements in a row, and from one page to the next
+}
+
+// open finds the keys and values of a key head.
+func (c *cache) open(p *attn.Problem, a *attn.Args, b, kv int) {
+	at, row := 0, 0
+	if c.pages = nil; p.Page != 0 {
+		c.pages, c.shift = a.Pages[b*p.PagesEach():], bits.TrailingZeros(uint(p.Page))
+	} else if a.Keys(p, b) > 0 {
+		at, row = a.KRow(p, b, 0)
+	}
+	c.k = pool{cells(&a.K, at, row, kv), a.K.D, a.K.SB}
+	c.v = pool{cells(&a.V, at, row, kv), a.V.D, a.V.SB}
+}
+
+// take makes rows begin at a key of a pool.
+func (c *cache) take(rows *asm.Cells, from *pool, key int) {
+	if from.d == 0 {
+		return
+	}
+	at := key * from.Stride
+	if c.pages != nil {
+		at = int(c.pages[key>>c.shift])*from.page + key&(1<<c.shift-1)*from.Stride
+	}
+	switch from.Type {
+	case asm.F32:
+		rows.Data = from.Data[at:]
+	case asm.F16, asm.BF16:
+		rows.Half = from.Half[at:]
+	case asm.I8:
+		rows.Byte, rows.Scale = from.Byte[at:], from.Scale[at/from.d:]
+	}
 }
 
 // run is the number of keys from one on, and before another, that lie evenly spaced: to the end of the page, and through pages that follow it in the
-// pool.
-func (d *decoder) run(b, key, end int) int {
-	size, k, v := d.p.Page, &d.a.K, &d.a.V
-	if size == 0 {
+// pool. On a Xeon (family 6, model 207), float32 pages of 16 keys in order (AVX-512, [page, row, head, dim], d = 128) ran at 1.00 of keys without
+// pages, and at .92 page by page.
+func (c *cache) run(key, end int) int {
+	if c.pages == nil {
 		return end - key
 	}
-	pages := d.a.Pages[b*d.p.PagesEach():]
-	to := key - key%size + size
-	for k.SB == size*k.SS && v.SB == size*v.SS && to < end && pages[to/size] == pages[to/size-1]+1 {
+	size := 1 << c.shift
+	to := key&^(size-1) + size
+	for c.k.page == size*c.k.Stride && c.v.page == size*c.v.Stride && to < end && c.pages[to>>c.shift] == c.pages[to>>c.shift-1]+1 {
 		to += size
 	}
 	return min(to, end) - key
 }
 
 // dot computes the scores of n keys, run by run. The values of a run are asked for meanwhile.
-func (d *decoder) dot(w *fewWorker, b, kv, key, n int) {
-	scores := w.P
+func (d *decoder) dot(w *fewWorker, key, n int) {
+	scores, next := w.P, &w.v
+	if w.k.Stride != w.v.Stride {
+		next = &w.k
+	}
+	w.K, w.Next = w.k.Cells, next.Cells
 	for at := 0; at < n; at += w.N {
-		w.N = d.run(b, key+at, key+n)
-		w.P = scores[at:]
-		w.K = d.at(&d.a.K, b, kv, key+at)
-		w.Next = following(&w.K, d.at(&d.a.V, b, kv, key+at))
+		w.N, w.P = w.run(key+at, key+n), scores[at:]
+		w.take(&w.K, &w.k, key+at)
+		w.take(&w.Next, next, key+at)
 		d.ops.Dot(&w.Few)
 	}
 	w.N, w.P = n, scores
 }
 
 // sum adds the values of n keys, run by run. The keys that are as far into the next chunk are asked for meanwhile.
-func (d *decoder) sum(w *fewWorker, b, kv, key, n, keys int) {
+func (d *decoder) sum(w *fewWorker, key, n, keys int) {
 	if d.careful {
 		w.V = asm.Cells{Rows: asm.Rows{Data: w.clean, Stride: d.p.DimV}}
 		w.Next = w.V
 		d.ops.Sum(&w.Few)
 		return
 	}
-	whole := d.run(b, key, key+n) == n
-	weights, out := w.P, w.O
+	weights, out, next := w.P, w.O, &w.k
+	if w.k.Stride != w.v.Stride {
+		next = &w.v
+	}
+	whole := w.run(key, key+n) == n
 	if !whole {
 		w.O, w.Resume = asm.Rows{Data: w.sums, Stride: w.C}, true
 		clear(w.sums[:w.R*w.C])
 	}
+	w.V, w.Next = w.v.Cells, next.Cells
 	for at := 0; at < n; at += w.N {
-		w.N = d.run(b, key+at, key+n)
-		w.P = weights[at:]
-		w.V = d.at(&d.a.V, b, kv, key+at)
-		if w.Next = w.V; key+at+d.chunk < keys {
-			w.Next = following(&w.V, d.at(&d.a.K, b, kv, key+at+d.chunk))
-		}
+		w.N, w.P = w.run(key+at, key+n), weights[at:]
+		w.take(&w.V, &w.v, key+at)
+		w.take(&w.Next, next, min(key+at+d.chunk, keys-1))
 		d.ops.Sum(&w.Few)
 	}
 	w.N, w.P, w.O, w.Resume = n, weights, out, false
 	if !whole {
-		for r := range w.R {
-			to := out.Row(r, w.C)
-			for c, x := range w.sums[r*w.C:][:w.C] {
-				to[c] += x
-			}
-		}
+		d.addSums(w)
 	}
 }
 
-// following are the rows to ask for while others are read: those that are read next, if the same stride leads through both.
-func following(rows *asm.Cells, next asm.Cells) asm.Cells {
-	if rows.Stride != next.Stride || rows.Type != next.Type {
-		return *rows
+// addSums adds the sums of a chunk to the output, as if they were one key of weight 1: that loop is at hand, and faster than one in Go.
+func (d *decoder) addSums(w *fewWorker) {
+	rows, out, keys, weights := w.R, w.O, w.N, w.P
+	w.R, w.N, w.P = 1, 1, one[:]
+	for r := range rows {
+		w.V = asm.Cells{Rows: asm.Rows{Data: w.sums[r*w.C:]}}
+		w.Next = w.V
+		w.O.Data = out.Data[r*out.Stride:]
+		d.ops.Sum(&w.Few)
 	}
-	return next
+	w.R, w.O, w.N, w.P = rows, out, keys, weights
 }
+
+var one = [1]float32{1}
 
 // copies are the sizes of a worker's rows of queries that are not stored as float32, and of sums over keys that lie apart.
 func copies(p *attn.Problem) (queries, sums int) {

@@ -21,7 +21,7 @@ func TestDecodeOfCells(t *testing.T) {
 		for _, c := range cases.All() {
 			c = c.Only(attn.WantLSE | attn.WantMean | attn.WantEntropy)
 			p := c.Problem
-			if !l.Available || c.Family != "cache" && c.Family != "types" || !few(&p) || p.Needs()&^have != 0 || c.Name == "special-1" {
+			if !l.Available || c.Family != "cache" && c.Family != "types" || !few(&p) || p.Needs()&^have != 0 || c.Name == "special-1" || testing.Short() && !c.Core {
 				continue
 			}
 			tried[c.Family]++
@@ -58,11 +58,15 @@ func decode(ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
 func TestPagesKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
+	types, pages := []attn.DType{attn.F32, attn.F16, attn.BF16, attn.I8}, []int{8, 16, 64, 2048}
+	if testing.Short() {
+		types, pages = []attn.DType{attn.F32, attn.I8}, []int{16}
+	}
 	for _, l := range asm.Levels() {
 		if !l.Available {
 			continue
 		}
-		for _, typ := range []attn.DType{attn.F32, attn.F16, attn.BF16, attn.I8} {
+		for _, typ := range types {
 			for _, nq := range []int{1, 3} {
 				p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 1100, HeadsQ: 4, HeadsKV: 2, Dim: 40, DimV: 24, KV: typ, Lengths: true}
 				whole, err := cases.NewArgs(p, "bshd", nil)
@@ -73,7 +77,7 @@ func TestPagesKeepBits(t *testing.T) {
 				whole.KLen[1] = 777
 				decode(l.Ops, p, nil, whole)
 				want := slices.Clone(whole.Out.Data)
-				for _, page := range []int{8, 16, 64, 2048} {
+				for _, page := range pages {
 					for _, layout := range []string{"bhsd", "bshd"} {
 						for _, shuffled := range []bool{false, true} {
 							p.Page = page

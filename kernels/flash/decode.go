@@ -99,6 +99,7 @@ type decoder struct {
 // fewWorker is the scratch of one worker. A row of it is a query: those of one head after those of the head before.
 type fewWorker struct {
 	asm.Few
+	cache
 	queries []float32 // [row][d]: those that are not stored as float32
 	sums    []float32 // [row][d_v]: of the chunk's keys that came before, where they lie apart
 	clean   []float32 // [chunk][d_v]: rows of V without those that are not finite
@@ -149,6 +150,7 @@ func (d *decoder) scanPart(worker, task int) {
 	first, last = max(first-first%d.chunk, at*part), min(last, (at+1)*part)
 	if first < last {
 		d.loadQueries(w, b, kv, nq)
+		w.open(p, a, b, kv)
 	}
 	for key := first; key < last; key += d.chunk {
 		n := min(d.chunk, last-key)
@@ -171,7 +173,7 @@ func (d *decoder) scanPart(worker, task int) {
 			if nq == 1 {
 				w.O.Stride *= p.SeqQ
 			}
-			d.dot(w, b, kv, key, n)
+			d.dot(w, key, n)
 			for i := range w.R {
 				d.edit(w, b, kv*p.Group()+(r+i)/nq, r+i, i, key)
 			}
@@ -180,7 +182,7 @@ func (d *decoder) scanPart(worker, task int) {
 				w.raise(r+w.Done, w.Done)
 				w.From = w.Done
 			}
-			d.sum(w, b, kv, key, n, keys)
+			d.sum(w, key, n, keys)
 		}
 	}
 	for r := range rows {
