@@ -188,13 +188,37 @@ func (a *Args) output(name string, t *Tensor, typ DType, b, s, h, d int) error {
 	if err := t.writable(name); err != nil {
 		return err
 	}
-	if err := t.apart(name, &a.Q, "Q"); err != nil {
-		return err
+	terms := &a.Terms
+	for _, o := range [...]struct {
+		name string
+		t    *Tensor
+	}{
+		{"Q", &a.Q},
+		{"K", &a.K},
+		{"V", &a.V},
+		{"Bias", &terms.Bias},
+		{"Relative", &terms.Relative},
+		{"Metric", &terms.Metric},
+		{"Cos", &terms.Cos},
+		{"Sin", &terms.Sin},
+	} {
+		if err := t.apart(name, o.t, o.name); err != nil {
+			return err
+		}
 	}
-	if err := t.apart(name, &a.K, "K"); err != nil {
-		return err
+	for _, o := range [...]struct {
+		name string
+		x    []float32
+	}{
+		{"Slopes", terms.Slopes},
+		{"Sinks", terms.Sinks},
+	} {
+		row := Tensor{Data: o.x, B: 1, S: 1, H: 1, D: len(o.x)}
+		if err := t.apart(name, &row, o.name); err != nil {
+			return err
+		}
 	}
-	return t.apart(name, &a.V, "V")
+	return nil
 }
 
 func (p *Problem) checkRagged(a *Args) error {
@@ -413,7 +437,7 @@ func (p *Problem) checkRope(a *Args) error {
 func (p *Problem) checkStats(a *Args) error {
 	s := &a.Stats
 	_, nk := a.grid(p)
-	for _, o := range [...]struct {
+	all := [...]struct {
 		name string
 		t    *Tensor
 		want Want
@@ -425,7 +449,8 @@ func (p *Problem) checkStats(a *Args) error {
 		{"Stats.Max", &s.Max, WantMax, 1},
 		{"Stats.Weights", &s.Weights, WantWeights, nk},
 		{"Stats.Scores", &s.Scores, WantScores, nk},
-	} {
+	}
+	for i, o := range all {
 		if o.t.isZero() {
 			continue
 		}
@@ -437,6 +462,11 @@ func (p *Problem) checkStats(a *Args) error {
 		}
 		if err := o.t.apart(o.name, &a.Out, "Out"); err != nil {
 			return err
+		}
+		for _, other := range all[:i] {
+			if err := o.t.apart(o.name, other.t, other.name); err != nil {
+				return err
+			}
 		}
 	}
 	if s.ArgMax == nil {

@@ -135,6 +135,20 @@ func malformed(s *Subject) error {
 		{"sizes past the address space", func(p *attn.Problem) { p.SeqQ, p.SeqKV, p.Batch = 1<<40, 1<<40, 1<<40 }},
 		{"unknown op", func(p *attn.Problem) { p.Op = 9 }},
 		{"unknown type", func(p *attn.Problem) { p.Q = 9 }},
+		{"int8 queries", func(p *attn.Problem) { p.Q = attn.I8 }},
+		{"int8 output", func(p *attn.Problem) { p.Out = attn.I8 }},
+		{"pages of 12", func(p *attn.Problem) { p.Page = 12 }},
+		{"pages of 4", func(p *attn.Problem) { p.Page = 4 }},
+		{"blocks without side", func(p *attn.Problem) { p.Mask.Bitmap = attn.BlockBitmap }},
+		{"side without blocks", func(p *attn.Problem) { p.Mask.Bitmap, p.Mask.Block = attn.PackedBitmap, 16 }},
+		{"negative temperature", func(p *attn.Problem) { p.Score.Temp = -2 }},
+		{"negative softcap", func(p *attn.Problem) { p.Score.Softcap = -1 }},
+		{"LSE at temperature 0", func(p *attn.Problem) { p.Score.Temp, p.Want = attn.Frozen, attn.WantLSE }},
+		{"sinks at temperature 0", func(p *attn.Problem) { p.Score.Temp, p.Score.Terms = attn.Frozen, attn.TermSinks }},
+		{"sinks at infinite temperature", func(p *attn.Problem) { p.Score.Temp, p.Score.Terms = math.Inf(1), attn.TermSinks }},
+		{"wide queries without metric", func(p *attn.Problem) { p.DimQ = p.Dim + 1 }},
+		{"unknown term", func(p *attn.Problem) { p.Score.Terms = attn.TermMetric << 1 }},
+		{"unknown by-product", func(p *attn.Problem) { p.Want = attn.WantGrad << 1 }},
 	} {
 		p := asking(0, s.ops()[0])
 		bad.edit(&p)

@@ -13,13 +13,15 @@ type Bad struct {
 func BadCalls(op attn.Op) []Bad {
 	base := problem(2, 5, 6, 4, 2, 8, 7)
 	base.Op = op
-	lengths, stats, bias, boolean := base, base, base, base
+	lengths, stats, bias, boolean, all, matrices := base, base, base, base, base, base
 	lengths.Lengths = true
 	stats.Want = attn.WantLSE
+	all.Want = everyRowStat
+	matrices.Want = attn.WantWeights | attn.WantScores
 	bias.Score.Terms = attn.TermBias
 	boolean.Mask.Bitmap = attn.BoolBitmap
 	row := attn.New(attn.BHSD, 2, 5, 4, 1)
-	bad := []Bad{
+	bad := append(badPlaces(base), []Bad{
 		{"q-too-long", "Q", base, func(a *attn.Args) { a.Q = attn.New(attn.BHSD, 2, 9, 4, 8) }},
 		{"q-wrong-dim", "Q", base, func(a *attn.Args) { a.Q.D = 7 }},
 		{"q-wrong-batch", "Q", base, func(a *attn.Args) { a.Q.B = 1 }},
@@ -60,18 +62,118 @@ func BadCalls(op attn.Op) []Bad {
 		{"mask-too-short", "Allowed", boolean, func(a *attn.Args) { a.Allowed.Bool = a.Allowed.Bool[1:] }},
 		{"bias-unasked", "Bias", base, func(a *attn.Args) { a.Terms.Bias = attn.New(attn.BHSD, 1, 5, 1, 6) }},
 		{"lse-unasked", "LSE", base, func(a *attn.Args) { a.Stats.LSE = row }},
-	}
+	}...)
 	if op == attn.OpLinear {
 		return bad
 	}
+	bad = append(bad, badTerms(base)...)
 	return append(bad, []Bad{
 		{"bias-missing", "Bias", bias, func(a *attn.Args) { a.Terms.Bias = attn.Tensor{} }},
 		{"bias-wrong-heads", "Bias", bias, func(a *attn.Args) { a.Terms.Bias = attn.New(attn.BHSD, 1, 5, 3, 6) }},
 		{"bias-too-short", "Bias", bias, func(a *attn.Args) { a.Terms.Bias.Data = a.Terms.Bias.Data[1:] }},
-		{"slopes-unasked", "Slopes", base, func(a *attn.Args) { a.Terms.Slopes = make([]float32, 4) }},
 		{"lse-wrong-length", "LSE", stats, func(a *attn.Args) { a.Stats.LSE.S = 4 }},
 		{"lse-too-short", "LSE", stats, func(a *attn.Args) { a.Stats.LSE.Data = a.Stats.LSE.Data[1:] }},
 		{"lse-in-out", "LSE", stats, func(a *attn.Args) { a.Stats.LSE.Data = a.Out.Data }},
+		{"lse-in-mean", "LSE", all, func(a *attn.Args) { a.Stats.LSE.Data = a.Stats.Mean.Data }},
 		{"mean-unasked", "Mean", stats, func(a *attn.Args) { a.Stats.Mean = row }},
+		{"max-wrong-heads", "Max", all, func(a *attn.Args) { a.Stats.Max.H = 3 }},
+		{"max-unasked", "Max", stats, func(a *attn.Args) { a.Stats.Max = row }},
+		{"argmax-too-short", "ArgMax", all, func(a *attn.Args) { a.Stats.ArgMax = a.Stats.ArgMax[1:] }},
+		{"argmax-unasked", "ArgMax", stats, func(a *attn.Args) { a.Stats.ArgMax = make([]int32, 40) }},
+		{"weights-wrong-keys", "Weights", matrices, func(a *attn.Args) { a.Stats.Weights.D = 5 }},
+		{"scores-wrong-keys", "Scores", matrices, func(a *attn.Args) { a.Stats.Scores.D = 7 }},
+		{"scores-in-out", "Scores", matrices, func(a *attn.Args) { a.Stats.Scores.Data = a.Out.Data }},
+		{"scores-unasked", "Scores", all, func(a *attn.Args) { a.Stats.Scores = attn.New(attn.BHSD, 2, 5, 4, 6) }},
 	}...)
+}
+
+// badPlaces are mistakes in where rows lie and how they are stored.
+func badPlaces(base attn.Problem) []Bad {
+	ragged, paged, both, half, small, packed, blocks := base, base, base, base, base, base, base
+	ragged.Ragged = true
+	paged.Page = 8
+	both.Ragged, both.Page = true, 8
+	half.Q, half.KV, half.Out = attn.F16, attn.F16, attn.F16
+	small.KV = attn.I8
+	packed.Mask.Bitmap = attn.PackedBitmap
+	blocks.Mask = blocks.Mask.WithBlocks(2)
+	return []Bad{
+		{"qstart-missing", "QStart", ragged, func(a *attn.Args) { a.QStart = nil }},
+		{"qstart-too-few", "QStart", ragged, func(a *attn.Args) { a.QStart = a.QStart[:2] }},
+		{"qstart-negative", "QStart", ragged, func(a *attn.Args) { a.QStart[0] = -1 }},
+		{"qstart-descends", "QStart", ragged, func(a *attn.Args) { a.QStart[1], a.QStart[2] = 4, 3 }},
+		{"qstart-too-long", "QStart", ragged, func(a *attn.Args) { a.QStart[1] = 6 }},
+		{"qstart-past-the-end", "QStart", ragged, func(a *attn.Args) { a.QStart[1], a.QStart[2] = 10, 11 }},
+		{"kstart-missing", "KStart", ragged, func(a *attn.Args) { a.KStart = nil }},
+		{"kstart-descends", "KStart", ragged, func(a *attn.Args) { a.KStart[1], a.KStart[2] = 5, 4 }},
+		{"kstart-too-long", "KStart", ragged, func(a *attn.Args) { a.KStart[1] = 7 }},
+		{"kstart-past-the-end", "KStart", ragged, func(a *attn.Args) { a.KStart[1], a.KStart[2] = 8, 13 }},
+		{"kstart-unasked", "KStart", base, func(a *attn.Args) { a.KStart = []int32{0, 6, 12} }},
+		{"kstart-beside-pages", "KStart", both, func(a *attn.Args) { a.KStart = []int32{0, 6, 12} }},
+		{"pages-missing", "Pages", paged, func(a *attn.Args) { a.Pages = nil }},
+		{"pages-too-many", "Pages", paged, func(a *attn.Args) { a.Pages = make([]int32, 3) }},
+		{"pages-negative", "Pages[0]", paged, func(a *attn.Args) { a.Pages[0] = -1 }},
+		{"pages-out-of-the-pool", "Pages[1]", paged, func(a *attn.Args) { a.Pages[1] = 2 }},
+		{"pages-of-k-wrong-rows", "K", paged, func(a *attn.Args) { a.K = attn.New(attn.BHSD, 2, 16, 2, 8) }},
+		{"pages-of-v-too-few", "V", paged, func(a *attn.Args) { a.V.B = 1 }},
+		{"q-float", "Q", half, func(a *attn.Args) { a.Q = attn.New(attn.BHSD, 2, 5, 4, 8) }},
+		{"k-bf16", "K", half, func(a *attn.Args) { a.K.Type = attn.BF16 }},
+		{"v-short-of-bits", "V", half, func(a *attn.Args) { a.V.Bits = a.V.Bits[1:] }},
+		{"out-float", "Out", half, func(a *attn.Args) { a.Out = attn.New(attn.BHSD, 2, 5, 4, 7) }},
+		{"out-in-k", "Out", half, func(a *attn.Args) { a.Out.Bits = a.K.Bits }},
+		{"k-without-scales", "K", small, func(a *attn.Args) { a.K.Scale = nil }},
+		{"v-short-of-scales", "V", small, func(a *attn.Args) { a.V.Scale = a.V.Scale[1:] }},
+		{"v-scales-between-rows", "V", small, func(a *attn.Args) { a.V = attn.NewTyped(attn.I8, attn.BHSD, 4, 6, 2, 7); a.V.B, a.V.SB = 2, 85 }},
+		{"k-float", "K", small, func(a *attn.Args) { a.K = attn.New(attn.BHSD, 2, 6, 2, 8) }},
+		{"words-too-few", "Allowed", packed, func(a *attn.Args) { a.Allowed.Words = a.Allowed.Words[1:] }},
+		{"words-missing", "Allowed", packed, func(a *attn.Args) { a.Allowed.Words, a.Allowed.Bool = nil, make([]bool, 320) }},
+		{"words-negative-stride", "Allowed", packed, func(a *attn.Args) { a.Allowed.SS = -64 }},
+		{"blocks-wrong-queries", "Allowed", blocks, func(a *attn.Args) { a.Allowed.S = 2 }},
+		{"blocks-wrong-keys", "Allowed", blocks, func(a *attn.Args) { a.Allowed.D = 6 }},
+		{"blocks-too-few", "Allowed", blocks, func(a *attn.Args) { a.Allowed.Words = a.Allowed.Words[:2] }},
+	}
+}
+
+// badTerms are mistakes in the operands of score terms.
+func badTerms(base attn.Problem) []Bad {
+	with := func(t attn.Terms) attn.Problem {
+		p := base
+		p.Score.Terms = t
+		return p
+	}
+	bias, slopes, sinks, relative, metric, rope := with(attn.TermBias), with(attn.TermALiBi), with(attn.TermSinks), with(attn.TermRelative), with(attn.TermMetric), base
+	rope.Score.Rope, rope.Lengths = attn.RopeHalves, true
+	table := func(rows, heads, dim int) attn.Tensor { return attn.New(attn.BHSD, 1, rows, heads, dim) }
+	return []Bad{
+		{"out-in-bias", "Out", bias, func(a *attn.Args) { a.Terms.Bias.Data = a.Out.Data[10:130] }},
+		{"out-in-sinks", "Out", sinks, func(a *attn.Args) { a.Terms.Sinks = a.Out.Data[7:11] }},
+		{"slopes-unasked", "Slopes", base, func(a *attn.Args) { a.Terms.Slopes = make([]float32, 4) }},
+		{"slopes-missing", "Slopes", slopes, func(a *attn.Args) { a.Terms.Slopes = nil }},
+		{"slopes-too-few", "Slopes", slopes, func(a *attn.Args) { a.Terms.Slopes = a.Terms.Slopes[:3] }},
+		{"sinks-unasked", "Sinks", base, func(a *attn.Args) { a.Terms.Sinks = make([]float32, 4) }},
+		{"sinks-missing", "Sinks", sinks, func(a *attn.Args) { a.Terms.Sinks = nil }},
+		{"sinks-of-key-heads", "Sinks", sinks, func(a *attn.Args) { a.Terms.Sinks = a.Terms.Sinks[:2] }},
+		{"relative-unasked", "Relative", base, func(a *attn.Args) { a.Terms.Relative = table(10, 4, 8) }},
+		{"relative-missing", "Relative", relative, func(a *attn.Args) { a.Terms.Relative = attn.Tensor{} }},
+		{"relative-wrong-rows", "Relative", relative, func(a *attn.Args) { a.Terms.Relative = table(11, 4, 8) }},
+		{"relative-wrong-heads", "Relative", relative, func(a *attn.Args) { a.Terms.Relative = table(10, 2, 8) }},
+		{"relative-wrong-dim", "Relative", relative, func(a *attn.Args) { a.Terms.Relative.D = 7 }},
+		{"relative-too-short", "Relative", relative, func(a *attn.Args) { a.Terms.Relative.Data = a.Terms.Relative.Data[1:] }},
+		{"relative-clip-negative", "RelativeClip", relative, func(a *attn.Args) { a.Terms.RelativeClip = -1 }},
+		{"relative-clip-wrong-rows", "Relative", relative, func(a *attn.Args) { a.Terms.RelativeClip = 4 }},
+		{"metric-unasked", "Metric", base, func(a *attn.Args) { a.Terms.Metric = table(8, 1, 8) }},
+		{"metric-missing", "Metric", metric, func(a *attn.Args) { a.Terms.Metric = attn.Tensor{} }},
+		{"metric-wrong-rows", "Metric", metric, func(a *attn.Args) { a.Terms.Metric = table(7, 4, 8) }},
+		{"metric-wrong-columns", "Metric", metric, func(a *attn.Args) { a.Terms.Metric.D = 7 }},
+		{"metric-of-key-heads", "Metric", metric, func(a *attn.Args) { a.Terms.Metric.H = 2 }},
+		{"metric-too-short", "Metric", metric, func(a *attn.Args) { a.Terms.Metric.Data = a.Terms.Metric.Data[1:] }},
+		{"rope-unasked", "Cos", base, func(a *attn.Args) { a.Terms.Cos = table(11, 1, 4) }},
+		{"rope-missing", "Cos", rope, func(a *attn.Args) { a.Terms.Cos, a.Terms.Sin = attn.Tensor{}, attn.Tensor{} }},
+		{"rope-too-many-angles", "Cos", rope, func(a *attn.Args) { a.Terms.Cos, a.Terms.Sin = table(11, 1, 5), table(11, 1, 5) }},
+		{"rope-sin-missing", "Sin", rope, func(a *attn.Args) { a.Terms.Sin = attn.Tensor{} }},
+		{"rope-sin-too-short", "Sin", rope, func(a *attn.Args) { a.Terms.Sin.Data = a.Terms.Sin.Data[1:] }},
+		{"rope-keys-past-the-table", "Cos", rope, func(a *attn.Args) { a.Terms.Cos.S, a.Terms.Sin.S = 5, 5 }},
+		{"rope-query-before-the-table", "Cos", rope, func(a *attn.Args) { a.QPos = []int32{0, -1} }},
+		{"rope-query-past-the-table", "Cos", rope, func(a *attn.Args) { a.QPos = []int32{0, 7} }},
+	}
 }
