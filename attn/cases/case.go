@@ -41,6 +41,12 @@ func (c Case) In(layout string) Case {
 	return c
 }
 
+// With returns the case with its operands edited after Fill.
+func (c Case) With(edit func(p *attn.Problem, a *attn.Args, r *rand.Rand)) Case {
+	c.edit = edit
+	return c
+}
+
 // Args builds fresh operands. Outputs, gaps and padding hold Poison; slab is the memory that all float operands but a bias of special shape
 // are cut from.
 func (c *Case) Args() (a *attn.Args, slab []float32, err error) {
