@@ -15,11 +15,7 @@ import (
 
 // threads: any number of workers.
 func threads(s *Subject) error {
-	sizes := []int{2, 3, 5}
-	if s.Short {
-		sizes = sizes[1:2]
-	}
-	for _, workers := range sizes {
+	for _, workers := range some(s, 3, 2, 5) {
 		team := attn.NewTeam(workers)
 		err := s.each(func(c cases.Case) error {
 			alone, err := s.answer(c, nil)
@@ -48,7 +44,7 @@ func layouts(s *Subject) error {
 			return err
 		}
 		for _, layout := range []string{"bshd", "padded", "packed"} {
-			if layout == "packed" && c.Problem.SeqQ != c.Problem.SeqKV {
+			if _, err := cases.SlabLen(c.Problem, layout); layout == "packed" && err != nil {
 				continue
 			}
 			in := c.In(layout)
@@ -56,6 +52,7 @@ func layouts(s *Subject) error {
 			if err != nil {
 				return err
 			}
+			poison(a)
 			// Case.Args seeds by name, so the numbers are those of want.
 			if err := s.forward(c.Problem, a, nil); err != nil {
 				return err
@@ -76,30 +73,30 @@ func batchMates(s *Subject) error {
 			return err
 		}
 		for b := range c.Problem.Batch {
-			mine := func(x, _, _ int) bool { return x == b }
+			p, mine := c.Problem, answered(&c.Problem, whole, b)
 			want := collect(whole, mine)
-			a := clone(c.Problem, whole)
-			for _, t := range []*attn.Tensor{&a.Q, &a.K, &a.V} {
-				cases.Rows(t, func(x, _, _ int, row []float32) {
-					if x != b {
-						spoil(row)
-					}
-				})
+			a := clone(whole)
+			cases.Rows(&a.Q, func(at, row, h int, q []float32) {
+				if !mine(at, row, h) {
+					spoil(q)
+				}
+			})
+			for other := range p.Batch {
+				if other != b {
+					hide(&p, a, other, 0)
+				}
 			}
-			if err := s.forward(c.Problem, a, nil); err != nil {
+			if err := s.forward(p, a, nil); err != nil {
 				return err
 			}
 			if err := same(want, collect(a, mine)); err != nil {
 				return fmt.Errorf("batch entry %d among NaN: %w", b, err)
 			}
-			p := c.Problem
-			p.Batch = 1
-			a = clone(c.Problem, whole)
-			cut(a, func(t *attn.Tensor) { t.Data, t.B = t.Data[b*t.SB:], 1 })
+			p, a = entry(p, clone(whole), b)
 			if err := s.forward(p, a, nil); err != nil {
 				return err
 			}
-			if err := same(want, collect(a, nil)); err != nil {
+			if err := same(want, collect(a, answered(&p, a, 0))); err != nil {
 				return fmt.Errorf("batch entry %d alone: %w", b, err)
 			}
 		}
@@ -110,21 +107,13 @@ func batchMates(s *Subject) error {
 // headsAlone: one query head with its key head is a problem of its own.
 func headsAlone(s *Subject) error {
 	return s.each(func(c cases.Case) error {
+		c = c.Only(^attn.WantArgMax)
 		whole, err := s.answer(c, nil)
 		if err != nil {
 			return err
 		}
-		p := c.Problem
-		p.HeadsQ, p.HeadsKV = 1, 1
 		for h := range c.Problem.HeadsQ {
-			a := clone(c.Problem, whole)
-			cut(a, func(t *attn.Tensor) {
-				at := h
-				if t == &a.K || t == &a.V {
-					at /= c.Problem.Group()
-				}
-				t.Data, t.H = t.Data[at*t.SH:], 1
-			})
+			p, a := head(c.Problem, clone(whole), h)
 			if err := s.forward(p, a, nil); err != nil {
 				return err
 			}
@@ -136,19 +125,6 @@ func headsAlone(s *Subject) error {
 	})
 }
 
-// cut changes the view of every tensor of a call, inputs and outputs.
-func cut(a *attn.Args, f func(t *attn.Tensor)) {
-	cases.Inputs(a, func(_ string, t *attn.Tensor) { f(t) })
-	cases.Outputs(a, func(_ string, t *attn.Tensor) { f(t) })
-}
-
-// spoil makes a row as disturbing as it can be: NaN, and large numbers that move every maximum.
-func spoil(row []float32) {
-	for i := range row {
-		row[i] = []float32{cases.Poison, 1e4, -1e4}[i%3]
-	}
-}
-
 // neighbours: the other queries of the tile hold NaN, or large numbers that move their maxima at other keys.
 func neighbours(s *Subject) error {
 	return s.each(func(c cases.Case) error {
@@ -156,9 +132,9 @@ func neighbours(s *Subject) error {
 		if err != nil {
 			return err
 		}
-		for _, i := range []int{0, 1, c.Problem.SeqQ / 2, c.Problem.SeqQ - 1} {
+		for _, i := range []int{0, 1, c.Problem.SeqQ / 2, whole.Q.S - 1} {
 			for _, disturb := range []func([]float32){spoil, func(row []float32) { scale(row, -100) }} {
-				a := clone(c.Problem, whole)
+				a := clone(whole)
 				cases.Rows(&a.Q, func(_, x, _ int, row []float32) {
 					if x != i {
 						disturb(row)
@@ -186,27 +162,26 @@ func scale(row []float32, c float32) {
 // rowsAlone: a few rows, through a plan of the same capacity, which puts them in other lanes of another tile.
 func rowsAlone(s *Subject) error {
 	return s.each(func(c cases.Case) error {
+		c = c.Only(^attn.WantArgMax)
 		p, n := c.Problem, c.Problem.SeqQ
+		if p.Ragged {
+			return nil
+		}
 		whole, err := s.answer(c, nil)
 		if err != nil {
 			return err
 		}
 		for _, rows := range [][2]int{{0, 1}, {n - 1, n}, {n - 5, n}, {n / 3, n/3 + 9}, {0, n - 1}} {
 			lo, hi := max(rows[0], 0), min(rows[1], n)
-			sees := lo == 0 && p.Mask.Align == attn.TopLeft || hi == n && p.Mask.Align == attn.BottomRight || !p.Mask.Band
-			a := clone(p, whole)
-			q := p
-			switch {
-			case sees:
-			case s.Claims&attn.NeedLengths != 0:
-				q.Lengths = true
-				a.QPos = slices.Repeat([]int32{int32(lo + whole.Pos(&p, 0))}, p.Batch)
-			default:
-				continue
+			lo -= lo % max(p.Mask.Block, 1)
+			q, a := queries(p, clone(whole), lo, hi)
+			stay := lo == 0 && p.Mask.Align == attn.TopLeft || hi == n && p.Mask.Align == attn.BottomRight
+			if q.Needs()&^s.Claims != 0 {
+				if !stay {
+					continue
+				}
+				q.Lengths, a.QPos = p.Lengths, nil
 			}
-			a.Q.Data = a.Q.Data[lo*a.Q.SS:]
-			a.Q.S = hi - lo
-			cases.Outputs(a, func(_ string, t *attn.Tensor) { t.S = hi - lo })
 			if err := s.forward(q, a, nil); err != nil {
 				return err
 			}
@@ -230,19 +205,19 @@ func hiddenKeys(s *Subject) error {
 			return err
 		}
 		for _, from := range []int{1, p.SeqKV / 2, p.SeqKV - 1} {
-			a := clone(p, whole)
-			for _, t := range []*attn.Tensor{&a.K, &a.V} {
-				cases.Rows(t, func(_, j, _ int, row []float32) {
-					if j >= from {
-						spoil(row)
-					}
-				})
+			a := clone(whole)
+			for b := range p.Batch {
+				hide(&p, a, b, from)
 			}
 			if err := s.forward(p, a, nil); err != nil {
 				return err
 			}
-			blind := func(b, i, _ int) bool { _, hi := a.Visible(&p, b, i); return hi <= from }
-			a.Stats.Weights, whole.Stats.Weights = attn.Tensor{}, attn.Tensor{} // keys are its columns
+			own := owners(&p, a)
+			blind := func(at, row, _ int) bool {
+				x := own[[2]int{at, row}]
+				_, hi := a.Visible(&p, x[0], x[1])
+				return hi <= from
+			}
 			if err := same(collect(whole, blind), collect(a, blind)); err != nil {
 				return fmt.Errorf("keys from %d on: %w", from, err)
 			}
@@ -254,40 +229,44 @@ func hiddenKeys(s *Subject) error {
 // capacity: a plan for more keys, with K of the same length or with key lengths over garbage, and for the same number of queries.
 func capacity(s *Subject) error {
 	return s.each(func(c cases.Case) error {
+		c = c.Only(^attn.WantWeights) // its width is that of K
 		p := c.Problem
-		p.Want &^= attn.WantWeights // its width is that of K
-		c.Problem = p
 		whole, err := s.answer(c, nil)
 		if err != nil {
 			return err
 		}
 		big := p
 		big.SeqKV = 3*p.SeqKV + 7
-		a := clone(p, whole)
+		a := clone(whole)
+		if p.Page != 0 {
+			a.Pages = slices.Repeat([]int32{-1}, p.Batch*big.PagesEach())
+			for b := range p.Batch {
+				copy(a.Pages[b*big.PagesEach():], whole.Pages[b*p.PagesEach():][:p.PagesEach()])
+			}
+		}
 		if err := s.forward(big, a, nil); err != nil {
 			return err
 		}
 		if err := same(collect(whole, nil), collect(a, nil)); err != nil {
 			return fmt.Errorf("a plan for %d keys: %w", big.SeqKV, err)
 		}
-		if s.Claims&attn.NeedLengths == 0 {
-			return nil
+		if byPair := p.Score.Terms&(attn.TermBias|attn.TermRelative) != 0 || p.Mask.Bitmap != attn.NoBitmap; byPair || p.Ragged || p.Page != 0 {
+			return nil // their operands are as wide as K
 		}
 		big.Lengths = true
-		if a, err = cases.NewArgs(big, "bhsd", nil); err != nil {
-			return err
+		if big.Needs()&^s.Claims != 0 {
+			return nil
 		}
-		cases.Rows(&a.Q, func(b, i, h int, row []float32) { copy(row, whole.Q.Row(b, i, h)) })
+		a = clone(whole)
 		for _, t := range [][2]*attn.Tensor{{&a.K, &whole.K}, {&a.V, &whole.V}} {
+			*t[0] = attn.NewTyped(p.KV, attn.BHSD, p.Batch, big.SeqKV, p.HeadsKV, t[1].D)
 			cases.Rows(t[0], func(b, j, h int, row []float32) {
 				if spoil(row); j < p.SeqKV {
 					copy(row, t[1].Row(b, j, h))
 				}
 			})
 		}
-		for b := range a.KLen {
-			a.KLen[b] = int32(p.SeqKV)
-		}
+		a.KLen = slices.Repeat([]int32{int32(p.SeqKV)}, p.Batch)
 		if err := s.forward(big, a, nil); err != nil {
 			return err
 		}

@@ -2,7 +2,7 @@ package attntest
 
 import (
 	"fmt"
-	"slices"
+	"math/rand/v2"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -27,6 +27,12 @@ func Checks() []Check {
 		{"laws/permute", false, permute},
 		{"laws/average", false, average},
 		{"laws/merge", false, merge},
+		{"laws/parts", false, parts},
+		{"laws/alibi", false, alibi},
+		{"laws/turn", false, turn},
+		{"laws/neutral", false, neutral},
+		{"laws/int8", false, dequantised},
+		{"laws/decode", false, decode},
 		{"laws/steps", false, steps},
 		{"laws/state", false, state},
 		{"bits/threads", true, threads},
@@ -37,30 +43,23 @@ func Checks() []Check {
 		{"bits/rows", true, rowsAlone},
 		{"bits/hidden", true, hiddenKeys},
 		{"bits/capacity", true, capacity},
+		{"bits/bitmaps", true, bitmaps},
+		{"bits/rounding", true, rounding},
+		{"bits/ragged", true, raggedAlone},
+		{"bits/pages", true, pages},
+		{"bits/ring", true, ring},
+		{"bits/chunks", true, chunks},
 		{"concurrent", false, concurrent},
 		{"allocations", true, allocations},
 	}
 }
 
-// calls are the problems on which laws are tried: many queries and one, with and without bounds, shared heads and batches. They have
-// every by-product that the claims cover. The short suite takes three of them, which between them have every path, in smaller batches.
+// calls are the problems on which laws are tried: many queries and one, with and without bounds, shared heads and batches, terms, bitmaps, ragged
+// batches and caches. They have every by-product that the claims cover. The short suite takes some of them, which between them have every path,
+// in smaller batches.
 func (s *Subject) calls() []cases.Case {
 	var all []cases.Case
-	for _, c := range []struct {
-		name   string
-		nq, nk int
-		mask   attn.Mask
-		data   string
-		short  bool
-	}{
-		{"full", 37, 101, attn.Full(), "normal", true},
-		{"causal", 70, 70, attn.Causal(), "std30", true},
-		{"causal-rising", 37, 300, attn.Causal(), "rising", false},
-		{"topleft", 37, 37, attn.CausalTopLeft(), "normal", false},
-		{"window", 37, 150, attn.Window(20, 3), "sparse", false},
-		{"decode", 1, 300, attn.Causal(), "normal", true},
-		{"decode-long", 1, 1100, attn.Full(), "std30", false},
-	} {
+	for _, c := range callTable {
 		batch := 3
 		if s.Short {
 			batch = 2
@@ -71,14 +70,92 @@ func (s *Subject) calls() []cases.Case {
 		for _, op := range s.ops() {
 			p := attn.Problem{Op: op, Batch: batch, SeqQ: c.nq, SeqKV: c.nk, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 20, Mask: c.mask}
 			if op == attn.OpSoftmax {
-				p.Want = s.wants() & (attn.WantLSE | attn.WantMean | attn.WantEntropy | attn.WantWeights)
+				p.Want = s.wants() &^ (attn.WantScores | attn.WantGrad)
 			}
-			if p.Needs()&^s.Claims == 0 {
-				all = append(all, cases.Case{Family: "laws", Name: fmt.Sprintf("%v-%s", op, c.name), Problem: p, Layout: "bhsd", Data: c.data})
+			if c.set != nil {
+				c.set(&p)
+			}
+			if p.Validate() == nil && p.Needs()&^s.Claims == 0 {
+				call := cases.Case{Family: "laws", Name: fmt.Sprintf("%v-%s", op, c.name), Problem: p, Layout: "bhsd", Data: c.data}
+				all = append(all, call.With(c.edit))
 			}
 		}
 	}
 	return all
+}
+
+var callTable = []struct {
+	name   string
+	nq, nk int
+	mask   attn.Mask
+	data   string
+	short  bool
+	set    func(p *attn.Problem)
+	edit   func(p *attn.Problem, a *attn.Args, r *rand.Rand)
+}{
+	{"full", 37, 101, attn.Full(), "normal", true, nil, nil},
+	{"causal", 70, 70, attn.Causal(), "std30", true, nil, nil},
+	{"causal-rising", 37, 300, attn.Causal(), "rising", false, nil, nil},
+	{"topleft", 37, 37, attn.CausalTopLeft(), "normal", false, nil, nil},
+	{"window", 37, 150, attn.Window(20, 3), "sparse", false, nil, nil},
+	{"decode", 1, 300, attn.Causal(), "normal", true, nil, nil},
+	{"decode-long", 1, 1100, attn.Full(), "std30", false, nil, nil},
+	{"terms", 37, 101, attn.Causal(), "normal", true, func(p *attn.Problem) {
+		p.Score = attn.Score{Terms: attn.TermALiBi | attn.TermSinks, Softcap: 2, Temp: 0.7}
+	}, nil},
+	{"turned", 37, 150, attn.Window(20, 0), "normal", false, func(p *attn.Problem) {
+		p.Score = attn.Score{Terms: attn.TermMetric | attn.TermBias, Rope: attn.RopeHalves}
+	}, nil},
+	{"relative", 37, 101, attn.Causal(), "normal", false, func(p *attn.Problem) {
+		p.Score = attn.Score{Terms: attn.TermRelative, Rope: attn.RopeInterleaved}
+	}, nil},
+	{"terms-decode", 1, 300, attn.Causal(), "normal", false, func(p *attn.Problem) {
+		p.Score = attn.Score{Terms: attn.TermALiBi | attn.TermSinks | attn.TermMetric, Softcap: 2, Rope: attn.RopeHalves}
+	}, nil},
+	{"packed", 37, 150, attn.Causal(), "normal", false, func(p *attn.Problem) { p.Mask.Bitmap = attn.PackedBitmap }, sparsely},
+	{"blocks", 37, 150, attn.Full(), "normal", false, func(p *attn.Problem) { p.Mask = p.Mask.WithBlocks(16) }, sparsely},
+	{"ragged", 37, 101, attn.Causal(), "normal", true, func(p *attn.Problem) { p.Ragged = true }, unevenly},
+	{"ragged-terms", 37, 101, attn.Window(20, 3), "normal", false, func(p *attn.Problem) {
+		p.Ragged = true
+		p.Score.Terms = attn.TermALiBi | attn.TermSinks
+	}, unevenly},
+	{"pages", 37, 150, attn.Causal(), "normal", false, func(p *attn.Problem) {
+		p.Page, p.Lengths, p.Q, p.KV, p.Out = 16, true, attn.F16, attn.F16, attn.F16
+	}, halfFull},
+	{"pages-decode", 1, 300, attn.Causal(), "normal", true, func(p *attn.Problem) { p.Page, p.Lengths, p.KV = 16, true, attn.I8 }, halfFull},
+}
+
+// some is everything, or the first of it in the short suite.
+func some[T any](s *Subject, all ...T) []T {
+	if s.Short {
+		return all[:1]
+	}
+	return all
+}
+
+// sparsely shows two of three keys, or blocks.
+func sparsely(p *attn.Problem, a *attn.Args, r *rand.Rand) {
+	show := func(_, _ int) bool { return r.IntN(3) > 0 }
+	if p.Mask.Bitmap == attn.BlockBitmap {
+		a.Allowed = attn.BlockSparse(p.SeqQ, p.SeqKV, p.Mask.Block, show)
+	} else {
+		a.Allowed = attn.Pack(p.SeqQ, p.SeqKV, show)
+	}
+}
+
+// unevenly makes each sequence of a ragged batch shorter than the one before it.
+func unevenly(p *attn.Problem, a *attn.Args, _ *rand.Rand) {
+	for b := range p.Batch {
+		a.QStart[b+1] = a.QStart[b] + int32(p.SeqQ/(b+1))
+		a.KStart[b+1] = a.KStart[b] + int32(p.SeqKV/(b+1))
+	}
+}
+
+// halfFull has a part of the cache in use, more in each batch entry.
+func halfFull(p *attn.Problem, a *attn.Args, _ *rand.Rand) {
+	for b := range a.KLen {
+		a.KLen[b] = int32(p.SeqKV * (b + 3) / (p.Batch + 2))
+	}
 }
 
 func (s *Subject) ops() []attn.Op {
@@ -113,19 +190,6 @@ func (s *Subject) answer(c cases.Case, team *attn.Team) (*attn.Args, error) {
 	if err != nil {
 		return nil, err
 	}
+	poison(a)
 	return a, s.forward(c.Problem, a, team)
-}
-
-// clone copies operands into memory of their own, contiguous.
-func clone(p attn.Problem, a *attn.Args) *attn.Args {
-	p.SeqQ, p.SeqKV = a.Q.S, a.K.S
-	c, err := cases.NewArgs(p, "bhsd", nil)
-	if err != nil {
-		panic(err) // a has these sizes
-	}
-	for _, t := range [][2]*attn.Tensor{{&c.Q, &a.Q}, {&c.K, &a.K}, {&c.V, &a.V}, {&c.Terms.Bias, &a.Terms.Bias}} {
-		cases.Rows(t[0], func(b, i, h int, row []float32) { copy(row, t[1].Row(b, i, h)) })
-	}
-	c.KLen, c.QPos = slices.Clone(a.KLen), slices.Clone(a.QPos)
-	return c
 }

@@ -13,10 +13,11 @@ import (
 // Laws hold without knowing the answer; the oracle is asked for tolerances only, the whole of them: a law that compares two runs allows
 // each its own.
 
-// A margin is the tolerance of one row.
+// A margin is the tolerance of one row, and the keys that it sees. A row of no sequence has none.
 type margin struct {
-	out []float64
-	lse float64
+	seen int
+	out  []float64
+	lse  float64
 }
 
 // margins has one entry a row, in the order of cases.Rows.
@@ -26,33 +27,39 @@ func margins(p attn.Problem, a *attn.Args) ([]margin, error) {
 		return nil, err
 	}
 	var m []margin
-	cases.Rows(&a.Out, func(b, i, h int, _ []float32) {
-		r := o.Row(oracle.Index{B: b, H: h, I: i})
-		m = append(m, margin{append([]float64(nil), r.TolOut...), r.TolLSE})
+	own := owners(&p, a)
+	cases.Rows(&a.Out, func(at, row, h int, _ []float32) {
+		x, ok := own[[2]int{at, row}]
+		if !ok {
+			m = append(m, margin{})
+			return
+		}
+		r := o.Row(oracle.Index{B: x[0], H: h, I: x[1]})
+		m = append(m, margin{r.Visible, append([]float64(nil), r.TolOut...), r.TolLSE})
 	})
 	return m, nil
 }
 
 // near compares two outputs, and two LSE that should differ by shift if both calls have them, within the sum of the margins.
 func near(x, y *attn.Args, mx, my []margin, shift float64) error {
-	at := 0
+	at, out, outY := -1, make([]float32, y.Out.D), make([]float32, y.Out.D)
 	var err error
-	cases.Rows(&x.Out, func(b, i, h int, row []float32) {
-		other := y.Out.Row(b, i, h)
-		for c := range row {
-			got, want, tol := float64(other[c]), float64(row[c]), mx[at].out[c]+my[at].out[c]
-			if r := oracle.Ratio(got, want, tol); !(r <= 1) && err == nil {
-				err = fmt.Errorf("Out[batch %d, head %d, query %d, %d]: %v and %v, tolerance %.3g", b, h, i, c, row[c], other[c], tol)
-			}
+	differ := func(name string, b, i, h, c int, got, want float32, shift, tol float64) {
+		if r := oracle.Ratio(float64(got), float64(want)+shift, tol); !(r <= 1) && err == nil {
+			err = fmt.Errorf("%s[batch %d, head %d, row %d, %d]: %v and %v, tolerance %.3g", name, b, h, i, c, want, got, tol)
+		}
+	}
+	cases.Rows(&x.Out, func(b, i, h int, _ []float32) {
+		if at++; mx[at].out == nil {
+			return
+		}
+		other := y.Out.Read(outY, b, i, h)
+		for c, want := range x.Out.Read(out, b, i, h) {
+			differ("Out", b, i, h, c, other[c], want, 0, mx[at].out[c]+my[at].out[c])
 		}
 		if x.Stats.LSE.Data != nil && y.Stats.LSE.Data != nil {
-			got, want := float64(y.Stats.LSE.Row(b, i, h)[0]), float64(x.Stats.LSE.Row(b, i, h)[0])+shift
-			tol := mx[at].lse + my[at].lse
-			if r := oracle.Ratio(got, want, tol); !(r <= 1) && err == nil {
-				err = fmt.Errorf("LSE[batch %d, head %d, query %d]: %v, want %v, tolerance %.3g", b, h, i, got, want, tol)
-			}
+			differ("LSE", b, i, h, 0, y.Stats.LSE.Row(b, i, h)[0], x.Stats.LSE.Row(b, i, h)[0], shift, mx[at].lse+my[at].lse)
 		}
-		at++
 	})
 	return err
 }
@@ -68,11 +75,20 @@ func (s *Subject) softmax(f func(c cases.Case) error) error {
 	})
 }
 
+// bare says that a problem has a product and a band, and nothing besides.
+func bare(p attn.Problem) bool {
+	return p.Score == attn.Score{} && p.Mask.Bitmap == attn.NoBitmap && p.Q == attn.F32 && p.KV == attn.F32 && p.Out == attn.F32 &&
+		!p.Ragged && !p.Lengths && p.Page == 0
+}
+
 // shift: a constant added to every score changes no weight and moves LSE by itself. It is added through one more dimension, in which every
 // query is 1 and every key is the constant, so that every kernel can be asked.
 func shift(s *Subject) error {
 	const by = 3.5
 	return s.softmax(func(c cases.Case) error {
+		if !bare(c.Problem) {
+			return nil
+		}
 		c.Problem.Score.Scale = c.Problem.Scale() // that of the narrower problem
 		x, err := s.answer(c, nil)
 		if err != nil {
@@ -116,7 +132,7 @@ func (s *Subject) compare(px attn.Problem, x *attn.Args, py attn.Problem, y *att
 // permute: without a mask, the order of the keys does not matter.
 func permute(s *Subject) error {
 	return s.each(func(c cases.Case) error {
-		if c.Problem.Mask.Band {
+		if c.Problem.Mask.Band || !bare(c.Problem) {
 			return nil
 		}
 		c.Problem.Want &= attn.WantLSE
@@ -124,7 +140,7 @@ func permute(s *Subject) error {
 		if err != nil {
 			return err
 		}
-		y := clone(c.Problem, x)
+		y := clone(x)
 		order := rand.New(rand.NewPCG(c.Seed(), 6)).Perm(y.K.S)
 		for _, t := range [][2]*attn.Tensor{{&y.K, &x.K}, {&y.V, &x.V}} {
 			cases.Rows(t[0], func(b, j, h int, row []float32) { copy(row, t[1].Row(b, order[j], h)) })
@@ -136,8 +152,8 @@ func permute(s *Subject) error {
 // average: an output is a weighted mean of values, so if all values are one row, that row comes out.
 func average(s *Subject) error {
 	return s.each(func(c cases.Case) error {
-		if c.Problem.Op == attn.OpLinear && c.Problem.Linear.Unnormalised {
-			return nil
+		if c.Problem.Op == attn.OpLinear && c.Problem.Linear.Unnormalised || c.Problem.Score.Terms&attn.TermSinks != 0 || c.Problem.KV == attn.I8 {
+			return nil // weights do not sum to 1, or values cannot be stored
 		}
 		a, _, err := c.Args()
 		if err != nil {
@@ -156,16 +172,14 @@ func average(s *Subject) error {
 		if err != nil {
 			return err
 		}
-		at := 0
-		cases.Rows(&a.Out, func(b, i, h int, row []float32) {
-			tol := m[at]
-			at++
-			if lo, hi := a.Visible(&c.Problem, b, i); lo == hi {
+		at, buf := -1, make([]float32, c.Problem.DimV)
+		cases.Rows(&a.Out, func(b, i, h int, _ []float32) {
+			if at++; m[at].seen == 0 {
 				return
 			}
-			for x, got := range row {
-				if r := oracle.Ratio(float64(got), float64(value(x)), tol.out[x]); !(r <= 1) && err == nil {
-					err = fmt.Errorf("Out[batch %d, head %d, query %d, %d]: the mean of values that are all %v is %v", b, h, i, x, value(x), got)
+			for x, got := range a.Out.Read(buf, b, i, h) {
+				if r := oracle.Ratio(float64(got), float64(value(x)), m[at].out[x]); !(r <= 1) && err == nil {
+					err = fmt.Errorf("Out[batch %d, head %d, row %d, %d]: the mean of values that are all %v is %v", b, h, i, x, value(x), got)
 				}
 			}
 		})
@@ -175,12 +189,63 @@ func average(s *Subject) error {
 
 // merge: attention over two parts of the keys, joined by attn.Merge, is attention over the whole.
 func merge(s *Subject) error {
+	return s.joins(func(c cases.Case, whole *attn.Args, split int) ([2]attn.Problem, [2]*attn.Args, bool) {
+		var part [2]*attn.Args
+		var of [2]attn.Problem
+		for i, keys := range [][2]int{{0, split}, {split, whole.K.S}} {
+			of[i], part[i] = c.Problem, clone(whole)
+			of[i].SeqKV = keys[1] - keys[0]
+			for _, t := range []*attn.Tensor{&part[i].K, &part[i].V} {
+				skip(t, keys[0]*t.SS)
+				t.S = of[i].SeqKV
+			}
+		}
+		return of, part, bare(c.Problem) && !c.Problem.Mask.Band // a part has other positions
+	})
+}
+
+// parts: the same for any terms and any cache, the parts being what two bitmaps show. A sink belongs to one of them.
+func parts(s *Subject) error {
+	if s.Claims&attn.NeedPacked == 0 {
+		return nil
+	}
+	return s.joins(func(c cases.Case, whole *attn.Args, split int) ([2]attn.Problem, [2]*attn.Args, bool) {
+		p := c.Problem
+		if p.Mask.Bitmap != attn.NoBitmap {
+			return [2]attn.Problem{}, [2]*attn.Args{}, false
+		}
+		p.Mask.Bitmap = attn.PackedBitmap
+		_, nk := grid(&p, whole)
+		of, part := [2]attn.Problem{p, p}, [2]*attn.Args{clone(whole), clone(whole)}
+		for i := range part {
+			part[i].Allowed = attn.Pack(1, nk, func(_, j int) bool { return (j < split) == (i == 0) })
+		}
+		of[1].Score.Terms &^= attn.TermSinks
+		part[1].Terms.Sinks = nil
+		return of, part, true
+	})
+}
+
+// grid is the extent of operands that have a number for each pair of query and key.
+func grid(p *attn.Problem, a *attn.Args) (nq, nk int) {
+	nq, nk = a.Q.S, a.K.S
+	if p.Ragged {
+		nq = p.SeqQ
+	}
+	if p.Ragged || p.Page != 0 {
+		nk = p.SeqKV
+	}
+	return nq, nk
+}
+
+// joins splits the keys of each call at several places in two and demands that the parts merge to the whole.
+func (s *Subject) joins(parts func(c cases.Case, whole *attn.Args, split int) (of [2]attn.Problem, part [2]*attn.Args, ok bool)) error {
 	if s.wants()&attn.WantLSE == 0 {
 		return nil
 	}
 	return s.softmax(func(c cases.Case) error {
-		if c.Problem.Mask.Band {
-			return nil // a part has other positions
+		if c.Problem.Out = attn.F32; c.Problem.Needs()&^s.Claims != 0 {
+			return nil
 		}
 		whole, err := s.answer(c, nil)
 		if err != nil {
@@ -191,23 +256,20 @@ func merge(s *Subject) error {
 			return err
 		}
 		top := bound(&whole.V)
-		for _, split := range []int{0, 1, 64, whole.K.S} {
-			var part [2]*attn.Args
+		_, nk := grid(&c.Problem, whole)
+		for _, split := range some(s, 1, 0, 64, nk) {
+			of, part, ok := parts(c, whole, split)
+			if !ok {
+				return nil
+			}
 			var m [2][]margin
-			for i, keys := range [][2]int{{0, split}, {split, whole.K.S}} {
-				p := c.Problem
-				p.SeqKV = keys[1] - keys[0]
-				a := clone(c.Problem, whole)
-				for _, t := range []*attn.Tensor{&a.K, &a.V} {
-					t.Data, t.S = t.Data[min(keys[0]*t.SS, len(t.Data)):], p.SeqKV
-				}
-				if err := s.forward(p, a, nil); err != nil {
+			for i, a := range part {
+				if err := s.forward(of[i], a, nil); err != nil {
 					return err
 				}
-				if m[i], err = margins(p, a); err != nil {
+				if m[i], err = margins(of[i], a); err != nil {
 					return err
 				}
-				part[i] = a
 			}
 			x, y := part[0], part[1]
 			attn.Merge(x.Out, x.Stats.LSE, y.Out, y.Stats.LSE)

@@ -91,7 +91,7 @@ func steps(s *Subject) error {
 			{"row by row through the wide plan", plan, []int{1}},
 			{"row by row", row, []int{1}},
 		} {
-			a := clone(p, whole)
+			a := clone(whole)
 			state := make([]float32, d.plan.StateLen())
 			for lo, i := 0, 0; lo < n; i++ {
 				hi := min(n, lo+d.chunks[i%len(d.chunks)])

@@ -1,6 +1,7 @@
 package attntest
 
 import (
+	"strings"
 	"testing"
 
 	"attnlab/attn"
@@ -54,9 +55,23 @@ func values(t *testing.T, s *Subject) {
 	}
 }
 
-// Examine is the suite without package testing: it runs the values, on the core cases when Short, then everything else, and returns the
-// name of the first check that fails, with its error.
+// Examine is the suite without package testing: it runs the claims, then the values, on the core cases when Short, then everything else, and
+// returns the name of the first check that fails, with its error.
 func (s *Subject) Examine() (check string, err error) {
+	run := func(claims bool) (string, error) {
+		for _, c := range Checks() {
+			if c.Ours && s.Options.Peer || strings.HasPrefix(c.Name, "claims/") != claims {
+				continue
+			}
+			if err := c.Run(s); err != nil {
+				return c.Name, err
+			}
+		}
+		return "", nil
+	}
+	if check, err := run(true); err != nil {
+		return check, err
+	}
 	all := cases.All()
 	if s.Short {
 		all = cases.Core()
@@ -68,13 +83,5 @@ func (s *Subject) Examine() (check string, err error) {
 			}
 		}
 	}
-	for _, c := range Checks() {
-		if c.Ours && s.Options.Peer {
-			continue
-		}
-		if err := c.Run(s); err != nil {
-			return c.Name, err
-		}
-	}
-	return "", nil
+	return run(false)
 }

@@ -198,13 +198,8 @@ const unnamed = -7
 
 // written demands that a call wrote every number of the rows that it answers, and none of the others that a ragged batch may have between them.
 func written(p *attn.Problem, a *attn.Args) (err error) {
-	answered := map[[2]int]bool{}
-	for b := range p.Batch {
-		for i := range a.Queries(p, b) {
-			at, row := a.QRow(p, b, i)
-			answered[[2]int{at, row}] = true
-		}
-	}
+	own := owners(p, a)
+	answers := func(b, s int) bool { _, ok := own[[2]int{b, s}]; return ok }
 	fail := func(name string, b, s, h int, missing bool) {
 		if err == nil {
 			err = fmt.Errorf("%s[batch %d, row %d, head %d] was %s", name, b, s, h, map[bool]string{true: "not written", false: "written, and is no row of a sequence"}[missing])
@@ -213,14 +208,14 @@ func written(p *attn.Problem, a *attn.Args) (err error) {
 	cases.Outputs(a, func(name string, t *attn.Tensor) {
 		cases.Rows(t, func(b, s, h int, row []float32) {
 			for _, x := range row {
-				if cases.IsPoison(x) == answered[[2]int{b, s}] {
+				if cases.IsPoison(x) == answers(b, s) {
 					fail(name, b, s, h, cases.IsPoison(x))
 				}
 			}
 		})
 	})
 	for at, j := range a.Stats.ArgMax {
-		if b, s := at/a.Q.H/a.Q.S, at/a.Q.H%a.Q.S; (j == unnamed) == answered[[2]int{b, s}] {
+		if b, s := at/a.Q.H/a.Q.S, at/a.Q.H%a.Q.S; (j == unnamed) == answers(b, s) {
 			fail("ArgMax", b, s, at%a.Q.H, j == unnamed)
 		}
 	}

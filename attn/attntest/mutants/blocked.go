@@ -48,6 +48,31 @@ const (
 	allocates
 	understatesScratch
 	unchecked
+	softcapAfterBias
+	alibiByIndex
+	ropeByIndex
+	ropeForgetsKeys
+	metricTransposed
+	metricBesides
+	relativeOffByOne
+	clipOffByOne
+	sinkForgetsLSE
+	sinkWithoutScore
+	sinkHasValue
+	sinkInfinityIsZero
+	entropyWithoutSink
+	mergeUnscaled
+	bitsReversed
+	blockSideOffByOne
+	orderByMask
+	raggedNeighbour
+	pageOffByOne
+	pageRowsReversed
+	scaleOfNeighbour
+	halfFlushed
+	outputTruncated
+	argMaxInBlock
+	maxOfSink
 )
 
 func blockedMutants() []Mutant {
@@ -92,14 +117,38 @@ func blockedMutants() []Mutant {
 		{allocates, "allocates", "every call allocates"},
 		{understatesScratch, "understates_scratch", "Check says less memory than the plan takes"},
 		{unchecked, "unchecked", "wrong operands are not refused"},
+		{softcapAfterBias, "softcap_after_bias", "the softcap is applied to the score with its bias"},
+		{alibiByIndex, "alibi_by_index", "ALiBi counts from the row of a query, not from its position"},
+		{ropeByIndex, "rope_by_index", "a query is turned by its row, not by its position"},
+		{ropeForgetsKeys, "rope_forgets_keys", "keys are not turned"},
+		{metricTransposed, "metric_transposed", "k . g . q in place of q . g . k"},
+		{metricBesides, "metric_besides", "the product through the metric is added to the plain one"},
+		{relativeOffByOne, "relative_off_by_one", "relative positions are taken from the row after theirs"},
+		{clipOffByOne, "clip_off_by_one", "relative positions are held within a distance less"},
+		{sinkForgetsLSE, "sink_forgets_lse", "the sink takes weight, but LSE does not know of it"},
+		{sinkWithoutScore, "sink_without_score", "the sink takes weight, but Mean does not know of it"},
+		{sinkHasValue, "sink_has_value", "the weight of the sink goes to the first value"},
+		{sinkInfinityIsZero, "sink_infinity_is_zero", "a sink of -Inf is one of 0"},
+		{entropyWithoutSink, "entropy_without_sink", "the entropy takes the LSE of the keys alone"},
+		{mergeUnscaled, "merge_unscaled", "two halves of the keys are added up, each relative to its own maximum"},
+		{bitsReversed, "bits_reversed", "the first key is the highest bit of a word"},
+		{blockSideOffByOne, "block_side_off_by_one", "blocks of a bitmap have a key more than they have"},
+		{orderByMask, "order_by_mask", "a block under a bitmap sums from the other end: right, but its bits depend on the mask's form"},
+		{raggedNeighbour, "ragged_neighbour", "a sequence reads keys from where the one before it starts"},
+		{pageOffByOne, "page_off_by_one", "a key lies in the page after its own"},
+		{pageRowsReversed, "page_rows_reversed", "the rows of a page are read from its end"},
+		{scaleOfNeighbour, "scale_of_neighbour", "an int8 row is multiplied by the scale of the one after it"},
+		{halfFlushed, "half_flushed", "subnormal f16 numbers are read as 0"},
+		{outputTruncated, "output_truncated", "a bf16 output is cut off, not rounded"},
+		{argMaxInBlock, "argmax_in_block", "the largest score is named by its place in the block"},
+		{maxOfSink, "max_of_sink", "the largest score may be that of the sink"},
 	} {
 		all = append(all, Mutant{m.name, m.why, blocked{m.name, m.bug, new(atomic.Int64)}, blockedClaims})
 	}
 	return all
 }
 
-const blockedClaims = attn.NeedSoftmax | attn.NeedWindow | attn.NeedBool | attn.NeedTemp | attn.NeedBias | attn.NeedLengths |
-	attn.NeedLSE | attn.NeedMean | attn.NeedEntropy
+const blockedClaims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedWeights | attn.NeedScores | attn.NeedGrad)
 
 // Blocked returns the healthy softmax kernel, and what it can do.
 func Blocked() (attn.Kernel, attn.Needs) { return blocked{"blocked", healthy, nil}, blockedClaims }
@@ -119,12 +168,15 @@ func (k blocked) Check(p attn.Problem, workers int) (int64, error) {
 	if err := p.Require(k.name, blockedClaims); err != nil {
 		return 0, err
 	}
-	floats, err := attn.Floats(max(workers, 1), blockKeys+p.DimV)
+	floats, err := attn.Floats(max(workers, 1), rowFloats(&p))
 	if k.bug == understatesScratch {
 		floats /= 2
 	}
 	return floats, err
 }
+
+// rowFloats is what a worker needs: the scores of a block; a row of Q as it is and turned, of Q behind the metric, K, V and Out, and Σ e v.
+func rowFloats(p *attn.Problem) int { return blockKeys + 2*p.QDim() + 2*p.Dim + 3*p.DimV }
 
 func (k blocked) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if _, err := k.Check(p, team.Workers()); err != nil {
@@ -138,7 +190,10 @@ func (k blocked) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 		pl.block = blockKeys - int(k.plans.Add(1)%13)
 	}
 	for range team.Workers() {
-		pl.rows = append(pl.rows, onlineRow{blockedPlan: pl, score: make([]float32, blockKeys), out: make([]float32, p.DimV)})
+		f := func(n int) []float32 { return make([]float32, n) }
+		pl.rows = append(pl.rows, onlineRow{
+			blockedPlan: pl, score: f(blockKeys), out: f(p.DimV), raw: f(p.QDim()), turned: f(p.QDim()), bent: f(p.Dim), k: f(p.Dim), v: f(p.DimV), row: f(p.DimV),
+		})
 	}
 	pl.task = pl.head
 	return pl, nil
@@ -156,7 +211,7 @@ type blockedPlan struct {
 	task  func(worker, task int)
 }
 
-func (pl *blockedPlan) Scratch() int64 { return 4 * int64(len(pl.rows)) * int64(blockKeys+pl.p.DimV) }
+func (pl *blockedPlan) Scratch() int64 { return 4 * int64(len(pl.rows)) * int64(rowFloats(&pl.p)) }
 
 func (pl *blockedPlan) Forward(a *attn.Args) {
 	if pl.bug != unchecked {
@@ -171,8 +226,9 @@ func (pl *blockedPlan) Forward(a *attn.Args) {
 }
 
 func (pl *blockedPlan) head(worker, task int) {
-	for i := range pl.a.Q.S {
-		pl.rows[worker].compute(task/pl.p.HeadsQ, task%pl.p.HeadsQ, i)
+	b := task / pl.p.HeadsQ
+	for i := range pl.a.Queries(&pl.p, b) {
+		pl.rows[worker].compute(b, task%pl.p.HeadsQ, i)
 	}
 }
 
@@ -180,45 +236,181 @@ func (pl *blockedPlan) head(worker, task int) {
 type onlineRow struct {
 	*blockedPlan
 	b, h, kv, i int
+	pos         int
+	q           []float32 // the query as it meets a key
 	score       []float32 // of the block at hand; -Inf counts for nothing
 	out         []float32 // Σ e v
-	top         float32   // the largest score so far
+	top         float32   // the largest score so far, that of the sink too
 	sum         float32   // Σ e, e = exp((s-top)/T)
 	scores      float32   // Σ e s
+	largest     float32   // score of a key
+	first       int32     // the first key that has it
 	infs        int       // scores that are +Inf
-	infKey      int       // where one of them is
+	infKey      int       // where one of them is, or -1
 	invalid     bool      // a score is NaN
+
+	raw, turned, bent, k, v, row []float32 // room for rows
 }
 
 var inf = float32(math.Inf(1))
 
 func (r *onlineRow) compute(b, h, i int) {
-	r.b, r.h, r.kv, r.i = b, h, h/r.p.Group(), i
+	r.b, r.h, r.kv, r.i, r.pos = b, h, h/r.p.Group(), i, r.a.Pos(&r.p, b)+i
 	if r.bug == headModulo {
 		r.kv = h % r.p.HeadsKV
 	}
-	if r.bug != maxFromLastRow || !(r.top*r.top < 25) {
-		r.top = -inf
-	}
-	r.sum, r.scores, r.infs, r.invalid = 0, 0, 0, false
-	clear(r.out)
-	if r.bug == changesInput {
-		q := r.a.Q.Row(b, i, h)
-		for x := range q {
-			q[x] *= float32(r.p.Scale())
-		}
-	}
+	r.begin()
+	r.query()
 	lo, hi := r.a.Visible(&r.p, b, i)
 	if r.bug == alignByCapacity && !r.p.Lengths && r.p.Mask.Align == attn.BottomRight {
-		lo, hi = r.p.Mask.Keys(r.p.SeqKV-r.p.SeqQ+i, r.a.K.S)
+		lo, hi = r.p.Mask.Keys(r.p.SeqKV-r.p.SeqQ+i, r.a.Keys(&r.p, b))
 	}
 	if r.bug == dropTail && hi%r.block != 0 && hi > r.block {
 		hi -= hi % r.block
 	}
 	for at := lo - lo%r.block; at < hi; at += r.block {
+		if r.bug == mergeUnscaled && at == 4*blockKeys {
+			r.top = -inf
+		}
 		r.absorb(max(at, lo), min(at+r.block, hi))
 	}
 	r.store()
+}
+
+// begin has seen no key, but the sink: one of score T*sink that has no value.
+func (r *onlineRow) begin() {
+	if r.bug != maxFromLastRow || !(r.top*r.top < 25) {
+		r.top = -inf
+	}
+	r.sum, r.scores, r.infs, r.invalid, r.largest, r.first = 0, 0, 0, false, -inf, -1
+	clear(r.out)
+	sink := r.sink()
+	switch {
+	case sink != sink:
+		r.invalid = true
+	case sink == inf:
+		r.infs, r.infKey = 1, -1
+	case sink != -inf:
+		r.top, r.sum = sink, 1
+		if r.bug != sinkWithoutScore {
+			r.scores = sink
+		}
+		if r.bug == sinkHasValue && r.a.Keys(&r.p, r.b) > 0 {
+			copy(r.out, r.value(0))
+		}
+		if r.bug == maxOfSink {
+			r.largest = sink
+		}
+	}
+}
+
+// sink is T times the sink of the head, -Inf if it has none.
+func (r *onlineRow) sink() float32 {
+	if r.p.Score.Terms&attn.TermSinks == 0 {
+		return -inf
+	}
+	sink := r.a.Terms.Sinks[r.h]
+	if r.bug == sinkInfinityIsZero && sink == -inf {
+		sink = 0
+	}
+	return sink * float32(r.p.Temperature())
+}
+
+// query reads the row of Q, turns it and takes it through the metric.
+func (r *onlineRow) query() {
+	p, t := &r.p, &r.a.Terms
+	at, row := r.a.QRow(p, r.b, r.i)
+	r.raw = r.read(r.raw, &r.a.Q, at, row, r.h)
+	if r.bug == changesInput {
+		for x := range r.raw {
+			r.raw[x] *= float32(p.Scale())
+		}
+	}
+	r.q = r.raw
+	if p.Score.Rope != attn.NoRope {
+		pos := r.pos
+		if r.bug == ropeByIndex {
+			pos = r.i
+		}
+		copy(r.turned, r.raw)
+		r.q = r.turn(r.turned, pos)
+	}
+	if p.Score.Terms&attn.TermMetric == 0 {
+		return
+	}
+	clear(r.bent)
+	if r.bug == metricBesides {
+		copy(r.bent, r.q)
+	}
+	for x, q := range r.q {
+		for y := range r.bent {
+			g := t.Metric.Row(0, x, r.h%t.Metric.H)[y]
+			if r.bug == metricTransposed && len(r.q) == len(r.bent) {
+				g = t.Metric.Row(0, y, r.h%t.Metric.H)[x]
+			}
+			r.bent[y] += float32(q * g)
+		}
+	}
+	r.q = r.bent
+}
+
+func (r *onlineRow) turn(x []float32, pos int) []float32 {
+	cos, sin := &r.a.Terms.Cos, &r.a.Terms.Sin
+	r.p.Score.Rope.Turn(x, cos.Row(r.b%cos.B, pos, 0), sin.Row(r.b%sin.B, pos, 0))
+	return x
+}
+
+// read is Tensor.Read.
+func (r *onlineRow) read(to []float32, t *attn.Tensor, b, s, h int) []float32 {
+	x := t.Read(to, b, s, h)
+	switch {
+	case r.bug == halfFlushed && t.Type == attn.F16:
+		for c := range x {
+			if x[c]*x[c] < 0x1p-28 {
+				x[c] = 0
+			}
+		}
+	case r.bug == scaleOfNeighbour && t.Type == attn.I8 && t.D > 0:
+		o := b*t.SB + s*t.SS + h*t.SH
+		for c := range x {
+			x[c] = float32(t.Int8[o+c]) * t.Scale[(o/t.D+1)%len(t.Scale)]
+		}
+	}
+	return x
+}
+
+// keyRow is Args.KRow.
+func (r *onlineRow) keyRow(j int) (at, row int) {
+	at, row = r.a.KRow(&r.p, r.b, j)
+	switch {
+	case r.bug == raggedNeighbour && r.p.Ragged && r.p.Page == 0:
+		row = int(r.a.KStart[max(r.b-1, 0)]) + j
+	case r.bug == pageOffByOne && r.p.Page != 0:
+		next := r.b*r.p.PagesEach() + j/r.p.Page + 1
+		at = max(0, int(r.a.Pages[next%len(r.a.Pages)]))
+	case r.bug == pageRowsReversed && r.p.Page != 0:
+		row = r.p.Page - 1 - row
+	}
+	return at, row
+}
+
+func (r *onlineRow) key(j int) []float32 {
+	at, row := r.keyRow(j)
+	k := &r.a.K
+	if r.bug == contiguousRows && k.Type == attn.F32 {
+		return k.Data[at*k.SB+r.kv*k.SH+row*k.D:][:k.D]
+	}
+	x := r.read(r.k, k, at, row, r.kv)
+	if r.p.Score.Rope == attn.NoRope || r.bug == ropeForgetsKeys {
+		return x
+	}
+	copy(r.k, x)
+	return r.turn(r.k, j)
+}
+
+func (r *onlineRow) value(j int) []float32 {
+	at, row := r.keyRow(j)
+	return r.read(r.v, &r.a.V, at, row, r.kv)
 }
 
 // absorb takes in the keys lo to hi of one block.
@@ -245,7 +437,13 @@ func (r *onlineRow) absorb(lo, hi int) {
 		case s != s:
 			r.invalid, s = true, -inf
 		case s == inf && r.bug != infMinusInf:
-			r.infs, r.infKey, s = r.infs+1, j, -inf
+			r.infs, r.infKey, r.largest, r.first, s = r.infs+1, j, inf, int32(j), -inf
+		}
+		if s > r.largest {
+			r.largest, r.first = s, int32(j)
+			if r.bug == argMaxInBlock {
+				r.first = int32(j - lo)
+			}
 		}
 		r.score[j-lo] = s
 		top = max(top, s)
@@ -255,7 +453,7 @@ func (r *onlineRow) absorb(lo, hi int) {
 	}
 	for x := range hi - lo {
 		j := lo + x
-		if r.bug == orderByBatch && r.b%2 == 1 {
+		if r.bug == orderByBatch && r.b%2 == 1 || r.bug == orderByMask && r.p.Mask.Bitmap != attn.NoBitmap {
 			j = hi - 1 - x
 		}
 		e, s := float32(0), r.score[j-lo]
@@ -267,7 +465,7 @@ func (r *onlineRow) absorb(lo, hi int) {
 		case r.bug != hiddenValueEnters:
 			continue
 		}
-		for c, v := range r.a.V.Row(r.b, j, r.kv) {
+		for c, v := range r.value(j) {
 			r.out[c] += float32(e * v)
 		}
 	}
@@ -307,65 +505,111 @@ func (r *onlineRow) weight(d float32) float32 {
 }
 
 func (r *onlineRow) scoreOf(j int) float32 {
-	q, k := r.a.Q.Row(r.b, r.i, r.h), r.a.K.Row(r.b, j, r.kv)
-	if r.bug == contiguousRows {
-		k = r.a.K.Data[r.b*r.a.K.SB+r.kv*r.a.K.SH+j*r.p.Dim:][:r.p.Dim]
-	}
-	dot := float32(0)
-	for x := range q {
-		if r.bug == orderByLayout && r.a.K.SS == r.p.Dim {
-			x = len(q) - 1 - x
+	p, t := &r.p, &r.a.Terms
+	k, dot := r.key(j), float32(0)
+	for x := range r.q {
+		if r.bug == orderByLayout && r.a.K.SS == p.Dim {
+			x = len(r.q) - 1 - x
 		}
-		dot += float32(q[x] * k[x])
+		dot += float32(r.q[x] * k[x])
 	}
-	s, scale := dot, float32(r.p.Scale())
+	s, scale := dot, float32(p.Scale())
 	if r.bug != changesInput && r.bug != biasAfterScale {
 		s *= scale
 	}
-	if r.p.Score.Terms&attn.TermBias != 0 {
+	if p.Score.Terms&attn.TermRelative != 0 {
+		dot := float32(0)
+		for x, y := range t.Relative.Row(0, r.relative(j), r.h%t.Relative.H) {
+			dot += float32(r.raw[x] * y)
+		}
+		s += scale * dot
+	}
+	if r.bug != softcapAfterBias {
+		s = r.cap(s)
+	}
+	if p.Score.Terms&attn.TermALiBi != 0 {
+		at := r.pos
+		if r.bug == alibiByIndex {
+			at = r.i
+		}
+		s -= float32(t.Slopes[r.h] * float32(max(at-j, j-at)))
+	}
+	if p.Score.Terms&attn.TermBias != 0 {
 		i := r.i
 		if r.bug == biasForgetsQuery {
 			i = 0
 		}
-		bias := &r.a.Terms.Bias
-		off, step := bias.Offset(r.b, i, r.h)
-		s += bias.Data[off+j*step]
+		off, step := t.Bias.Offset(r.b, i, r.h)
+		s += t.Bias.Data[off+j*step]
 	}
 	if r.bug == biasAfterScale {
 		s *= scale
 	}
+	if r.bug == softcapAfterBias {
+		s = r.cap(s)
+	}
 	return s
 }
 
-func (r *onlineRow) visible(j int) bool {
-	if r.p.Mask.Bitmap == attn.NoBitmap {
-		return true
+func (r *onlineRow) cap(s float32) float32 {
+	limit := r.p.Score.Softcap
+	if limit == 0 {
+		return s
 	}
-	b, h := r.b, r.h
+	return float32(limit * math.Tanh(float64(s)/limit))
+}
+
+// relative is Args.Relative.
+func (r *onlineRow) relative(j int) int {
+	row, clip := r.a.Relative(&r.p, r.b, r.i, j), r.a.Terms.RelativeClip
+	switch {
+	case r.bug == relativeOffByOne:
+		row = min(row+1, r.a.Terms.Relative.S-1)
+	case r.bug == clipOffByOne && clip > 0:
+		row = min(max(row, 1), 2*clip-1)
+	}
+	return row
+}
+
+func (r *onlineRow) visible(j int) bool {
+	b, h, m := r.b, r.h, &r.a.Allowed
 	switch r.bug {
 	case maskForgetsBatch:
 		b = 0
 	case maskForgetsHead:
 		h = 0
+	case bitsReversed:
+		if r.p.Mask.Bitmap == attn.PackedBitmap {
+			off, step := m.Offset(b, r.i, h)
+			off += j * step
+			return m.Words[off/64]>>(63-off%64)&1 != 0
+		}
+	case blockSideOffByOne:
+		if side := r.p.Mask.Block; side > 0 {
+			j = j / (side + 1) * side
+		}
 	}
-	off, step := r.a.Allowed.Offset(b, r.i, h)
-	return r.a.Allowed.Bool[off+j*step]
+	return r.a.Shows(&r.p, b, r.i, h, j)
 }
 
 // store writes the row and its by-products.
 func (r *onlineRow) store() {
-	dst, st := r.a.Out.Row(r.b, r.i, r.h), &r.a.Stats
+	at, row := r.a.QRow(&r.p, r.b, r.i)
+	out, st := &r.a.Out, &r.a.Stats
+	dst := out.Read(r.row, at, row, r.h)
 	lse, mean, entropy := -inf, float32(0), float32(0)
 	switch {
 	case r.invalid || r.infs > 1:
 		nan := float32(math.NaN())
-		lse, mean, entropy = nan, nan, nan
+		lse, mean, entropy, r.largest, r.first = nan, nan, nan, nan, -1
 		for c := range dst {
 			dst[c] = nan
 		}
 	case r.infs == 1:
 		lse, mean = inf, inf
-		copy(dst, r.a.V.Row(r.b, r.infKey, r.kv))
+		if clear(dst); r.infKey >= 0 {
+			copy(dst, r.value(r.infKey))
+		}
 	case r.sum == 0 && r.bug == hiddenRowSkipped:
 	case r.sum == 0 && r.bug != hiddenRowDivided:
 		clear(dst)
@@ -376,34 +620,57 @@ func (r *onlineRow) store() {
 			}
 			dst[c] = o / r.sum
 		}
-		beta := r.beta
-		if r.p.Score.Temp == attn.Frozen {
-			beta = 0 // weights that are 1 or 0 leave nothing but their number
-		}
-		logSum := float32(math.Log(float64(r.sum)))
-		lse, mean = logSum+float32(r.top*beta), r.scores/r.sum
-		entropy = lse - float32(mean*beta)
-		switch r.bug {
-		case entropySign:
-			entropy = lse + float32(mean*beta)
-		case meanOfZ:
-			mean *= beta
-		case lseBase2:
-			lse *= math.Log2E
-		case lseWithoutMax:
-			lse = logSum
+		lse, mean, entropy = r.finish()
+	}
+	if end := at*out.SB + row*out.SS + r.h*out.SH + out.D; r.bug == writesPastRow && end < len(out.Data) {
+		out.Data[end] = 0
+	}
+	if r.bug == outputTruncated && out.Type == attn.BF16 {
+		for c, x := range dst {
+			dst[c] = math.Float32frombits(math.Float32bits(x) &^ 0xffff)
 		}
 	}
-	if end := r.b*r.a.Out.SB + r.i*r.a.Out.SS + r.h*r.a.Out.SH + r.p.DimV; r.bug == writesPastRow && end < len(r.a.Out.Data) {
-		r.a.Out.Data[end] = 0
+	out.Write(dst, at, row, r.h)
+	put := func(t *attn.Tensor, x float32) {
+		if t.Data != nil {
+			t.Row(at, row, r.h)[0] = x
+		}
 	}
-	r.put(&st.LSE, lse)
-	r.put(&st.Mean, mean)
-	r.put(&st.Entropy, entropy)
+	put(&st.LSE, lse)
+	put(&st.Mean, mean)
+	put(&st.Entropy, entropy)
+	put(&st.Max, r.largest)
+	if st.ArgMax != nil {
+		st.ArgMax[(at*out.S+row)*r.p.HeadsQ+r.h] = r.first
+	}
 }
 
-func (r *onlineRow) put(t *attn.Tensor, x float32) {
-	if t.Data != nil {
-		t.Row(r.b, r.i, r.h)[0] = x
+// finish makes by-products of the sums.
+func (r *onlineRow) finish() (lse, mean, entropy float32) {
+	beta := r.beta
+	if r.p.Score.Temp == attn.Frozen {
+		beta = 0 // weights that are 1 or 0 leave nothing but their number
 	}
+	rest := r.sum // without the sink
+	if sink := r.sink(); sink != -inf {
+		rest -= r.weight(sink - r.top)
+	}
+	log := func(sum float32) float32 { return float32(math.Log(float64(sum))) + float32(r.top*beta) }
+	lse, mean = log(r.sum), r.scores/r.sum
+	entropy = lse - float32(mean*beta)
+	switch r.bug {
+	case entropySign:
+		entropy = lse + float32(mean*beta)
+	case entropyWithoutSink:
+		entropy = log(rest) - float32(mean*beta)
+	case sinkForgetsLSE:
+		lse = log(rest)
+	case meanOfZ:
+		mean *= beta
+	case lseBase2:
+		lse *= math.Log2E
+	case lseWithoutMax:
+		lse -= float32(r.top * beta)
+	}
+	return lse, mean, entropy
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 
 	"attnlab/attn"
 )
@@ -43,7 +44,7 @@ func wrappers() []Mutant {
 			p.Mask.Right = 1
 		}
 	})
-	problem("causal_ignored", "every query sees every key", func(p *attn.Problem) { p.Mask = attn.Mask{Bitmap: p.Mask.Bitmap} })
+	problem("causal_ignored", "every query sees every key", func(p *attn.Problem) { p.Mask = attn.Mask{Bitmap: p.Mask.Bitmap, Block: p.Mask.Block} })
 	problem("topleft_for_bottomright", "the first query stands on the first key", func(p *attn.Problem) { p.Mask.Align = attn.TopLeft })
 	problem("bottomright_for_topleft", "the last query stands on the last key", func(p *attn.Problem) { p.Mask.Align = attn.BottomRight })
 	problem("window_long", "a window reaches one key further back: it counts the query itself", func(p *attn.Problem) {
@@ -57,17 +58,44 @@ func wrappers() []Mutant {
 		}
 	})
 	problem("window_right_ignored", "a window shows no key after the query", func(p *attn.Problem) { p.Mask.Right = 0 })
+	problem("window_right_long", "a window shows a key more after the query", func(p *attn.Problem) {
+		if p.Mask.Band && p.Mask.Left >= 0 && p.Mask.Right >= 0 {
+			p.Mask.Right++
+		}
+	})
+	problem("window_right_short", "a window shows a key less after the query", func(p *attn.Problem) {
+		if p.Mask.Band && p.Mask.Right > 0 {
+			p.Mask.Right--
+		}
+	})
+	problem("softcap_ignored", "scores have no limit", func(p *attn.Problem) { p.Score.Softcap = 0 })
+	problem("rope_halves_for_pairs", "elements turn with those half a row away, not with their neighbours", func(p *attn.Problem) {
+		if p.Score.Rope == attn.RopeInterleaved {
+			p.Score.Rope = attn.RopeHalves
+		}
+	})
+	add("sinks_ignored", "the sink takes no weight", wrapper{
+		problem: func(p *attn.Problem) { p.Score.Terms &^= attn.TermSinks },
+		call:    func(_ *wrapperPlan, a *attn.Args) { a.Terms.Sinks = nil },
+	})
+	call("alibi_mirrored", "ALiBi favours keys that are far away", func(_ *wrapperPlan, a *attn.Args) {
+		slopes := slices.Clone(a.Terms.Slopes)
+		for h := range slopes {
+			slopes[h] = -slopes[h]
+		}
+		a.Terms.Slopes = slopes
+	})
 	problem("window_left_ignored", "a window has no end", func(p *attn.Problem) {
 		if p.Mask.Band {
 			p.Mask.Left = attn.Unbounded
 		}
 	})
 	add("bias_ignored", "the bias is not added", wrapper{
-		problem: func(p *attn.Problem) { p.Score.Terms = 0 },
+		problem: func(p *attn.Problem) { p.Score.Terms &^= attn.TermBias },
 		call:    func(_ *wrapperPlan, a *attn.Args) { a.Terms.Bias = attn.Tensor{} },
 	})
 	add("mask_ignored", "the element mask is not looked at", wrapper{
-		problem: func(p *attn.Problem) { p.Mask.Bitmap = attn.NoBitmap },
+		problem: func(p *attn.Problem) { p.Mask.Bitmap, p.Mask.Block = attn.NoBitmap, 0 },
 		call:    func(_ *wrapperPlan, a *attn.Args) { a.Allowed = attn.Bits{} },
 	})
 	lengths := func(p *attn.Problem) { p.Lengths = true }
@@ -75,6 +103,15 @@ func wrappers() []Mutant {
 		w.place(a)
 		for b := range w.klen {
 			w.klen[b] = max(w.klen[b]-1, 0)
+		}
+	}})
+	add("stale_key", "the key after the last one in use, which is of another time, is seen too", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
+		if w.p.Ragged || a.KLen == nil {
+			return
+		}
+		w.place(a)
+		for b := range w.klen {
+			w.klen[b] = min(w.klen[b]+1, int32(w.room(a)))
 		}
 	}})
 	add("position_off_by_one", "queries stand one key further on", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
@@ -92,17 +129,18 @@ func wrappers() []Mutant {
 	call("values_of_head_0", "every head reads the values of the first", func(_ *wrapperPlan, a *attn.Args) { a.V.SH = 0 })
 	call("lse_forgotten", "LSE is not written", func(_ *wrapperPlan, a *attn.Args) { a.Stats.LSE = attn.Tensor{} })
 	call("last_query_forgotten", "the last query is not answered", func(w *wrapperPlan, a *attn.Args) {
-		if w.p.Mask == attn.Full() && w.p.Score.Terms == 0 {
-			for _, t := range [...]*attn.Tensor{&a.Q, &a.Out, &a.Stats.LSE, &a.Stats.Mean, &a.Stats.Entropy} {
+		if w.p.Mask == attn.Full() && w.p.Score.Terms == 0 && !w.p.Ragged {
+			for _, t := range [...]*attn.Tensor{&a.Q, &a.Out, &a.Stats.LSE, &a.Stats.Mean, &a.Stats.Entropy, &a.Stats.Max} {
 				t.S = max(t.S-1, 0)
 			}
+			a.Stats.ArgMax = nil
 		}
 	})
 
-	add("accepts_softcap", "a softcap is accepted, and ignored", wrapper{
-		problem: func(p *attn.Problem) { p.Score.Softcap = 0 },
+	add("accepts_bf16", "products in bf16 are accepted, and made in float32", wrapper{
+		problem: func(p *attn.Problem) { p.Compute = attn.F32 },
 		check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
-			p.Score.Softcap = 0
+			p.Compute = attn.F32
 			return k.Check(p, workers)
 		},
 	})
@@ -189,4 +227,12 @@ func (w *wrapperPlan) place(a *attn.Args) {
 		w.klen[b], w.qpos[b] = int32(a.Keys(&w.p, b)), int32(a.Pos(&w.p, b))
 	}
 	a.KLen, a.QPos = w.klen, w.qpos
+}
+
+// room is the number of keys that a batch entry has, in use or not, if it is not ragged.
+func (w *wrapperPlan) room(a *attn.Args) int {
+	if w.p.Page != 0 {
+		return w.p.SeqKV
+	}
+	return a.K.S
 }

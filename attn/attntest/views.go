@@ -1,0 +1,234 @@
+package attntest
+
+import (
+	"slices"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+)
+
+// Parts of a call as calls of their own. They share the memory of the call, so a law takes them from a clone.
+
+// clone copies a call into memory of its own, contiguous and with the outputs poisoned.
+func clone(a *attn.Args) *attn.Args {
+	c := *a
+	cut(&c, func(t *attn.Tensor) { *t = contiguous(t) })
+	t := &c.Terms
+	t.Slopes, t.Sinks = slices.Clone(t.Slopes), slices.Clone(t.Sinks)
+	for _, x := range []*[]int32{&c.QStart, &c.KStart, &c.KLen, &c.QPos, &c.Pages, &c.Stats.ArgMax} {
+		*x = slices.Clone(*x)
+	}
+	poison(&c)
+	return &c
+}
+
+func contiguous(t *attn.Tensor) attn.Tensor {
+	c := attn.NewTyped(t.Type, attn.BHSD, t.B, t.S, t.H, t.D)
+	for b := range t.B {
+		for s := range t.S {
+			for h := range t.H {
+				move(&c, place{b, s, h}, t, place{b, s, h})
+			}
+		}
+	}
+	return c
+}
+
+// A place is where a row of a tensor lies.
+type place struct{ b, s, h int }
+
+func (x place) in(t *attn.Tensor) int { return x.b*t.SB + x.s*t.SS + x.h*t.SH }
+
+// move copies a row as it is stored.
+func move(to *attn.Tensor, x place, from *attn.Tensor, y place) {
+	i, j, d := x.in(to), y.in(from), to.D
+	switch to.Type {
+	case attn.F32:
+		copy(to.Data[i:][:d], from.Data[j:][:d])
+	case attn.I8:
+		copy(to.Int8[i:][:d], from.Int8[j:][:d])
+		to.Scale[i/d] = from.Scale[j/d]
+	default:
+		copy(to.Bits[i:][:d], from.Bits[j:][:d])
+	}
+}
+
+// cut changes the view of every tensor of a call, inputs and outputs.
+func cut(a *attn.Args, f func(t *attn.Tensor)) {
+	cases.Inputs(a, func(_ string, t *attn.Tensor) { f(t) })
+	cases.Outputs(a, func(_ string, t *attn.Tensor) { f(t) })
+}
+
+// skip makes a view begin n elements later.
+func skip(t *attn.Tensor, n int) {
+	t.Data, t.Bits, t.Int8 = t.Data[min(n, len(t.Data)):], t.Bits[min(n, len(t.Bits)):], t.Int8[min(n, len(t.Int8)):]
+	if t.Type == attn.I8 {
+		t.Scale = t.Scale[min(n/t.D, len(t.Scale)):]
+	}
+}
+
+func skipBits(m *attn.Bits, n int) {
+	if m.Bool != nil {
+		m.Bool = m.Bool[n:]
+	} else {
+		m.Words = m.Words[n/64:] // rows of Pack begin at whole words
+	}
+}
+
+// owners says which batch entry and query each row of Q and Out belongs to, by [batch, row] of the tensor. A ragged batch may have rows that
+// belong to none.
+func owners(p *attn.Problem, a *attn.Args) map[[2]int][2]int {
+	own := map[[2]int][2]int{}
+	for b := range p.Batch {
+		for i := range a.Queries(p, b) {
+			at, row := a.QRow(p, b, i)
+			own[[2]int{at, row}] = [2]int{b, i}
+		}
+	}
+	return own
+}
+
+// answered picks the output rows of batch entry b.
+func answered(p *attn.Problem, a *attn.Args, b int) func(at, row, _ int) bool {
+	own := owners(p, a)
+	return func(at, row, _ int) bool {
+		x, ok := own[[2]int{at, row}]
+		return ok && x[0] == b
+	}
+}
+
+// entry is batch entry b of a call.
+func entry(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
+	c := *a
+	cut(&c, func(t *attn.Tensor) {
+		if pool := p.Page != 0 && (t == &c.K || t == &c.V); !pool && t.B > 1 {
+			skip(t, b*t.SB)
+			t.B = 1
+		}
+	})
+	for _, x := range []*[]int32{&c.KLen, &c.QPos} {
+		if *x != nil {
+			*x = (*x)[b : b+1]
+		}
+	}
+	for _, x := range []*[]int32{&c.QStart, &c.KStart} {
+		if *x != nil {
+			*x = (*x)[b : b+2]
+		}
+	}
+	if each := p.PagesEach(); each > 0 {
+		c.Pages = c.Pages[b*each:][:each]
+	}
+	if c.Stats.ArgMax != nil && !p.Ragged {
+		n := c.Q.S * c.Q.H
+		c.Stats.ArgMax = c.Stats.ArgMax[b*n:][:n]
+	}
+	p.Batch = 1
+	return p, &c
+}
+
+// sequence is one sequence of a ragged batch as a call that is not ragged. The problem has no operand and wants nothing with a number for each pair
+// of query and key.
+func sequence(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
+	p, c := entry(p, a, b)
+	first, nq, nk := int(c.QStart[0]), c.Queries(&p, 0), c.Keys(&p, 0)
+	take := func(t *attn.Tensor, from, n int) {
+		skip(t, from*t.SS)
+		t.S = n
+	}
+	take(&c.Q, first, nq)
+	cases.Outputs(c, func(_ string, t *attn.Tensor) { take(t, first, nq) })
+	if c.Stats.ArgMax != nil {
+		c.Stats.ArgMax = c.Stats.ArgMax[first*p.HeadsQ:][:nq*p.HeadsQ]
+	}
+	take(&c.K, int(c.KStart[0]), nk)
+	take(&c.V, int(c.KStart[0]), nk)
+	c.QStart, c.KStart = nil, nil
+	p.Ragged = false
+	return p, c
+}
+
+// head is query head h of a call with its key head. The problem does not want ArgMax, in which heads lie side by side.
+func head(p attn.Problem, a *attn.Args, h int) (attn.Problem, *attn.Args) {
+	c := *a
+	cut(&c, func(t *attn.Tensor) {
+		at := h
+		if t == &c.K || t == &c.V {
+			at /= p.Group()
+		}
+		if t.H > 1 {
+			skip(t, at*t.SH)
+			t.H = 1
+		}
+	})
+	for _, x := range []*[]float32{&c.Terms.Slopes, &c.Terms.Sinks} {
+		if *x != nil {
+			*x = (*x)[h : h+1]
+		}
+	}
+	p.HeadsQ, p.HeadsKV = 1, 1
+	return p, &c
+}
+
+// queries are rows lo to hi of a call that is not ragged, where they stood: the problem says Lengths, unless positions count for nothing in it. It
+// does not want ArgMax.
+func queries(p attn.Problem, a *attn.Args, lo, hi int) (attn.Problem, *attn.Args) {
+	c := *a
+	n := c.Q.S
+	rows := func(t *attn.Tensor) {
+		skip(t, lo*t.SS)
+		t.S = hi - lo
+	}
+	rows(&c.Q)
+	cases.Outputs(&c, func(_ string, t *attn.Tensor) { rows(t) })
+	if t := &c.Terms; t.Bias.S > 1 {
+		rows(&t.Bias)
+	}
+	if t := &c.Terms.Relative; t.Size() > 0 && c.Terms.RelativeClip == 0 {
+		skip(t, (n-hi)*t.SS)
+		t.S -= n - (hi - lo)
+	}
+	if m := &c.Allowed; m.S > 1 {
+		side := max(p.Mask.Block, 1)
+		skipBits(m, lo/side*m.SS)
+		m.S = (hi - lo + side - 1) / side
+	}
+	if positional(&p) {
+		p.Lengths = true
+		c.QPos = make([]int32, p.Batch)
+		for b := range c.QPos {
+			c.QPos[b] = int32(a.Pos(&p, b) + lo)
+		}
+	}
+	return p, &c
+}
+
+// positional is whether it matters where queries stand.
+func positional(p *attn.Problem) bool {
+	return p.Mask.Band || p.Score.Rope != attn.NoRope || p.Score.Terms&(attn.TermALiBi|attn.TermRelative) != 0
+}
+
+// hide spoils the keys of batch entry b from one on.
+func hide(p *attn.Problem, a *attn.Args, b, from int) {
+	for j := max(from, 0); j < p.SeqKV && j < a.Keys(p, b); j++ {
+		at, row := a.KRow(p, b, j)
+		for h := range p.HeadsKV {
+			spoilRow(&a.K, at, row, h)
+			spoilRow(&a.V, at, row, h)
+		}
+	}
+}
+
+// spoilRow makes a row as disturbing as it can be.
+func spoilRow(t *attn.Tensor, b, s, h int) {
+	row := make([]float32, t.D)
+	spoil(row)
+	t.Write(row, b, s, h)
+}
+
+// spoil is NaN, and large numbers that move every maximum.
+func spoil(row []float32) {
+	for i := range row {
+		row[i] = []float32{cases.Poison, 1e4, -1e4}[i%3]
+	}
+}
