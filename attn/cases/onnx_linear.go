@@ -62,7 +62,7 @@ func (n *onnxTest) linear(o *Outside) error {
 			if g.state == nil {
 				return nil
 			}
-			got := attn.Wrap(attn.BHSD, g.state, want.B, want.S, want.H, want.D)
+			got := attn.Wrap(attn.BHSD, g.state, p.Batch, p.Dim, p.HeadsKV, p.DimV)
 			return &got
 		})
 	}

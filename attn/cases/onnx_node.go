@@ -76,9 +76,9 @@ func (t *onnxTensor) check() error {
 	if !ok {
 		return fmt.Errorf("tensor %s: unknown dtype %q", t.Name, t.DType)
 	}
-	n := size
+	n, most := size, size
 	for _, d := range t.Shape {
-		if d < 0 || d > 1<<20 || n > 1<<32 {
+		if most *= max(d, 1); d < 0 || d > 1<<20 || most > 1<<32 {
 			return fmt.Errorf("tensor %s: shape %v is not plausible", t.Name, t.Shape)
 		}
 		n *= d

@@ -9,8 +9,9 @@ import (
 	"attnlab/attn"
 )
 
-// onnxWide is how many numbers a row of Softmax or RotaryEmbedding may have: what is made of it has their square.
-const onnxWide = 4096
+// onnxMost is how many numbers may be made of a row of Softmax or an operand of RotaryEmbedding, which takes the product of their size and the length of
+// a row: 256 MiB.
+const onnxMost = 1 << 26
 
 // softmax asks for Softmax and LogSoftmax through attention. The numbers are the bias of queries whose products are 0, and with the identity for values an
 // output row is its weights:
@@ -30,8 +31,8 @@ func (n *onnxTest) softmax(o *Outside) error {
 	if err != nil {
 		return err
 	}
-	if length > onnxWide {
-		return lack(fmt.Sprintf("%s over more than %d numbers", n.Node.Op, onnxWide))
+	if length*length > onnxMost {
+		return lack(fmt.Sprintf("%s over %d numbers at once", n.Node.Op, length))
 	}
 	lay := func(t *onnxTensor) (attn.Tensor, error) {
 		x, err := t.floats()
@@ -147,8 +148,11 @@ func (n *onnxTest) rotary(o *Outside) error {
 	if err != nil {
 		return err
 	}
-	if x.D > onnxWide || x.Shape() != y.Shape() {
-		return lack(fmt.Sprintf("RotaryEmbedding of %s to %s", x.Shape(), y.Shape()))
+	if x.Shape() != y.Shape() {
+		return fmt.Errorf("X has shape %s, Y %s", x.Shape(), y.Shape())
+	}
+	if max(x.Size(), x.D)*x.D > onnxMost {
+		return lack("RotaryEmbedding of shape " + x.Shape())
 	}
 	rope := attn.RopeHalves
 	if interleaved, err := n.integer("interleaved", 0); err != nil {

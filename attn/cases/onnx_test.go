@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"attnlab/attn/cases"
 	"attnlab/attn/oracle"
 	"attnlab/kernels/naive"
+	"pgregory.net/rapid"
 )
 
 type object = map[string]any
@@ -504,5 +506,117 @@ func TestONNXRotate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Whatever a node says, it is read as a case, named as unsupported or refused as wrong; and what is read, a kernel can run.
+func TestReadONNXAnything(t *testing.T) { rapid.Check(t, anyNode) }
+
+func FuzzReadONNX(f *testing.F) { f.Fuzz(rapid.MakeFuzz(anyNode)) }
+
+// An operator's operands as they may be, and its attributes: types and shapes of inputs and outputs, in their order.
+type operator struct {
+	name    string
+	in, out []string
+	shapes  []string // of inputs, then of outputs
+	attrs   []string
+}
+
+var operators = []operator{
+	{
+		"Attention", strings.Fields("f32 f32 f32 bool f32 f32 i64"),
+		strings.Fields("f32 f32 f32 f32"),
+		strings.Fields("1222 1222 1222 22 1212 1212 1 1222 1232 1232 1223"),
+		strings.Fields("is_causal scale softcap qk_matmul_output_mode softmax_precision left_window_size right_window_size"),
+	},
+	{
+		"LinearAttention", strings.Fields("f32 f32 f32 f32"),
+		strings.Fields("f32 f32"),
+		strings.Fields("122 122 122 1222 122 1222"),
+		strings.Fields("q_num_heads kv_num_heads scale"),
+	},
+	{
+		"RotaryEmbedding", strings.Fields("f32 f32 f32 i64"),
+		strings.Fields("f32"),
+		strings.Fields("1222 21 21 12 1222"),
+		strings.Fields("interleaved num_heads rotary_embedding_dim"),
+	},
+	{"Softmax", strings.Fields("f32"), strings.Fields("f32"), strings.Fields("123 123"), strings.Fields("axis")},
+	{"LogSoftmax", strings.Fields("f32"), strings.Fields("f32"), strings.Fields("123 123"), strings.Fields("axis")},
+}
+
+// anyNode draws a node that is right, but for a few strokes.
+func anyNode(t *rapid.T) {
+	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
+	seldom := func(name string) bool { return n(name, 0, 15) == 0 }
+	size := map[string]int{"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i64": 8, "bool": 1}
+	op := rapid.SampledFrom(operators).Draw(t, "op")
+	operands := func(kind string, types, shapes []string, needed int) (names []string, tensors []object) {
+		for i, typ := range types {
+			name := fmt.Sprint(kind, i)
+			names = append(names, name)
+			if seldom(name+" is left out") || i >= needed && rapid.Bool().Draw(t, name+" is none") {
+				names[i] = ""
+				continue
+			}
+			var shape []int
+			for _, d := range shapes[i] {
+				shape = append(shape, int(d-'0'))
+			}
+			if seldom(name + " has another shape") {
+				shape = rapid.SliceOfN(rapid.IntRange(0, 3), 0, 5).Draw(t, name+" shape")
+			}
+			if seldom(name + " has another type") {
+				typ = rapid.SampledFrom([]string{"f32", "f16", "bf16", "f64", "i64", "bool"}).Draw(t, name+" type")
+			}
+			bytes := size[typ]
+			for _, d := range shape {
+				bytes *= d
+			}
+			raw := make([]byte, bytes)
+			if typ != "i64" || seldom(name+" is large") {
+				raw = rapid.SliceOfN(rapid.Byte(), bytes, bytes).Draw(t, name)
+			}
+			tensors = append(tensors, tensor(name, typ, shape, raw))
+		}
+		return names, tensors
+	}
+	inputs, in := operands("input", op.in, op.shapes, 3)
+	outputs, out := operands("output", op.out, op.shapes[len(op.in):], 1)
+	attrs := object{}
+	for _, a := range op.attrs {
+		if strings.HasSuffix(a, "num_heads") {
+			attrs[a] = 2
+		}
+		if rapid.Bool().Draw(t, a+" is given") {
+			attrs[a] = n(a, -2, 3)
+		}
+	}
+	if op.name == "LinearAttention" {
+		attrs["update_rule"] = "linear"
+	}
+	text, err := json.Marshal([]object{{"case": "x", "opset": object{"": n("opset", 11, 13)}, "node": node(op.name, attrs, outputs, inputs...), "inputs": in, "outputs": out}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := os.MkdirTemp("", "onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "x.json")
+	if err := os.WriteFile(file, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	all, err := cases.ReadONNX(file)
+	if err != nil || all[0].Lacks != "" {
+		return
+	}
+	k := naive.New()
+	if all[0].Problem.Op == attn.OpLinear {
+		k, _ = mutants.Prefix()
+	}
+	if _, err := all[0].Run(k); err != nil && strings.Contains(err.Error(), "panic") {
+		t.Fatalf("%v", err)
 	}
 }
