@@ -157,7 +157,7 @@ func TestBest(t *testing.T) {
 	}{
 		{"plain", "flash", func(*attn.Problem) {}},
 		{"linear", "linear", func(p *attn.Problem) { p.Op = attn.OpLinear }},
-		{"weights", "naive", func(p *attn.Problem) { p.Want = attn.WantWeights }},
+		{"weights", "tiled", func(p *attn.Problem) { p.Want = attn.WantWeights }},
 	} {
 		p := p
 		c.change(&p)

@@ -80,13 +80,13 @@ func bitmaps(l *list) {
 	for _, n := range [][2]int{{33, 70}, {100, 300}, {130, 520}, {1, 300}} {
 		for _, m := range []attn.Mask{attn.Full(), attn.Causal()} {
 			for _, show := range []float64{0.02, 0.5, 0.98} {
-				p := wanting(masked(problem(2, n[0], n[1], 2, 1, 8, 8), m.With(attn.PackedBitmap)), everyRowStat)
+				p := wanting(masked(problem(2, n[0], n[1], 2, 1, 16, 12), m.With(attn.PackedBitmap)), everyRowStat)
 				l.add(fmt.Sprintf("%v-%v-%dx%d", p.Mask, show, n[0], n[1]), p).core(n[0] == 33 && show == 0.5).with(func(p *attn.Problem, a *attn.Args, r rnd) {
 					a.Allowed = attn.Pack(p.SeqQ, p.SeqKV, func(_, _ int) bool { return r.Float64() < show })
 				})
 			}
 			for _, side := range []int{1, 16, 24, 64, 128} {
-				p := wanting(masked(problem(2, n[0], n[1], 2, 1, 8, 8), m.WithBlocks(side)), rowStats)
+				p := wanting(masked(problem(2, n[0], n[1], 2, 1, 16, 12), m.WithBlocks(side)), rowStats)
 				l.add(fmt.Sprintf("%v-%d-%dx%d", p.Mask, side, n[0], n[1]), p).core(n[0] == 100 && side%48 == 16).with(func(p *attn.Problem, a *attn.Args, r rnd) {
 					a.Allowed = attn.BlockSparse(p.SeqQ, p.SeqKV, side, func(_, _ int) bool { return r.IntN(3) == 0 })
 				})

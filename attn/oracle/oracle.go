@@ -205,7 +205,7 @@ func numbers(to []float64, t *attn.Tensor, b, s, h int) []float64 {
 		case attn.BF16:
 			to[c] = float64(math.Float32frombits(uint32(t.Bits[at+c]) << 16))
 		case attn.I8:
-			to[c] = float64(t.Int8[at+c]) * float64(t.Scale[at/t.D])
+			to[c] = float64(float32(t.Int8[at+c]) * t.Scale[at/t.D]) // the row as it is read, rounded; what it was before is another question
 		}
 	}
 	return to
@@ -491,13 +491,10 @@ func (o *Oracle) allNaN() {
 	}
 }
 
-// copyValue answers with one value row as it is. Only an int8 row has a product to round.
+// copyValue answers with one value row as it is.
 func (o *Oracle) copyValue(b, j, kv int) {
 	for c, v := range o.key(o.v, &o.a.V, b, j, kv) {
 		o.row.Out[c], o.row.TolOut[c] = v, 0
-		if o.p.KV == attn.I8 {
-			o.row.TolOut[c] = u * math.Abs(v)
-		}
 	}
 }
 

@@ -100,20 +100,13 @@ type Panel struct {
 	Sub   []float32 // DScore: [Lanes]
 }
 
-// An Edit says what becomes of raw scores: bias added, hidden keys set to -Inf.
+// An Edit says what becomes of scores between the product and the weights.
 type Edit struct {
-	Lo, Hi   []int32   // [Lanes]: rows Lo <= j < Hi of the block are visible
-	Key      int       // absolute index of the key in row 0
-	Bias     []float32 // added to the score of key j: Bias[BiasAt[lane]+j*BiasStep] * Factor; nil: none
-	BiasAt   []int
-	BiasStep int
-	Factor   float64 // of the bias
-	Scale    float64 // of the score, where a bias is added: its product is not rounded apart; Cap: of tanh
-	Show     []bool  // Show[ShowAt[lane]+j*ShowStep] false hides key j; nil: none
-	ShowAt   []int
-	ShowStep int
+	Lo, Hi []int32 // Flash: [Lanes], rows Lo <= j < Hi of the block are visible
 
+	Scale            float64   // Cap: of tanh; Add, Slope: of the score, whose product is not rounded apart
 	Add              []float32 // Add: [N][Lanes], the bias
+	Factor           float64   // of it
 	SlopeHi, SlopeLo []float32 // Slope: [Lanes]; the slope is their sum, so that its rounding does not grow with the distance
 	Pos              []int32   // Slope: [Lanes], less than 2^24 from any row of the block
 	Bits             []uint32  // Hide: [N/32, rounded up][Lanes]; row j is visible if bit j%32 of row j/32 is set
@@ -140,14 +133,12 @@ type Ops struct {
 	Load, Store func(*Move)
 	// Score is P[j][lane] = Factor Σ_x K[j][x] Qt[x][lane] for all N rows.
 	Score func(*Panel)
-	// Edit applies bias and masks to the scores in P.
-	Edit func(*Panel)
 	// Cap is P[j][lane] = Edit.Scale tanh(P[j][lane]). In assembly, tanh is within 3.4 ulp.
 	Cap func(*Panel)
 	// Add is P[j][lane] = Edit.Scale P[j][lane] + Edit.Factor Edit.Add[j][lane], the product with the bias not rounded apart. In assembly, that
 	// product is an infinity where a float32 cannot hold it.
 	Add func(*Panel)
-	// Slope is P[j][lane] += (Edit.SlopeHi[lane] + Edit.SlopeLo[lane]) |Edit.Pos[lane]-j|.
+	// Slope is P[j][lane] = Edit.Scale P[j][lane] + (Edit.SlopeHi[lane] + Edit.SlopeLo[lane]) |Edit.Pos[lane]-j|, the product not rounded apart.
 	Slope func(*Panel)
 	// Hide is P[j][lane] = -Inf where bit j%32 of Edit.Bits[j/32][lane] is 0.
 	Hide func(*Panel)
@@ -177,7 +168,7 @@ type Ops struct {
 	// and x[2c+1].
 	Rotate func(x, cos, sin []float32, pairs bool)
 	// Widen is to[j*d+c] = from[j][c] for n rows of d columns: exact, but for the product with a row's scale, which is rounded.
-	Widen func(to []float32, from Cells, n, d int)
+	Widen func(to []float32, from *Cells, n, d int)
 	// Narrow rounds to F16 or BF16, to the nearest and to even in the middle; to is as long as from. NaN stays NaN.
 	Narrow func(to []uint16, from []float32, t Type)
 	// Dot, Weigh and Sum are the three steps of a block of keys when queries are few: scores, weights, output. The caller edits between Dot and

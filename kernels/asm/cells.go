@@ -66,7 +66,7 @@ func (c *Cells) read(to []float32, j, x int) {
 	}
 }
 
-func widen(to []float32, from Cells, n, d int) {
+func widen(to []float32, from *Cells, n, d int) {
 	for j := range n {
 		row := to[j*d:][:d]
 		from.read(row, j, 0)

@@ -31,7 +31,7 @@ func stored(r Rows, n, d int, typ Type, apart int) Cells {
 // widened are cells as rows of float32.
 func widened(c Cells, n, d int) Cells {
 	to := make([]float32, n*d)
-	widen(to, c, n, d)
+	widen(to, &c, n, d)
 	return Cells{Rows: Rows{to, d}}
 }
 
@@ -108,7 +108,7 @@ func TestWidenAndNarrow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, o := range append(assembled(), Go()) {
 		for _, typ := range []Type{F16, BF16} {
-			o.Widen(rows, Cells{Type: typ, Half: all}, 1, n)
+			o.Widen(rows, &Cells{Type: typ, Half: all}, 1, n)
 			for i, x := range rows {
 				want := fromF16(uint16(i))
 				if typ == BF16 {
@@ -127,7 +127,7 @@ func TestWidenAndNarrow(t *testing.T) {
 			}
 			o.Narrow(half, from, typ)
 			one := Cells{Type: typ, Half: half}
-			o.Widen(rows, one, 1, n)
+			o.Widen(rows, &one, 1, n)
 			want := make([]uint16, n)
 			narrow(want, from, typ)
 			for i, x := range from {
@@ -137,7 +137,7 @@ func TestWidenAndNarrow(t *testing.T) {
 			}
 		}
 		for _, scale := range []float32{1, .3, 0x1p-149, float32(math.Inf(1)), nan} {
-			o.Widen(rows, Cells{Type: I8, Byte: bytes, Scale: []float32{scale}}, 1, len(bytes))
+			o.Widen(rows, &Cells{Type: I8, Byte: bytes, Scale: []float32{scale}}, 1, len(bytes))
 			for i, b := range bytes {
 				if want := float32(b) * scale; rows[i] != want && want == want {
 					t.Fatalf("%s: %d times %v is %v, want %v", o.ISA, b, scale, rows[i], want)

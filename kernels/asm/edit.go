@@ -27,7 +27,7 @@ func slopeRows(p *Panel) {
 		slope, pos := float64(p.Edit.SlopeHi[lane])+float64(p.Edit.SlopeLo[lane]), int(p.Edit.Pos[lane])
 		for j := range p.N {
 			x := &p.P[j*p.Lanes+lane]
-			*x = float32(float64(*x) + float64(slope*math.Abs(float64(pos-j))))
+			*x = float32(float64(p.Edit.Scale*float64(*x)) + float64(slope*math.Abs(float64(pos-j))))
 		}
 	}
 }

@@ -142,6 +142,7 @@ func TestAddSpecialValues(t *testing.T) {
 func TestSlope(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *Panel) {
 		old := slices.Clone(p.P)
+		p.Edit.Scale = 1.375 // exact, as is its product with a score in what is expected
 		for l := range p.Width {
 			slope := -math.Log2E * math.Exp2(-8*float64(l+1)/float64(p.Width))
 			p.Edit.SlopeHi[l] = float32(slope)
@@ -152,8 +153,8 @@ func TestSlope(t *testing.T) {
 		eachScore(p, func(j, l int) {
 			at := j*p.Lanes + l
 			slope := float64(p.Edit.SlopeHi[l]) + float64(p.Edit.SlopeLo[l])
-			x, term := float64(old[at]), slope*math.Abs(float64(int(p.Edit.Pos[l])-j))
-			tol := 0x1p-24*(math.Abs(x)+math.Abs(x+term))*1.001 + 0x1p-44*math.Abs(term)
+			x, term := p.Edit.Scale*float64(old[at]), slope*math.Abs(float64(int(p.Edit.Pos[l])-j))
+			tol := 0x1p-24*(math.Abs(term)+math.Abs(x+term))*1.001 + 0x1p-44*math.Abs(term)
 			if got := float64(p.P[at]); !(math.Abs(got-(x+term)) <= tol) {
 				t.Fatalf("P[%d][%d] at position %d is %v, want %v and %v", j, l, p.Edit.Pos[l], got, x, term)
 			}

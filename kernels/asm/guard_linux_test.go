@@ -414,10 +414,11 @@ func TestWidenAndNarrowAgainstPortable(t *testing.T) {
 			for _, typ := range []Type{F32, F16, BF16, I8} {
 				c := stored(rows, n, d, typ, 2)
 				want := make([]float32, n*d)
-				widen(want, c, n, d)
+				widen(want, &c, n, d)
 				for _, first := range []bool{true, false} {
 					to := fs["to"].put(make([]float32, n*d), first)
-					o.Widen(to, fs.cells(t, "from", c, n, d, first), n, d)
+					cells := fs.cells(t, "from", c, n, d, first)
+					o.Widen(to, &cells, n, d)
 					sameBits(t, fmt.Sprintf("%s: Widen type %d, %d rows of %d", o.ISA, typ, n, d), to, want)
 					if typ != F16 && typ != BF16 || n == 0 {
 						continue

@@ -140,7 +140,7 @@ func avx2Cap(p *Panel, from, to int, scale float32)
 func avx2Add(p *Panel, from, to int, scale, factor, rest float32)
 
 //go:noescape
-func avx2Slope(p *Panel, from, to int)
+func avx2Slope(p *Panel, from, to int, scale float32)
 
 //go:noescape
 func avx2Hide(p *Panel, from, to int)

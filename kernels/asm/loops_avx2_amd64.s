@@ -22390,14 +22390,15 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Slope(p *Panel, from, to int)
+// func avx2Slope(p *Panel, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 8 at a time
 //		for j := from; j < to; j++ {
-//			p.P[j*24+lane] += (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//			x := &p.P[j*24+lane]
+//			*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
 //		}
 //	}
-TEXT ·avx2Slope(SB), NOSPLIT, $0-24
+TEXT ·avx2Slope(SB), NOSPLIT, $0-28
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_Width)(AX), R9
 	IMULQ $4, R9
@@ -22407,6 +22408,7 @@ TEXT ·avx2Slope(SB), NOSPLIT, $0-24
 	LEAQ (DX)(CX*1), DX
 	MOVQ $0, R10
 vector:
+	VBROADCASTSS scale+24(FP), Y15
 	MOVQ (Panel_Edit+Edit_SlopeHi)(AX), R12
 	VMOVUPS (R12)(R10*1), Y0
 	MOVQ (Panel_Edit+Edit_SlopeLo)(AX), R12
@@ -22431,27 +22433,27 @@ vector:
 	PCALIGN $64
 rows4:
 	VANDPS Y2, Y3, Y8
-	VMOVUPS (SI), Y7
-	VFMADD231PS Y1, Y8, Y7
+	VMULPS Y1, Y8, Y7
 	VFMADD231PS Y0, Y8, Y7
+	VFMADD231PS (SI), Y15, Y7
 	VMOVUPS Y7, (SI)
 	VSUBPS slopeStep<>(SB), Y3, Y3
 	VANDPS Y2, Y4, Y10
-	VMOVUPS 96(SI), Y9
-	VFMADD231PS Y1, Y10, Y9
+	VMULPS Y1, Y10, Y9
 	VFMADD231PS Y0, Y10, Y9
+	VFMADD231PS 96(SI), Y15, Y9
 	VMOVUPS Y9, 96(SI)
 	VSUBPS slopeStep<>(SB), Y4, Y4
 	VANDPS Y2, Y5, Y12
-	VMOVUPS 192(SI), Y11
-	VFMADD231PS Y1, Y12, Y11
+	VMULPS Y1, Y12, Y11
 	VFMADD231PS Y0, Y12, Y11
+	VFMADD231PS 192(SI), Y15, Y11
 	VMOVUPS Y11, 192(SI)
 	VSUBPS slopeStep<>(SB), Y5, Y5
 	VANDPS Y2, Y6, Y14
-	VMOVUPS 288(SI), Y13
-	VFMADD231PS Y1, Y14, Y13
+	VMULPS Y1, Y14, Y13
 	VFMADD231PS Y0, Y14, Y13
+	VFMADD231PS 288(SI), Y15, Y13
 	VMOVUPS Y13, 288(SI)
 	VSUBPS slopeStep<>(SB), Y6, Y6
 	ADDQ $384, SI
@@ -22464,9 +22466,9 @@ end4:
 	PCALIGN $64
 rows1:
 	VANDPS Y2, Y3, Y8
-	VMOVUPS (SI), Y7
-	VFMADD231PS Y1, Y8, Y7
+	VMULPS Y1, Y8, Y7
 	VFMADD231PS Y0, Y8, Y7
+	VFMADD231PS (SI), Y15, Y7
 	VMOVUPS Y7, (SI)
 	VSUBPS one<>(SB), Y3, Y3
 	ADDQ $96, SI

@@ -140,7 +140,7 @@ func avx512Cap(p *Panel, from, to int, scale float32)
 func avx512Add(p *Panel, from, to int, scale, factor, rest float32)
 
 //go:noescape
-func avx512Slope(p *Panel, from, to int)
+func avx512Slope(p *Panel, from, to int, scale float32)
 
 //go:noescape
 func avx512Hide(p *Panel, from, to int)

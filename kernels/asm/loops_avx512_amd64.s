@@ -28863,14 +28863,15 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Slope(p *Panel, from, to int)
+// func avx512Slope(p *Panel, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 16 at a time
 //		for j := from; j < to; j++ {
-//			p.P[j*48+lane] += (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//			x := &p.P[j*48+lane]
+//			*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
 //		}
 //	}
-TEXT ·avx512Slope(SB), NOSPLIT, $0-24
+TEXT ·avx512Slope(SB), NOSPLIT, $0-28
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_Width)(AX), R9
 	IMULQ $4, R9
@@ -28880,6 +28881,7 @@ TEXT ·avx512Slope(SB), NOSPLIT, $0-24
 	LEAQ (DX)(CX*1), DX
 	MOVQ $0, R10
 vector:
+	VBROADCASTSS scale+24(FP), Z15
 	MOVQ (Panel_Edit+Edit_SlopeHi)(AX), R12
 	VMOVUPS (R12)(R10*1), Z0
 	MOVQ (Panel_Edit+Edit_SlopeLo)(AX), R12
@@ -28904,27 +28906,27 @@ vector:
 	PCALIGN $64
 rows4:
 	VANDPS Z2, Z3, Z8
-	VMOVUPS (SI), Z7
-	VFMADD231PS Z1, Z8, Z7
+	VMULPS Z1, Z8, Z7
 	VFMADD231PS Z0, Z8, Z7
+	VFMADD231PS (SI), Z15, Z7
 	VMOVUPS Z7, (SI)
 	VSUBPS slopeStep<>(SB), Z3, Z3
 	VANDPS Z2, Z4, Z10
-	VMOVUPS 192(SI), Z9
-	VFMADD231PS Z1, Z10, Z9
+	VMULPS Z1, Z10, Z9
 	VFMADD231PS Z0, Z10, Z9
+	VFMADD231PS 192(SI), Z15, Z9
 	VMOVUPS Z9, 192(SI)
 	VSUBPS slopeStep<>(SB), Z4, Z4
 	VANDPS Z2, Z5, Z12
-	VMOVUPS 384(SI), Z11
-	VFMADD231PS Z1, Z12, Z11
+	VMULPS Z1, Z12, Z11
 	VFMADD231PS Z0, Z12, Z11
+	VFMADD231PS 384(SI), Z15, Z11
 	VMOVUPS Z11, 384(SI)
 	VSUBPS slopeStep<>(SB), Z5, Z5
 	VANDPS Z2, Z6, Z14
-	VMOVUPS 576(SI), Z13
-	VFMADD231PS Z1, Z14, Z13
+	VMULPS Z1, Z14, Z13
 	VFMADD231PS Z0, Z14, Z13
+	VFMADD231PS 576(SI), Z15, Z13
 	VMOVUPS Z13, 576(SI)
 	VSUBPS slopeStep<>(SB), Z6, Z6
 	ADDQ $768, SI
@@ -28937,9 +28939,9 @@ end4:
 	PCALIGN $64
 rows1:
 	VANDPS Z2, Z3, Z8
-	VMOVUPS (SI), Z7
-	VFMADD231PS Z1, Z8, Z7
+	VMULPS Z1, Z8, Z7
 	VFMADD231PS Z0, Z8, Z7
+	VFMADD231PS (SI), Z15, Z7
 	VMOVUPS Z7, (SI)
 	VSUBPS one<>(SB), Z3, Z3
 	ADDQ $192, SI

@@ -15,11 +15,11 @@ type cellLoops struct {
 
 // widening puts the checks before them.
 func (l *loops) widening(o *Ops) {
-	o.Widen = func(to []float32, from Cells, n, d int) {
+	o.Widen = func(to []float32, from *Cells, n, d int) {
 		from.check("from", "from.Scale", n, d)
 		reach("to", len(to), n, d, d)
 		if n > 0 && d > 0 {
-			l.cells.widen[from.Type](&to[0], &from, n, d)
+			l.cells.widen[from.Type](&to[0], from, n, d)
 		}
 	}
 	o.Narrow = func(to []uint16, from []float32, t Type) {

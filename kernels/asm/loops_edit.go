@@ -6,7 +6,7 @@ package asm
 type editLoops struct {
 	cap   func(p *Panel, from, to int, scale float32)
 	add   func(p *Panel, from, to int, scale, factor, rest float32)
-	slope func(p *Panel, from, to int)
+	slope func(p *Panel, from, to int, scale float32)
 	hide  func(p *Panel, from, to int) // from a multiple of 32, at most 32 rows
 }
 
@@ -41,8 +41,13 @@ func (l *loops) editing(o *Ops) {
 		reach("Edit.SlopeHi", len(p.Edit.SlopeHi), 1, p.Width, 0)
 		reach("Edit.SlopeLo", len(p.Edit.SlopeLo), 1, p.Width, 0)
 		reach("Edit.Pos", len(p.Edit.Pos), 1, p.Width, 0)
+		scale := float32(p.Edit.Scale)
+		if !normal(scale) {
+			slopeRows(p)
+			return
+		}
 		for from := 0; from < p.N && p.Width > 0; from += expAtOnce {
-			l.edits.slope(p, from, min(from+expAtOnce, p.N))
+			l.edits.slope(p, from, min(from+expAtOnce, p.N), scale)
 		}
 	}
 	o.Hide = func(p *Panel) {

@@ -158,7 +158,7 @@ func neonCap(p *Panel, from, to int, scale float32)
 func neonAdd(p *Panel, from, to int, scale, factor, rest float32)
 
 //go:noescape
-func neonSlope(p *Panel, from, to int)
+func neonSlope(p *Panel, from, to int, scale float32)
 
 //go:noescape
 func neonHide(p *Panel, from, to int)

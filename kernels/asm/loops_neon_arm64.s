@@ -30845,14 +30845,15 @@ end1:
 	BLT vector
 	RET
 
-// func neonSlope(p *Panel, from, to int)
+// func neonSlope(p *Panel, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 4 at a time
 //		for j := from; j < to; j++ {
-//			p.P[j*16+lane] += (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//			x := &p.P[j*16+lane]
+//			*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
 //		}
 //	}
-TEXT ·neonSlope(SB), NOSPLIT, $0-24
+TEXT ·neonSlope(SB), NOSPLIT, $0-28
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD (Panel_Width)(R0), R6
@@ -30865,6 +30866,8 @@ TEXT ·neonSlope(SB), NOSPLIT, $0-24
 	ADD R9, R8, R8
 	MOVD $0, R7
 vector:
+	FMOVS scale+24(FP), F15
+	VDUP V15.S[0], V15.S4
 	MOVD (Panel_Edit+Edit_SlopeHi)(R0), R11
 	ADD R7, R11, R14
 	FMOVQ (R14), F0
@@ -30894,30 +30897,34 @@ vector:
 	PCALIGN $64
 rows4:
 	VAND V2.B16, V3.B16, V8.B16
-	FMOVQ (R2), F7
-	VFMLA V1.S4, V8.S4, V7.S4
+	WORD $0x6e21dd07 // VFMUL V1.S4, V8.S4, V7.S4
 	VFMLA V0.S4, V8.S4, V7.S4
+	FMOVQ (R2), F31
+	VFMLA V31.S4, V15.S4, V7.S4
 	FMOVQ F7, (R2)
 	FMOVQ 512(R26), F31 // slopeStep
 	WORD $0x4ebfd463 // VFSUB V31.S4, V3.S4, V3.S4
 	VAND V2.B16, V4.B16, V10.B16
-	FMOVQ 64(R2), F9
-	VFMLA V1.S4, V10.S4, V9.S4
+	WORD $0x6e21dd49 // VFMUL V1.S4, V10.S4, V9.S4
 	VFMLA V0.S4, V10.S4, V9.S4
+	FMOVQ 64(R2), F31
+	VFMLA V31.S4, V15.S4, V9.S4
 	FMOVQ F9, 64(R2)
 	FMOVQ 512(R26), F31 // slopeStep
 	WORD $0x4ebfd484 // VFSUB V31.S4, V4.S4, V4.S4
 	VAND V2.B16, V5.B16, V12.B16
-	FMOVQ 128(R2), F11
-	VFMLA V1.S4, V12.S4, V11.S4
+	WORD $0x6e21dd8b // VFMUL V1.S4, V12.S4, V11.S4
 	VFMLA V0.S4, V12.S4, V11.S4
+	FMOVQ 128(R2), F31
+	VFMLA V31.S4, V15.S4, V11.S4
 	FMOVQ F11, 128(R2)
 	FMOVQ 512(R26), F31 // slopeStep
 	WORD $0x4ebfd4a5 // VFSUB V31.S4, V5.S4, V5.S4
 	VAND V2.B16, V6.B16, V14.B16
-	FMOVQ 192(R2), F13
-	VFMLA V1.S4, V14.S4, V13.S4
+	WORD $0x6e21ddcd // VFMUL V1.S4, V14.S4, V13.S4
 	VFMLA V0.S4, V14.S4, V13.S4
+	FMOVQ 192(R2), F31
+	VFMLA V31.S4, V15.S4, V13.S4
 	FMOVQ F13, 192(R2)
 	FMOVQ 512(R26), F31 // slopeStep
 	WORD $0x4ebfd4c6 // VFSUB V31.S4, V6.S4, V6.S4
@@ -30931,9 +30938,10 @@ end4:
 	PCALIGN $64
 rows1:
 	VAND V2.B16, V3.B16, V8.B16
-	FMOVQ (R2), F7
-	VFMLA V1.S4, V8.S4, V7.S4
+	WORD $0x6e21dd07 // VFMUL V1.S4, V8.S4, V7.S4
 	VFMLA V0.S4, V8.S4, V7.S4
+	FMOVQ (R2), F31
+	VFMLA V31.S4, V15.S4, V7.S4
 	FMOVQ F7, (R2)
 	FMOVQ 224(R26), F31 // one
 	WORD $0x4ebfd463 // VFSUB V31.S4, V3.S4, V3.S4

@@ -251,36 +251,6 @@ func TestMove(t *testing.T) {
 	})
 }
 
-func TestEdit(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
-		const key = 5
-		keys := key + p.N
-		e := &p.Edit
-		*e = Edit{Key: key, Factor: 2, Scale: 3, BiasStep: 1, ShowStep: 1}
-		for l := range p.Width {
-			e.Lo, e.Hi = append(e.Lo, int32(l%3)), append(e.Hi, int32(p.N-l%2))
-			e.BiasAt, e.ShowAt = append(e.BiasAt, l*keys), append(e.ShowAt, l*keys)
-			for j := range keys {
-				e.Bias, e.Show = append(e.Bias, float32(l*j)/8), append(e.Show, (l+j)%4 != 0)
-			}
-		}
-		raw := append([]float32(nil), p.P...)
-		o.Edit(p)
-		for j := range p.N {
-			for l := range p.Width {
-				at := l*keys + key + j
-				want := float32(3*float64(raw[j*p.Lanes+l]) + 2*float64(e.Bias[at]))
-				if j < int(e.Lo[l]) || j >= int(e.Hi[l]) || !e.Show[at] {
-					want = negInf
-				}
-				if got := p.P[j*p.Lanes+l]; got != want {
-					t.Fatalf("P[%d][%d] = %v, want %v", j, l, got, want)
-				}
-			}
-		}
-	})
-}
-
 // Flash must be Score and Exp, bit for bit, wherever they leave, and both must leave before a score that is over the limit of its lane.
 func TestExpAndFlash(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *Panel) {

@@ -15,7 +15,7 @@ import (
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank,
-		Load: load, Store: store, Score: score, Edit: edit, Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows, Rotate: rotate, DScore: dscore, Outer: outer, OuterT: outerT, Elu: elu,
+		Load: load, Store: store, Score: score, Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows, Rotate: rotate, DScore: dscore, Outer: outer, OuterT: outerT, Elu: elu,
 		Dot: dot, Weigh: weigh, Sum: sum, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Peak: peak, Chain: chain, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
@@ -94,28 +94,7 @@ func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 	r[4], r[5], r[6], r[7] = float32(float64(a4)*f), float32(float64(a5)*f), float32(float64(a6)*f), float32(float64(a7)*f)
 }
 
-// edit goes lane by lane, so that a band costs a store for each score that it hides and nothing for one that it shows.
-func edit(p *Panel) {
-	e := &p.Edit
-	mask(p, 0, p.N)
-	if e.Bias == nil && e.Show == nil {
-		return
-	}
-	for lane := range p.Width {
-		for j := max(int(e.Lo[lane]), 0); j < min(int(e.Hi[lane]), p.N); j++ {
-			s, key := &p.P[j*p.Lanes+lane], e.Key+j
-			switch {
-			case e.Show != nil && !e.Show[e.ShowAt[lane]+key*e.ShowStep]:
-				*s = negInf
-			case e.Bias != nil: // one rounding of it all: a large bias must not be rounded twice
-				b := float64(e.Bias[e.BiasAt[lane]+key*e.BiasStep])
-				*s = float32(float64(float64(*s)*e.Scale) + float64(b*e.Factor))
-			}
-		}
-	}
-}
-
-// mask hides the rows from to to that a lane may not see.
+// mask hides the rows from to to that a lane may not see. It goes lane by lane: a store for each score that it hides, and nothing for others.
 func mask(p *Panel, from, to int) {
 	if from >= to {
 		return

@@ -5,33 +5,18 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
 )
 
 // Rows of K and V are read where they lie and as they are stored: float32 or less, after one another or in pages. Keys that lie evenly spaced are a
 // run, which one call of a loop can take. A chunk of several runs has the bits of one: a score is a key's own, and sums go on from run to run.
 
-// cells are a tensor from row s of head h in batch b on.
-func cells(t *attn.Tensor, b, s, h int) asm.Cells {
-	if t.D == 0 {
-		return asm.Cells{}
-	}
-	c, at := asm.Cells{Type: asm.Type(t.Type), Rows: asm.Rows{Stride: t.SS}}, b*t.SB+s*t.SS+h*t.SH
-	switch t.Type {
-	case attn.F32:
-		c.Data = t.Data[at:]
-	case attn.F16, attn.BF16:
-		c.Half = t.Bits[at:]
-	case attn.I8:
-		c.Byte, c.Scale, c.ScaleStride = t.Int8[at:], t.Scale[at/t.D:], t.SS/t.D
-	}
-	return c
-}
-
 // A cache is the keys and values of one key head.
 type cache struct {
 	k, v  pool
-	pages []int32 // of the batch entry; nil: keys lie after one another
-	shift int     // a key's page is key>>shift
+	pages []int32     // of the batch entry; nil: keys lie after one another
+	shift int         // a key's page is key>>shift
+	stage *tile.Stage // of keys that have to be turned
 }
 
 // pool is one of the two.
@@ -48,8 +33,11 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, kv int) {
 	} else if a.Keys(p, b) > 0 {
 		at, row = a.KRow(p, b, 0)
 	}
-	c.k = pool{cells(&a.K, at, row, kv), a.K.D, a.K.SB}
-	c.v = pool{cells(&a.V, at, row, kv), a.V.D, a.V.SB}
+	if c.stage != nil {
+		c.stage.Forget()
+	}
+	c.k = pool{tile.Cells(&a.K, at, row, kv), a.K.D, a.K.SB}
+	c.v = pool{tile.Cells(&a.V, at, row, kv), a.V.D, a.V.SB}
 }
 
 // take makes rows begin at a key of a pool.
@@ -86,8 +74,14 @@ func (c *cache) run(key, end int) int {
 	return min(to, end) - key
 }
 
-// dot computes the scores of n keys, run by run. The values of a run are asked for meanwhile.
-func (d *decoder) dot(w *fewWorker, key, n int) {
+// dot computes the scores of n keys, run by run. The values of a run are asked for meanwhile. Keys that have to be turned are, first.
+func (d *decoder) dot(w *fewWorker, b, kv, key, n int) {
+	if w.stage != nil {
+		w.K = asm.Cells{Rows: w.stage.K(d.a, b, kv, key, n)}
+		w.Next = w.K
+		d.ops.Dot(&w.Few)
+		return
+	}
 	scores, next := w.P, &w.v
 	if w.k.Stride != w.v.Stride {
 		next = &w.k
@@ -147,40 +141,10 @@ func (d *decoder) addSums(w *fewWorker) {
 
 var one = [1]float32{1}
 
-// copies are the sizes of a worker's rows of queries that are not stored as float32, and of sums over keys that lie apart.
-func copies(p *attn.Problem) (queries, sums int) {
-	rows := p.Group() * p.SeqQ
-	if p.Q != attn.F32 {
-		queries = rows * p.Dim
+// sums is the size of a worker's sums over keys that lie apart.
+func sums(p *attn.Problem) int {
+	if p.Page == 0 {
+		return 0
 	}
-	if p.Page != 0 {
-		sums = rows * p.DimV
-	}
-	return queries, sums
-}
-
-// loadQueries makes float32 rows of the queries of a key head, where they are none.
-func (d *decoder) loadQueries(w *fewWorker, b, kv, nq int) {
-	q := &d.a.Q
-	if q.Type == attn.F32 {
-		return
-	}
-	for r := range d.p.Group() * nq {
-		at, row := d.a.QRow(&d.p, b, r%nq)
-		q.Read(w.queries[r*q.D:], at, row, kv*d.p.Group()+r/nq)
-	}
-}
-
-// queries are those from a row on, which belong to one head or are one of each head.
-func (d *decoder) queries(w *fewWorker, b, kv, r, nq int) asm.Rows {
-	q := &d.a.Q
-	if q.Type != attn.F32 {
-		return asm.Rows{Data: w.queries[r*q.D:], Stride: q.D}
-	}
-	at, row := d.a.QRow(&d.p, b, 0)
-	rows := cells(q, at, row, kv*d.p.Group()+r/nq).Rows
-	if nq == 1 && q.D > 0 {
-		rows.Stride = q.SH
-	}
-	return rows
+	return p.Group() * p.SeqQ * p.DimV
 }

@@ -1,54 +1,14 @@
 package flash
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
-	"attnlab/attn/oracle"
 	"attnlab/kernels/asm"
-	"attnlab/kernels/tile"
 )
-
-// Keys and values of every type, and in pages, against the oracle.
-func TestDecodeOfCells(t *testing.T) {
-	const have = tile.Have | attn.NeedTypes | attn.NeedPages
-	tried := map[string]int{}
-	for _, l := range asm.Levels() {
-		for _, c := range cases.All() {
-			c = c.Only(attn.WantLSE | attn.WantMean | attn.WantEntropy)
-			p := c.Problem
-			if !l.Available || c.Family != "cache" && c.Family != "types" || !few(&p) || p.Needs()&^have != 0 || c.Name == "special-1" || testing.Short() && !c.Core {
-				continue
-			}
-			tried[c.Family]++
-			t.Run(fmt.Sprintf("%s/%v", l.ISA, &c), func(t *testing.T) {
-				a, _, err := c.Args()
-				if err != nil {
-					t.Fatal(err)
-				}
-				decode(l.Ops, p, nil, a)
-				judge, err := oracle.New(p, a)
-				if err != nil {
-					t.Fatal(err)
-				}
-				hold := .5
-				if p.Out != attn.F32 { // whose last place is most of the tolerance
-					hold = 1
-				}
-				if v := judge.Judge(oracle.All(&p, a)); !(v.Worst <= hold) {
-					t.Errorf("%.2f of the tolerance: %s", v.Worst, v.Where)
-				}
-			})
-		}
-	}
-	if len(tried) != 2 {
-		t.Errorf("cases tried: %v", tried)
-	}
-}
 
 func decode(ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
 	kernel{ops: ops, name: "flash/" + ops.ISA}.planFew(p, team, 0).Forward(a)

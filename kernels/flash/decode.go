@@ -41,34 +41,59 @@ func few(p *attn.Problem) bool {
 func parts(keys int) int { return max(1, (keys+part-1)/part) }
 
 func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
-	states, err := attn.Floats(p.Batch, p.HeadsQ, p.SeqQ, parts(p.SeqKV), p.DimV+3)
+	states, err := attn.Floats(p.Batch, p.HeadsQ, p.SeqQ, parts(p.SeqKV), p.DimV+5)
+	if err != nil {
+		return 0, err
+	}
+	queries, err := attn.Floats(p.Batch, p.HeadsQ, p.SeqQ, prepared(p))
 	if err != nil {
 		return 0, err
 	}
 	rows, chunk := p.Group()*p.SeqQ, chunkOf(p)
-	queries, sums := copies(p)
-	scratch, err := attn.Floats(k.workersFew(p, workers), rows*(chunk+3)+queries+sums+chunk*p.DimV)
-	return scratch + states, err
+	scratch, err := attn.Floats(k.workersFew(p, workers), rows*(chunk+5)+chunk*(p.DimV+1)+sums(p)+stageFloats(p)+tile.RowFloats(p))
+	return scratch + states + queries, err
 }
 
 func (k kernel) workersFew(p *attn.Problem, workers int) int {
-	return max(1, min(workers, p.Batch*p.HeadsKV*parts(p.SeqKV)))
+	return max(1, min(workers, p.Batch*max(p.HeadsKV*parts(p.SeqKV), p.HeadsQ*p.SeqQ)))
+}
+
+// prepared is the length of a query as it meets the keys, where it does not lie so in Q, and otherwise 0.
+func prepared(p *attn.Problem) int {
+	if p.Q != attn.F32 || p.Score.Rope != attn.NoRope || p.Score.Terms&attn.TermMetric != 0 {
+		return p.Dim
+	}
+	return 0
+}
+
+// stageFloats is the number of float32 numbers that a chunk of keys takes that has to be turned.
+func stageFloats(p *attn.Problem) int {
+	if p.Score.Rope == attn.NoRope {
+		return 0
+	}
+	return tile.StageFloats(p, chunkOf(p))
 }
 
 func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Plan {
 	n := p.Batch * p.HeadsQ * p.SeqQ * parts(p.SeqKV)
+	f := func(n int) []float32 { return make([]float32, n) }
+	s := &p.Score
 	d := &decoder{
-		kernel: k, p: p, team: team, scratch: scratch, o: make([]float32, n*p.DimV), m: make([]float32, n), l: make([]float32, n), s: make([]float32, n),
-		bad: make([]bool, n), factor: math.Log2E / p.Temperature(), chunk: chunkOf(&p),
+		kernel: k, p: p, team: team, scratch: scratch, o: f(n * p.DimV), m: f(n), l: f(n), s: f(n), max: f(n), first: make([]int32, n), bad: make([]bool, n),
+		q: f(p.Batch * p.HeadsQ * p.SeqQ * prepared(&p)), factor: math.Log2E / p.Temperature(), chunk: chunkOf(&p),
+		natural: s.Softcap != 0 || s.Terms&(attn.TermBias|attn.TermALiBi|attn.TermRelative) != 0,
 	}
-	d.scan, d.merge = d.scanPart, d.mergeRow
+	d.scan, d.merge, d.prepare = d.scanPart, d.mergeRow, d.prepareRow
 	rows := p.Group() * p.SeqQ
 	for range k.workersFew(&p, team.Workers()) {
-		w := &fewWorker{clean: make([]float32, d.chunk*p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, rows)}
-		queries, sums := copies(&p)
-		w.queries, w.sums = make([]float32, queries), make([]float32, sums)
-		w.P, w.Stride = make([]float32, rows*d.chunk), d.chunk
-		w.m, w.l, w.s = make([]float32, rows), make([]float32, rows), make([]float32, rows)
+		w := &fewWorker{
+			sums: f(sums(&p)), clean: f(d.chunk * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, rows),
+			row: tile.NewRow(&d.p), max: f(rows), first: make([]int32, rows), relative: f(d.chunk), m: f(rows), l: f(rows), s: f(rows),
+		}
+		if s.Rope != attn.NoRope {
+			w.stage = tile.NewStage(&d.p, k.ops, d.chunk)
+		}
+		w.P, w.Stride = f(rows*d.chunk), d.chunk
 		d.workers = append(d.workers, w)
 	}
 	return d
@@ -82,30 +107,38 @@ type decoder struct {
 	team    *attn.Team
 	scratch int64
 	workers []*fewWorker
-	factor  float64 // of a bias
+	factor  float64 // from natural scores to those in base-2 logarithms
+	natural bool    // scores are edited while they are natural
 	chunk   int
 	a       *attn.Args
 	n       int // parts of this call's keys
 
+	q []float32 // [batch][head][query][dim]: queries as they meet the keys, where they do not lie so in Q
+
 	// [batch][head][query][part], o with d_v numbers each
 	o, m, l, s []float32
+	max        []float32 // the largest score and its key
+	first      []int32
 	bad        []bool // to be answered by definition
 
-	careful     bool        // the second round, when an output was not finite: see package tile
-	again       atomic.Bool // asks for it
-	scan, merge func(worker, task int)
+	careful              bool        // the second round, when an output was not finite: see package tile
+	again                atomic.Bool // asks for it
+	prepare, scan, merge func(worker, task int)
 }
 
 // fewWorker is the scratch of one worker. A row of it is a query: those of one head after those of the head before.
 type fewWorker struct {
 	asm.Few
 	cache
-	queries []float32 // [row][d]: those that are not stored as float32
-	sums    []float32 // [row][d_v]: of the chunk's keys that came before, where they lie apart
-	clean   []float32 // [chunk][d_v]: rows of V without those that are not finite
-	m, l, s []float32
-	lo, hi  []int
-	bad     []bool
+	row      tile.Row
+	sums     []float32 // [row][d_v]: of the chunk's keys that came before, where they lie apart
+	clean    []float32 // [chunk][d_v]: rows of V without those that are not finite
+	relative []float32 // [chunk]: products with rows of the table
+	m, l, s  []float32
+	max      []float32
+	first    []int32
+	lo, hi   []int
+	bad      []bool
 }
 
 func (d *decoder) Scratch() int64 { return d.scratch }
@@ -117,6 +150,9 @@ func (d *decoder) Forward(a *attn.Args) {
 		longest = max(longest, a.Keys(&d.p, b))
 	}
 	d.a, d.n, d.careful = a, parts(longest), false
+	if len(d.q) > 0 {
+		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.prepare)
+	}
 	for {
 		d.again.Store(false)
 		d.team.Run(d.p.Batch*d.p.HeadsKV*d.n, d.scan)
@@ -132,6 +168,40 @@ func (d *decoder) Forward(a *attn.Args) {
 // state is the index of the first partial state of query i of a head; that of the query after it is d.n on.
 func (d *decoder) state(b, h, i int) int { return ((b*d.p.HeadsQ+h)*d.p.SeqQ + i) * d.n }
 
+// query is what a task that has one query is about, and whether the call has it.
+func (d *decoder) query(task int) (b, h, i int, there bool) {
+	i, h, b = task%d.p.SeqQ, task/d.p.SeqQ%d.p.HeadsQ, task/d.p.SeqQ/d.p.HeadsQ
+	return b, h, i, i < d.a.Queries(&d.p, b)
+}
+
+// prepareRow brings a query into the form in which it meets the keys.
+func (d *decoder) prepareRow(worker, task int) {
+	if b, h, i, there := d.query(task); there {
+		copy(d.q[task*d.p.Dim:][:d.p.Dim], d.workers[worker].row.Query(d.a, b, h, i))
+	}
+}
+
+// queries are the rows from query 0 of a head on: of that head, or, if each has but one, of all heads that follow.
+func (d *decoder) queries(b, h, nq int) asm.Rows {
+	p := &d.p
+	if p.Dim == 0 {
+		return asm.Rows{}
+	}
+	if len(d.q) > 0 {
+		rows := asm.Rows{Data: d.q[(b*p.HeadsQ+h)*p.SeqQ*p.Dim:], Stride: p.Dim}
+		if nq == 1 {
+			rows.Stride *= p.SeqQ
+		}
+		return rows
+	}
+	batch, row := d.a.QRow(p, b, 0)
+	rows := tile.From(&d.a.Q, batch, row, h)
+	if nq == 1 {
+		rows.Stride = d.a.Q.SH
+	}
+	return rows
+}
+
 // scanPart takes the queries of one key head through one part of the keys.
 func (d *decoder) scanPart(worker, task int) {
 	w, p, a := d.workers[worker], &d.p, d.a
@@ -142,6 +212,7 @@ func (d *decoder) scanPart(worker, task int) {
 	for r := range rows {
 		w.lo[r], w.hi[r] = a.Visible(p, b, r%nq)
 		w.m[r], w.l[r], w.s[r], w.bad[r] = asm.Unset, 0, 0, false
+		w.max[r], w.first[r] = float32(math.Inf(-1)), -1
 		if w.lo[r] < w.hi[r] {
 			first, last = min(first, w.lo[r]), max(last, w.hi[r])
 		}
@@ -149,7 +220,6 @@ func (d *decoder) scanPart(worker, task int) {
 	}
 	first, last = max(first-first%d.chunk, at*part), min(last, (at+1)*part)
 	if first < last {
-		d.loadQueries(w, b, kv, nq)
 		w.open(p, a, b, kv)
 	}
 	for key := first; key < last; key += d.chunk {
@@ -163,19 +233,22 @@ func (d *decoder) scanPart(worker, task int) {
 			step = rows
 		}
 		for r := 0; r < rows; r += step {
-			w.R, w.N, w.D, w.C, w.Factor = step, n, p.Dim, p.DimV, p.Scale()*d.factor
+			w.R, w.N, w.D, w.C, w.Factor = step, n, p.Dim, p.DimV, p.Scale()
+			if !d.natural {
+				w.Factor *= d.factor
+			}
 			w.M, w.L, w.S = w.m[r:], w.l[r:], w.s[r:]
 			if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
 				w.S = nil
 			}
-			w.Q = d.queries(w, b, kv, r, nq)
+			w.Q = d.queries(b, kv*p.Group()+r/nq, nq)
 			w.O = asm.Rows{Data: d.o[(d.state(b, kv*p.Group()+r/nq, 0)+at)*p.DimV:], Stride: d.n * p.DimV}
 			if nq == 1 {
 				w.O.Stride *= p.SeqQ
 			}
-			d.dot(w, key, n)
+			d.dot(w, b, kv, key, n)
 			for i := range w.R {
-				d.edit(w, b, kv*p.Group()+(r+i)/nq, r+i, i, key)
+				d.edit(w, b, kv*p.Group()+(r+i)/nq, (r+i)%nq, r+i, i, key)
 			}
 			w.From = 0
 			for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
@@ -188,28 +261,69 @@ func (d *decoder) scanPart(worker, task int) {
 	for r := range rows {
 		i := d.state(b, kv*p.Group()+r/nq, r%nq) + at
 		d.m[i], d.l[i], d.s[i], d.bad[i] = w.m[r], w.l[r], w.s[r], w.bad[r] || w.l[r] != w.l[r]
+		d.max[i], d.first[i] = w.max[r], w.first[r]
 	}
 }
 
-// edit finishes the scores of one row, which is row at of the block in hand: bias added, hidden keys set to -Inf.
-func (d *decoder) edit(w *fewWorker, b, h, row, at, key int) {
+// edit finishes the scores of one query, which is row in the worker and row at of the chunk in hand: terms added, hidden keys set to -Inf. It works
+// in float64 and rounds once.
+func (d *decoder) edit(w *fewWorker, b, h, i, row, at, key int) {
 	p, a, scores := &d.p, d.a, w.P[at*w.Stride:][:w.N]
-	i := row % a.Queries(p, b)
-	if p.Score.Terms&attn.TermBias != 0 {
-		off, step := a.Terms.Bias.Offset(b, i, h)
-		for j := range scores { // one rounding of the sum
-			scores[j] = float32(float64(scores[j]) + float64(float64(a.Terms.Bias.Data[off+(key+j)*step])*d.factor))
+	t, terms, pos := &a.Terms, p.Score.Terms, a.Pos(p, b)+i
+	if terms&attn.TermRelative != 0 {
+		d.addRelative(w, b, h, i, scores, key)
+	}
+	if d.natural {
+		limit, slope, bias, off, step := p.Score.Softcap, 0.0, zero[:], 0, 0
+		if terms&attn.TermALiBi != 0 {
+			slope = float64(t.Slopes[h])
+		}
+		if terms&attn.TermBias != 0 {
+			bias = t.Bias.Data
+			off, step = t.Bias.Offset(b, i, h)
+		}
+		for j, x := range scores {
+			s := float64(x)
+			if limit != 0 {
+				s = limit * math.Tanh(s/limit)
+			}
+			s -= float64(slope * float64(max(pos-key-j, key+j-pos)))
+			scores[j] = float32((s + float64(bias[off+(key+j)*step])) * d.factor)
 		}
 	}
 	hide(scores, 0, w.lo[row]-key)
 	hide(scores, w.hi[row]-key, len(scores))
-	if p.Mask.Bitmap == attn.BoolBitmap {
-		off, step := a.Allowed.Offset(b, i, h)
+	if p.Mask.Bitmap != attn.NoBitmap {
 		for j := range scores {
-			if !a.Allowed.Bool[off+(key+j)*step] {
+			if !a.Shows(p, b, i, h, key+j) {
 				scores[j] = float32(math.Inf(-1))
 			}
 		}
+	}
+	if p.Want&(attn.WantMax|attn.WantArgMax) != 0 {
+		for j, s := range scores {
+			if s > w.max[row] {
+				w.max[row], w.first[row] = s, int32(key+j)
+			}
+		}
+	}
+}
+
+// zero stands for a bias where there is none.
+var zero [1]float32
+
+// addRelative adds the products of a query with the rows of the table that go with the keys.
+func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key int) {
+	p, a, table := &d.p, d.a, &d.a.Terms.Relative
+	first, last := a.Relative(p, b, i, key), a.Relative(p, b, i, key+len(scores)-1)
+	few := w.Few
+	w.R, w.N, w.D = 1, last-first+1, p.QDim()
+	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, h, i), Stride: p.QDim()}, asm.Cells{Rows: tile.From(table, 0, first, h%table.H)}, w.relative
+	w.Next = w.K
+	d.ops.Dot(&w.Few)
+	w.Few = few
+	for j := range scores {
+		scores[j] += w.relative[a.Relative(p, b, i, key+j)-first]
 	}
 }
 
@@ -265,22 +379,26 @@ func (d *decoder) cleanValues(w *fewWorker, b, kv, key, n, nq int) {
 }
 
 // mergeRow joins the partial states of one query, in the order of their keys, in the first of them, and writes the row.
-func (d *decoder) mergeRow(_, task int) {
-	p, a := &d.p, d.a
-	i, h, b := task%p.SeqQ, task/p.SeqQ%p.HeadsQ, task/p.SeqQ/p.HeadsQ
-	if i >= a.Queries(p, b) {
+func (d *decoder) mergeRow(worker, task int) {
+	p := &d.p
+	b, h, i, there := d.query(task)
+	if !there {
 		return
 	}
-	row := tile.Row{P: p, A: a, B: b, H: h, I: i}
+	row := &d.workers[worker].row
+	row.At(d.a, b, h, i)
 	at := d.state(b, h, i)
-	top, bad := float32(asm.Unset), false
+	top, bad, largest, key := float32(asm.Unset), false, float32(math.Inf(-1)), -1
 	for k := at; k < at+d.n; k++ {
 		bad = bad || d.bad[k]
 		if d.l[k] > 0 {
 			top = max(top, d.m[k])
 		}
+		if d.max[k] > largest {
+			largest, key = d.max[k], int(d.first[k])
+		}
 	}
-	if bad {
+	if sink := d.a.Sink(p, h); bad || sink != sink || sink > math.MaxFloat32 {
 		row.ByDefinition()
 		return
 	}
@@ -307,15 +425,16 @@ func (d *decoder) mergeRow(_, task int) {
 		}
 		return
 	}
-	if l == 0 {
+	row.Largest(float64(largest)/d.factor, key)
+	m, sum, sums, keep := tile.Sunk(p, d.a, h, float64(top), float64(l), float64(s))
+	if sum == 0 {
 		clear(out)
 		row.Stats(math.Inf(-1), 0, 0)
 	} else {
 		for c := range out {
-			out[c] /= l
+			out[c] = float32(float64(out[c]) * keep / sum)
 		}
-		row.FromSums(float64(top), float64(l), float64(s))
+		row.FromSums(m, sum, sums)
 	}
-	batch, r := a.QRow(p, b, i)
-	a.Out.Write(out, batch, r, h)
+	row.Write(out)
 }

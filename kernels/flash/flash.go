@@ -14,6 +14,8 @@
 package flash
 
 import (
+	"slices"
+
 	"attnlab/attn"
 	"attnlab/kernels/asm"
 	"attnlab/kernels/tile"
@@ -62,7 +64,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 		return k.checkFew(&p, workers)
 	}
 	block, tiles := k.sizes(&p)
-	return attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*(k.ops.Lanes+p.DimV))
+	return attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, block))
 }
 
 // sizes are those of the package's function, without tiles that no call can fill.
@@ -84,15 +86,15 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if few(&p) {
 		return k.planFew(p, team, scratch), nil
 	}
-	pl := &plan{kernel: k, p: p, team: team, scratch: scratch}
+	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, starts: make([]int, p.Batch+1)}
 	pl.task = pl.bundle
 	block, tiles := k.sizes(&p)
 	pl.block = block
 	for range k.workers(&p, team.Workers()) {
-		panel, clean := make([]float32, block*k.ops.Lanes), make([]float32, block*p.DimV)
+		panel, stage := make([]float32, block*k.ops.Lanes), tile.NewStage(&pl.p, k.ops, block)
 		w := make([]*tile.Tile, tiles)
 		for i := range w {
-			w[i] = tile.New(&pl.p, k.ops, clean)
+			w[i] = tile.New(&pl.p, k.ops, stage)
 			w[i].P = panel
 		}
 		pl.workers = append(pl.workers, w)
@@ -108,7 +110,8 @@ type plan struct {
 	block   int
 	workers [][]*tile.Tile
 	a       *attn.Args
-	bundles int // of one key head, in this call
+	size    int   // tiles in a bundle, in this call
+	starts  []int // tasks before each batch entry, and of all
 	task    func(worker, task int)
 }
 
@@ -117,26 +120,39 @@ func (pl *plan) Scratch() int64 { return pl.scratch }
 func (pl *plan) Forward(a *attn.Args) {
 	pl.p.Must(pl.name, a)
 	pl.a = a
-	heads, tiles := pl.p.Batch*pl.p.HeadsKV, pl.p.Group()*tile.Count(pl.ops, a.Q.S)
-	size := len(pl.workers[0])
-	if n := len(pl.workers); n > 1 { // enough bundles for each worker that all end at about the same time
-		size = min(size, max(heads*tiles/(16*n), 1))
+	all := 0
+	for b := range pl.p.Batch {
+		all += pl.p.HeadsKV * pl.tiles(b)
 	}
-	pl.bundles = (tiles + size - 1) / size
-	pl.team.Run(heads*pl.bundles, pl.task)
+	pl.size = len(pl.workers[0])
+	if n := len(pl.workers); n > 1 { // enough bundles for each worker that all end at about the same time
+		pl.size = min(pl.size, max(all/(16*n), 1))
+	}
+	for b := range pl.p.Batch {
+		pl.starts[b+1] = pl.starts[b] + pl.p.HeadsKV*pl.bundles(b)
+	}
+	pl.team.Run(pl.starts[pl.p.Batch], pl.task)
 	pl.a = nil
 }
+
+// tiles is the number of tiles that share a key head of batch entry b, and bundles the number of tasks they make.
+func (pl *plan) tiles(b int) int { return pl.p.Group() * tile.Count(pl.ops, pl.a.Queries(&pl.p, b)) }
+
+func (pl *plan) bundles(b int) int { return (pl.tiles(b) + pl.size - 1) / pl.size }
 
 // bundle answers some tiles of queries that share a key head. The last queries of a head go first: under a causal mask they take the longest.
 func (pl *plan) bundle(worker, task int) {
 	a, p := pl.a, &pl.p
-	head, at := task/pl.bundles, task%pl.bundles
-	rows, group := tile.Count(pl.ops, a.Q.S), p.Group()
-	first, last := at*rows*group/pl.bundles, (at+1)*rows*group/pl.bundles
+	b, _ := slices.BinarySearch(pl.starts, task+1) // the first that is above task
+	b--
+	bundles, group := pl.bundles(b), p.Group()
+	kv, at := (task-pl.starts[b])/bundles, (task-pl.starts[b])%bundles
+	rows := tile.Count(pl.ops, a.Queries(p, b))
+	first, last := at*rows*group/bundles, (at+1)*rows*group/bundles
 	tiles := pl.workers[worker][:last-first]
 	for i, t := range tiles {
 		row, h := (first+i)/group, (first+i)%group
-		t.At(a, head/p.HeadsKV, head%p.HeadsKV*group+h, (rows-1-row)*pl.ops.Lanes)
+		t.At(a, b, kv*group+h, (rows-1-row)*pl.ops.Lanes)
 	}
 	pl.walk(tiles)
 	for i, t := range tiles {
@@ -148,7 +164,7 @@ func (pl *plan) bundle(worker, task int) {
 
 // walk takes tiles over the keys that they see: all over one block, then all over the next.
 func (pl *plan) walk(tiles []*tile.Tile) {
-	first, end := pl.a.K.S, 0
+	first, end := pl.p.SeqKV, 0
 	for _, t := range tiles {
 		t.Load()
 		clear(t.O)

@@ -9,8 +9,7 @@ import (
 	"attnlab/kernels/flash"
 )
 
-const claims = attn.NeedSoftmax | attn.NeedWindow | attn.NeedBool | attn.NeedTemp | attn.NeedBias | attn.NeedLengths |
-	attn.NeedLSE | attn.NeedMean | attn.NeedEntropy
+const claims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad | attn.NeedWeights | attn.NeedScores)
 
 // hold is a quarter of the tolerance, half of it for the shortest rows.
 var hold = attntest.Options{Hold: .25, HoldNarrow: .5}

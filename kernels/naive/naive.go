@@ -1,7 +1,7 @@
 // Package naive writes out the whole score matrix: the equations as they stand in the papers, in float32, one loop an equation. It is the
 // baseline that every other kernel is compared with, and it has every power that softmax attention has here.
 //
-//	S_ij = softcap(scale * (R_i q_i) g (R_j k_j) + scale * q_i r_ij) - slope |pos_i-j| + bias_ij      hidden keys: -Inf
+//	S_ij = attn.Scorer's, such as scale * q_i . k_j + bias_ij; hidden keys: -Inf
 //	A_ij = exp(S_ij / T) / (sum_j exp(S_ij / T) + exp(sink))
 //	O_ib = sum_j A_ij V_jb
 //
@@ -31,11 +31,8 @@ func (kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), int(matrix/4)+rows(&p))
+	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), int(matrix/4)+attn.ScorerFloats(&p)+p.DimV)
 }
-
-// rows is what a worker needs for a row each of Q, as it is and turned, of Q behind the metric, K, V and Out.
-func rows(p *attn.Problem) int { return 2 * (p.QDim() + p.Dim + p.DimV) }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	scratch, err := k.Check(p, team.Workers())
@@ -44,9 +41,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	}
 	pl := &plan{p: p, team: team, scratch: scratch}
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := &worker{plan: pl, matrix: make([]float32, p.SeqQ*p.SeqKV), out: make([]float32, p.DimV), v: make([]float32, p.DimV)}
-		w.raw, w.q = make([]float32, p.QDim()), make([]float32, p.QDim())
-		w.bent, w.k = make([]float32, p.Dim), make([]float32, p.Dim)
+		w := &worker{plan: pl, matrix: make([]float32, p.SeqQ*p.SeqKV), out: make([]float32, p.DimV), Scorer: attn.NewScorer(&pl.p)}
 		pl.workers = append(pl.workers, w)
 	}
 	pl.task = pl.head
@@ -65,10 +60,9 @@ type plan struct {
 // worker is the scratch of one worker.
 type worker struct {
 	*plan
-	matrix  []float32 // [n_q][n_k]: scores, then weights
-	raw, q  []float32 // the query as it is, and turned
-	bent, k []float32 // the query behind the metric; a key
-	out, v  []float32 // an output row; a value
+	*attn.Scorer
+	matrix []float32 // [n_q][n_k]: scores, then weights
+	out    []float32 // an output row
 }
 
 func (pl *plan) Scratch() int64 { return pl.scratch }
@@ -97,92 +91,23 @@ func (w *worker) row(b, i int) []float32 {
 
 // scores fills S, row by row.
 func (w *worker) scores(b, h int) {
-	p, a := &w.p, w.a
-	kv, scale, limit := h/p.Group(), float32(p.Scale()), float32(p.Score.Softcap)
-	terms, pos := p.Score.Terms, a.Pos(p, b)
-	for i := range a.Queries(p, b) {
+	for i := range w.a.Queries(&w.p, b) {
+		w.Query(w.a, b, i, h)
+		lo, hi := w.Visible()
 		s := w.row(b, i)
-		raw, q := w.query(b, i, h)
-		lo, hi := p.Mask.Keys(pos+i, len(s))
 		for j := range s {
 			s[j] = -inf
-			if j < lo || j >= hi || !a.Shows(p, b, i, h, j) {
-				continue
-			}
-			x := scale * dot(q, w.key(b, j, kv))
-			if terms&attn.TermRelative != 0 {
-				r := &a.Terms.Relative
-				x += scale * dot(raw, r.Row(0, a.Relative(p, b, i, j), h%r.H))
-			}
-			if limit != 0 {
-				x = limit * float32(math.Tanh(float64(x/limit)))
-			}
-			if terms&attn.TermALiBi != 0 {
-				x -= float32(a.Terms.Slopes[h] * float32(max(pos+i-j, j-pos-i)))
-			}
-			if terms&attn.TermBias != 0 {
-				off, step := a.Terms.Bias.Offset(b, i, h)
-				x += a.Terms.Bias.Data[off+j*step]
-			}
-			s[j] = x
-		}
-	}
-}
-
-func dot(x, y []float32) float32 {
-	sum := float32(0)
-	for i, a := range x {
-		sum += float32(a * y[i])
-	}
-	return sum
-}
-
-// query is the row of Q, as it is and as it meets a key: turned to its position, and taken through the metric.
-func (w *worker) query(b, i, h int) (raw, q []float32) {
-	p, t := &w.p, &w.a.Terms
-	at, row := w.a.QRow(p, b, i)
-	raw = w.a.Q.Read(w.raw, at, row, h)
-	q = raw
-	if p.Score.Rope != attn.NoRope {
-		copy(w.q, raw)
-		q = w.turn(w.q, b, w.a.Pos(p, b)+i)
-	}
-	if p.Score.Terms&attn.TermMetric != 0 {
-		clear(w.bent)
-		for x, g := range q {
-			for y, m := range t.Metric.Row(0, x, h%t.Metric.H) {
-				w.bent[y] += float32(g * m)
+			if lo <= j && j < hi {
+				s[j] = w.Score(j)
 			}
 		}
-		q = w.bent
 	}
-	return raw, q
-}
-
-// key is the row of K turned to its position.
-func (w *worker) key(b, j, kv int) []float32 {
-	at, row := w.a.KRow(&w.p, b, j)
-	k := w.a.K.Read(w.k, at, row, kv)
-	if w.p.Score.Rope == attn.NoRope {
-		return k
-	}
-	copy(w.k, k)
-	return w.turn(w.k, b, j)
-}
-
-func (w *worker) turn(x []float32, b, pos int) []float32 {
-	cos, sin := &w.a.Terms.Cos, &w.a.Terms.Sin
-	w.p.Score.Rope.Turn(x, cos.Row(b%cos.B, pos, 0), sin.Row(b%sin.B, pos, 0))
-	return x
 }
 
 // softmax turns S into A in place. A hidden key keeps its -Inf, which is no weight, so that output can tell it from a weight of 0.
 func (w *worker) softmax(b, h int) {
 	p, a, st := &w.p, w.a, &w.a.Stats
-	sink := -inf
-	if p.Score.Terms&attn.TermSinks != 0 {
-		sink = a.Terms.Sinks[h]
-	}
+	sink := a.Sink(p, h)
 	for i := range a.Queries(p, b) {
 		s := w.row(b, i)
 		at, q := a.QRow(p, b, i)
@@ -306,15 +231,14 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
 // output is O = A V over the keys that are not hidden.
 func (w *worker) output(b, h int) {
 	p, a := &w.p, w.a
-	kv := h / p.Group()
 	for i := range a.Queries(p, b) {
+		w.Query(a, b, i, h)
 		clear(w.out)
 		for j, x := range w.row(b, i) {
 			if x == -inf {
 				continue
 			}
-			at, row := a.KRow(p, b, j)
-			for c, v := range a.V.Read(w.v, at, row, kv) {
+			for c, v := range w.Value(j) {
 				w.out[c] += float32(x * v)
 			}
 		}

@@ -2,7 +2,7 @@
 // differ in when they call its steps, and in nothing else.
 //
 //	At           says which queries stand in the lanes, and which keys each may see
-//	Load         brings them in, transposed, and empties the sums
+//	Load         brings them in, transposed, and empties the sums; turned and taken through a metric, if the problem says so
 //	Block        points it at a block of the keys that it sees
 //	Weights      turns a block into weights (flash); Scores and Softmax do it in two steps (tiled)
 //	Mix          adds the block's values to the output
@@ -24,8 +24,9 @@ import (
 )
 
 // Have is the set of abilities of a kernel made of tiles.
-const Have = attn.NeedSoftmax | attn.NeedWindow | attn.NeedBool | attn.NeedTemp | attn.NeedBias | attn.NeedLengths |
-	attn.NeedLSE | attn.NeedMean | attn.NeedEntropy
+const Have = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad | attn.NeedWeights | attn.NeedScores)
+
+var inf = float32(math.Inf(1))
 
 // A Tile is one worker's tile. Its Panel is what the loops work on; Qt and O are the tile's own, the kernel sets P.
 type Tile struct {
@@ -40,16 +41,20 @@ type Tile struct {
 	until  []int
 	part   asm.Panel // some lanes and rows of the block
 	scale  []float32
-	clean  []float32 // [block][d_v]: rows of V without those that are not finite
+	stage  *Stage
 	move   asm.Move
+	edits  edits
+	load   loader
+	row    Row
 
 	a       *attn.Args // the call, and where in it the tile stands
 	b, h, i int
+	kv      int
 	rows    int
 	lo, hi  int  // keys that some query of the tile may see
+	key     int  // in row 0 of the block
 	allLo   int  // keys allLo <= j < allHi are visible to every query of the tile,
 	allHi   int  // as far as the band goes
-	edited  bool // bias or bitmap: no block is plain
 	careful bool // the second round
 }
 
@@ -57,22 +62,26 @@ type Tile struct {
 type Sums struct {
 	m, l, s []float32
 	best    []float32 // at the limits of temperature: largest score, or sum of scores
+	max     []float32 // the largest score so far, where it is asked for,
+	first   []int32   // and its key
 	hidden  []bool
 }
 
 // Kept is the number of float32 numbers that Sums keep for a lane, rounded up.
-const Kept = 5
+const Kept = 7
 
 // NewSums allocates the sums of one tile.
 func NewSums(ops *asm.Ops) Sums {
 	n := ops.Lanes
-	f := make([]float32, 4*n)
-	return Sums{f[:n:n], f[n : 2*n : 2*n], f[2*n : 3*n : 3*n], f[3*n:], make([]bool, n)}
+	f := make([]float32, 5*n)
+	cut := func(i int) []float32 { return f[i*n : (i+1)*n : (i+1)*n] }
+	return Sums{cut(0), cut(1), cut(2), cut(3), cut(4), make([]int32, n), make([]bool, n)}
 }
 
 // Use makes the tile keep its sums in s.
 func (t *Tile) Use(s Sums) {
 	t.M, t.L, t.S, t.best, t.hidden = s.m, s.l, s.s, s.best, s.hidden
+	t.edits.max, t.edits.first = s.max, s.first
 	if t.p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
 		t.S = nil // Exp is cheaper without
 	}
@@ -80,27 +89,21 @@ func (t *Tile) Use(s Sums) {
 
 // Floats is the number of float32 numbers in a tile.
 func Floats(p *attn.Problem, ops *asm.Ops) int {
-	return ops.Lanes * (p.Dim + p.DimV + Kept + 2)
+	return ops.Lanes*(p.Dim+p.DimV+Kept+2) + loaderFloats(p, ops) + editsFloats(p, ops) + RowFloats(p)
 }
 
-// New allocates a tile for a worker of a plan of problem p. The worker's tiles may share memory for a block's rows of V.
-func New(p *attn.Problem, ops *asm.Ops, clean []float32) *Tile {
+// New allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage.
+func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	n := ops.Lanes
-	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), clean: clean}
+	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), stage: stage, row: NewRow(p)}
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
 	t.Keep = make([]float32, n)
 	t.los, t.his, t.until = make([]int, n), make([]int, n), make([]int, n/ops.Vec)
-	t.Edit.Lo, t.Edit.Hi, t.Edit.BiasAt, t.Edit.ShowAt = make([]int32, n), make([]int32, n), make([]int, n), make([]int, n)
-	t.Edit.Factor = 1
-	if !t.limit() {
-		t.Edit.Factor = math.Log2E / t.temp
-	}
-	t.Factor = p.Scale() * t.Edit.Factor
-	if p.Score.Terms&attn.TermBias != 0 {
-		t.Factor, t.Edit.Scale = 1, t.Factor
-	}
+	t.Edit.Lo, t.Edit.Hi = make([]int32, n), make([]int32, n)
+	t.load = newLoader(p, ops)
+	t.prepareEdits()
 	return t
 }
 
@@ -110,47 +113,34 @@ func (t *Tile) limit() bool { return t.temp == attn.Frozen || math.IsInf(t.temp,
 // Count is the number of tiles that n queries fill.
 func Count(ops *asm.Ops, n int) int { return (n + ops.Lanes - 1) / ops.Lanes }
 
-// At puts the tile on queries i, i+1, ... of head h in batch b, up to the tile's lanes. Lanes without a query see what the last one sees.
+// At puts the tile on queries i, i+1, ... of head h in batch entry b, up to the tile's lanes. Lanes without a query see what the last one sees.
 func (t *Tile) At(a *attn.Args, b, h, i int) {
-	t.a, t.b, t.h, t.i = a, b, h, i
-	t.rows = min(a.Q.S-i, t.ops.Lanes)
+	t.a, t.b, t.h, t.i, t.kv = a, b, h, i, h/t.p.Group()
+	t.rows = min(a.Queries(t.p, b)-i, t.ops.Lanes)
 	t.Width = (t.rows + t.ops.Vec - 1) / t.ops.Vec * t.ops.Vec
-	bias, bits := t.p.Score.Terms&attn.TermBias != 0, t.p.Mask.Bitmap == attn.BoolBitmap
-	t.edited, t.careful = bias || bits, false
-	e := &t.Edit
-	e.Bias, e.Show = nil, nil
-	t.lo, t.hi, t.allLo, t.allHi = a.K.S, 0, 0, a.K.S
+	t.careful = false
+	t.stage.Forget()
 	pos, keys := a.Pos(t.p, b), a.Keys(t.p, b)
+	t.lo, t.hi, t.allLo, t.allHi = keys, 0, 0, keys
 	for lane := range t.Width {
-		q := i + min(lane, t.rows-1)
-		lo, hi := t.p.Mask.Keys(pos+q, keys)
+		lo, hi := t.p.Mask.Keys(pos+i+min(lane, t.rows-1), keys)
 		t.los[lane], t.his[lane] = lo, hi
 		t.allLo, t.allHi = max(t.allLo, lo), min(t.allHi, hi)
 		if lo < hi {
 			t.lo, t.hi = min(t.lo, lo), max(t.hi, hi)
 		}
-		if bias {
-			e.Bias = a.Terms.Bias.Data
-			e.BiasAt[lane], e.BiasStep = a.Terms.Bias.Offset(b, q, h)
-		}
-		if bits {
-			e.Show = a.Allowed.Bool
-			e.ShowAt[lane], e.ShowStep = a.Allowed.Offset(b, q, h)
-		}
 	}
+	t.placeEdits()
 }
 
 // Load brings the queries in and empties the sums.
 func (t *Tile) Load() {
-	t.move = asm.Move{
-		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.D, Tile: t.Qt, Scale: t.scale,
-		Outside: From(&t.a.Q, t.b, t.i, t.h),
-	}
+	t.loadQueries()
 	t.N, t.Done = 0, 0 // no block yet
 	for lane := range t.Width {
-		t.scale[lane] = 1
 		t.M[lane], t.L[lane] = asm.Unset, 0
 		t.hidden[lane] = false
+		t.edits.max[lane], t.edits.first[lane] = -inf, -1
 	}
 	clear(t.S)
 	clear(t.best)
@@ -159,15 +149,12 @@ func (t *Tile) Load() {
 			t.best[lane] = asm.Unset
 		}
 	}
-	t.ops.Load(&t.move)
-}
-
-// From is a tensor from row s of head h in batch b on.
-func From(t *attn.Tensor, b, s, h int) asm.Rows {
-	if t.D == 0 {
-		return asm.Rows{}
+	if sink := t.a.Sink(t.p, t.h); sink != sink || sink == inf { // every row is answered by definition
+		t.careful = true
+		for lane := range t.hidden {
+			t.hidden[lane] = true
+		}
 	}
-	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
 }
 
 // First is the start of the first block, of so many keys, that the tile sees. Blocks start at multiples of their size.
@@ -188,38 +175,51 @@ func (t *Tile) Block(key, size int) bool {
 }
 
 // Key is the index of the key in the panel's row 0.
-func (t *Tile) Key() int { return t.Edit.Key }
+func (t *Tile) Key() int { return t.key }
 
 func (t *Tile) at(key, n int) {
 	for lane := range t.Keep {
 		t.Keep[lane] = 1
 	}
-	kv := t.h / t.p.Group()
-	t.K, t.V = From(&t.a.K, t.b, key, kv), From(&t.a.V, t.b, key, kv)
-	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Until, t.Plain = key, n, 0, 0, false, nil, n
+	t.key, t.N, t.From, t.Done, t.Scored, t.Until, t.Plain = key, n, 0, 0, false, nil, n
+	t.edits.seen, t.edits.last = 0, n
+	t.K, t.V = asm.Rows{}, asm.Rows{}
 }
 
-// plain is whether the block needs no Edit: every query sees every key of it, and nothing is added to scores.
+// keys and values have the stage bring the block's rows.
+func (t *Tile) keys() { t.K = t.stage.K(t.a, t.b, t.kv, t.key, t.N) }
+
+func (t *Tile) values() { t.V = t.stage.V(t.a, t.b, t.kv, t.key, t.N) }
+
+// plain is whether the band shows the whole block to every query.
 func (t *Tile) plain() bool {
-	return !t.edited && t.allLo <= t.Edit.Key && t.Edit.Key+t.N <= t.allHi
+	return t.allLo <= t.key && t.key+t.N <= t.allHi
 }
 
 // Scores fills the panel's P with finished scores; hidden keys are -Inf.
 func (t *Tile) Scores() {
-	t.ops.Score(&t.Panel)
-	if !t.plain() {
-		t.hideRows()
-		t.ops.Edit(&t.Panel)
+	t.keys()
+	for row := 0; row < t.N; row += t.edits.step {
+		n := min(t.edits.step, t.N-row)
+		v := t.show(row, n)
+		if v == none {
+			fill(t.P[row*t.Lanes:(row+n)*t.Lanes], -inf)
+		} else {
+			t.finish(row, n, v)
+		}
 	}
 }
 
 // Weights turns the panel's block into weights by the lazy softmax.
 func (t *Tile) Weights() {
+	t.keys()
 	switch {
-	case t.edited || t.limit():
+	case t.limit():
 		t.Scores()
 		t.limitScores()
 		t.weigh(t.ops.Exp, &t.Panel)
+	case t.edits.any:
+		t.edited()
 	case t.plain():
 		t.weigh(t.ops.Flash, &t.Panel)
 	default:
@@ -227,11 +227,19 @@ func (t *Tile) Weights() {
 	}
 }
 
-// Softmax turns scores into weights in two passes. The panel's block must be all the keys that the tile sees.
+// Softmax turns scores into weights in two passes, and writes those that the call asks for. The panel's block must be all the keys that the tile sees.
 func (t *Tile) Softmax() {
 	t.limitScores()
+	weights := &t.a.Stats.Weights
+	if weights.Data != nil {
+		fill(t.scale, 1)
+		t.storePairs(weights)
+	}
 	t.ops.Top(&t.Panel)
 	t.weigh(t.ops.Exp, &t.Panel)
+	if weights.Data != nil {
+		t.finishWeights()
+	}
 }
 
 // weigh exponentiates a block, raising references as lanes ask for it.
@@ -265,7 +273,7 @@ func (t *Tile) band() {
 		t.until[lane/t.ops.Vec] = end
 	}
 	first, last := min(t.up(t.allLo), t.N), 0
-	if last = min(t.allHi-t.Edit.Key, t.N); last < t.N {
+	if last = min(t.allHi-t.key, t.N); last < t.N {
 		last -= last % t.ops.Keys
 	}
 	last = max(last, first)
@@ -278,7 +286,7 @@ func (t *Tile) unit() int { return max(t.ops.Vec, min(t.Lanes, 8)) }
 
 // up is the row of a key, rounded up to a group's first, not less than 0.
 func (t *Tile) up(key int) int {
-	row := max(key-t.Edit.Key, 0) + t.ops.Keys - 1
+	row := max(key-t.key, 0) + t.ops.Keys - 1
 	return row - row%t.ops.Keys
 }
 
@@ -305,8 +313,8 @@ func (t *Tile) stairs(from, to, plain int) {
 func (t *Tile) hideRows() {
 	e := &t.Edit
 	for lane := range t.Width {
-		e.Lo[lane] = int32(min(max(t.los[lane]-e.Key, 0), t.N))
-		e.Hi[lane] = int32(min(max(t.his[lane]-e.Key, 0), t.N))
+		e.Lo[lane] = int32(min(max(t.los[lane]-t.key, 0), t.N))
+		e.Hi[lane] = int32(min(max(t.his[lane]-t.key, 0), t.N))
 	}
 }
 
@@ -316,7 +324,6 @@ func (t *Tile) limitScores() {
 	if !t.limit() {
 		return
 	}
-	inf := float32(math.Inf(1))
 	for lane := range t.Width {
 		rows := t.P[:t.N*t.Lanes]
 		top := maximum(rows, lane, t.Lanes)
@@ -345,7 +352,7 @@ func (t *Tile) limitScores() {
 
 // maximum is the largest number of a lane, NaN if there is one.
 func maximum(rows []float32, lane, lanes int) float32 {
-	top := float32(math.Inf(-1))
+	top := -inf
 	for at := lane; at < len(rows); at += lanes {
 		top = max(top, rows[at])
 	}
@@ -354,26 +361,44 @@ func maximum(rows []float32, lane, lanes int) float32 {
 
 // Mix adds the block's values to the output. With care, it takes rows of V that are not finite as zeros and hides the lanes that see them.
 func (t *Tile) Mix() {
-	if !t.careful {
+	if t.edits.seen >= t.edits.last {
+		return // nobody sees any of it
+	}
+	t.values()
+	if t.careful {
+		t.cleanValues()
+	}
+	if t.edits.seen == 0 && t.edits.last == t.N {
 		t.ops.Mix(&t.Panel)
 		return
 	}
-	e, v := &t.Edit, t.V
-	t.V = asm.Rows{Data: t.clean, Stride: t.C}
+	p := &t.part
+	*p = t.Panel
+	p.N = t.edits.last - t.edits.seen
+	p.P = p.P[t.edits.seen*t.Lanes:]
+	if p.C > 0 {
+		p.V = p.V.From(t.edits.seen)
+	}
+	t.ops.Mix(p)
+}
+
+// cleanValues copies the block's rows of V without those that are not finite, and marks the lanes that see one of those.
+func (t *Tile) cleanValues() {
+	v := t.V
+	t.V = asm.Rows{Data: t.stage.clean, Stride: t.C}
 	for j := range t.N {
-		to, from, key := t.V.Row(j, t.C), v.Row(j, t.C), e.Key+j
+		to, from, key := t.V.Row(j, t.C), v.Row(j, t.C), t.key+j
 		if t.ops.Finite(from) {
 			copy(to, from)
 			continue
 		}
 		clear(to)
-		for lane := range t.Width {
-			if t.los[lane] <= key && key < t.his[lane] && (e.Show == nil || e.Show[e.ShowAt[lane]+key*e.ShowStep]) {
+		for lane := range t.rows {
+			if t.los[lane] <= key && key < t.his[lane] && t.a.Shows(t.p, t.b, t.i+lane, t.h, key) {
 				t.hidden[lane] = true
 			}
 		}
 	}
-	t.ops.Mix(&t.Panel)
 }
 
 // Finish writes the rows and the by-products that the call asks for. If it reports true instead, the output, or the weights with it, must be
@@ -384,37 +409,34 @@ func (t *Tile) Finish() (again bool) {
 		t.careful = true
 		return true
 	}
-	blind := false // a query sees no key
-	for lane, l := range t.L[:t.rows] {
-		t.scale[lane] = 1 / l
-		blind = blind || l == 0
-	}
-	out := &t.a.Out
-	t.move = asm.Move{
-		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale, Outside: From(out, t.b, t.i, t.h),
-	}
-	t.ops.Store(&t.move)
-	if !t.careful && !blind && t.p.Want == 0 {
+	t.scales()
+	special := t.careful || t.p.Want != 0
+	t.storeOut()
+	if !special {
 		return false
 	}
 	for lane := range t.rows {
-		row := out.Row(t.b, t.i+lane, t.h)
-		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) && t.L[lane] != 0 {
-			t.row(lane).ByDefinition()
+		t.row.At(t.a, t.b, t.h, t.i+lane)
+		row := t.load.out(t, lane)
+		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) {
+			t.row.ByDefinition()
 		} else {
-			t.finishRow(lane, row)
+			t.finishRow(lane)
 		}
 	}
 	return false
 }
 
-func (t *Tile) row(lane int) Row { return Row{t.p, t.a, t.b, t.h, t.i + lane} }
-
 // finishRow writes the by-products of a row that the loops have answered.
-func (t *Tile) finishRow(lane int, row []float32) {
-	r, l, m := t.row(lane), float64(t.L[lane]), float64(t.M[lane])
+func (t *Tile) finishRow(lane int) {
+	r, l, m := &t.row, float64(t.L[lane]), float64(t.M[lane])
+	r.Largest(float64(t.edits.max[lane])/t.edits.beta, int(t.edits.first[lane]))
+	s := 0.0
+	if t.S != nil {
+		s = float64(t.S[lane])
+	}
+	m, l, s, _ = Sunk(t.p, t.a, t.h, m, l, s)
 	if l == 0 {
-		clear(row)
 		r.Stats(math.Inf(-1), 0, 0)
 		return
 	}
@@ -425,10 +447,6 @@ func (t *Tile) finishRow(lane int, row []float32) {
 	case t.limit():
 		r.Stats(lse, float64(t.best[lane])/l, lse)
 	default:
-		s := 0.0
-		if t.S != nil {
-			s = float64(t.S[lane])
-		}
 		r.FromSums(m, l, s)
 	}
 }

@@ -14,6 +14,9 @@ import (
 // block is the number of keys in one product.
 const block = 64
 
+// have is what tiles do, and what there is a matrix for.
+const have = tile.Have | attn.NeedWeights | attn.NeedScores
+
 type kernel struct {
 	ops  *asm.Ops
 	name string
@@ -25,7 +28,7 @@ func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "tiled/" + ops.ISA} }
 func (k kernel) Name() (algo, isa string) { return "tiled", k.ops.ISA }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
-	if err := p.Require(k.name, tile.Have); err != nil {
+	if err := p.Require(k.name, have); err != nil {
 		return 0, err
 	}
 	// per worker: a tile, the score matrix of a head, and what each row keeps between the passes
@@ -34,7 +37,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+block*p.DimV+int(per/4))
+	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+tile.StageFloats(&p, block)+int(per/4))
 }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -46,7 +49,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	pl.task = pl.head
 	tiles := tile.Count(k.ops, p.SeqQ)
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := worker{t: tile.New(&pl.p, k.ops, make([]float32, block*p.DimV)), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
+		w := worker{t: tile.New(&pl.p, k.ops, tile.NewStage(&pl.p, k.ops, block)), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
 		for range tiles {
 			w.kept = append(w.kept, tile.NewSums(k.ops))
 		}
@@ -81,15 +84,15 @@ func (pl *plan) Forward(a *attn.Args) {
 }
 
 func (pl *plan) head(id, task int) {
-	w, a := &pl.workers[id], pl.a
-	t, tiles := w.t, tile.Count(pl.ops, a.Q.S)
-	b, h := task/pl.p.HeadsQ, task%pl.p.HeadsQ
+	w, a, p := &pl.workers[id], pl.a, &pl.p
+	b, h := task/p.HeadsQ, task%p.HeadsQ
+	t, tiles := w.t, tile.Count(pl.ops, a.Queries(p, b))
 	at := func(n int) { // tile n, with the sums it keeps
 		t.Use(w.kept[n])
 		t.At(a, b, h, n*pl.ops.Lanes)
 	}
 	panel := func(n int) []float32 { // from the block's first key on
-		return w.matrix[(n*a.K.S+t.Key())*pl.ops.Lanes:]
+		return w.matrix[(n*p.SeqKV+t.Key())*pl.ops.Lanes:]
 	}
 	for n := range tiles { // S
 		at(n)
@@ -101,8 +104,10 @@ func (pl *plan) head(id, task int) {
 	}
 	for n := range tiles { // P
 		at(n)
-		if t.Block(0, a.K.S) {
+		t.Outside()
+		if t.Block(0, p.SeqKV) {
 			t.P = panel(n)
+			t.StoreScores()
 			t.Softmax()
 		}
 	}

@@ -9,8 +9,7 @@ import (
 	"attnlab/kernels/tiled"
 )
 
-const claims = attn.NeedSoftmax | attn.NeedWindow | attn.NeedBool | attn.NeedTemp | attn.NeedBias | attn.NeedLengths |
-	attn.NeedLSE | attn.NeedMean | attn.NeedEntropy
+const claims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad)
 
 var hold = attntest.Options{Hold: .25, HoldNarrow: .5}
 

@@ -167,14 +167,17 @@ func (g *gen) addScores() {
 // slopeScores emits Ops.Slope. Distances count down by rows, exactly, from the first one, which is a difference of integers: positions may be too
 // large for a float32.
 func (g *gen) slopeScores() {
-	g.function("Slope", "(p *Panel, from, to int)", 0, 24, g.sweptDoc(`
-		p.P[j*%[1]d+lane] += (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)`))
+	g.function("Slope", "(p *Panel, from, to int, scale float32)", 0, 28, g.sweptDoc(`
+		x := &p.P[j*%[1]d+lane]
+		*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)`))
 	const (
 		high, low, abs = vec(0), vec(1), vec(2)
 		distance       = vec(3) // and those of the rows that follow
 		first          = distance + slopeRows
+		scale          = first + 2*slopeRows
 	)
 	g.sweep(slopeRows, func() {
+		g.argFloat(scale, "scale", 24)
 		g.get(aux, edited("SlopeHi"))
 		g.load(high, column(aux))
 		g.get(aux, edited("SlopeLo"))
@@ -193,9 +196,9 @@ func (g *gen) slopeScores() {
 		for i := range n {
 			d, x, far := distance+vec(i), first+2*vec(i), first+2*vec(i)+1
 			g.and(far, d, abs)
-			g.load(x, g.swept(i))
-			g.fma(x, far, low)
+			g.mul(x, far, low)
 			g.fma(x, far, high)
+			g.fma(x, scale, g.swept(i))
 			g.store(g.swept(i), x)
 			if n == 1 {
 				g.sub(d, d, one)

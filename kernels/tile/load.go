@@ -1,0 +1,193 @@
+package tile
+
+import (
+	"math"
+
+	"attnlab/attn"
+	"attnlab/kernels/asm"
+)
+
+// loader is the scratch of a tile's way in and out.
+type loader struct {
+	ones []float32
+	rows []float32 // [Lanes][dim of Q]: queries that are not float32 or have to be turned, nil if there are none
+	raw  []float32 // [dim of Q][Lanes]: queries as they are, where relative positions want them and Qt holds others
+	bent []float32 // [dim of Q][Lanes]: queries before the metric
+	outs []float32 // [Lanes][d_v]: outputs that are not float32
+
+	cells asm.Cells // queries on their way in
+}
+
+// loaderSizes are those of rows, raw, bent and outs, in floats.
+func loaderSizes(p *attn.Problem, ops *asm.Ops) (rows, raw, bent, outs int) {
+	n := ops.Lanes * p.QDim()
+	rope, metric := p.Score.Rope != attn.NoRope, p.Score.Terms&attn.TermMetric != 0
+	if rope || p.Q != attn.F32 {
+		rows = n
+	}
+	if p.Score.Terms&attn.TermRelative != 0 && (rope || metric) {
+		raw = n
+	}
+	if metric {
+		bent = n
+	}
+	if p.Out != attn.F32 {
+		outs = ops.Lanes * p.DimV
+	}
+	return rows, raw, bent, outs
+}
+
+func loaderFloats(p *attn.Problem, ops *asm.Ops) int {
+	rows, raw, bent, outs := loaderSizes(p, ops)
+	return rows + raw + bent + outs + ops.Lanes
+}
+
+func newLoader(p *attn.Problem, ops *asm.Ops) loader {
+	rows, raw, bent, outs := loaderSizes(p, ops)
+	l := loader{ones: make([]float32, ops.Lanes)}
+	fill(l.ones, 1)
+	for _, o := range []struct {
+		to *[]float32
+		n  int
+	}{{&l.rows, rows}, {&l.raw, raw}, {&l.bent, bent}, {&l.outs, outs}} {
+		if o.n > 0 {
+			*o.to = make([]float32, o.n)
+		}
+	}
+	return l
+}
+
+// rawQueries are the queries in lanes as they came.
+func (l *loader) rawQueries(t *Tile) []float32 {
+	if l.raw != nil {
+		return l.raw
+	}
+	return t.Qt
+}
+
+// loadQueries fills Qt with the queries as they meet the keys.
+func (t *Tile) loadQueries() {
+	l, p, d := &t.load, t.p, t.p.QDim()
+	batch, first := t.a.QRow(p, t.b, t.i)
+	rows := asm.Rows{Data: l.rows, Stride: d}
+	if l.rows == nil {
+		rows = From(&t.a.Q, batch, first, t.h)
+	} else {
+		l.cells = Cells(&t.a.Q, batch, first, t.h)
+		t.ops.Widen(l.rows, &l.cells, t.rows, d)
+	}
+	if l.raw != nil {
+		t.intoLanes(l.raw, rows, d)
+	}
+	if p.Score.Rope != attn.NoRope {
+		pos := t.a.Pos(p, t.b) + t.i
+		for lane := range t.rows {
+			Turn(t.ops, p, t.a, l.rows[lane*d:][:d], t.b, pos+lane)
+		}
+	}
+	if p.Score.Terms&attn.TermMetric == 0 {
+		t.intoLanes(t.Qt, rows, d)
+		return
+	}
+	t.intoLanes(l.bent, rows, d)
+	clear(t.Qt)
+	m, g := &t.part, &t.a.Terms.Metric
+	*m = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: d, C: p.Dim, P: l.bent, V: From(g, 0, 0, t.h%g.H), O: t.Qt}
+	t.ops.Mix(m)
+}
+
+func (t *Tile) intoLanes(tile []float32, rows asm.Rows, d int) {
+	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: d, Tile: tile, Scale: t.load.ones, Outside: rows}
+	t.ops.Load(&t.move)
+}
+
+// storeOut writes the rows of O, each by its scale.
+func (t *Tile) storeOut() {
+	batch, first := t.a.QRow(t.p, t.b, t.i)
+	rows := asm.Rows{Data: t.load.outs, Stride: t.C}
+	if t.load.outs == nil {
+		rows = From(&t.a.Out, batch, first, t.h)
+	}
+	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale, Outside: rows}
+	t.ops.Store(&t.move)
+	if t.load.outs != nil {
+		out := Cells(&t.a.Out, batch, first, t.h)
+		for lane := range t.rows {
+			t.ops.Narrow(out.Half[lane*out.Stride:][:t.C], t.load.out(t, lane), out.Type)
+		}
+	}
+}
+
+// out is the row that storeOut has made of a lane.
+func (l *loader) out(t *Tile, lane int) []float32 {
+	if l.outs != nil {
+		return l.outs[lane*t.C:][:t.C]
+	}
+	batch, row := t.a.QRow(t.p, t.b, t.i+lane)
+	return t.a.Out.Row(batch, row, t.h)
+}
+
+// Outside writes the scores and weights that the call asks for of keys that the tile does not see at all.
+func (t *Tile) Outside() {
+	for _, o := range [...]struct {
+		to     *attn.Tensor
+		hidden float32
+	}{{&t.a.Stats.Scores, -inf}, {&t.a.Stats.Weights, 0}} {
+		if o.to.Data == nil {
+			continue
+		}
+		from, to := 0, 0 // what blocks will write
+		if t.lo < t.hi {
+			from, to = t.First(t.ops.Keys), t.hi
+		}
+		for lane := range t.rows {
+			batch, at := t.a.QRow(t.p, t.b, t.i+lane)
+			row := o.to.Row(batch, at, t.h)
+			fill(row[:from], o.hidden)
+			fill(row[to:], o.hidden)
+		}
+	}
+}
+
+// StoreScores writes the block's scores, if the call asks for them.
+func (t *Tile) StoreScores() {
+	if t.a.Stats.Scores.Data != nil {
+		fill(t.scale, float32(1/t.edits.beta))
+		t.storePairs(&t.a.Stats.Scores)
+	}
+}
+
+// finishWeights makes weights of the scores in base-2 logarithms that Softmax has left in their place: the loops take those far below the largest
+// as 0, which is all the same to an output and not to who looks at them.
+func (t *Tile) finishWeights() {
+	for lane := range t.rows {
+		m, l, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(t.L[lane]), 0)
+		batch, at := t.a.QRow(t.p, t.b, t.i+lane)
+		row := t.a.Stats.Weights.Row(batch, at, t.h)[t.Key():][:t.N]
+		for j, z := range row {
+			row[j] = 0
+			if l != 0 && keep > 0 {
+				row[j] = float32(math.Exp2(float64(z)-m) / l)
+			}
+		}
+	}
+}
+
+// storePairs writes P, each lane by its scale, where a tensor has a number for each query and key.
+func (t *Tile) storePairs(to *attn.Tensor) {
+	batch, first := t.a.QRow(t.p, t.b, t.i)
+	rows := From(to, batch, first, t.h)
+	rows.Data = rows.Data[t.Key():]
+	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.N, Tile: t.P, Scale: t.scale, Outside: rows}
+	t.ops.Store(&t.move)
+}
+
+// scales are what the lanes' outputs are to be multiplied by: 0 for a lane that sees nothing.
+func (t *Tile) scales() {
+	for lane, l := range t.L[:t.rows] {
+		_, sum, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(l), 0)
+		if t.scale[lane] = 0; l != 0 {
+			t.scale[lane] = float32(keep / sum)
+		}
+	}
+}

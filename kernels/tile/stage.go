@@ -1,0 +1,137 @@
+package tile
+
+import (
+	"attnlab/attn"
+	"attnlab/kernels/asm"
+)
+
+// A Stage holds a block of the keys and values that a worker's tiles share. Rows that the loops can read where they lie, it does not copy: those
+// that are float32, evenly spaced and not to be turned. Of the others it keeps one block, as such rows.
+type Stage struct {
+	ops        *asm.Ops
+	p          *attn.Problem
+	size       int
+	keys, vals part
+	cells      asm.Cells // on their way in
+	clean      []float32 // [size][d_v]: rows of V without those that are not finite
+}
+
+// part is the staged half of a block, K or V.
+type part struct {
+	rows          []float32
+	b, kv, key, n int // what is in it
+}
+
+// staged is whether rows of K and of V have to be copied.
+func staged(p *attn.Problem) (k, v bool) {
+	copied := p.KV != attn.F32 || p.Page != 0
+	return copied || p.Score.Rope != attn.NoRope, copied
+}
+
+// StageFloats is the number of float32 numbers in a Stage of blocks of so many keys.
+func StageFloats(p *attn.Problem, size int) int {
+	k, v := staged(p)
+	n := size * p.DimV
+	if k {
+		n += size * p.Dim
+	}
+	if v {
+		n += size * p.DimV
+	}
+	return n
+}
+
+// NewStage allocates a worker's stage.
+func NewStage(p *attn.Problem, ops *asm.Ops, size int) *Stage {
+	s := &Stage{ops: ops, p: p, size: size, clean: make([]float32, size*p.DimV)}
+	k, v := staged(p)
+	if k {
+		s.keys.rows = make([]float32, size*p.Dim)
+	}
+	if v {
+		s.vals.rows = make([]float32, size*p.DimV)
+	}
+	return s
+}
+
+// InPlace is whether all rows are read where they lie.
+func (s *Stage) InPlace() bool { return s.keys.rows == nil && s.vals.rows == nil }
+
+// Forget empties the stage: operands may have changed.
+func (s *Stage) Forget() { s.keys.n, s.vals.n = 0, 0 }
+
+// From is a tensor from row s of head h in batch b on.
+func From(t *attn.Tensor, b, s, h int) asm.Rows {
+	if t.D == 0 {
+		return asm.Rows{}
+	}
+	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
+}
+
+// Cells is a tensor of any type from row s of head h in batch b on.
+func Cells(t *attn.Tensor, b, s, h int) asm.Cells {
+	o := b*t.SB + s*t.SS + h*t.SH
+	c := asm.Cells{Type: asm.Type(t.Type), Rows: asm.Rows{Stride: t.SS}}
+	switch {
+	case t.D == 0:
+	case t.Type == attn.F32:
+		c.Data = t.Data[o:]
+	case t.Type == attn.I8:
+		c.Byte, c.Scale, c.ScaleStride = t.Int8[o:], t.Scale[o/t.D:], t.SS/t.D
+	default:
+		c.Half = t.Bits[o:]
+	}
+	return c
+}
+
+// Turn rotates a row of Q or K to a position of batch entry b.
+func Turn(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, pos int) {
+	cos, sin := &a.Terms.Cos, &a.Terms.Sin
+	ops.Rotate(row, cos.Row(b%cos.B, pos, 0), sin.Row(b%sin.B, pos, 0), p.Score.Rope == attn.RopeInterleaved)
+}
+
+// K is n rows of keys from key on, ready for the loops. They and those of the next calls lie in one block of the stage's size.
+func (s *Stage) K(a *attn.Args, b, kv, key, n int) asm.Rows {
+	if s.keys.rows == nil && s.p.Dim > 0 {
+		at, row := a.KRow(s.p, b, key)
+		return From(&a.K, at, row, kv)
+	}
+	return s.block(&s.keys, &a.K, a, b, kv, key, n, s.p.Score.Rope)
+}
+
+// V is the same for values.
+func (s *Stage) V(a *attn.Args, b, kv, key, n int) asm.Rows {
+	if s.vals.rows == nil && s.p.DimV > 0 {
+		at, row := a.KRow(s.p, b, key)
+		return From(&a.V, at, row, kv)
+	}
+	return s.block(&s.vals, &a.V, a, b, kv, key, n, attn.NoRope)
+}
+
+// block is rows from key on of a staged part, which is filled to the end of the block that key lies in, or of the keys in use, so that tiles that
+// start their block later find it there.
+func (s *Stage) block(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope) asm.Rows {
+	if t.D == 0 {
+		return asm.Rows{}
+	}
+	if p.n == 0 || p.b != b || p.kv != kv || key < p.key || key+n > p.key+p.n {
+		first := key - key%s.size
+		p.b, p.kv, p.key, p.n = b, kv, first, min(s.size, a.Keys(s.p, b)-first)
+		for j := 0; j < p.n; {
+			n := p.n - j
+			if s.p.Page != 0 {
+				n = min(n, s.p.Page-(first+j)%s.p.Page) // rows that lie together
+			}
+			at, row := a.KRow(s.p, b, first+j)
+			s.cells = Cells(t, at, row, kv)
+			s.ops.Widen(p.rows[j*t.D:], &s.cells, n, t.D)
+			j += n
+		}
+		if rope != attn.NoRope {
+			for j := range p.n {
+				Turn(s.ops, s.p, a, p.rows[j*t.D:][:t.D], b, first+j)
+			}
+		}
+	}
+	return asm.Rows{Data: p.rows[(key-p.key)*t.D:], Stride: t.D}
+}
