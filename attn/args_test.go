@@ -176,63 +176,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Operands of features name themselves too.
-func TestCheckNamesFeatures(t *testing.T) {
-	base := attn.Problem{Batch: 2, SeqQ: 3, SeqKV: 10, HeadsQ: 2, HeadsKV: 1, Dim: 4, DimV: 5}
-	ragged := func(p *attn.Problem) { p.Ragged = true }
-	pages := func(p *attn.Problem) { p.Page = 8 }
-	both := func(p *attn.Problem) { p.Ragged, p.Page, p.Lengths = true, 8, true }
-	term := func(x attn.Terms) func(*attn.Problem) { return func(p *attn.Problem) { p.Score.Terms = x } }
-	rope := func(p *attn.Problem) { p.Score.Rope = attn.RopeHalves }
-	int8s := func(p *attn.Problem) { p.KV = attn.I8 }
-	argmax := func(p *attn.Problem) { p.Want = attn.WantArgMax }
-	packed := func(p *attn.Problem) { p.Mask = attn.Full().With(attn.PackedBitmap) }
-	for _, c := range []struct {
-		says  string
-		edit  func(p *attn.Problem)
-		spoil func(a *attn.Args)
-	}{
-		{"QStart: 2 offsets for 2 sequences", ragged, func(a *attn.Args) { a.QStart = a.QStart[:2] }},
-		{"QStart: sequence 1 is rows 3 to 2", ragged, func(a *attn.Args) { a.QStart[2] = 2 }},
-		{"QStart: sequence 0 is rows -1 to 3", ragged, func(a *attn.Args) { a.QStart[0] = -1 }},
-		{"QStart: sequence 0 has 4 rows, the plan's capacity is 3", ragged, func(a *attn.Args) { a.QStart[1] = 4 }},
-		{"KStart: sequence 1 ends at row 20 of 19", ragged, func(a *attn.Args) { a.K.S, a.V.S = 19, 19 }},
-		{"KStart: given, but the keys are in pages", both, func(a *attn.Args) { a.KStart = []int32{0, 1, 2} }},
-		{"KLen[0]: 11 keys in use of 10", both, func(a *attn.Args) { a.KLen[0] = 11 }},
-		{"Pages: 3 entries, want 4", pages, func(a *attn.Args) { a.Pages = a.Pages[:3] }},
-		{"Pages[3]: page 4 of a pool of 4", pages, func(a *attn.Args) { a.Pages[3] = 4 }},
-		{"Pages[0]: page -1", pages, func(a *attn.Args) { a.Pages[0] = -1 }},
-		{"K: shape", pages, func(a *attn.Args) { a.K.S = 9 }},
-		{"Sinks: 1 sinks for 2", term(attn.TermSinks), func(a *attn.Args) { a.Terms.Sinks = a.Terms.Sinks[:1] }},
-		{"Slopes: 1 slopes for 2", term(attn.TermALiBi), func(a *attn.Args) { a.Terms.Slopes = a.Terms.Slopes[:1] }},
-		{"Relative: shape", term(attn.TermRelative), func(a *attn.Args) { a.Terms.Relative.S-- }},
-		{"Relative: shape", term(attn.TermRelative), func(a *attn.Args) { a.Terms.RelativeClip = 3 }},
-		{"RelativeClip: -1", term(attn.TermRelative), func(a *attn.Args) { a.Terms.RelativeClip = -1 }},
-		{"Metric: shape", term(attn.TermMetric), func(a *attn.Args) { a.Terms.Metric.D++ }},
-		{"Metric: 31 elements", term(attn.TermMetric), func(a *attn.Args) { a.Terms.Metric.Data = a.Terms.Metric.Data[1:] }},
-		{"Sin: shape", rope, func(a *attn.Args) { a.Terms.Sin.S-- }},
-		{"up to half of 4", rope, func(a *attn.Args) { a.Terms.Cos.D, a.Terms.Sin.D = 3, 3 }},
-		{"a table of 9 positions", rope, func(a *attn.Args) { a.Terms.Cos.S, a.Terms.Sin.S = 9, 9 }},
-		{"K: strides", int8s, func(a *attn.Args) { a.K.SH = 5 }},
-		{"V: 19 scales for 20 rows", int8s, func(a *attn.Args) { a.V.Scale = a.V.Scale[1:] }},
-		{"K: elements are f32, the problem needs int8", int8s, func(a *attn.Args) { a.K.Type = attn.F32 }},
-		{"Stats.ArgMax: 11 numbers for 12 rows", argmax, func(a *attn.Args) { a.Stats.ArgMax = a.Stats.ArgMax[1:] }},
-		{"Allowed: negative stride", packed, func(a *attn.Args) { a.Allowed.SS = -64 }},
-		{"Allowed: 128 elements", packed, func(a *attn.Args) { a.Allowed.Words = a.Allowed.Words[1:] }},
-	} {
-		p := base
-		c.edit(&p)
-		a := call(p)
-		if err := p.Check(a); err != nil {
-			t.Errorf("before it is wrong: %v", err)
-		}
-		c.spoil(a)
-		if err := p.Check(a); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, want an error that says %q", err, c.says)
-		}
-	}
-}
-
 // A table that covers every distance has its rows in the order of keys as the last query sees them; a clipped one has distance 0 in the middle.
 func TestRelativeRows(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 3, SeqKV: 5}

@@ -96,7 +96,7 @@
 // Promises:
 //
 //	bad input     is an error from Check and Plan, or one checked panic from Forward whose text names the operand; it is never a wrong answer. Out and
-//	              Stats must not overlap Q, K or V
+//	              Stats must not overlap an operand, nor one another
 //	support       a kernel says which abilities (Needs) it has, and refuses every other problem with ErrUnsupported, naming them
 //	same bits     for one kernel, instruction set and Problem.SeqQ path, an output row is a function of its query, its visible keys and their absolute
 //	              index only: not of the thread count, batch mates, layout or neighbouring rows
