@@ -123,6 +123,13 @@ var callTable = []struct {
 		p.Page, p.Lengths, p.Q, p.KV, p.Out = 16, true, attn.F16, attn.F16, attn.F16
 	}, halfFull},
 	{"pages-decode", 1, 300, attn.Causal(), "normal", true, func(p *attn.Problem) { p.Page, p.Lengths, p.KV = 16, true, attn.I8 }, halfFull},
+	{"ragged-pages", 3, 300, attn.Window(40, 0), "normal", false, func(p *attn.Problem) {
+		p.Ragged, p.Page, p.Lengths, p.KV = true, 16, true, attn.BF16
+		p.Score.Rope = attn.RopeHalves
+	}, func(p *attn.Problem, a *attn.Args, r *rand.Rand) {
+		unevenly(p, a, r)
+		halfFull(p, a, r)
+	}},
 }
 
 // some is everything, or the first of it in the short suite.
@@ -147,7 +154,9 @@ func sparsely(p *attn.Problem, a *attn.Args, r *rand.Rand) {
 func unevenly(p *attn.Problem, a *attn.Args, _ *rand.Rand) {
 	for b := range p.Batch {
 		a.QStart[b+1] = a.QStart[b] + int32(p.SeqQ/(b+1))
-		a.KStart[b+1] = a.KStart[b] + int32(p.SeqKV/(b+1))
+		if p.Page == 0 {
+			a.KStart[b+1] = a.KStart[b] + int32(p.SeqKV/(b+1))
+		}
 	}
 }
 

@@ -189,40 +189,35 @@ func average(s *Subject) error {
 
 // merge: attention over two parts of the keys, joined by attn.Merge, is attention over the whole.
 func merge(s *Subject) error {
-	return s.joins(func(c cases.Case, whole *attn.Args, split int) ([2]attn.Problem, [2]*attn.Args, bool) {
-		var part [2]*attn.Args
-		var of [2]attn.Problem
-		for i, keys := range [][2]int{{0, split}, {split, whole.K.S}} {
-			of[i], part[i] = c.Problem, clone(whole)
-			of[i].SeqKV = keys[1] - keys[0]
-			for _, t := range []*attn.Tensor{&part[i].K, &part[i].V} {
-				skip(t, keys[0]*t.SS)
-				t.S = of[i].SeqKV
-			}
+	fits := func(p attn.Problem) bool { return bare(p) && !p.Mask.Band } // a part has other positions
+	return s.joins(fits, func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args) {
+		from, to := part*split, split
+		if part == 1 {
+			to = whole.K.S
 		}
-		return of, part, bare(c.Problem) && !c.Problem.Mask.Band // a part has other positions
+		a := clone(whole)
+		p.SeqKV = to - from
+		for _, t := range []*attn.Tensor{&a.K, &a.V} {
+			skip(t, from*t.SS)
+			t.S = p.SeqKV
+		}
+		return p, a
 	})
 }
 
 // parts: the same for any terms and any cache, the parts being what two bitmaps show. A sink belongs to one of them.
 func parts(s *Subject) error {
-	if s.Claims&attn.NeedPacked == 0 {
-		return nil
-	}
-	return s.joins(func(c cases.Case, whole *attn.Args, split int) ([2]attn.Problem, [2]*attn.Args, bool) {
-		p := c.Problem
-		if p.Mask.Bitmap != attn.NoBitmap {
-			return [2]attn.Problem{}, [2]*attn.Args{}, false
-		}
+	fits := func(p attn.Problem) bool { return s.Claims&attn.NeedPacked != 0 && p.Mask.Bitmap == attn.NoBitmap }
+	return s.joins(fits, func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args) {
+		a := clone(whole)
 		p.Mask.Bitmap = attn.PackedBitmap
-		_, nk := grid(&p, whole)
-		of, part := [2]attn.Problem{p, p}, [2]*attn.Args{clone(whole), clone(whole)}
-		for i := range part {
-			part[i].Allowed = attn.Pack(1, nk, func(_, j int) bool { return (j < split) == (i == 0) })
+		_, nk := grid(&p, a)
+		a.Allowed = attn.Pack(1, nk, func(_, j int) bool { return (j < split) == (part == 0) })
+		if part == 1 {
+			p.Score.Terms &^= attn.TermSinks
+			a.Terms.Sinks = nil
 		}
-		of[1].Score.Terms &^= attn.TermSinks
-		part[1].Terms.Sinks = nil
-		return of, part, true
+		return p, a
 	})
 }
 
@@ -238,13 +233,13 @@ func grid(p *attn.Problem, a *attn.Args) (nq, nk int) {
 	return nq, nk
 }
 
-// joins splits the keys of each call at several places in two and demands that the parts merge to the whole.
-func (s *Subject) joins(parts func(c cases.Case, whole *attn.Args, split int) (of [2]attn.Problem, part [2]*attn.Args, ok bool)) error {
+// joins splits the keys of each call that fits in two, at several places, and demands that the parts merge to the whole.
+func (s *Subject) joins(fits func(p attn.Problem) bool, cut func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args)) error {
 	if s.wants()&attn.WantLSE == 0 {
 		return nil
 	}
 	return s.softmax(func(c cases.Case) error {
-		if c.Problem.Out = attn.F32; c.Problem.Needs()&^s.Claims != 0 {
+		if c.Problem.Out = attn.F32; !fits(c.Problem) || c.Problem.Needs()&^s.Claims != 0 {
 			return nil
 		}
 		whole, err := s.answer(c, nil)
@@ -258,18 +253,17 @@ func (s *Subject) joins(parts func(c cases.Case, whole *attn.Args, split int) (o
 		top := bound(&whole.V)
 		_, nk := grid(&c.Problem, whole)
 		for _, split := range some(s, 1, 0, 64, nk) {
-			of, part, ok := parts(c, whole, split)
-			if !ok {
-				return nil
-			}
+			var part [2]*attn.Args
 			var m [2][]margin
-			for i, a := range part {
-				if err := s.forward(of[i], a, nil); err != nil {
+			for i := range part {
+				p, a := cut(c.Problem, whole, split, i)
+				if err := s.forward(p, a, nil); err != nil {
 					return err
 				}
-				if m[i], err = margins(of[i], a); err != nil {
+				if m[i], err = margins(p, a); err != nil {
 					return err
 				}
+				part[i] = a
 			}
 			x, y := part[0], part[1]
 			attn.Merge(x.Out, x.Stats.LSE, y.Out, y.Stats.LSE)

@@ -141,8 +141,10 @@ func sequence(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	if c.Stats.ArgMax != nil {
 		c.Stats.ArgMax = c.Stats.ArgMax[first*p.HeadsQ:][:nq*p.HeadsQ]
 	}
-	take(&c.K, int(c.KStart[0]), nk)
-	take(&c.V, int(c.KStart[0]), nk)
+	if p.Page == 0 {
+		take(&c.K, int(c.KStart[0]), nk)
+		take(&c.V, int(c.KStart[0]), nk)
+	}
 	c.QStart, c.KStart = nil, nil
 	p.Ragged = false
 	return p, c

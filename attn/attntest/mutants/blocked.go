@@ -73,6 +73,11 @@ const (
 	outputTruncated
 	argMaxInBlock
 	maxOfSink
+	sinkByTemperature
+	metricBeforeRope
+	relativeTurned
+	bitmapByRow
+	capacityInTable
 )
 
 func blockedMutants() []Mutant {
@@ -142,6 +147,11 @@ func blockedMutants() []Mutant {
 		{outputTruncated, "output_truncated", "a bf16 output is cut off, not rounded"},
 		{argMaxInBlock, "argmax_in_block", "the largest score is named by its place in the block"},
 		{maxOfSink, "max_of_sink", "the largest score may be that of the sink"},
+		{sinkByTemperature, "sink_by_temperature", "the sink is divided by the temperature, like a score"},
+		{metricBeforeRope, "metric_before_rope", "the query is turned behind the metric, where keys are turned before it"},
+		{relativeTurned, "relative_turned", "relative positions meet the query that is turned already"},
+		{bitmapByRow, "bitmap_by_row", "a sequence of a ragged batch takes its bitmap from the row that it lies in"},
+		{capacityInTable, "capacity_in_table", "full relative positions count from the plan's queries, not the call's"},
 	} {
 		all = append(all, Mutant{m.name, m.why, blocked{m.name, m.bug, new(atomic.Int64)}, blockedClaims})
 	}
@@ -176,7 +186,9 @@ func (k blocked) Check(p attn.Problem, workers int) (int64, error) {
 }
 
 // rowFloats is what a worker needs: the scores of a block; a row of Q as it is and turned, of Q behind the metric, K, V and Out, and Σ e v.
-func rowFloats(p *attn.Problem) int { return blockKeys + 2*p.QDim() + 2*p.Dim + 3*p.DimV }
+func rowFloats(p *attn.Problem) int {
+	return blockKeys + p.QDim() + max(p.QDim(), p.Dim) + 2*p.Dim + 3*p.DimV
+}
 
 func (k blocked) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if _, err := k.Check(p, team.Workers()); err != nil {
@@ -192,7 +204,7 @@ func (k blocked) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	for range team.Workers() {
 		f := func(n int) []float32 { return make([]float32, n) }
 		pl.rows = append(pl.rows, onlineRow{
-			blockedPlan: pl, score: f(blockKeys), out: f(p.DimV), raw: f(p.QDim()), turned: f(p.QDim()), bent: f(p.Dim), k: f(p.Dim), v: f(p.DimV), row: f(p.DimV),
+			blockedPlan: pl, score: f(blockKeys), out: f(p.DimV), raw: f(p.QDim()), turned: f(max(p.QDim(), p.Dim)), bent: f(p.Dim), k: f(p.Dim), v: f(p.DimV), row: f(p.DimV),
 		})
 	}
 	pl.task = pl.head
@@ -313,12 +325,15 @@ func (r *onlineRow) sink() float32 {
 	if r.bug == sinkInfinityIsZero && sink == -inf {
 		sink = 0
 	}
+	if r.bug == sinkByTemperature {
+		return sink
+	}
 	return sink * float32(r.p.Temperature())
 }
 
-// query reads the row of Q, turns it and takes it through the metric.
+// query reads the row of Q and makes of it what meets a key.
 func (r *onlineRow) query() {
-	p, t := &r.p, &r.a.Terms
+	p := &r.p
 	at, row := r.a.QRow(p, r.b, r.i)
 	r.raw = r.read(r.raw, &r.a.Q, at, row, r.h)
 	if r.bug == changesInput {
@@ -327,28 +342,46 @@ func (r *onlineRow) query() {
 		}
 	}
 	r.q = r.raw
-	if p.Score.Rope != attn.NoRope {
-		pos := r.pos
-		if r.bug == ropeByIndex {
-			pos = r.i
-		}
-		copy(r.turned, r.raw)
-		r.q = r.turn(r.turned, pos)
+	if r.bug == metricBeforeRope {
+		r.bend()
+		r.place()
+		return
 	}
-	if p.Score.Terms&attn.TermMetric == 0 {
+	r.place()
+	r.bend()
+}
+
+// place turns the query to its position.
+func (r *onlineRow) place() {
+	if r.p.Score.Rope == attn.NoRope {
+		return
+	}
+	pos := r.pos
+	if r.bug == ropeByIndex {
+		pos = r.i
+	}
+	copy(r.turned, r.q)
+	r.q = r.turn(r.turned[:len(r.q)], pos)
+}
+
+// bend takes the query through the metric.
+func (r *onlineRow) bend() {
+	if r.p.Score.Terms&attn.TermMetric == 0 {
 		return
 	}
 	clear(r.bent)
 	if r.bug == metricBesides {
 		copy(r.bent, r.q)
 	}
+	g := &r.a.Terms.Metric
+	h := r.h % g.H
 	for x, q := range r.q {
 		for y := range r.bent {
-			g := t.Metric.Row(0, x, r.h%t.Metric.H)[y]
-			if r.bug == metricTransposed && len(r.q) == len(r.bent) {
-				g = t.Metric.Row(0, y, r.h%t.Metric.H)[x]
+			m := g.Row(0, x, h)[y]
+			if r.bug == metricTransposed && g.S == g.D {
+				m = g.Row(0, y, h)[x]
 			}
-			r.bent[y] += float32(q * g)
+			r.bent[y] += float32(q * m)
 		}
 	}
 	r.q = r.bent
@@ -519,8 +552,12 @@ func (r *onlineRow) scoreOf(j int) float32 {
 	}
 	if p.Score.Terms&attn.TermRelative != 0 {
 		dot := float32(0)
+		q := r.raw
+		if r.bug == relativeTurned && p.Score.Rope != attn.NoRope {
+			q = r.turned[:len(r.raw)]
+		}
 		for x, y := range t.Relative.Row(0, r.relative(j), r.h%t.Relative.H) {
-			dot += float32(r.raw[x] * y)
+			dot += float32(q[x] * y)
 		}
 		s += scale * dot
 	}
@@ -567,20 +604,26 @@ func (r *onlineRow) relative(j int) int {
 		row = min(row+1, r.a.Terms.Relative.S-1)
 	case r.bug == clipOffByOne && clip > 0:
 		row = min(max(row, 1), 2*clip-1)
+	case r.bug == capacityInTable && clip == 0:
+		row = min(row+r.p.SeqQ-r.a.Queries(&r.p, r.b), r.a.Terms.Relative.S-1)
 	}
 	return row
 }
 
 func (r *onlineRow) visible(j int) bool {
-	b, h, m := r.b, r.h, &r.a.Allowed
+	b, i, h, m := r.b, r.i, r.h, &r.a.Allowed
 	switch r.bug {
+	case bitmapByRow:
+		if _, row := r.a.QRow(&r.p, b, i); r.p.Mask.Bitmap != attn.NoBitmap && m.S > 1 {
+			i = row % r.p.SeqQ
+		}
 	case maskForgetsBatch:
 		b = 0
 	case maskForgetsHead:
 		h = 0
 	case bitsReversed:
 		if r.p.Mask.Bitmap == attn.PackedBitmap {
-			off, step := m.Offset(b, r.i, h)
+			off, step := m.Offset(b, i, h)
 			off += j * step
 			return m.Words[off/64]>>(63-off%64)&1 != 0
 		}
@@ -589,7 +632,7 @@ func (r *onlineRow) visible(j int) bool {
 			j = j / (side + 1) * side
 		}
 	}
-	return r.a.Shows(&r.p, b, r.i, h, j)
+	return r.a.Shows(&r.p, b, i, h, j)
 }
 
 // store writes the row and its by-products.
