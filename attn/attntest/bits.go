@@ -83,7 +83,7 @@ func batchMates(s *Subject) error {
 			})
 			for other := range p.Batch {
 				if other != b {
-					hide(&p, a, other, 0)
+					hide(&p, a, other, func(int) bool { return true })
 				}
 			}
 			if err := s.forward(p, a, nil); err != nil {
@@ -193,33 +193,40 @@ func rowsAlone(s *Subject) error {
 	})
 }
 
-// hiddenKeys: what the masks hide may be anything. Rows that see none of the last keys must not notice when these turn bad.
+// hiddenKeys: what the masks hide may be anything. Rows that see none of the keys that turn bad must not notice, though others of their tile do.
 func hiddenKeys(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		p := c.Problem
-		if !p.Mask.Band {
+		if p.Mask == attn.Full() {
 			return nil
 		}
 		whole, err := s.answer(c, nil)
 		if err != nil {
 			return err
 		}
-		for _, from := range []int{1, p.SeqKV / 2, p.SeqKV - 1} {
+		sees := func(b, i, j int) bool {
+			lo, hi := whole.Visible(&p, b, i)
+			return lo <= j && j < hi && whole.Shows(&p, b, i, 0, j)
+		}
+		own := owners(&p, whole)
+		for _, q := range []int{0, p.SeqQ / 2, p.SeqQ - 1} {
 			a := clone(whole)
+			bad := func(b, j int) bool { return q < whole.Queries(&p, b) && !sees(b, q, j) }
 			for b := range p.Batch {
-				hide(&p, a, b, from)
+				hide(&p, a, b, func(j int) bool { return bad(b, j) })
 			}
 			if err := s.forward(p, a, nil); err != nil {
 				return err
 			}
-			own := owners(&p, a)
 			blind := func(at, row, _ int) bool {
-				x := own[[2]int{at, row}]
-				_, hi := a.Visible(&p, x[0], x[1])
-				return hi <= from
+				x, ok := own[[2]int{at, row}]
+				for j := 0; ok && j < whole.Keys(&p, x[0]); j++ {
+					ok = !bad(x[0], j) || !sees(x[0], x[1], j)
+				}
+				return ok
 			}
 			if err := same(collect(whole, blind), collect(a, blind)); err != nil {
-				return fmt.Errorf("keys from %d on: %w", from, err)
+				return fmt.Errorf("what query %d does not see: %w", q, err)
 			}
 		}
 		return nil

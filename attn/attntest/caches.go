@@ -127,7 +127,7 @@ func step(p attn.Problem, whole *attn.Args, lo, hi int) (attn.Problem, *attn.Arg
 	klen := make([]int32, p.Batch)
 	for b := range klen {
 		klen[b] = int32(min(whole.Keys(&p, b), int(a.QPos[b])+hi-lo))
-		hide(&p, a, b, int(klen[b]))
+		hide(&p, a, b, func(j int) bool { return j >= int(klen[b]) })
 	}
 	a.KLen = klen
 	return p, a

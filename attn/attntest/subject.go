@@ -5,7 +5,8 @@
 // The suite has three parts. Values: every case of package cases that the claims cover, against the float64 oracle, in units of the
 // tolerance that float32 arithmetic is entitled to; outputs, padding and scratch hold NaN beforehand, and nothing but the outputs may change.
 // Claims: a problem is accepted exactly when the claims cover it. Laws: what must hold without knowing the answer, such as the same bits on
-// any number of threads, or two halves of the keys that Merge to the whole.
+// any number of threads, two halves of the keys that Merge to the whole, or two ways to say the same: a paged cache and a contiguous one, slopes
+// and a bias.
 //
 // Nothing in it that judges a kernel needs package testing, so the mutants (package mutants) are judged by the same code.
 package attntest

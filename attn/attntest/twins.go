@@ -109,30 +109,31 @@ func bitmaps(s *Subject) error {
 func neutral(s *Subject) error {
 	return s.twins(func(x *twin) error {
 		nq, nk := grid(&x.p, x.a)
-		for _, n := range []struct {
+		type nothing struct {
 			name string
 			term attn.Terms // 0: the rotation
 			edit func(p *attn.Problem, o *attn.Operands)
-		}{
-			{"bias of 0", attn.TermBias, func(_ *attn.Problem, o *attn.Operands) { o.Bias = attn.New(attn.BHSD, 1, nq, 1, nk) }},
-			{"slopes of 0", attn.TermALiBi, func(p *attn.Problem, o *attn.Operands) { o.Slopes = make([]float32, p.HeadsQ) }},
-			{"sinks of -Inf", attn.TermSinks, func(p *attn.Problem, o *attn.Operands) {
+		}
+		for _, n := range some(s,
+			nothing{"the identity as metric", attn.TermMetric, func(p *attn.Problem, o *attn.Operands) {
+				o.Metric = attn.New(attn.BHSD, 1, p.Dim, 1, p.Dim)
+				for c := range p.Dim {
+					o.Metric.Row(0, c, 0)[c] = 1
+				}
+			}},
+			nothing{"bias of 0", attn.TermBias, func(_ *attn.Problem, o *attn.Operands) { o.Bias = attn.New(attn.BHSD, 1, nq, 1, nk) }},
+			nothing{"slopes of 0", attn.TermALiBi, func(p *attn.Problem, o *attn.Operands) { o.Slopes = make([]float32, p.HeadsQ) }},
+			nothing{"sinks of -Inf", attn.TermSinks, func(p *attn.Problem, o *attn.Operands) {
 				o.Sinks = slices.Repeat([]float32{float32(math.Inf(-1))}, p.HeadsQ)
 			}},
-			{"turn by nothing", 0, func(p *attn.Problem, o *attn.Operands) {
+			nothing{"turn by nothing", 0, func(p *attn.Problem, o *attn.Operands) {
 				p.Score.Rope = attn.RopeHalves
 				o.Cos, o.Sin = attn.RopeTables(10000, p.SeqQ+p.SeqKV, p.Dim)
 				for _, t := range []*attn.Tensor{&o.Cos, &o.Sin} {
 					t.SS = 0 // every position is the first one
 				}
 			}},
-			{"the identity as metric", attn.TermMetric, func(p *attn.Problem, o *attn.Operands) {
-				o.Metric = attn.New(attn.BHSD, 1, p.Dim, 1, p.Dim)
-				for c := range p.Dim {
-					o.Metric.Row(0, c, 0)[c] = 1
-				}
-			}},
-		} {
+		) {
 			if x.p.Score.Terms&n.term != 0 || n.term == 0 && x.p.Score.Rope != attn.NoRope {
 				continue
 			}

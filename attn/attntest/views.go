@@ -210,9 +210,12 @@ func positional(p *attn.Problem) bool {
 	return p.Mask.Band || p.Score.Rope != attn.NoRope || p.Score.Terms&(attn.TermALiBi|attn.TermRelative) != 0
 }
 
-// hide spoils the keys of batch entry b from one on.
-func hide(p *attn.Problem, a *attn.Args, b, from int) {
-	for j := max(from, 0); j < p.SeqKV && j < a.Keys(p, b); j++ {
+// hide spoils the keys of batch entry b that hidden says.
+func hide(p *attn.Problem, a *attn.Args, b int, hidden func(j int) bool) {
+	for j := range a.Keys(p, b) {
+		if !hidden(j) {
+			continue
+		}
 		at, row := a.KRow(p, b, j)
 		for h := range p.HeadsKV {
 			spoilRow(&a.K, at, row, h)
