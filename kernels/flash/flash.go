@@ -34,6 +34,9 @@ func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 	if p.Dim+p.DimV <= 16 {
 		longest = 32
 	}
+	if side := p.Mask.Block; side >= 64 && side < longest && side%ops.Keys == 0 { // blocks of the bitmap are all or nothing
+		longest = side
+	}
 	row := 4 * max(p.Dim+p.DimV, 1)
 	for block = longest; block > ops.Keys && block*row > cache/2; {
 		block /= 2
@@ -70,12 +73,12 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 // sizes are those of the package's function, without tiles that no call can fill.
 func (k kernel) sizes(p *attn.Problem) (block, tiles int) {
 	block, tiles = sizes(p, k.ops, k.cache)
-	return block, max(1, min(tiles, p.Group()*tile.Count(k.ops, p.SeqQ)))
+	return block, max(1, min(tiles, p.Group()*tile.Count(p, k.ops, p.SeqQ)))
 }
 
 // workers is how many of a team's workers can be busy at once.
 func (k kernel) workers(p *attn.Problem, workers int) int {
-	return max(1, min(workers, p.Batch*p.HeadsQ*tile.Count(k.ops, p.SeqQ)))
+	return max(1, min(workers, p.Batch*p.HeadsQ*tile.Count(p, k.ops, p.SeqQ)))
 }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -136,7 +139,9 @@ func (pl *plan) Forward(a *attn.Args) {
 }
 
 // tiles is the number of tiles that share a key head of batch entry b, and bundles the number of tasks they make.
-func (pl *plan) tiles(b int) int { return pl.p.Group() * tile.Count(pl.ops, pl.a.Queries(&pl.p, b)) }
+func (pl *plan) tiles(b int) int {
+	return pl.p.Group() * tile.Count(&pl.p, pl.ops, pl.a.Queries(&pl.p, b))
+}
 
 func (pl *plan) bundles(b int) int { return (pl.tiles(b) + pl.size - 1) / pl.size }
 
@@ -147,12 +152,12 @@ func (pl *plan) bundle(worker, task int) {
 	b--
 	bundles, group := pl.bundles(b), p.Group()
 	kv, at := (task-pl.starts[b])/bundles, (task-pl.starts[b])%bundles
-	rows := tile.Count(pl.ops, a.Queries(p, b))
+	rows := tile.Count(p, pl.ops, a.Queries(p, b))
 	first, last := at*rows*group/bundles, (at+1)*rows*group/bundles
 	tiles := pl.workers[worker][:last-first]
 	for i, t := range tiles {
 		row, h := (first+i)/group, (first+i)%group
-		t.At(a, b, kv*group+h, (rows-1-row)*pl.ops.Lanes)
+		t.At(a, b, kv*group+h, rows-1-row)
 	}
 	pl.walk(tiles)
 	for i, t := range tiles {

@@ -145,6 +145,14 @@ func (t *Tile) show(row, n int) sight {
 		return all
 	}
 	e := &t.edits
+	if side := t.p.Mask.Block; side != 0 && e.bitsAt[0] == e.bitsAt[t.Width-1] && t.allLo <= t.key+row && t.key+row+n <= t.allHi {
+		if first := (t.key + row) / side; first == (t.key+row+n-1)/side { // one bit for all of it
+			if bit := e.bitsAt[0] + first*e.bitsStep; t.a.Allowed.Words[bit/64]>>(bit%64)&1 == 0 {
+				return none
+			}
+			return all
+		}
+	}
 	union, common := uint32(0), ^uint32(0)
 	for at := 0; at < n; at += 32 {
 		key, count := t.key+row+at, min(32, n-at)

@@ -110,13 +110,37 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 // limit is whether the temperature is one of its limits, whose panels hold scores as they are and not in base-2 logarithms.
 func (t *Tile) limit() bool { return t.temp == attn.Frozen || math.IsInf(t.temp, 1) }
 
-// Count is the number of tiles that n queries fill.
-func Count(ops *asm.Ops, n int) int { return (n + ops.Lanes - 1) / ops.Lanes }
+// run is how many queries tiles are laid out in, one run after the other: all of them, unless a bitmap has blocks that a tile fits in. A tile of such a
+// problem lies in one row of blocks, which shows it all of a block of keys or nothing.
+func run(p *attn.Problem, ops *asm.Ops, n int) int {
+	if p.Mask.Bitmap == attn.BlockBitmap && p.Mask.Block >= ops.Lanes {
+		return min(p.Mask.Block, max(n, 1))
+	}
+	return max(n, 1)
+}
 
-// At puts the tile on queries i, i+1, ... of head h in batch entry b, up to the tile's lanes. Lanes without a query see what the last one sees.
-func (t *Tile) At(a *attn.Args, b, h, i int) {
-	t.a, t.b, t.h, t.i, t.kv = a, b, h, i, h/t.p.Group()
-	t.rows = min(a.Queries(t.p, b)-i, t.ops.Lanes)
+// Count is the number of tiles that n queries of a problem fill.
+func Count(p *attn.Problem, ops *asm.Ops, n int) int {
+	run := run(p, ops, n)
+	return n/run*tiles(ops, run) + tiles(ops, n%run)
+}
+
+// tiles is the number of tiles that n queries of a run fill.
+func tiles(ops *asm.Ops, n int) int { return (n + ops.Lanes - 1) / ops.Lanes }
+
+// Place is the first query of a tile of n queries, and how many it has.
+func Place(p *attn.Problem, ops *asm.Ops, n, tile int) (i, rows int) {
+	run := run(p, ops, n)
+	each := tiles(ops, run)
+	first := tile / each * run
+	within := tile % each * ops.Lanes
+	return first + within, min(ops.Lanes, run-within, n-first-within)
+}
+
+// At makes the tile one of those that the queries of head h in batch entry b fill. Lanes without a query see what the last one sees.
+func (t *Tile) At(a *attn.Args, b, h, tile int) {
+	i, rows := Place(t.p, t.ops, a.Queries(t.p, b), tile)
+	t.a, t.b, t.h, t.i, t.kv, t.rows = a, b, h, i, h/t.p.Group(), rows
 	t.Width = (t.rows + t.ops.Vec - 1) / t.ops.Vec * t.ops.Vec
 	t.careful = false
 	t.stage.Forget()

@@ -32,7 +32,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	// per worker: a tile, the score matrix of a head, and what each row keeps between the passes
-	rows := tile.Count(k.ops, p.SeqQ) * k.ops.Lanes
+	rows := tile.Count(&p, k.ops, p.SeqQ) * k.ops.Lanes
 	per, err := attn.Floats(rows, p.SeqKV+tile.Kept)
 	if err != nil {
 		return 0, err
@@ -47,7 +47,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	}
 	pl := &plan{kernel: k, p: p, team: team, scratch: scratch}
 	pl.task = pl.head
-	tiles := tile.Count(k.ops, p.SeqQ)
+	tiles := tile.Count(&p, k.ops, p.SeqQ)
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
 		w := worker{t: tile.New(&pl.p, k.ops, tile.NewStage(&pl.p, k.ops, block)), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
 		for range tiles {
@@ -86,10 +86,10 @@ func (pl *plan) Forward(a *attn.Args) {
 func (pl *plan) head(id, task int) {
 	w, a, p := &pl.workers[id], pl.a, &pl.p
 	b, h := task/p.HeadsQ, task%p.HeadsQ
-	t, tiles := w.t, tile.Count(pl.ops, a.Queries(p, b))
+	t, tiles := w.t, tile.Count(p, pl.ops, a.Queries(p, b))
 	at := func(n int) { // tile n, with the sums it keeps
 		t.Use(w.kept[n])
-		t.At(a, b, h, n*pl.ops.Lanes)
+		t.At(a, b, h, n)
 	}
 	panel := func(n int) []float32 { // from the block's first key on
 		return w.matrix[(n*p.SeqKV+t.Key())*pl.ops.Lanes:]
