@@ -41,17 +41,19 @@ func Fill(dist string, p attn.Problem, a *attn.Args, seed uint64) error {
 			}
 		})
 		slope := float32(1 / (p.Scale() * float64(max(p.Dim, 1))))
-		Rows(&a.K, func(_, j, _ int, row []float32) {
+		first := firstKeys(&p, a)
+		Rows(&a.K, func(b, j, _ int, row []float32) {
 			for i := range row {
-				row[i] = slope * float32(j)
+				row[i] = slope * float32(first[b]+j)
 			}
 		})
 	case "sparse":
 		normal(&a.Q, q, 1)
 		normal(&a.K, k, 1)
 		Rows(&a.Q, func(_, _, _ int, row []float32) { addTo(row, 1) })
-		Rows(&a.K, func(_, j, _ int, row []float32) {
-			if j%64 == 5 || a.K.S <= 5 && j == 0 {
+		first := firstKeys(&p, a)
+		Rows(&a.K, func(b, j, _ int, row []float32) {
+			if j += first[b]; j%64 == 5 || p.SeqKV <= 5 && j == 0 {
 				addTo(row, float32(12/(p.Scale()*float64(max(p.Dim, 1)))))
 			}
 		})
@@ -61,6 +63,15 @@ func Fill(dist string, p attn.Problem, a *attn.Args, seed uint64) error {
 	normal(&a.V, random(3), 1)
 	fillTerms(&p, a, random(4))
 	return nil
+}
+
+// firstKeys is the key in the first row of each batch of K: 0, or in pages, what the table says.
+func firstKeys(p *attn.Problem, a *attn.Args) []int {
+	first := make([]int, a.K.B)
+	for i := range a.Pages {
+		first[a.Pages[i]] = i % p.PagesEach() * p.Page
+	}
+	return first
 }
 
 // fillTerms fills the operands of score terms: as large as makes a difference, none so large that nothing else counts.

@@ -86,7 +86,7 @@ func (c *carver) shared(typ attn.DType, s, h, d, b int) attn.Tensor {
 	return t
 }
 
-// carve lays out the operands of p. ArgMax, lengths, offsets and element masks are not floats and get memory of their own.
+// carve lays out the operands of p that are floats, or only their shapes if there is no slab.
 func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 	a := new(attn.Args)
 	b, nq, nk, hq, hkv, d, dv := p.Batch, p.SeqQ, p.SeqKV, p.HeadsQ, p.HeadsKV, p.Dim, p.DimV
@@ -148,11 +148,14 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 		t.Cos, t.Sin = c.tensor(attn.F32, "bhsd", 1, nq+nk, 1, n), c.tensor(attn.F32, "bhsd", 1, nq+nk, 1, n)
 	}
 	c.take(0)
-	if c.slab == nil {
-		return a
-	}
+	return a
+}
+
+// complete makes the operands that are not floats.
+func complete(p *attn.Problem, a *attn.Args) {
+	b, nq, nk := p.Batch, p.SeqQ, p.SeqKV
 	if p.Want&attn.WantArgMax != 0 {
-		a.Stats.ArgMax = make([]int32, qb*hq*qn)
+		a.Stats.ArgMax = make([]int32, b*p.HeadsQ*nq)
 	}
 	switch p.Mask.Bitmap {
 	case attn.BoolBitmap:
@@ -168,15 +171,15 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 	}
 	if p.Page != 0 {
 		a.KStart = nil
-		a.Pages = make([]int32, kb)
-		for i, page := range rand.New(rand.NewPCG(uint64(kb), 6)).Perm(kb) { // caches are seldom in order
+		n := b * p.PagesEach()
+		a.Pages = make([]int32, n)
+		for i, page := range rand.New(rand.NewPCG(uint64(n), 6)).Perm(n) { // caches are seldom in order
 			a.Pages[i] = int32(page)
 		}
 	}
 	if p.Lengths {
 		a.KLen = slices.Repeat([]int32{int32(nk)}, b)
 	}
-	return a
 }
 
 func shown(_, _ int) bool { return true }
@@ -226,7 +229,16 @@ func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) 
 	if len(slab) < n {
 		return nil, fmt.Errorf("layout %s: the slab holds %d floats, the operands need %d (SlabLen)", layout, len(slab), n)
 	}
-	return carve(&p, layout, &carver{slab: slab}), nil
+	a := carve(&p, layout, &carver{slab: slab})
+	complete(&p, a)
+	return a, nil
+}
+
+// Outline is NewArgs without memory for floats: the shapes, masks, lengths, offsets and pages by which the work of a call is counted.
+func Outline(p attn.Problem) *attn.Args {
+	a := carve(&p, "bhsd", new(carver))
+	complete(&p, a)
+	return a
 }
 
 // Inputs calls f for each tensor that a call reads and that is set.

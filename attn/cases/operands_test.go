@@ -181,3 +181,23 @@ func TestTrim(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// Keys in pages have the numbers that their place in the sequence calls for.
+func TestFillPages(t *testing.T) {
+	p := attn.Problem{Batch: 2, SeqQ: 1, SeqKV: 20, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1, Page: 8}
+	a, err := cases.NewArgs(p, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cases.Fill("rising", p, a, 1); err != nil {
+		t.Fatal(err)
+	}
+	for b := range 2 {
+		for j := range 20 {
+			page, row := a.KRow(&p, b, j)
+			if got := a.K.Row(page, row, 0)[0]; got != float32(j) {
+				t.Errorf("key %d of entry %d is %v", j, b, got)
+			}
+		}
+	}
+}
