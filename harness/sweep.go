@@ -151,13 +151,17 @@ func (s *Sweep) plan() error {
 	return nil
 }
 
-// count is the work of a point: what its workload says, or for a point that cannot be done here, what its problem does.
+// count is the work of a point: what its workload says, or for a point that cannot be done here, what its problem does at capacity.
 func (s *Sweep) count(at run.Point) (attn.Count, error) {
-	if w, err := s.Lab.Workload(at); err == nil {
-		return w.Count, nil
+	if s.impossible(at) != "" {
+		p, err := at.Problem()
+		return p.Count(nil), err
 	}
-	p, err := at.Problem()
-	return p.Count(nil), err
+	w, err := s.Lab.Workload(at)
+	if err != nil {
+		return attn.Count{}, err
+	}
+	return w.Count()
 }
 
 // settle decides whether a point will be timed: it can be done, it fits, its answer is right. Its memory is measured on the way.

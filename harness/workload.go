@@ -16,7 +16,8 @@ import (
 // A Workload is what the harness measures: a point, and what to do at it. Measuring, memory and the journal know nothing else.
 type Workload struct {
 	Point run.Point
-	Count attn.Count // the work of one call
+	// Count is the work of one call. Counting takes a look at every element of a mask.
+	Count func() (attn.Count, error)
 	// Operands and Scratch are the bytes that Prepare will hold, told before anything is allocated.
 	Operands, Scratch int64
 	// Prepare puts the inputs in place. Only one job is alive at a time: they share the slab.
@@ -63,14 +64,38 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Score.Rope != attn.NoRope && p.SeqQ > p.SeqKV && !p.Lengths && p.Mask.Align == attn.BottomRight {
+		return nil, fmt.Errorf("rope: %d queries stand before the first of %d keys, where there are no angles", p.SeqQ-p.SeqKV, p.SeqKV)
+	}
 	scratch, err := k.Check(p, at.Threads)
 	if err != nil {
 		return nil, err
 	}
+	if at.Alone() != nil {
+		if scratch, err = checkAlone(k, p, at); err != nil {
+			return nil, err
+		}
+	}
 	return &Workload{
-		Point: at, Count: p.Count(nil), Operands: 4 * int64(n), Scratch: scratch,
+		Point: at, Operands: 4*int64(n) + maskBytes(&p), Scratch: scratch,
+		Count: func() (attn.Count, error) {
+			a := cases.Outline(p)
+			err := at.Arrange(&p, a)
+			return p.Count(a), err
+		},
 		Prepare: func(s *Slab) (Job, error) { return prepare(k, at, p, s.Take(n)) },
 	}, nil
+}
+
+// maskBytes is the memory of an element mask, which is not in the slab.
+func maskBytes(p *attn.Problem) int64 {
+	switch p.Mask.Bitmap {
+	case attn.BoolBitmap:
+		return int64(p.SeqQ) * int64(p.SeqKV)
+	case attn.PackedBitmap:
+		return int64(p.SeqQ) * int64((p.SeqKV+63)/64) * 8
+	}
+	return 0
 }
 
 // Inputs is the seed of a point's inputs: the same numbers for every kernel and instruction set that is compared there.
@@ -82,6 +107,7 @@ func Inputs(at run.Point) uint64 {
 
 type attention struct {
 	kernel attn.Kernel
+	at     run.Point
 	p      attn.Problem
 	args   *attn.Args
 	plan   attn.Plan
@@ -94,15 +120,23 @@ func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab []float32) (Job, 
 	if err != nil {
 		return nil, err
 	}
+	if err := at.Arrange(&p, args); err != nil {
+		return nil, err
+	}
 	if err := cases.Fill(at.Data, p, args, Inputs(at)); err != nil {
 		return nil, err
 	}
 	poison(args)
-	return &attention{kernel: k, p: p, args: args, team: attn.NewTeam(at.Threads), slab: slab}, nil
+	return &attention{kernel: k, at: at, p: p, args: args, team: attn.NewTeam(at.Threads), slab: slab}, nil
 }
 
 func (j *attention) Plan() (err error) {
-	if j.plan, err = j.kernel.Plan(j.p, j.team); err != nil {
+	if j.at.Alone() != nil {
+		j.plan, err = planAlone(j.kernel, j.p, j.at, j.args, j.team)
+	} else {
+		j.plan, err = j.kernel.Plan(j.p, j.team)
+	}
+	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
 	if r, ok := j.plan.(attn.Remote); ok {

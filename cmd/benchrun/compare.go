@@ -17,7 +17,7 @@ type CompareCmd struct {
 	JSON   bool    `name:"json" help:"Write JSON instead of text."`
 }
 
-// Help is printed below the flags.
+// Help is printed above the flags.
 func (*CompareCmd) Help() string {
 	return `Medians, intervals, deltas and probabilities are those that benchstat prints for the two bench.txt. Each cell also gets a verdict that knows
 which way its unit is better: faster or slower (better or worse for memory), same, or not enough samples; four a side is the least that can

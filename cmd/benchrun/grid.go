@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -26,11 +28,11 @@ type Grid struct {
 	Threads []int    `default:"1" placeholder:"N" help:"Threads (${default})." group:"grid"`
 	Layout  []string `default:"bhsd" placeholder:"NAME" help:"Order of the operands in memory: bhsd, bshd or packed (${default})." group:"grid"`
 	Data    []string `default:"normal" placeholder:"NAME" help:"Inputs: normal, std30, rising or sparse (${default})." group:"grid"`
-	With    []string `placeholder:"FEATURE[+FEATURE]" help:"What a point does besides, such as lse, bias, temp:2 or, for linear attention, relu+1." group:"grid"`
+	With    []string `placeholder:"FEATURE[+FEATURE]" help:"What a point does besides, such as lse, bias, temp:2 or, for linear attention, relu+1; nothing between two commas is the plain point. They are listed above." group:"grid"`
+	Store   []string `default:"f32" placeholder:"TYPE" help:"Elements of keys and values: f32, f16, bf16 or int8 (${default})." group:"grid"`
+	Page    []int    `default:"0" placeholder:"N" help:"Rows in a page of the cache, a power of two of 8 or more; 0 is contiguous (${default})." group:"grid"`
 
-	Pass  []string `default:"forward" placeholder:"PASS" help:"forward; backward and both are not in this version." group:"grid"`
-	Store []string `default:"f32" placeholder:"TYPE" help:"f32; f16, bf16 and int8 are not in this version." group:"grid"`
-	Page  []int    `default:"0" placeholder:"N" help:"0; paged caches are not in this version." group:"grid"`
+	Pass []string `default:"forward" placeholder:"PASS" help:"forward; backward and both are not in this version." group:"grid"`
 }
 
 // gridFlags are the names of the flags of a Grid. A run that is resumed keeps their values.
@@ -41,8 +43,9 @@ var gridFlags = []string{
 // mostPoints is a size of grid that can only be a mistake.
 const mostPoints = 100_000
 
-// points lists the grid's points, each once: problems in the order of the flags, and the kernels that compete on a problem together.
-func (g *Grid) points(all []attn.Kernel) ([]run.Point, error) {
+// points lists the grid's points, each once: problems in the order of the flags, and the kernels that compete on a problem together. Kernels that
+// nobody asked for by name, and whose kind of attention does not have a feature, are left out, and tell says so.
+func (g *Grid) points(all []attn.Kernel, tell io.Writer) ([]run.Point, error) {
 	if err := g.check(all); err != nil {
 		return nil, err
 	}
@@ -56,14 +59,26 @@ func (g *Grid) points(all []attn.Kernel) ([]run.Point, error) {
 	}
 	var points []run.Point
 	seen := map[run.Point]bool{}
+	var remarks []string
 	add := func(p run.Point) error {
+		var leftOut error
+		competing := 0
 		for _, c := range contenders {
 			p.Kernel, p.ISA, p.Op = c.Kernel, c.ISA, c.Op
 			full := p.WithDefaults()
 			q, err := full.Problem()
+			if other := new(run.OtherOpError); len(g.Kernel) == 0 && errors.As(err, &other) {
+				leftOut = exitf(exitUsage, "%s: %w", flagged(full), err)
+				line := fmt.Sprintf("%s is left out where there is %s, which op %s does not have", c.Kernel, other.Feature, other.Op)
+				if !slices.Contains(remarks, line) {
+					remarks = append(remarks, line)
+				}
+				continue
+			}
 			if err != nil {
 				return exitf(exitUsage, "%s: %w", flagged(full), err)
 			}
+			competing++
 			if lack := q.Needs() &^ anywhere; lack != 0 {
 				return exitf(exitUsage, "%s: no kernel of this version does %v", flagged(full), lack)
 			}
@@ -72,12 +87,21 @@ func (g *Grid) points(all []attn.Kernel) ([]run.Point, error) {
 				points = append(points, full)
 			}
 		}
+		if competing == 0 {
+			return leftOut
+		}
 		if len(points) > mostPoints {
 			return exitf(exitUsage, "the grid has more than %d points: fewer values, please", mostPoints)
 		}
 		return nil
 	}
-	return points, g.each(add)
+	if err := g.each(add); err != nil {
+		return nil, err
+	}
+	for _, line := range remarks {
+		fmt.Fprintln(tell, line)
+	}
+	return points, nil
 }
 
 // each calls f for every problem of the grid.
@@ -172,7 +196,7 @@ func (g *Grid) check(all []attn.Kernel) error {
 		values, now, then []string
 	}{
 		{"pass", g.Pass, []string{"forward"}, []string{"backward", "both"}},
-		{"store", g.Store, []string{"f32"}, []string{"f16", "bf16", "int8"}},
+		{"store", g.Store, []string{"f32", "f16", "bf16", "int8"}, nil},
 		{"layout", g.Layout, []string{"bhsd", "bshd", "packed"}, nil},
 		{"data", g.Data, []string{"normal", "std30", "rising", "sparse"}, nil},
 	} {
@@ -186,8 +210,8 @@ func (g *Grid) check(all []attn.Kernel) error {
 		}
 	}
 	for _, n := range g.Page {
-		if n != 0 {
-			return exitf(exitUsage, "--page %d: not in this version of benchrun", n)
+		if n != 0 && (n < 8 || n&(n-1) != 0) {
+			return exitf(exitUsage, "--page %d: want a power of two of 8 or more, or 0 for none", n)
 		}
 	}
 	return nil
@@ -274,6 +298,12 @@ func flagged(p run.Point) string {
 	}
 	if p.Features != "" {
 		s += " --with " + p.Features
+	}
+	if p.Store != attn.F32.String() {
+		s += " --store " + p.Store
+	}
+	if p.Page != 0 {
+		s += fmt.Sprintf(" --page %d", p.Page)
 	}
 	return s
 }

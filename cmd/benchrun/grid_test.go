@@ -22,7 +22,7 @@ func grid(t *testing.T, args ...string) *Grid {
 
 func gridPoints(t *testing.T, args ...string) []run.Point {
 	t.Helper()
-	points, err := grid(t, args...).points(kernels.All())
+	points, err := grid(t, args...).points(kernels.All(), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestGridTooLarge(t *testing.T) {
 	}
 	g := grid(t)
 	g.Seq, g.Dim = many, many
-	if _, err := g.points(kernels.All()); exitCode(err) != exitUsage {
+	if _, err := g.points(kernels.All(), io.Discard); exitCode(err) != exitUsage {
 		t.Errorf("160000 problems: %v", err)
 	}
 }

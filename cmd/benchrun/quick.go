@@ -30,7 +30,7 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 	if err := sweep.check(); err != nil {
 		return err
 	}
-	points, err := sweep.points(lab.Kernels)
+	points, err := sweep.points(lab.Kernels, to.Err)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func TestDocumentedCommands(t *testing.T) {
 				continue
 			}
 			if k.Command() == "sweep" && !c.Sweep.Resume {
-				if _, err := c.Sweep.points([]attn.Kernel(kernels.All())); err != nil {
+				if _, err := c.Sweep.points([]attn.Kernel(kernels.All()), io.Discard); err != nil {
 					t.Errorf("%s: benchrun%s: %v", file, line, err)
 				}
 			}

@@ -33,7 +33,7 @@ func (p *optionalPath) Decode(ctx *kong.DecodeContext) error {
 // IsBool lets the flag stand without a value.
 func (*optionalPath) IsBool() bool { return true }
 
-// Help is printed below the flags.
+// Help is printed above the flags.
 func (*ReportCmd) Help() string {
 	return `Writes report.md and plots/ (time, FLOP/s, scratch memory and peak memory against sequence length, as SVG and PNG) into the run folder, and
 rewrites sweep.csv and bench.txt from its journal.`

@@ -43,11 +43,24 @@ type SweepCmd struct {
 // fixedFlags are what a resumed run keeps besides its grid: rows already written depend on them.
 var fixedFlags = append(slices.Clone(gridFlags), "max-memory", "seed")
 
-// Help is printed below the flags.
+// Help is printed above the flags.
 func (*SweepCmd) Help() string {
 	return `Every flag marked grid takes a comma list, and every combination is a point. Each point is compared with the float64 definition before it is
 timed. A point that cannot be done here is a skipped row with its reason; one that answers wrongly, crashes or hangs is a failed row, and
 the sweep goes on.
+
+Features of --with, joined by +:
+
+- temp:T softcap:X bias alibi sinks relative relative-clipped:N metric metric-rect:D rope rope-halves: terms of the scores.
+
+- bool packed, with :SHARE of the pairs shown, or nearly all; block:SIDE:SHARE, a share of the blocks: masks. Hidden pairs are not counted.
+
+- lengths: each batch entry uses another part of its keys. ragged[:LEAST]: --batch sequences of LEAST to --seq rows in one call; ragged-alone[:LEAST]: the
+same sequences one by one, each through a plan of its own length.
+
+- lse mean entropy max argmax weights scores: by-products.
+
+- elu+1 relu+1 identity unnormalised eps:X: of linear attention.
 
 Ctrl-C finishes the sample in hand, saves, and says how to resume; a second one stops at once.`
 }
@@ -81,7 +94,7 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 		c.Seed = rand.Uint64()
 	}
 	lab := newLab(all)
-	points, err := c.points(lab.Kernels)
+	points, err := c.points(lab.Kernels, to.Err)
 	if err != nil {
 		return err
 	}
@@ -135,7 +148,7 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 		return err
 	}
 	lab := newLab(all)
-	points, err := began.points(lab.Kernels)
+	points, err := began.points(lab.Kernels, to.Err)
 	if err != nil {
 		return err
 	}

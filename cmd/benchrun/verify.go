@@ -26,7 +26,7 @@ type VerifyCmd struct {
 	Timeout time.Duration `default:"2m" help:"Give a case up when it takes longer (${default})."`
 }
 
-// Help is printed below the flags.
+// Help is printed above the flags.
 func (*VerifyCmd) Help() string {
 	return `The table shows the worst error of each kernel in each family of cases, as a part of what float32 arithmetic may leave: 1 is the limit. A
 kernel that does not do what a case asks for must say so, exactly there; - is a family that a kernel does nothing of.`

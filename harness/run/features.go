@@ -13,17 +13,25 @@ import (
 // A feature is one entry of a point's list of features and what it changes in a problem.
 type feature struct {
 	name  string // with an argument, it ends in a colon
+	takes string // the argument, in messages
 	slot  string // of several features for one slot a list holds one
 	ops   [2]bool
-	apply func(q *attn.Problem, arg string) error
+	apply func(q *attn.Problem, arg string) (arrangement, error)
 	arg   string
 }
+
+// An arrangement is what a feature does to the operands of a call, besides what the problem says. Most features do nothing.
+type arrangement func(q *attn.Problem, a *attn.Args)
 
 // String is the feature as it is written, with its argument.
 func (f *feature) String() string { return f.name + f.arg }
 
-// mapSlot is that of the feature map of a linear point, which is never empty.
-const mapSlot = "feature map"
+// Slots of features of which a list holds one. That of the feature map of a linear point is never empty.
+const (
+	mapSlot    = "feature map"
+	bitmapSlot = "bitmap"
+	raggedSlot = "ragged"
+)
 
 var (
 	softmaxOnly = [2]bool{attn.OpSoftmax: true}
@@ -37,22 +45,32 @@ var features = [...]feature{
 	{name: "relu+1", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.ReluPlusOne)},
 	{name: "identity", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.Identity)},
 	{name: "projection", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.Projection)},
-	{name: "unnormalised", ops: linearOnly, apply: func(q *attn.Problem, _ string) error { q.Linear.Unnormalised = true; return nil }},
+	{name: "unnormalised", ops: linearOnly, apply: plain(func(q *attn.Problem) { q.Linear.Unnormalised = true })},
 	{name: "gated", slot: "rule", ops: linearOnly, apply: rule(attn.Gated)},
 	{name: "delta", slot: "rule", ops: linearOnly, apply: rule(attn.Delta)},
 	{name: "gated-delta", slot: "rule", ops: linearOnly, apply: rule(attn.GatedDelta)},
-	{name: "eps:", ops: linearOnly, apply: func(q *attn.Problem, arg string) error { return positive(&q.Linear.Eps, arg) }},
-	{name: "temp:", ops: softmaxOnly, apply: temperature},
-	{name: "softcap:", ops: softmaxOnly, apply: func(q *attn.Problem, arg string) error { return positive(&q.Score.Softcap, arg) }},
+	{name: "eps:", takes: "X", ops: linearOnly, apply: positive(func(q *attn.Problem) *float64 { return &q.Linear.Eps })},
+	{name: "temp:", takes: "T", ops: softmaxOnly, apply: temperature},
+	{name: "softcap:", takes: "X", ops: softmaxOnly, apply: positive(func(q *attn.Problem) *float64 { return &q.Score.Softcap })},
 	{name: "bias", ops: softmaxOnly, apply: term(attn.TermBias)},
 	{name: "alibi", ops: softmaxOnly, apply: term(attn.TermALiBi)},
 	{name: "sinks", ops: softmaxOnly, apply: term(attn.TermSinks)},
-	{name: "relative", ops: softmaxOnly, apply: term(attn.TermRelative)},
-	{name: "metric", ops: softmaxOnly, apply: term(attn.TermMetric)},
+	{name: "relative", slot: "relative", ops: softmaxOnly, apply: term(attn.TermRelative)},
+	{name: "relative-clipped:", takes: "N", slot: "relative", ops: softmaxOnly, apply: clipped},
+	{name: "metric", slot: "metric", ops: softmaxOnly, apply: term(attn.TermMetric)},
+	{name: "metric-rect:", takes: "D", slot: "metric", ops: softmaxOnly, apply: rectangular},
 	{name: "rope", slot: "rope", ops: softmaxOnly, apply: rope(attn.RopeInterleaved)},
 	{name: "rope-halves", slot: "rope", ops: softmaxOnly, apply: rope(attn.RopeHalves)},
-	{name: "bool", ops: anyOp, apply: func(q *attn.Problem, _ string) error { q.Mask = q.Mask.With(attn.BoolBitmap); return nil }},
-	{name: "lengths", ops: anyOp, apply: func(q *attn.Problem, _ string) error { q.Lengths = true; return nil }},
+	{name: "bool", slot: bitmapSlot, ops: anyOp, apply: scattered(attn.BoolBitmap)},
+	{name: "bool:", takes: "SHARE", slot: bitmapSlot, ops: anyOp, apply: scattered(attn.BoolBitmap)},
+	{name: "packed", slot: bitmapSlot, ops: anyOp, apply: scattered(attn.PackedBitmap)},
+	{name: "packed:", takes: "SHARE", slot: bitmapSlot, ops: anyOp, apply: scattered(attn.PackedBitmap)},
+	{name: "block:", takes: "SIDE:SHARE", slot: bitmapSlot, ops: anyOp, apply: blocks},
+	{name: "ragged", slot: raggedSlot, ops: anyOp, apply: ragged},
+	{name: "ragged:", takes: "LEAST", slot: raggedSlot, ops: anyOp, apply: ragged},
+	{name: alone, slot: raggedSlot, ops: anyOp, apply: ragged},
+	{name: alone + ":", takes: "LEAST", slot: raggedSlot, ops: anyOp, apply: ragged},
+	{name: "lengths", ops: anyOp, apply: lengths},
 	{name: "lse", ops: softmaxOnly, apply: want(attn.WantLSE)},
 	{name: "mean", ops: softmaxOnly, apply: want(attn.WantMean)},
 	{name: "entropy", ops: softmaxOnly, apply: want(attn.WantEntropy)},
@@ -62,45 +80,59 @@ var features = [...]feature{
 	{name: "scores", ops: softmaxOnly, apply: want(attn.WantScores)},
 }
 
-func featureMap(f attn.Feature) func(*attn.Problem, string) error {
-	return func(q *attn.Problem, _ string) error { q.Linear.Feature = f; return nil }
+// plain is a feature that a problem says all of.
+func plain(set func(q *attn.Problem)) func(*attn.Problem, string) (arrangement, error) {
+	return func(q *attn.Problem, _ string) (arrangement, error) { set(q); return nil, nil }
 }
 
-func rule(r attn.Rule) func(*attn.Problem, string) error {
-	return func(q *attn.Problem, _ string) error { q.Linear.Rule = r; return nil }
+func featureMap(f attn.Feature) func(*attn.Problem, string) (arrangement, error) {
+	return plain(func(q *attn.Problem) { q.Linear.Feature = f })
 }
 
-func term(t attn.Terms) func(*attn.Problem, string) error {
-	return func(q *attn.Problem, _ string) error { q.Score.Terms |= t; return nil }
+func rule(r attn.Rule) func(*attn.Problem, string) (arrangement, error) {
+	return plain(func(q *attn.Problem) { q.Linear.Rule = r })
 }
 
-func rope(r attn.Rope) func(*attn.Problem, string) error {
-	return func(q *attn.Problem, _ string) error { q.Score.Rope = r; return nil }
+func term(t attn.Terms) func(*attn.Problem, string) (arrangement, error) {
+	return plain(func(q *attn.Problem) { q.Score.Terms |= t })
 }
 
-func want(w attn.Want) func(*attn.Problem, string) error {
-	return func(q *attn.Problem, _ string) error { q.Want |= w; return nil }
+func rope(r attn.Rope) func(*attn.Problem, string) (arrangement, error) {
+	return plain(func(q *attn.Problem) { q.Score.Rope = r })
 }
 
-func positive(to *float64, arg string) error {
-	x, err := strconv.ParseFloat(arg, 64)
-	if err != nil || !(x > 0) || math.IsInf(x, 0) {
-		return fmt.Errorf("%q is not a positive number", arg)
+func want(w attn.Want) func(*attn.Problem, string) (arrangement, error) {
+	return plain(func(q *attn.Problem) { q.Want |= w })
+}
+
+func positive(field func(q *attn.Problem) *float64) func(*attn.Problem, string) (arrangement, error) {
+	return func(q *attn.Problem, arg string) (arrangement, error) {
+		x, err := strconv.ParseFloat(arg, 64)
+		if err != nil || !(x > 0) || math.IsInf(x, 0) {
+			return nil, fmt.Errorf("%q is not a positive number", arg)
+		}
+		*field(q) = x
+		return nil, nil
 	}
-	*to = x
-	return nil
 }
 
-func temperature(q *attn.Problem, arg string) error {
+func temperature(q *attn.Problem, arg string) (arrangement, error) {
 	switch arg {
 	case "inf":
 		q.Score.Temp = math.Inf(1)
-		return nil
+		return nil, nil
 	case "frozen":
 		q.Score.Temp = attn.Frozen
-		return nil
+		return nil, nil
 	}
-	return positive(&q.Score.Temp, arg)
+	return positive(func(q *attn.Problem) *float64 { return &q.Score.Temp })(q, arg)
+}
+
+// An OtherOpError is about a feature that the point's kind of attention does not have, and another does.
+type OtherOpError struct{ Features, Op, Feature, has string }
+
+func (e *OtherOpError) Error() string {
+	return fmt.Sprintf("features %q: op %s has no %s; it has %s", e.Features, e.Op, e.Feature, e.has)
 }
 
 // splitFeatures reads a list of features, in any order, and returns it in the order of the table. Names may hold a + of their own.
@@ -134,7 +166,7 @@ func splitFeatures(op, s string) ([]feature, error) {
 			return nil, fmt.Errorf("features %q: %q is not known; op %s has %s", s, rest, op, featureNames(o))
 		}
 		if !f.ops[o] {
-			return nil, fmt.Errorf("features %q: op %s has no %s; it has %s", s, op, f.name, featureNames(o))
+			return nil, &OtherOpError{Features: s, Op: op, Feature: f.String(), has: featureNames(o)}
 		}
 		for _, g := range list {
 			if g.name == f.name || g.slot != "" && g.slot == f.slot {
@@ -156,7 +188,7 @@ func featureNames(op int) string {
 	var s []string
 	for _, f := range features {
 		if f.ops[op] {
-			s = append(s, f.name)
+			s = append(s, f.name+f.takes)
 		}
 	}
 	return strings.Join(s, " ")

@@ -241,7 +241,7 @@ func (p Point) Validate() error {
 	case p.Layout == "packed" && p.SeqQ != p.SeqKV:
 		return fmt.Errorf("layout packed holds queries and keys in the same rows: seq_q is %d, seq_kv %d", p.SeqQ, p.SeqKV)
 	}
-	q, err := p.problem()
+	q, _, err := p.problem()
 	if err != nil {
 		return err
 	}
@@ -250,18 +250,23 @@ func (p Point) Validate() error {
 
 // Problem is the attention problem of a point. Its features are a list, joined by +, of
 //
-//	softmax  temp:T softcap:X bias alibi sinks relative metric rope rope-halves bool lengths lse mean entropy max argmax weights scores
-//	linear   elu+1 relu+1 identity projection unnormalised gated delta gated-delta eps:X bool lengths
+//	softmax  temp:T softcap:X bias alibi sinks relative relative-clipped:N metric metric-rect:D rope rope-halves
+//	linear   elu+1 relu+1 identity projection unnormalised gated delta gated-delta eps:X
+//	both     bool bool:SHARE packed packed:SHARE block:SIDE:SHARE ragged ragged:LEAST ragged-alone ragged-alone:LEAST lengths
+//	softmax  lse mean entropy max argmax weights scores
 //
-// in this order; T may also be inf or frozen, and elu+1 is the feature map of a linear point that names none.
+// in this order; T may also be inf or frozen, and elu+1 is the feature map of a linear point that names none. Arrange says what becomes of masks and
+// lengths.
 func (p Point) Problem() (attn.Problem, error) {
 	if err := p.Validate(); err != nil {
 		return attn.Problem{}, err
 	}
-	return p.problem()
+	q, _, err := p.problem()
+	return q, err
 }
 
-func (p Point) problem() (attn.Problem, error) {
+// problem is the problem of a point, and what its features do to the operands.
+func (p Point) problem() (attn.Problem, []arrangement, error) {
 	q := attn.Problem{
 		Batch: p.Batch, SeqQ: p.SeqQ, SeqKV: p.SeqKV, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, Dim: p.Dim, DimV: p.DimV, Page: p.Page,
 	}
@@ -271,27 +276,32 @@ func (p Point) problem() (attn.Problem, error) {
 	case attn.OpLinear.String():
 		q.Op = attn.OpLinear
 	default:
-		return q, fmt.Errorf("op %q: one of %v, %v", p.Op, attn.OpSoftmax, attn.OpLinear)
+		return q, nil, fmt.Errorf("op %q: one of %v, %v", p.Op, attn.OpSoftmax, attn.OpLinear)
 	}
 	if q.Mask, err = ParseMask(p.Mask); err != nil {
-		return q, err
+		return q, nil, err
 	}
 	if q.KV, err = parseStore(p.Store); err != nil {
-		return q, err
+		return q, nil, err
 	}
 	if p.Pass != "forward" {
 		q.Want |= attn.WantGrad
 	}
 	list, err := splitFeatures(p.Op, p.Features)
 	if err != nil {
-		return q, err
+		return q, nil, err
 	}
+	var arrange []arrangement
 	for _, f := range list {
-		if err := f.apply(&q, f.arg); err != nil {
-			return q, fmt.Errorf("feature %q: %w", f.String(), err)
+		do, err := f.apply(&q, f.arg)
+		if err != nil {
+			return q, nil, fmt.Errorf("feature %q: %w", f.String(), err)
+		}
+		if do != nil {
+			arrange = append(arrange, do)
 		}
 	}
-	return q, nil
+	return q, arrange, nil
 }
 
 // ParseMask reads the name of a mask: full, causal, causal-topleft, or window:L:R, which shows L keys before a query's position and R after

@@ -11,7 +11,7 @@ import (
 
 func genPoint(t *rapid.T) Point {
 	op := rapid.SampledFrom([]string{"softmax", "linear"}).Draw(t, "op")
-	features := []string{"", "temp:0.5", "softcap:30+bias", "lse+entropy", "bool", "rope-halves+lengths"}
+	features := []string{"", "temp:0.5", "softcap:30+bias", "lse+entropy", "bool", "rope-halves+lengths", "metric-rect:7+packed:0.5", "block:16:0.25+ragged-alone:1+lengths"}
 	if op == "linear" {
 		features = []string{"", "elu+1", "relu+1", "relu+1+unnormalised", "identity+unnormalised+delta", "eps:1e-06", "elu+1+bool"}
 	}
@@ -106,6 +106,14 @@ func TestParseNameErrors(t *testing.T) {
 		{"/threads=1", "/features=lse+/threads=1", "not known"},
 		{"/threads=1", "/features=temp:-1/threads=1", "not a positive number"},
 		{"/threads=1", "/features=temp:frozen+lse/threads=1", "LSE has no limit"},
+		{"/threads=1", "/features=bool+packed:0.5/threads=1", "exclude each other"},
+		{"/threads=1", "/features=bool:0/threads=1", "not a share"},
+		{"/threads=1", "/features=block:8/threads=1", "not a share"},
+		{"/threads=1", "/features=block:0:0.5/threads=1", "not SIDE:SHARE"},
+		{"/threads=1", "/features=ragged:65/threads=1", "not a length from 1 to 64"},
+		{"/threads=1", "/features=relative-clipped:64/threads=1", "not a distance from 1 to 63"},
+		{"/threads=1", "/features=metric-rect:0/threads=1", "not a number of columns"},
+		{"/threads=1", "/page=12/threads=1", "power of two"},
 		{"/threads=1", "/store=f64/threads=1", "one of f32"},
 		{"/threads=1", "/threads=1/colour=red", "unknown, doubled or out of order"},
 	} {

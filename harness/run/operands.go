@@ -1,0 +1,201 @@
+package run
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"attnlab/attn"
+)
+
+// Arrange gives the operands of a call, as cases.NewArgs lays them out, what the features of the point are about. It depends on nothing but the point:
+//
+//	bool, packed      SHARE of all pairs are shown, at random, the same ones in both forms; 63 in 64 if no share is given, which leaves hardly a
+//	                  block of keys wholly shown or wholly hidden, and counts nearly all pairs
+//	block             each block of queries sees that share of the blocks of keys, one at the least, at random, its own among them
+//	relative-clipped  the table ends at distance N
+//	ragged            sequences of LEAST (1) keys to all of them, evenly spaced, in any order, and queries in proportion
+//	lengths           batch entries use half to all of their keys, evenly spaced: a single one three quarters. Queries stand on the last of these,
+//	                  or from the first key on where there are more queries than keys
+func (p Point) Arrange(q *attn.Problem, a *attn.Args) error {
+	_, arrange, err := p.problem()
+	if err != nil {
+		return err
+	}
+	for _, do := range arrange {
+		do(q, a)
+	}
+	return nil
+}
+
+// mostShown is the share of pairs that a bitmap shows if nothing else is said.
+const mostShown = "0.984375"
+
+func share(arg string) (float64, error) {
+	x, err := strconv.ParseFloat(arg, 64)
+	if err != nil || !(x > 0 && x <= 1) {
+		return 0, fmt.Errorf("%q is not a share, more than 0 and up to 1", arg)
+	}
+	return x, nil
+}
+
+// scattered is a bitmap that shows pairs at random.
+func scattered(form attn.Bitmap) func(*attn.Problem, string) (arrangement, error) {
+	return func(q *attn.Problem, arg string) (arrangement, error) {
+		if arg == "" {
+			arg = mostShown
+		}
+		shown, err := share(arg)
+		if err != nil {
+			return nil, err
+		}
+		q.Mask = q.Mask.With(form)
+		return func(q *attn.Problem, a *attn.Args) {
+			r := pointRand(q)
+			if form == attn.BoolBitmap {
+				for i := range a.Allowed.Bool {
+					a.Allowed.Bool[i] = r.Float64() < shown
+				}
+				return
+			}
+			a.Allowed = attn.Pack(q.SeqQ, q.SeqKV, func(_, _ int) bool { return r.Float64() < shown })
+		}, nil
+	}
+}
+
+// pointRand is the randomness of masks and orders: the same for all points of one size.
+func pointRand(q *attn.Problem) *rand.Rand {
+	return rand.New(rand.NewPCG(uint64(q.SeqQ), uint64(q.SeqKV)))
+}
+
+func blocks(q *attn.Problem, arg string) (arrangement, error) {
+	first, rest, _ := strings.Cut(arg, ":")
+	side, err := strconv.Atoi(first)
+	if err != nil || side < 1 {
+		return nil, fmt.Errorf("%q is not SIDE:SHARE, such as 128:0.25", arg)
+	}
+	shown, err := share(rest)
+	if err != nil {
+		return nil, err
+	}
+	q.Mask = q.Mask.WithBlocks(side)
+	return func(q *attn.Problem, a *attn.Args) {
+		r := pointRand(q)
+		rows, columns := (q.SeqQ+side-1)/side, (q.SeqKV+side-1)/side
+		some := max(1, int(math.Round(shown*float64(columns))))
+		sees := make([]map[int]bool, rows)
+		for i := range sees {
+			own := max(0, i+columns-rows)
+			sees[i] = map[int]bool{own: true}
+			for _, j := range r.Perm(columns) {
+				if len(sees[i]) < some {
+					sees[i][j] = true
+				}
+			}
+		}
+		a.Allowed = attn.BlockSparse(q.SeqQ, q.SeqKV, side, func(i, j int) bool { return sees[i][j] })
+	}, nil
+}
+
+func clipped(q *attn.Problem, arg string) (arrangement, error) {
+	n, err := strconv.Atoi(arg)
+	if most := (q.SeqQ+q.SeqKV)/2 - 1; err != nil || n < 1 || n > most {
+		return nil, fmt.Errorf("%q is not a distance from 1 to %d", arg, most)
+	}
+	q.Score.Terms |= attn.TermRelative
+	return func(_ *attn.Problem, a *attn.Args) {
+		a.Terms.RelativeClip, a.Terms.Relative.S = n, 2*n+1
+	}, nil
+}
+
+func rectangular(q *attn.Problem, arg string) (arrangement, error) {
+	d, err := strconv.Atoi(arg)
+	if err != nil || d < 1 {
+		return nil, fmt.Errorf("%q is not a number of columns", arg)
+	}
+	q.Score.Terms |= attn.TermMetric
+	q.DimQ = d
+	return nil, nil
+}
+
+// alone is the feature that runs the sequences of a ragged batch one by one.
+const alone = "ragged-alone"
+
+func ragged(q *attn.Problem, arg string) (arrangement, error) {
+	least, err := leastLength(q, arg)
+	if err != nil {
+		return nil, err
+	}
+	q.Ragged = true
+	q.Lengths = q.Page != 0 // which alone says how many keys are in pages
+	return func(q *attn.Problem, a *attn.Args) {
+		for b, n := range sequences(q, least) {
+			a.QStart[b+1] = a.QStart[b] + int32(n.Q)
+			if a.KStart != nil {
+				a.KStart[b+1] = a.KStart[b] + int32(n.KV)
+			}
+			if a.KLen != nil {
+				a.KLen[b] = int32(n.KV)
+			}
+		}
+	}, nil
+}
+
+func leastLength(q *attn.Problem, arg string) (int, error) {
+	if arg == "" {
+		return 1, nil
+	}
+	n, err := strconv.Atoi(arg)
+	if err != nil || n < 1 || n > q.SeqKV {
+		return 0, fmt.Errorf("%q is not a length from 1 to %d", arg, q.SeqKV)
+	}
+	return n, nil
+}
+
+// A Sequence is how long one sequence of a ragged batch is, in queries and in keys.
+type Sequence struct{ Q, KV int }
+
+// Alone lists the sequences of a point that runs a ragged batch one by one, each through a plan of its own length. It is nil for any other point.
+func (p Point) Alone() []Sequence {
+	list, err := splitFeatures(p.Op, p.Features)
+	if err != nil {
+		return nil
+	}
+	for _, f := range list {
+		if strings.TrimSuffix(f.name, ":") == alone {
+			q := attn.Problem{Batch: p.Batch, SeqQ: p.SeqQ, SeqKV: p.SeqKV}
+			least, err := leastLength(&q, f.arg)
+			if err != nil {
+				return nil
+			}
+			return sequences(&q, least)
+		}
+	}
+	return nil
+}
+
+func sequences(q *attn.Problem, least int) []Sequence {
+	all := make([]Sequence, q.Batch)
+	for i, at := range pointRand(q).Perm(q.Batch) {
+		keys := q.SeqKV
+		if q.Batch > 1 {
+			keys = least + i*(q.SeqKV-least)/(q.Batch-1)
+		}
+		all[at] = Sequence{Q: max(1, keys*q.SeqQ/q.SeqKV), KV: keys}
+	}
+	return all
+}
+
+func lengths(q *attn.Problem, _ string) (arrangement, error) {
+	q.Lengths = true
+	return func(q *attn.Problem, a *attn.Args) {
+		a.QPos = make([]int32, q.Batch)
+		for b := range a.KLen {
+			part, all := 2*(q.Batch+b)+1, 4*q.Batch
+			a.KLen[b] = int32((a.Keys(q, b)*part + all - 1) / all)
+			a.QPos[b] = max(0, a.KLen[b]-int32(a.Queries(q, b)))
+		}
+	}, nil
+}

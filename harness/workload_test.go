@@ -1,0 +1,124 @@
+package harness_test
+
+import (
+	"strings"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/harness"
+	"attnlab/harness/run"
+	"attnlab/kernels/naive"
+)
+
+// verified runs a point once and compares every row.
+func verified(t *testing.T, at run.Point) (*harness.Workload, harness.Job) {
+	t.Helper()
+	w, err := harness.Attention(naive.New(), at)
+	if err != nil {
+		t.Fatalf("%s: %v", at.Name(), err)
+	}
+	j, err := w.Prepare(new(harness.Slab))
+	if err != nil {
+		t.Fatalf("%s: %v", at.Name(), err)
+	}
+	t.Cleanup(func() { j.Close() })
+	if err := j.Plan(); err != nil {
+		t.Fatalf("%s: %v", at.Name(), err)
+	}
+	if _, err := j.Run(1); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := j.Check(1000, 1); err != nil || !(v.Worst <= 1) {
+		t.Errorf("%s: %v, %+v", at.Name(), err, v)
+	}
+	return w, j
+}
+
+// Every feature makes a workload whose answer is right, with every form of cache, decoding and not.
+func TestWorkloads(t *testing.T) {
+	for _, features := range []string{
+		"", "alibi+sinks+softcap:3+temp:2", "relative-clipped:5", "metric-rect:5+bias", "rope+lengths", "bool", "packed:0.3+lse", "block:4:0.4+lengths",
+		"ragged", "ragged-alone", "relative+rope-halves+ragged:7+lse+argmax", "relative+rope-halves+ragged-alone:7+lse+argmax", "bias+block:4:0.4+ragged-alone+lengths",
+		"metric+packed:0.5+ragged-alone+lengths+entropy", "bias+bool+ragged-alone",
+	} {
+		for _, store := range []string{"f32", "bf16", "int8"} {
+			for _, page := range []int{0, 8} {
+				for _, seq := range [][2]int{{21, 21}, {1, 21}, {9, 21}} {
+					at := run.Point{
+						Kernel: "naive", ISA: "go", Mask: "causal", Batch: 3, HeadsQ: 2, HeadsKV: 1, SeqQ: seq[0], SeqKV: seq[1], Dim: 6,
+						Features: features, Store: store, Page: page,
+					}
+					verified(t, at.WithDefaults())
+				}
+			}
+		}
+	}
+}
+
+// A workload counts the pairs that its masks and lengths leave, and the memory of its masks.
+func TestWorkloadCounts(t *testing.T) {
+	at := run.Point{Kernel: "naive", ISA: "go", Batch: 2, SeqKV: 64, Dim: 8}
+	pair := int64(2 * (8 + 8))
+	for _, c := range []struct {
+		features string
+		pairs    int64
+	}{
+		{"", 2 * 64 * 64},
+		{"block:16:0.5", 2 * 64 * 64 / 2},
+		{"lengths", 64*40 + 64*56},
+		{"ragged", 1 + 64*64},
+		{"ragged-alone", 1 + 64*64},
+		{"ragged:32", 32*32 + 64*64},
+	} {
+		at.Features = c.features
+		w, _ := verified(t, at.WithDefaults())
+		n, err := w.Count()
+		if err != nil || n.Pairs != c.pairs || n.Flop != pair*c.pairs {
+			t.Errorf("%q: %+v, %v; want %d pairs", c.features, n, err, c.pairs)
+		}
+	}
+	plain, _ := verified(t, run.Point{Kernel: "naive", ISA: "go", SeqKV: 64, Dim: 8}.WithDefaults())
+	for features, bytes := range map[string]int64{"bool": 64 * 64, "packed": 64 * 64 / 8} {
+		w, _ := verified(t, run.Point{Kernel: "naive", ISA: "go", SeqKV: 64, Dim: 8, Features: features}.WithDefaults())
+		if w.Operands-plain.Operands != bytes {
+			t.Errorf("%s: %d bytes more than the plain point, want %d", features, w.Operands-plain.Operands, bytes)
+		}
+		n, _ := w.Count()
+		if most := int64(64 * 64); n.Pairs >= most || n.Pairs < most*15/16 {
+			t.Errorf("%s shows %d pairs of %d: want some hidden, few of them", features, n.Pairs, most)
+		}
+	}
+}
+
+// Sequences one by one take the scratch of plans of their own lengths.
+func TestAloneHasPlansOfItsOwnLengths(t *testing.T) {
+	at := run.Point{Kernel: "naive", ISA: "go", Batch: 3, SeqKV: 64, Dim: 8, Features: "ragged-alone:20"}.WithDefaults()
+	w, j := verified(t, at)
+	want := int64(0)
+	for _, n := range []int{20, 42, 64} {
+		s, err := naive.New().Check(attn.Problem{Batch: 1, SeqQ: n, SeqKV: n, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += s
+	}
+	if w.Scratch != want || j.Scratch() != want {
+		t.Errorf("scratch %d and %d, want %d", w.Scratch, j.Scratch(), want)
+	}
+	at.Features = "ragged-alone+weights"
+	if _, err := harness.Attention(naive.New(), at); err == nil || !strings.Contains(err.Error(), "as long as the capacity") {
+		t.Errorf("weights of sequences one by one: %v", err)
+	}
+}
+
+// A rotation has no angles before the first key.
+func TestRopeBeforeTheFirstKey(t *testing.T) {
+	at := run.Point{Kernel: "naive", ISA: "go", SeqQ: 9, SeqKV: 4, Dim: 8, Features: "rope"}.WithDefaults()
+	if _, err := harness.Attention(naive.New(), at); err == nil || !strings.Contains(err.Error(), "rope: 5 queries stand before") {
+		t.Errorf("%v", err)
+	}
+	at.Mask = "causal-topleft"
+	verified(t, at)
+	at.Mask, at.Features = "full", "rope+lengths"
+	verified(t, at)
+}
