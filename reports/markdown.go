@@ -57,6 +57,11 @@ func Markdown(w io.Writer, r *run.Run) error {
 	for _, g := range groups(rows) {
 		d.group(r, g)
 	}
+	if header, lines := costTable(r); len(lines) > 0 {
+		d.text("## What features cost\n")
+		d.text("Speed over that of the plainer point, with the 95 %% interval of the median over rounds.\n")
+		d.table(header, lines)
+	}
 	d.accuracy(rows)
 	if n := notes(rows); len(n) > 0 {
 		d.text("## Skipped, failed, and remarks\n")
@@ -73,7 +78,8 @@ confidence interval of the median from order statistics, and takes six samples. 
 peak" divides each sample's rate by that of a multiply-add probe run just before and after it on the same instruction set; samples whose two
 probes differ are left out of it. Scratch is what a plan holds, peak RSS what a process of its own grew by over its inputs. err/tol is the
 worst error against the float64 definition, in units of the tolerance that float32 is entitled to; up to 1 is right. Slope is the exponent
-of time in length.
+of time in length. What a feature costs is the median, over the rounds that visited both points, of the ratio of their rates in visible pairs,
+each over its own probes; decode points are compared by time.
 `)
 	return d.err
 }

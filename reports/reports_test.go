@@ -91,6 +91,69 @@ func oddRun(t *testing.T) *run.Run {
 	return j.Run()
 }
 
+// costlyRun has a point with features that makes half of the plain one's rate, and one in int8 that takes a third of its time.
+func costlyRun(t *testing.T) *run.Run {
+	t.Helper()
+	j, err := run.Create(filepath.Join(t.TempDir(), "run"), run.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	for _, c := range []struct {
+		point run.Point
+		flop  int64
+		ns    int64
+		unit  string
+	}{
+		{run.Point{SeqKV: 4096}, 1e6, 1e6, run.ProbeFlop},
+		{run.Point{SeqKV: 4096, Features: "bool"}, 9e5, 18e5, run.ProbeFlop},
+		{run.Point{SeqKV: 4096, Mask: "window:16:0", Features: "lse"}, 1e6, 1e6, run.ProbeFlop},
+		{run.Point{SeqQ: 1, SeqKV: 8192}, 1e6, 3e6, run.ProbeBytes},
+		{run.Point{SeqQ: 1, SeqKV: 8192, Store: "int8"}, 1e6, 1e6, run.ProbeBytes},
+	} {
+		p := c.point
+		p.Kernel, p.ISA, p.Dim = "flash", "go", 64
+		p = p.WithDefaults()
+		if err := j.Append(run.Record{Plan: &run.Plan{Point: p, Flop: c.flop, Bytes: 1e6}}); err != nil {
+			t.Fatal(err)
+		}
+		for round := range 7 {
+			v := run.Visit{Point: p.Name(), Round: round, Calls: 1, Wall: c.ns, CPU: c.ns, Before: 2e9, After: 2e9, Unit: c.unit}
+			if err := j.Append(run.Record{Visit: &v}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return j.Run()
+}
+
+func TestCosts(t *testing.T) {
+	r := costlyRun(t)
+	var text, md bytes.Buffer
+	if err := Table(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := Markdown(&md, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\n  kernel    with        against                                                  seq  speed   from     to  rounds\n",
+		"\n  flash go  bool        forward, full mask, heads 1, dim 64, threads 1          4096  0.500  0.500  0.500       7\n",
+		"\n  flash go  store int8  forward, full mask, heads 1, seqq 1, dim 64, threads 1  8192   3.00   3.00   3.00       7\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, text.String())
+		}
+	}
+	const line = "| flash go | bool | forward, full mask, heads 1, dim 64, threads 1 | 4096 | 0.500 | 0.500 | 0.500 | 7 |\n"
+	if !strings.Contains(md.String(), "## What features cost\n") || !strings.Contains(md.String(), line) {
+		t.Errorf("the report lacks %q:\n%s", line, md.String())
+	}
+	if strings.Contains(md.String(), "lse |") {
+		t.Error("a point is compared with one that the run does not have")
+	}
+}
+
 func TestGroups(t *testing.T) {
 	var got []string
 	for _, g := range groups(oddRun(t).Rows()) {

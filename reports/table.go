@@ -11,7 +11,7 @@ import (
 )
 
 // Table writes a run as text: for each group a line a kernel, with the time of one call at each length, the exponent of time in length, and
-// the rest at the greatest length that the kernel was measured at.
+// the rest at the greatest length that the kernel was measured at; then what features cost, if plainer points stand beside theirs.
 func Table(w io.Writer, r *run.Run) error {
 	var b strings.Builder
 	rows := r.Rows()
@@ -21,6 +21,10 @@ func Table(w io.Writer, r *run.Run) error {
 		}
 		fmt.Fprintf(&b, "%s: time of one call\n", g.title())
 		g.writeText(&b)
+	}
+	if header, lines := costTable(r); len(lines) > 0 {
+		b.WriteString("\nWhat features cost: speed over that of the plainer point, round by round\n")
+		align(&b, append([][]string{header}, lines...), 3)
 	}
 	if notes := notes(rows); len(notes) > 0 {
 		b.WriteByte('\n')
@@ -95,7 +99,6 @@ func (g *group) columns() []column {
 	return c
 }
 
-// writeText aligns words left and numbers right.
 func (g *group) writeText(b *strings.Builder) {
 	columns := g.columns()
 	lines := [][]string{make([]string, len(columns))}
@@ -109,13 +112,18 @@ func (g *group) writeText(b *strings.Builder) {
 		}
 		lines = append(lines, line)
 	}
+	align(b, lines, 2)
+}
+
+// align writes lines of columns, so many of them aligned left and the numbers behind them right.
+func align(b *strings.Builder, lines [][]string, left int) {
 	for _, line := range lines {
 		for i, text := range line {
 			width := 0
 			for _, l := range lines {
 				width = max(width, utf8.RuneCountInString(l[i]))
 			}
-			if i < 2 {
+			if i < left {
 				width = -width
 			}
 			fmt.Fprintf(b, "  %*s", width, text)

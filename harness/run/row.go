@@ -142,13 +142,17 @@ func (c *Cell) share(v *Visit) (float64, bool) {
 	if !(v.Before > 0 && v.After > 0) {
 		return 0, false
 	}
-	time := float64(v.Wall)
-	if c.Point.Threads == 1 && v.CPU > 0 {
-		time = float64(v.CPU)
-	}
 	work := float64(c.Flop)
 	if v.Unit == ProbeBytes {
 		work = float64(c.Bytes)
 	}
-	return work * float64(v.Calls) / (time * 1e-9) / v.probe(), true
+	return work * float64(v.Calls) / (c.judged(v) * 1e-9) / v.probe(), true
+}
+
+// judged is the time that a sample is judged by, in nanoseconds.
+func (c *Cell) judged(v *Visit) float64 {
+	if c.Point.Threads == 1 && v.CPU > 0 {
+		return float64(v.CPU)
+	}
+	return float64(v.Wall)
 }
