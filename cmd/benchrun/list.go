@@ -17,11 +17,24 @@ type ListCmd struct{}
 func (*ListCmd) Run(to streams, all kernelList) error {
 	t := tabwriter.NewWriter(to.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KERNEL\tISA\tDOES")
-	var have []attn.Needs
+	type kind struct {
+		algo string
+		have attn.Needs
+	}
+	var any attn.Needs
+	var kinds []kind
+	isas := map[kind][]string{}
 	for _, k := range all {
 		algo, isa := k.Name()
-		have = append(have, harness.Powers(k))
-		fmt.Fprintf(t, "%s\t%s\t%v\n", algo, isa, have[len(have)-1])
+		it := kind{algo, harness.Powers(k)}
+		any |= it.have
+		if isas[it] == nil {
+			kinds = append(kinds, it)
+		}
+		isas[it] = append(isas[it], isa)
+	}
+	for _, it := range kinds {
+		fmt.Fprintf(t, "%s\t%s\t%v\n", it.algo, strings.Join(isas[it], ", "), it.have)
 	}
 	fmt.Fprintln(t, "\nISA\tHERE\tKERNELS")
 	for _, v := range asm.Levels() {
@@ -39,10 +52,6 @@ func (*ListCmd) Run(to streams, all kernelList) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
-	}
-	var any attn.Needs
-	for _, n := range have {
-		any |= n
 	}
 	fmt.Fprintf(to.Out, "\nNo kernel does: %v.\n", attn.AllNeeds&^any)
 	return nil
