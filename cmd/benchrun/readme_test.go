@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"attnlab/attn"
+	"attnlab/attn/cases"
 	"attnlab/kernels"
 )
 
@@ -41,5 +42,15 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	if found < 8 {
 		t.Errorf("found only %d commands; the documentation has more", found)
+	}
+}
+
+// The help of verify explains every family that its table shows.
+func TestFamiliesAreExplained(t *testing.T) {
+	_, help, _ := strings.Cut((*VerifyCmd)(nil).Help(), "Families: ")
+	for _, c := range cases.All() {
+		if !regexp.MustCompile(`\b` + c.Family + `\b`).MatchString(help) {
+			t.Fatalf("%s is not in the help of verify", c.Family)
+		}
 	}
 }

@@ -62,6 +62,9 @@ same sequences one by one, each through a plan of its own length.
 
 - elu+1 relu+1 identity unnormalised eps:X: of linear attention.
 
+Where the plain point stands beside one with features, with another --store, with a --page, fewer --kv-heads or a window, the last table shows what
+these cost; for ragged, where ragged-alone does.
+
 Ctrl-C finishes the sample in hand, saves, and says how to resume; a second one stops at once.`
 }
 
