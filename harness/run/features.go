@@ -156,6 +156,9 @@ func splitFeatures(op, s string) ([]feature, error) {
 				if ok {
 					t = "+" + t
 				}
+				if arg == "" {
+					continue
+				}
 			}
 			if t == "" || t[0] == '+' {
 				c := features[i]

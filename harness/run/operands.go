@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 //	                  block of keys wholly shown or wholly hidden, and counts nearly all pairs
 //	block             each block of queries sees that share of the blocks of keys, one at the least, at random, its own among them
 //	relative-clipped  the table ends at distance N
-//	ragged            sequences of LEAST (1) keys to all of them, evenly spaced, in any order, and queries in proportion
+//	ragged            sequences of LEAST (1) keys to all of them, evenly spaced, in no order, and queries in proportion
 //	lengths           batch entries use half to all of their keys, evenly spaced: a single one three quarters. Queries stand on the last of these,
 //	                  or from the first key on where there are more queries than keys
 func (p Point) Arrange(q *attn.Problem, a *attn.Args) error {
@@ -31,7 +32,7 @@ func (p Point) Arrange(q *attn.Problem, a *attn.Args) error {
 }
 
 // mostShown is the share of pairs that a bitmap shows if nothing else is said.
-const mostShown = "0.984375"
+const mostShown = 63.0 / 64
 
 func share(arg string) (float64, error) {
 	x, err := strconv.ParseFloat(arg, 64)
@@ -44,12 +45,12 @@ func share(arg string) (float64, error) {
 // scattered is a bitmap that shows pairs at random.
 func scattered(form attn.Bitmap) func(*attn.Problem, string) (arrangement, error) {
 	return func(q *attn.Problem, arg string) (arrangement, error) {
-		if arg == "" {
-			arg = mostShown
-		}
-		shown, err := share(arg)
-		if err != nil {
-			return nil, err
+		shown := mostShown
+		if arg != "" {
+			var err error
+			if shown, err = share(arg); err != nil {
+				return nil, err
+			}
 		}
 		q.Mask = q.Mask.With(form)
 		return func(q *attn.Problem, a *attn.Args) {
@@ -85,14 +86,13 @@ func blocks(q *attn.Problem, arg string) (arrangement, error) {
 		r := pointRand(q)
 		rows, columns := (q.SeqQ+side-1)/side, (q.SeqKV+side-1)/side
 		some := max(1, int(math.Round(shown*float64(columns))))
-		sees := make([]map[int]bool, rows)
+		sees := make([][]bool, rows)
 		for i := range sees {
 			own := max(0, i+columns-rows)
-			sees[i] = map[int]bool{own: true}
-			for _, j := range r.Perm(columns) {
-				if len(sees[i]) < some {
-					sees[i][j] = true
-				}
+			others := slices.DeleteFunc(r.Perm(columns), func(j int) bool { return j == own })
+			sees[i] = make([]bool, columns)
+			for _, j := range append(others[:some-1], own) {
+				sees[i][j] = true
 			}
 		}
 		a.Allowed = attn.BlockSparse(q.SeqQ, q.SeqKV, side, func(i, j int) bool { return sees[i][j] })

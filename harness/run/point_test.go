@@ -108,6 +108,8 @@ func TestParseNameErrors(t *testing.T) {
 		{"/threads=1", "/features=temp:frozen+lse/threads=1", "LSE has no limit"},
 		{"/threads=1", "/features=bool+packed:0.5/threads=1", "exclude each other"},
 		{"/threads=1", "/features=bool:0/threads=1", "not a share"},
+		{"/threads=1", "/features=bool:/threads=1", "not known"},
+		{"/threads=1", "/features=ragged:+lse/threads=1", "not known"},
 		{"/threads=1", "/features=block:8/threads=1", "not a share"},
 		{"/threads=1", "/features=block:0:0.5/threads=1", "not SIDE:SHARE"},
 		{"/threads=1", "/features=ragged:65/threads=1", "not a length from 1 to 64"},
