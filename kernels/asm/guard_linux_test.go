@@ -395,6 +395,27 @@ func TestFewOfCells(t *testing.T) {
 	}
 }
 
+// Ask may be given rows that are not there.
+func TestAskBeyondRows(t *testing.T) {
+	for _, o := range append(assembled(), Go()) {
+		fs := fences{}
+		for _, typ := range []Type{F32, F16, BF16, I8} {
+			for _, stride := range []int{0, 8, 1 << 10} {
+				for _, first := range []bool{true, false} {
+					c := fs.cells(t, "rows", stored(randomFew(1, 3, 8, 0).K.Rows, 3, 8, typ, 1), 3, 8, first)
+					if c.Stride = stride; typ == I8 {
+						c.ScaleStride = stride
+					}
+					for _, n := range []int{0, 1, 3, 1000} {
+						o.Ask(&c, n)
+					}
+					o.Ask(&Cells{Type: typ}, 3)
+				}
+			}
+		}
+	}
+}
+
 // sameBits holds numbers to what is wanted, bit for bit but for which NaN.
 func sameBits(t *testing.T, what string, got, want []float32) {
 	t.Helper()

@@ -4,6 +4,8 @@
 
 package asm
 
+import "unsafe"
+
 //go:noescape
 func avx2Score1(p *Panel, from, to int)
 
@@ -101,6 +103,9 @@ func avx2SumI8(p *Few)
 func avx2ScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
+func avx2Ask(at unsafe.Pointer, step, lines int)
+
+//go:noescape
 func avx2Weigh(p *Few, from, vectors int) (done int)
 
 //go:noescape
@@ -177,7 +182,7 @@ var avx2 = loops{
 	flashSums: []func(p *Panel, from, to, scored int) int{avx2FlashSums1, avx2FlashSums2, avx2FlashSums3},
 	raise:     avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few: fewLoops{
-		dot: []func(*Few){avx2Dot, avx2DotF16, avx2DotBF16, avx2DotI8}, sum: []func(*Few){avx2Sum, avx2SumF16, avx2SumBF16, avx2SumI8}, scale: avx2ScaleKeys,
+		dot: []func(*Few){avx2Dot, avx2DotF16, avx2DotBF16, avx2DotI8}, sum: []func(*Few){avx2Sum, avx2SumF16, avx2SumBF16, avx2SumI8}, scale: avx2ScaleKeys, ask: avx2Ask,
 		weigh: avx2Weigh, weighSums: avx2WeighSums, outer: avx2Outer, outerT: avx2OuterT,
 	},
 	cells: cellLoops{

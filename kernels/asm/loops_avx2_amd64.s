@@ -18363,6 +18363,28 @@ end1:
 	VZEROUPPER
 	RET
 
+// func avx2Ask(at unsafe.Pointer, step, lines int)
+//
+//	for range lines {
+//		prefetch(at)
+//		at += step
+//	}
+TEXT ·avx2Ask(SB), NOSPLIT, $0-24
+	MOVQ at+0(FP), BX
+	MOVQ step+8(FP), R9
+	MOVQ lines+16(FP), CX
+	CMPQ CX, $1
+	JLT done
+line:
+	PREFETCHT1 (BX)
+	ADDQ R9, BX
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE line
+done:
+	VZEROUPPER
+	RET
+
 // func avx2Weigh(p *Few, from, vectors int) (done int)
 //
 //	n := 8 * vectors

@@ -24009,6 +24009,28 @@ end1:
 	VZEROUPPER
 	RET
 
+// func avx512Ask(at unsafe.Pointer, step, lines int)
+//
+//	for range lines {
+//		prefetch(at)
+//		at += step
+//	}
+TEXT ·avx512Ask(SB), NOSPLIT, $0-24
+	MOVQ at+0(FP), BX
+	MOVQ step+8(FP), R9
+	MOVQ lines+16(FP), CX
+	CMPQ CX, $1
+	JLT done
+line:
+	PREFETCHT1 (BX)
+	ADDQ R9, BX
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE line
+done:
+	VZEROUPPER
+	RET
+
 // func avx512Weigh(p *Few, from, vectors int) (done int)
 //
 //	n := 16 * vectors

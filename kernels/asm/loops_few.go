@@ -2,12 +2,16 @@
 
 package asm
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // fewLoops are the assembly loops whose operands lie in rows: those of decoding, and Outer.
 type fewLoops struct {
 	dot, sum         []func(f *Few)
 	scale            func(f *Few, scale *float32, apart int)
+	ask              func(at unsafe.Pointer, step, lines int)
 	weigh, weighSums func(f *Few, from, vectors int) (done int)
 	outer, outerT    func(p *Panel)
 }
@@ -41,6 +45,7 @@ func (l *loops) rows(o *Ops) {
 			l.few.sum[f.V.Type](f)
 		}
 	}
+	o.Ask = l.ask
 	o.DScore = func(p *Panel) {
 		width := l.checkWidth(p)
 		reach("V", len(p.V.Data), p.N, p.C, p.V.Stride)
@@ -74,6 +79,32 @@ func (l *loops) rows(o *Ops) {
 			l.elu(&to[0], &from[0], len(from))
 		}
 	}
+}
+
+// askEvery is how many bytes a line that Ask asks for stands for. On a Xeon (family 6, model 207) float32 pages of 16 keys, out of order (AVX-512,
+// [page, head, row, dim], d = 128), ran at .97, 1.00, .99 and .91 of keys without pages with a line in 256 bytes, 512, 1 KiB and 4 KiB, and at .85
+// without Ask.
+const askEvery = 1 << 10
+
+// ask needs no checks: what does not exist is not brought.
+func (l *loops) ask(c *Cells, n int) {
+	at, size := unsafe.Pointer(unsafe.SliceData(c.Data)), 4
+	switch c.Type {
+	case F16, BF16:
+		at, size = unsafe.Pointer(unsafe.SliceData(c.Half)), 2
+	case I8:
+		at, size = unsafe.Pointer(unsafe.SliceData(c.Byte)), 1
+		l.askRows(unsafe.Pointer(unsafe.SliceData(c.Scale)), n, 4*c.ScaleStride)
+	}
+	l.askRows(at, n, size*c.Stride)
+}
+
+// askRows asks for rows so many bytes apart: those that are far, one by one.
+func (l *loops) askRows(at unsafe.Pointer, n, apart int) {
+	if apart < askEvery {
+		n, apart = (n*apart+askEvery-1)/askEvery, askEvery
+	}
+	l.few.ask(at, apart, n)
 }
 
 // checkOuter panics if the panel's slices are too short for what Outer and OuterT touch, and reports whether there is anything to do.

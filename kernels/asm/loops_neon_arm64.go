@@ -4,6 +4,8 @@
 
 package asm
 
+import "unsafe"
+
 //go:noescape
 func neonScore1(p *Panel, from, to int)
 
@@ -119,6 +121,9 @@ func neonSumI8(p *Few)
 func neonScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
+func neonAsk(at unsafe.Pointer, step, lines int)
+
+//go:noescape
 func neonWeigh(p *Few, from, vectors int) (done int)
 
 //go:noescape
@@ -195,7 +200,7 @@ var neon = loops{
 	flashSums: []func(p *Panel, from, to, scored int) int{neonFlashSums1, neonFlashSums2, neonFlashSums3, neonFlashSums4},
 	raise:     neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
 	few: fewLoops{
-		dot: []func(*Few){neonDot, neonDotF16, neonDotBF16, neonDotI8}, sum: []func(*Few){neonSum, neonSumF16, neonSumBF16, neonSumI8}, scale: neonScaleKeys,
+		dot: []func(*Few){neonDot, neonDotF16, neonDotBF16, neonDotI8}, sum: []func(*Few){neonSum, neonSumF16, neonSumBF16, neonSumI8}, scale: neonScaleKeys, ask: neonAsk,
 		weigh: neonWeigh, weighSums: neonWeighSums, outer: neonOuter, outerT: neonOuterT,
 	},
 	cells: cellLoops{

@@ -26524,6 +26524,27 @@ query1:
 end1:
 	RET
 
+// func neonAsk(at unsafe.Pointer, step, lines int)
+//
+//	for range lines {
+//		prefetch(at)
+//		at += step
+//	}
+TEXT ·neonAsk(SB), NOSPLIT, $0-24
+	MOVD at+0(FP), R3
+	MOVD step+8(FP), R6
+	MOVD lines+16(FP), R9
+	CMP $1, R9
+	BLT done
+line:
+	PRFM (R3), PLDL2KEEP
+	ADD R6, R3
+	ADD $-1, R9
+	CMP $1, R9
+	BGE line
+done:
+	RET
+
 // func neonWeigh(p *Few, from, vectors int) (done int)
 //
 //	n := 4 * vectors

@@ -74,6 +74,19 @@ func (c *cache) run(key, end int) int {
 	return min(to, end) - key
 }
 
+// ask asks for the keys from one to another, which may begin anew at every page: what brings rows that follow one another to the cache before they are
+// read does not see a jump coming.
+func (d *decoder) ask(w *fewWorker, key, end int) {
+	w.K, w.V = w.k.Cells, w.v.Cells
+	for n := 0; key < end; key += n {
+		n = w.run(key, end)
+		w.take(&w.K, &w.k, key)
+		w.take(&w.V, &w.v, key)
+		d.ops.Ask(&w.K, n)
+		d.ops.Ask(&w.V, n)
+	}
+}
+
 // dot computes the scores of n keys, run by run. The values of a run are asked for meanwhile. Keys that have to be turned are, first.
 func (d *decoder) dot(w *fewWorker, b, kv, key, n int) {
 	if w.stage != nil {

@@ -224,6 +224,9 @@ func (d *decoder) scanPart(worker, task int) {
 	}
 	for key := first; key < last; key += d.chunk {
 		n := min(d.chunk, last-key)
+		if w.pages != nil {
+			d.ask(w, key+d.chunk, min(key+2*d.chunk, keys))
+		}
 		if d.careful {
 			d.cleanValues(w, b, kv, key, n, nq)
 		}

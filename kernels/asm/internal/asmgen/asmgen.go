@@ -9,7 +9,7 @@
 //	raise.go  Raise, Top and Finite
 //	flash.go  all three at once
 //	move.go   transposes: Load and Store
-//	few.go    products of rows with rows, weights of rows: Dot and Weigh
+//	few.go    products of rows with rows, weights of rows: Dot, Weigh and Ask
 //	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
 //	cells.go  rows stored in less than a float32: Widen and Narrow
 //	elu.go    the feature map of linear attention
@@ -89,6 +89,7 @@ func (g *gen) all() {
 		g.outer(outerFew(c))
 	}
 	g.scaleKeys()
+	g.ask()
 	g.weigh(false)
 	g.weigh(true)
 	g.outer(outerRows)
@@ -120,7 +121,7 @@ func (g *gen) assembly() string {
 }
 
 func (g *gen) declarations() string {
-	s := header + "//go:build !purego\n\npackage asm\n" + g.stubs.String() + g.table()
+	s := header + "//go:build !purego\n\npackage asm\n\nimport \"unsafe\"\n" + g.stubs.String() + g.table()
 	src, err := format.Source([]byte(s))
 	if err != nil {
 		panic(fmt.Errorf("%s: the declarations are not Go: %w", g.name, err))
@@ -153,7 +154,7 @@ var %[1]s = loops{
 	flashSums: []func(p *Panel, from, to, scored int) int{%[16]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{
-		dot: []func(*Few){%[13]s}, sum: []func(*Few){%[14]s}, scale: %[1]sScaleKeys,
+		dot: []func(*Few){%[13]s}, sum: []func(*Few){%[14]s}, scale: %[1]sScaleKeys, ask: %[1]sAsk,
 		weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, outer: %[1]sOuter, outerT: %[1]sOuterT,
 	},
 	cells: cellLoops{

@@ -63,6 +63,26 @@ for j := range p.N { // 4 at a time
 	g.ret()
 }
 
+// ask emits Ops.Ask, which is no loop over elements: a line comes to the cache for each step.
+func (g *gen) ask() {
+	g.function("Ask", "(at unsafe.Pointer, step, lines int)", 0, 24, `
+for range lines {
+	prefetch(at)
+	at += step
+}`)
+	g.arg(elem, "at", 0)
+	g.arg(stride, "step", 8)
+	g.arg(count, "lines", 16)
+	g.jumpBelow(count, 1, "done")
+	g.label("line")
+	g.prefetch(mem{base: elem})
+	g.plus(elem, stride)
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "line")
+	g.label("done")
+	g.ret()
+}
+
 func few(field string) mem { return mem{base: panel, field: "Few_" + field} }
 
 // dots is a tile of sums of queries with keys.
