@@ -11,7 +11,7 @@ import (
 // Run is the suite. With -short it takes the core cases, and tries the laws on fewer calls.
 func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	algo, isa := k.Name()
-	s := &Subject{Kernel: k, Claims: claims, Options: o, Short: testing.Short()}
+	s := &Subject{Kernel: k, Claims: claims, Options: o, Short: o.Core || testing.Short()}
 	t.Run(algo+"/"+isa, func(t *testing.T) {
 		for _, c := range Checks() {
 			if c.Ours && o.Peer {
@@ -29,7 +29,7 @@ func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 
 func values(t *testing.T, s *Subject) {
 	all := cases.All()
-	if testing.Short() {
+	if s.Short {
 		all = cases.Core()
 	}
 	worst := map[string]float64{}

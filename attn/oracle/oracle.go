@@ -25,8 +25,9 @@
 //
 // n being the keys that the row sees, a sink one of them, without error. A 16-bit output may be off by half its last place more: 2^-11 |o| + 2^-25 (f16),
 // 2^-8 |o| (bf16). No constant in it is tuned. Numbers near the bottom of float32 have an absolute error besides: a
-// weight below 2^-126 may be flushed, which adds 2^-125 to tolA and 2^-125 Σ_j |V_jb| to tolO, and a product that lands among the
-// subnormals is off by up to half their spacing, (√n+6) 2^-149 over the sum. So are the products of a score, and a scaled query element that
+// weight below 2^-126 may be flushed, which adds 2^-125 to tolA; one below 2^-86 may be left out of an output: blocked
+// kernels scale by a power of two that a float32 holds, and keep away from the subnormals that take some CPUs a hundred cycles. That adds
+// 2^-86 Σ_j |V_jb| to tolO, and shows only in a column in which all heavier keys have zeros. A product that lands among the subnormals is off by up to half their spacing, (√n+6) 2^-149 over the sum. So are the products of a score, and a scaled query element that
 // meets |k|: (√d+2) (1 + Σ_a |k_ja|) 2^-149 more in u eS_j.
 //
 // A row that sees a single key must give that key's value exactly.
@@ -46,6 +47,7 @@ import (
 const (
 	u         = 1.0 / (1 << 24)
 	flush     = 0x1p-125 // twice the smallest normal float32
+	light     = 0x1p-86  // weights that may be left out of an output
 	subnormal = 0x1p-149 // spacing of the subnormal float32 numbers
 )
 
@@ -464,7 +466,7 @@ func (o *Oracle) softmax(at Index) {
 		add(w, s[j], s[j]*beta, e)
 		for b, v := range o.key(o.v, &a.V, at.B, j, kv) {
 			r.Out[b] += w * v
-			r.TolOut[b] += u*w*math.Abs(v)*(e*beta+E+grow) + flush*math.Abs(v)
+			r.TolOut[b] += u*w*math.Abs(v)*(e*beta+E+grow) + light*math.Abs(v)
 		}
 	}
 	for b := range r.TolOut {

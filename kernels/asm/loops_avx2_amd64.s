@@ -69,10 +69,10 @@ DATA whole<>+24(SB)/8, $0x4b4000004b400000
 GLOBL whole<>(SB), RODATA|NOPTR, $32
 
 // far: the most that a sum is scaled down by, as a power of two
-DATA far<>+0(SB)/8, $0x42c8000042c80000
-DATA far<>+8(SB)/8, $0x42c8000042c80000
-DATA far<>+16(SB)/8, $0x42c8000042c80000
-DATA far<>+24(SB)/8, $0x42c8000042c80000
+DATA far<>+0(SB)/8, $0x42fc000042fc0000
+DATA far<>+8(SB)/8, $0x42fc000042fc0000
+DATA far<>+16(SB)/8, $0x42fc000042fc0000
+DATA far<>+24(SB)/8, $0x42fc000042fc0000
 GLOBL far<>(SB), RODATA|NOPTR, $32
 
 // lightest: no weight is less, but 0
@@ -8189,7 +8189,7 @@ end1:
 //			continue
 //		}
 //		f := float32(0)
-//		if d := top - p.M[lane]; d > 100 {
+//		if d := top - p.M[lane]; d > 126 {
 //			p.M[lane] = top
 //		} else {
 //			p.M[lane] += round(d)

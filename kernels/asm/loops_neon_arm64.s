@@ -42,8 +42,8 @@ DATA constants<>+168(SB)/8, $0xff7fffffff7fffff
 DATA constants<>+176(SB)/8, $0x4b4000004b400000
 DATA constants<>+184(SB)/8, $0x4b4000004b400000
 // far: the most that a sum is scaled down by, as a power of two
-DATA constants<>+192(SB)/8, $0x42c8000042c80000
-DATA constants<>+200(SB)/8, $0x42c8000042c80000
+DATA constants<>+192(SB)/8, $0x42fc000042fc0000
+DATA constants<>+200(SB)/8, $0x42fc000042fc0000
 // lightest: no weight is less, but 0
 DATA constants<>+208(SB)/8, $0x0d8000000d800000
 DATA constants<>+216(SB)/8, $0x0d8000000d800000
@@ -13108,7 +13108,7 @@ end1:
 //			continue
 //		}
 //		f := float32(0)
-//		if d := top - p.M[lane]; d > 100 {
+//		if d := top - p.M[lane]; d > 126 {
 //			p.M[lane] = top
 //		} else {
 //			p.M[lane] += round(d)

@@ -182,7 +182,7 @@ func top(p *Panel) {
 }
 
 func raise(p *Panel, keys int) {
-	const far, least = 100, 0x1p-100
+	const far, least = 126, 0x1p-100
 	from, to := p.Done*p.Lanes, min(p.Done+keys, p.N)*p.Lanes
 	for lane := range p.Width {
 		m := p.M[lane]

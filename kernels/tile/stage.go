@@ -70,10 +70,12 @@ func From(t *attn.Tensor, b, s, h int) asm.Rows {
 
 // Cells is a tensor of any type from row s of head h in batch b on.
 func Cells(t *attn.Tensor, b, s, h int) asm.Cells {
+	if t.D == 0 {
+		return asm.Cells{}
+	}
 	o := b*t.SB + s*t.SS + h*t.SH
 	c := asm.Cells{Type: asm.Type(t.Type), Rows: asm.Rows{Stride: t.SS}}
 	switch {
-	case t.D == 0:
 	case t.Type == attn.F32:
 		c.Data = t.Data[o:]
 	case t.Type == attn.I8:

@@ -83,7 +83,7 @@ func (g *gen) constants() {
 	g.constant(limit, "Limit", same(40))
 	g.constant(lowest, "lowest finite number", same(-math.MaxFloat32))
 	g.constant(whole, "rounds to a whole number", same(1.5*(1<<fraction)))
-	g.constant(far, "the most that a sum is scaled down by, as a power of two", same(100))
+	g.constant(far, "the most that a sum is scaled down by, as a power of two", same(126))
 	g.constant(lightest, "no weight is less, but 0", same(math.Ldexp(1, leastPower)))
 	g.constant(one, "", same(1))
 	g.constant(hidden, "score of a hidden key", same(math.Inf(-1)))

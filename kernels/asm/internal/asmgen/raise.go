@@ -15,7 +15,7 @@ for lane := range p.Width { // %[2]d at a time
 		continue
 	}
 	f := float32(0)
-	if d := top - p.M[lane]; d > 100 {
+	if d := top - p.M[lane]; d > 126 {
 		p.M[lane] = top
 	} else {
 		p.M[lane] += round(d)
