@@ -6,494 +6,539 @@
 #include "textflag.h"
 
 // least: highest x whose result is 0
-DATA least<>+0(SB)/8, $0xc2c80000c2c80000
-DATA least<>+8(SB)/8, $0xc2c80000c2c80000
-DATA least<>+16(SB)/8, $0xc2c80000c2c80000
-DATA least<>+24(SB)/8, $0xc2c80000c2c80000
-DATA least<>+32(SB)/8, $0xc2c80000c2c80000
-DATA least<>+40(SB)/8, $0xc2c80000c2c80000
-DATA least<>+48(SB)/8, $0xc2c80000c2c80000
-DATA least<>+56(SB)/8, $0xc2c80000c2c80000
-GLOBL least<>(SB), RODATA|NOPTR, $64
+TEXT least<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
 
 // round: rounds to a multiple of one over the table's length
-DATA round<>+0(SB)/8, $0x48c0000048c00000
-DATA round<>+8(SB)/8, $0x48c0000048c00000
-DATA round<>+16(SB)/8, $0x48c0000048c00000
-DATA round<>+24(SB)/8, $0x48c0000048c00000
-DATA round<>+32(SB)/8, $0x48c0000048c00000
-DATA round<>+40(SB)/8, $0x48c0000048c00000
-DATA round<>+48(SB)/8, $0x48c0000048c00000
-DATA round<>+56(SB)/8, $0x48c0000048c00000
-GLOBL round<>(SB), RODATA|NOPTR, $64
+TEXT round<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x48c0000048c00000
+	QUAD $0x48c0000048c00000
+	QUAD $0x48c0000048c00000
+	QUAD $0x48c0000048c00000
+	QUAD $0x48c0000048c00000
+	QUAD $0x48c0000048c00000
+	QUAD $0x48c0000048c00000
+	QUAD $0x48c0000048c00000
 
 // table: 2^(i/length), less i/length in the fraction
-DATA table<>+0(SB)/8, $0x3f7ecd873f800000
-DATA table<>+8(SB)/8, $0x3f7c980f3f7daac3
-DATA table<>+16(SB)/8, $0x3f7aa43a3f7b95c2
-DATA table<>+24(SB)/8, $0x3f78f4f03f79c3d3
-DATA table<>+32(SB)/8, $0x3f778d3a3f7837f0
-DATA table<>+40(SB)/8, $0x3f7670433f76f532
-DATA table<>+48(SB)/8, $0x3f75a15b3f75fed7
-DATA table<>+56(SB)/8, $0x3f7523f63f75583f
-GLOBL table<>(SB), RODATA|NOPTR, $64
+TEXT table<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3f7ecd873f800000
+	QUAD $0x3f7c980f3f7daac3
+	QUAD $0x3f7aa43a3f7b95c2
+	QUAD $0x3f78f4f03f79c3d3
+	QUAD $0x3f778d3a3f7837f0
+	QUAD $0x3f7670433f76f532
+	QUAD $0x3f75a15b3f75fed7
+	QUAD $0x3f7523f63f75583f
 
 // table2: its second half
-DATA table2<>+0(SB)/8, $0x3f74fbaf3f7504f3
-DATA table2<>+8(SB)/8, $0x3f752c4d3f7508a4
-DATA table2<>+16(SB)/8, $0x3f75b9be3f75672a
-DATA table2<>+24(SB)/8, $0x3f76a81e3f76248c
-DATA table2<>+32(SB)/8, $0x3f77fbb83f7744fd
-DATA table2<>+40(SB)/8, $0x3f79b9073f78ccdf
-DATA table2<>+48(SB)/8, $0x3f7be4ba3f7ac0c7
-DATA table2<>+56(SB)/8, $0x3f7e83b33f7d257d
-GLOBL table2<>(SB), RODATA|NOPTR, $64
+TEXT table2<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3f74fbaf3f7504f3
+	QUAD $0x3f752c4d3f7508a4
+	QUAD $0x3f75b9be3f75672a
+	QUAD $0x3f76a81e3f76248c
+	QUAD $0x3f77fbb83f7744fd
+	QUAD $0x3f79b9073f78ccdf
+	QUAD $0x3f7be4ba3f7ac0c7
+	QUAD $0x3f7e83b33f7d257d
 
 // linear: of r^1 in 2^r
-DATA linear<>+0(SB)/8, $0x3f3172c23f3172c2
-DATA linear<>+8(SB)/8, $0x3f3172c23f3172c2
-DATA linear<>+16(SB)/8, $0x3f3172c23f3172c2
-DATA linear<>+24(SB)/8, $0x3f3172c23f3172c2
-DATA linear<>+32(SB)/8, $0x3f3172c23f3172c2
-DATA linear<>+40(SB)/8, $0x3f3172c23f3172c2
-DATA linear<>+48(SB)/8, $0x3f3172c23f3172c2
-DATA linear<>+56(SB)/8, $0x3f3172c23f3172c2
-GLOBL linear<>(SB), RODATA|NOPTR, $64
+TEXT linear<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3f3172c23f3172c2
+	QUAD $0x3f3172c23f3172c2
+	QUAD $0x3f3172c23f3172c2
+	QUAD $0x3f3172c23f3172c2
+	QUAD $0x3f3172c23f3172c2
+	QUAD $0x3f3172c23f3172c2
+	QUAD $0x3f3172c23f3172c2
+	QUAD $0x3f3172c23f3172c2
 
 // square: of r^2 in 2^r
-DATA square<>+0(SB)/8, $0x3e75fe663e75fe66
-DATA square<>+8(SB)/8, $0x3e75fe663e75fe66
-DATA square<>+16(SB)/8, $0x3e75fe663e75fe66
-DATA square<>+24(SB)/8, $0x3e75fe663e75fe66
-DATA square<>+32(SB)/8, $0x3e75fe663e75fe66
-DATA square<>+40(SB)/8, $0x3e75fe663e75fe66
-DATA square<>+48(SB)/8, $0x3e75fe663e75fe66
-DATA square<>+56(SB)/8, $0x3e75fe663e75fe66
-GLOBL square<>(SB), RODATA|NOPTR, $64
+TEXT square<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3e75fe663e75fe66
+	QUAD $0x3e75fe663e75fe66
+	QUAD $0x3e75fe663e75fe66
+	QUAD $0x3e75fe663e75fe66
+	QUAD $0x3e75fe663e75fe66
+	QUAD $0x3e75fe663e75fe66
+	QUAD $0x3e75fe663e75fe66
+	QUAD $0x3e75fe663e75fe66
 
 // limit: Limit
-DATA limit<>+0(SB)/8, $0x4220000042200000
-DATA limit<>+8(SB)/8, $0x4220000042200000
-DATA limit<>+16(SB)/8, $0x4220000042200000
-DATA limit<>+24(SB)/8, $0x4220000042200000
-DATA limit<>+32(SB)/8, $0x4220000042200000
-DATA limit<>+40(SB)/8, $0x4220000042200000
-DATA limit<>+48(SB)/8, $0x4220000042200000
-DATA limit<>+56(SB)/8, $0x4220000042200000
-GLOBL limit<>(SB), RODATA|NOPTR, $64
+TEXT limit<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4220000042200000
+	QUAD $0x4220000042200000
+	QUAD $0x4220000042200000
+	QUAD $0x4220000042200000
+	QUAD $0x4220000042200000
+	QUAD $0x4220000042200000
+	QUAD $0x4220000042200000
+	QUAD $0x4220000042200000
 
 // lowest: lowest finite number
-DATA lowest<>+0(SB)/8, $0xff7fffffff7fffff
-DATA lowest<>+8(SB)/8, $0xff7fffffff7fffff
-DATA lowest<>+16(SB)/8, $0xff7fffffff7fffff
-DATA lowest<>+24(SB)/8, $0xff7fffffff7fffff
-DATA lowest<>+32(SB)/8, $0xff7fffffff7fffff
-DATA lowest<>+40(SB)/8, $0xff7fffffff7fffff
-DATA lowest<>+48(SB)/8, $0xff7fffffff7fffff
-DATA lowest<>+56(SB)/8, $0xff7fffffff7fffff
-GLOBL lowest<>(SB), RODATA|NOPTR, $64
+TEXT lowest<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xff7fffffff7fffff
+	QUAD $0xff7fffffff7fffff
+	QUAD $0xff7fffffff7fffff
+	QUAD $0xff7fffffff7fffff
+	QUAD $0xff7fffffff7fffff
+	QUAD $0xff7fffffff7fffff
+	QUAD $0xff7fffffff7fffff
+	QUAD $0xff7fffffff7fffff
 
 // whole: rounds to a whole number
-DATA whole<>+0(SB)/8, $0x4b4000004b400000
-DATA whole<>+8(SB)/8, $0x4b4000004b400000
-DATA whole<>+16(SB)/8, $0x4b4000004b400000
-DATA whole<>+24(SB)/8, $0x4b4000004b400000
-DATA whole<>+32(SB)/8, $0x4b4000004b400000
-DATA whole<>+40(SB)/8, $0x4b4000004b400000
-DATA whole<>+48(SB)/8, $0x4b4000004b400000
-DATA whole<>+56(SB)/8, $0x4b4000004b400000
-GLOBL whole<>(SB), RODATA|NOPTR, $64
+TEXT whole<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4b4000004b400000
+	QUAD $0x4b4000004b400000
+	QUAD $0x4b4000004b400000
+	QUAD $0x4b4000004b400000
+	QUAD $0x4b4000004b400000
+	QUAD $0x4b4000004b400000
+	QUAD $0x4b4000004b400000
+	QUAD $0x4b4000004b400000
 
 // far: the most that a sum is scaled down by, as a power of two
-DATA far<>+0(SB)/8, $0x42fc000042fc0000
-DATA far<>+8(SB)/8, $0x42fc000042fc0000
-DATA far<>+16(SB)/8, $0x42fc000042fc0000
-DATA far<>+24(SB)/8, $0x42fc000042fc0000
-DATA far<>+32(SB)/8, $0x42fc000042fc0000
-DATA far<>+40(SB)/8, $0x42fc000042fc0000
-DATA far<>+48(SB)/8, $0x42fc000042fc0000
-DATA far<>+56(SB)/8, $0x42fc000042fc0000
-GLOBL far<>(SB), RODATA|NOPTR, $64
+TEXT far<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x42fc000042fc0000
+	QUAD $0x42fc000042fc0000
+	QUAD $0x42fc000042fc0000
+	QUAD $0x42fc000042fc0000
+	QUAD $0x42fc000042fc0000
+	QUAD $0x42fc000042fc0000
+	QUAD $0x42fc000042fc0000
+	QUAD $0x42fc000042fc0000
 
 // lightest: no weight is less, but 0
-DATA lightest<>+0(SB)/8, $0x0d8000000d800000
-DATA lightest<>+8(SB)/8, $0x0d8000000d800000
-DATA lightest<>+16(SB)/8, $0x0d8000000d800000
-DATA lightest<>+24(SB)/8, $0x0d8000000d800000
-DATA lightest<>+32(SB)/8, $0x0d8000000d800000
-DATA lightest<>+40(SB)/8, $0x0d8000000d800000
-DATA lightest<>+48(SB)/8, $0x0d8000000d800000
-DATA lightest<>+56(SB)/8, $0x0d8000000d800000
-GLOBL lightest<>(SB), RODATA|NOPTR, $64
+TEXT lightest<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x0d8000000d800000
+	QUAD $0x0d8000000d800000
+	QUAD $0x0d8000000d800000
+	QUAD $0x0d8000000d800000
+	QUAD $0x0d8000000d800000
+	QUAD $0x0d8000000d800000
+	QUAD $0x0d8000000d800000
+	QUAD $0x0d8000000d800000
 
-DATA one<>+0(SB)/8, $0x3f8000003f800000
-DATA one<>+8(SB)/8, $0x3f8000003f800000
-DATA one<>+16(SB)/8, $0x3f8000003f800000
-DATA one<>+24(SB)/8, $0x3f8000003f800000
-DATA one<>+32(SB)/8, $0x3f8000003f800000
-DATA one<>+40(SB)/8, $0x3f8000003f800000
-DATA one<>+48(SB)/8, $0x3f8000003f800000
-DATA one<>+56(SB)/8, $0x3f8000003f800000
-GLOBL one<>(SB), RODATA|NOPTR, $64
+TEXT one<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
 
 // hidden: score of a hidden key
-DATA hidden<>+0(SB)/8, $0xff800000ff800000
-DATA hidden<>+8(SB)/8, $0xff800000ff800000
-DATA hidden<>+16(SB)/8, $0xff800000ff800000
-DATA hidden<>+24(SB)/8, $0xff800000ff800000
-DATA hidden<>+32(SB)/8, $0xff800000ff800000
-DATA hidden<>+40(SB)/8, $0xff800000ff800000
-DATA hidden<>+48(SB)/8, $0xff800000ff800000
-DATA hidden<>+56(SB)/8, $0xff800000ff800000
-GLOBL hidden<>(SB), RODATA|NOPTR, $64
+TEXT hidden<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xff800000ff800000
+	QUAD $0xff800000ff800000
+	QUAD $0xff800000ff800000
+	QUAD $0xff800000ff800000
+	QUAD $0xff800000ff800000
+	QUAD $0xff800000ff800000
+	QUAD $0xff800000ff800000
+	QUAD $0xff800000ff800000
 
 // next: 1, an integer
-DATA next<>+0(SB)/8, $0x0000000100000001
-DATA next<>+8(SB)/8, $0x0000000100000001
-DATA next<>+16(SB)/8, $0x0000000100000001
-DATA next<>+24(SB)/8, $0x0000000100000001
-DATA next<>+32(SB)/8, $0x0000000100000001
-DATA next<>+40(SB)/8, $0x0000000100000001
-DATA next<>+48(SB)/8, $0x0000000100000001
-DATA next<>+56(SB)/8, $0x0000000100000001
-GLOBL next<>(SB), RODATA|NOPTR, $64
+TEXT next<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x0000000100000001
+	QUAD $0x0000000100000001
+	QUAD $0x0000000100000001
+	QUAD $0x0000000100000001
+	QUAD $0x0000000100000001
+	QUAD $0x0000000100000001
+	QUAD $0x0000000100000001
+	QUAD $0x0000000100000001
 
 // previous: -1
-DATA previous<>+0(SB)/8, $0xffffffffffffffff
-DATA previous<>+8(SB)/8, $0xffffffffffffffff
-DATA previous<>+16(SB)/8, $0xffffffffffffffff
-DATA previous<>+24(SB)/8, $0xffffffffffffffff
-DATA previous<>+32(SB)/8, $0xffffffffffffffff
-DATA previous<>+40(SB)/8, $0xffffffffffffffff
-DATA previous<>+48(SB)/8, $0xffffffffffffffff
-DATA previous<>+56(SB)/8, $0xffffffffffffffff
-GLOBL previous<>(SB), RODATA|NOPTR, $64
+TEXT previous<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
 
 // eluLeast: lowest x that counts
-DATA eluLeast<>+0(SB)/8, $0xc2aeac50c2aeac50
-DATA eluLeast<>+8(SB)/8, $0xc2aeac50c2aeac50
-DATA eluLeast<>+16(SB)/8, $0xc2aeac50c2aeac50
-DATA eluLeast<>+24(SB)/8, $0xc2aeac50c2aeac50
-DATA eluLeast<>+32(SB)/8, $0xc2aeac50c2aeac50
-DATA eluLeast<>+40(SB)/8, $0xc2aeac50c2aeac50
-DATA eluLeast<>+48(SB)/8, $0xc2aeac50c2aeac50
-DATA eluLeast<>+56(SB)/8, $0xc2aeac50c2aeac50
-GLOBL eluLeast<>(SB), RODATA|NOPTR, $64
+TEXT eluLeast<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xc2aeac50c2aeac50
+	QUAD $0xc2aeac50c2aeac50
+	QUAD $0xc2aeac50c2aeac50
+	QUAD $0xc2aeac50c2aeac50
+	QUAD $0xc2aeac50c2aeac50
+	QUAD $0xc2aeac50c2aeac50
+	QUAD $0xc2aeac50c2aeac50
+	QUAD $0xc2aeac50c2aeac50
 
 // eluRound: rounds to a whole number above the least
-DATA eluRound<>+0(SB)/8, $0x4b40007e4b40007e
-DATA eluRound<>+8(SB)/8, $0x4b40007e4b40007e
-DATA eluRound<>+16(SB)/8, $0x4b40007e4b40007e
-DATA eluRound<>+24(SB)/8, $0x4b40007e4b40007e
-DATA eluRound<>+32(SB)/8, $0x4b40007e4b40007e
-DATA eluRound<>+40(SB)/8, $0x4b40007e4b40007e
-DATA eluRound<>+48(SB)/8, $0x4b40007e4b40007e
-DATA eluRound<>+56(SB)/8, $0x4b40007e4b40007e
-GLOBL eluRound<>(SB), RODATA|NOPTR, $64
+TEXT eluRound<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4b40007e4b40007e
+	QUAD $0x4b40007e4b40007e
+	QUAD $0x4b40007e4b40007e
+	QUAD $0x4b40007e4b40007e
+	QUAD $0x4b40007e4b40007e
+	QUAD $0x4b40007e4b40007e
+	QUAD $0x4b40007e4b40007e
+	QUAD $0x4b40007e4b40007e
 
 // eluLog: 1/ln 2
-DATA eluLog<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA eluLog<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA eluLog<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA eluLog<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA eluLog<>+32(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA eluLog<>+40(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA eluLog<>+48(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA eluLog<>+56(SB)/8, $0x3fb8aa3b3fb8aa3b
-GLOBL eluLog<>(SB), RODATA|NOPTR, $64
+TEXT eluLog<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3fb8aa3b3fb8aa3b
+	QUAD $0x3fb8aa3b3fb8aa3b
+	QUAD $0x3fb8aa3b3fb8aa3b
+	QUAD $0x3fb8aa3b3fb8aa3b
+	QUAD $0x3fb8aa3b3fb8aa3b
+	QUAD $0x3fb8aa3b3fb8aa3b
+	QUAD $0x3fb8aa3b3fb8aa3b
+	QUAD $0x3fb8aa3b3fb8aa3b
 
 // eluLn: -ln 2
-DATA eluLn<>+0(SB)/8, $0xbf317218bf317218
-DATA eluLn<>+8(SB)/8, $0xbf317218bf317218
-DATA eluLn<>+16(SB)/8, $0xbf317218bf317218
-DATA eluLn<>+24(SB)/8, $0xbf317218bf317218
-DATA eluLn<>+32(SB)/8, $0xbf317218bf317218
-DATA eluLn<>+40(SB)/8, $0xbf317218bf317218
-DATA eluLn<>+48(SB)/8, $0xbf317218bf317218
-DATA eluLn<>+56(SB)/8, $0xbf317218bf317218
-GLOBL eluLn<>(SB), RODATA|NOPTR, $64
+TEXT eluLn<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xbf317218bf317218
+	QUAD $0xbf317218bf317218
+	QUAD $0xbf317218bf317218
+	QUAD $0xbf317218bf317218
+	QUAD $0xbf317218bf317218
+	QUAD $0xbf317218bf317218
+	QUAD $0xbf317218bf317218
+	QUAD $0xbf317218bf317218
 
 // eluCoefficient0: of r^0 in e^r
-DATA eluCoefficient0<>+0(SB)/8, $0x4000000040000000
-DATA eluCoefficient0<>+8(SB)/8, $0x4000000040000000
-DATA eluCoefficient0<>+16(SB)/8, $0x4000000040000000
-DATA eluCoefficient0<>+24(SB)/8, $0x4000000040000000
-DATA eluCoefficient0<>+32(SB)/8, $0x4000000040000000
-DATA eluCoefficient0<>+40(SB)/8, $0x4000000040000000
-DATA eluCoefficient0<>+48(SB)/8, $0x4000000040000000
-DATA eluCoefficient0<>+56(SB)/8, $0x4000000040000000
-GLOBL eluCoefficient0<>(SB), RODATA|NOPTR, $64
+TEXT eluCoefficient0<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
 
 // eluCoefficient1: of r^1 in e^r
-DATA eluCoefficient1<>+0(SB)/8, $0x4000000040000000
-DATA eluCoefficient1<>+8(SB)/8, $0x4000000040000000
-DATA eluCoefficient1<>+16(SB)/8, $0x4000000040000000
-DATA eluCoefficient1<>+24(SB)/8, $0x4000000040000000
-DATA eluCoefficient1<>+32(SB)/8, $0x4000000040000000
-DATA eluCoefficient1<>+40(SB)/8, $0x4000000040000000
-DATA eluCoefficient1<>+48(SB)/8, $0x4000000040000000
-DATA eluCoefficient1<>+56(SB)/8, $0x4000000040000000
-GLOBL eluCoefficient1<>(SB), RODATA|NOPTR, $64
+TEXT eluCoefficient1<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
 
 // eluCoefficient2: of r^2 in e^r
-DATA eluCoefficient2<>+0(SB)/8, $0x3f8000003f800000
-DATA eluCoefficient2<>+8(SB)/8, $0x3f8000003f800000
-DATA eluCoefficient2<>+16(SB)/8, $0x3f8000003f800000
-DATA eluCoefficient2<>+24(SB)/8, $0x3f8000003f800000
-DATA eluCoefficient2<>+32(SB)/8, $0x3f8000003f800000
-DATA eluCoefficient2<>+40(SB)/8, $0x3f8000003f800000
-DATA eluCoefficient2<>+48(SB)/8, $0x3f8000003f800000
-DATA eluCoefficient2<>+56(SB)/8, $0x3f8000003f800000
-GLOBL eluCoefficient2<>(SB), RODATA|NOPTR, $64
+TEXT eluCoefficient2<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
+	QUAD $0x3f8000003f800000
 
 // eluCoefficient3: of r^3 in e^r
-DATA eluCoefficient3<>+0(SB)/8, $0x3eaaaa023eaaaa02
-DATA eluCoefficient3<>+8(SB)/8, $0x3eaaaa023eaaaa02
-DATA eluCoefficient3<>+16(SB)/8, $0x3eaaaa023eaaaa02
-DATA eluCoefficient3<>+24(SB)/8, $0x3eaaaa023eaaaa02
-DATA eluCoefficient3<>+32(SB)/8, $0x3eaaaa023eaaaa02
-DATA eluCoefficient3<>+40(SB)/8, $0x3eaaaa023eaaaa02
-DATA eluCoefficient3<>+48(SB)/8, $0x3eaaaa023eaaaa02
-DATA eluCoefficient3<>+56(SB)/8, $0x3eaaaa023eaaaa02
-GLOBL eluCoefficient3<>(SB), RODATA|NOPTR, $64
+TEXT eluCoefficient3<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3eaaaa023eaaaa02
+	QUAD $0x3eaaaa023eaaaa02
+	QUAD $0x3eaaaa023eaaaa02
+	QUAD $0x3eaaaa023eaaaa02
+	QUAD $0x3eaaaa023eaaaa02
+	QUAD $0x3eaaaa023eaaaa02
+	QUAD $0x3eaaaa023eaaaa02
+	QUAD $0x3eaaaa023eaaaa02
 
 // eluCoefficient4: of r^4 in e^r
-DATA eluCoefficient4<>+0(SB)/8, $0x3daaaa563daaaa56
-DATA eluCoefficient4<>+8(SB)/8, $0x3daaaa563daaaa56
-DATA eluCoefficient4<>+16(SB)/8, $0x3daaaa563daaaa56
-DATA eluCoefficient4<>+24(SB)/8, $0x3daaaa563daaaa56
-DATA eluCoefficient4<>+32(SB)/8, $0x3daaaa563daaaa56
-DATA eluCoefficient4<>+40(SB)/8, $0x3daaaa563daaaa56
-DATA eluCoefficient4<>+48(SB)/8, $0x3daaaa563daaaa56
-DATA eluCoefficient4<>+56(SB)/8, $0x3daaaa563daaaa56
-GLOBL eluCoefficient4<>(SB), RODATA|NOPTR, $64
+TEXT eluCoefficient4<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3daaaa563daaaa56
+	QUAD $0x3daaaa563daaaa56
+	QUAD $0x3daaaa563daaaa56
+	QUAD $0x3daaaa563daaaa56
+	QUAD $0x3daaaa563daaaa56
+	QUAD $0x3daaaa563daaaa56
+	QUAD $0x3daaaa563daaaa56
+	QUAD $0x3daaaa563daaaa56
 
 // eluCoefficient5: of r^5 in e^r
-DATA eluCoefficient5<>+0(SB)/8, $0x3c8937d33c8937d3
-DATA eluCoefficient5<>+8(SB)/8, $0x3c8937d33c8937d3
-DATA eluCoefficient5<>+16(SB)/8, $0x3c8937d33c8937d3
-DATA eluCoefficient5<>+24(SB)/8, $0x3c8937d33c8937d3
-DATA eluCoefficient5<>+32(SB)/8, $0x3c8937d33c8937d3
-DATA eluCoefficient5<>+40(SB)/8, $0x3c8937d33c8937d3
-DATA eluCoefficient5<>+48(SB)/8, $0x3c8937d33c8937d3
-DATA eluCoefficient5<>+56(SB)/8, $0x3c8937d33c8937d3
-GLOBL eluCoefficient5<>(SB), RODATA|NOPTR, $64
+TEXT eluCoefficient5<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3c8937d33c8937d3
+	QUAD $0x3c8937d33c8937d3
+	QUAD $0x3c8937d33c8937d3
+	QUAD $0x3c8937d33c8937d3
+	QUAD $0x3c8937d33c8937d3
+	QUAD $0x3c8937d33c8937d3
+	QUAD $0x3c8937d33c8937d3
+	QUAD $0x3c8937d33c8937d3
 
 // eluCoefficient6: of r^6 in e^r
-DATA eluCoefficient6<>+0(SB)/8, $0x3b36ba993b36ba99
-DATA eluCoefficient6<>+8(SB)/8, $0x3b36ba993b36ba99
-DATA eluCoefficient6<>+16(SB)/8, $0x3b36ba993b36ba99
-DATA eluCoefficient6<>+24(SB)/8, $0x3b36ba993b36ba99
-DATA eluCoefficient6<>+32(SB)/8, $0x3b36ba993b36ba99
-DATA eluCoefficient6<>+40(SB)/8, $0x3b36ba993b36ba99
-DATA eluCoefficient6<>+48(SB)/8, $0x3b36ba993b36ba99
-DATA eluCoefficient6<>+56(SB)/8, $0x3b36ba993b36ba99
-GLOBL eluCoefficient6<>(SB), RODATA|NOPTR, $64
+TEXT eluCoefficient6<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3b36ba993b36ba99
+	QUAD $0x3b36ba993b36ba99
+	QUAD $0x3b36ba993b36ba99
+	QUAD $0x3b36ba993b36ba99
+	QUAD $0x3b36ba993b36ba99
+	QUAD $0x3b36ba993b36ba99
+	QUAD $0x3b36ba993b36ba99
+	QUAD $0x3b36ba993b36ba99
 
 // errorMost: more than what rounding a finite product loses
-DATA errorMost<>+0(SB)/8, $0x7680000076800000
-DATA errorMost<>+8(SB)/8, $0x7680000076800000
-DATA errorMost<>+16(SB)/8, $0x7680000076800000
-DATA errorMost<>+24(SB)/8, $0x7680000076800000
-DATA errorMost<>+32(SB)/8, $0x7680000076800000
-DATA errorMost<>+40(SB)/8, $0x7680000076800000
-DATA errorMost<>+48(SB)/8, $0x7680000076800000
-DATA errorMost<>+56(SB)/8, $0x7680000076800000
-GLOBL errorMost<>(SB), RODATA|NOPTR, $64
+TEXT errorMost<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x7680000076800000
+	QUAD $0x7680000076800000
+	QUAD $0x7680000076800000
+	QUAD $0x7680000076800000
+	QUAD $0x7680000076800000
+	QUAD $0x7680000076800000
+	QUAD $0x7680000076800000
+	QUAD $0x7680000076800000
 
-DATA errorLeast<>+0(SB)/8, $0xf6800000f6800000
-DATA errorLeast<>+8(SB)/8, $0xf6800000f6800000
-DATA errorLeast<>+16(SB)/8, $0xf6800000f6800000
-DATA errorLeast<>+24(SB)/8, $0xf6800000f6800000
-DATA errorLeast<>+32(SB)/8, $0xf6800000f6800000
-DATA errorLeast<>+40(SB)/8, $0xf6800000f6800000
-DATA errorLeast<>+48(SB)/8, $0xf6800000f6800000
-DATA errorLeast<>+56(SB)/8, $0xf6800000f6800000
-GLOBL errorLeast<>(SB), RODATA|NOPTR, $64
+TEXT errorLeast<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xf6800000f6800000
+	QUAD $0xf6800000f6800000
+	QUAD $0xf6800000f6800000
+	QUAD $0xf6800000f6800000
+	QUAD $0xf6800000f6800000
+	QUAD $0xf6800000f6800000
+	QUAD $0xf6800000f6800000
+	QUAD $0xf6800000f6800000
 
 // absolute: all bits but the sign
-DATA absolute<>+0(SB)/8, $0x7fffffff7fffffff
-DATA absolute<>+8(SB)/8, $0x7fffffff7fffffff
-DATA absolute<>+16(SB)/8, $0x7fffffff7fffffff
-DATA absolute<>+24(SB)/8, $0x7fffffff7fffffff
-DATA absolute<>+32(SB)/8, $0x7fffffff7fffffff
-DATA absolute<>+40(SB)/8, $0x7fffffff7fffffff
-DATA absolute<>+48(SB)/8, $0x7fffffff7fffffff
-DATA absolute<>+56(SB)/8, $0x7fffffff7fffffff
-GLOBL absolute<>(SB), RODATA|NOPTR, $64
+TEXT absolute<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x7fffffff7fffffff
+	QUAD $0x7fffffff7fffffff
+	QUAD $0x7fffffff7fffffff
+	QUAD $0x7fffffff7fffffff
+	QUAD $0x7fffffff7fffffff
+	QUAD $0x7fffffff7fffffff
+	QUAD $0x7fffffff7fffffff
+	QUAD $0x7fffffff7fffffff
 
 // slopeStep: rows that Slope does at a time
-DATA slopeStep<>+0(SB)/8, $0x4080000040800000
-DATA slopeStep<>+8(SB)/8, $0x4080000040800000
-DATA slopeStep<>+16(SB)/8, $0x4080000040800000
-DATA slopeStep<>+24(SB)/8, $0x4080000040800000
-DATA slopeStep<>+32(SB)/8, $0x4080000040800000
-DATA slopeStep<>+40(SB)/8, $0x4080000040800000
-DATA slopeStep<>+48(SB)/8, $0x4080000040800000
-DATA slopeStep<>+56(SB)/8, $0x4080000040800000
-GLOBL slopeStep<>(SB), RODATA|NOPTR, $64
+TEXT slopeStep<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4080000040800000
+	QUAD $0x4080000040800000
+	QUAD $0x4080000040800000
+	QUAD $0x4080000040800000
+	QUAD $0x4080000040800000
+	QUAD $0x4080000040800000
+	QUAD $0x4080000040800000
+	QUAD $0x4080000040800000
 
 // capMost: what has a tanh of 1
-DATA capMost<>+0(SB)/8, $0x4120000041200000
-DATA capMost<>+8(SB)/8, $0x4120000041200000
-DATA capMost<>+16(SB)/8, $0x4120000041200000
-DATA capMost<>+24(SB)/8, $0x4120000041200000
-DATA capMost<>+32(SB)/8, $0x4120000041200000
-DATA capMost<>+40(SB)/8, $0x4120000041200000
-DATA capMost<>+48(SB)/8, $0x4120000041200000
-DATA capMost<>+56(SB)/8, $0x4120000041200000
-GLOBL capMost<>(SB), RODATA|NOPTR, $64
+TEXT capMost<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4120000041200000
+	QUAD $0x4120000041200000
+	QUAD $0x4120000041200000
+	QUAD $0x4120000041200000
+	QUAD $0x4120000041200000
+	QUAD $0x4120000041200000
+	QUAD $0x4120000041200000
+	QUAD $0x4120000041200000
 
-DATA capLeast<>+0(SB)/8, $0xc1200000c1200000
-DATA capLeast<>+8(SB)/8, $0xc1200000c1200000
-DATA capLeast<>+16(SB)/8, $0xc1200000c1200000
-DATA capLeast<>+24(SB)/8, $0xc1200000c1200000
-DATA capLeast<>+32(SB)/8, $0xc1200000c1200000
-DATA capLeast<>+40(SB)/8, $0xc1200000c1200000
-DATA capLeast<>+48(SB)/8, $0xc1200000c1200000
-DATA capLeast<>+56(SB)/8, $0xc1200000c1200000
-GLOBL capLeast<>(SB), RODATA|NOPTR, $64
+TEXT capLeast<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xc1200000c1200000
+	QUAD $0xc1200000c1200000
+	QUAD $0xc1200000c1200000
+	QUAD $0xc1200000c1200000
+	QUAD $0xc1200000c1200000
+	QUAD $0xc1200000c1200000
+	QUAD $0xc1200000c1200000
+	QUAD $0xc1200000c1200000
 
 // capLog: 2/ln 2
-DATA capLog<>+0(SB)/8, $0x4038aa3b4038aa3b
-DATA capLog<>+8(SB)/8, $0x4038aa3b4038aa3b
-DATA capLog<>+16(SB)/8, $0x4038aa3b4038aa3b
-DATA capLog<>+24(SB)/8, $0x4038aa3b4038aa3b
-DATA capLog<>+32(SB)/8, $0x4038aa3b4038aa3b
-DATA capLog<>+40(SB)/8, $0x4038aa3b4038aa3b
-DATA capLog<>+48(SB)/8, $0x4038aa3b4038aa3b
-DATA capLog<>+56(SB)/8, $0x4038aa3b4038aa3b
-GLOBL capLog<>(SB), RODATA|NOPTR, $64
+TEXT capLog<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4038aa3b4038aa3b
+	QUAD $0x4038aa3b4038aa3b
+	QUAD $0x4038aa3b4038aa3b
+	QUAD $0x4038aa3b4038aa3b
+	QUAD $0x4038aa3b4038aa3b
+	QUAD $0x4038aa3b4038aa3b
+	QUAD $0x4038aa3b4038aa3b
+	QUAD $0x4038aa3b4038aa3b
 
 // capLn: -(ln 2)/2
-DATA capLn<>+0(SB)/8, $0xbeb17218beb17218
-DATA capLn<>+8(SB)/8, $0xbeb17218beb17218
-DATA capLn<>+16(SB)/8, $0xbeb17218beb17218
-DATA capLn<>+24(SB)/8, $0xbeb17218beb17218
-DATA capLn<>+32(SB)/8, $0xbeb17218beb17218
-DATA capLn<>+40(SB)/8, $0xbeb17218beb17218
-DATA capLn<>+48(SB)/8, $0xbeb17218beb17218
-DATA capLn<>+56(SB)/8, $0xbeb17218beb17218
-GLOBL capLn<>(SB), RODATA|NOPTR, $64
+TEXT capLn<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xbeb17218beb17218
+	QUAD $0xbeb17218beb17218
+	QUAD $0xbeb17218beb17218
+	QUAD $0xbeb17218beb17218
+	QUAD $0xbeb17218beb17218
+	QUAD $0xbeb17218beb17218
+	QUAD $0xbeb17218beb17218
+	QUAD $0xbeb17218beb17218
 
-DATA two<>+0(SB)/8, $0x4000000040000000
-DATA two<>+8(SB)/8, $0x4000000040000000
-DATA two<>+16(SB)/8, $0x4000000040000000
-DATA two<>+24(SB)/8, $0x4000000040000000
-DATA two<>+32(SB)/8, $0x4000000040000000
-DATA two<>+40(SB)/8, $0x4000000040000000
-DATA two<>+48(SB)/8, $0x4000000040000000
-DATA two<>+56(SB)/8, $0x4000000040000000
-GLOBL two<>(SB), RODATA|NOPTR, $64
+TEXT two<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
 
 // capCoefficient1: of r^1 in e^2r
-DATA capCoefficient1<>+0(SB)/8, $0x4000000040000000
-DATA capCoefficient1<>+8(SB)/8, $0x4000000040000000
-DATA capCoefficient1<>+16(SB)/8, $0x4000000040000000
-DATA capCoefficient1<>+24(SB)/8, $0x4000000040000000
-DATA capCoefficient1<>+32(SB)/8, $0x4000000040000000
-DATA capCoefficient1<>+40(SB)/8, $0x4000000040000000
-DATA capCoefficient1<>+48(SB)/8, $0x4000000040000000
-DATA capCoefficient1<>+56(SB)/8, $0x4000000040000000
-GLOBL capCoefficient1<>(SB), RODATA|NOPTR, $64
+TEXT capCoefficient1<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
 
 // capCoefficient2: of r^2 in e^2r
-DATA capCoefficient2<>+0(SB)/8, $0x4000000040000000
-DATA capCoefficient2<>+8(SB)/8, $0x4000000040000000
-DATA capCoefficient2<>+16(SB)/8, $0x4000000040000000
-DATA capCoefficient2<>+24(SB)/8, $0x4000000040000000
-DATA capCoefficient2<>+32(SB)/8, $0x4000000040000000
-DATA capCoefficient2<>+40(SB)/8, $0x4000000040000000
-DATA capCoefficient2<>+48(SB)/8, $0x4000000040000000
-DATA capCoefficient2<>+56(SB)/8, $0x4000000040000000
-GLOBL capCoefficient2<>(SB), RODATA|NOPTR, $64
+TEXT capCoefficient2<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
+	QUAD $0x4000000040000000
 
 // capCoefficient3: of r^3 in e^2r
-DATA capCoefficient3<>+0(SB)/8, $0x3faaaa023faaaa02
-DATA capCoefficient3<>+8(SB)/8, $0x3faaaa023faaaa02
-DATA capCoefficient3<>+16(SB)/8, $0x3faaaa023faaaa02
-DATA capCoefficient3<>+24(SB)/8, $0x3faaaa023faaaa02
-DATA capCoefficient3<>+32(SB)/8, $0x3faaaa023faaaa02
-DATA capCoefficient3<>+40(SB)/8, $0x3faaaa023faaaa02
-DATA capCoefficient3<>+48(SB)/8, $0x3faaaa023faaaa02
-DATA capCoefficient3<>+56(SB)/8, $0x3faaaa023faaaa02
-GLOBL capCoefficient3<>(SB), RODATA|NOPTR, $64
+TEXT capCoefficient3<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3faaaa023faaaa02
+	QUAD $0x3faaaa023faaaa02
+	QUAD $0x3faaaa023faaaa02
+	QUAD $0x3faaaa023faaaa02
+	QUAD $0x3faaaa023faaaa02
+	QUAD $0x3faaaa023faaaa02
+	QUAD $0x3faaaa023faaaa02
+	QUAD $0x3faaaa023faaaa02
 
 // capCoefficient4: of r^4 in e^2r
-DATA capCoefficient4<>+0(SB)/8, $0x3f2aaa563f2aaa56
-DATA capCoefficient4<>+8(SB)/8, $0x3f2aaa563f2aaa56
-DATA capCoefficient4<>+16(SB)/8, $0x3f2aaa563f2aaa56
-DATA capCoefficient4<>+24(SB)/8, $0x3f2aaa563f2aaa56
-DATA capCoefficient4<>+32(SB)/8, $0x3f2aaa563f2aaa56
-DATA capCoefficient4<>+40(SB)/8, $0x3f2aaa563f2aaa56
-DATA capCoefficient4<>+48(SB)/8, $0x3f2aaa563f2aaa56
-DATA capCoefficient4<>+56(SB)/8, $0x3f2aaa563f2aaa56
-GLOBL capCoefficient4<>(SB), RODATA|NOPTR, $64
+TEXT capCoefficient4<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3f2aaa563f2aaa56
+	QUAD $0x3f2aaa563f2aaa56
+	QUAD $0x3f2aaa563f2aaa56
+	QUAD $0x3f2aaa563f2aaa56
+	QUAD $0x3f2aaa563f2aaa56
+	QUAD $0x3f2aaa563f2aaa56
+	QUAD $0x3f2aaa563f2aaa56
+	QUAD $0x3f2aaa563f2aaa56
 
 // capCoefficient5: of r^5 in e^2r
-DATA capCoefficient5<>+0(SB)/8, $0x3e8937d33e8937d3
-DATA capCoefficient5<>+8(SB)/8, $0x3e8937d33e8937d3
-DATA capCoefficient5<>+16(SB)/8, $0x3e8937d33e8937d3
-DATA capCoefficient5<>+24(SB)/8, $0x3e8937d33e8937d3
-DATA capCoefficient5<>+32(SB)/8, $0x3e8937d33e8937d3
-DATA capCoefficient5<>+40(SB)/8, $0x3e8937d33e8937d3
-DATA capCoefficient5<>+48(SB)/8, $0x3e8937d33e8937d3
-DATA capCoefficient5<>+56(SB)/8, $0x3e8937d33e8937d3
-GLOBL capCoefficient5<>(SB), RODATA|NOPTR, $64
+TEXT capCoefficient5<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3e8937d33e8937d3
+	QUAD $0x3e8937d33e8937d3
+	QUAD $0x3e8937d33e8937d3
+	QUAD $0x3e8937d33e8937d3
+	QUAD $0x3e8937d33e8937d3
+	QUAD $0x3e8937d33e8937d3
+	QUAD $0x3e8937d33e8937d3
+	QUAD $0x3e8937d33e8937d3
 
 // capCoefficient6: of r^6 in e^2r
-DATA capCoefficient6<>+0(SB)/8, $0x3db6ba993db6ba99
-DATA capCoefficient6<>+8(SB)/8, $0x3db6ba993db6ba99
-DATA capCoefficient6<>+16(SB)/8, $0x3db6ba993db6ba99
-DATA capCoefficient6<>+24(SB)/8, $0x3db6ba993db6ba99
-DATA capCoefficient6<>+32(SB)/8, $0x3db6ba993db6ba99
-DATA capCoefficient6<>+40(SB)/8, $0x3db6ba993db6ba99
-DATA capCoefficient6<>+48(SB)/8, $0x3db6ba993db6ba99
-DATA capCoefficient6<>+56(SB)/8, $0x3db6ba993db6ba99
-GLOBL capCoefficient6<>(SB), RODATA|NOPTR, $64
+TEXT capCoefficient6<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3db6ba993db6ba99
+	QUAD $0x3db6ba993db6ba99
+	QUAD $0x3db6ba993db6ba99
+	QUAD $0x3db6ba993db6ba99
+	QUAD $0x3db6ba993db6ba99
+	QUAD $0x3db6ba993db6ba99
+	QUAD $0x3db6ba993db6ba99
+	QUAD $0x3db6ba993db6ba99
 
 // quarterTurn: -1, 1, ...
-DATA quarterTurn<>+0(SB)/8, $0x3f800000bf800000
-DATA quarterTurn<>+8(SB)/8, $0x3f800000bf800000
-DATA quarterTurn<>+16(SB)/8, $0x3f800000bf800000
-DATA quarterTurn<>+24(SB)/8, $0x3f800000bf800000
-DATA quarterTurn<>+32(SB)/8, $0x3f800000bf800000
-DATA quarterTurn<>+40(SB)/8, $0x3f800000bf800000
-DATA quarterTurn<>+48(SB)/8, $0x3f800000bf800000
-DATA quarterTurn<>+56(SB)/8, $0x3f800000bf800000
-GLOBL quarterTurn<>(SB), RODATA|NOPTR, $64
+TEXT quarterTurn<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x3f800000bf800000
+	QUAD $0x3f800000bf800000
+	QUAD $0x3f800000bf800000
+	QUAD $0x3f800000bf800000
+	QUAD $0x3f800000bf800000
+	QUAD $0x3f800000bf800000
+	QUAD $0x3f800000bf800000
+	QUAD $0x3f800000bf800000
 
 // infinity: as an integer, less than every NaN without its sign
-DATA infinity<>+0(SB)/8, $0x7f8000007f800000
-DATA infinity<>+8(SB)/8, $0x7f8000007f800000
-DATA infinity<>+16(SB)/8, $0x7f8000007f800000
-DATA infinity<>+24(SB)/8, $0x7f8000007f800000
-DATA infinity<>+32(SB)/8, $0x7f8000007f800000
-DATA infinity<>+40(SB)/8, $0x7f8000007f800000
-DATA infinity<>+48(SB)/8, $0x7f8000007f800000
-DATA infinity<>+56(SB)/8, $0x7f8000007f800000
-GLOBL infinity<>(SB), RODATA|NOPTR, $64
+TEXT infinity<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x7f8000007f800000
+	QUAD $0x7f8000007f800000
+	QUAD $0x7f8000007f800000
+	QUAD $0x7f8000007f800000
+	QUAD $0x7f8000007f800000
+	QUAD $0x7f8000007f800000
+	QUAD $0x7f8000007f800000
+	QUAD $0x7f8000007f800000
 
 // belowHalf: of a bfloat16's last place, less one
-DATA belowHalf<>+0(SB)/8, $0x00007fff00007fff
-DATA belowHalf<>+8(SB)/8, $0x00007fff00007fff
-DATA belowHalf<>+16(SB)/8, $0x00007fff00007fff
-DATA belowHalf<>+24(SB)/8, $0x00007fff00007fff
-DATA belowHalf<>+32(SB)/8, $0x00007fff00007fff
-DATA belowHalf<>+40(SB)/8, $0x00007fff00007fff
-DATA belowHalf<>+48(SB)/8, $0x00007fff00007fff
-DATA belowHalf<>+56(SB)/8, $0x00007fff00007fff
-GLOBL belowHalf<>(SB), RODATA|NOPTR, $64
+TEXT belowHalf<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0x00007fff00007fff
+	QUAD $0x00007fff00007fff
+	QUAD $0x00007fff00007fff
+	QUAD $0x00007fff00007fff
+	QUAD $0x00007fff00007fff
+	QUAD $0x00007fff00007fff
+	QUAD $0x00007fff00007fff
+	QUAD $0x00007fff00007fff
 
-DATA notANumber<>+0(SB)/8, $0xffffffffffffffff
-DATA notANumber<>+8(SB)/8, $0xffffffffffffffff
-DATA notANumber<>+16(SB)/8, $0xffffffffffffffff
-DATA notANumber<>+24(SB)/8, $0xffffffffffffffff
-DATA notANumber<>+32(SB)/8, $0xffffffffffffffff
-DATA notANumber<>+40(SB)/8, $0xffffffffffffffff
-DATA notANumber<>+48(SB)/8, $0xffffffffffffffff
-DATA notANumber<>+56(SB)/8, $0xffffffffffffffff
-GLOBL notANumber<>(SB), RODATA|NOPTR, $64
+TEXT notANumber<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffffffffffff
 
 
 // func avx512Score1(p *Panel, from, to int)
@@ -28648,10 +28693,10 @@ vector:
 	MOVQ to+16(FP), R11
 	MOVQ from+8(FP), CX
 	SUBQ CX, R11
-	CMPQ R11, $3
-	JLT end3
+	CMPQ R11, $4
+	JLT end4
 	PCALIGN $64
-rows3:
+rows4:
 	VMOVUPS (SI), Z1
 	VMOVUPS capMost<>(SB), Z4
 	VMINPS Z1, Z4, Z1
@@ -28661,24 +28706,33 @@ rows3:
 	VMOVUPS 384(SI), Z9
 	VMOVUPS capMost<>(SB), Z12
 	VMINPS Z9, Z12, Z9
+	VMOVUPS 576(SI), Z13
+	VMOVUPS capMost<>(SB), Z16
+	VMINPS Z13, Z16, Z13
 	VMOVUPS capLeast<>(SB), Z4
 	VMAXPS Z1, Z4, Z1
 	VMOVUPS capLeast<>(SB), Z8
 	VMAXPS Z5, Z8, Z5
 	VMOVUPS capLeast<>(SB), Z12
 	VMAXPS Z9, Z12, Z9
+	VMOVUPS capLeast<>(SB), Z16
+	VMAXPS Z13, Z16, Z13
 	VMOVUPS whole<>(SB), Z2
 	VFMADD231PS capLog<>(SB), Z1, Z2
 	VMOVUPS whole<>(SB), Z6
 	VFMADD231PS capLog<>(SB), Z5, Z6
 	VMOVUPS whole<>(SB), Z10
 	VFMADD231PS capLog<>(SB), Z9, Z10
+	VMOVUPS whole<>(SB), Z14
+	VFMADD231PS capLog<>(SB), Z13, Z14
 	VSUBPS whole<>(SB), Z2, Z4
 	VSUBPS whole<>(SB), Z6, Z8
 	VSUBPS whole<>(SB), Z10, Z12
+	VSUBPS whole<>(SB), Z14, Z16
 	VFMADD231PS capLn<>(SB), Z4, Z1
 	VFMADD231PS capLn<>(SB), Z8, Z5
 	VFMADD231PS capLn<>(SB), Z12, Z9
+	VFMADD231PS capLn<>(SB), Z16, Z13
 	VPSLLD $23, Z2, Z2
 	VPADDD one<>(SB), Z2, Z2
 	VMOVUPS capCoefficient6<>(SB), Z3
@@ -28688,62 +28742,94 @@ rows3:
 	VPSLLD $23, Z10, Z10
 	VPADDD one<>(SB), Z10, Z10
 	VMOVUPS capCoefficient6<>(SB), Z11
+	VPSLLD $23, Z14, Z14
+	VPADDD one<>(SB), Z14, Z14
+	VMOVUPS capCoefficient6<>(SB), Z15
 	VMOVUPS capCoefficient5<>(SB), Z4
 	VFMADD231PS Z1, Z3, Z4
 	VMOVUPS capCoefficient5<>(SB), Z8
 	VFMADD231PS Z5, Z7, Z8
 	VMOVUPS capCoefficient5<>(SB), Z12
 	VFMADD231PS Z9, Z11, Z12
+	VMOVUPS capCoefficient5<>(SB), Z16
+	VFMADD231PS Z13, Z15, Z16
 	VMOVUPS capCoefficient4<>(SB), Z3
 	VFMADD231PS Z1, Z4, Z3
 	VMOVUPS capCoefficient4<>(SB), Z7
 	VFMADD231PS Z5, Z8, Z7
 	VMOVUPS capCoefficient4<>(SB), Z11
 	VFMADD231PS Z9, Z12, Z11
+	VMOVUPS capCoefficient4<>(SB), Z15
+	VFMADD231PS Z13, Z16, Z15
 	VMOVUPS capCoefficient3<>(SB), Z4
 	VFMADD231PS Z1, Z3, Z4
 	VMOVUPS capCoefficient3<>(SB), Z8
 	VFMADD231PS Z5, Z7, Z8
 	VMOVUPS capCoefficient3<>(SB), Z12
 	VFMADD231PS Z9, Z11, Z12
+	VMOVUPS capCoefficient3<>(SB), Z16
+	VFMADD231PS Z13, Z15, Z16
 	VMOVUPS capCoefficient2<>(SB), Z3
 	VFMADD231PS Z1, Z4, Z3
 	VMOVUPS capCoefficient2<>(SB), Z7
 	VFMADD231PS Z5, Z8, Z7
 	VMOVUPS capCoefficient2<>(SB), Z11
 	VFMADD231PS Z9, Z12, Z11
+	VMOVUPS capCoefficient2<>(SB), Z15
+	VFMADD231PS Z13, Z16, Z15
 	VMOVUPS capCoefficient1<>(SB), Z4
 	VFMADD231PS Z1, Z3, Z4
 	VMOVUPS capCoefficient1<>(SB), Z8
 	VFMADD231PS Z5, Z7, Z8
 	VMOVUPS capCoefficient1<>(SB), Z12
 	VFMADD231PS Z9, Z11, Z12
+	VMOVUPS capCoefficient1<>(SB), Z16
+	VFMADD231PS Z13, Z15, Z16
 	VMULPS Z1, Z4, Z4
 	VSUBPS one<>(SB), Z2, Z3
 	VMULPS Z5, Z8, Z8
 	VSUBPS one<>(SB), Z6, Z7
 	VMULPS Z9, Z12, Z12
 	VSUBPS one<>(SB), Z10, Z11
+	VMULPS Z13, Z16, Z16
+	VSUBPS one<>(SB), Z14, Z15
 	VFMADD231PS Z4, Z2, Z3
 	VFMADD231PS Z8, Z6, Z7
 	VFMADD231PS Z12, Z10, Z11
+	VFMADD231PS Z16, Z14, Z15
 	VADDPS two<>(SB), Z3, Z4
 	VADDPS two<>(SB), Z7, Z8
 	VADDPS two<>(SB), Z11, Z12
-	VDIVPS Z4, Z3, Z3
-	VDIVPS Z8, Z7, Z7
-	VDIVPS Z12, Z11, Z11
-	VMULPS Z0, Z3, Z3
-	VMOVUPS Z3, (SI)
-	VMULPS Z0, Z7, Z7
-	VMOVUPS Z7, 192(SI)
-	VMULPS Z0, Z11, Z11
-	VMOVUPS Z11, 384(SI)
-	ADDQ $576, SI
-	ADDQ $-3, R11
-	CMPQ R11, $3
-	JGE rows3
-end3:
+	VADDPS two<>(SB), Z15, Z16
+	VRCP14PS Z4, Z1
+	VMULPS Z1, Z3, Z2
+	VFNMADD231PS Z2, Z4, Z3
+	VFMADD231PS Z1, Z3, Z2
+	VRCP14PS Z8, Z5
+	VMULPS Z5, Z7, Z6
+	VFNMADD231PS Z6, Z8, Z7
+	VFMADD231PS Z5, Z7, Z6
+	VRCP14PS Z12, Z9
+	VMULPS Z9, Z11, Z10
+	VFNMADD231PS Z10, Z12, Z11
+	VFMADD231PS Z9, Z11, Z10
+	VRCP14PS Z16, Z13
+	VMULPS Z13, Z15, Z14
+	VFNMADD231PS Z14, Z16, Z15
+	VFMADD231PS Z13, Z15, Z14
+	VMULPS Z0, Z2, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS Z0, Z6, Z6
+	VMOVUPS Z6, 192(SI)
+	VMULPS Z0, Z10, Z10
+	VMOVUPS Z10, 384(SI)
+	VMULPS Z0, Z14, Z14
+	VMOVUPS Z14, 576(SI)
+	ADDQ $768, SI
+	ADDQ $-4, R11
+	CMPQ R11, $4
+	JGE rows4
+end4:
 	CMPQ R11, $1
 	JLT end1
 	PCALIGN $64
@@ -28774,9 +28860,12 @@ rows1:
 	VSUBPS one<>(SB), Z2, Z3
 	VFMADD231PS Z4, Z2, Z3
 	VADDPS two<>(SB), Z3, Z4
-	VDIVPS Z4, Z3, Z3
-	VMULPS Z0, Z3, Z3
-	VMOVUPS Z3, (SI)
+	VRCP14PS Z4, Z1
+	VMULPS Z1, Z3, Z2
+	VFNMADD231PS Z2, Z4, Z3
+	VFMADD231PS Z1, Z3, Z2
+	VMULPS Z0, Z2, Z2
+	VMOVUPS Z2, (SI)
 	ADDQ $192, SI
 	ADDQ $-1, R11
 	CMPQ R11, $1

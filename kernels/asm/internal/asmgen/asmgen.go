@@ -183,12 +183,27 @@ func (f *file) constant(name constant, doc string, element func(i int) uint32) {
 		symbol, at = pool, len(f.places)*f.bytes()
 		f.places[name] = at
 	}
+	if f.bytes() == line {
+		f.dataInText(name, element)
+		return
+	}
 	for i := 0; i < f.vec; i += 2 {
 		fmt.Fprintf(&f.data, "DATA %s<>+%d(SB)/8, $0x%08x%08x\n", symbol, at+4*i, element(i+1), element(i))
 	}
 	if !f.pooled {
 		f.data.WriteString(global(symbol, f.bytes()))
 	}
+}
+
+// dataInText lays out a constant as long as a cache line among the functions, where an alignment can be asked for. Go's linker aligns data to 32
+// bytes at most, and a load that straddles two lines counts as two: in a binary where all constants happened to, Cap took 1.19 times as long on a
+// Xeon (family 6, model 207).
+func (f *file) dataInText(name constant, element func(i int) uint32) {
+	fmt.Fprintf(&f.data, "TEXT %s<>(SB), NOSPLIT|NOFRAME, $0\n\tPCALIGN $%d\n", name, line)
+	for i := 0; i < f.vec; i += 2 {
+		fmt.Fprintf(&f.data, "\tQUAD $0x%08x%08x\n", element(i+1), element(i))
+	}
+	f.data.WriteByte('\n')
 }
 
 // pool is the symbol of constants that lie after one another.

@@ -65,7 +65,10 @@ func (g *gen) capScores() {
 	g.function("Cap", "(p *Panel, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
 		*x = scale * tanh(*x)`))
-	const together = 3
+	together := 3 // as many as there are registers for; with more than 4, some of 32 rows would go alone
+	if g.regs > 16 {
+		together = 4
+	}
 	const scale = vec(0)
 	g.sweep(together, func() {
 		g.argFloat(scale, "scale", 24)
@@ -111,10 +114,10 @@ func (g *gen) capScores() {
 		})
 		each(func(_, n, p, t vec, _ int) { g.fma(p, n, t) })
 		each(func(_, _, p, t vec, _ int) { g.add(t, p, two) })
-		each(func(_, _, p, t vec, _ int) { g.div(p, p, t) })
-		each(func(_, _, p, _ vec, i int) {
-			g.mul(p, p, scale)
-			g.store(g.swept(i), p)
+		each(func(x, n, p, t vec, _ int) { g.div(n, p, t, x) })
+		each(func(_, n, _, _ vec, i int) {
+			g.mul(n, n, scale)
+			g.store(g.swept(i), n)
 		})
 	}, func() {})
 }

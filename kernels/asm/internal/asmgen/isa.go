@@ -98,7 +98,7 @@ type isa interface {
 	min(dst, a vec, b operand)
 	fma(acc, a vec, b operand)  // acc += a*b, rounded once
 	fnma(acc, a vec, b operand) // acc -= a*b, rounded once
-	div(dst, a, b vec)
+	div(dst, a, b, tmp vec)     // dst = a/b, a and tmp lost
 
 	// one element: loaded, it stands before zeros
 	loadOne(dst vec, from operand)
