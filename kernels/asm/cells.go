@@ -25,14 +25,17 @@ type Cells struct {
 }
 
 // From returns the rows from row j on.
-func (c Cells) From(j int) Cells {
+func (c Cells) From(j int) Cells { return c.at(j*c.Stride, j*c.ScaleStride) }
+
+// at returns the rows that begin at an element, with scales that begin at one.
+func (c Cells) at(element, scale int) Cells {
 	switch c.Type {
 	case F32:
-		c.Rows = c.Rows.From(j)
+		c.Data = c.Data[element:]
 	case F16, BF16:
-		c.Half = c.Half[j*c.Stride:]
+		c.Half = c.Half[element:]
 	case I8:
-		c.Byte, c.Scale = c.Byte[j*c.Stride:], c.Scale[j*c.ScaleStride:]
+		c.Byte, c.Scale = c.Byte[element:], c.Scale[scale:]
 	}
 	return c
 }
@@ -91,23 +94,23 @@ func narrow(to []uint16, from []float32, t Type) {
 // piece is the number of columns that the portable loops take from a row of cells at a time.
 const piece = 128
 
-// dotCells is dot for rows that are not float32.
-func dotCells(p *Few) {
-	var k [piece]float32
-	for j := range p.N {
+// dotCells is dotRun for rows that are not float32.
+func dotCells(p *Few, k *Cells, from, n int) {
+	var row [piece]float32
+	for j := range n {
 		for r := range p.R {
-			p.P[r*p.Stride+j] = 0
+			p.P[r*p.Stride+from+j] = 0
 		}
 		for x := 0; x < p.D; x += piece {
-			part := k[:min(piece, p.D-x)]
-			p.K.read(part, j, x)
+			part := row[:min(piece, p.D-x)]
+			k.read(part, j, x)
 			for r := range p.R {
-				p.P[r*p.Stride+j] += product(p.Q.Data[r*p.Q.Stride+x:][:len(part)], part)
+				p.P[r*p.Stride+from+j] += product(p.Q.Data[r*p.Q.Stride+x:][:len(part)], part)
 			}
 		}
 		for r := range p.R {
-			z := &p.P[r*p.Stride+j]
-			*z = float32(float64(float64(*z)*p.Factor) * float64(p.K.scale(j)))
+			z := &p.P[r*p.Stride+from+j]
+			*z = float32(float64(float64(*z)*p.Factor) * float64(k.scale(j)))
 		}
 	}
 }

@@ -12,21 +12,55 @@ type Few struct {
 	Stride     int       // at least N rounded up to a multiple of 16: Weigh may write so far
 	M, L, S    []float32 // [R]; S may be nil
 
-	From   int  // Weigh: first query to do
-	Done   int  // Weigh: queries finished
-	Resume bool // Sum: O holds the sums that the keys before these left, to go on from
+	From int // Weigh: first query to do
+	Done int // Weigh: queries finished
+
+	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i];
+	// the rows asked for meanwhile begin at element NextAt[i] of Next. Where Run is 0 all keys are one run, from the first element on.
+	Run                int
+	At, NextAt, Scales []int
+	//lint:ignore U1000 assembly counts in them: runs done, and keys to do
+	run, left int
+}
+
+// runLength is the number of keys in a run that is not the last.
+func (p *Few) runLength() int {
+	if p.Run == 0 {
+		return p.N
+	}
+	return p.Run
+}
+
+// rowsOf are the rows of run i.
+func (p *Few) rowsOf(c *Cells, i int) Cells {
+	if p.Run == 0 {
+		return *c
+	}
+	scale := 0
+	if c.Type == I8 {
+		scale = p.Scales[i]
+	}
+	return c.at(p.At[i], scale)
 }
 
 // dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x]. The scale of a row of K multiplies its finished sums.
 func dot(p *Few) {
-	if p.K.Type != F32 {
-		dotCells(p)
+	for i, j := 0, 0; j < p.N; i, j = i+1, j+p.runLength() {
+		k := p.rowsOf(&p.K, i)
+		dotRun(p, &k, j, min(p.runLength(), p.N-j))
+	}
+}
+
+// dotRun does the n keys from one on, whose rows are k.
+func dotRun(p *Few, k *Cells, from, n int) {
+	if k.Type != F32 {
+		dotCells(p, k, from, n)
 		return
 	}
 	for r := range p.R {
-		q, row := p.Q.Row(r, p.D), p.P[r*p.Stride:][:p.N]
+		q, row := p.Q.Row(r, p.D), p.P[r*p.Stride+from:][:n]
 		for j := range row {
-			row[j] = float32(float64(product(q, p.K.Row(j, p.D))) * p.Factor)
+			row[j] = float32(float64(product(q, k.Row(j, p.D))) * p.Factor)
 		}
 	}
 }
@@ -74,27 +108,24 @@ func weigh(p *Few) {
 	}
 }
 
-// sum is O[r][c] += Σ_j P[r][j] V[j][c], the sum over keys first, or going on from O if Resume. The scale of a row of V multiplies its weights.
+// sum is O[r][c] += Σ_j P[r][j] V[j][c], the sum over keys first. The scale of a row of V multiplies its weights.
 func sum(p *Few) {
-	var sums, v [piece]float32
+	var sums, row [piece]float32
 	for r := range p.R {
-		weights := p.P[r*p.Stride:][:p.N]
 		for c := 0; c < p.C; c += piece {
 			out := p.O.Data[r*p.O.Stride+c:][:min(piece, p.C-c)]
-			to := out
-			if !p.Resume {
-				to = sums[:len(out)]
-				clear(to)
-			}
-			if p.V.Type == F32 {
-				accumulate(to, weights, Rows{p.V.Data[c:], p.V.Stride})
-			} else {
-				accumulateCells(to, weights, &p.V, c, v[:len(to)])
-			}
-			if !p.Resume {
-				for i, x := range to {
-					out[i] += x
+			to := sums[:len(out)]
+			clear(to)
+			for i, j := 0, 0; j < p.N; i, j = i+1, j+p.runLength() {
+				v, weights := p.rowsOf(&p.V, i), p.P[r*p.Stride+j:][:min(p.runLength(), p.N-j)]
+				if v.Type == F32 {
+					accumulate(to, weights, Rows{v.Data[c:], v.Stride})
+				} else {
+					accumulateCells(to, weights, &v, c, row[:len(to)])
 				}
+			}
+			for i, x := range to {
+				out[i] += x
 			}
 		}
 	}

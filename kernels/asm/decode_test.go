@@ -116,42 +116,6 @@ func TestSum(t *testing.T) {
 	})
 }
 
-// Keys summed in parts, each going on from the one before, give the bits of all at once.
-func TestSumResumes(t *testing.T) {
-	for _, o := range append(assembled(), Go()) {
-		for r := 1; r <= 9; r++ {
-			for _, c := range []int{1, 7, 64, 130, 200} {
-				for _, typ := range []Type{F32, BF16, I8} {
-					const n = 29
-					whole := randomFew(r, n, 1, c)
-					whole.V = stored(whole.V.Rows, n, c, typ, 1)
-					part := *whole
-					sums := make([]float32, r*c)
-					old := slices.Clone(whole.O.Data)
-					part.P = slices.Clone(whole.P)
-					o.Sum(whole)
-					part.O, part.Resume = Rows{sums, c}, true
-					v, p := part.V, part.P
-					for _, cut := range [][2]int{{0, 8}, {8, 9}, {9, 16}, {16, 16}, {16, n}} {
-						part.N, part.P = cut[1]-cut[0], p[cut[0]:]
-						if part.N > 0 {
-							part.V = v.From(cut[0])
-						}
-						o.Sum(&part)
-					}
-					for r := range r {
-						for c, x := range (&Rows{sums, c}).Row(r, c) {
-							if got, want := old[r*whole.O.Stride+c]+x, whole.O.Data[r*whole.O.Stride+c]; got != want {
-								t.Fatalf("%s, type %d: O[%d][%d] is %v in parts, %v at once", o.ISA, typ, r, c, got, want)
-							}
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
 // What a query gets does not depend on the queries beside it, nor on keys behind that weigh nothing.
 func TestFewQueriesApart(t *testing.T) {
 	for _, o := range append(assembled(), Go()) {

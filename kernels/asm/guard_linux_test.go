@@ -395,6 +395,75 @@ func TestFewOfCells(t *testing.T) {
 	}
 }
 
+// Keys that lie in runs give the bits of keys that lie after one another, between pages that nobody may touch.
+func TestRunsKeepBits(t *testing.T) {
+	for _, o := range append(assembled(), Go()) {
+		fs := fences{}
+		for _, r := range []int{1, 2, 3, 6, 9} {
+			for _, d := range []int{1, 7, 64, 130, 200} {
+				for _, typ := range []Type{F32, F16, BF16, I8} {
+					for _, run := range []int{1, 3, 4, 8, 16, 29, 40} {
+						for _, first := range []bool{true, false} {
+							const n = 29
+							want := randomFew(r, n, d, d)
+							want.K, want.V = stored(want.K.Rows, n, d, typ, 1), stored(want.V.Rows, n, d, typ, 2)
+							got := *want
+							got.P, got.O.Data = slices.Clone(want.P), slices.Clone(want.O.Data)
+							got.Run = run
+							rows := run * ((n-1)/run + 1)
+							k, at, scales := scattered(want.K, n, d, run)
+							got.At, got.Scales, got.NextAt = at, scales, at
+							got.K = fs.cells(t, "K", k, rows, d, first)
+							got.Next = got.K
+							v, at, scales := scattered(want.V, n, d, run)
+							got.V = fs.cells(t, "V", v, rows, d, first)
+							what := fmt.Sprintf("%s, type %d: %d queries, %d columns, runs of %d", o.ISA, typ, r, d, run)
+							o.Dot(want)
+							o.Dot(&got)
+							sameBits(t, what+": Dot", got.P, want.P)
+							got.At, got.Scales = at, scales
+							o.Sum(want)
+							o.Sum(&got)
+							sameBits(t, what+": Sum", got.O.Data, want.O.Data)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// scattered returns rows in runs, the first run last, and where these begin.
+func scattered(c Cells, n, d, run int) (to Cells, at, scales []int) {
+	runs := (n-1)/run + 1
+	to = Cells{Type: c.Type, Rows: Rows{Stride: d}, ScaleStride: 1}
+	switch size := runs * run * d; c.Type {
+	case F32:
+		to.Data = make([]float32, size)
+	case F16, BF16:
+		to.Half = make([]uint16, size)
+	case I8:
+		to.Byte, to.Scale = make([]int8, size), make([]float32, runs*run)
+	}
+	for i := range runs {
+		at, scales = append(at, (runs-1-i)*run*d), append(scales, (runs-1-i)*run)
+	}
+	for j := range n {
+		row := c.From(j)
+		slot := to.at(at[j/run]+j%run*d, scales[j/run]+j%run)
+		switch c.Type {
+		case F32:
+			copy(slot.Data[:d], row.Data)
+		case F16, BF16:
+			copy(slot.Half[:d], row.Half)
+		case I8:
+			copy(slot.Byte[:d], row.Byte)
+			slot.Scale[0] = row.Scale[0]
+		}
+	}
+	return to, at, scales
+}
+
 // Ask may be given rows that are not there.
 func TestAskBeyondRows(t *testing.T) {
 	for _, o := range append(assembled(), Go()) {
@@ -407,9 +476,9 @@ func TestAskBeyondRows(t *testing.T) {
 						c.ScaleStride = stride
 					}
 					for _, n := range []int{0, 1, 3, 1000} {
-						o.Ask(&c, n)
+						o.Ask(&c, []int{0, 1000}, []int{0, 1000}, n)
 					}
-					o.Ask(&Cells{Type: typ}, 3)
+					o.Ask(&Cells{Type: typ}, nil, nil, 3)
 				}
 			}
 		}

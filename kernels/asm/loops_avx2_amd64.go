@@ -103,7 +103,7 @@ func avx2SumI8(p *Few)
 func avx2ScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func avx2Ask(at unsafe.Pointer, step, lines int)
+func avx2Ask(from unsafe.Pointer, at *int, runs, size, step, lines int)
 
 //go:noescape
 func avx2Weigh(p *Few, from, vectors int) (done int)

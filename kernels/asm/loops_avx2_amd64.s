@@ -8656,8 +8656,6 @@ over:
 //	}
 TEXT ·avx2Dot(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_K+Cells_Rows+Rows_Data)(AX), BX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
 	MOVQ (Few_P)(AX), DX
@@ -8665,8 +8663,36 @@ TEXT ·avx2Dot(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
-	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), BP
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), BX
+	IMULQ $4, BX
+	MOVQ (Few_K+Cells_Rows+Rows_Data)(AX), R8
+	ADDQ R8, BX
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R8
+	ADDQ R8, BP
 	SUBQ BX, BP
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -9089,6 +9115,9 @@ done1x1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
@@ -9100,7 +9129,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], p.V.Data[k*p.V.Stride+c], sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·avx2Sum(SB), NOSPLIT, $8-8
@@ -9115,9 +9144,6 @@ TEXT ·avx2Sum(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), BP
-	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), DI
-	SUBQ DI, BP
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -9126,30 +9152,6 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	VMOVUPS 32(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	VMOVUPS 32(R8), Y5
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y6
-	VMOVUPS 32(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y8
-	VMOVUPS 32(R8), Y9
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y10
-	VMOVUPS 32(R8), Y11
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x16
-zero6x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -9162,11 +9164,43 @@ zero6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-begun6x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x16
+	MOVQ R11, R15
+taken6x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -9298,31 +9332,9 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	VMOVUPS Y3, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	VMOVUPS Y5, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y6, (R8)
-	VMOVUPS Y7, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y8, (R8)
-	VMOVUPS Y9, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y10, (R8)
-	VMOVUPS Y11, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x16fresh:
-	JMP next6x16
-add6x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y12
 	VADDPS Y12, Y0, Y0
@@ -9377,35 +9389,49 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x8
-zero6x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-begun6x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x8
+	MOVQ R11, R15
+taken6x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -9502,25 +9528,9 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x8fresh:
-	JMP next6x8
-add6x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y6
 	VADDPS Y6, Y0, Y0
@@ -9557,35 +9567,49 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X2
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X3
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X4
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x1
-zero6x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-begun6x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x1
+	MOVQ R11, R15
+taken6x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -9682,25 +9706,9 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x1fresh:
-	JMP next6x1
-add6x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x1
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Y6, Y0, Y0
@@ -9754,22 +9762,6 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	VMOVUPS 32(R8), Y5
-	VMOVUPS 64(R8), Y6
-	VMOVUPS 96(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x32
-zero2x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -9778,10 +9770,42 @@ zero2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-begun2x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x32
+	MOVQ R11, R15
+taken2x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -9886,23 +9910,9 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x32
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	VMOVUPS Y5, 32(R8)
-	VMOVUPS Y6, 64(R8)
-	VMOVUPS Y7, 96(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x32fresh:
-	JMP next2x32
-add2x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -9941,26 +9951,46 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	VMOVUPS 32(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x16
-zero2x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-begun2x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x16
+	MOVQ R11, R15
+taken2x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -10030,19 +10060,9 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	VMOVUPS Y3, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x16fresh:
-	JMP next2x16
-add2x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -10069,22 +10089,44 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x8
-zero2x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun2x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x8
+	MOVQ R11, R15
+taken2x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -10139,17 +10181,9 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x8fresh:
-	JMP next2x8
-add2x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -10170,22 +10204,44 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x1
-zero2x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun2x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x1
+	MOVQ R11, R15
+taken2x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -10240,17 +10296,9 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x1fresh:
-	JMP next2x1
-add2x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x1
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Y2, Y0, Y0
@@ -10286,21 +10334,6 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	VMOVUPS 128(R8), Y4
-	VMOVUPS 160(R8), Y5
-	VMOVUPS 192(R8), Y6
-	VMOVUPS 224(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x64
-zero1x64:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -10309,10 +10342,42 @@ zero1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-begun1x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x64
+	MOVQ R11, R15
+taken1x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -10442,22 +10507,9 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x64
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x64fresh:
-	JMP next1x64
-add1x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -10495,25 +10547,46 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x32
-zero1x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-begun1x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x32
+	MOVQ R11, R15
+taken1x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -10593,18 +10666,9 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x32
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x32fresh:
-	JMP next1x32
-add1x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -10630,21 +10694,44 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x16
-zero1x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun1x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x16
+	MOVQ R11, R15
+taken1x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -10699,16 +10786,9 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x16fresh:
-	JMP next1x16
-add1x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -10728,19 +10808,43 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x8
-zero1x8:
 	VXORPS Y0, Y0, Y0
-begun1x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x8
+	MOVQ R11, R15
+taken1x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -10785,15 +10889,9 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x8fresh:
-	JMP next1x8
-add1x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y1
 	VADDPS Y1, Y0, Y0
@@ -10810,19 +10908,43 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x1
-zero1x1:
 	VXORPS Y0, Y0, Y0
-begun1x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x1
+	MOVQ R11, R15
+taken1x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -10867,15 +10989,9 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x1fresh:
-	JMP next1x1
-add1x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x1
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Y1, Y0, Y0
@@ -10915,8 +11031,6 @@ end1:
 //	}
 TEXT ·avx2DotF16(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_K+Cells_Half)(AX), BX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
 	MOVQ (Few_P)(AX), DX
@@ -10924,8 +11038,36 @@ TEXT ·avx2DotF16(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
-	MOVQ (Few_Next+Cells_Half)(AX), BP
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), BX
+	IMULQ $2, BX
+	MOVQ (Few_K+Cells_Half)(AX), R8
+	ADDQ R8, BX
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R8
+	ADDQ R8, BP
 	SUBQ BX, BP
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -11430,6 +11572,9 @@ done1x1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
@@ -11441,7 +11586,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·avx2SumF16(SB), NOSPLIT, $8-8
@@ -11456,9 +11601,6 @@ TEXT ·avx2SumF16(SB), NOSPLIT, $8-8
 	IMULQ $2, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Next+Cells_Half)(AX), BP
-	MOVQ (Few_V+Cells_Half)(AX), DI
-	SUBQ DI, BP
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -11467,30 +11609,6 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	VMOVUPS 32(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	VMOVUPS 32(R8), Y5
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y6
-	VMOVUPS 32(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y8
-	VMOVUPS 32(R8), Y9
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y10
-	VMOVUPS 32(R8), Y11
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x16
-zero6x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -11503,11 +11621,43 @@ zero6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-begun6x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x16
+	MOVQ R11, R15
+taken6x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -11639,31 +11789,9 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	VMOVUPS Y3, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	VMOVUPS Y5, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y6, (R8)
-	VMOVUPS Y7, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y8, (R8)
-	VMOVUPS Y9, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y10, (R8)
-	VMOVUPS Y11, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x16fresh:
-	JMP next6x16
-add6x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y12
 	VADDPS Y12, Y0, Y0
@@ -11718,35 +11846,49 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x8
-zero6x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-begun6x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x8
+	MOVQ R11, R15
+taken6x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -11843,25 +11985,9 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x8fresh:
-	JMP next6x8
-add6x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y6
 	VADDPS Y6, Y0, Y0
@@ -11898,35 +12024,49 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X2
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X3
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X4
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x1
-zero6x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-begun6x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x1
+	MOVQ R11, R15
+taken6x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -12033,25 +12173,9 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x1fresh:
-	JMP next6x1
-add6x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x1
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Y6, Y0, Y0
@@ -12105,22 +12229,6 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	VMOVUPS 32(R8), Y5
-	VMOVUPS 64(R8), Y6
-	VMOVUPS 96(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x32
-zero2x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -12129,10 +12237,42 @@ zero2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-begun2x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x32
+	MOVQ R11, R15
+taken2x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -12232,23 +12372,9 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x32
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	VMOVUPS Y5, 32(R8)
-	VMOVUPS Y6, 64(R8)
-	VMOVUPS Y7, 96(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x32fresh:
-	JMP next2x32
-add2x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -12287,26 +12413,46 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	VMOVUPS 32(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x16
-zero2x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-begun2x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x16
+	MOVQ R11, R15
+taken2x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -12376,19 +12522,9 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	VMOVUPS Y3, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x16fresh:
-	JMP next2x16
-add2x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -12415,22 +12551,44 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x8
-zero2x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun2x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x8
+	MOVQ R11, R15
+taken2x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -12485,17 +12643,9 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x8fresh:
-	JMP next2x8
-add2x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -12516,22 +12666,44 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x1
-zero2x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun2x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x1
+	MOVQ R11, R15
+taken2x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -12596,17 +12768,9 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x1fresh:
-	JMP next2x1
-add2x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x1
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Y2, Y0, Y0
@@ -12642,21 +12806,6 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	VMOVUPS 128(R8), Y4
-	VMOVUPS 160(R8), Y5
-	VMOVUPS 192(R8), Y6
-	VMOVUPS 224(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x64
-zero1x64:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -12665,10 +12814,42 @@ zero1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-begun1x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x64
+	MOVQ R11, R15
+taken1x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -12788,22 +12969,9 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x64
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x64fresh:
-	JMP next1x64
-add1x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -12841,25 +13009,46 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x32
-zero1x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-begun1x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x32
+	MOVQ R11, R15
+taken1x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -12934,18 +13123,9 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x32
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x32fresh:
-	JMP next1x32
-add1x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -12971,21 +13151,44 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x16
-zero1x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun1x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x16
+	MOVQ R11, R15
+taken1x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -13040,16 +13243,9 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x16fresh:
-	JMP next1x16
-add1x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -13069,19 +13265,43 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x8
-zero1x8:
 	VXORPS Y0, Y0, Y0
-begun1x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x8
+	MOVQ R11, R15
+taken1x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -13126,15 +13346,9 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x8fresh:
-	JMP next1x8
-add1x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y1
 	VADDPS Y1, Y0, Y0
@@ -13151,19 +13365,43 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x1
-zero1x1:
 	VXORPS Y0, Y0, Y0
-begun1x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x1
+	MOVQ R11, R15
+taken1x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -13218,15 +13456,9 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x1fresh:
-	JMP next1x1
-add1x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x1
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Y1, Y0, Y0
@@ -13266,8 +13498,6 @@ end1:
 //	}
 TEXT ·avx2DotBF16(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_K+Cells_Half)(AX), BX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
 	MOVQ (Few_P)(AX), DX
@@ -13275,8 +13505,36 @@ TEXT ·avx2DotBF16(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
-	MOVQ (Few_Next+Cells_Half)(AX), BP
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), BX
+	IMULQ $2, BX
+	MOVQ (Few_K+Cells_Half)(AX), R8
+	ADDQ R8, BX
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R8
+	ADDQ R8, BP
 	SUBQ BX, BP
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -13821,6 +14079,9 @@ done1x1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
@@ -13832,7 +14093,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromBF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·avx2SumBF16(SB), NOSPLIT, $8-8
@@ -13847,9 +14108,6 @@ TEXT ·avx2SumBF16(SB), NOSPLIT, $8-8
 	IMULQ $2, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Next+Cells_Half)(AX), BP
-	MOVQ (Few_V+Cells_Half)(AX), DI
-	SUBQ DI, BP
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -13858,30 +14116,6 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	VMOVUPS 32(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	VMOVUPS 32(R8), Y5
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y6
-	VMOVUPS 32(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y8
-	VMOVUPS 32(R8), Y9
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y10
-	VMOVUPS 32(R8), Y11
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x16
-zero6x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -13894,11 +14128,43 @@ zero6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-begun6x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x16
+	MOVQ R11, R15
+taken6x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -14040,31 +14306,9 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	VMOVUPS Y3, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	VMOVUPS Y5, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y6, (R8)
-	VMOVUPS Y7, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y8, (R8)
-	VMOVUPS Y9, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y10, (R8)
-	VMOVUPS Y11, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x16fresh:
-	JMP next6x16
-add6x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y12
 	VADDPS Y12, Y0, Y0
@@ -14119,35 +14363,49 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x8
-zero6x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-begun6x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x8
+	MOVQ R11, R15
+taken6x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -14249,25 +14507,9 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x8fresh:
-	JMP next6x8
-add6x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y6
 	VADDPS Y6, Y0, Y0
@@ -14304,35 +14546,49 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X2
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X3
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X4
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x1
-zero6x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-begun6x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x1
+	MOVQ R11, R15
+taken6x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -14434,25 +14690,9 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x1fresh:
-	JMP next6x1
-add6x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x1
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Y6, Y0, Y0
@@ -14506,22 +14746,6 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	VMOVUPS 32(R8), Y5
-	VMOVUPS 64(R8), Y6
-	VMOVUPS 96(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x32
-zero2x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -14530,10 +14754,42 @@ zero2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-begun2x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x32
+	MOVQ R11, R15
+taken2x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -14653,23 +14909,9 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x32
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	VMOVUPS Y5, 32(R8)
-	VMOVUPS Y6, 64(R8)
-	VMOVUPS Y7, 96(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x32fresh:
-	JMP next2x32
-add2x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -14708,26 +14950,46 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	VMOVUPS 32(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x16
-zero2x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-begun2x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x16
+	MOVQ R11, R15
+taken2x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -14807,19 +15069,9 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	VMOVUPS Y3, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x16fresh:
-	JMP next2x16
-add2x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -14846,22 +15098,44 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x8
-zero2x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun2x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x8
+	MOVQ R11, R15
+taken2x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -14921,17 +15195,9 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x8fresh:
-	JMP next2x8
-add2x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -14952,22 +15218,44 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x1
-zero2x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun2x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x1
+	MOVQ R11, R15
+taken2x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -15027,17 +15315,9 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x1fresh:
-	JMP next2x1
-add2x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x1
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Y2, Y0, Y0
@@ -15073,21 +15353,6 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	VMOVUPS 128(R8), Y4
-	VMOVUPS 160(R8), Y5
-	VMOVUPS 192(R8), Y6
-	VMOVUPS 224(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x64
-zero1x64:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -15096,10 +15361,42 @@ zero1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-begun1x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x64
+	MOVQ R11, R15
+taken1x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -15259,22 +15556,9 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x64
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x64fresh:
-	JMP next1x64
-add1x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -15312,25 +15596,46 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x32
-zero1x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-begun1x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x32
+	MOVQ R11, R15
+taken1x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -15425,18 +15730,9 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x32
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x32fresh:
-	JMP next1x32
-add1x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -15462,21 +15758,44 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x16
-zero1x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun1x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x16
+	MOVQ R11, R15
+taken1x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -15541,16 +15860,9 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x16fresh:
-	JMP next1x16
-add1x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -15570,19 +15882,43 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x8
-zero1x8:
 	VXORPS Y0, Y0, Y0
-begun1x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x8
+	MOVQ R11, R15
+taken1x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -15632,15 +15968,9 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x8fresh:
-	JMP next1x8
-add1x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y1
 	VADDPS Y1, Y0, Y0
@@ -15657,19 +15987,43 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x1
-zero1x1:
 	VXORPS Y0, Y0, Y0
-begun1x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x1
+	MOVQ R11, R15
+taken1x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -15719,15 +16073,9 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x1fresh:
-	JMP next1x1
-add1x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x1
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Y1, Y0, Y0
@@ -15767,8 +16115,6 @@ end1:
 //	}
 TEXT ·avx2DotI8(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_K+Cells_Byte)(AX), BX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
 	MOVQ (Few_P)(AX), DX
@@ -15776,8 +16122,36 @@ TEXT ·avx2DotI8(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
-	MOVQ (Few_Next+Cells_Byte)(AX), BP
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), BX
+	IMULQ $1, BX
+	MOVQ (Few_K+Cells_Byte)(AX), R8
+	ADDQ R8, BX
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R8
+	ADDQ R8, BP
 	SUBQ BX, BP
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -16342,6 +16716,9 @@ done1x1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
@@ -16353,7 +16730,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], float32(p.V.Byte[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·avx2SumI8(SB), NOSPLIT, $8-8
@@ -16368,9 +16745,6 @@ TEXT ·avx2SumI8(SB), NOSPLIT, $8-8
 	IMULQ $1, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Next+Cells_Byte)(AX), BP
-	MOVQ (Few_V+Cells_Byte)(AX), DI
-	SUBQ DI, BP
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -16379,30 +16753,6 @@ rows6:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	VMOVUPS 32(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	VMOVUPS 32(R8), Y5
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y6
-	VMOVUPS 32(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y8
-	VMOVUPS 32(R8), Y9
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y10
-	VMOVUPS 32(R8), Y11
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x16
-zero6x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -16415,11 +16765,43 @@ zero6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-begun6x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x16
+	MOVQ R11, R15
+taken6x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -16561,31 +16943,9 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	VMOVUPS Y3, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	VMOVUPS Y5, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y6, (R8)
-	VMOVUPS Y7, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y8, (R8)
-	VMOVUPS Y9, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y10, (R8)
-	VMOVUPS Y11, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x16fresh:
-	JMP next6x16
-add6x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y12
 	VADDPS Y12, Y0, Y0
@@ -16640,35 +17000,49 @@ end6x16:
 	CMPQ R12, $8
 	JLT end6x8
 columns6x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x8
-zero6x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-begun6x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x8
+	MOVQ R11, R15
+taken6x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -16770,25 +17144,9 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x8fresh:
-	JMP next6x8
-add6x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y6
 	VADDPS Y6, Y0, Y0
@@ -16825,35 +17183,49 @@ end6x8:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X2
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X3
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X4
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x1
-zero6x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-begun6x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x1
+	MOVQ R11, R15
+taken6x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -16965,25 +17337,9 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x1fresh:
-	JMP next6x1
-add6x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x1
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Y6, Y0, Y0
@@ -17037,22 +17393,6 @@ rows2:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y4
-	VMOVUPS 32(R8), Y5
-	VMOVUPS 64(R8), Y6
-	VMOVUPS 96(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x32
-zero2x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -17061,10 +17401,42 @@ zero2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-begun2x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x32
+	MOVQ R11, R15
+taken2x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -17184,23 +17556,9 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x32
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y4, (R8)
-	VMOVUPS Y5, 32(R8)
-	VMOVUPS Y6, 64(R8)
-	VMOVUPS Y7, 96(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x32fresh:
-	JMP next2x32
-add2x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -17239,26 +17597,46 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y2
-	VMOVUPS 32(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x16
-zero2x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-begun2x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x16
+	MOVQ R11, R15
+taken2x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -17338,19 +17716,9 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y2, (R8)
-	VMOVUPS Y3, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x16fresh:
-	JMP next2x16
-add2x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -17377,22 +17745,44 @@ end2x16:
 	CMPQ R12, $8
 	JLT end2x8
 columns2x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Y1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x8
-zero2x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun2x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x8
+	MOVQ R11, R15
+taken2x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -17452,17 +17842,9 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Y1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x8fresh:
-	JMP next2x8
-add2x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -17483,22 +17865,44 @@ end2x8:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x1
-zero2x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun2x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x1
+	MOVQ R11, R15
+taken2x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -17568,17 +17972,9 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x1fresh:
-	JMP next2x1
-add2x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x1
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Y2, Y0, Y0
@@ -17614,21 +18010,6 @@ rows1:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	VMOVUPS 128(R8), Y4
-	VMOVUPS 160(R8), Y5
-	VMOVUPS 192(R8), Y6
-	VMOVUPS 224(R8), Y7
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x64
-zero1x64:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -17637,10 +18018,42 @@ zero1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-begun1x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x64
+	MOVQ R11, R15
+taken1x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -17795,22 +18208,9 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x64
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x64fresh:
-	JMP next1x64
-add1x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Y8
 	VADDPS Y8, Y0, Y0
@@ -17848,25 +18248,46 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x32
-zero1x32:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-begun1x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x32
+	MOVQ R11, R15
+taken1x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -17961,18 +18382,9 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x32
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x32fresh:
-	JMP next1x32
-add1x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Y4
 	VADDPS Y4, Y0, Y0
@@ -17998,21 +18410,44 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x16
-zero1x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-begun1x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x16
+	MOVQ R11, R15
+taken1x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -18077,16 +18512,9 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x16
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x16fresh:
-	JMP next1x16
-add1x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Y2
 	VADDPS Y2, Y0, Y0
@@ -18106,19 +18534,43 @@ end1x16:
 	CMPQ R12, $8
 	JLT end1x8
 columns1x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x8
-	MOVQ DX, R8
-	VMOVUPS (R8), Y0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x8
-zero1x8:
 	VXORPS Y0, Y0, Y0
-begun1x8:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x8:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x8
+	MOVQ R11, R15
+taken1x8:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -18168,15 +18620,9 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x8
-	MOVQ DX, R8
-	VMOVUPS Y0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x8fresh:
-	JMP next1x8
-add1x8:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x8
 	MOVQ DX, R8
 	VMOVUPS (R8), Y1
 	VADDPS Y1, Y0, Y0
@@ -18193,19 +18639,43 @@ end1x8:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x1
-zero1x1:
 	VXORPS Y0, Y0, Y0
-begun1x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x1
+	MOVQ R11, R15
+taken1x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -18265,15 +18735,9 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x1fresh:
-	JMP next1x1
-add1x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x1
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Y1, Y0, Y0
@@ -18309,14 +18773,34 @@ end1:
 //	}
 TEXT ·avx2ScaleKeys(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), AX
-	MOVQ scale+8(FP), BX
 	MOVQ apart+16(FP), R9
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	MOVQ (Few_P)(AX), DX
 	MOVQ (Few_Stride)(AX), R13
 	IMULQ $4, R13
-	MOVQ (Few_N)(AX), CX
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_Scales)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), SI
+	MOVQ scale+8(FP), BX
+	LEAQ (BX)(SI*4), BX
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -18360,27 +18844,42 @@ query1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
-// func avx2Ask(at unsafe.Pointer, step, lines int)
+// func avx2Ask(from unsafe.Pointer, at *int, runs, size, step, lines int)
 //
-//	for range lines {
-//		prefetch(at)
-//		at += step
+//	for i := range runs {
+//		for j := range lines {
+//			prefetch(from + at[i]*size + j*step)
+//		}
 //	}
-TEXT ·avx2Ask(SB), NOSPLIT, $0-24
-	MOVQ at+0(FP), BX
-	MOVQ step+8(FP), R9
-	MOVQ lines+16(FP), CX
-	CMPQ CX, $1
+TEXT ·avx2Ask(SB), NOSPLIT, $0-48
+	MOVQ at+8(FP), BX
+	MOVQ runs+16(FP), CX
+	MOVQ size+24(FP), R13
+	MOVQ step+32(FP), R9
+run:
+	MOVQ (BX), SI
+	IMULQ R13, SI
+	MOVQ from+0(FP), R8
+	ADDQ SI, R8
+	MOVQ lines+40(FP), R11
+	CMPQ R11, $1
 	JLT done
 line:
-	PREFETCHT1 (BX)
-	ADDQ R9, BX
+	PREFETCHT1 (R8)
+	ADDQ R9, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE line
+	ADDQ $8, BX
 	ADDQ $-1, CX
 	CMPQ CX, $1
-	JGE line
+	JGE run
 done:
 	VZEROUPPER
 	RET
@@ -18633,8 +19132,8 @@ columns6x16:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	LEAQ (R8)(R9*4), R15
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
@@ -18962,8 +19461,8 @@ columns6x8:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	LEAQ (R8)(R9*4), R15
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
@@ -19196,8 +19695,8 @@ columns6x1:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	LEAQ (R8)(R9*4), R15
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
@@ -19449,8 +19948,8 @@ columns2x32:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -19679,8 +20178,8 @@ columns2x16:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -19837,8 +20336,8 @@ end2x16:
 columns2x8:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -19960,8 +20459,8 @@ end2x8:
 columns2x1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -20104,8 +20603,8 @@ columns1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -20343,8 +20842,8 @@ columns1x32:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -20500,8 +20999,8 @@ end1x32:
 columns1x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -20616,8 +21115,8 @@ end1x16:
 	JLT end1x8
 columns1x8:
 	VXORPS Y0, Y0, Y0
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -20712,8 +21211,8 @@ end1x8:
 	JLT end1x1
 columns1x1:
 	VXORPS Y0, Y0, Y0
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -20856,8 +21355,8 @@ columns4x16:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -20997,8 +21496,8 @@ columns4x8:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -21101,8 +21600,8 @@ columns4x1:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -21224,8 +21723,8 @@ columns1x64:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -21377,8 +21876,8 @@ columns1x32:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -21476,8 +21975,8 @@ end1x32:
 columns1x16:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -21548,8 +22047,8 @@ end1x16:
 	JLT end1x8
 columns1x8:
 	VXORPS Y0, Y0, Y0
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -21607,8 +22106,8 @@ end1x8:
 	JLT end1x1
 columns1x1:
 	VXORPS Y0, Y0, Y0
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0

@@ -103,7 +103,7 @@ func avx512SumI8(p *Few)
 func avx512ScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func avx512Ask(at unsafe.Pointer, step, lines int)
+func avx512Ask(from unsafe.Pointer, at *int, runs, size, step, lines int)
 
 //go:noescape
 func avx512Weigh(p *Few, from, vectors int) (done int)

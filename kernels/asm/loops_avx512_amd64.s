@@ -11173,8 +11173,6 @@ over:
 //	}
 TEXT ·avx512Dot(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_K+Cells_Rows+Rows_Data)(AX), BX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
 	MOVQ (Few_P)(AX), DX
@@ -11182,8 +11180,36 @@ TEXT ·avx512Dot(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
-	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), BP
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), BX
+	IMULQ $4, BX
+	MOVQ (Few_K+Cells_Rows+Rows_Data)(AX), R8
+	ADDQ R8, BX
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R8
+	ADDQ R8, BP
 	SUBQ BX, BP
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -11815,6 +11841,9 @@ done1x1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
@@ -11826,7 +11855,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], p.V.Data[k*p.V.Stride+c], sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·avx512Sum(SB), NOSPLIT, $8-8
@@ -11841,9 +11870,6 @@ TEXT ·avx512Sum(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), BP
-	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), DI
-	SUBQ DI, BP
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -11852,42 +11878,6 @@ rows6:
 	CMPQ R12, $64
 	JLT end6x64
 columns6x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 128(R8), Z6
-	VMOVUPS 192(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z8
-	VMOVUPS 64(R8), Z9
-	VMOVUPS 128(R8), Z10
-	VMOVUPS 192(R8), Z11
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z12
-	VMOVUPS 64(R8), Z13
-	VMOVUPS 128(R8), Z14
-	VMOVUPS 192(R8), Z15
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z16
-	VMOVUPS 64(R8), Z17
-	VMOVUPS 128(R8), Z18
-	VMOVUPS 192(R8), Z19
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z20
-	VMOVUPS 64(R8), Z21
-	VMOVUPS 128(R8), Z22
-	VMOVUPS 192(R8), Z23
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x64
-zero6x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -11912,11 +11902,43 @@ zero6x64:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-begun6x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x64
+	MOVQ R11, R15
+taken6x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x64
@@ -12133,43 +12155,9 @@ one6x64:
 	CMPQ R11, $0
 	JGE one6x64
 done6x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	VMOVUPS Z6, 128(R8)
-	VMOVUPS Z7, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z8, (R8)
-	VMOVUPS Z9, 64(R8)
-	VMOVUPS Z10, 128(R8)
-	VMOVUPS Z11, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z12, (R8)
-	VMOVUPS Z13, 64(R8)
-	VMOVUPS Z14, 128(R8)
-	VMOVUPS Z15, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z16, (R8)
-	VMOVUPS Z17, 64(R8)
-	VMOVUPS Z18, 128(R8)
-	VMOVUPS Z19, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z20, (R8)
-	VMOVUPS Z21, 64(R8)
-	VMOVUPS Z22, 128(R8)
-	VMOVUPS Z23, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x64fresh:
-	JMP next6x64
-add6x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z24
 	VADDPS Z24, Z0, Z0
@@ -12260,30 +12248,6 @@ end6x64:
 	CMPQ R12, $32
 	JLT end6x32
 columns6x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	VMOVUPS 64(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z6
-	VMOVUPS 64(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z8
-	VMOVUPS 64(R8), Z9
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z10
-	VMOVUPS 64(R8), Z11
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x32
-zero6x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -12296,11 +12260,43 @@ zero6x32:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-begun6x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x32
+	MOVQ R11, R15
+taken6x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x32
@@ -12437,31 +12433,9 @@ one6x32:
 	CMPQ R11, $0
 	JGE one6x32
 done6x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	VMOVUPS Z3, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z6, (R8)
-	VMOVUPS Z7, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z8, (R8)
-	VMOVUPS Z9, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z10, (R8)
-	VMOVUPS Z11, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x32fresh:
-	JMP next6x32
-add6x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z12
 	VADDPS Z12, Z0, Z0
@@ -12516,35 +12490,49 @@ end6x32:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x16
-zero6x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-begun6x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x16
+	MOVQ R11, R15
+taken6x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -12641,25 +12629,9 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x16fresh:
-	JMP next6x16
-add6x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z6
 	VADDPS Z6, Z0, Z0
@@ -12696,35 +12668,49 @@ end6x16:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X2
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X3
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X4
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x1
-zero6x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-begun6x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x1
+	MOVQ R11, R15
+taken6x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -12821,25 +12807,9 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x1fresh:
-	JMP next6x1
-add6x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x1
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Z6, Z0, Z0
@@ -12893,22 +12863,6 @@ rows2:
 	CMPQ R12, $64
 	JLT end2x64
 columns2x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 128(R8), Z6
-	VMOVUPS 192(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x64
-zero2x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -12917,10 +12871,42 @@ zero2x64:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-begun2x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x64
+	MOVQ R11, R15
+taken2x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x64
@@ -13035,23 +13021,9 @@ one2x64:
 	CMPQ R11, $0
 	JGE one2x64
 done2x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	VMOVUPS Z6, 128(R8)
-	VMOVUPS Z7, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x64fresh:
-	JMP next2x64
-add2x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z8
 	VADDPS Z8, Z0, Z0
@@ -13090,26 +13062,46 @@ end2x64:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	VMOVUPS 64(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x32
-zero2x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-begun2x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x32
+	MOVQ R11, R15
+taken2x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -13184,19 +13176,9 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	VMOVUPS Z3, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x32fresh:
-	JMP next2x32
-add2x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z4
 	VADDPS Z4, Z0, Z0
@@ -13223,22 +13205,44 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x16
-zero2x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun2x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x16
+	MOVQ R11, R15
+taken2x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -13293,17 +13297,9 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x16fresh:
-	JMP next2x16
-add2x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z2
 	VADDPS Z2, Z0, Z0
@@ -13324,22 +13320,44 @@ end2x16:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x1
-zero2x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun2x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x1
+	MOVQ R11, R15
+taken2x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -13394,17 +13412,9 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x1fresh:
-	JMP next2x1
-add2x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x1
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Z2, Z0, Z0
@@ -13440,21 +13450,6 @@ rows1:
 	CMPQ R12, $128
 	JLT end1x128
 columns1x128:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x128
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS 256(R8), Z4
-	VMOVUPS 320(R8), Z5
-	VMOVUPS 384(R8), Z6
-	VMOVUPS 448(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x128
-zero1x128:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -13463,10 +13458,42 @@ zero1x128:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-begun1x128:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x128:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x128
+	MOVQ R11, R15
+taken1x128:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x128
@@ -13616,22 +13643,9 @@ one1x128:
 	CMPQ R11, $0
 	JGE one1x128
 done1x128:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x128
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x128fresh:
-	JMP next1x128
-add1x128:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x128
 	MOVQ DX, R8
 	VMOVUPS (R8), Z8
 	VADDPS Z8, Z0, Z0
@@ -13669,25 +13683,46 @@ end1x128:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x64
-zero1x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-begun1x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x64
+	MOVQ R11, R15
+taken1x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -13777,18 +13812,9 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x64fresh:
-	JMP next1x64
-add1x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z4
 	VADDPS Z4, Z0, Z0
@@ -13814,21 +13840,44 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x32
-zero1x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun1x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x32
+	MOVQ R11, R15
+taken1x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -13888,16 +13937,9 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x32fresh:
-	JMP next1x32
-add1x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z2
 	VADDPS Z2, Z0, Z0
@@ -13917,19 +13959,43 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x16
-zero1x16:
 	VXORPS Z0, Z0, Z0
-begun1x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x16
+	MOVQ R11, R15
+taken1x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -13974,15 +14040,9 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x16fresh:
-	JMP next1x16
-add1x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z1
 	VADDPS Z1, Z0, Z0
@@ -13999,19 +14059,43 @@ end1x16:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x1
-zero1x1:
 	VXORPS Z0, Z0, Z0
-begun1x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $4, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $4, BP
+	MOVQ (Few_Next+Cells_Rows+Rows_Data)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x1
+	MOVQ R11, R15
+taken1x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -14056,15 +14140,9 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x1fresh:
-	JMP next1x1
-add1x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x1
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Z1, Z0, Z0
@@ -14104,8 +14182,6 @@ end1:
 //	}
 TEXT ·avx512DotF16(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_K+Cells_Half)(AX), BX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
 	MOVQ (Few_P)(AX), DX
@@ -14113,8 +14189,36 @@ TEXT ·avx512DotF16(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
-	MOVQ (Few_Next+Cells_Half)(AX), BP
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), BX
+	IMULQ $2, BX
+	MOVQ (Few_K+Cells_Half)(AX), R8
+	ADDQ R8, BX
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R8
+	ADDQ R8, BP
 	SUBQ BX, BP
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -14979,6 +15083,9 @@ done1x1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
@@ -14990,7 +15097,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·avx512SumF16(SB), NOSPLIT, $8-8
@@ -15005,9 +15112,6 @@ TEXT ·avx512SumF16(SB), NOSPLIT, $8-8
 	IMULQ $2, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Next+Cells_Half)(AX), BP
-	MOVQ (Few_V+Cells_Half)(AX), DI
-	SUBQ DI, BP
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -15016,42 +15120,6 @@ rows6:
 	CMPQ R12, $64
 	JLT end6x64
 columns6x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 128(R8), Z6
-	VMOVUPS 192(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z8
-	VMOVUPS 64(R8), Z9
-	VMOVUPS 128(R8), Z10
-	VMOVUPS 192(R8), Z11
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z12
-	VMOVUPS 64(R8), Z13
-	VMOVUPS 128(R8), Z14
-	VMOVUPS 192(R8), Z15
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z16
-	VMOVUPS 64(R8), Z17
-	VMOVUPS 128(R8), Z18
-	VMOVUPS 192(R8), Z19
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z20
-	VMOVUPS 64(R8), Z21
-	VMOVUPS 128(R8), Z22
-	VMOVUPS 192(R8), Z23
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x64
-zero6x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -15076,11 +15144,43 @@ zero6x64:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-begun6x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x64
+	MOVQ R11, R15
+taken6x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x64
@@ -15287,43 +15387,9 @@ one6x64:
 	CMPQ R11, $0
 	JGE one6x64
 done6x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	VMOVUPS Z6, 128(R8)
-	VMOVUPS Z7, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z8, (R8)
-	VMOVUPS Z9, 64(R8)
-	VMOVUPS Z10, 128(R8)
-	VMOVUPS Z11, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z12, (R8)
-	VMOVUPS Z13, 64(R8)
-	VMOVUPS Z14, 128(R8)
-	VMOVUPS Z15, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z16, (R8)
-	VMOVUPS Z17, 64(R8)
-	VMOVUPS Z18, 128(R8)
-	VMOVUPS Z19, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z20, (R8)
-	VMOVUPS Z21, 64(R8)
-	VMOVUPS Z22, 128(R8)
-	VMOVUPS Z23, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x64fresh:
-	JMP next6x64
-add6x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z24
 	VADDPS Z24, Z0, Z0
@@ -15414,30 +15480,6 @@ end6x64:
 	CMPQ R12, $32
 	JLT end6x32
 columns6x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	VMOVUPS 64(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z6
-	VMOVUPS 64(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z8
-	VMOVUPS 64(R8), Z9
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z10
-	VMOVUPS 64(R8), Z11
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x32
-zero6x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -15450,11 +15492,43 @@ zero6x32:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-begun6x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x32
+	MOVQ R11, R15
+taken6x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x32
@@ -15586,31 +15660,9 @@ one6x32:
 	CMPQ R11, $0
 	JGE one6x32
 done6x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	VMOVUPS Z3, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z6, (R8)
-	VMOVUPS Z7, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z8, (R8)
-	VMOVUPS Z9, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z10, (R8)
-	VMOVUPS Z11, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x32fresh:
-	JMP next6x32
-add6x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z12
 	VADDPS Z12, Z0, Z0
@@ -15665,35 +15717,49 @@ end6x32:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x16
-zero6x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-begun6x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x16
+	MOVQ R11, R15
+taken6x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -15790,25 +15856,9 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x16fresh:
-	JMP next6x16
-add6x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z6
 	VADDPS Z6, Z0, Z0
@@ -15845,35 +15895,49 @@ end6x16:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X2
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X3
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X4
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x1
-zero6x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-begun6x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x1
+	MOVQ R11, R15
+taken6x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -15980,25 +16044,9 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x1fresh:
-	JMP next6x1
-add6x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x1
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Z6, Z0, Z0
@@ -16052,22 +16100,6 @@ rows2:
 	CMPQ R12, $64
 	JLT end2x64
 columns2x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 128(R8), Z6
-	VMOVUPS 192(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x64
-zero2x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -16076,10 +16108,42 @@ zero2x64:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-begun2x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x64
+	MOVQ R11, R15
+taken2x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x64
@@ -16184,23 +16248,9 @@ one2x64:
 	CMPQ R11, $0
 	JGE one2x64
 done2x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	VMOVUPS Z6, 128(R8)
-	VMOVUPS Z7, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x64fresh:
-	JMP next2x64
-add2x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z8
 	VADDPS Z8, Z0, Z0
@@ -16239,26 +16289,46 @@ end2x64:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	VMOVUPS 64(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x32
-zero2x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-begun2x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x32
+	MOVQ R11, R15
+taken2x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -16328,19 +16398,9 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	VMOVUPS Z3, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x32fresh:
-	JMP next2x32
-add2x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z4
 	VADDPS Z4, Z0, Z0
@@ -16367,22 +16427,44 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x16
-zero2x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun2x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x16
+	MOVQ R11, R15
+taken2x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -16437,17 +16519,9 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x16fresh:
-	JMP next2x16
-add2x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z2
 	VADDPS Z2, Z0, Z0
@@ -16468,22 +16542,44 @@ end2x16:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x1
-zero2x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun2x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x1
+	MOVQ R11, R15
+taken2x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -16548,17 +16644,9 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x1fresh:
-	JMP next2x1
-add2x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x1
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Z2, Z0, Z0
@@ -16594,21 +16682,6 @@ rows1:
 	CMPQ R12, $128
 	JLT end1x128
 columns1x128:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x128
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS 256(R8), Z4
-	VMOVUPS 320(R8), Z5
-	VMOVUPS 384(R8), Z6
-	VMOVUPS 448(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x128
-zero1x128:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -16617,10 +16690,42 @@ zero1x128:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-begun1x128:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x128:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x128
+	MOVQ R11, R15
+taken1x128:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x128
@@ -16750,22 +16855,9 @@ one1x128:
 	CMPQ R11, $0
 	JGE one1x128
 done1x128:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x128
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x128fresh:
-	JMP next1x128
-add1x128:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x128
 	MOVQ DX, R8
 	VMOVUPS (R8), Z8
 	VADDPS Z8, Z0, Z0
@@ -16803,25 +16895,46 @@ end1x128:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x64
-zero1x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-begun1x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x64
+	MOVQ R11, R15
+taken1x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -16901,18 +17014,9 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x64fresh:
-	JMP next1x64
-add1x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z4
 	VADDPS Z4, Z0, Z0
@@ -16938,21 +17042,44 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x32
-zero1x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun1x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x32
+	MOVQ R11, R15
+taken1x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -17007,16 +17134,9 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x32fresh:
-	JMP next1x32
-add1x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z2
 	VADDPS Z2, Z0, Z0
@@ -17036,19 +17156,43 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x16
-zero1x16:
 	VXORPS Z0, Z0, Z0
-begun1x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x16
+	MOVQ R11, R15
+taken1x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -17093,15 +17237,9 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x16fresh:
-	JMP next1x16
-add1x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z1
 	VADDPS Z1, Z0, Z0
@@ -17118,19 +17256,43 @@ end1x16:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x1
-zero1x1:
 	VXORPS Z0, Z0, Z0
-begun1x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x1
+	MOVQ R11, R15
+taken1x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -17185,15 +17347,9 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x1fresh:
-	JMP next1x1
-add1x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x1
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Z1, Z0, Z0
@@ -17233,8 +17389,6 @@ end1:
 //	}
 TEXT ·avx512DotBF16(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_K+Cells_Half)(AX), BX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
 	MOVQ (Few_P)(AX), DX
@@ -17242,8 +17396,36 @@ TEXT ·avx512DotBF16(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
-	MOVQ (Few_Next+Cells_Half)(AX), BP
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), BX
+	IMULQ $2, BX
+	MOVQ (Few_K+Cells_Half)(AX), R8
+	ADDQ R8, BX
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R8
+	ADDQ R8, BP
 	SUBQ BX, BP
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -18138,6 +18320,9 @@ done1x1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
@@ -18149,7 +18334,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromBF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·avx512SumBF16(SB), NOSPLIT, $8-8
@@ -18164,9 +18349,6 @@ TEXT ·avx512SumBF16(SB), NOSPLIT, $8-8
 	IMULQ $2, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Next+Cells_Half)(AX), BP
-	MOVQ (Few_V+Cells_Half)(AX), DI
-	SUBQ DI, BP
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -18175,42 +18357,6 @@ rows6:
 	CMPQ R12, $64
 	JLT end6x64
 columns6x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 128(R8), Z6
-	VMOVUPS 192(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z8
-	VMOVUPS 64(R8), Z9
-	VMOVUPS 128(R8), Z10
-	VMOVUPS 192(R8), Z11
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z12
-	VMOVUPS 64(R8), Z13
-	VMOVUPS 128(R8), Z14
-	VMOVUPS 192(R8), Z15
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z16
-	VMOVUPS 64(R8), Z17
-	VMOVUPS 128(R8), Z18
-	VMOVUPS 192(R8), Z19
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z20
-	VMOVUPS 64(R8), Z21
-	VMOVUPS 128(R8), Z22
-	VMOVUPS 192(R8), Z23
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x64
-zero6x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -18235,11 +18381,43 @@ zero6x64:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-begun6x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x64
+	MOVQ R11, R15
+taken6x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x64
@@ -18466,43 +18644,9 @@ one6x64:
 	CMPQ R11, $0
 	JGE one6x64
 done6x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	VMOVUPS Z6, 128(R8)
-	VMOVUPS Z7, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z8, (R8)
-	VMOVUPS Z9, 64(R8)
-	VMOVUPS Z10, 128(R8)
-	VMOVUPS Z11, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z12, (R8)
-	VMOVUPS Z13, 64(R8)
-	VMOVUPS Z14, 128(R8)
-	VMOVUPS Z15, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z16, (R8)
-	VMOVUPS Z17, 64(R8)
-	VMOVUPS Z18, 128(R8)
-	VMOVUPS Z19, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z20, (R8)
-	VMOVUPS Z21, 64(R8)
-	VMOVUPS Z22, 128(R8)
-	VMOVUPS Z23, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x64fresh:
-	JMP next6x64
-add6x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z24
 	VADDPS Z24, Z0, Z0
@@ -18593,30 +18737,6 @@ end6x64:
 	CMPQ R12, $32
 	JLT end6x32
 columns6x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	VMOVUPS 64(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z6
-	VMOVUPS 64(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z8
-	VMOVUPS 64(R8), Z9
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z10
-	VMOVUPS 64(R8), Z11
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x32
-zero6x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -18629,11 +18749,43 @@ zero6x32:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-begun6x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x32
+	MOVQ R11, R15
+taken6x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x32
@@ -18775,31 +18927,9 @@ one6x32:
 	CMPQ R11, $0
 	JGE one6x32
 done6x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	VMOVUPS Z3, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z6, (R8)
-	VMOVUPS Z7, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z8, (R8)
-	VMOVUPS Z9, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z10, (R8)
-	VMOVUPS Z11, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x32fresh:
-	JMP next6x32
-add6x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z12
 	VADDPS Z12, Z0, Z0
@@ -18854,35 +18984,49 @@ end6x32:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x16
-zero6x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-begun6x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x16
+	MOVQ R11, R15
+taken6x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -18984,25 +19128,9 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x16fresh:
-	JMP next6x16
-add6x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z6
 	VADDPS Z6, Z0, Z0
@@ -19039,35 +19167,49 @@ end6x16:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X2
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X3
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X4
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x1
-zero6x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-begun6x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x1
+	MOVQ R11, R15
+taken6x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -19169,25 +19311,9 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x1fresh:
-	JMP next6x1
-add6x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x1
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Z6, Z0, Z0
@@ -19241,22 +19367,6 @@ rows2:
 	CMPQ R12, $64
 	JLT end2x64
 columns2x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 128(R8), Z6
-	VMOVUPS 192(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x64
-zero2x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -19265,10 +19375,42 @@ zero2x64:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-begun2x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x64
+	MOVQ R11, R15
+taken2x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x64
@@ -19393,23 +19535,9 @@ one2x64:
 	CMPQ R11, $0
 	JGE one2x64
 done2x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	VMOVUPS Z6, 128(R8)
-	VMOVUPS Z7, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x64fresh:
-	JMP next2x64
-add2x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z8
 	VADDPS Z8, Z0, Z0
@@ -19448,26 +19576,46 @@ end2x64:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	VMOVUPS 64(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x32
-zero2x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-begun2x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x32
+	MOVQ R11, R15
+taken2x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -19547,19 +19695,9 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	VMOVUPS Z3, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x32fresh:
-	JMP next2x32
-add2x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z4
 	VADDPS Z4, Z0, Z0
@@ -19586,22 +19724,44 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x16
-zero2x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun2x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x16
+	MOVQ R11, R15
+taken2x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -19661,17 +19821,9 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x16fresh:
-	JMP next2x16
-add2x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z2
 	VADDPS Z2, Z0, Z0
@@ -19692,22 +19844,44 @@ end2x16:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x1
-zero2x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun2x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x1
+	MOVQ R11, R15
+taken2x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -19767,17 +19941,9 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x1fresh:
-	JMP next2x1
-add2x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x1
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Z2, Z0, Z0
@@ -19813,21 +19979,6 @@ rows1:
 	CMPQ R12, $128
 	JLT end1x128
 columns1x128:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x128
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS 256(R8), Z4
-	VMOVUPS 320(R8), Z5
-	VMOVUPS 384(R8), Z6
-	VMOVUPS 448(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x128
-zero1x128:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -19836,10 +19987,42 @@ zero1x128:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-begun1x128:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x128:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x128
+	MOVQ R11, R15
+taken1x128:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x128
@@ -20009,22 +20192,9 @@ one1x128:
 	CMPQ R11, $0
 	JGE one1x128
 done1x128:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x128
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x128fresh:
-	JMP next1x128
-add1x128:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x128
 	MOVQ DX, R8
 	VMOVUPS (R8), Z8
 	VADDPS Z8, Z0, Z0
@@ -20062,25 +20232,46 @@ end1x128:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x64
-zero1x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-begun1x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x64
+	MOVQ R11, R15
+taken1x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -20180,18 +20371,9 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x64fresh:
-	JMP next1x64
-add1x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z4
 	VADDPS Z4, Z0, Z0
@@ -20217,21 +20399,44 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x32
-zero1x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun1x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x32
+	MOVQ R11, R15
+taken1x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -20296,16 +20501,9 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x32fresh:
-	JMP next1x32
-add1x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z2
 	VADDPS Z2, Z0, Z0
@@ -20325,19 +20523,43 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x16
-zero1x16:
 	VXORPS Z0, Z0, Z0
-begun1x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x16
+	MOVQ R11, R15
+taken1x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -20387,15 +20609,9 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x16fresh:
-	JMP next1x16
-add1x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z1
 	VADDPS Z1, Z0, Z0
@@ -20412,19 +20628,43 @@ end1x16:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x1
-zero1x1:
 	VXORPS Z0, Z0, Z0
-begun1x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $2, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $2, BP
+	MOVQ (Few_Next+Cells_Half)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Half)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x1
+	MOVQ R11, R15
+taken1x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -20474,15 +20714,9 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x1fresh:
-	JMP next1x1
-add1x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x1
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Z1, Z0, Z0
@@ -20522,8 +20756,6 @@ end1:
 //	}
 TEXT ·avx512DotI8(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_K+Cells_Byte)(AX), BX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
 	MOVQ (Few_P)(AX), DX
@@ -20531,8 +20763,36 @@ TEXT ·avx512DotI8(SB), NOSPLIT, $8-8
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
-	MOVQ (Few_Next+Cells_Byte)(AX), BP
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), BX
+	IMULQ $1, BX
+	MOVQ (Few_K+Cells_Byte)(AX), R8
+	ADDQ R8, BX
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R8
+	ADDQ R8, BP
 	SUBQ BX, BP
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -21615,6 +21875,9 @@ done1x1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
@@ -21626,7 +21889,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], float32(p.V.Byte[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·avx512SumI8(SB), NOSPLIT, $8-8
@@ -21641,9 +21904,6 @@ TEXT ·avx512SumI8(SB), NOSPLIT, $8-8
 	IMULQ $1, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Next+Cells_Byte)(AX), BP
-	MOVQ (Few_V+Cells_Byte)(AX), DI
-	SUBQ DI, BP
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -21652,42 +21912,6 @@ rows6:
 	CMPQ R12, $64
 	JLT end6x64
 columns6x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 128(R8), Z6
-	VMOVUPS 192(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z8
-	VMOVUPS 64(R8), Z9
-	VMOVUPS 128(R8), Z10
-	VMOVUPS 192(R8), Z11
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z12
-	VMOVUPS 64(R8), Z13
-	VMOVUPS 128(R8), Z14
-	VMOVUPS 192(R8), Z15
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z16
-	VMOVUPS 64(R8), Z17
-	VMOVUPS 128(R8), Z18
-	VMOVUPS 192(R8), Z19
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z20
-	VMOVUPS 64(R8), Z21
-	VMOVUPS 128(R8), Z22
-	VMOVUPS 192(R8), Z23
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x64
-zero6x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -21712,11 +21936,43 @@ zero6x64:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-begun6x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x64
+	MOVQ R11, R15
+taken6x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x64
@@ -21938,43 +22194,9 @@ one6x64:
 	CMPQ R11, $0
 	JGE one6x64
 done6x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	VMOVUPS Z6, 128(R8)
-	VMOVUPS Z7, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z8, (R8)
-	VMOVUPS Z9, 64(R8)
-	VMOVUPS Z10, 128(R8)
-	VMOVUPS Z11, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z12, (R8)
-	VMOVUPS Z13, 64(R8)
-	VMOVUPS Z14, 128(R8)
-	VMOVUPS Z15, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z16, (R8)
-	VMOVUPS Z17, 64(R8)
-	VMOVUPS Z18, 128(R8)
-	VMOVUPS Z19, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z20, (R8)
-	VMOVUPS Z21, 64(R8)
-	VMOVUPS Z22, 128(R8)
-	VMOVUPS Z23, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x64fresh:
-	JMP next6x64
-add6x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z24
 	VADDPS Z24, Z0, Z0
@@ -22065,30 +22287,6 @@ end6x64:
 	CMPQ R12, $32
 	JLT end6x32
 columns6x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	VMOVUPS 64(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z6
-	VMOVUPS 64(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z8
-	VMOVUPS 64(R8), Z9
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z10
-	VMOVUPS 64(R8), Z11
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x32
-zero6x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -22101,11 +22299,43 @@ zero6x32:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-begun6x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x32
+	MOVQ R11, R15
+taken6x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x32
@@ -22247,31 +22477,9 @@ one6x32:
 	CMPQ R11, $0
 	JGE one6x32
 done6x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	VMOVUPS Z3, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z6, (R8)
-	VMOVUPS Z7, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z8, (R8)
-	VMOVUPS Z9, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z10, (R8)
-	VMOVUPS Z11, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored6x32fresh:
-	JMP next6x32
-add6x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z12
 	VADDPS Z12, Z0, Z0
@@ -22326,35 +22534,49 @@ end6x32:
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x16
-zero6x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-begun6x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x16
+	MOVQ R11, R15
+taken6x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -22456,25 +22678,9 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x16fresh:
-	JMP next6x16
-add6x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z6
 	VADDPS Z6, Z0, Z0
@@ -22511,35 +22717,49 @@ end6x16:
 	CMPQ R12, $1
 	JLT end6x1
 columns6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero6x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X2
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X3
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X4
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X5
-	LEAQ (R8)(R14*1), R8
-	JMP begun6x1
-zero6x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-begun6x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
-	LEAQ (R8)(R9*4), R15
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run6x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken6x1
+	MOVQ R11, R15
+taken6x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
+	LEAQ (R8)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -22651,25 +22871,9 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add6x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X2, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X3, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X4, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X5, (R8)
-	LEAQ (R8)(R14*1), R8
-stored6x1fresh:
-	JMP next6x1
-add6x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run6x1
 	MOVQ DX, R8
 	VMOVSS (R8), X6
 	VADDPS Z6, Z0, Z0
@@ -22723,22 +22927,6 @@ rows2:
 	CMPQ R12, $64
 	JLT end2x64
 columns2x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z4
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 128(R8), Z6
-	VMOVUPS 192(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x64
-zero2x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -22747,10 +22935,42 @@ zero2x64:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-begun2x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x64
+	MOVQ R11, R15
+taken2x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x64
@@ -22870,23 +23090,9 @@ one2x64:
 	CMPQ R11, $0
 	JGE one2x64
 done2x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z4, (R8)
-	VMOVUPS Z5, 64(R8)
-	VMOVUPS Z6, 128(R8)
-	VMOVUPS Z7, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x64fresh:
-	JMP next2x64
-add2x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z8
 	VADDPS Z8, Z0, Z0
@@ -22925,26 +23131,46 @@ end2x64:
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z2
-	VMOVUPS 64(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x32
-zero2x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-begun2x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x32
+	MOVQ R11, R15
+taken2x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -23024,19 +23250,9 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z2, (R8)
-	VMOVUPS Z3, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored2x32fresh:
-	JMP next2x32
-add2x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z4
 	VADDPS Z4, Z0, Z0
@@ -23063,22 +23279,44 @@ end2x32:
 	CMPQ R12, $16
 	JLT end2x16
 columns2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS (R8), Z1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x16
-zero2x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun2x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x16
+	MOVQ R11, R15
+taken2x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -23138,17 +23376,9 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVUPS Z1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x16fresh:
-	JMP next2x16
-add2x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z2
 	VADDPS Z2, Z0, Z0
@@ -23169,22 +23399,44 @@ end2x16:
 	CMPQ R12, $1
 	JLT end2x1
 columns2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero2x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	VMOVSS (R8), X1
-	LEAQ (R8)(R14*1), R8
-	JMP begun2x1
-zero2x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun2x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run2x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken2x1
+	MOVQ R11, R15
+taken2x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -23254,17 +23506,9 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add2x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-	VMOVSS X1, (R8)
-	LEAQ (R8)(R14*1), R8
-stored2x1fresh:
-	JMP next2x1
-add2x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run2x1
 	MOVQ DX, R8
 	VMOVSS (R8), X2
 	VADDPS Z2, Z0, Z0
@@ -23300,21 +23544,6 @@ rows1:
 	CMPQ R12, $128
 	JLT end1x128
 columns1x128:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x128
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS 256(R8), Z4
-	VMOVUPS 320(R8), Z5
-	VMOVUPS 384(R8), Z6
-	VMOVUPS 448(R8), Z7
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x128
-zero1x128:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -23323,10 +23552,42 @@ zero1x128:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-begun1x128:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x128:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x128
+	MOVQ R11, R15
+taken1x128:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x128
@@ -23486,22 +23747,9 @@ one1x128:
 	CMPQ R11, $0
 	JGE one1x128
 done1x128:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x128
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x128fresh:
-	JMP next1x128
-add1x128:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x128
 	MOVQ DX, R8
 	VMOVUPS (R8), Z8
 	VADDPS Z8, Z0, Z0
@@ -23539,25 +23787,46 @@ end1x128:
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x64
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x64
-zero1x64:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-begun1x64:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x64:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x64
+	MOVQ R11, R15
+taken1x64:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -23652,18 +23921,9 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x64
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x64fresh:
-	JMP next1x64
-add1x64:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x64
 	MOVQ DX, R8
 	VMOVUPS (R8), Z4
 	VADDPS Z4, Z0, Z0
@@ -23689,21 +23949,44 @@ end1x64:
 	CMPQ R12, $32
 	JLT end1x32
 columns1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x32
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x32
-zero1x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-begun1x32:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x32:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x32
+	MOVQ R11, R15
+taken1x32:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -23768,16 +24051,9 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x32
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	LEAQ (R8)(R14*1), R8
-stored1x32fresh:
-	JMP next1x32
-add1x32:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x32
 	MOVQ DX, R8
 	VMOVUPS (R8), Z2
 	VADDPS Z2, Z0, Z0
@@ -23797,19 +24073,43 @@ end1x32:
 	CMPQ R12, $16
 	JLT end1x16
 columns1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x16
-	MOVQ DX, R8
-	VMOVUPS (R8), Z0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x16
-zero1x16:
 	VXORPS Z0, Z0, Z0
-begun1x16:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x16:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x16
+	MOVQ R11, R15
+taken1x16:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -23859,15 +24159,9 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x16
-	MOVQ DX, R8
-	VMOVUPS Z0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x16fresh:
-	JMP next1x16
-add1x16:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x16
 	MOVQ DX, R8
 	VMOVUPS (R8), Z1
 	VADDPS Z1, Z0, Z0
@@ -23884,19 +24178,43 @@ end1x16:
 	CMPQ R12, $1
 	JLT end1x1
 columns1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT zero1x1
-	MOVQ DX, R8
-	VMOVSS (R8), X0
-	LEAQ (R8)(R14*1), R8
-	JMP begun1x1
-zero1x1:
 	VXORPS Z0, Z0, Z0
-begun1x1:
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run1x1:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_At)(AX), SI
+	LEAQ (SI)(R11*8), SI
+	MOVQ (SI), SI
+	IMULQ $1, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	ADDQ R15, SI
+	MOVQ (Few_NextAt)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	IMULQ $1, BP
+	MOVQ (Few_Next+Cells_Byte)(AX), R15
+	ADDQ R15, BP
+	SUBQ SI, BP
+	// the columns of the tile
+	ADDQ DI, SI
+	MOVQ (Few_V+Cells_Byte)(AX), R15
+	SUBQ R15, SI
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), R15
+	MOVQ (Few_Run)(AX), R11
+	CMPQ R15, R11
+	JLT taken1x1
+	MOVQ R11, R15
+taken1x1:
+	MOVQ (Few_left)(AX), R11
+	SUBQ R15, R11
+	MOVQ R11, (Few_left)(AX)
+	MOVQ R15, R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -23956,15 +24274,9 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Few_Resume)(AX), R8
-	CMPQ R8, $1
-	JLT add1x1
-	MOVQ DX, R8
-	VMOVSS X0, (R8)
-	LEAQ (R8)(R14*1), R8
-stored1x1fresh:
-	JMP next1x1
-add1x1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run1x1
 	MOVQ DX, R8
 	VMOVSS (R8), X1
 	VADDPS Z1, Z0, Z0
@@ -24000,14 +24312,34 @@ end1:
 //	}
 TEXT ·avx512ScaleKeys(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), AX
-	MOVQ scale+8(FP), BX
 	MOVQ apart+16(FP), R9
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	MOVQ (Few_P)(AX), DX
 	MOVQ (Few_Stride)(AX), R13
 	IMULQ $4, R13
-	MOVQ (Few_N)(AX), CX
+	MOVQ $0, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_N)(AX), R11
+	MOVQ R11, (Few_left)(AX)
+run:
+	MOVQ (Few_run)(AX), R11
+	MOVQ (Few_Scales)(AX), BX
+	LEAQ (BX)(R11*8), BX
+	MOVQ (BX), SI
+	MOVQ scale+8(FP), BX
+	LEAQ (BX)(SI*4), BX
+	ADDQ $1, R11
+	MOVQ R11, (Few_run)(AX)
+	MOVQ (Few_left)(AX), CX
+	MOVQ (Few_Run)(AX), R11
+	CMPQ CX, R11
+	JLT taken
+	MOVQ R11, CX
+taken:
+	MOVQ (Few_left)(AX), R11
+	SUBQ CX, R11
+	MOVQ R11, (Few_left)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
@@ -24051,27 +24383,42 @@ query1:
 	CMPQ CX, $1
 	JGE keys1
 end1:
+	MOVQ (Few_left)(AX), R11
+	CMPQ R11, $1
+	JGE run
 	VZEROUPPER
 	RET
 
-// func avx512Ask(at unsafe.Pointer, step, lines int)
+// func avx512Ask(from unsafe.Pointer, at *int, runs, size, step, lines int)
 //
-//	for range lines {
-//		prefetch(at)
-//		at += step
+//	for i := range runs {
+//		for j := range lines {
+//			prefetch(from + at[i]*size + j*step)
+//		}
 //	}
-TEXT ·avx512Ask(SB), NOSPLIT, $0-24
-	MOVQ at+0(FP), BX
-	MOVQ step+8(FP), R9
-	MOVQ lines+16(FP), CX
-	CMPQ CX, $1
+TEXT ·avx512Ask(SB), NOSPLIT, $0-48
+	MOVQ at+8(FP), BX
+	MOVQ runs+16(FP), CX
+	MOVQ size+24(FP), R13
+	MOVQ step+32(FP), R9
+run:
+	MOVQ (BX), SI
+	IMULQ R13, SI
+	MOVQ from+0(FP), R8
+	ADDQ SI, R8
+	MOVQ lines+40(FP), R11
+	CMPQ R11, $1
 	JLT done
 line:
-	PREFETCHT1 (BX)
-	ADDQ R9, BX
+	PREFETCHT1 (R8)
+	ADDQ R9, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE line
+	ADDQ $8, BX
 	ADDQ $-1, CX
 	CMPQ CX, $1
-	JGE line
+	JGE run
 done:
 	VZEROUPPER
 	RET
@@ -24348,8 +24695,8 @@ columns6x64:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	LEAQ (R8)(R9*4), R15
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
@@ -24873,8 +25220,8 @@ columns6x32:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	LEAQ (R8)(R9*4), R15
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
@@ -25202,8 +25549,8 @@ columns6x16:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	LEAQ (R8)(R9*4), R15
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
@@ -25436,8 +25783,8 @@ columns6x1:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	LEAQ (R8)(R9*4), R15
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
@@ -25689,8 +26036,8 @@ columns2x64:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -25919,8 +26266,8 @@ columns2x32:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -26077,8 +26424,8 @@ end2x32:
 columns2x16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -26200,8 +26547,8 @@ end2x16:
 columns2x1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -26344,8 +26691,8 @@ columns1x128:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -26583,8 +26930,8 @@ columns1x64:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -26740,8 +27087,8 @@ end1x64:
 columns1x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -26856,8 +27203,8 @@ end1x32:
 	JLT end1x16
 columns1x16:
 	VXORPS Z0, Z0, Z0
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -26952,8 +27299,8 @@ end1x16:
 	JLT end1x1
 columns1x1:
 	VXORPS Z0, Z0, Z0
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -27104,8 +27451,8 @@ columns4x64:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -27323,8 +27670,8 @@ columns4x32:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -27464,8 +27811,8 @@ columns4x16:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -27568,8 +27915,8 @@ columns4x1:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -27691,8 +28038,8 @@ columns1x128:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -27844,8 +28191,8 @@ columns1x64:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -27943,8 +28290,8 @@ end1x64:
 columns1x32:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -28015,8 +28362,8 @@ end1x32:
 	JLT end1x16
 columns1x16:
 	VXORPS Z0, Z0, Z0
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -28074,8 +28421,8 @@ end1x16:
 	JLT end1x1
 columns1x1:
 	VXORPS Z0, Z0, Z0
-	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ DI, SI
 	MOVQ (Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0

@@ -16,7 +16,7 @@ type cellLoops struct {
 // widening puts the checks before them.
 func (l *loops) widening(o *Ops) {
 	o.Widen = func(to []float32, from *Cells, n, d int) {
-		from.check("from", "from.Scale", n, d)
+		from.check("from", "from.Scale", n, d, 0, 0)
 		reach("to", len(to), n, d, d)
 		if n > 0 && d > 0 {
 			l.cells.widen[from.Type](&to[0], from, n, d)
@@ -35,16 +35,17 @@ func (l *loops) widening(o *Ops) {
 	}
 }
 
-// check panics if rows of so many columns do not lie within the cells, or there is no scale for each, by the names given.
-func (c *Cells) check(name, scale string, rows, cols int) {
+// check panics if rows of so many columns, the first of which begins at an element, do not lie within the cells, or there is no scale for each, by the
+// names given.
+func (c *Cells) check(name, scale string, rows, cols, element, firstScale int) {
 	switch c.Type {
 	case F32:
-		reach(name, len(c.Data), rows, cols, c.Stride)
+		reach(name, len(c.Data)-element, rows, cols, c.Stride)
 	case F16, BF16:
-		reach(name, len(c.Half), rows, cols, c.Stride)
+		reach(name, len(c.Half)-element, rows, cols, c.Stride)
 	case I8:
-		reach(name, len(c.Byte), rows, cols, c.Stride)
-		reach(scale, len(c.Scale), rows, 1, c.ScaleStride)
+		reach(name, len(c.Byte)-element, rows, cols, c.Stride)
+		reach(scale, len(c.Scale)-firstScale, rows, 1, c.ScaleStride)
 	default:
 		panic(fmt.Errorf("asm: %s: type %d: there is no such", name, c.Type))
 	}

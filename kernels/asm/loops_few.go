@@ -4,6 +4,7 @@ package asm
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 )
 
@@ -11,7 +12,7 @@ import (
 type fewLoops struct {
 	dot, sum         []func(f *Few)
 	scale            func(f *Few, scale *float32, apart int)
-	ask              func(at unsafe.Pointer, step, lines int)
+	ask              func(from unsafe.Pointer, at *int, runs, size, step, lines int)
 	weigh, weighSums func(f *Few, from, vectors int) (done int)
 	outer, outerT    func(p *Panel)
 }
@@ -21,7 +22,8 @@ func (l *loops) rows(o *Ops) {
 	o.Dot = func(f *Few) {
 		f.check()
 		reach("Q", len(f.Q.Data), f.R, f.D, f.Q.Stride)
-		f.K.check("K", "K.Scale", f.N, f.D)
+		whole := f.oneRun()
+		f.checkRuns("K", "K.Scale", &f.K, f.D)
 		switch {
 		case f.R == 0 || f.N == 0:
 		case f.D == 0 || !normal(float32(f.Factor)):
@@ -32,18 +34,21 @@ func (l *loops) rows(o *Ops) {
 				l.few.scale(f, &f.K.Scale[0], f.K.ScaleStride)
 			}
 		}
+		f.endRun(whole)
 	}
 	o.Weigh = func(f *Few) { l.weigh(f) }
 	o.Sum = func(f *Few) {
 		f.check()
-		f.V.check("V", "V.Scale", f.N, f.C)
 		reach("O", len(f.O.Data), f.R, f.C, f.O.Stride)
+		whole := f.oneRun()
+		f.checkRuns("V", "V.Scale", &f.V, f.C)
 		if f.R > 0 && f.N > 0 && f.C > 0 {
 			if f.V.Type == I8 {
 				l.few.scale(f, &f.V.Scale[0], f.V.ScaleStride)
 			}
 			l.few.sum[f.V.Type](f)
 		}
+		f.endRun(whole)
 	}
 	o.Ask = l.ask
 	o.DScore = func(p *Panel) {
@@ -87,24 +92,27 @@ func (l *loops) rows(o *Ops) {
 const askEvery = 1 << 10
 
 // ask needs no checks: what does not exist is not brought.
-func (l *loops) ask(c *Cells, n int) {
-	at, size := unsafe.Pointer(unsafe.SliceData(c.Data)), 4
+func (l *loops) ask(c *Cells, at, scales []int, n int) {
+	from, size := unsafe.Pointer(unsafe.SliceData(c.Data)), 4
 	switch c.Type {
 	case F16, BF16:
-		at, size = unsafe.Pointer(unsafe.SliceData(c.Half)), 2
+		from, size = unsafe.Pointer(unsafe.SliceData(c.Half)), 2
 	case I8:
-		at, size = unsafe.Pointer(unsafe.SliceData(c.Byte)), 1
-		l.askRows(unsafe.Pointer(unsafe.SliceData(c.Scale)), n, 4*c.ScaleStride)
+		from, size = unsafe.Pointer(unsafe.SliceData(c.Byte)), 1
+		l.askRuns(unsafe.Pointer(unsafe.SliceData(c.Scale)), scales, 4, n, c.ScaleStride)
 	}
-	l.askRows(at, n, size*c.Stride)
+	l.askRuns(from, at, size, n, c.Stride)
 }
 
-// askRows asks for rows so many bytes apart: those that are far, one by one.
-func (l *loops) askRows(at unsafe.Pointer, n, apart int) {
+// askRuns asks for runs of rows: those that lie far apart one by one.
+func (l *loops) askRuns(from unsafe.Pointer, at []int, size, n, stride int) {
+	apart := size * stride
 	if apart < askEvery {
 		n, apart = (n*apart+askEvery-1)/askEvery, askEvery
 	}
-	l.few.ask(at, apart, n)
+	if len(at) > 0 {
+		l.few.ask(from, &at[0], len(at), size, apart, n)
+	}
 }
 
 // checkOuter panics if the panel's slices are too short for what Outer and OuterT touch, and reports whether there is anything to do.
@@ -144,3 +152,56 @@ func (l *loops) weigh(f *Few) {
 
 // check panics if the block's scores do not lie within P.
 func (f *Few) check() { reach("P", len(f.P), f.R, f.N, f.Stride) }
+
+// origin is where a run of all keys begins.
+var origin [1]int
+
+// oneRun makes all keys one run, if nothing is said about runs, until endRun.
+func (f *Few) oneRun() bool {
+	if f.Run != 0 {
+		return false
+	}
+	f.Run, f.At, f.NextAt, f.Scales = max(f.N, 1), origin[:], origin[:], origin[:]
+	return true
+}
+
+func (f *Few) endRun(whole bool) {
+	if whole {
+		f.Run = 0
+	}
+}
+
+// checkRuns panics if rows of so many columns do not lie within the cells, run by run.
+func (f *Few) checkRuns(name, scale string, c *Cells, cols int) {
+	if f.Run < 0 || f.N < 0 {
+		panic(fmt.Errorf("asm: %d keys, and Run is %d: neither may be negative", f.N, f.Run))
+	}
+	whole, rest := f.N/f.Run, f.N%f.Run
+	furthest("NextAt", f.NextAt, 0, whole+set(rest > 0))
+	f.checkRun(name, scale, c, 0, whole, f.Run*set(whole > 0), cols)
+	f.checkRun(name, scale, c, whole, whole+set(rest > 0), rest, cols)
+}
+
+// checkRun does the same for runs from one to another, of so many rows.
+func (f *Few) checkRun(name, scale string, c *Cells, from, to, rows, cols int) {
+	at, scales := furthest("At", f.At, from, to), 0
+	if c.Type == I8 {
+		scales = furthest("Scales", f.Scales, from, to)
+	}
+	c.check(name, scale, rows, cols, at, scales)
+}
+
+// furthest is the largest of the places from one to another, none of which may be negative.
+func furthest(name string, at []int, from, to int) int {
+	if to > len(at) {
+		panic(fmt.Errorf("asm: %s: %d places for %d runs", name, len(at), to))
+	}
+	last := uint(0)
+	for _, x := range at[from:to] {
+		last = max(last, uint(x))
+	}
+	if last > math.MaxInt {
+		panic(fmt.Errorf("asm: %s: %v: none may be negative", name, at[from:to]))
+	}
+	return int(last)
+}

@@ -121,7 +121,7 @@ func neonSumI8(p *Few)
 func neonScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func neonAsk(at unsafe.Pointer, step, lines int)
+func neonAsk(from unsafe.Pointer, at *int, runs, size, step, lines int)
 
 //go:noescape
 func neonWeigh(p *Few, from, vectors int) (done int)

@@ -13639,8 +13639,6 @@ over:
 //	}
 TEXT ·neonDot(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_N)(R0), R9
-	MOVD (Few_K+Cells_Rows+Rows_Data)(R0), R3
 	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Few_Q+Rows_Stride)(R0), R20
 	MOVD (Few_P)(R0), R8
@@ -13650,8 +13648,38 @@ TEXT ·neonDot(SB), NOSPLIT, $8-8
 	MUL R14, R20
 	ADD R6<<1, R6, R7
 	ADD R20<<1, R20, R21
-	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R24
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R3
+	ADD R10<<3, R3, R3
+	MOVD (R3), R3
+	MOVD $4, R14
+	MUL R14, R3
+	MOVD (Few_K+Cells_Rows+Rows_Data)(R0), R4
+	ADD R4, R3
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R4
+	ADD R4, R24
 	SUB R3, R24
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R9
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R9
+	BLT taken
+	MOVD R10, R9
+taken:
+	MOVD (Few_left)(R0), R10
+	SUB R9, R10
+	MOVD R10, (Few_left)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
@@ -14622,6 +14650,9 @@ done1x1:
 	CMP $1, R9
 	BGE keys1
 end1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run
 	RET
 
 // func neonSum(p *Few)
@@ -14632,7 +14663,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], p.V.Data[k*p.V.Stride+c], sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·neonSum(SB), NOSPLIT, $8-8
@@ -14650,9 +14681,6 @@ TEXT ·neonSum(SB), NOSPLIT, $8-8
 	MOVD $4, R14
 	MUL R14, R22
 	ADD R6<<1, R6, R7
-	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R24
-	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R1
-	SUB R1, R24
 	CMP $6, R9
 	BLT end6
 rows6:
@@ -14661,36 +14689,6 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x12
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	ADD R22, R4, R4
-	FMOVQ (R4), F3
-	FMOVQ 16(R4), F4
-	FMOVQ 32(R4), F5
-	ADD R22, R4, R4
-	FMOVQ (R4), F6
-	FMOVQ 16(R4), F7
-	FMOVQ 32(R4), F8
-	ADD R22, R4, R4
-	FMOVQ (R4), F9
-	FMOVQ 16(R4), F10
-	FMOVQ 32(R4), F11
-	ADD R22, R4, R4
-	FMOVQ (R4), F12
-	FMOVQ 16(R4), F13
-	FMOVQ 32(R4), F14
-	ADD R22, R4, R4
-	FMOVQ (R4), F15
-	FMOVQ 16(R4), F16
-	FMOVQ 32(R4), F17
-	ADD R22, R4, R4
-	B begun6x12
-zero6x12:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -14709,11 +14707,45 @@ zero6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
-begun6x12:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x12:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x12
+	MOVD R10, R5
+taken6x12:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -14881,37 +14913,9 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x12
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F3, (R4)
-	FMOVQ F4, 16(R4)
-	FMOVQ F5, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F6, (R4)
-	FMOVQ F7, 16(R4)
-	FMOVQ F8, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F9, (R4)
-	FMOVQ F10, 16(R4)
-	FMOVQ F11, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F12, (R4)
-	FMOVQ F13, 16(R4)
-	FMOVQ F14, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F15, (R4)
-	FMOVQ F16, 16(R4)
-	FMOVQ F17, 32(R4)
-	ADD R22, R4, R4
-stored6x12fresh:
-	B next6x12
-add6x12:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x12
 	MOVD R8, R4
 	FMOVQ (R4), F18
 	WORD $0x4e32d400 // VFADD V18.S4, V0.S4, V0.S4
@@ -14984,35 +14988,51 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	FMOVQ (R4), F1
-	ADD R22, R4, R4
-	FMOVQ (R4), F2
-	ADD R22, R4, R4
-	FMOVQ (R4), F3
-	ADD R22, R4, R4
-	FMOVQ (R4), F4
-	ADD R22, R4, R4
-	FMOVQ (R4), F5
-	ADD R22, R4, R4
-	B begun6x4
-zero6x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-begun6x4:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x4
+	MOVD R10, R5
+taken6x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -15110,25 +15130,9 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-	FMOVQ F1, (R4)
-	ADD R22, R4, R4
-	FMOVQ F2, (R4)
-	ADD R22, R4, R4
-	FMOVQ F3, (R4)
-	ADD R22, R4, R4
-	FMOVQ F4, (R4)
-	ADD R22, R4, R4
-	FMOVQ F5, (R4)
-	ADD R22, R4, R4
-stored6x4fresh:
-	B next6x4
-add6x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x4
 	MOVD R8, R4
 	FMOVQ (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -15165,35 +15169,51 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	FMOVS (R4), F1
-	ADD R22, R4, R4
-	FMOVS (R4), F2
-	ADD R22, R4, R4
-	FMOVS (R4), F3
-	ADD R22, R4, R4
-	FMOVS (R4), F4
-	ADD R22, R4, R4
-	FMOVS (R4), F5
-	ADD R22, R4, R4
-	B begun6x1
-zero6x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-begun6x1:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x1
+	MOVD R10, R5
+taken6x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -15291,25 +15311,9 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-	FMOVS F1, (R4)
-	ADD R22, R4, R4
-	FMOVS F2, (R4)
-	ADD R22, R4, R4
-	FMOVS F3, (R4)
-	ADD R22, R4, R4
-	FMOVS F4, (R4)
-	ADD R22, R4, R4
-	FMOVS F5, (R4)
-	ADD R22, R4, R4
-stored6x1fresh:
-	B next6x1
-add6x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x1
 	MOVD R8, R4
 	FMOVS (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -15364,22 +15368,6 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x16
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	ADD R22, R4, R4
-	FMOVQ (R4), F4
-	FMOVQ 16(R4), F5
-	FMOVQ 32(R4), F6
-	FMOVQ 48(R4), F7
-	ADD R22, R4, R4
-	B begun2x16
-zero2x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -15388,10 +15376,44 @@ zero2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-begun2x16:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x16:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x16
+	MOVD R10, R5
+taken2x16:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -15494,23 +15516,9 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x16
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	ADD R22, R4, R4
-	FMOVQ F4, (R4)
-	FMOVQ F5, 16(R4)
-	FMOVQ F6, 32(R4)
-	FMOVQ F7, 48(R4)
-	ADD R22, R4, R4
-stored2x16fresh:
-	B next2x16
-add2x16:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x16
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -15549,26 +15557,48 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x8
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	ADD R22, R4, R4
-	FMOVQ (R4), F2
-	FMOVQ 16(R4), F3
-	ADD R22, R4, R4
-	B begun2x8
-zero2x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-begun2x8:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x8:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x8
+	MOVD R10, R5
+taken2x8:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -15641,19 +15671,9 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x8
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	ADD R22, R4, R4
-	FMOVQ F2, (R4)
-	FMOVQ F3, 16(R4)
-	ADD R22, R4, R4
-stored2x8fresh:
-	B next2x8
-add2x8:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x8
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -15680,22 +15700,46 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	FMOVQ (R4), F1
-	ADD R22, R4, R4
-	B begun2x4
-zero2x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun2x4:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x4
+	MOVD R10, R5
+taken2x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -15753,17 +15797,9 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-	FMOVQ F1, (R4)
-	ADD R22, R4, R4
-stored2x4fresh:
-	B next2x4
-add2x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x4
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -15784,22 +15820,46 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	FMOVS (R4), F1
-	ADD R22, R4, R4
-	B begun2x1
-zero2x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun2x1:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x1
+	MOVD R10, R5
+taken2x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -15857,17 +15917,9 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-	FMOVS F1, (R4)
-	ADD R22, R4, R4
-stored2x1fresh:
-	B next2x1
-add2x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x1
 	MOVD R8, R4
 	FMOVS (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -15904,21 +15956,6 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x32
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	FMOVQ 64(R4), F4
-	FMOVQ 80(R4), F5
-	FMOVQ 96(R4), F6
-	FMOVQ 112(R4), F7
-	ADD R22, R4, R4
-	B begun1x32
-zero1x32:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -15927,10 +15964,44 @@ zero1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-begun1x32:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x32:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x32
+	MOVD R10, R5
+taken1x32:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -16058,22 +16129,9 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x32
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	FMOVQ F4, 64(R4)
-	FMOVQ F5, 80(R4)
-	FMOVQ F6, 96(R4)
-	FMOVQ F7, 112(R4)
-	ADD R22, R4, R4
-stored1x32fresh:
-	B next1x32
-add1x32:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x32
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -16111,25 +16169,48 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x16
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	ADD R22, R4, R4
-	B begun1x16
-zero1x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-begun1x16:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x16:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x16
+	MOVD R10, R5
+taken1x16:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -16207,18 +16288,9 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x16
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	ADD R22, R4, R4
-stored1x16fresh:
-	B next1x16
-add1x16:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x16
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -16244,21 +16316,46 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x8
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	ADD R22, R4, R4
-	B begun1x8
-zero1x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun1x8:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x8:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x8
+	MOVD R10, R5
+taken1x8:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -16316,16 +16413,9 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x8
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	ADD R22, R4, R4
-stored1x8fresh:
-	B next1x8
-add1x8:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x8
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -16345,19 +16435,45 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	B begun1x4
-zero1x4:
 	VMOVI $0, V0.B16
-begun1x4:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x4
+	MOVD R10, R5
+taken1x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -16405,15 +16521,9 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-stored1x4fresh:
-	B next1x4
-add1x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x4
 	MOVD R8, R4
 	FMOVQ (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -16430,19 +16540,45 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	B begun1x1
-zero1x1:
 	VMOVI $0, V0.B16
-begun1x1:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $4, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $4, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Rows+Rows_Data)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x1
+	MOVD R10, R5
+taken1x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -16490,15 +16626,9 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-stored1x1fresh:
-	B next1x1
-add1x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x1
 	MOVD R8, R4
 	FMOVS (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -16538,8 +16668,6 @@ end1:
 //	}
 TEXT ·neonDotF16(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_N)(R0), R9
-	MOVD (Few_K+Cells_Half)(R0), R3
 	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Few_Q+Rows_Stride)(R0), R20
 	MOVD (Few_P)(R0), R8
@@ -16549,8 +16677,38 @@ TEXT ·neonDotF16(SB), NOSPLIT, $8-8
 	MUL R14, R20
 	ADD R6<<1, R6, R7
 	ADD R20<<1, R20, R21
-	MOVD (Few_Next+Cells_Half)(R0), R24
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R3
+	ADD R10<<3, R3, R3
+	MOVD (R3), R3
+	MOVD $2, R14
+	MUL R14, R3
+	MOVD (Few_K+Cells_Half)(R0), R4
+	ADD R4, R3
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R4
+	ADD R4, R24
 	SUB R3, R24
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R9
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R9
+	BLT taken
+	MOVD R10, R9
+taken:
+	MOVD (Few_left)(R0), R10
+	SUB R9, R10
+	MOVD R10, (Few_left)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
@@ -17626,6 +17784,9 @@ done1x1:
 	CMP $1, R9
 	BGE keys1
 end1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run
 	RET
 
 // func neonSumF16(p *Few)
@@ -17636,7 +17797,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·neonSumF16(SB), NOSPLIT, $8-8
@@ -17654,9 +17815,6 @@ TEXT ·neonSumF16(SB), NOSPLIT, $8-8
 	MOVD $4, R14
 	MUL R14, R22
 	ADD R6<<1, R6, R7
-	MOVD (Few_Next+Cells_Half)(R0), R24
-	MOVD (Few_V+Cells_Half)(R0), R1
-	SUB R1, R24
 	CMP $6, R9
 	BLT end6
 rows6:
@@ -17665,36 +17823,6 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x12
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	ADD R22, R4, R4
-	FMOVQ (R4), F3
-	FMOVQ 16(R4), F4
-	FMOVQ 32(R4), F5
-	ADD R22, R4, R4
-	FMOVQ (R4), F6
-	FMOVQ 16(R4), F7
-	FMOVQ 32(R4), F8
-	ADD R22, R4, R4
-	FMOVQ (R4), F9
-	FMOVQ 16(R4), F10
-	FMOVQ 32(R4), F11
-	ADD R22, R4, R4
-	FMOVQ (R4), F12
-	FMOVQ 16(R4), F13
-	FMOVQ 32(R4), F14
-	ADD R22, R4, R4
-	FMOVQ (R4), F15
-	FMOVQ 16(R4), F16
-	FMOVQ 32(R4), F17
-	ADD R22, R4, R4
-	B begun6x12
-zero6x12:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -17713,11 +17841,45 @@ zero6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
-begun6x12:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x12:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x12
+	MOVD R10, R5
+taken6x12:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -17900,37 +18062,9 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x12
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F3, (R4)
-	FMOVQ F4, 16(R4)
-	FMOVQ F5, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F6, (R4)
-	FMOVQ F7, 16(R4)
-	FMOVQ F8, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F9, (R4)
-	FMOVQ F10, 16(R4)
-	FMOVQ F11, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F12, (R4)
-	FMOVQ F13, 16(R4)
-	FMOVQ F14, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F15, (R4)
-	FMOVQ F16, 16(R4)
-	FMOVQ F17, 32(R4)
-	ADD R22, R4, R4
-stored6x12fresh:
-	B next6x12
-add6x12:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x12
 	MOVD R8, R4
 	FMOVQ (R4), F18
 	WORD $0x4e32d400 // VFADD V18.S4, V0.S4, V0.S4
@@ -18003,35 +18137,51 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	FMOVQ (R4), F1
-	ADD R22, R4, R4
-	FMOVQ (R4), F2
-	ADD R22, R4, R4
-	FMOVQ (R4), F3
-	ADD R22, R4, R4
-	FMOVQ (R4), F4
-	ADD R22, R4, R4
-	FMOVQ (R4), F5
-	ADD R22, R4, R4
-	B begun6x4
-zero6x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-begun6x4:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x4
+	MOVD R10, R5
+taken6x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -18134,25 +18284,9 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-	FMOVQ F1, (R4)
-	ADD R22, R4, R4
-	FMOVQ F2, (R4)
-	ADD R22, R4, R4
-	FMOVQ F3, (R4)
-	ADD R22, R4, R4
-	FMOVQ F4, (R4)
-	ADD R22, R4, R4
-	FMOVQ F5, (R4)
-	ADD R22, R4, R4
-stored6x4fresh:
-	B next6x4
-add6x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x4
 	MOVD R8, R4
 	FMOVQ (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -18189,35 +18323,51 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	FMOVS (R4), F1
-	ADD R22, R4, R4
-	FMOVS (R4), F2
-	ADD R22, R4, R4
-	FMOVS (R4), F3
-	ADD R22, R4, R4
-	FMOVS (R4), F4
-	ADD R22, R4, R4
-	FMOVS (R4), F5
-	ADD R22, R4, R4
-	B begun6x1
-zero6x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-begun6x1:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x1
+	MOVD R10, R5
+taken6x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -18325,25 +18475,9 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-	FMOVS F1, (R4)
-	ADD R22, R4, R4
-	FMOVS F2, (R4)
-	ADD R22, R4, R4
-	FMOVS F3, (R4)
-	ADD R22, R4, R4
-	FMOVS F4, (R4)
-	ADD R22, R4, R4
-	FMOVS F5, (R4)
-	ADD R22, R4, R4
-stored6x1fresh:
-	B next6x1
-add6x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x1
 	MOVD R8, R4
 	FMOVS (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -18398,22 +18532,6 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x16
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	ADD R22, R4, R4
-	FMOVQ (R4), F4
-	FMOVQ 16(R4), F5
-	FMOVQ 32(R4), F6
-	FMOVQ 48(R4), F7
-	ADD R22, R4, R4
-	B begun2x16
-zero2x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -18422,10 +18540,44 @@ zero2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-begun2x16:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x16:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x16
+	MOVD R10, R5
+taken2x16:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -18548,23 +18700,9 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x16
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	ADD R22, R4, R4
-	FMOVQ F4, (R4)
-	FMOVQ F5, 16(R4)
-	FMOVQ F6, 32(R4)
-	FMOVQ F7, 48(R4)
-	ADD R22, R4, R4
-stored2x16fresh:
-	B next2x16
-add2x16:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x16
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -18603,26 +18741,48 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x8
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	ADD R22, R4, R4
-	FMOVQ (R4), F2
-	FMOVQ 16(R4), F3
-	ADD R22, R4, R4
-	B begun2x8
-zero2x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-begun2x8:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x8:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x8
+	MOVD R10, R5
+taken2x8:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -18705,19 +18865,9 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x8
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	ADD R22, R4, R4
-	FMOVQ F2, (R4)
-	FMOVQ F3, 16(R4)
-	ADD R22, R4, R4
-stored2x8fresh:
-	B next2x8
-add2x8:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x8
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -18744,22 +18894,46 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	FMOVQ (R4), F1
-	ADD R22, R4, R4
-	B begun2x4
-zero2x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun2x4:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x4
+	MOVD R10, R5
+taken2x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -18822,17 +18996,9 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-	FMOVQ F1, (R4)
-	ADD R22, R4, R4
-stored2x4fresh:
-	B next2x4
-add2x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x4
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -18853,22 +19019,46 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	FMOVS (R4), F1
-	ADD R22, R4, R4
-	B begun2x1
-zero2x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun2x1:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x1
+	MOVD R10, R5
+taken2x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -18936,17 +19126,9 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-	FMOVS F1, (R4)
-	ADD R22, R4, R4
-stored2x1fresh:
-	B next2x1
-add2x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x1
 	MOVD R8, R4
 	FMOVS (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -18983,21 +19165,6 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x32
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	FMOVQ 64(R4), F4
-	FMOVQ 80(R4), F5
-	FMOVQ 96(R4), F6
-	FMOVQ 112(R4), F7
-	ADD R22, R4, R4
-	B begun1x32
-zero1x32:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -19006,10 +19173,44 @@ zero1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-begun1x32:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x32:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x32
+	MOVD R10, R5
+taken1x32:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -19167,22 +19368,9 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x32
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	FMOVQ F4, 64(R4)
-	FMOVQ F5, 80(R4)
-	FMOVQ F6, 96(R4)
-	FMOVQ F7, 112(R4)
-	ADD R22, R4, R4
-stored1x32fresh:
-	B next1x32
-add1x32:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x32
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -19220,25 +19408,48 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x16
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	ADD R22, R4, R4
-	B begun1x16
-zero1x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-begun1x16:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x16:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x16
+	MOVD R10, R5
+taken1x16:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -19336,18 +19547,9 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x16
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	ADD R22, R4, R4
-stored1x16fresh:
-	B next1x16
-add1x16:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x16
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -19373,21 +19575,46 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x8
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	ADD R22, R4, R4
-	B begun1x8
-zero1x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun1x8:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x8:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x8
+	MOVD R10, R5
+taken1x8:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -19455,16 +19682,9 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x8
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	ADD R22, R4, R4
-stored1x8fresh:
-	B next1x8
-add1x8:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x8
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -19484,19 +19704,45 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	B begun1x4
-zero1x4:
 	VMOVI $0, V0.B16
-begun1x4:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x4
+	MOVD R10, R5
+taken1x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -19549,15 +19795,9 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-stored1x4fresh:
-	B next1x4
-add1x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x4
 	MOVD R8, R4
 	FMOVQ (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -19574,19 +19814,45 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	B begun1x1
-zero1x1:
 	VMOVI $0, V0.B16
-begun1x1:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x1
+	MOVD R10, R5
+taken1x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -19644,15 +19910,9 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-stored1x1fresh:
-	B next1x1
-add1x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x1
 	MOVD R8, R4
 	FMOVS (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -19692,8 +19952,6 @@ end1:
 //	}
 TEXT ·neonDotBF16(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_N)(R0), R9
-	MOVD (Few_K+Cells_Half)(R0), R3
 	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Few_Q+Rows_Stride)(R0), R20
 	MOVD (Few_P)(R0), R8
@@ -19703,8 +19961,38 @@ TEXT ·neonDotBF16(SB), NOSPLIT, $8-8
 	MUL R14, R20
 	ADD R6<<1, R6, R7
 	ADD R20<<1, R20, R21
-	MOVD (Few_Next+Cells_Half)(R0), R24
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R3
+	ADD R10<<3, R3, R3
+	MOVD (R3), R3
+	MOVD $2, R14
+	MUL R14, R3
+	MOVD (Few_K+Cells_Half)(R0), R4
+	ADD R4, R3
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R4
+	ADD R4, R24
 	SUB R3, R24
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R9
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R9
+	BLT taken
+	MOVD R10, R9
+taken:
+	MOVD (Few_left)(R0), R10
+	SUB R9, R10
+	MOVD R10, (Few_left)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
@@ -20780,6 +21068,9 @@ done1x1:
 	CMP $1, R9
 	BGE keys1
 end1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run
 	RET
 
 // func neonSumBF16(p *Few)
@@ -20790,7 +21081,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], fromBF16(p.V.Half[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·neonSumBF16(SB), NOSPLIT, $8-8
@@ -20808,9 +21099,6 @@ TEXT ·neonSumBF16(SB), NOSPLIT, $8-8
 	MOVD $4, R14
 	MUL R14, R22
 	ADD R6<<1, R6, R7
-	MOVD (Few_Next+Cells_Half)(R0), R24
-	MOVD (Few_V+Cells_Half)(R0), R1
-	SUB R1, R24
 	CMP $6, R9
 	BLT end6
 rows6:
@@ -20819,36 +21107,6 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x12
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	ADD R22, R4, R4
-	FMOVQ (R4), F3
-	FMOVQ 16(R4), F4
-	FMOVQ 32(R4), F5
-	ADD R22, R4, R4
-	FMOVQ (R4), F6
-	FMOVQ 16(R4), F7
-	FMOVQ 32(R4), F8
-	ADD R22, R4, R4
-	FMOVQ (R4), F9
-	FMOVQ 16(R4), F10
-	FMOVQ 32(R4), F11
-	ADD R22, R4, R4
-	FMOVQ (R4), F12
-	FMOVQ 16(R4), F13
-	FMOVQ 32(R4), F14
-	ADD R22, R4, R4
-	FMOVQ (R4), F15
-	FMOVQ 16(R4), F16
-	FMOVQ 32(R4), F17
-	ADD R22, R4, R4
-	B begun6x12
-zero6x12:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -20867,11 +21125,45 @@ zero6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
-begun6x12:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x12:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x12
+	MOVD R10, R5
+taken6x12:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -21054,37 +21346,9 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x12
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F3, (R4)
-	FMOVQ F4, 16(R4)
-	FMOVQ F5, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F6, (R4)
-	FMOVQ F7, 16(R4)
-	FMOVQ F8, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F9, (R4)
-	FMOVQ F10, 16(R4)
-	FMOVQ F11, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F12, (R4)
-	FMOVQ F13, 16(R4)
-	FMOVQ F14, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F15, (R4)
-	FMOVQ F16, 16(R4)
-	FMOVQ F17, 32(R4)
-	ADD R22, R4, R4
-stored6x12fresh:
-	B next6x12
-add6x12:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x12
 	MOVD R8, R4
 	FMOVQ (R4), F18
 	WORD $0x4e32d400 // VFADD V18.S4, V0.S4, V0.S4
@@ -21157,35 +21421,51 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	FMOVQ (R4), F1
-	ADD R22, R4, R4
-	FMOVQ (R4), F2
-	ADD R22, R4, R4
-	FMOVQ (R4), F3
-	ADD R22, R4, R4
-	FMOVQ (R4), F4
-	ADD R22, R4, R4
-	FMOVQ (R4), F5
-	ADD R22, R4, R4
-	B begun6x4
-zero6x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-begun6x4:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x4
+	MOVD R10, R5
+taken6x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -21288,25 +21568,9 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-	FMOVQ F1, (R4)
-	ADD R22, R4, R4
-	FMOVQ F2, (R4)
-	ADD R22, R4, R4
-	FMOVQ F3, (R4)
-	ADD R22, R4, R4
-	FMOVQ F4, (R4)
-	ADD R22, R4, R4
-	FMOVQ F5, (R4)
-	ADD R22, R4, R4
-stored6x4fresh:
-	B next6x4
-add6x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x4
 	MOVD R8, R4
 	FMOVQ (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -21343,35 +21607,51 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	FMOVS (R4), F1
-	ADD R22, R4, R4
-	FMOVS (R4), F2
-	ADD R22, R4, R4
-	FMOVS (R4), F3
-	ADD R22, R4, R4
-	FMOVS (R4), F4
-	ADD R22, R4, R4
-	FMOVS (R4), F5
-	ADD R22, R4, R4
-	B begun6x1
-zero6x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-begun6x1:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x1
+	MOVD R10, R5
+taken6x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -21479,25 +21759,9 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-	FMOVS F1, (R4)
-	ADD R22, R4, R4
-	FMOVS F2, (R4)
-	ADD R22, R4, R4
-	FMOVS F3, (R4)
-	ADD R22, R4, R4
-	FMOVS F4, (R4)
-	ADD R22, R4, R4
-	FMOVS F5, (R4)
-	ADD R22, R4, R4
-stored6x1fresh:
-	B next6x1
-add6x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x1
 	MOVD R8, R4
 	FMOVS (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -21552,22 +21816,6 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x16
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	ADD R22, R4, R4
-	FMOVQ (R4), F4
-	FMOVQ 16(R4), F5
-	FMOVQ 32(R4), F6
-	FMOVQ 48(R4), F7
-	ADD R22, R4, R4
-	B begun2x16
-zero2x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -21576,10 +21824,44 @@ zero2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-begun2x16:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x16:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x16
+	MOVD R10, R5
+taken2x16:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -21702,23 +21984,9 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x16
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	ADD R22, R4, R4
-	FMOVQ F4, (R4)
-	FMOVQ F5, 16(R4)
-	FMOVQ F6, 32(R4)
-	FMOVQ F7, 48(R4)
-	ADD R22, R4, R4
-stored2x16fresh:
-	B next2x16
-add2x16:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x16
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -21757,26 +22025,48 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x8
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	ADD R22, R4, R4
-	FMOVQ (R4), F2
-	FMOVQ 16(R4), F3
-	ADD R22, R4, R4
-	B begun2x8
-zero2x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-begun2x8:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x8:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x8
+	MOVD R10, R5
+taken2x8:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -21859,19 +22149,9 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x8
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	ADD R22, R4, R4
-	FMOVQ F2, (R4)
-	FMOVQ F3, 16(R4)
-	ADD R22, R4, R4
-stored2x8fresh:
-	B next2x8
-add2x8:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x8
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -21898,22 +22178,46 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	FMOVQ (R4), F1
-	ADD R22, R4, R4
-	B begun2x4
-zero2x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun2x4:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x4
+	MOVD R10, R5
+taken2x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -21976,17 +22280,9 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-	FMOVQ F1, (R4)
-	ADD R22, R4, R4
-stored2x4fresh:
-	B next2x4
-add2x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x4
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -22007,22 +22303,46 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	FMOVS (R4), F1
-	ADD R22, R4, R4
-	B begun2x1
-zero2x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun2x1:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x1
+	MOVD R10, R5
+taken2x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -22090,17 +22410,9 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-	FMOVS F1, (R4)
-	ADD R22, R4, R4
-stored2x1fresh:
-	B next2x1
-add2x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x1
 	MOVD R8, R4
 	FMOVS (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -22137,21 +22449,6 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x32
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	FMOVQ 64(R4), F4
-	FMOVQ 80(R4), F5
-	FMOVQ 96(R4), F6
-	FMOVQ 112(R4), F7
-	ADD R22, R4, R4
-	B begun1x32
-zero1x32:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -22160,10 +22457,44 @@ zero1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-begun1x32:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x32:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x32
+	MOVD R10, R5
+taken1x32:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -22321,22 +22652,9 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x32
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	FMOVQ F4, 64(R4)
-	FMOVQ F5, 80(R4)
-	FMOVQ F6, 96(R4)
-	FMOVQ F7, 112(R4)
-	ADD R22, R4, R4
-stored1x32fresh:
-	B next1x32
-add1x32:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x32
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -22374,25 +22692,48 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x16
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	ADD R22, R4, R4
-	B begun1x16
-zero1x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-begun1x16:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x16:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x16
+	MOVD R10, R5
+taken1x16:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -22490,18 +22831,9 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x16
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	ADD R22, R4, R4
-stored1x16fresh:
-	B next1x16
-add1x16:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x16
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -22527,21 +22859,46 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x8
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	ADD R22, R4, R4
-	B begun1x8
-zero1x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun1x8:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x8:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x8
+	MOVD R10, R5
+taken1x8:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -22609,16 +22966,9 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x8
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	ADD R22, R4, R4
-stored1x8fresh:
-	B next1x8
-add1x8:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x8
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -22638,19 +22988,45 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	B begun1x4
-zero1x4:
 	VMOVI $0, V0.B16
-begun1x4:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x4
+	MOVD R10, R5
+taken1x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -22703,15 +23079,9 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-stored1x4fresh:
-	B next1x4
-add1x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x4
 	MOVD R8, R4
 	FMOVQ (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -22728,19 +23098,45 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	B begun1x1
-zero1x1:
 	VMOVI $0, V0.B16
-begun1x1:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $2, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $2, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Half)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Half)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x1
+	MOVD R10, R5
+taken1x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -22798,15 +23194,9 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-stored1x1fresh:
-	B next1x1
-add1x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x1
 	MOVD R8, R4
 	FMOVS (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -22846,8 +23236,6 @@ end1:
 //	}
 TEXT ·neonDotI8(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_N)(R0), R9
-	MOVD (Few_K+Cells_Byte)(R0), R3
 	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Few_Q+Rows_Stride)(R0), R20
 	MOVD (Few_P)(R0), R8
@@ -22857,8 +23245,38 @@ TEXT ·neonDotI8(SB), NOSPLIT, $8-8
 	MUL R14, R20
 	ADD R6<<1, R6, R7
 	ADD R20<<1, R20, R21
-	MOVD (Few_Next+Cells_Byte)(R0), R24
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R3
+	ADD R10<<3, R3, R3
+	MOVD (R3), R3
+	MOVD $1, R14
+	MUL R14, R3
+	MOVD (Few_K+Cells_Byte)(R0), R4
+	ADD R4, R3
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R4
+	ADD R4, R24
 	SUB R3, R24
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R9
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R9
+	BLT taken
+	MOVD R10, R9
+taken:
+	MOVD (Few_left)(R0), R10
+	SUB R9, R10
+	MOVD R10, (Few_left)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
@@ -24114,6 +24532,9 @@ done1x1:
 	CMP $1, R9
 	BGE keys1
 end1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run
 	RET
 
 // func neonSumI8(p *Few)
@@ -24124,7 +24545,7 @@ end1:
 //			for k := range p.N {
 //				sum = fma(p.P[r*p.Stride+k], float32(p.V.Byte[k*p.V.Stride+c]), sum)
 //			}
-//			p.O.Data[r*p.O.Stride+c] += sum // if p.Resume, sum starts at what was there
+//			p.O.Data[r*p.O.Stride+c] += sum
 //		}
 //	}
 TEXT ·neonSumI8(SB), NOSPLIT, $8-8
@@ -24142,9 +24563,6 @@ TEXT ·neonSumI8(SB), NOSPLIT, $8-8
 	MOVD $4, R14
 	MUL R14, R22
 	ADD R6<<1, R6, R7
-	MOVD (Few_Next+Cells_Byte)(R0), R24
-	MOVD (Few_V+Cells_Byte)(R0), R1
-	SUB R1, R24
 	CMP $6, R9
 	BLT end6
 rows6:
@@ -24153,36 +24571,6 @@ rows6:
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x12
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	ADD R22, R4, R4
-	FMOVQ (R4), F3
-	FMOVQ 16(R4), F4
-	FMOVQ 32(R4), F5
-	ADD R22, R4, R4
-	FMOVQ (R4), F6
-	FMOVQ 16(R4), F7
-	FMOVQ 32(R4), F8
-	ADD R22, R4, R4
-	FMOVQ (R4), F9
-	FMOVQ 16(R4), F10
-	FMOVQ 32(R4), F11
-	ADD R22, R4, R4
-	FMOVQ (R4), F12
-	FMOVQ 16(R4), F13
-	FMOVQ 32(R4), F14
-	ADD R22, R4, R4
-	FMOVQ (R4), F15
-	FMOVQ 16(R4), F16
-	FMOVQ 32(R4), F17
-	ADD R22, R4, R4
-	B begun6x12
-zero6x12:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -24201,11 +24589,45 @@ zero6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
-begun6x12:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x12:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x12
+	MOVD R10, R5
+taken6x12:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -24418,37 +24840,9 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x12
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F3, (R4)
-	FMOVQ F4, 16(R4)
-	FMOVQ F5, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F6, (R4)
-	FMOVQ F7, 16(R4)
-	FMOVQ F8, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F9, (R4)
-	FMOVQ F10, 16(R4)
-	FMOVQ F11, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F12, (R4)
-	FMOVQ F13, 16(R4)
-	FMOVQ F14, 32(R4)
-	ADD R22, R4, R4
-	FMOVQ F15, (R4)
-	FMOVQ F16, 16(R4)
-	FMOVQ F17, 32(R4)
-	ADD R22, R4, R4
-stored6x12fresh:
-	B next6x12
-add6x12:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x12
 	MOVD R8, R4
 	FMOVQ (R4), F18
 	WORD $0x4e32d400 // VFADD V18.S4, V0.S4, V0.S4
@@ -24521,35 +24915,51 @@ end6x12:
 	CMP $4, R15
 	BLT end6x4
 columns6x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	FMOVQ (R4), F1
-	ADD R22, R4, R4
-	FMOVQ (R4), F2
-	ADD R22, R4, R4
-	FMOVQ (R4), F3
-	ADD R22, R4, R4
-	FMOVQ (R4), F4
-	ADD R22, R4, R4
-	FMOVQ (R4), F5
-	ADD R22, R4, R4
-	B begun6x4
-zero6x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-begun6x4:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x4
+	MOVD R10, R5
+taken6x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -24662,25 +25072,9 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-	FMOVQ F1, (R4)
-	ADD R22, R4, R4
-	FMOVQ F2, (R4)
-	ADD R22, R4, R4
-	FMOVQ F3, (R4)
-	ADD R22, R4, R4
-	FMOVQ F4, (R4)
-	ADD R22, R4, R4
-	FMOVQ F5, (R4)
-	ADD R22, R4, R4
-stored6x4fresh:
-	B next6x4
-add6x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x4
 	MOVD R8, R4
 	FMOVQ (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -24717,35 +25111,51 @@ end6x4:
 	CMP $1, R15
 	BLT end6x1
 columns6x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero6x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	FMOVS (R4), F1
-	ADD R22, R4, R4
-	FMOVS (R4), F2
-	ADD R22, R4, R4
-	FMOVS (R4), F3
-	ADD R22, R4, R4
-	FMOVS (R4), F4
-	ADD R22, R4, R4
-	FMOVS (R4), F5
-	ADD R22, R4, R4
-	B begun6x1
-zero6x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-begun6x1:
-	MOVD R1, R2
 	MOVD R3, R4
-	ADD R6<<2, R4, R5
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run6x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken6x1
+	MOVD R10, R5
+taken6x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
+	ADD R6<<2, R4, R5
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -24863,25 +25273,9 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add6x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-	FMOVS F1, (R4)
-	ADD R22, R4, R4
-	FMOVS F2, (R4)
-	ADD R22, R4, R4
-	FMOVS F3, (R4)
-	ADD R22, R4, R4
-	FMOVS F4, (R4)
-	ADD R22, R4, R4
-	FMOVS F5, (R4)
-	ADD R22, R4, R4
-stored6x1fresh:
-	B next6x1
-add6x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run6x1
 	MOVD R8, R4
 	FMOVS (R4), F6
 	WORD $0x4e26d400 // VFADD V6.S4, V0.S4, V0.S4
@@ -24936,22 +25330,6 @@ rows2:
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x16
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	ADD R22, R4, R4
-	FMOVQ (R4), F4
-	FMOVQ 16(R4), F5
-	FMOVQ 32(R4), F6
-	FMOVQ 48(R4), F7
-	ADD R22, R4, R4
-	B begun2x16
-zero2x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -24960,10 +25338,44 @@ zero2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-begun2x16:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x16:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x16
+	MOVD R10, R5
+taken2x16:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -25126,23 +25538,9 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x16
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	ADD R22, R4, R4
-	FMOVQ F4, (R4)
-	FMOVQ F5, 16(R4)
-	FMOVQ F6, 32(R4)
-	FMOVQ F7, 48(R4)
-	ADD R22, R4, R4
-stored2x16fresh:
-	B next2x16
-add2x16:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x16
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -25181,26 +25579,48 @@ end2x16:
 	CMP $8, R15
 	BLT end2x8
 columns2x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x8
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	ADD R22, R4, R4
-	FMOVQ (R4), F2
-	FMOVQ 16(R4), F3
-	ADD R22, R4, R4
-	B begun2x8
-zero2x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-begun2x8:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x8:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x8
+	MOVD R10, R5
+taken2x8:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -25303,19 +25723,9 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x8
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	ADD R22, R4, R4
-	FMOVQ F2, (R4)
-	FMOVQ F3, 16(R4)
-	ADD R22, R4, R4
-stored2x8fresh:
-	B next2x8
-add2x8:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x8
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -25342,22 +25752,46 @@ end2x8:
 	CMP $4, R15
 	BLT end2x4
 columns2x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	FMOVQ (R4), F1
-	ADD R22, R4, R4
-	B begun2x4
-zero2x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun2x4:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x4
+	MOVD R10, R5
+taken2x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -25430,17 +25864,9 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-	FMOVQ F1, (R4)
-	ADD R22, R4, R4
-stored2x4fresh:
-	B next2x4
-add2x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x4
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -25461,22 +25887,46 @@ end2x4:
 	CMP $1, R15
 	BLT end2x1
 columns2x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero2x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	FMOVS (R4), F1
-	ADD R22, R4, R4
-	B begun2x1
-zero2x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun2x1:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run2x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken2x1
+	MOVD R10, R5
+taken2x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -25554,17 +26004,9 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add2x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-	FMOVS F1, (R4)
-	ADD R22, R4, R4
-stored2x1fresh:
-	B next2x1
-add2x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run2x1
 	MOVD R8, R4
 	FMOVS (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -25601,21 +26043,6 @@ rows1:
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x32
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	FMOVQ 64(R4), F4
-	FMOVQ 80(R4), F5
-	FMOVQ 96(R4), F6
-	FMOVQ 112(R4), F7
-	ADD R22, R4, R4
-	B begun1x32
-zero1x32:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -25624,10 +26051,44 @@ zero1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-begun1x32:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x32:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x32
+	MOVD R10, R5
+taken1x32:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -25865,22 +26326,9 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x32
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	FMOVQ F4, 64(R4)
-	FMOVQ F5, 80(R4)
-	FMOVQ F6, 96(R4)
-	FMOVQ F7, 112(R4)
-	ADD R22, R4, R4
-stored1x32fresh:
-	B next1x32
-add1x32:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x32
 	MOVD R8, R4
 	FMOVQ (R4), F8
 	WORD $0x4e28d400 // VFADD V8.S4, V0.S4, V0.S4
@@ -25918,25 +26366,48 @@ end1x32:
 	CMP $16, R15
 	BLT end1x16
 columns1x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x16
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	FMOVQ 32(R4), F2
-	FMOVQ 48(R4), F3
-	ADD R22, R4, R4
-	B begun1x16
-zero1x16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-begun1x16:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x16:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x16
+	MOVD R10, R5
+taken1x16:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -26074,18 +26545,9 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x16
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	FMOVQ F2, 32(R4)
-	FMOVQ F3, 48(R4)
-	ADD R22, R4, R4
-stored1x16fresh:
-	B next1x16
-add1x16:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x16
 	MOVD R8, R4
 	FMOVQ (R4), F4
 	WORD $0x4e24d400 // VFADD V4.S4, V0.S4, V0.S4
@@ -26111,21 +26573,46 @@ end1x16:
 	CMP $8, R15
 	BLT end1x8
 columns1x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x8
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	FMOVQ 16(R4), F1
-	ADD R22, R4, R4
-	B begun1x8
-zero1x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-begun1x8:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x8:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x8
+	MOVD R10, R5
+taken1x8:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -26213,16 +26700,9 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x8
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	FMOVQ F1, 16(R4)
-	ADD R22, R4, R4
-stored1x8fresh:
-	B next1x8
-add1x8:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x8
 	MOVD R8, R4
 	FMOVQ (R4), F2
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
@@ -26242,19 +26722,45 @@ end1x8:
 	CMP $4, R15
 	BLT end1x4
 columns1x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x4
-	MOVD R8, R4
-	FMOVQ (R4), F0
-	ADD R22, R4, R4
-	B begun1x4
-zero1x4:
 	VMOVI $0, V0.B16
-begun1x4:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x4:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x4
+	MOVD R10, R5
+taken1x4:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -26317,15 +26823,9 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x4
-	MOVD R8, R4
-	FMOVQ F0, (R4)
-	ADD R22, R4, R4
-stored1x4fresh:
-	B next1x4
-add1x4:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x4
 	MOVD R8, R4
 	FMOVQ (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -26342,19 +26842,45 @@ end1x4:
 	CMP $1, R15
 	BLT end1x1
 columns1x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT zero1x1
-	MOVD R8, R4
-	FMOVS (R4), F0
-	ADD R22, R4, R4
-	B begun1x1
-zero1x1:
 	VMOVI $0, V0.B16
-begun1x1:
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
 	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run1x1:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_At)(R0), R2
+	ADD R10<<3, R2, R2
+	MOVD (R2), R2
+	MOVD $1, R14
+	MUL R14, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	ADD R5, R2
+	MOVD (Few_NextAt)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	MOVD $1, R14
+	MUL R14, R24
+	MOVD (Few_Next+Cells_Byte)(R0), R5
+	ADD R5, R24
+	SUB R2, R24
+	// the columns of the tile
+	ADD R1, R2
+	MOVD (Few_V+Cells_Byte)(R0), R5
+	SUB R5, R2
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R5
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R5
+	BLT taken1x1
+	MOVD R10, R5
+taken1x1:
+	MOVD (Few_left)(R0), R10
+	SUB R5, R10
+	MOVD R10, (Few_left)(R0)
+	MOVD R5, R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -26422,15 +26948,9 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
-	MOVBU (Few_Resume)(R0), R4
-	CMP $1, R4
-	BLT add1x1
-	MOVD R8, R4
-	FMOVS F0, (R4)
-	ADD R22, R4, R4
-stored1x1fresh:
-	B next1x1
-add1x1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run1x1
 	MOVD R8, R4
 	FMOVS (R4), F1
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
@@ -26466,7 +26986,6 @@ end1:
 //	}
 TEXT ·neonScaleKeys(SB), NOSPLIT, $0-24
 	MOVD p+0(FP), R0
-	MOVD scale+8(FP), R3
 	MOVD apart+16(FP), R6
 	MOVD $4, R14
 	MUL R14, R6
@@ -26475,7 +26994,28 @@ TEXT ·neonScaleKeys(SB), NOSPLIT, $0-24
 	MOVD (Few_Stride)(R0), R20
 	MOVD $4, R14
 	MUL R14, R20
-	MOVD (Few_N)(R0), R9
+	MOVD $0, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_N)(R0), R10
+	MOVD R10, (Few_left)(R0)
+run:
+	MOVD (Few_run)(R0), R10
+	MOVD (Few_Scales)(R0), R3
+	ADD R10<<3, R3, R3
+	MOVD (R3), R2
+	MOVD scale+8(FP), R3
+	ADD R2<<2, R3, R3
+	ADD $1, R10
+	MOVD R10, (Few_run)(R0)
+	MOVD (Few_left)(R0), R9
+	MOVD (Few_Run)(R0), R10
+	CMP R10, R9
+	BLT taken
+	MOVD R10, R9
+taken:
+	MOVD (Few_left)(R0), R10
+	SUB R9, R10
+	MOVD R10, (Few_left)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
@@ -26522,26 +27062,41 @@ query1:
 	CMP $1, R9
 	BGE keys1
 end1:
+	MOVD (Few_left)(R0), R10
+	CMP $1, R10
+	BGE run
 	RET
 
-// func neonAsk(at unsafe.Pointer, step, lines int)
+// func neonAsk(from unsafe.Pointer, at *int, runs, size, step, lines int)
 //
-//	for range lines {
-//		prefetch(at)
-//		at += step
+//	for i := range runs {
+//		for j := range lines {
+//			prefetch(from + at[i]*size + j*step)
+//		}
 //	}
-TEXT ·neonAsk(SB), NOSPLIT, $0-24
-	MOVD at+0(FP), R3
-	MOVD step+8(FP), R6
-	MOVD lines+16(FP), R9
-	CMP $1, R9
+TEXT ·neonAsk(SB), NOSPLIT, $0-48
+	MOVD at+8(FP), R3
+	MOVD runs+16(FP), R9
+	MOVD size+24(FP), R20
+	MOVD step+32(FP), R6
+run:
+	MOVD (R3), R2
+	MUL R20, R2
+	MOVD from+0(FP), R4
+	ADD R2, R4
+	MOVD lines+40(FP), R10
+	CMP $1, R10
 	BLT done
 line:
-	PRFM (R3), PLDL2KEEP
-	ADD R6, R3
+	PRFM (R4), PLDL2KEEP
+	ADD R6, R4
+	ADD $-1, R10
+	CMP $1, R10
+	BGE line
+	ADD $8, R3
 	ADD $-1, R9
 	CMP $1, R9
-	BGE line
+	BGE run
 done:
 	RET
 
@@ -26815,8 +27370,8 @@ columns6x12:
 	VMOVI $0, V15.B16
 	VMOVI $0, V16.B16
 	VMOVI $0, V17.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	ADD R6<<2, R4, R5
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
@@ -27247,8 +27802,8 @@ columns6x4:
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	ADD R6<<2, R4, R5
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
@@ -27489,8 +28044,8 @@ columns6x1:
 	VMOVI $0, V3.B16
 	VMOVI $0, V4.B16
 	VMOVI $0, V5.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	ADD R6<<2, R4, R5
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
@@ -27751,8 +28306,8 @@ columns2x16:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -27983,8 +28538,8 @@ columns2x8:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -28143,8 +28698,8 @@ end2x8:
 columns2x4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -28268,8 +28823,8 @@ end2x4:
 columns2x1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -28415,8 +28970,8 @@ columns1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -28654,8 +29209,8 @@ columns1x16:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -28811,8 +29366,8 @@ end1x16:
 columns1x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -28927,8 +29482,8 @@ end1x8:
 	BLT end1x4
 columns1x4:
 	VMOVI $0, V0.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29023,8 +29578,8 @@ end1x4:
 	BLT end1x1
 columns1x1:
 	VMOVI $0, V0.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29174,8 +29729,8 @@ columns4x12:
 	VMOVI $0, V9.B16
 	VMOVI $0, V10.B16
 	VMOVI $0, V11.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29340,8 +29895,8 @@ columns4x4:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29432,8 +29987,8 @@ columns4x1:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29544,8 +30099,8 @@ columns1x32:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29705,8 +30260,8 @@ columns1x16:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29812,8 +30367,8 @@ end1x16:
 columns1x8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29892,8 +30447,8 @@ end1x8:
 	BLT end1x4
 columns1x4:
 	VMOVI $0, V0.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
@@ -29959,8 +30514,8 @@ end1x4:
 	BLT end1x1
 columns1x1:
 	VMOVI $0, V0.B16
-	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R1, R2
 	MOVD (Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10

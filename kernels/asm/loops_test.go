@@ -4,6 +4,7 @@ package asm
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -176,6 +177,14 @@ func TestShortOperands(t *testing.T) {
 	}
 }
 
+// inRuns says of keys where they lie that they lie in runs.
+func inRuns(f *Few, run int) {
+	f.Run, f.Next = run, f.K
+	for j := 0; j < f.N; j += run {
+		f.At, f.NextAt, f.Scales = append(f.At, j*f.K.Stride), append(f.NextAt, j*f.K.Stride), append(f.Scales, j)
+	}
+}
+
 // The same for the loops on rows.
 func TestShortFew(t *testing.T) {
 	for _, o := range assembled() {
@@ -206,6 +215,14 @@ func TestShortFew(t *testing.T) {
 			{"Dot", "K: type 4", o.Dot, func(f *Few) { f.K.Type = I8 + 1 }},
 			{"Sum", "V", o.Sum, func(f *Few) { f.V = cut(f.V, F16, f.N, f.C) }},
 			{"Sum", "V.Scale", o.Sum, func(f *Few) { f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.V.Scale = nil }},
+			{"Dot", "K", o.Dot, func(f *Few) { inRuns(f, 4); f.At[0] = 13*f.K.Stride + 9 }},
+			{"Dot", "At", o.Dot, func(f *Few) { inRuns(f, 4); f.At[0] = -1 }},
+			{"Dot", "At", o.Dot, func(f *Few) { inRuns(f, 4); f.At = f.At[:4] }},
+			{"Dot", "NextAt", o.Dot, func(f *Few) { inRuns(f, 4); f.NextAt = nil }},
+			{"Dot", "Run", o.Dot, func(f *Few) { inRuns(f, 4); f.Run = -4 }},
+			{"Sum", "V", o.Sum, func(f *Few) { inRuns(f, 4); f.At[0] = math.MaxInt }},
+			{"Sum", "Scales", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = nil }},
+			{"Sum", "V.Scale", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales[0] = 2 * f.N }},
 			{"Widen", "from", func(f *Few) { o.Widen(make([]float32, f.N*f.D), &f.K, f.N, f.D) }, func(f *Few) { f.K = cut(f.K, I8, f.N, f.D) }},
 			{"Widen", "to", func(f *Few) { o.Widen(make([]float32, f.N*f.D-1), &f.K, f.N, f.D) }, func(*Few) {}},
 			{"Narrow", "to", func(f *Few) { o.Narrow(make([]uint16, f.D-1), f.L[:f.R], F16) }, func(f *Few) { f.R, f.L = f.D, make([]float32, f.D) }},

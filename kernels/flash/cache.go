@@ -8,25 +8,50 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// Rows of K and V are read where they lie and as they are stored: float32 or less, after one another or in pages. Keys that lie evenly spaced are a
-// run, which one call of a loop can take. A chunk of several runs has the bits of one: a score is a key's own, and sums go on from run to run.
+// Rows of K and V are read where they lie and as they are stored: float32 or less, after one another or in pages. A chunk of keys is one run or, where
+// pages are shorter, a run for each; loops take all of a chunk's runs in one call, with the bits of one run.
 
 // A cache is the keys and values of one key head.
 type cache struct {
 	k, v  pool
 	pages []int32     // of the batch entry; nil: keys lie after one another
 	shift int         // a key's page is key>>shift
+	run   int         // keys in a run
 	stage *tile.Stage // of keys that have to be turned
 }
 
 // pool is one of the two.
 type pool struct {
-	asm.Cells     // from key 0 on, or from the first page of the pool on
-	d, page   int // elements in a row, and from one page to the next
+	asm.Cells               // from key 0 on, or from the first page of the pool on
+	page, pageScales int    // elements, and scales, from one page to the next
+	now, next        places // of the chunk in hand, and of the one after it
 }
 
-// open finds the keys and values of a key head.
-func (c *cache) open(p *attn.Problem, a *attn.Args, b, kv int) {
+// places are where the runs of a chunk begin: in elements, and in scales.
+type places struct{ at, scales []int }
+
+// runs is the number of runs in a chunk.
+func runs(p *attn.Problem) int {
+	if p.Page == 0 {
+		return 1
+	}
+	return max(1, chunkOf(p)/p.Page)
+}
+
+func newCache(p *attn.Problem) cache {
+	n := runs(p)
+	pool := func() pool {
+		places := func() places { return places{make([]int, n), make([]int, n)} }
+		return pool{now: places(), next: places()}
+	}
+	return cache{k: pool(), v: pool(), run: chunkOf(p) / n}
+}
+
+// cacheFloats is the size of its places, in floats.
+func cacheFloats(p *attn.Problem) int { return 2 * 8 * runs(p) }
+
+// open finds the keys and values of a key head, and where the chunk that begins with a key lies.
+func (c *cache) open(p *attn.Problem, a *attn.Args, b, kv, key, keys int) {
 	at, row := 0, 0
 	if c.pages = nil; p.Page != 0 {
 		c.pages, c.shift = a.Pages[b*p.PagesEach():], bits.TrailingZeros(uint(p.Page))
@@ -36,128 +61,68 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, kv int) {
 	if c.stage != nil {
 		c.stage.Forget()
 	}
-	c.k = pool{tile.Cells(&a.K, at, row, kv), a.K.D, a.K.SB}
-	c.v = pool{tile.Cells(&a.V, at, row, kv), a.V.D, a.V.SB}
+	c.k.open(&a.K, at, row, kv)
+	c.v.open(&a.V, at, row, kv)
+	c.find(key, keys)
 }
 
-// take makes rows begin at a key of a pool.
-func (c *cache) take(rows *asm.Cells, from *pool, key int) {
-	if from.d == 0 {
-		return
-	}
-	at := key * from.Stride
-	if c.pages != nil {
-		at = int(c.pages[key>>c.shift])*from.page + key&(1<<c.shift-1)*from.Stride
-	}
-	switch from.Type {
-	case asm.F32:
-		rows.Data = from.Data[at:]
-	case asm.F16, asm.BF16:
-		rows.Half = from.Half[at:]
-	case asm.I8:
-		rows.Byte, rows.Scale = from.Byte[at:], from.Scale[at/from.d:]
+func (p *pool) open(t *attn.Tensor, b, s, h int) {
+	p.Cells, p.page, p.pageScales = tile.Cells(t, b, s, h), t.SB, t.SB/max(t.D, 1)
+	if t.D == 0 {
+		p.page, p.Stride = 0, 0
 	}
 }
 
-// run is the number of keys from one on, and before another, that lie evenly spaced: to the end of the page, and through pages that follow it in the
-// pool. On a Xeon (family 6, model 207), float32 pages of 16 keys in order (AVX-512, [page, row, head, dim], d = 128) ran at 1.00 of keys without
-// pages, and at .92 page by page.
-func (c *cache) run(key, end int) int {
-	if c.pages == nil {
-		return end - key
+// find makes the chunk that was next the one in hand, and finds the one that begins with a key.
+func (c *cache) find(key, keys int) {
+	for _, p := range [...]*pool{&c.k, &c.v} {
+		p.now, p.next = p.next, p.now
+		for i := range p.next.at {
+			page, row := 0, min(key+i*c.run, keys-1)
+			if c.pages != nil {
+				page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
+			}
+			p.next.at[i] = page*p.page + row*p.Stride
+			p.next.scales[i] = page*p.pageScales + row*p.ScaleStride
+		}
 	}
-	size := 1 << c.shift
-	to := key&^(size-1) + size
-	for c.k.page == size*c.k.Stride && c.v.page == size*c.v.Stride && to < end && c.pages[to>>c.shift] == c.pages[to>>c.shift-1]+1 {
-		to += size
-	}
-	return min(to, end) - key
 }
 
-// ask asks for the keys from one to another, which may begin anew at every page: what brings rows that follow one another to the cache before they are
+// ask asks for the keys of the next chunk where they begin anew at every page: what brings rows that follow one another to the cache before they are
 // read does not see a jump coming.
-func (d *decoder) ask(w *fewWorker, key, end int) {
-	w.K, w.V = w.k.Cells, w.v.Cells
-	for n := 0; key < end; key += n {
-		n = w.run(key, end)
-		w.take(&w.K, &w.k, key)
-		w.take(&w.V, &w.v, key)
-		d.ops.Ask(&w.K, n)
-		d.ops.Ask(&w.V, n)
-	}
+func (d *decoder) ask(w *fewWorker) {
+	d.ops.Ask(&w.k.Cells, w.k.next.at, w.k.next.scales, w.run)
+	d.ops.Ask(&w.v.Cells, w.v.next.at, w.v.next.scales, w.run)
 }
 
-// dot computes the scores of n keys, run by run. The values of a run are asked for meanwhile. Keys that have to be turned are, first.
+// dot computes the scores of a chunk. Its values are asked for meanwhile. Keys that have to be turned are, first.
 func (d *decoder) dot(w *fewWorker, b, kv, key, n int) {
 	if w.stage != nil {
 		w.K = asm.Cells{Rows: w.stage.K(d.a, b, kv, key, n)}
-		w.Next = w.K
+		w.Next, w.Run = w.K, 0
 		d.ops.Dot(&w.Few)
 		return
 	}
-	scores, next := w.P, &w.v
+	w.K, w.Next = w.k.Cells, w.v.Cells
+	w.Run, w.At, w.Scales, w.NextAt = w.run, w.k.now.at, w.k.now.scales, w.v.now.at
 	if w.k.Stride != w.v.Stride {
-		next = &w.k
+		w.Next, w.NextAt = w.K, w.k.next.at
 	}
-	w.K, w.Next = w.k.Cells, next.Cells
-	for at := 0; at < n; at += w.N {
-		w.N, w.P = w.run(key+at, key+n), scores[at:]
-		w.take(&w.K, &w.k, key+at)
-		w.take(&w.Next, next, key+at)
-		d.ops.Dot(&w.Few)
-	}
-	w.N, w.P = n, scores
+	d.ops.Dot(&w.Few)
 }
 
-// sum adds the values of n keys, run by run. The keys that are as far into the next chunk are asked for meanwhile.
-func (d *decoder) sum(w *fewWorker, key, n, keys int) {
+// sum adds the values of a chunk. The keys of the next one are asked for meanwhile.
+func (d *decoder) sum(w *fewWorker) {
 	if d.careful {
 		w.V = asm.Cells{Rows: asm.Rows{Data: w.clean, Stride: d.p.DimV}}
-		w.Next = w.V
+		w.Next, w.Run = w.V, 0
 		d.ops.Sum(&w.Few)
 		return
 	}
-	weights, out, next := w.P, w.O, &w.k
+	w.V, w.Next = w.v.Cells, w.k.Cells
+	w.Run, w.At, w.Scales, w.NextAt = w.run, w.v.now.at, w.v.now.scales, w.k.next.at
 	if w.k.Stride != w.v.Stride {
-		next = &w.v
+		w.Next, w.NextAt = w.V, w.v.next.at
 	}
-	whole := w.run(key, key+n) == n
-	if !whole {
-		w.O, w.Resume = asm.Rows{Data: w.sums, Stride: w.C}, true
-		clear(w.sums[:w.R*w.C])
-	}
-	w.V, w.Next = w.v.Cells, next.Cells
-	for at := 0; at < n; at += w.N {
-		w.N, w.P = w.run(key+at, key+n), weights[at:]
-		w.take(&w.V, &w.v, key+at)
-		w.take(&w.Next, next, min(key+at+d.chunk, keys-1))
-		d.ops.Sum(&w.Few)
-	}
-	w.N, w.P, w.O, w.Resume = n, weights, out, false
-	if !whole {
-		d.addSums(w)
-	}
-}
-
-// addSums adds the sums of a chunk to the output, as if they were one key of weight 1: that loop is at hand, and faster than one in Go.
-func (d *decoder) addSums(w *fewWorker) {
-	rows, out, keys, weights := w.R, w.O, w.N, w.P
-	w.R, w.N, w.P = 1, 1, one[:]
-	for r := range rows {
-		w.V = asm.Cells{Rows: asm.Rows{Data: w.sums[r*w.C:]}}
-		w.Next = w.V
-		w.O.Data = out.Data[r*out.Stride:]
-		d.ops.Sum(&w.Few)
-	}
-	w.R, w.O, w.N, w.P = rows, out, keys, weights
-}
-
-var one = [1]float32{1}
-
-// sums is the size of a worker's sums over keys that lie apart.
-func sums(p *attn.Problem) int {
-	if p.Page == 0 {
-		return 0
-	}
-	return p.Group() * p.SeqQ * p.DimV
+	d.ops.Sum(&w.Few)
 }

@@ -50,7 +50,7 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	rows, chunk := p.Group()*p.SeqQ, chunkOf(p)
-	scratch, err := attn.Floats(k.workersFew(p, workers), rows*(chunk+5)+chunk*(p.DimV+1)+sums(p)+stageFloats(p)+tile.RowFloats(p))
+	scratch, err := attn.Floats(k.workersFew(p, workers), rows*(chunk+5)+chunk*(p.DimV+1)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
 	return scratch + states + queries, err
 }
 
@@ -87,7 +87,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	rows := p.Group() * p.SeqQ
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
-			sums: f(sums(&p)), clean: f(d.chunk * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, rows),
+			cache: newCache(&p), clean: f(d.chunk * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, rows),
 			row: tile.NewRow(&d.p), max: f(rows), first: make([]int32, rows), relative: f(d.chunk), m: f(rows), l: f(rows), s: f(rows),
 		}
 		if s.Rope != attn.NoRope {
@@ -131,7 +131,6 @@ type fewWorker struct {
 	asm.Few
 	cache
 	row      tile.Row
-	sums     []float32 // [row][d_v]: of the chunk's keys that came before, where they lie apart
 	clean    []float32 // [chunk][d_v]: rows of V without those that are not finite
 	relative []float32 // [chunk]: products with rows of the table
 	m, l, s  []float32
@@ -220,12 +219,12 @@ func (d *decoder) scanPart(worker, task int) {
 	}
 	first, last = max(first-first%d.chunk, at*part), min(last, (at+1)*part)
 	if first < last {
-		w.open(p, a, b, kv)
+		w.open(p, a, b, kv, first, keys)
 	}
 	for key := first; key < last; key += d.chunk {
 		n := min(d.chunk, last-key)
-		if w.pages != nil {
-			d.ask(w, key+d.chunk, min(key+2*d.chunk, keys))
+		if w.find(key+d.chunk, keys); w.pages != nil {
+			d.ask(w)
 		}
 		if d.careful {
 			d.cleanValues(w, b, kv, key, n, nq)
@@ -258,7 +257,7 @@ func (d *decoder) scanPart(worker, task int) {
 				w.raise(r+w.Done, w.Done)
 				w.From = w.Done
 			}
-			d.sum(w, key, n, keys)
+			d.sum(w)
 		}
 	}
 	for r := range rows {
@@ -322,7 +321,7 @@ func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key i
 	few := w.Few
 	w.R, w.N, w.D = 1, last-first+1, p.QDim()
 	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, h, i), Stride: p.QDim()}, asm.Cells{Rows: tile.From(table, 0, first, h%table.H)}, w.relative
-	w.Next = w.K
+	w.Next, w.Run = w.K, 0
 	d.ops.Dot(&w.Few)
 	w.Few = few
 	for j := range scores {

@@ -235,6 +235,7 @@ func (a arm) max(dst, x vec, y operand)     { a.word(0x4e20f400, "VFMAX", dst, x
 func (a arm) min(dst, x vec, y operand)     { a.word(0x4ea0f400, "VFMIN", dst, x, a.in(y)) }
 func (a arm) larger(dst, x, y vec)          { a.word(0x4e20c400, "VFMAXNM", dst, x, y) }
 func (a arm) get(dst reg, m mem)            { a.emit("MOVD", a.m(m), armRegs[dst]) }
+func (a arm) put(m mem, src reg)            { a.emit("MOVD", armRegs[src], a.m(m)) }
 func (a arm) getBool(dst reg, m mem)        { a.emit("MOVBU", a.m(m), armRegs[dst]) }
 func (a arm) move(dst, src reg)             { a.emit("MOVD", armRegs[src], armRegs[dst]) }
 func (a arm) set(dst reg, n int)            { a.emit("MOVD", imm(n), armRegs[dst]) }

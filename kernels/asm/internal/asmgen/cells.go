@@ -64,14 +64,21 @@ for j := range p.N { // 4 at a time
 }`)
 	const scale, product = vec(0), vec(1)
 	g.arg(panel, "p", 0)
-	g.arg(elem, "scale", 8)
 	g.arg(stride, "apart", 16)
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
 	g.get(out, few("P"))
 	g.get(apart, few("Stride"))
 	g.scale(apart, 4)
-	g.get(count, few("N"))
+	g.runs()
+	g.label("run")
+	g.get(steps, few("run"))
+	g.get(elem, few("Scales"))
+	g.offset(elem, elem, steps, 8)
+	g.get(lanesAt, mem{base: elem})
+	g.arg(elem, "scale", 8)
+	g.offset(elem, elem, lanesAt, 4)
+	g.keysOfRun(count, "taken")
 	for _, keys := range []int{4, 1} {
 		load, store := g.loadFour, g.storeFour
 		if keys == 1 {
@@ -99,6 +106,7 @@ for j := range p.N { // 4 at a time
 		g.jumpAtLeast(count, keys, fmt.Sprint("keys", keys))
 		g.label(fmt.Sprint("end", keys))
 	}
+	g.moreRuns("run")
 	g.ret()
 }
 

@@ -29,8 +29,6 @@ for j := range p.N { // 4 at a time
 	}
 }`, g.queries, g.vec, c.float("p.K", "j*p.K.Stride+x")))
 	g.arg(panel, "p", 0)
-	g.get(count, few("N"))
-	g.get(elem, few("K+"+c.field()))
 	g.get(stride, few("K+"+cellStride))
 	g.get(apart, few("Q+Rows_Stride"))
 	g.get(out, few("P"))
@@ -38,8 +36,13 @@ for j := range p.N { // 4 at a time
 	g.scale(apart, 4)
 	g.offset(stride3, stride, stride, 2)
 	g.offset(apart3, apart, apart, 2)
-	g.get(lead, few("Next+"+c.field()))
+	g.runs()
+	g.label("run")
+	g.get(steps, few("run"))
+	g.runAt(elem, "At", "K+"+c.field(), c.size(), elemAt)
+	g.runAt(lead, "NextAt", "Next+"+c.field(), c.size(), elemAt)
 	g.subtract(lead, elem)
+	g.keysOfRun(count, "taken")
 	for _, keys := range []int{4, 1} {
 		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
 		g.label(fmt.Sprint("keys", keys))
@@ -60,25 +63,75 @@ for j := range p.N { // 4 at a time
 		g.jumpAtLeast(count, keys, fmt.Sprint("keys", keys))
 		g.label(fmt.Sprint("end", keys))
 	}
+	g.moreRuns("run")
 	g.ret()
+}
+
+// runs begins a loop over the runs of keys. How far it has come is kept in the block of arguments: other loops need the registers.
+func (g *gen) runs() {
+	g.set(steps, 0)
+	g.put(few("run"), steps)
+	g.get(steps, few("N"))
+	g.put(few("left"), steps)
+}
+
+// runAt finds where the run whose number is in steps begins. It destroys temp.
+func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
+	g.get(dst, few(list))
+	g.offset(dst, dst, steps, 8)
+	g.get(dst, mem{base: dst})
+	g.scale(dst, size)
+	g.get(temp, few(from))
+	g.plus(dst, temp)
+}
+
+// keysOfRun counts the keys of the run whose number is in steps, and moves on to the one that follows.
+func (g *gen) keysOfRun(dst reg, taken string) {
+	g.increase(steps, 1)
+	g.put(few("run"), steps)
+	g.get(dst, few("left"))
+	g.get(steps, few("Run"))
+	g.jumpLess(dst, steps, taken)
+	g.move(dst, steps)
+	g.label(taken)
+	g.get(steps, few("left"))
+	g.subtract(steps, dst)
+	g.put(few("left"), steps)
+}
+
+// moreRuns ends the loop.
+func (g *gen) moreRuns(label string) {
+	g.get(steps, few("left"))
+	g.jumpAtLeast(steps, 1, label)
 }
 
 // ask emits Ops.Ask, which is no loop over elements: a line comes to the cache for each step.
 func (g *gen) ask() {
-	g.function("Ask", "(at unsafe.Pointer, step, lines int)", 0, 24, `
-for range lines {
-	prefetch(at)
-	at += step
+	g.function("Ask", "(from unsafe.Pointer, at *int, runs, size, step, lines int)", 0, 48, `
+for i := range runs {
+	for j := range lines {
+		prefetch(from + at[i]*size + j*step)
+	}
 }`)
-	g.arg(elem, "at", 0)
-	g.arg(stride, "step", 8)
-	g.arg(count, "lines", 16)
-	g.jumpBelow(count, 1, "done")
+	g.arg(elem, "at", 8)
+	g.arg(count, "runs", 16)
+	g.arg(apart, "size", 24)
+	g.arg(stride, "step", 32)
+	g.label("run")
+	g.get(lanesAt, mem{base: elem})
+	g.multiply(lanesAt, apart)
+	g.arg(elemAt, "from", 0)
+	g.plus(elemAt, lanesAt)
+	g.arg(steps, "lines", 40)
+	g.jumpBelow(steps, 1, "done")
 	g.label("line")
-	g.prefetch(mem{base: elem})
-	g.plus(elem, stride)
+	g.prefetch(mem{base: elemAt})
+	g.plus(elemAt, stride)
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, "line")
+	g.increase(elem, 8)
 	g.increase(count, -1)
-	g.jumpAtLeast(count, 1, "line")
+	g.jumpAtLeast(count, 1, "run")
 	g.label("done")
 	g.ret()
 }

@@ -150,6 +150,7 @@ type isa interface {
 	set(dst reg, n int)
 	move(dst, src reg)
 	get(dst reg, m mem)
+	put(m mem, src reg)
 	getBool(dst reg, m mem)                // 1 for true
 	arg(dst reg, name string, at int)      // an argument of the function, so many bytes into its frame
 	argFloat(dst vec, name string, at int) // a float32 among them, in all elements

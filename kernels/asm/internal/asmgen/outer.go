@@ -12,14 +12,11 @@ import "fmt"
 //
 // Tiles are of 6 rows (4, transposed) by as many vectors as there are registers for; what is left over at the edges goes by fewer rows, by fewer
 // vectors, and at last by one column. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the
-// tile. Sum can take the sums on from what was there instead, so that keys that lie apart are one chain all the same.
+// tile, and through all runs of keys.
 func (g *gen) outer(o outer) {
 	frame, after := 0, ""
 	if o.ahead {
 		frame = 8 // for the register of the frame pointer
-	}
-	if o.resumes {
-		after = " // if p.Resume, sum starts at what was there"
 	}
 	if o.finishes {
 		after = " // what was there counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\t" + o.result + " *= p.Scale[r]\n\t\t}"
@@ -45,11 +42,6 @@ for r := range p.%[1]s { // %[2]d at a time
 	g.scale(apart, o.cells.size())
 	g.scale(outStride, 4)
 	g.offset(stride3, stride, stride, 2)
-	if o.ahead {
-		g.get(lead, o.field("Next+"+o.yData))
-		g.get(lanes, o.field(o.y+"+"+o.yData))
-		g.subtract(lead, lanes)
-	}
 	for _, rows := range o.tiles {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))
@@ -84,9 +76,8 @@ type outer struct {
 	rows, terms, weights, y, x, xStride string // fields: numbers of rows and terms, stride of weights, y, results, their stride
 	weight, result                      string // as Go
 	tiles                               []int  // rows of tiles
-	transposed, ahead/* asks for Next */ bool
+	transposed, ahead/* runs of terms; asks for Next */ bool
 	finishes       bool   // knows fresh results, and factors of rows
-	resumes        bool   // knows sums to go on from
 	cells                 // how y is stored
 	yData, yStride string // fields of that
 }
@@ -106,7 +97,7 @@ var (
 func outerFew(c cells) outer {
 	return outer{
 		name: "Sum", block: "Few", rows: "R", terms: "N", weights: "Stride", y: "V", x: "O+Rows_Data", xStride: "O+Rows_Stride",
-		weight: "r*p.Stride+k", result: "p.O.Data[r*p.O.Stride+c]", tiles: []int{6, 2, 1}, ahead: true, resumes: true,
+		weight: "r*p.Stride+k", result: "p.O.Data[r*p.O.Stride+c]", tiles: []int{6, 2, 1}, ahead: true,
 		cells: c, yData: c.field(), yStride: cellStride,
 	}
 }
@@ -121,15 +112,19 @@ func (t tile) outerColumns(o outer) {
 	}
 	t.jumpBelow(columns, width, "end"+name)
 	t.label("columns" + name)
-	t.startOuter(o, name)
-	t.move(lanesAt, lanes)
+	t.empty()
 	t.move(elemAt, elem)
-	t.follow()
-	t.get(steps, o.field(o.terms))
-	t.increase(steps, -unroll)
-	t.rest(name)
-	if whole := o.replaces(); whole != "" {
-		t.getBool(elemAt, o.field(whole))
+	if o.ahead {
+		t.runsOuter(o, name)
+	} else {
+		t.move(lanesAt, lanes)
+		t.follow()
+		t.get(steps, o.field(o.terms))
+		t.increase(steps, -unroll)
+		t.rest(name)
+	}
+	if o.finishes {
+		t.getBool(elemAt, o.field("Fresh"))
 		t.jumpBelow(elemAt, 1, "add"+name)
 		t.finishOuter(o, true, name+"fresh")
 		t.jump("next" + name)
@@ -144,36 +139,25 @@ func (t tile) outerColumns(o outer) {
 	t.label("end" + name)
 }
 
-// startOuter sets the sums to 0, or to what is there.
-func (t tile) startOuter(o outer, name string) {
-	if o.resumes {
-		t.getBool(elemAt, o.field("Resume"))
-		t.jumpBelow(elemAt, 1, "zero"+name)
-		t.move(elemAt, out)
-		for r := range t.rows {
-			for v := range t.vecs {
-				t.loadLanes(t.sum(r, v), mem{base: elemAt, off: v * t.bytes()})
-			}
-			t.offset(elemAt, elemAt, outStride, 1)
-		}
-		t.jump("begun" + name)
-		t.label("zero" + name)
-	}
-	t.empty()
-	if o.resumes {
-		t.label("begun" + name)
-	}
-}
-
-// replaces is the field that says that sums take the place of what was there, if there is one.
-func (o outer) replaces() string {
-	switch {
-	case o.finishes:
-		return "Fresh"
-	case o.resumes:
-		return "Resume"
-	}
-	return ""
+// runsOuter emits the steps of a tile, run by run.
+func (t tile) runsOuter(o outer, name string) {
+	start, temp := o.y+"+"+o.yData, elemAt4
+	t.runs()
+	t.label("run" + name)
+	t.get(steps, few("run"))
+	t.runAt(lanesAt, "At", start, o.size(), temp)
+	t.runAt(lead, "NextAt", "Next+"+o.yData, o.size(), temp)
+	t.subtract(lead, lanesAt)
+	t.note("the columns of the tile")
+	t.plus(lanesAt, lanes)
+	t.get(temp, few(start))
+	t.subtract(lanesAt, temp)
+	t.keysOfRun(temp, "taken"+name)
+	t.move(steps, temp)
+	t.follow()
+	t.increase(steps, -unroll)
+	t.rest(name)
+	t.moreRuns("run" + name)
 }
 
 // finishOuter makes the sums results: adds what was there unless they are fresh, and multiplies them by factors if there are any.
