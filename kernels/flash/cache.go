@@ -89,8 +89,12 @@ func (c *cache) find(key, keys int) {
 }
 
 // ask asks for the keys of the next chunk where they begin anew at every page: what brings rows that follow one another to the cache before they are
-// read does not see a jump coming.
+// read does not see a jump coming. Rows with those of other heads between them jump all the time, and are not asked for: that left float32 pages of 16
+// as fast as they were, and slowed int8's to .86.
 func (d *decoder) ask(w *fewWorker) {
+	if w.pages == nil || w.k.Stride != d.p.Dim {
+		return
+	}
 	d.ops.Ask(&w.k.Cells, w.k.next.at, w.k.next.scales, w.run)
 	d.ops.Ask(&w.v.Cells, w.v.next.at, w.v.next.scales, w.run)
 }

@@ -224,9 +224,8 @@ func (d *decoder) scanPart(worker, task int) {
 	}
 	for key := first; key < last; key += d.chunk {
 		n := min(d.chunk, last-key)
-		if w.find(key+d.chunk, keys); w.pages != nil {
-			d.ask(w)
-		}
+		w.find(key+d.chunk, keys)
+		d.ask(w)
 		if d.careful {
 			d.cleanValues(w, b, kv, key, n, nq)
 		}
