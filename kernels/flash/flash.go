@@ -6,7 +6,11 @@
 // adds O^T += V^T P^T. Blocks that no query of the tile may see are never visited. At the end O^T is transposed out, times 1/l. A task is a
 // bundle of tiles that share a key head, and take turns on each block of its keys.
 //
-// A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share.
+// What a problem does to scores besides the product, package tile does between the two steps, a few rows of a block at a time; blocks without any of it
+// go through both in one loop. Keys that are turned, lie in pages or are not float32 are brought into rows of float32 once for a bundle.
+//
+// A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share, and read where
+// they lie, in the type they have (cache.go).
 //
 // A row's bits are a function of its query and of the keys it sees: its lane is touched by nothing else, blocks and groups stand at absolute
 // key indices, and a rescale in one lane multiplies no other. So neither thread count nor bundles, batch mates, layout, or neighbours in the

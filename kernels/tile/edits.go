@@ -290,7 +290,7 @@ func (t *Tile) finish(row, n int, v sight) {
 	}
 	if s.Terms&attn.TermALiBi != 0 {
 		for lane := range t.Width {
-			p.Edit.Pos[lane] = int32(e.pos + lane - key)
+			p.Edit.Pos[lane] = int32(min(max(e.pos+lane-key, math.MinInt32/2), math.MaxInt32/2))
 		}
 		p.Edit.Scale = e.tilt
 		t.ops.Slope(p)
