@@ -38,8 +38,7 @@ func (s *Scorer) Query(a *Args, b, i, h int) {
 	p, t := s.p, &a.Terms
 	s.a, s.b, s.i, s.h, s.kv = a, b, i, h, h/p.Group()
 	s.pos = a.Pos(p, b) + i
-	at, row := a.QRow(p, b, i)
-	s.raw = a.Q.Read(s.own.raw, at, row, h)
+	s.raw = s.Raw(a, b, i, h)
 	s.q = s.raw
 	if p.Score.Rope != NoRope {
 		copy(s.own.q, s.raw)
@@ -64,8 +63,11 @@ func (s *Scorer) Prepared(a *Args, b, i, h int) []float32 {
 	return s.q
 }
 
-// Raw is the query as it is.
-func (s *Scorer) Raw() []float32 { return s.raw }
+// Raw is a query as it is. It is the Scorer's until its next one.
+func (s *Scorer) Raw(a *Args, b, i, h int) []float32 {
+	at, row := a.QRow(s.p, b, i)
+	return a.Q.Read(s.own.raw, at, row, h)
+}
 
 // turn rotates a row to a position.
 func (s *Scorer) turn(x []float32, pos int) {

@@ -30,10 +30,7 @@ func (r *Row) At(a *attn.Args, b, h, i int) { r.A, r.B, r.H, r.I = a, b, h, i }
 func (r *Row) Query(a *attn.Args, b, h, i int) []float32 { return r.scorer.Prepared(a, b, i, h) }
 
 // Raw is the query as it is.
-func (r *Row) Raw(a *attn.Args, b, h, i int) []float32 {
-	r.scorer.Query(a, b, i, h)
-	return r.scorer.Raw()
-}
+func (r *Row) Raw(a *attn.Args, b, h, i int) []float32 { return r.scorer.Raw(a, b, i, h) }
 
 // ByDefinition answers the row a key at a time: for rows with scores that are not numbers, and for those that the blocked loops could not
 // keep finite. It visits only keys that the row may see.

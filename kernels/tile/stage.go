@@ -54,9 +54,6 @@ func NewStage(p *attn.Problem, ops *asm.Ops, size int) *Stage {
 	return s
 }
 
-// InPlace is whether all rows are read where they lie.
-func (s *Stage) InPlace() bool { return s.keys.rows == nil && s.vals.rows == nil }
-
 // Forget empties the stage: operands may have changed.
 func (s *Stage) Forget() { s.keys.n, s.vals.n = 0, 0 }
 

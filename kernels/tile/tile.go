@@ -83,7 +83,7 @@ func (t *Tile) Use(s Sums) {
 	t.M, t.L, t.S, t.best, t.hidden = s.m, s.l, s.s, s.best, s.hidden
 	t.edits.max, t.edits.first = s.max, s.first
 	if t.p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
-		t.S = nil // Exp is cheaper without
+		t.S = nil // Exp and Flash are cheaper without
 	}
 }
 
