@@ -36,14 +36,6 @@ type Stats struct {
 	ArgMax                  []int32 // [batch][query][head]: the first key with the largest score, -1 where no key is visible
 }
 
-// Grads are the operands of the backward pass.
-type Grads struct {
-	Out, LSE, Entropy Tensor // incoming
-	Q, K, V           Tensor // outgoing
-	Terms             Operands
-	State, StateIn    []float32 // incoming and outgoing, linear only
-}
-
 // Queries is the number of query rows of batch entry b.
 func (a *Args) Queries(p *Problem, b int) int {
 	if p.Ragged {
@@ -454,7 +446,7 @@ func (p *Problem) checkStats(a *Args) error {
 		if o.t.isZero() {
 			continue
 		}
-		if p.Want&o.want == 0 {
+		if asked := p.Want&o.want != 0 || o.want == WantLSE && p.needsLSE(); !asked {
 			return fmt.Errorf("%s: given, but the problem does not Want it", o.name)
 		}
 		if err := a.output(o.name, o.t, F32, a.Q.B, a.Q.S, p.HeadsQ, o.d); err != nil {

@@ -21,9 +21,11 @@ type Plan interface {
 	Scratch() int64
 }
 
-// Differentiable is a plan with a backward pass.
+// Differentiable is a plan with a backward pass. The plan of a problem that Wants gradients has one.
 type Differentiable interface {
 	Plan
+	// Backward writes the outgoing gradients that are set, from the incoming ones and the operands of a Forward, as that has left them. What they
+	// held before does not matter. It panics on bad operands.
 	Backward(a *Args, g *Grads)
 }
 

@@ -137,7 +137,7 @@ const (
 	WantArgMax
 	WantWeights
 	WantScores
-	WantGrad
+	WantGrad // a plan with a backward pass, which reads Stats.LSE: see Grads
 )
 
 // Needs is a set of abilities: what a problem asks, or what a kernel has.
@@ -289,6 +289,12 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("problem: softcap %v, want a positive number, or 0 for none", s.Softcap)
 	case s.Terms >= TermMetric<<1 || s.Rope > RopeHalves || p.Want >= WantGrad<<1:
 		return fmt.Errorf("problem: unknown bits in terms %#x, rope %d or want %#x", s.Terms, s.Rope, p.Want)
+	case p.Want&WantGrad != 0 && (p.Q != F32 || p.KV != F32 || p.Out != F32):
+		return fmt.Errorf("problem: gradients of %v, %v and %v operands; the backward pass takes f32", p.Q, p.KV, p.Out)
+	case p.Want&WantGrad != 0 && p.Page != 0:
+		return errors.New("problem: gradients of keys in pages; a cache is not trained through, give K and V as they lie before it")
+	case p.Want&WantGrad != 0 && (s.Temp == Frozen || math.IsInf(s.Temp, 1)):
+		return errors.New("problem: gradients at a limit of temperature, where weights do not follow the scores; leave WantGrad out")
 	case s.Temp == Frozen && p.Want&WantLSE != 0:
 		return errors.New("problem: LSE has no limit as T -> 0; ask for the mean score, which becomes the largest one")
 	case s.Terms&TermSinks != 0 && (s.Temp == Frozen || math.IsInf(s.Temp, 1)):

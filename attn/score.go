@@ -84,10 +84,7 @@ func (s *Scorer) Score(j int) float32 {
 	if !a.Shows(p, s.b, s.i, s.h, j) {
 		return float32(math.Inf(-1))
 	}
-	x := s.scale * dot(s.q, s.key(j))
-	if p.Score.Terms&TermRelative != 0 {
-		x += s.scale * dot(s.raw, t.Relative.Row(0, a.Relative(p, s.b, s.i, j), s.h%t.Relative.H))
-	}
+	x := s.product(j, s.key(j))
 	if limit := float32(p.Score.Softcap); limit != 0 {
 		x = limit * float32(math.Tanh(float64(x/limit)))
 	}
@@ -97,6 +94,16 @@ func (s *Scorer) Score(j int) float32 {
 	if p.Score.Terms&TermBias != 0 {
 		off, step := t.Bias.Offset(s.b, s.i, s.h)
 		x += t.Bias.Data[off+j*step]
+	}
+	return x
+}
+
+// product is what enters the score first, before anything bends it or is added.
+func (s *Scorer) product(j int, k []float32) float32 {
+	x := s.scale * dot(s.q, k)
+	if s.p.Score.Terms&TermRelative != 0 {
+		t := &s.a.Terms.Relative
+		x += s.scale * dot(s.raw, t.Row(0, s.a.Relative(s.p, s.b, s.i, j), s.h%t.H))
 	}
 	return x
 }

@@ -14,7 +14,7 @@ import (
 	"attnlab/attn"
 )
 
-const have = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad)
+const have = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16)
 
 type kernel struct{}
 
@@ -31,7 +31,11 @@ func (kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), int(matrix/4)+attn.ScorerFloats(&p)+p.DimV)
+	matrices, scorer := 1, attn.ScorerFloats(&p)
+	if p.Want&attn.WantGrad != 0 {
+		matrices, scorer = 3, attn.ReverseFloats(&p)
+	}
+	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), matrices*int(matrix/4)+scorer+p.DimV)
 }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -41,10 +45,21 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	}
 	pl := &plan{p: p, team: team, scratch: scratch}
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := &worker{plan: pl, matrix: make([]float32, p.SeqQ*p.SeqKV), out: make([]float32, p.DimV), Scorer: attn.NewScorer(&pl.p)}
+		w := &worker{plan: pl, matrix: make([]float32, p.SeqQ*p.SeqKV), out: make([]float32, p.DimV)}
+		if p.Want&attn.WantGrad != 0 {
+			w.back = attn.NewReverse(&pl.p)
+			w.Scorer, w.dA, w.dS = w.back.Scorer, make([]float32, p.SeqQ*p.SeqKV), make([]float32, p.SeqQ*p.SeqKV)
+		} else {
+			w.Scorer = attn.NewScorer(&pl.p)
+		}
 		pl.workers = append(pl.workers, w)
 	}
 	pl.task = pl.head
+	if p.Want&attn.WantGrad != 0 {
+		d := &differentiable{plan: pl}
+		d.task = d.pair
+		return d, nil
+	}
 	return pl, nil
 }
 
@@ -63,6 +78,9 @@ type worker struct {
 	*attn.Scorer
 	matrix []float32 // [n_q][n_k]: scores, then weights
 	out    []float32 // an output row
+
+	back   *attn.Reverse // of a plan that has a backward pass,
+	dA, dS []float32     // [n_q][n_k]
 }
 
 func (pl *plan) Scratch() int64 { return pl.scratch }

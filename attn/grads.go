@@ -1,0 +1,191 @@
+package attn
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Grads are the operands of the backward pass of a problem that has WantGrad: the gradients of some number, the loss, by the outputs of a call,
+// which come in, and by its operands, which go out. Incoming ones that are not set count as 0, outgoing ones that are not set are not computed.
+// Each has the shape of what it is the gradient by; all are float32. Every row of an outgoing one is written, those of no sequence with 0.
+//
+//	dz_ij = p_ij (dO_i.v_j - dO_i.o_i + dLSE_i - dEntropy_i (z_ij - LSE_i + Entropy_i))
+//	ds_ij = dz_ij / T                      of the finished score, and of its bias
+//	da_ij = ds_ij (1 - (s_ij/cap)^2)       of what a softcap bends
+//
+//	dV_j  = sum_i p_ij dO_i                dK_j = scale sum_i da_ij q'_i, turned back       q' and k' being what meets
+//	dq'_i = scale sum_j da_ij k'_j         dQ_i = g dq'_i, turned back, + scale sum_j da_ij r_ij
+//	dg    = sum_i (R q_i) dq'_i^T          dr   = scale sum_ij da_ij q_i, over the pairs that meet that row
+//	dBias = sum ds, over the axes that it is broadcast along       dSlope = -sum ds |pos-j|
+//	dSink = sum_i p_sink (dLSE_i - dO_i.o_i - dEntropy_i (sink - LSE_i + Entropy_i))
+//
+// The backward pass reads Out and, of a softmax, Stats.LSE as Forward has left them, and Stats.Entropy where its gradient comes in. A row that sees no
+// key has zero gradients, and so has a key that no row sees. A row whose LSE is NaN or +Inf has gradients that are NaN, and so have the keys that it sees.
+type Grads struct {
+	Out, LSE, Entropy Tensor    // incoming
+	Q, K, V           Tensor    // outgoing
+	Terms             Operands  // outgoing: Bias, Slopes, Sinks, Relative, Metric
+	State, StateIn    []float32 // incoming and outgoing, linear only; no kernel takes them yet
+}
+
+// needsLSE is whether the backward pass reads Stats.LSE.
+func (p *Problem) needsLSE() bool { return p.Want&WantGrad != 0 && p.Op == OpSoftmax }
+
+// CheckGrads says what is wrong with the operands of a backward pass, naming the operand and both shapes. It allocates nothing when all is well.
+func (p *Problem) CheckGrads(a *Args, g *Grads) error {
+	if err := p.Check(a); err != nil {
+		return err
+	}
+	switch {
+	case g == nil:
+		return errors.New("grads: nil")
+	case p.Want&WantGrad == 0:
+		return errors.New("grads: given, but the problem does not Want them")
+	case g.State != nil || g.StateIn != nil:
+		return fmt.Errorf("State, StateIn: %w: no kernel takes the gradient of a state yet", ErrUnsupported)
+	}
+	if p.needsLSE() && a.Stats.LSE.isZero() {
+		return errors.New("Stats.LSE: not given, and the backward pass reads what Forward has left there")
+	}
+	if err := p.checkIncoming(a, g); err != nil {
+		return err
+	}
+	return p.checkOutgoing(a, g)
+}
+
+func (p *Problem) checkIncoming(a *Args, g *Grads) error {
+	if p.Op == OpLinear && (!g.LSE.isZero() || !g.Entropy.isZero()) {
+		return errors.New("dLSE, dEntropy: given, but a linear problem has no such outputs")
+	}
+	if !g.Entropy.isZero() && a.Stats.Entropy.isZero() {
+		return errors.New("dEntropy: given, and there is no Stats.Entropy that Forward has left")
+	}
+	for _, o := range [...]struct {
+		name string
+		t    *Tensor
+		d    int
+	}{{"dOut", &g.Out, p.DimV}, {"dLSE", &g.LSE, 1}, {"dEntropy", &g.Entropy, 1}} {
+		if o.t.isZero() {
+			continue
+		}
+		if err := o.t.fits(o.name, F32, a.Q.B, a.Q.S, p.HeadsQ, o.d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outgoing is an outgoing gradient, or an operand that it must not meet.
+type outgoing struct {
+	name string
+	t    *Tensor
+	of   *Tensor // it has the shape of
+}
+
+func (p *Problem) checkOutgoing(a *Args, g *Grads) error {
+	for _, o := range [...]struct {
+		name string
+		set  bool
+	}{
+		{"dCos, dSin", !g.Terms.Cos.isZero() || !g.Terms.Sin.isZero()},
+		{"dFeatures", !g.Terms.Features.isZero()},
+		{"dDecay, dBeta", !g.Terms.Decay.isZero() || !g.Terms.Beta.isZero()},
+	} {
+		if o.set {
+			return fmt.Errorf("%s: %w: no kernel computes this gradient", o.name, ErrUnsupported)
+		}
+	}
+	if g.Terms.RelativeClip != 0 {
+		return errors.New("dRelative: RelativeClip belongs to the operand, not to its gradient")
+	}
+	gs, as := [2]Tensor{list(g.Terms.Slopes), list(g.Terms.Sinks)}, [2]Tensor{list(a.Terms.Slopes), list(a.Terms.Sinks)}
+	out := [...]outgoing{
+		{"dQ", &g.Q, &a.Q},
+		{"dK", &g.K, &a.K},
+		{"dV", &g.V, &a.V},
+		{"dBias", &g.Terms.Bias, &a.Terms.Bias},
+		{"dRelative", &g.Terms.Relative, &a.Terms.Relative},
+		{"dMetric", &g.Terms.Metric, &a.Terms.Metric},
+		{"dSlopes", &gs[0], &as[0]},
+		{"dSinks", &gs[1], &as[1]},
+	}
+	in := [...]outgoing{
+		{name: "Q", t: &a.Q},
+		{name: "K", t: &a.K},
+		{name: "V", t: &a.V},
+		{name: "Out", t: &a.Out},
+		{name: "Stats.LSE", t: &a.Stats.LSE},
+		{name: "Stats.Entropy", t: &a.Stats.Entropy},
+		{name: "dOut", t: &g.Out},
+		{name: "dLSE", t: &g.LSE},
+		{name: "dEntropy", t: &g.Entropy},
+		{name: "Bias", t: &a.Terms.Bias},
+		{name: "Relative", t: &a.Terms.Relative},
+		{name: "Metric", t: &a.Terms.Metric},
+		{name: "Cos", t: &a.Terms.Cos},
+		{name: "Sin", t: &a.Terms.Sin},
+		{name: "Slopes", t: &as[0]},
+		{name: "Sinks", t: &as[1]},
+	}
+	for i, o := range out {
+		if o.t.isZero() {
+			continue
+		}
+		if err := o.t.fits(o.name, F32, o.of.B, o.of.S, o.of.H, o.of.D); err != nil {
+			return err
+		}
+		if err := o.t.writable(o.name); err != nil {
+			return err
+		}
+		for _, other := range in {
+			if err := o.t.apart(o.name, other.t, other.name); err != nil {
+				return err
+			}
+		}
+		for _, other := range out[:i] {
+			if o.t.beside(other.t) {
+				continue
+			}
+			if err := o.t.apart(o.name, other.t, other.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// list is a row of numbers as a tensor.
+func list(x []float32) Tensor {
+	if x == nil {
+		return Tensor{}
+	}
+	return Tensor{Data: x, B: 1, S: 1, H: 1, D: len(x)}
+}
+
+// beside is whether two views share rows of one slab without meeting, as those of Packed do.
+func (t *Tensor) beside(other *Tensor) bool {
+	if t.SS != other.SS || t.SB != other.SB && max(t.B, other.B) > 1 || t.SB < (t.S-1)*t.SS && max(t.B, other.B) > 1 {
+		return false
+	}
+	a, _ := t.bounds()
+	b, _ := other.bounds()
+	if b < a {
+		t, other, a, b = other, t, b, a
+	}
+	width := func(t *Tensor) int { return (t.H-1)*t.SH + t.D }
+	gap := int(b-a) / 4
+	return width(t) <= gap && gap+width(other) <= t.SS
+}
+
+// Shared is whether an outgoing gradient is a sum over pairs of batch entry and key head, so that their parts have an order.
+func (g *Grads) Shared() bool {
+	t := &g.Terms
+	return t.Bias.Data != nil || t.Relative.Data != nil || t.Metric.Data != nil || t.Slopes != nil || t.Sinks != nil
+}
+
+// MustGrads panics when the operands of a backward pass are wrong. Every Backward begins with it.
+func (p *Problem) MustGrads(kernel string, a *Args, g *Grads) {
+	if err := p.CheckGrads(a, g); err != nil {
+		panic(fmt.Errorf("%s: %w", kernel, err))
+	}
+}
