@@ -23,29 +23,28 @@ func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 				}
 			})
 		}
-		t.Run("values", func(t *testing.T) { values(t, s) })
+		t.Run("values", func(t *testing.T) { judged(t, s, s.Covers, s.Value) })
+		t.Run("gradients", func(t *testing.T) { judged(t, s, s.differentiated, s.Gradient) })
 	})
 }
 
-func values(t *testing.T, s *Subject) {
-	all := cases.All()
-	if s.Short {
-		all = cases.Core()
-	}
+// judged runs the cases that the claims cover in some form.
+func judged(t *testing.T, s *Subject, form func(cases.Case) (cases.Case, bool), judge func(cases.Case) (float64, error)) {
 	worst := map[string]float64{}
 	ran := map[string]int{}
-	for _, c := range all {
-		c, ok := s.Covers(c)
+	for _, c := range s.cases() {
+		family := c.Family
+		c, ok := form(c)
 		if !ok {
 			continue
 		}
-		ran[c.Family]++
+		ran[family]++
 		t.Run(c.String(), func(t *testing.T) {
-			ratio, err := s.Value(c)
+			ratio, err := judge(c)
 			if err != nil {
 				t.Error(err)
 			}
-			worst[c.Family] = max(worst[c.Family], ratio)
+			worst[family] = max(worst[family], ratio)
 		})
 	}
 	for _, f := range cases.Families() {
@@ -53,6 +52,14 @@ func values(t *testing.T, s *Subject) {
 			t.Logf("%-9s %4d cases, worst error %.3f of the tolerance", f, ran[f], worst[f])
 		}
 	}
+}
+
+// cases are those of the suite.
+func (s *Subject) cases() []cases.Case {
+	if s.Short {
+		return cases.Core()
+	}
+	return cases.All()
 }
 
 // Examine is the suite without package testing: it runs the claims, then the values, on the core cases when Short, then everything else, and
@@ -72,14 +79,15 @@ func (s *Subject) Examine() (check string, err error) {
 	if check, err := run(true); err != nil {
 		return check, err
 	}
-	all := cases.All()
-	if s.Short {
-		all = cases.Core()
-	}
-	for _, c := range all {
-		if c, ok := s.Covers(c); ok {
-			if _, err := s.Value(c); err != nil {
-				return "values/" + c.String(), err
+	for _, c := range s.cases() {
+		if v, ok := s.Covers(c); ok {
+			if _, err := s.Value(v); err != nil {
+				return "values/" + v.String(), err
+			}
+		}
+		if g, ok := s.differentiated(c); ok {
+			if _, err := s.Gradient(g); err != nil {
+				return "values/" + g.String(), err
 			}
 		}
 	}

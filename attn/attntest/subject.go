@@ -27,6 +27,7 @@ import (
 type Options struct {
 	Hold       float64 // the part of the tolerance that an error of Out may take at d >= 8; 0 means all of it, as for by-products
 	HoldNarrow float64 // the same below; 0 means Hold
+	HoldGrad   float64 // the part that an error of a gradient may take; 0 means all of it
 	Core       bool    // the core cases and fewer laws, as with -short
 	Peer       bool    // somebody else's kernel: values and claims only, no same bits, no allocation counts
 }

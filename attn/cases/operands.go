@@ -123,7 +123,7 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 		{attn.WantWeights, &a.Stats.Weights, nk},
 		{attn.WantScores, &a.Stats.Scores, nk},
 	} {
-		if p.Want&o.want != 0 {
+		if p.Want&o.want != 0 || o.want == attn.WantLSE && p.Want&attn.WantGrad != 0 && p.Op == attn.OpSoftmax {
 			*o.t = c.tensor(attn.F32, layout, qb, qn, hq, o.d)
 		}
 	}
@@ -214,7 +214,7 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 	return c.used, nil
 }
 
-// NewArgs lays out operands for the full capacity of a problem, with an output for everything it Wants: a bias of shape
+// NewArgs lays out operands for the full capacity of a problem, with an output for everything it Wants (for gradients, LSE): a bias of shape
 // [1, query, head, key] if it has TermBias, every other operand of its terms, an element mask [1, query, 1, key] that shows all, KLen at capacity if
 // it says Lengths, sequences of full length one after the other if it is Ragged, and pages out of order if it has a Page. They are cut from slab,
 // which keeps its contents, or from new zeroed memory if slab is nil.

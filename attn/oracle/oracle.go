@@ -83,6 +83,9 @@ type Oracle struct {
 	q, k operand   // the query and the key at hand, as they meet
 	raw  operand   // the query as it came
 	v    []float64 // the value at hand
+
+	unrounded   bool    // scores stay as they are, unless float32 cannot hold them
+	bend, eBend float64 // of the score at hand: what a softcap multiplies a gradient with, and its error in units of u
 }
 
 // An operand is a row with the sums of absolute values that went into its numbers.
@@ -90,7 +93,7 @@ type operand struct{ x, abs []float64 }
 
 // New prepares to answer for a call. The operands must not change while the oracle is in use.
 func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
-	const defined = attn.AllNeeds &^ (attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad)
+	const defined = attn.AllNeeds &^ (attn.NeedProjection | attn.NeedRules | attn.NeedBF16)
 	if err := p.Require("the oracle", defined); err != nil {
 		return nil, err
 	}
@@ -326,8 +329,12 @@ func (o *Oracle) score(at Index, j, kv int) (s, e float64) {
 		s += c * dot
 		e += (rootQ + 2) * math.Abs(c) * abs
 	}
+	o.bend, o.eBend = 1, 0
 	if limit := p.Score.Softcap; limit != 0 {
-		s = limit * math.Tanh(s/limit)
+		t := math.Tanh(s / limit)
+		o.bend = 1 - t*t
+		o.eBend = 2*math.Abs(t)*o.bend*e/limit + 12*t*t + 2*o.bend
+		s = limit * t
 		e += 4 * math.Abs(s)
 	}
 	if p.Score.Terms&attn.TermALiBi != 0 {
@@ -341,7 +348,10 @@ func (o *Oracle) score(at Index, j, kv int) (s, e float64) {
 		s += bias
 		e += math.Abs(bias)
 	}
-	return float64(float32(s)), e
+	if rounded := float64(float32(s)); !o.unrounded || math.IsInf(rounded, 0) {
+		s = rounded
+	}
+	return s, e
 }
 
 func (o *Oracle) queries(b int) int {

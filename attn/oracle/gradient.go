@@ -1,0 +1,394 @@
+package oracle
+
+import (
+	"math"
+
+	"attnlab/attn"
+)
+
+// sums are numbers that add up over rows and keys: rows of so many, with the error of what was added and the sum of its absolute values, both in units
+// of u, and how many additions each row saw.
+type sums struct {
+	width       int
+	x, tol, abs []float64
+	n           []float64
+}
+
+func newSums(rows, width int) sums {
+	f := func(n int) []float64 { return make([]float64, n) }
+	return sums{width, f(rows * width), f(rows * width), f(rows * width), f(rows)}
+}
+
+func (s *sums) clear() {
+	for _, x := range [][]float64{s.x, s.tol, s.abs, s.n} {
+		clear(x)
+	}
+}
+
+// add takes in a row whose numbers are w times those of from, and whose errors are e times what those are made of.
+func (s *sums) add(row int, w, e float64, from, abs []float64) {
+	at := row * s.width
+	for c, x := range from {
+		s.x[at+c] += w * x
+		s.abs[at+c] += math.Abs(w) * abs[c]
+		s.tol[at+c] += e * abs[c]
+	}
+	s.n[row]++
+}
+
+// row is the sum, and its tolerance.
+func (s *sums) row(r int) (x, tol []float64) {
+	at := r * s.width
+	x, tol = s.x[at:][:s.width], make([]float64, s.width)
+	grow := math.Sqrt(s.n[r]) + 4
+	for c := range x {
+		tol[c] = u*(s.tol[at+c]+grow*s.abs[at+c]) + (grow+2)*subnormal
+	}
+	return x, tol
+}
+
+// gradients is the state of a judgement of a backward pass.
+type gradients struct {
+	*Oracle
+	g                                     *attn.Grads
+	k, v                                  sums // of the key head at hand
+	q, raw                                sums // of the row at hand: as it meets the keys, and by relative positions
+	bias, slopes, sinks, relative, metric sums
+	dout, absDout, one                    []float64
+	rows                                  int
+	each                                  func(name string, at Index, got []float32, want, tol []float64)
+	seenQ, seenK                          []bool // rows that belong to a sequence and are in use
+	turned                                operand
+}
+
+// JudgeGrads compares every outgoing gradient that is set with the definition. Rows whose incoming gradients are all 0 count for nothing: who has a large
+// call judged sets those of all but some rows to 0.
+func (o *Oracle) JudgeGrads(g *attn.Grads) (v Verdict, err error) {
+	v.Rows, err = o.EachGrad(g, func(name string, at Index, got []float32, want, tol []float64) {
+		v.vector(name, at, got, want, tol)
+	})
+	return v, err
+}
+
+// EachGrad calls f for each row of the outgoing gradients that are set: the index of a query, of a key and its head, or of a row of a term's gradient,
+// what stands there, what the definition says, and the tolerance. It returns the number of query rows.
+func (o *Oracle) EachGrad(g *attn.Grads, f func(name string, at Index, got []float32, want, tol []float64)) (rows int, err error) {
+	p, a := &o.p, o.a
+	if err := p.CheckGrads(a, g); err != nil {
+		return 0, err
+	}
+	o.unrounded = true
+	defer func() { o.unrounded = false }()
+	nk := len(o.row.Weights)
+	j := &gradients{
+		Oracle: o, g: g, each: f, k: newSums(nk, p.Dim), v: newSums(nk, p.DimV), q: newSums(1, p.Dim), raw: newSums(1, p.QDim()),
+		bias: like(&g.Terms.Bias, 1), slopes: newSums(len(g.Terms.Slopes), 1), sinks: newSums(len(g.Terms.Sinks), 1),
+		relative: like(&g.Terms.Relative, p.QDim()), metric: like(&g.Terms.Metric, p.Dim),
+		dout: make([]float64, p.DimV), absDout: make([]float64, p.DimV), one: []float64{1},
+		seenQ: make([]bool, a.Q.B*a.Q.S*a.Q.H), seenK: make([]bool, a.K.B*a.K.S*a.K.H),
+		turned: operand{make([]float64, p.QDim()), make([]float64, p.QDim())},
+	}
+	for b := range p.Batch {
+		for kv := range p.HeadsKV {
+			j.pair(b, kv)
+		}
+	}
+	j.terms()
+	j.rest()
+	return j.rows, nil
+}
+
+// like makes sums for a tensor of rows of so many.
+func like(t *attn.Tensor, width int) sums {
+	if t.Data == nil {
+		return sums{}
+	}
+	return newSums(t.Size()/max(width, 1), width)
+}
+
+// pair judges the rows of the query heads that share a key head, and the gradients of its keys.
+func (j *gradients) pair(b, kv int) {
+	p, a := &j.p, j.a
+	j.k.clear()
+	j.v.clear()
+	for h := kv * p.Group(); h < (kv+1)*p.Group(); h++ {
+		for i := range j.queries(b) {
+			at := Index{b, h, i}
+			j.rows++
+			dlse, dentropy, some := j.incoming(at)
+			x, tol := make([]float64, p.QDim()), make([]float64, p.QDim())
+			if some && p.Op == attn.OpLinear {
+				x, tol = j.linearRow(at)
+			} else if some {
+				x, tol = j.row(at, dlse, dentropy)
+			}
+			batch, row := a.QRow(p, b, i)
+			j.seenQ[(batch*a.Q.S+row)*a.Q.H+h] = true
+			if j.g.Q.Data != nil {
+				j.each("dQ", at, j.g.Q.Row(batch, row, h), x, tol)
+			}
+		}
+	}
+	for key := range j.used(b) {
+		at := Index{b, kv, key}
+		batch, row := a.KRow(p, b, key)
+		j.seenK[(batch*a.K.S+row)*a.K.H+kv] = true
+		if j.g.K.Data != nil {
+			x, tol := j.k.row(key)
+			if p.Op == attn.OpLinear {
+				j.throughFeature(x, tol, b, key, kv)
+			}
+			j.turnBack(x, tol, b, key)
+			j.each("dK", at, j.g.K.Row(batch, row, kv), x, tol)
+		}
+		if j.g.V.Data != nil {
+			x, tol := j.v.row(key)
+			j.each("dV", at, j.g.V.Row(batch, row, kv), x, tol)
+		}
+	}
+}
+
+// incoming reads the gradients of what a row gave, and says whether they make a difference.
+func (j *gradients) incoming(at Index) (dlse, dentropy float64, some bool) {
+	b, row := j.a.QRow(&j.p, at.B, at.I)
+	clear(j.dout)
+	if j.g.Out.Data != nil {
+		for c, x := range j.g.Out.Row(b, row, at.H) {
+			j.dout[c] = float64(x)
+			some = some || x != 0
+		}
+	}
+	for c, x := range j.dout {
+		j.absDout[c] = math.Abs(x)
+	}
+	if j.g.LSE.Data != nil {
+		dlse = float64(j.g.LSE.Row(b, row, at.H)[0])
+	}
+	if j.g.Entropy.Data != nil {
+		dentropy = float64(j.g.Entropy.Row(b, row, at.H)[0])
+	}
+	some = some || dlse != 0 || dentropy != 0
+	if !some && j.p.Op == attn.OpSoftmax { // 0 times NaN
+		lse := j.a.Stats.LSE.Row(b, row, at.H)[0]
+		some = lse != lse || math.IsInf(float64(lse), 1)
+	}
+	return dlse, dentropy, some
+}
+
+// row adds what a row gives to the gradients of keys, values and terms, and returns that of its query.
+func (j *gradients) row(at Index, dlse, dentropy float64) (x, tol []float64) {
+	p, a, kv := &j.p, j.a, at.H/j.p.Group()
+	r := j.Row(at) // leaves the query as it meets keys in j.Oracle.q, and the keys that have a weight in keys
+	j.q.clear()
+	j.raw.clear()
+	rootV := math.Sqrt(float64(p.DimV)) + 2
+	d, eD := 0.0, 0.0
+	for c, g := range j.dout {
+		d += g * r.Out[c]
+		eD += math.Abs(g) * (rootV*math.Abs(r.Out[c]) + r.TolOut[c]/u)
+	}
+	t, tolLSE := p.Temperature(), r.TolLSE/u
+	invalid := math.IsNaN(r.LSE) || math.IsInf(r.LSE, 1)
+	// by is the gradient of z over the weight, and its error, given dO . V of the key and its error
+	by := func(dp, e, z, w float64) (x, eX float64) {
+		x, eX = dp-d+dlse, e+eD+2*math.Abs(dlse)
+		if dentropy != 0 {
+			x -= dentropy * (z - r.LSE + r.Entropy)
+			eX += math.Abs(dentropy) * (w + r.TolEntropy/u + 2*(math.Abs(z-r.LSE)+math.Abs(r.Entropy)))
+		}
+		return x, eX + math.Abs(x)
+	}
+	if p.Score.Terms&attn.TermSinks != 0 && j.g.Terms.Sinks != nil {
+		sink := float64(a.Terms.Sinks[at.H])
+		if weight := math.Exp(sink - r.LSE); weight > 0 || invalid {
+			if invalid {
+				weight = math.NaN()
+			}
+			w := tolLSE + 1
+			x, e := by(0, 0, sink, w)
+			j.sinks.add(at.H, weight*x, weight*(w*math.Abs(x)+e)+light/u*math.Abs(x), j.one, j.one)
+		}
+	}
+	keyed := make([]float64, p.DimV)
+	for _, key := range j.keys {
+		s, e := j.score(at, key, kv) // leaves the key in j.Oracle.k
+		weight, z, w := r.Weights[key], s/t, e/t+tolLSE
+		if invalid {
+			weight = math.NaN()
+		}
+		j.v.add(key, weight, weight*w+light/u, j.dout, j.absDout)
+		copy(keyed, j.key(j.Oracle.v, &a.V, at.B, key, kv))
+		dp, eP := 0.0, 0.0
+		for c, v := range keyed {
+			dp += j.dout[c] * v
+			eP += rootV * math.Abs(j.dout[c]*v)
+		}
+		x, eX := by(dp, eP, z, w)
+		ds, eS := weight*x/t, (weight*(w*math.Abs(x)+eX)+light/u*math.Abs(x))/t
+		j.pairTerms(at, key, ds, eS)
+		da := ds * j.bend
+		eA := eS*j.bend + math.Abs(ds)*j.eBend
+		j.pairScore(at, key, p.Scale()*da, math.Abs(p.Scale())*eA)
+	}
+	return j.back(at)
+}
+
+// pairTerms takes the gradient of a finished score to what was added to it last.
+func (j *gradients) pairTerms(at Index, key int, ds, e float64) {
+	if t := &j.g.Terms.Bias; t.Data != nil {
+		j.bias.add(((at.B%t.B*t.S+at.I%t.S)*t.H+at.H%t.H)*t.D+key%t.D, ds, e, j.one, j.one)
+	}
+	if j.g.Terms.Slopes != nil {
+		far := []float64{-math.Abs(float64(j.position(at) - key))}
+		j.slopes.add(at.H, ds, e+2*math.Abs(ds), far, []float64{-far[0]})
+	}
+}
+
+// pairScore takes the gradient of a product, by the scale, to what it is made of.
+func (j *gradients) pairScore(at Index, key int, da, e float64) {
+	p := &j.p
+	if p.Score.Rope != attn.NoRope {
+		e += 3 * math.Abs(da)
+	}
+	j.q.add(0, da, e, j.Oracle.k.x, j.Oracle.k.abs)
+	metric := 0.0
+	if p.Score.Terms&attn.TermMetric != 0 {
+		metric = (math.Sqrt(float64(p.QDim())) + 2) * math.Abs(da)
+	}
+	j.k.add(key, da, e+metric, j.Oracle.q.x, j.Oracle.q.abs)
+	if p.Score.Terms&attn.TermRelative == 0 {
+		return
+	}
+	t := &j.a.Terms.Relative
+	row := key - at.I + j.queries(at.B) - 1
+	if clip := j.a.Terms.RelativeClip; clip > 0 {
+		row = clip + max(-clip, min(clip, key-j.position(at)))
+	}
+	r := make([]float64, 0, t.D)
+	abs := make([]float64, 0, t.D)
+	for _, x := range t.Row(0, row, at.H%t.H) {
+		r, abs = append(r, float64(x)), append(abs, math.Abs(float64(x)))
+	}
+	j.raw.add(0, da, e, r, abs)
+	if g := &j.g.Terms.Relative; g.Data != nil {
+		j.relative.add(row*g.H+at.H%g.H, da, e, j.Oracle.raw.x, j.Oracle.raw.abs)
+	}
+}
+
+// back is the gradient of the row's query, through metric and rotation.
+func (j *gradients) back(at Index) (x, tol []float64) {
+	p, a := &j.p, j.a
+	x, tol = j.q.row(0)
+	if p.Score.Terms&attn.TermMetric != 0 {
+		m, g := &a.Terms.Metric, &j.g.Terms.Metric
+		before, tolBefore := make([]float64, p.QDim()), make([]float64, p.QDim())
+		j.load(&j.turned, j.Oracle.raw.x, at.B, j.position(at), p.Score.Rope)
+		abs := make([]float64, len(x))
+		for c := range x {
+			abs[c] = math.Abs(x[c])
+		}
+		for i := range before {
+			for c, w := range m.Row(0, i, at.H%m.H) {
+				before[i] += float64(w) * x[c]
+				tolBefore[i] += math.Abs(float64(w)) * (tol[c] + u*(math.Sqrt(float64(p.Dim))+2)*abs[c])
+			}
+			if g.Data != nil {
+				row := (i*g.H + at.H%g.H) * p.Dim
+				q, absQ := j.turned.x[i], j.turned.abs[i]
+				for c := range x {
+					j.metric.x[row+c] += q * x[c]
+					j.metric.abs[row+c] += absQ * abs[c]
+					j.metric.tol[row+c] += absQ * (tol[c]/u + 5*abs[c])
+				}
+				j.metric.n[row/max(p.Dim, 1)]++
+			}
+		}
+		x, tol = before, tolBefore
+	}
+	x = append([]float64(nil), x...)
+	j.turnBack(x, tol, at.B, j.position(at))
+	if p.Score.Terms&attn.TermRelative != 0 {
+		raw, tolRaw := j.raw.row(0)
+		for c := range x {
+			x[c] += raw[c]
+			tol[c] += tolRaw[c] + u*(math.Abs(x[c])+math.Abs(raw[c]))
+		}
+	}
+	return x, tol
+}
+
+// turnBack turns a gradient back from a position.
+func (j *gradients) turnBack(x, tol []float64, b, pos int) {
+	if j.p.Score.Rope == attn.NoRope {
+		return
+	}
+	cos, sin := &j.a.Terms.Cos, &j.a.Terms.Sin
+	for c := range cos.D {
+		e, f := 2*c, 2*c+1
+		if j.p.Score.Rope == attn.RopeHalves {
+			e, f = c, c+cos.D
+		}
+		cs, sn := float64(cos.Row(b%cos.B, pos, 0)[c]), float64(sin.Row(b%sin.B, pos, 0)[c])
+		p, q := x[e], x[f]
+		x[e], x[f] = p*cs+q*sn, q*cs-p*sn
+		cs, sn = math.Abs(cs), math.Abs(sn)
+		ep, eq := tol[e]+3*u*math.Abs(p), tol[f]+3*u*math.Abs(q)
+		tol[e], tol[f] = ep*cs+eq*sn, eq*cs+ep*sn
+	}
+}
+
+// terms judges the gradients of the terms.
+func (j *gradients) terms() {
+	t := &j.g.Terms
+	for _, o := range [...]struct {
+		name string
+		t    *attn.Tensor
+		s    *sums
+	}{{"dBias", &t.Bias, &j.bias}, {"dRelative", &t.Relative, &j.relative}, {"dMetric", &t.Metric, &j.metric}} {
+		if o.t.Data == nil || o.s.width == 0 {
+			continue
+		}
+		per := o.t.D / o.s.width // rows of sums in a row of the tensor
+		for b := range o.t.B {
+			for s := range o.t.S {
+				for h := range o.t.H {
+					row := o.t.Row(b, s, h)
+					for k := range per {
+						x, tol := o.s.row(((b*o.t.S+s)*o.t.H+h)*per + k)
+						j.each(o.name, Index{b, h, s}, row[k*o.s.width:][:o.s.width], x, tol)
+					}
+				}
+			}
+		}
+	}
+	for _, o := range [...]struct {
+		name string
+		got  []float32
+		s    *sums
+	}{{"dSlopes", t.Slopes, &j.slopes}, {"dSinks", t.Sinks, &j.sinks}} {
+		for h := range o.got {
+			x, tol := o.s.row(h)
+			j.each(o.name, Index{H: h}, o.got[h:h+1], x, tol)
+		}
+	}
+}
+
+// rest demands zeros of rows that belong to no sequence or are not in use.
+func (j *gradients) rest() {
+	for _, o := range [...]struct {
+		name string
+		t    *attn.Tensor
+		seen []bool
+	}{{"dQ", &j.g.Q, j.seenQ}, {"dK", &j.g.K, j.seenK}, {"dV", &j.g.V, j.seenK}} {
+		for at, seen := range o.seen {
+			if seen || o.t.Data == nil {
+				continue
+			}
+			b, s, h := at/o.t.H/o.t.S, at/o.t.H%o.t.S, at%o.t.H
+			j.each(o.name, Index{b, h, s}, o.t.Row(b, s, h), make([]float64, o.t.D), make([]float64, o.t.D))
+		}
+	}
+}
+
+func (j *gradients) linearRow(at Index) (x, tol []float64)           { panic("linear") }
+func (j *gradients) throughFeature(x, tol []float64, b, key, kv int) { panic("linear") }
