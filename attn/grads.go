@@ -75,13 +75,6 @@ func (p *Problem) checkIncoming(a *Args, g *Grads) error {
 	return nil
 }
 
-// outgoing is an outgoing gradient, or an operand that it must not meet.
-type outgoing struct {
-	name string
-	t    *Tensor
-	of   *Tensor // it has the shape of
-}
-
 func (p *Problem) checkOutgoing(a *Args, g *Grads) error {
 	for _, o := range [...]struct {
 		name string
@@ -98,60 +91,44 @@ func (p *Problem) checkOutgoing(a *Args, g *Grads) error {
 	if g.Terms.RelativeClip != 0 {
 		return errors.New("dRelative: RelativeClip belongs to the operand, not to its gradient")
 	}
-	gs, as := [2]Tensor{list(g.Terms.Slopes), list(g.Terms.Sinks)}, [2]Tensor{list(a.Terms.Slopes), list(a.Terms.Sinks)}
-	out := [...]outgoing{
-		{"dQ", &g.Q, &a.Q},
-		{"dK", &g.K, &a.K},
-		{"dV", &g.V, &a.V},
-		{"dBias", &g.Terms.Bias, &a.Terms.Bias},
-		{"dRelative", &g.Terms.Relative, &a.Terms.Relative},
-		{"dMetric", &g.Terms.Metric, &a.Terms.Metric},
-		{"dSlopes", &gs[0], &as[0]},
-		{"dSinks", &gs[1], &as[1]},
+	// Names and tensors lie apart: a name ends in an error, and what it came with would be moved to the heap.
+	t, slopes, sinks, dSlopes, dSinks := &a.Terms, list(a.Terms.Slopes), list(a.Terms.Sinks), list(g.Terms.Slopes), list(g.Terms.Sinks)
+	names := [...]string{"Q", "K", "V", "Bias", "Relative", "Metric", "Slopes", "Sinks", "Out", "Stats.LSE", "Stats.Entropy", "Cos", "Sin", "dOut", "dLSE", "dEntropy"}
+	in := [...]*Tensor{
+		&a.Q, &a.K, &a.V, &t.Bias, &t.Relative, &t.Metric, &slopes, &sinks, &a.Out, &a.Stats.LSE, &a.Stats.Entropy, &t.Cos, &t.Sin, &g.Out, &g.LSE, &g.Entropy,
 	}
-	in := [...]outgoing{
-		{name: "Q", t: &a.Q},
-		{name: "K", t: &a.K},
-		{name: "V", t: &a.V},
-		{name: "Out", t: &a.Out},
-		{name: "Stats.LSE", t: &a.Stats.LSE},
-		{name: "Stats.Entropy", t: &a.Stats.Entropy},
-		{name: "dOut", t: &g.Out},
-		{name: "dLSE", t: &g.LSE},
-		{name: "dEntropy", t: &g.Entropy},
-		{name: "Bias", t: &a.Terms.Bias},
-		{name: "Relative", t: &a.Terms.Relative},
-		{name: "Metric", t: &a.Terms.Metric},
-		{name: "Cos", t: &a.Terms.Cos},
-		{name: "Sin", t: &a.Terms.Sin},
-		{name: "Slopes", t: &as[0]},
-		{name: "Sinks", t: &as[1]},
-	}
+	outNames := [...]string{"dQ", "dK", "dV", "dBias", "dRelative", "dMetric", "dSlopes", "dSinks"}
+	out := [...]*Tensor{&g.Q, &g.K, &g.V, &g.Terms.Bias, &g.Terms.Relative, &g.Terms.Metric, &dSlopes, &dSinks} // gradients by the first ones of these
 	for i, o := range out {
-		if o.t.isZero() {
+		if o.isZero() {
 			continue
 		}
-		if err := o.t.fits(o.name, F32, o.of.B, o.of.S, o.of.H, o.of.D); err != nil {
+		if err := o.outgoing(outNames[i], in[i]); err != nil {
 			return err
 		}
-		if err := o.t.writable(o.name); err != nil {
-			return err
-		}
-		for _, other := range in {
-			if err := o.t.apart(o.name, other.t, other.name); err != nil {
+		for k, other := range in {
+			if err := o.apart(outNames[i], other, names[k]); err != nil {
 				return err
 			}
 		}
-		for _, other := range out[:i] {
-			if o.t.beside(other.t) {
+		for k, other := range out[:i] {
+			if o.beside(other) {
 				continue
 			}
-			if err := o.t.apart(o.name, other.t, other.name); err != nil {
+			if err := o.apart(outNames[i], other, outNames[k]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// outgoing says what is wrong with an outgoing gradient.
+func (t *Tensor) outgoing(name string, of *Tensor) error {
+	if err := t.fits(name, F32, of.B, of.S, of.H, of.D); err != nil {
+		return err
+	}
+	return t.writable(name)
 }
 
 // list is a row of numbers as a tensor.

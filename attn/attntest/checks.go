@@ -49,6 +49,12 @@ func Checks() []Check {
 		{"bits/pages", true, pages},
 		{"bits/ring", true, ring},
 		{"bits/chunks", true, chunks},
+		{"gradients/threads", true, gradientThreads},
+		{"gradients/layouts", true, gradientLayouts},
+		{"gradients/batch", true, gradientBatch},
+		{"gradients/leaks", false, gradientLeaks},
+		{"gradients/parts", true, gradientParts},
+		{"gradients/allocations", true, gradientAllocations},
 		{"concurrent", false, concurrent},
 		{"allocations", true, allocations},
 	}

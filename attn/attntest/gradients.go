@@ -2,6 +2,7 @@ package attntest
 
 import (
 	"fmt"
+	"testing"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -161,5 +162,290 @@ func (s *Subject) afterNaN(x *backward) error {
 	cases.Incoming(g, spoilAll)
 	x.plan.Forward(dirty)
 	x.plan.Backward(dirty, g)
+	return nil
+}
+
+// Laws of the backward pass.
+
+// eachGrad runs f on every call that has gradients.
+func (s *Subject) eachGrad(f func(c cases.Case) error) error {
+	return s.each(func(c cases.Case) error {
+		if c, ok := s.differentiated(c); ok {
+			return f(c)
+		}
+		return nil
+	})
+}
+
+// gradients has Backward run on a case and returns what it wrote.
+func (s *Subject) gradients(c cases.Case, team *attn.Team) (*backward, error) {
+	x, err := s.backward(c, team)
+	if err != nil {
+		return nil, err
+	}
+	defer done(x.plan)
+	x.plan.Backward(x.a, x.g)
+	return x, nil
+}
+
+// gradientThreads: the same bits with any team.
+func gradientThreads(s *Subject) error {
+	for _, workers := range some(s, 3, 2, 8) {
+		team := attn.NewTeam(workers)
+		err := s.eachGrad(func(c cases.Case) error {
+			alone, err := s.gradients(c, nil)
+			if err != nil {
+				return err
+			}
+			together, err := s.gradients(c, team)
+			if err != nil {
+				return err
+			}
+			return same(collectGrads(alone.g), collectGrads(together.g))
+		})
+		team.Close()
+		if err != nil {
+			return fmt.Errorf("%d workers: %w", workers, err)
+		}
+	}
+	return nil
+}
+
+// gradientLayouts: the same numbers at other strides and addresses, operands and gradients.
+func gradientLayouts(s *Subject) error {
+	return s.eachGrad(func(c cases.Case) error {
+		want, err := s.gradients(c, nil)
+		if err != nil {
+			return err
+		}
+		for _, layout := range []string{"bshd", "padded", "packed"} {
+			if _, err := cases.SlabLen(c.Problem, layout); layout == "packed" && err != nil {
+				continue
+			}
+			got, err := s.gradients(c.In(layout), nil)
+			if err != nil {
+				return err
+			}
+			if err := same(collectGrads(want.g), collectGrads(got.g)); err != nil {
+				return fmt.Errorf("layout %s: %w", layout, err)
+			}
+		}
+		return nil
+	})
+}
+
+// gradientRows calls f for each row of dQ, dK and dV, incoming gradients among those of queries, that belongs to a batch entry.
+func gradientRows(p *attn.Problem, a *attn.Args, g *attn.Grads, f func(b int, key bool, index int, row []float32)) {
+	for b := range p.Batch {
+		for _, t := range []*attn.Tensor{&g.Out, &g.LSE, &g.Entropy, &g.Q} {
+			for i := 0; t.Data != nil && i < a.Queries(p, b); i++ {
+				at, row := a.QRow(p, b, i)
+				for h := range p.HeadsQ {
+					f(b, false, i, t.Row(at, row, h))
+				}
+			}
+		}
+		for _, t := range []*attn.Tensor{&g.K, &g.V} {
+			for j := 0; t.Data != nil && j < a.Keys(p, b); j++ {
+				at, row := a.KRow(p, b, j)
+				for h := range p.HeadsKV {
+					f(b, true, j, t.Row(at, row, h))
+				}
+			}
+		}
+	}
+}
+
+// collectSome copies the rows that keep picks.
+func collectSome(x *backward, p *attn.Problem, keep func(b int, key bool, index int) bool) []float32 {
+	var all []float32
+	gradientRows(p, x.a, x.g, func(b int, key bool, index int, row []float32) {
+		if keep(b, key, index) {
+			all = append(all, row...)
+		}
+	})
+	return all
+}
+
+// gradientBatch: a batch entry has the gradients that it has alone, but for those of terms, which are sums over the batch.
+func gradientBatch(s *Subject) error {
+	return s.eachGrad(func(c cases.Case) error {
+		whole, err := s.gradients(c, nil)
+		if err != nil {
+			return err
+		}
+		for b := range c.Problem.Batch {
+			want := collectSome(whole, &c.Problem, func(e int, _ bool, _ int) bool { return e == b })
+			p, a := entry(c.Problem, clone(whole.a), b)
+			alone, err := s.backwardOf(p, a, nil)
+			if err != nil {
+				return err
+			}
+			alone.g, _ = cases.NewGrads(p, a, "bhsd")
+			cases.FillGrads(alone.g, 0) // rows of no sequence
+			in := 0
+			gradientRows(&p, a, alone.g, func(_ int, _ bool, _ int, row []float32) { in += copy(row, want[in:]) })
+			poisonGrads(alone.g)
+			alone.plan.Backward(a, alone.g)
+			done(alone.plan)
+			if err := same(want, collectSome(alone, &p, func(int, bool, int) bool { return true })); err != nil {
+				return fmt.Errorf("batch entry %d alone: %w", b, err)
+			}
+		}
+		return nil
+	})
+}
+
+// gradientLeaks: what a row does not see leaves its gradient alone, whatever numbers there are, and so does a row the gradients of what it does not see.
+func gradientLeaks(s *Subject) error {
+	return s.eachGrad(func(c cases.Case) error {
+		p := &c.Problem
+		whole, err := s.gradients(c, nil)
+		if err != nil {
+			return err
+		}
+		sees := func(b, i, j int) bool {
+			lo, hi := whole.a.Visible(p, b, i)
+			return lo <= j && j < hi && whole.a.Shows(p, b, i, 0, j)
+		}
+		for b := range p.Batch {
+			nq, nk := whole.a.Queries(p, b), whole.a.Keys(p, b)
+			for _, bad := range []struct {
+				query, key int // -1: none
+			}{{0, -1}, {nq / 2, -1}, {-1, nk - 1}, {-1, nk / 2}} {
+				if bad.query >= nq || bad.key >= nk || nq == 0 || nk == 0 {
+					continue
+				}
+				// a bad query spoils the keys that it sees, a bad key the queries that see it, and through them the keys that those see
+				query := make([]bool, nq)
+				key := make([]bool, nk)
+				for i := range query {
+					query[i] = i == bad.query || bad.key >= 0 && sees(b, i, bad.key)
+					for j := range key {
+						key[j] = key[j] || query[i] && sees(b, i, j)
+					}
+				}
+				clean := func(e int, isKey bool, index int) bool {
+					return e != b || isKey && !key[index] && index != bad.key || !isKey && !query[index]
+				}
+				x := &backward{a: clone(whole.a)}
+				if bad.key >= 0 {
+					hide(p, x.a, b, func(j int) bool { return j == bad.key })
+				}
+				if x, err = s.backwardOf(*p, x.a, nil); err != nil {
+					return err
+				}
+				x.c = c
+				x.g, _ = cases.NewGrads(*p, x.a, "bhsd")
+				cases.FillGrads(x.g, c.Seed())
+				x.some()
+				if bad.query >= 0 {
+					at, row := x.a.QRow(p, b, bad.query)
+					for h := range p.HeadsQ {
+						spoil(x.g.Out.Row(at, row, h))
+					}
+				}
+				x.plan.Backward(x.a, x.g)
+				done(x.plan)
+				if err := same(collectSome(whole, p, clean), collectSome(x, p, clean)); err != nil {
+					return fmt.Errorf("batch entry %d, query %d or key %d bad: %w", b, bad.query, bad.key, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// gradientParts: outgoing gradients that are not asked for leave the bits of others as they are, and incoming ones that are not given count as 0.
+func gradientParts(s *Subject) error {
+	return s.eachGrad(func(c cases.Case) error {
+		x, err := s.backward(c, nil)
+		if err != nil {
+			return err
+		}
+		defer done(x.plan)
+		for _, t := range []*attn.Tensor{&x.g.Out, &x.g.LSE, &x.g.Entropy} {
+			cases.Rows(t, func(_, _, _ int, row []float32) { clear(row) })
+			given := *x.g
+			x.plan.Backward(x.a, x.g)
+			want := collectGrads(x.g)
+			*t = attn.Tensor{}
+			poisonGrads(x.g)
+			x.plan.Backward(x.a, x.g)
+			if err := same(positive(want), positive(collectGrads(x.g))); err != nil {
+				return fmt.Errorf("an incoming gradient that is 0, and one that is not given: %w", err)
+			}
+			*x.g = given
+			cases.FillGrads(x.g, c.Seed())
+			x.some()
+		}
+		x.plan.Backward(x.a, x.g)
+		whole := map[string][]float32{}
+		cases.Outgoing(x.g, func(name string, t *attn.Tensor) {
+			cases.Rows(t, func(_, _, _ int, row []float32) { whole[name] = append(whole[name], row...) })
+		})
+		for name := range whole {
+			g := attn.Grads{Out: x.g.Out, LSE: x.g.LSE, Entropy: x.g.Entropy}
+			keepOnly(&g, x.g, name)
+			poisonGrads(x.g)
+			x.plan.Backward(x.a, &g)
+			if err := same(whole[name], collectGrads(&g)); err != nil {
+				return fmt.Errorf("%s alone: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// positive drops the sign of zeros.
+func positive(x []float32) []float32 {
+	for i := range x {
+		x[i] += 0
+	}
+	return x
+}
+
+// keepOnly sets one outgoing gradient of g, that of from.
+func keepOnly(g, from *attn.Grads, name string) {
+	switch name {
+	case "dQ":
+		g.Q = from.Q
+	case "dK":
+		g.K = from.K
+	case "dV":
+		g.V = from.V
+	case "dBias":
+		g.Terms.Bias = from.Terms.Bias
+	case "dRelative":
+		g.Terms.Relative = from.Terms.Relative
+	case "dMetric":
+		g.Terms.Metric = from.Terms.Metric
+	case "dSlopes":
+		g.Terms.Slopes = from.Terms.Slopes
+	case "dSinks":
+		g.Terms.Sinks = from.Terms.Sinks
+	}
+}
+
+// gradientAllocations: none in the steady state, with any team.
+func gradientAllocations(s *Subject) error {
+	for _, workers := range []int{1, 2} {
+		team := attn.NewTeam(workers)
+		err := s.eachGrad(func(c cases.Case) error {
+			x, err := s.backward(c, team)
+			if err != nil {
+				return err
+			}
+			defer done(x.plan)
+			if n := testing.AllocsPerRun(4, func() { x.plan.Backward(x.a, x.g) }); n != 0 {
+				return fmt.Errorf("%v allocations a call", n)
+			}
+			return nil
+		})
+		team.Close()
+		if err != nil {
+			return fmt.Errorf("%d workers: %w", workers, err)
+		}
+	}
 	return nil
 }
