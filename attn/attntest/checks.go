@@ -49,6 +49,7 @@ func Checks() []Check {
 		{"bits/pages", true, pages},
 		{"bits/ring", true, ring},
 		{"bits/chunks", true, chunks},
+		{"gradients/operands", false, gradientOperands},
 		{"gradients/threads", true, gradientThreads},
 		{"gradients/layouts", true, gradientLayouts},
 		{"gradients/batch", true, gradientBatch},

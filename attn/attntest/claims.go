@@ -204,7 +204,7 @@ func operands(s *Subject) error {
 			poison(a)
 			before := slices.Clone(slab)
 			bad.Break(a)
-			err = named(plan, a, bad.Operand)
+			err = named(bad.Operand, func() { plan.Forward(a) })
 			done(plan)
 			if err != nil {
 				return fmt.Errorf("%v %s: %w", op, bad.Name, err)
@@ -218,7 +218,7 @@ func operands(s *Subject) error {
 		if err != nil {
 			return err
 		}
-		err = named(plan, nil, "args")
+		err = named("args", func() { plan.Forward(nil) })
 		done(plan)
 		if err != nil {
 			return err
@@ -227,11 +227,11 @@ func operands(s *Subject) error {
 	return nil
 }
 
-func named(plan attn.Plan, a *attn.Args, operand string) (err error) {
+func named(operand string, call func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-			err = fmt.Errorf("Forward took it, want a panic that names %s", operand)
+			err = fmt.Errorf("the plan took it, want a panic that names %s", operand)
 		case error:
 			if !strings.Contains(r.Error(), operand) {
 				err = fmt.Errorf("the panic does not name %s: %w", operand, r)
@@ -240,6 +240,6 @@ func named(plan attn.Plan, a *attn.Args, operand string) (err error) {
 			err = fmt.Errorf("the panic is not an error: %v", r)
 		}
 	}()
-	plan.Forward(a)
+	call()
 	return nil
 }

@@ -67,7 +67,7 @@ func (s *Subject) cases() []cases.Case {
 func (s *Subject) Examine() (check string, err error) {
 	run := func(claims bool) (string, error) {
 		for _, c := range Checks() {
-			if c.Ours && s.Options.Peer || strings.HasPrefix(c.Name, "claims/") != claims {
+			if c.Ours && s.Options.Peer || strings.HasPrefix(c.Name, "claims/") != claims || s.Backward && !strings.HasPrefix(c.Name, "gradients/") {
 				continue
 			}
 			if err := c.Run(s); err != nil {
@@ -80,7 +80,7 @@ func (s *Subject) Examine() (check string, err error) {
 		return check, err
 	}
 	for _, c := range s.cases() {
-		if v, ok := s.Covers(c); ok {
+		if v, ok := s.Covers(c); ok && !s.Backward {
 			if _, err := s.Value(v); err != nil {
 				return "values/" + v.String(), err
 			}

@@ -38,6 +38,8 @@ type Subject struct {
 	Claims  attn.Needs
 	Options Options
 	Short   bool // fewer laws
+
+	Backward bool // Examine looks at the backward pass only
 }
 
 // hold is how much of the tolerance an error of Out may take. A pair of features puts few keys and extreme scores together more often than other
@@ -74,6 +76,9 @@ func (s *Subject) wants() attn.Want {
 
 // Covers returns the case with the by-products that the claims cover, and whether they cover all else that it needs.
 func (s *Subject) Covers(c cases.Case) (cases.Case, bool) {
+	if c.Problem.Want&attn.WantGrad != 0 { // it has its place among the gradients
+		return c, false
+	}
 	c = c.Only(s.wants())
 	return c, c.Problem.Needs()&^s.Claims == 0
 }

@@ -81,9 +81,9 @@ func Outgoing(g *attn.Grads, f func(name string, t *attn.Tensor)) {
 // Differentiated returns the case as one whose gradients are asked for, with those of by-products that are in keep, and whether they can be.
 func (c Case) Differentiated(keep attn.Want) (Case, bool) {
 	c.Family = "gradients/" + c.Family
-	c.Problem.Want = attn.WantGrad | attn.WantEntropy&keep
-	if c.Problem.Op == attn.OpLinear {
-		c.Problem.Want = attn.WantGrad
+	c.Problem.Want = attn.WantGrad
+	if c.Problem.Op == attn.OpSoftmax {
+		c.Problem.Want |= attn.WantEntropy & keep
 	}
 	return c, c.Problem.Validate() == nil
 }

@@ -16,6 +16,11 @@ type choice struct {
 	data, layout string
 }
 
+// differentiated are the parameters of problems whose gradients are wanted.
+func differentiated() [][]choice {
+	return append(parameters(), []choice{{name: "grad", set: func(p *attn.Problem) { p.Want |= attn.WantGrad }}})
+}
+
 // parameters are what features differ in. The plain value of each comes first; edits are made in this order.
 func parameters() [][]choice {
 	set := func(name string, f func(p *attn.Problem)) choice { return choice{name: name, set: f} }
@@ -174,7 +179,9 @@ func allPairs(of [][]choice) []pair {
 func undecided(of [][]choice) combination {
 	c := make(combination, len(of))
 	for at := range c {
-		c[at] = -1
+		if c[at] = -1; len(of[at]) == 1 {
+			c[at] = 0
+		}
 	}
 	return c
 }
@@ -231,11 +238,18 @@ func (c combination) best(of [][]choice, at int, missing map[pair]bool) int {
 }
 
 // corePairs is how many combinations are core: the first ones, which have the most pairs.
-const corePairs = 12
+const (
+	corePairs = 12
+	coreGrads = 6
+)
 
-// pairs has every feature together with every other one, two by two.
+// pairs has every feature together with every other one, two by two, and once more those that go together in a backward pass.
 func pairs(l *list) {
-	of := parameters()
+	combine(l, parameters(), corePairs)
+	combine(l, differentiated(), coreGrads)
+}
+
+func combine(l *list, of [][]choice, core int) {
 	for n, c := range covering(of) {
 		var names []string
 		var edits []func(p *attn.Problem, a *attn.Args, r rnd)
@@ -255,7 +269,7 @@ func pairs(l *list) {
 				layout = v.layout
 			}
 		}
-		l.add(strings.Join(names, "-"), c.problem(of)).data(data).in(layout).core(n < corePairs).with(func(p *attn.Problem, a *attn.Args, r rnd) {
+		l.add(strings.Join(names, "-"), c.problem(of)).data(data).in(layout).core(n < core).with(func(p *attn.Problem, a *attn.Args, r rnd) {
 			for _, edit := range edits {
 				edit(p, a, r)
 			}

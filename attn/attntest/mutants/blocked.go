@@ -153,7 +153,7 @@ func blockedMutants() []Mutant {
 		{bitmapByRow, "bitmap_by_row", "a sequence of a ragged batch takes its bitmap from the row that it lies in"},
 		{capacityInTable, "capacity_in_table", "full relative positions count from the plan's queries, not the call's"},
 	} {
-		all = append(all, Mutant{m.name, m.why, blocked{m.name, m.bug, new(atomic.Int64)}, blockedClaims})
+		all = append(all, Mutant{Name: m.name, Why: m.why, Kernel: blocked{m.name, m.bug, new(atomic.Int64)}, Claims: blockedClaims})
 	}
 	return all
 }

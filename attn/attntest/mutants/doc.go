@@ -1,7 +1,8 @@
 // Package mutants holds kernels that are wrong on purpose, one bug each, so that the conformance suite can be shown to find every one. A
 // suite that lets one of them live proves nothing about the kernels it passes.
 //
-// There are two small kernels: Blocked, an online softmax over blocks of keys, and Prefix, linear attention by a running state. Healthy they
+// There are three small kernels: Blocked, an online softmax over blocks of keys, Prefix, linear attention by a running state, and Gradient, the backward
+// pass of a softmax a row at a time. Healthy they
 // pass the suite; each has one switch per bug. Other mutants wrap a healthy one and hand it a wrong Problem or wrong Args, as a caller or a
 // dispatcher might. The package does not import testing: a command can be built with a mutant in its list, to see that it is found there too.
 package mutants
@@ -17,11 +18,12 @@ type Mutant struct {
 	Name, Why string
 	Kernel    attn.Kernel
 	Claims    attn.Needs
+	Backward  bool // the bug is in the backward pass
 }
 
 // All lists the mutants.
 func All() []Mutant {
-	return slices.Concat(blockedMutants(), prefixMutants(), wrappers())
+	return slices.Concat(blockedMutants(), prefixMutants(), wrappers(), gradientMutants())
 }
 
 // ByName finds a mutant.

@@ -47,7 +47,7 @@ func prefixMutants() []Mutant {
 		{normaliserForgets, "normaliser_forgets", "Step carries the sum of products, but not that of features"},
 		{stateByQueryHead, "state_by_query_head", "the state of a key head takes in its keys once for every query head"},
 	} {
-		all = append(all, Mutant{m.name, m.why, prefix{m.name, m.slip}, prefixClaims})
+		all = append(all, Mutant{Name: m.name, Why: m.why, Kernel: prefix{m.name, m.slip}, Claims: prefixClaims})
 	}
 	return all
 }

@@ -21,7 +21,7 @@ func wrappers() []Mutant {
 	var all []Mutant
 	add := func(name, why string, w wrapper) {
 		w.name = name
-		all = append(all, Mutant{name, why, w, blockedClaims})
+		all = append(all, Mutant{Name: name, Why: why, Kernel: w, Claims: blockedClaims})
 	}
 	problem := func(name, why string, f func(p *attn.Problem)) { add(name, why, wrapper{problem: f}) }
 	call := func(name, why string, f func(w *wrapperPlan, a *attn.Args)) { add(name, why, wrapper{call: f}) }

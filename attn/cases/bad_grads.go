@@ -1,0 +1,57 @@
+package cases
+
+import "attnlab/attn"
+
+// A BadGrad is a backward pass that has one operand that is wrong.
+type BadGrad struct {
+	Name, Operand string
+	Problem       attn.Problem
+	Break         func(a *attn.Args, g *attn.Grads)
+}
+
+// BadGrads lists wrong operands for backward passes of the given kind, one mistake each. The operands are those of NewArgs and NewGrads in layout bhsd.
+func BadGrads(op attn.Op) []BadGrad {
+	base := problem(2, 5, 6, 4, 2, 8, 7)
+	base.Op, base.Want = op, attn.WantGrad
+	row := attn.New(attn.BHSD, 2, 5, 4, 1)
+	bad := []BadGrad{
+		{"k-missing", "K", base, func(a *attn.Args, _ *attn.Grads) { a.K = attn.Tensor{} }},
+		{"dout-wrong-length", "dOut", base, func(_ *attn.Args, g *attn.Grads) { g.Out.S = 4 }},
+		{"dout-wrong-dim", "dOut", base, func(_ *attn.Args, g *attn.Grads) { g.Out = attn.New(attn.BHSD, 2, 5, 4, 8) }},
+		{"dout-too-short", "dOut", base, func(_ *attn.Args, g *attn.Grads) { g.Out.Data = g.Out.Data[1:] }},
+		{"dout-half-precision", "dOut", base, func(_ *attn.Args, g *attn.Grads) { g.Out.Type = attn.F16 }},
+		{"dq-key-heads", "dQ", base, func(_ *attn.Args, g *attn.Grads) { g.Q = attn.New(attn.BHSD, 2, 5, 2, 8) }},
+		{"dq-broadcast", "dQ", base, func(_ *attn.Args, g *attn.Grads) { g.Q.SB = 0 }},
+		{"dq-in-q", "dQ", base, func(a *attn.Args, g *attn.Grads) { g.Q.Data = a.Q.Data }},
+		{"dk-query-heads", "dK", base, func(_ *attn.Args, g *attn.Grads) { g.K = attn.New(attn.BHSD, 2, 6, 4, 8) }},
+		{"dk-too-short", "dK", base, func(_ *attn.Args, g *attn.Grads) { g.K.Data = g.K.Data[1:] }},
+		{"dk-rows-overlap", "dK", base, func(_ *attn.Args, g *attn.Grads) { g.K.SS = 7 }},
+		{"dv-wrong-dim", "dV", base, func(_ *attn.Args, g *attn.Grads) { g.V = attn.New(attn.BHSD, 2, 6, 2, 8) }},
+		{"dv-in-dk", "dV", base, func(_ *attn.Args, g *attn.Grads) {
+			slab := make([]float32, 1000)
+			g.K.Data, g.V.Data = slab, slab[len(g.K.Data)-1:]
+		}},
+		{"dv-in-dout", "dV", base, func(_ *attn.Args, g *attn.Grads) { g.V.Data = g.Out.Data }},
+		{"dbias-unasked", "dBias", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Bias = attn.New(attn.BHSD, 1, 5, 4, 6) }},
+		{"dsinks-unasked", "dSinks", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Sinks = make([]float32, 4) }},
+		{"dcos", "dCos", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Cos = row }},
+		{"dfeatures", "dFeatures", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Features = row }},
+		{"state", "State", base, func(_ *attn.Args, g *attn.Grads) { g.State = make([]float32, 3) }},
+	}
+	if op == attn.OpLinear {
+		return append(bad, BadGrad{"dlse-of-linear", "dLSE", base, func(_ *attn.Args, g *attn.Grads) { g.LSE = row }})
+	}
+	terms, entropy := base, base
+	terms.Score.Terms = attn.TermBias | attn.TermALiBi | attn.TermSinks
+	entropy.Want |= attn.WantEntropy
+	return append(bad, []BadGrad{
+		{"lse-missing", "Stats.LSE", base, func(a *attn.Args, _ *attn.Grads) { a.Stats.LSE = attn.Tensor{} }},
+		{"dlse-wrong-heads", "dLSE", base, func(_ *attn.Args, g *attn.Grads) { g.LSE.H = 2 }},
+		{"dentropy-without", "dEntropy", base, func(_ *attn.Args, g *attn.Grads) { g.Entropy = row }},
+		{"dentropy-wrong-dim", "dEntropy", entropy, func(_ *attn.Args, g *attn.Grads) { g.Entropy.D = 2 }},
+		{"dbias-wrong-shape", "dBias", terms, func(_ *attn.Args, g *attn.Grads) { g.Terms.Bias.H = 1 }},
+		{"dslopes-too-few", "dSlopes", terms, func(_ *attn.Args, g *attn.Grads) { g.Terms.Slopes = g.Terms.Slopes[:3] }},
+		{"dslopes-in-slopes", "dSlopes", terms, func(a *attn.Args, g *attn.Grads) { g.Terms.Slopes = a.Terms.Slopes }},
+		{"dsinks-too-many", "dSinks", terms, func(_ *attn.Args, g *attn.Grads) { g.Terms.Sinks = make([]float32, 5) }},
+	}...)
+}
