@@ -17,8 +17,14 @@ func (s *Subject) differentiated(c cases.Case) (cases.Case, bool) {
 	if c.Family == "pairs" {
 		taken = c.Problem.Want&attn.WantGrad != 0
 	}
+	d, ok := s.gradientOf(c)
+	return d, taken && ok
+}
+
+// gradientOf returns any case as one of gradients, and whether the claims cover it.
+func (s *Subject) gradientOf(c cases.Case) (cases.Case, bool) {
 	d, ok := c.Differentiated(s.wants())
-	return d, taken && ok && d.Problem.Needs()&^s.Claims == 0
+	return d, ok && d.Problem.Needs()&^s.Claims == 0
 }
 
 // A backward is a call with its gradients.
@@ -176,7 +182,7 @@ func (s *Subject) afterNaN(x *backward) error {
 // eachGrad runs f on every call that has gradients.
 func (s *Subject) eachGrad(f func(c cases.Case) error) error {
 	return s.each(func(c cases.Case) error {
-		if c, ok := s.differentiated(c); ok {
+		if c, ok := s.gradientOf(c); ok {
 			return f(c)
 		}
 		return nil

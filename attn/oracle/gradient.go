@@ -136,7 +136,7 @@ func (j *gradients) pair(b, kv int) {
 		if j.g.K.Data != nil {
 			x, tol := j.k.row(key)
 			if p.Op == attn.OpLinear {
-				j.throughFeature(x, tol, b, key, kv)
+				j.through(x, tol, j.key(j.Oracle.k.x[:p.Dim], &a.K, b, key, kv))
 			}
 			j.turnBack(x, tol, b, key)
 			j.each("dK", at, j.g.K.Row(batch, row, kv), x, tol)
@@ -390,5 +390,76 @@ func (j *gradients) rest() {
 	}
 }
 
-func (j *gradients) linearRow(at Index) (x, tol []float64)           { panic("linear") }
-func (j *gradients) throughFeature(x, tol []float64, b, key, kv int) { panic("linear") }
+// linearRow adds what a row of a linear problem gives to the gradients of keys and values, and returns that of its query. With N the numerator and Z the
+// denominator of o = N / Z, the gradient of the weight W_j is (dO.V_j - dO.o) / Z, or scale dO.V_j where nothing is divided.
+//
+// Kernels sum features with values before any query meets them, so what counts is the size of every product, not of what is left of their sum.
+func (j *gradients) linearRow(at Index) (x, tol []float64) {
+	p, a, kv := &j.p, j.a, at.H/j.p.Group()
+	r := j.Row(at) // leaves the visible keys in keys
+	j.q.clear()
+	q := append([]float64(nil), j.Oracle.q.x[:p.Dim]...)
+	f, absF := make([]float64, p.Dim), make([]float64, p.Dim)
+	for c, x := range q {
+		f[c] = feature(p.Linear.Feature, x)
+		absF[c] = math.Abs(f[c])
+	}
+	root := func(n int) float64 { return math.Sqrt(float64(n)) }
+	grow := root(p.Dim) + root(p.DimV) + root(len(j.keys)) + root(j.queries(at.B)) + 10
+	den, absDen := p.Linear.Eps, 0.0
+	weight := func(key int) (w, abs float64, k, absK []float64) {
+		k, absK = make([]float64, p.Dim), make([]float64, p.Dim)
+		for c, x := range j.key(j.Oracle.k.x[:p.Dim], &a.K, at.B, key, kv) {
+			k[c] = feature(p.Linear.Feature, x)
+			absK[c] = math.Abs(k[c])
+			w += f[c] * k[c]
+			abs += absF[c] * absK[c]
+		}
+		return w, abs, k, absK
+	}
+	for _, key := range j.keys {
+		w, abs, _, _ := weight(key)
+		den += w
+		absDen += abs
+	}
+	by, eBy := p.Scale(), 1.0 // what a product is multiplied by, and its error over itself
+	d, eD := 0.0, 0.0
+	if !p.Linear.Unnormalised {
+		by, eBy = 1/den, grow*absDen/math.Abs(den)
+		for c, g := range j.dout {
+			d += g * r.Out[c] * by
+			eD += math.Abs(g*by) * (math.Abs(r.Out[c])*(eBy+grow) + r.TolOut[c]/u)
+		}
+	}
+	size := math.Abs(by)
+	for _, key := range j.keys {
+		w, absW, k, absK := weight(key)
+		j.v.add(key, w*by, absW*size*(eBy+grow), j.dout, j.absDout)
+		dw, e := -d, eD
+		for c, v := range j.key(j.Oracle.v, &a.V, at.B, key, kv) {
+			dw += j.dout[c] * v * by
+			e += math.Abs(j.dout[c]*v) * size * (eBy + grow)
+		}
+		j.q.add(0, dw, e, k, absK)
+		j.k.add(key, dw, e, f, absF)
+	}
+	x, tol = j.q.row(0)
+	x = append([]float64(nil), x...)
+	j.through(x, tol, q)
+	return x, tol
+}
+
+// through takes the gradient of features of a row to the row.
+func (j *gradients) through(x, tol, row []float64) {
+	for c, y := range row {
+		slope := 1.0
+		switch f := j.p.Linear.Feature; {
+		case f == attn.EluPlusOne && y <= 0:
+			slope = math.Exp(y)
+		case f == attn.ReluPlusOne && y <= 0:
+			slope = 0
+		}
+		x[c] *= slope
+		tol[c] = tol[c]*slope + 2*u*math.Abs(x[c])
+	}
+}

@@ -34,6 +34,14 @@ var small = map[string]func(p *attn.Problem, a *attn.Args){
 	"metric":      func(p *attn.Problem, a *attn.Args) { p.Score.Terms, p.DimQ = attn.TermMetric, 6 },
 	"halves":      func(p *attn.Problem, a *attn.Args) { p.Score.Rope = attn.RopeHalves },
 	"interleaved": func(p *attn.Problem, a *attn.Args) { p.Score.Rope = attn.RopeInterleaved },
+	"linear":      func(p *attn.Problem, a *attn.Args) { p.Op = attn.OpLinear },
+	"linear-relu": func(p *attn.Problem, a *attn.Args) {
+		p.Op, p.Linear.Feature, p.Mask = attn.OpLinear, attn.ReluPlusOne, attn.Causal()
+	},
+	"linear-identity": func(p *attn.Problem, a *attn.Args) {
+		p.Op, p.Linear, p.Mask = attn.OpLinear, attn.Linear{Feature: attn.Identity, Unnormalised: true}, attn.CausalTopLeft()
+	},
+	"linear-eps": func(p *attn.Problem, a *attn.Args) { p.Op, p.Linear.Eps, p.Lengths = attn.OpLinear, 0.5, true },
 	"everything": func(p *attn.Problem, a *attn.Args) {
 		p.Mask = attn.Window(3, 1)
 		p.Score = attn.Score{
@@ -46,7 +54,9 @@ var small = map[string]func(p *attn.Problem, a *attn.Args){
 // smallCall is one of them, with a bias that is shared by batch entries and heads.
 func smallCall(t *testing.T, set func(p *attn.Problem, a *attn.Args)) (attn.Problem, *attn.Args, *attn.Grads) {
 	p := attn.Problem{Batch: 2, SeqQ: 3, SeqKV: 4, HeadsQ: 4, HeadsKV: 2, Dim: 4, DimV: 3, Want: attn.WantGrad | attn.WantEntropy}
-	set(&p, nil)
+	if set(&p, nil); p.Op == attn.OpLinear {
+		p.Want = attn.WantGrad
+	}
 	a, err := cases.NewArgs(p, "bhsd", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -118,18 +128,20 @@ func answers(t *testing.T, p attn.Problem, a *attn.Args, g *attn.Grads) map[stri
 // A number is what the loss can be computed in.
 type number[T any] struct {
 	of             func(float64) T
+	value          func(T) float64
+	inv            func(T) T
 	add, mul       func(x, y T) T
 	exp, log, tanh func(T) T
 	scale          func(f float64, x T) T
 }
 
 var duals = number[dual.Number]{
-	of: func(x float64) dual.Number { return dual.Number{Real: x} }, add: dual.Add, mul: dual.Mul,
+	of: func(x float64) dual.Number { return dual.Number{Real: x} }, value: func(x dual.Number) float64 { return x.Real }, inv: dual.Inv, add: dual.Add, mul: dual.Mul,
 	exp: dual.Exp, log: dual.Log, tanh: dual.Tanh, scale: dual.Scale,
 }
 
 var reals = number[float64]{
-	of: func(x float64) float64 { return x }, add: func(x, y float64) float64 { return x + y }, mul: func(x, y float64) float64 { return x * y },
+	of: func(x float64) float64 { return x }, value: func(x float64) float64 { return x }, inv: func(x float64) float64 { return 1 / x }, add: func(x, y float64) float64 { return x + y }, mul: func(x, y float64) float64 { return x * y },
 	exp: math.Exp, log: math.Log, tanh: math.Tanh, scale: func(f, x float64) float64 { return f * x },
 }
 
@@ -189,6 +201,12 @@ func loss[T any](p *attn.Problem, a *attn.Args, g *attn.Grads, n number[T], at f
 					}
 					q = m
 				}
+				if p.Op == attn.OpLinear {
+					total = n.add(total, linearLoss(p, a, n, b, i, nk, q, g.Out.Row(qb, qrow, h), func(j int) (k, v []T) {
+						return row("dK", &a.K, b, j, h/p.Group()), row("dV", &a.V, b, j, h/p.Group())
+					}))
+					continue
+				}
 				var z []T
 				var values [][]T
 				for j := range nk {
@@ -246,6 +264,41 @@ func loss[T any](p *attn.Problem, a *attn.Args, g *attn.Grads, n number[T], at f
 		}
 	}
 	return total
+}
+
+// linearLoss is dO.O of a row of a linear problem.
+func linearLoss[T any](p *attn.Problem, a *attn.Args, n number[T], b, i, nk int, q []T, dout []float32, at func(j int) (k, v []T)) T {
+	feature := func(x T) T {
+		switch positive := n.value(x) > 0; {
+		case p.Linear.Feature == attn.Identity:
+			return x
+		case positive:
+			return n.add(x, n.of(1))
+		case p.Linear.Feature == attn.EluPlusOne:
+			return n.exp(x)
+		}
+		return n.of(1)
+	}
+	sum, den := n.of(0), n.of(p.Linear.Eps)
+	lo, hi := a.Visible(p, b, i)
+	if lo >= hi {
+		return sum
+	}
+	for j := lo; j < hi; j++ {
+		k, v := at(j)
+		w := n.of(0)
+		for c := range q {
+			w = n.add(w, n.mul(feature(q[c]), feature(k[c])))
+		}
+		den = n.add(den, w)
+		for c, x := range v {
+			sum = n.add(sum, n.scale(float64(dout[c]), n.mul(w, x)))
+		}
+	}
+	if p.Linear.Unnormalised {
+		return n.scale(p.Scale(), sum)
+	}
+	return n.mul(sum, n.inv(den))
 }
 
 // inputs are the operands by the names of their gradients, in the order of cases.Rows.
