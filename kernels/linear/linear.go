@@ -9,6 +9,8 @@
 // row at a time, the state takes in the key and answers the query (recurrent): decoding in constant memory. The last two carry the state
 // from call to call through attn.Recurrent.
 //
+// The backward pass goes over the keys once for the queries and once more, from the end, for the keys (backward.go).
+//
 // All of it is products of rows, on the loops of package asm: the output is Outer with X for Y, the state OuterT with the keys' features for P,
 // weights and denominators are Dot. Nothing is packed or transposed.
 package linear
@@ -22,7 +24,7 @@ import (
 	"attnlab/kernels/tile"
 )
 
-const have = attn.NeedLinear | attn.NeedLengths
+const have = attn.NeedLinear | attn.NeedLengths | attn.NeedGrad
 
 const (
 	// chunk is the number of keys weighed one by one under a causal mask. Weighing costs chunk*(d+d_v) operations a query, the state 4*d*d_v: at
@@ -50,6 +52,9 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	floats := stateLen(&p) + block*(2*p.Dim+4) + chunk*(p.DimV+chunk)
+	if p.Want&attn.WantGrad != 0 {
+		floats += backwardFloats(&p)
+	}
 	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsKV)), floats)
 }
 
@@ -67,7 +72,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 		return nil, err
 	}
 	pl := &plan{kernel: k, p: p, team: team, scratch: scratch}
-	pl.task = pl.head
+	pl.task, pl.reverse = pl.head, pl.headBack
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsKV)) {
 		pl.workers = append(pl.workers, newWorker(&pl.p, k.ops))
 	}
@@ -86,6 +91,9 @@ type plan struct {
 	a       *attn.Args
 	state   []float32 // of the whole batch during Step, else nil
 	task    func(worker, task int)
+
+	g       *attn.Grads // of a backward pass
+	reverse func(worker, task int)
 }
 
 func (pl *plan) Scratch() int64 { return pl.scratch }
@@ -166,6 +174,9 @@ type worker struct {
 	a     *attn.Args
 	b, kv int
 	x, z  []float32 // the state; z is nil when not normalised
+
+	grads *attn.Grads
+	back  *backward // scratch of a backward pass, nil if there is none
 }
 
 func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
@@ -177,6 +188,9 @@ func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
 	w.sums, w.dens, w.scale, w.ones = n[:block], n[block:2*block], n[2*block:3*block], n[3*block:]
 	if !p.Linear.Unnormalised {
 		w.ownZ = make([]float32, p.Dim)
+	}
+	if p.Want&attn.WantGrad != 0 {
+		w.back = newBackward(p)
 	}
 	for i := range w.ones {
 		w.ones[i] = 1

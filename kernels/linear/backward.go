@@ -1,0 +1,341 @@
+package linear
+
+import (
+	"attnlab/attn"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
+)
+
+// The backward pass of o_i = f(q_i)^T X_i / Z_i, X_i and Z_i being the state at query i, goes over the keys twice. With dN_i = dO_i / Z_i and
+// dZ_i = -dO_i.o_i / Z_i, or dN_i = scale dO_i and dZ_i = 0 where nothing is divided,
+//
+//	first to last    df(q_i) = X_i dN_i + z_i dZ_i                  X and z sum keys, as in the forward pass
+//	last to first    df(k_j) = G_j V_j + g_j    dV_j = G_j^T f(k_j)     G = Σ f(q_i) dN_i^T and g = Σ f(q_i) dZ_i sum the queries that see key j
+//
+// each in chunks, with the pairs inside of a chunk weighed one by one. A query belongs to the chunk that holds the last key it sees.
+type backward struct {
+	dN   []float32 // [block][d_v]
+	dZ   []float32 // [block]
+	rows []float32 // [block][d] gradients of features
+	dW   []float32 // [chunk][chunk]
+	g    []float32 // [d][d_v] the state of queries
+	gz   []float32 // [d]
+	over []float32 // [group][n_q] what rows are multiplied by, 1 / Z or scale
+}
+
+func backwardFloats(p *attn.Problem) int {
+	return block*(p.DimV+1+p.Dim) + chunk*chunk + p.Dim*(p.DimV+1) + p.Group()*p.SeqQ
+}
+
+func newBackward(p *attn.Problem) *backward {
+	all := make([]float32, backwardFloats(p))
+	cut := func(n int) []float32 {
+		x := all[:n:n]
+		all = all[n:]
+		return x
+	}
+	return &backward{
+		dN: cut(block * p.DimV), dZ: cut(block), rows: cut(block * p.Dim), dW: cut(chunk * chunk),
+		g: cut(p.Dim * p.DimV), gz: cut(p.Dim), over: cut(p.Group() * p.SeqQ),
+	}
+}
+
+// Backward is there for plans of problems that want gradients; Plan sees to it.
+func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
+	pl.p.MustGrads(pl.name, a, g)
+	g.Begin()
+	pl.a, pl.g = a, g
+	pl.team.Run(pl.p.Batch*pl.p.HeadsKV, pl.reverse)
+	pl.a, pl.g = nil, nil
+}
+
+// headBack takes back all the queries that share one key head.
+func (pl *plan) headBack(id, task int) {
+	w, p, a := pl.workers[id], &pl.p, pl.a
+	w.a, w.grads, w.b, w.kv = a, pl.g, task/p.HeadsKV, task%p.HeadsKV
+	w.x, w.z = w.ownX, w.ownZ
+	for _, x := range [][]float32{w.x, w.z, w.back.g, w.back.gz} {
+		clear(x)
+	}
+	keys, nq := a.Keys(p, w.b), a.Q.S
+	if keys == 0 {
+		return
+	}
+	if !p.Mask.Band {
+		w.fullBack(keys, nq)
+		return
+	}
+	w.causalBack(a.Pos(p, w.b), keys, nq)
+}
+
+// fullBack is the parallel form: all keys, then all queries, then all keys again.
+func (w *worker) fullBack(keys, nq int) {
+	for key := 0; key < keys; key += block {
+		n := min(block, keys-key)
+		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n)
+		w.absorb(key, n)
+	}
+	w.bad = w.bad[:0]
+	for i := 0; i < nq; i += block {
+		n := min(block, nq-i)
+		w.eachHead(func(h int) {
+			w.queryBack(i, n, h, 0, 0, everything)
+			w.absorbQueries(n)
+		})
+	}
+	for key := 0; key < keys; key += block {
+		n := min(block, keys-key)
+		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n)
+		w.keyBack(key, n)
+		w.finishKeys(key, n)
+	}
+}
+
+// causalBack is the chunked form.
+func (w *worker) causalBack(pos, keys, nq int) {
+	blind := min(max(-pos, 0), nq)
+	keys = min(keys, max(pos+nq, 0)) // the others nobody sees
+	if keys == 0 {
+		return
+	}
+	span := func(key, n int) (from, to int) { // the queries of a chunk
+		from, to = min(max(key-pos, blind), nq), nq
+		if key+n < keys {
+			to = min(max(key+n-pos, blind), nq)
+		}
+		return from, to
+	}
+	for key := 0; key < keys; key += chunk {
+		n := min(chunk, keys-key)
+		w.load(key, n)
+		from, to := span(key, n)
+		for i := from; i < to; i += chunk {
+			w.eachHead(func(h int) { w.queryBack(i, min(chunk, to-i), h, key, n, pos) })
+		}
+		w.absorb(key, n)
+	}
+	for key := (keys - 1) / chunk * chunk; key >= 0; key -= chunk {
+		n := min(chunk, keys-key)
+		w.load(key, n)
+		w.keyBack(key, n)
+		from, to := span(key, n)
+		for i := from; i < to; i += chunk {
+			rows := min(chunk, to-i)
+			w.eachHead(func(h int) {
+				w.pairsBack(i, rows, h, key, n, pos)
+				w.absorbQueries(rows)
+			})
+		}
+		w.finishKeys(key, n)
+	}
+}
+
+func (w *worker) eachHead(f func(h int)) {
+	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
+		f(h)
+	}
+}
+
+// incoming fills dN and dZ of n queries of a head from i on.
+func (w *worker) incoming(i, n, h int) {
+	b, dv := w.back, w.p.DimV
+	over := w.over(i, n, h)
+	if w.grads.Out.Data == nil {
+		clear(b.dN[:n*dv])
+		clear(b.dZ[:n])
+		return
+	}
+	for r := range n {
+		do, o, sum := w.grads.Out.Row(w.b, i+r, h), w.a.Out.Row(w.b, i+r, h), float32(0)
+		for c, x := range do {
+			b.dN[r*dv+c] = x * over[r]
+			sum += float32(x * o[c])
+		}
+		b.dZ[r] = 0
+		if w.z != nil {
+			b.dZ[r] = -sum * over[r]
+		}
+	}
+}
+
+// over is what n rows of a head from i on are multiplied by.
+func (w *worker) over(i, n, h int) []float32 {
+	return w.back.over[h%w.p.Group()*w.p.SeqQ+i:][:n]
+}
+
+// queryBack writes the gradients of n queries from i on, which see the state and some of so many loaded keys, and leaves their features, dN and dZ.
+func (w *worker) queryBack(i, n, h, key, keys, pos int) {
+	d, dv, b := w.p.Dim, w.p.DimV, w.back
+	w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n)
+	first := pos + i - key + 1
+	for r := 0; r < n && keys > 0; r += step {
+		w.weigh(r, min(step, n-r), first, keys)
+	}
+	w.scales(n, keys)
+	copy(w.over(i, n, h), w.scale)
+	w.incoming(i, n, h)
+	if w.grads.Q.Data == nil {
+		return
+	}
+	w.dotTo(b.rows, d, b.dN, dv, n, w.x, dv, d, dv)
+	for r := range n {
+		addRow(b.rows[r*d:][:d], b.dZ[r], w.z)
+	}
+	values, loaded, every := tile.From(&w.a.V, w.b, key, w.kv), asm.Rows{Data: w.keys, Stride: d}, step
+	if keys > 0 && !w.finite(n, keys) {
+		every = 1
+	}
+	for r := 0; r < n && keys > 0; r += every {
+		m := min(every, n-r)
+		some := seen(first+r+m-1, keys)
+		w.pairs(r, m, first, some, values)
+		w.sum(b.rows[r*d:], d, m, d, b.dW[r*chunk:], chunk, some, loaded)
+	}
+	for r := range n {
+		w.through(w.grads.Q.Row(w.b, i+r, h), b.rows[r*d:], w.a.Q.Row(w.b, i+r, h), w.queries[r*d:])
+	}
+}
+
+// finite is whether all numbers of n queries and so many loaded keys are. Others must not meet the weight 0 of keys that only their neighbours see: sums
+// then go a row at a time, and begin or end with the first or last pair that counts. What is left out of a sum is a product with 0, so its bits stay.
+func (w *worker) finite(n, keys int) bool {
+	d, dv, b := w.p.Dim, w.p.DimV, w.back
+	return len(w.bad) == 0 && w.ops.Finite(w.keys[:keys*d]) && w.ops.Finite(w.queries[:n*d]) && w.ops.Finite(b.dN[:n*dv]) && w.ops.Finite(b.dZ[:n])
+}
+
+// pairs fills dW of m queries from r on by so many loaded keys, query 0 seeing the first so many of them.
+func (w *worker) pairs(r, m, first, keys int, values asm.Rows) {
+	b, dv := w.back, w.p.DimV
+	w.dotTo(b.dW[r*chunk:], chunk, b.dN[r*dv:], dv, m, values.Data, values.Stride, keys, dv)
+	for k := range m {
+		row := b.dW[(r+k)*chunk:][:chunk]
+		mine := seen(first+r+k, keys)
+		for j := range mine {
+			row[j] += b.dZ[r+k]
+		}
+		clear(row[mine:])
+	}
+}
+
+// pairsBack adds the parts of n queries from i on to the gradients of the loaded keys that they see, and leaves their features, dN and dZ.
+func (w *worker) pairsBack(i, n, h, key, keys, pos int) {
+	w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n)
+	w.incoming(i, n, h)
+	first := pos + i - key + 1
+	values, finite := tile.From(&w.a.V, w.b, key, w.kv), w.finite(n, keys)
+	for r := 0; r < n; r += step {
+		m := min(step, n-r)
+		some := seen(first+r+m-1, keys)
+		if some == 0 {
+			continue
+		}
+		w.weigh(r, m, first, keys)
+		w.pairs(r, m, first, some, values)
+		if finite {
+			w.keyPairs(r, m, key, 0, some)
+			continue
+		}
+		for j := range some {
+			blind := max(j+1-first-r, 0) // queries that do not see it
+			w.keyPairs(r+blind, m-blind, key, j, 1)
+		}
+	}
+}
+
+// keyPairs adds the parts of m queries from r on to the gradients of n loaded keys from j on.
+func (w *worker) keyPairs(r, m, key, j, n int) {
+	d, dv, b := w.p.Dim, w.p.DimV, w.back
+	if w.grads.V.Data != nil {
+		to := tile.From(&w.grads.V, w.b, key+j, w.kv)
+		w.sumT(to.Data, to.Stride, n, dv, w.weights[r*chunk+j:], chunk, m, asm.Rows{Data: b.dN[r*dv:], Stride: dv})
+	}
+	w.sumT(b.rows[j*d:], d, n, d, b.dW[r*chunk+j:], chunk, m, asm.Rows{Data: w.queries[r*d:], Stride: d})
+}
+
+// absorbQueries adds n queries to the state of queries.
+func (w *worker) absorbQueries(n int) {
+	d, dv, b := w.p.Dim, w.p.DimV, w.back
+	w.sumT(b.g, dv, d, dv, w.queries, d, n, asm.Rows{Data: b.dN, Stride: dv})
+	for r := range n {
+		addRow(b.gz, b.dZ[r], w.queries[r*d:])
+	}
+}
+
+// keyBack begins the gradients of n loaded keys with what they get from the state of queries.
+func (w *worker) keyBack(key, n int) {
+	d, dv, b := w.p.Dim, w.p.DimV, w.back
+	if w.grads.V.Data != nil {
+		to := tile.From(&w.grads.V, w.b, key, w.kv)
+		w.sum(to.Data, to.Stride, n, dv, w.keys, d, d, asm.Rows{Data: b.g, Stride: dv})
+	}
+	v := tile.From(&w.a.V, w.b, key, w.kv)
+	w.dotTo(b.rows, d, v.Data, v.Stride, n, b.g, dv, d, dv)
+	for r := range n {
+		addRow(b.rows[r*d:][:d], 1, b.gz)
+	}
+}
+
+// finishKeys writes the gradients of n loaded keys.
+func (w *worker) finishKeys(key, n int) {
+	d := w.p.Dim
+	for r := 0; r < n && w.grads.K.Data != nil; r++ {
+		w.through(w.grads.K.Row(w.b, key+r, w.kv), w.back.rows[r*d:], w.a.K.Row(w.b, key+r, w.kv), w.keys[r*d:])
+	}
+}
+
+// through takes the gradient of a row's features to the row.
+func (w *worker) through(to, by, row, features []float32) {
+	by = by[:len(to)]
+	switch w.p.Linear.Feature {
+	case attn.EluPlusOne:
+		features = features[:len(to)]
+		for c := range to {
+			to[c] = by[c] * min(features[c], 1) // 1 above 0, and e^x, the feature itself, below
+		}
+	case attn.ReluPlusOne:
+		for c, x := range row {
+			if to[c] = by[c]; x <= 0 {
+				to[c] *= 0 // NaN stays
+			}
+		}
+	default:
+		copy(to, by)
+	}
+}
+
+// dotTo writes the products of n rows of q, of terms numbers each, with so many rows of k.
+func (w *worker) dotTo(to []float32, stride int, q []float32, qStride, n int, k []float32, kStride, rows, terms int) {
+	f := &w.few
+	f.R, f.N, f.D, f.P, f.Stride = n, rows, terms, to, stride
+	f.Q, f.K.Rows = asm.Rows{Data: q, Stride: qStride}, asm.Rows{Data: k, Stride: kStride}
+	f.Next = f.K
+	w.ops.Dot(f)
+}
+
+// sum adds to n rows so many rows of y, weighed by rows of weights; sumT weighs by columns of them.
+func (w *worker) sum(to []float32, stride, n, cols int, weights []float32, wStride, terms int, y asm.Rows) {
+	w.ops.Outer(w.outer(to, stride, n, cols, weights, wStride, terms, y))
+}
+
+func (w *worker) sumT(to []float32, stride, n, cols int, weights []float32, wStride, terms int, y asm.Rows) {
+	w.ops.OuterT(w.outer(to, stride, n, cols, weights, wStride, terms, y))
+}
+
+func (w *worker) outer(to []float32, stride, n, cols int, weights []float32, wStride, terms int, y asm.Rows) *asm.Panel {
+	p := &w.panel
+	p.Fresh, p.Scale = false, nil
+	p.N, p.C, p.Width, p.P, p.Lanes = n, cols, terms, weights, wStride
+	p.X, p.XStr, p.Y = to, stride, y
+	return p
+}
+
+// addRow is to += x from; nothing if there is no from.
+func addRow(to []float32, x float32, from []float32) {
+	if from == nil {
+		return
+	}
+	from = from[:len(to)]
+	for c, y := range from {
+		to[c] += float32(x * y)
+	}
+}
