@@ -158,6 +158,7 @@ func TestBest(t *testing.T) {
 		{"plain", "flash", func(*attn.Problem) {}},
 		{"linear", "linear", func(p *attn.Problem) { p.Op = attn.OpLinear }},
 		{"weights", "tiled", func(p *attn.Problem) { p.Want = attn.WantWeights }},
+		{"gradients", "flash", func(p *attn.Problem) { p.Want = attn.WantGrad }},
 	} {
 		p := p
 		c.change(&p)
@@ -170,9 +171,9 @@ func TestBest(t *testing.T) {
 			t.Errorf("%s: best is %s, want %s", c.name, algo, c.want)
 		}
 	}
-	p.Want = attn.WantGrad
-	if _, err := kernels.Best(p); err == nil || !strings.Contains(err.Error(), "gradients") {
-		t.Errorf("gradients: %v, want an error that names them", err)
+	p.Op, p.Linear.Rule = attn.OpLinear, attn.Delta
+	if _, err := kernels.Best(p); err == nil || !strings.Contains(err.Error(), "delta rule") {
+		t.Errorf("delta rule: %v, want an error that names it", err)
 	}
 }
 

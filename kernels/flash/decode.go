@@ -52,7 +52,11 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 	}
 	rows, chunk := p.Group()*p.SeqQ, chunkOf(p)
 	scratch, err := attn.Floats(k.workersFew(p, workers), rows*(chunk+5)+chunk*(p.DimV+1)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
-	return scratch + states + queries, err
+	if err != nil {
+		return 0, err
+	}
+	back, err := k.checkBackward(p, workers)
+	return scratch + states + queries + back, err
 }
 
 func (k kernel) workersFew(p *attn.Problem, workers int) int {
@@ -82,6 +86,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	d := &decoder{
 		kernel: k, p: p, team: team, scratch: scratch, o: f(n * p.DimV), m: f(n), l: f(n), s: f(n), max: f(n), first: make([]int32, n), bad: make([]bool, n),
 		q: f(p.Batch * p.HeadsQ * p.SeqQ * prepared(&p)), factor: math.Log2E / p.Temperature(), chunk: chunkOf(&p),
+		back:    k.planBackward(p, team),
 		natural: s.Softcap != 0 || s.Terms&(attn.TermBias|attn.TermALiBi|attn.TermRelative) != 0,
 	}
 	d.scan, d.merge, d.prepare = d.scanPart, d.mergeRow, d.prepareRow
@@ -111,6 +116,7 @@ type decoder struct {
 	factor  float64 // from natural scores to those in base-2 logarithms
 	natural bool    // scores are edited while they are natural
 	chunk   int
+	back    *backward
 	a       *attn.Args
 	n       int // parts of this call's keys
 
@@ -139,6 +145,11 @@ type fewWorker struct {
 	first    []int32
 	lo, hi   []int
 	bad      []bool
+}
+
+func (d *decoder) Backward(a *attn.Args, g *attn.Grads) {
+	d.p.MustGrads(d.name, a, g)
+	d.back.backward(a, g)
 }
 
 func (d *decoder) Scratch() int64 { return d.scratch }

@@ -12,6 +12,8 @@
 // A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share, and read where
 // they lie, in the type they have (cache.go).
 //
+// The backward pass (backward.go) makes the weights once more, by the same steps, and holds no matrix either.
+//
 // A row's bits are a function of its query and of the keys it sees: its lane is touched by nothing else, blocks and groups stand at absolute
 // key indices, and a rescale in one lane multiplies no other. So neither thread count nor bundles, batch mates, layout, or neighbours in the
 // tile change them.
@@ -64,14 +66,19 @@ func New(ops *asm.Ops) attn.Kernel {
 func (k kernel) Name() (algo, isa string) { return "flash", k.ops.ISA }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
-	if err := p.Require(k.name, tile.Have); err != nil {
+	if err := p.Require(k.name, tile.Have|attn.NeedGrad); err != nil {
 		return 0, err
 	}
 	if few(&p) {
 		return k.checkFew(&p, workers)
 	}
+	back, err := k.checkBackward(&p, workers)
+	if err != nil {
+		return 0, err
+	}
 	block, tiles := k.sizes(&p)
-	return attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, block))
+	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, block))
+	return scratch + back, err
 }
 
 // sizes are those of the package's function, without tiles that no call can fill.
@@ -93,7 +100,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if few(&p) {
 		return k.planFew(p, team, scratch), nil
 	}
-	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, starts: make([]int, p.Batch+1)}
+	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, starts: make([]int, p.Batch+1), back: k.planBackward(p, team)}
 	pl.task = pl.bundle
 	block, tiles := k.sizes(&p)
 	pl.block = block
@@ -120,6 +127,12 @@ type plan struct {
 	size    int   // tiles in a bundle, in this call
 	starts  []int // tasks before each batch entry, and of all
 	task    func(worker, task int)
+	back    *backward
+}
+
+func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
+	pl.p.MustGrads(pl.name, a, g)
+	pl.back.backward(a, g)
 }
 
 func (pl *plan) Scratch() int64 { return pl.scratch }

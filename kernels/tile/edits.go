@@ -37,6 +37,7 @@ type edits struct {
 	bits       []uint32 // [step/32][Lanes]
 	bitsAt     []int    // of a lane in the bitmap
 	bitsStep   int
+	capped     []float32 // [block][Lanes]: where a Back wants what Cap makes of products, of the rows that somebody sees
 	max, was   []float32
 	first      []int32
 	seen, last int // rows seen <= j < last of the block are seen by somebody
@@ -282,6 +283,9 @@ func (t *Tile) finish(row, n int, v sight) {
 	if s.Softcap != 0 {
 		p.Edit.Scale = e.cap
 		t.ops.Cap(p)
+		if e.capped != nil {
+			copy(e.capped[row*p.Lanes:], p.P[:n*p.Lanes])
+		}
 	}
 	if s.Terms&attn.TermBias != 0 {
 		t.loadBias(key, n)

@@ -8,6 +8,8 @@
 //	Mix          adds the block's values to the output
 //	Finish       writes rows and by-products out, or asks for one more round
 //
+// A Back is a tile on its way back (back.go).
+//
 // # Numbers that are not finite
 //
 // The loops have no case for them. A score that is NaN or +Inf makes its lane's sums NaN, and NaN or Inf in V reaches lanes that must not see

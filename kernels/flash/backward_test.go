@@ -1,0 +1,111 @@
+package flash
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/kernels/asm"
+)
+
+// gradients are what Backward writes for random operands in items of so many tiles. The kernel has a small cache, so that keys are several blocks.
+func gradients(t *testing.T, p attn.Problem, workers, size int, edit func(a *attn.Args)) map[string][]float32 {
+	t.Helper()
+	a, err := cases.NewArgs(p, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cases.Fill("normal", p, a, 1); err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(a)
+	}
+	g, _ := cases.NewGrads(p, a, "bhsd")
+	cases.FillGrads(g, 1)
+	team := attn.NewTeam(workers)
+	defer team.Close()
+	made, err := kernel{asm.Go(), "flash/go", 16 << 10}.Plan(p, team)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pl := made.(*plan)
+	if w := pl.back; size < w.size {
+		w.size, w.items = size, make([]item, p.Batch*p.HeadsKV*w.bundles(&p, size))
+	}
+	pl.Forward(a)
+	pl.Backward(a, g)
+	all := map[string][]float32{}
+	cases.Outgoing(g, func(name string, t *attn.Tensor) {
+		cases.Rows(t, func(_, _, _ int, row []float32) { all[name] = append(all[name], row...) })
+	})
+	return all
+}
+
+func sameBits(t *testing.T, name string, want, got []float32) {
+	t.Helper()
+	for i, w := range want {
+		if math.Float32bits(w) != math.Float32bits(got[i]) {
+			t.Fatalf("%s: number %d was %v and is %v", name, i, w, got[i])
+		}
+	}
+}
+
+// Who takes which tiles over the keys, and how many of them at once, changes no bit: not of sums over queries, and of sums over key heads and batch
+// entries none as long as items are what they are.
+func TestBackwardBundles(t *testing.T) {
+	p := attn.Problem{Batch: 2, SeqQ: 90, SeqKV: 100, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
+	want := gradients(t, p, 1, 3, nil)
+	for _, workers := range []int{1, 2, 5} {
+		for _, size := range []int{1, 2, 3} {
+			for name, x := range gradients(t, p, workers, size, nil) {
+				sameBits(t, fmt.Sprintf("%d workers, %d tiles: %s", workers, size, name), want[name], x)
+			}
+		}
+	}
+	p.Score.Terms = attn.TermBias | attn.TermALiBi | attn.TermSinks | attn.TermRelative | attn.TermMetric
+	want = gradients(t, p, 1, 2, nil)
+	for _, workers := range []int{2, 5} {
+		for name, x := range gradients(t, p, workers, 2, nil) {
+			sameBits(t, fmt.Sprintf("%d workers, all terms: %s", workers, name), want[name], x)
+		}
+	}
+}
+
+// A query that is no number spoils the rows of a table that it meets, and no others.
+func TestBackwardTable(t *testing.T) {
+	p := attn.Problem{Batch: 1, SeqQ: 20, SeqKV: 30, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8, Want: attn.WantGrad}
+	p.Score.Terms = attn.TermRelative
+	all := gradients(t, p, 1, 1, func(a *attn.Args) { a.Q.Row(0, 19, 0)[3] = float32(math.NaN()) })
+	for r := range p.SeqQ + p.SeqKV - 1 {
+		for c, x := range all["dRelative"][r*8:][:8] {
+			if met := r < p.SeqKV; met != (x != x) { // of query 19 and key j in row j
+				t.Fatalf("row %d, column %d is %v", r, c, x)
+			}
+		}
+	}
+}
+
+// What the backward pass adds to a plan's scratch are some numbers a bundle.
+func TestBackwardScratch(t *testing.T) {
+	k := New(asm.Go())
+	extra := func(n int) int64 {
+		p := attn.Problem{Batch: 1, SeqQ: n, SeqKV: n, HeadsQ: 8, HeadsKV: 8, Dim: 64, DimV: 64}
+		without, err := k.Check(p, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Want = attn.WantGrad
+		with, err := k.Check(p, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return with - without
+	}
+	short, long := extra(1<<10), extra(1<<15)
+	if short > 4<<20 || long-short > 8*(1<<15)*8 {
+		t.Errorf("%d bytes for 1024 rows, %d for 32768", short, long)
+	}
+}

@@ -1,0 +1,477 @@
+package tile
+
+import (
+	"math"
+
+	"attnlab/attn"
+	"attnlab/kernels/asm"
+)
+
+// A Back is a tile on its way back, from the gradient of its rows to what they add to the gradients of queries, keys and values. It makes the
+// weights once more, by forward's own steps: with a row's LSE for reference, they come out divided by their sum.
+//
+//	At, Block, Weights   as forward
+//	Recall               in place of Load: the queries, the gradients of their rows, and the references
+//	Share                adds the block's share to dV, dQ and dK
+//	Return               writes the rows of dQ
+//
+// The loops turn the panel from weights into dZ = P (dP - D), where dP = V dO^T, and D is a row's dO . O less the gradient of its LSE. dQ is summed
+// in lanes, block after block; dV and dK in the caller's own rows, tile after tile. What dZ is still to be multiplied by, scale over temperature, rows
+// are when they are done: those of dQ by Return, those of dK by Finish.
+//
+// The loops have no case for numbers that are not finite. A query whose own row, output, gradient or LSE is not finite weighs nothing in the loops, and
+// Finish answers it by definition when all tiles are done. It may be the only one to see a key that is not finite: for all others, 0 times such a number
+// is to be 0, so they are given zeros in its place. Other rows keep their bits.
+type Back struct {
+	*Tile
+	shared *Shared
+	g      *attn.Grads
+	factor float64   // scale over temperature
+	dout   asm.Rows  // rows of dO
+	dot    []float32 // [d_v][Lanes]: the same in lanes
+	dq     []float32 // [dim][Lanes]: of queries as they meet the keys
+	met    []float32 // [Lanes][dim]: queries as they meet the keys, where they do not lie so in Q
+	unbent []float32 // [dim of Q][Lanes]: dq before the metric
+	raw    []float32 // [dim of Q][Lanes]: of queries as they are, by the table of relative positions
+	more   []float32 // [Lanes][dim of Q]: raw, on its way out
+	lse    []float32 // [Lanes], -Inf where a row is nothing
+	h, gh  []float32 // [Lanes]: entropies, and their gradients
+	slope  float64   // the tile's share of the gradient of its head's slope
+
+	keysSound bool   // all keys and values are finite
+	rowsSound bool   // all queries are sound
+	unsound   []bool // lanes to be answered by definition
+}
+
+// Shared is what the tiles of a worker take turns on.
+type Shared struct {
+	*Reverse
+	p       []float32 // [block][Lanes]: the panel
+	capped  []float32 // the same: what softcap has made of products
+	entropy []float32 // the same: what the gradient of the entropy adds to dZ
+	clean   []float32 // [block or Lanes][columns]: rows without those that are not finite
+}
+
+// sharedSizes are those of p, capped, entropy and clean, in floats.
+func sharedSizes(p *attn.Problem, ops *asm.Ops, block int) (panel, capped, entropy, clean int) {
+	panel = block * ops.Lanes
+	if p.Score.Softcap != 0 {
+		capped = panel
+	}
+	if p.Want&attn.WantEntropy != 0 {
+		entropy = panel
+	}
+	return panel, capped, entropy, max(block, ops.Lanes) * max(p.Dim, p.DimV, p.QDim())
+}
+
+// SharedFloats is the number of float32 numbers in Shared for blocks of so many keys.
+func SharedFloats(p *attn.Problem, ops *asm.Ops, block int) int {
+	panel, capped, entropy, clean := sharedSizes(p, ops, block)
+	return ReverseFloats(p) + panel + capped + entropy + clean
+}
+
+// NewShared allocates what the tiles of a worker share.
+func NewShared(p *attn.Problem, ops *asm.Ops, block int) *Shared {
+	panel, capped, entropy, clean := sharedSizes(p, ops, block)
+	f := func(n int) []float32 { return make([]float32, n) }
+	return &Shared{NewReverse(p, ops), f(panel), f(capped), f(entropy), f(clean)}
+}
+
+// backSizes are those of met, unbent, raw and more, in floats.
+func backSizes(p *attn.Problem, ops *asm.Ops) (met, unbent, raw, more int) {
+	n := ops.Lanes * p.QDim()
+	metric := p.Score.Terms&attn.TermMetric != 0
+	if metric || p.Score.Rope != attn.NoRope {
+		met = ops.Lanes * p.Dim
+	}
+	if metric {
+		unbent = n
+	}
+	if p.Score.Terms&attn.TermRelative != 0 {
+		raw, more = n, n
+	}
+	return met, unbent, raw, more
+}
+
+// BackFloats is the number of float32 numbers in a Back.
+func BackFloats(p *attn.Problem, ops *asm.Ops) int {
+	met, unbent, raw, more := backSizes(p, ops)
+	return Floats(p, ops) + ops.Lanes*(p.Dim+4) + met + unbent + raw + more
+}
+
+// NewBack allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage and more.
+func NewBack(p *attn.Problem, ops *asm.Ops, stage *Stage, shared *Shared) *Back {
+	t := New(p, ops, stage)
+	b := &Back{Tile: t, shared: shared, factor: p.Scale() / p.Temperature(), dot: t.O, unsound: t.hidden}
+	met, unbent, raw, more := backSizes(p, ops)
+	for _, o := range []struct {
+		to *[]float32
+		n  int
+	}{
+		{&b.dq, ops.Lanes * p.Dim},
+		{&b.met, met},
+		{&b.unbent, unbent},
+		{&b.raw, raw},
+		{&b.more, more},
+		{&b.lse, ops.Lanes},
+		{&b.h, ops.Lanes},
+		{&b.gh, ops.Lanes},
+		{&t.Sub, ops.Lanes},
+	} {
+		*o.to = make([]float32, o.n)
+	}
+	t.P, t.Dot, t.S = shared.p, b.dot, nil
+	if len(shared.capped) > 0 {
+		t.edits.capped = shared.capped
+	}
+	return b
+}
+
+// Recall brings in queries, gradients of their rows, and references, and empties dQ. Whether all keys and values of the key head are finite, the caller
+// says.
+func (b *Back) Recall(g *attn.Grads, keysSound bool) {
+	t, p := b.Tile, b.p
+	b.g, b.keysSound, b.rowsSound, b.slope = g, keysSound, true, 0
+	t.Load()
+	clear(b.dq)
+	clear(b.raw)
+	if len(b.met) > 0 {
+		b.store(b.met, b.Qt, p.Dim, 1)
+	}
+	batch, first := t.a.QRow(p, t.b, t.i)
+	if g.Out.Data != nil {
+		b.dout = From(&g.Out, batch, first, t.h)
+		t.intoLanes(b.dot, b.dout, p.DimV)
+	} else {
+		clear(b.dot)
+	}
+	for lane := range t.Width {
+		b.lse[lane], t.M[lane], t.Sub[lane], b.h[lane], b.gh[lane], b.unsound[lane] = -inf, math.MaxFloat32, 0, 0, 0, false
+		if lane >= t.rows {
+			continue
+		}
+		x := b.shared.At(t.a, g, t.b, t.h, t.i+lane)
+		if !x.Sound() {
+			b.rowsSound, b.unsound[lane] = false, true
+			for c := range p.DimV {
+				b.dot[c*t.Lanes+lane] = 0
+			}
+			continue
+		}
+		if x.LSE > -inf {
+			b.lse[lane], t.M[lane] = x.LSE, float32(float64(x.LSE)*math.Log2E)
+			b.h[lane], b.gh[lane] = x.Entropy, x.DEntropy
+		}
+		t.Sub[lane] = float32(x.Less)
+	}
+}
+
+// store writes lanes to rows of its own, each times a factor.
+func (b *Back) store(rows, lanes []float32, d int, factor float64) {
+	b.storeTo(asm.Rows{Data: rows, Stride: d}, lanes, d, factor)
+}
+
+func (b *Back) storeTo(rows asm.Rows, lanes []float32, d int, factor float64) {
+	t := b.Tile
+	fill(t.scale, float32(factor))
+	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: d, Tile: lanes, Scale: t.scale, Outside: rows}
+	t.ops.Store(&t.move)
+}
+
+// Share turns the panel from weights into dZ and adds what the block gives to dV, dQ and dK.
+func (b *Back) Share() {
+	t, p, g := b.Tile, b.p, b.g
+	if t.edits.seen >= t.edits.last {
+		return // nobody sees any of it
+	}
+	if !b.rowsSound {
+		b.each(b.drop)
+	}
+	at, row := t.a.KRow(p, t.b, t.key)
+	if g.V.Data != nil && g.Out.Data != nil {
+		b.outer(From(&g.V, at, row, t.kv), b.dout, p.DimV)
+	}
+	t.values()
+	if !b.keysSound {
+		t.V = b.clean(t.V, t.N, t.C)
+	}
+	if g.Entropy.Data != nil {
+		b.each(b.disorder)
+	}
+	b.each(t.ops.DScore)
+	if g.Entropy.Data != nil {
+		b.each(b.addDisorder)
+	}
+	if g.Terms.Bias.Data != nil {
+		b.toBias()
+	}
+	if g.Terms.Slopes != nil {
+		b.toSlope()
+	}
+	if p.Score.Softcap != 0 {
+		b.uncap()
+	}
+	if p.Score.Terms&attn.TermRelative != 0 {
+		b.toRelative()
+	}
+	if g.Q.Data != nil || g.Terms.Metric.Data != nil {
+		b.mixKeys()
+	}
+	if g.K.Data != nil {
+		y := asm.Rows{Data: b.met, Stride: p.Dim}
+		if len(b.met) == 0 {
+			batch, first := t.a.QRow(p, t.b, t.i)
+			y = From(&t.a.Q, batch, first, t.h)
+		}
+		b.outer(From(&g.K, at, row, t.kv), y, p.Dim)
+	}
+}
+
+// each calls do for stretches of the block's rows, from row From on, with the lanes that have weights in them: those from one on.
+func (b *Back) each(do func(q *asm.Panel)) {
+	t, q := b.Tile, &b.part
+	from, last := t.edits.seen, t.edits.last
+	for lane := 0; lane < t.Width && from < last; lane += t.unit() {
+		end := last
+		if t.Until != nil {
+			end = t.Until[lane/t.ops.Vec]
+		}
+		if from >= end {
+			continue
+		}
+		*q = t.Panel
+		q.From, q.N, q.Width, q.P = from, end-from, t.Width-lane, t.P[from*t.Lanes+lane:]
+		q.Sub, q.Dot = t.Sub[lane:], t.Dot[min(lane, len(t.Dot)):]
+		if t.C > 0 {
+			q.V = t.V.From(from)
+		}
+		do(q)
+		from = end
+	}
+}
+
+// drop makes the weights of unsound lanes 0.
+func (b *Back) drop(q *asm.Panel) {
+	for lane := b.Width - q.Width; lane < b.Width; lane++ {
+		for j := 0; j < q.N && b.unsound[lane]; j++ {
+			q.P[j*q.Lanes+lane-b.Width+q.Width] = 0
+		}
+	}
+}
+
+// clean copies rows without those that are not finite.
+func (b *Back) clean(rows asm.Rows, n, d int) asm.Rows {
+	to := asm.Rows{Data: b.shared.clean, Stride: d}
+	for i := range n {
+		if row := rows.Row(i, d); b.ops.Finite(row) {
+			copy(to.Row(i, d), row)
+		} else {
+			clear(to.Row(i, d))
+		}
+	}
+	return to
+}
+
+// outer adds the products of the panel's rows with those of the queries to rows of keys.
+func (b *Back) outer(x, y asm.Rows, cols int) {
+	t := b.Tile
+	if cols == 0 {
+		return
+	}
+	if !b.rowsSound {
+		y = b.clean(y, t.rows, cols)
+	}
+	b.each(func(q *asm.Panel) {
+		lane := t.Width - q.Width
+		q.Width, q.C, q.X, q.XStr, q.Y = t.rows-lane, cols, x.Data[q.From*x.Stride:], x.Stride, y.From(lane)
+		t.ops.Outer(q)
+	})
+}
+
+// mixKeys adds the block's keys, by the panel, to dQ.
+func (b *Back) mixKeys() {
+	t, q := b.Tile, &b.part
+	*q = t.Panel
+	q.N, q.P = t.edits.last-t.edits.seen, t.P[t.edits.seen*t.Lanes:]
+	keys := t.K
+	if !b.keysSound {
+		keys = b.clean(keys, t.N, t.D)
+	}
+	if t.D > 0 {
+		keys = keys.From(t.edits.seen)
+	}
+	q.C, q.O, q.Keep, q.V = t.D, b.dq, nil, keys
+	t.ops.Mix(q)
+}
+
+// disorder works out what the gradient of the entropy H adds to dZ: -dH p (log p + H).
+func (b *Back) disorder(q *asm.Panel) {
+	at, lane := q.From*q.Lanes, b.Width-q.Width
+	for j := range q.N {
+		row, to := q.P[j*q.Lanes:][:q.Width], b.shared.entropy[at+j*q.Lanes+lane:]
+		for i, x := range row {
+			to[i] = 0
+			if gh := b.gh[lane+i]; gh != 0 && x != 0 {
+				to[i] = -gh * x * float32(math.Log(float64(x))+float64(b.h[lane+i]))
+			}
+		}
+	}
+}
+
+func (b *Back) addDisorder(q *asm.Panel) {
+	at := q.From*q.Lanes + b.Width - q.Width
+	for j := range q.N {
+		row := q.P[j*q.Lanes:][:q.Width]
+		for i, x := range b.shared.entropy[at+j*q.Lanes:][:q.Width] {
+			row[i] += x
+		}
+	}
+}
+
+// toBias adds the panel to the gradient of the bias.
+func (b *Back) toBias() {
+	t, to := b.Tile, &b.g.Terms.Bias
+	off, step := to.Offset(t.b, t.i, t.h)
+	data, factor := to.Data[off:], 1/t.temp
+	for j := t.edits.seen; j < t.edits.last; j++ {
+		at, row := (t.key+j)*step, t.P[j*t.Lanes:][:t.rows]
+		if to.S == 1 { // one for all queries
+			sum := 0.0
+			for _, x := range row {
+				sum += float64(x)
+			}
+			data[at] += float32(sum * factor)
+			continue
+		}
+		for _, x := range row {
+			data[at] += float32(float64(x) * factor)
+			at += to.SS
+		}
+	}
+}
+
+// toSlope adds the panel, times distances, to the gradient of the slope.
+func (b *Back) toSlope() {
+	t, sum := b.Tile, 0.0
+	for j := t.edits.seen; j < t.edits.last; j++ {
+		apart := t.edits.pos - t.key - j
+		for lane, x := range t.P[j*t.Lanes:][:t.rows] {
+			sum += float64(x) * float64(max(apart+lane, -apart-lane))
+		}
+	}
+	b.slope -= sum / t.temp
+}
+
+// toRelative adds the panel to what the table of relative positions takes and gives. Along its diagonals, the panel is one of rows of the table instead
+// of keys: the way of addRelative backwards.
+func (b *Back) toRelative() {
+	t, p := b.Tile, b.p
+	table, to, clip := &t.a.Terms.Relative, &b.g.Terms.Relative, t.a.Terms.RelativeClip
+	batch, row := t.a.QRow(p, t.b, t.i)
+	factor := float32(b.factor)
+	for from := t.edits.seen; from < t.edits.last; from += t.edits.step {
+		n := min(t.edits.step, t.edits.last-from)
+		at := func(lane, j int) int { return t.a.Relative(p, t.b, t.i+lane, t.key+from+j) }
+		first, last := at(t.rows-1, 0), at(0, n-1)
+		w := t.edits.relative[:(last-first+1)*t.Lanes]
+		clear(w)
+		for j := range n {
+			shift := at(0, j) - first
+			for lane, x := range t.P[(from+j)*t.Lanes:][:t.rows] {
+				r := shift - lane
+				if clip > 0 {
+					r = at(lane, j) - first
+				}
+				w[r*t.Lanes+lane] += x * factor
+			}
+		}
+		q := &b.part
+		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: last - first + 1, C: p.QDim(), P: w, O: b.raw, V: From(table, 0, first, t.h%table.H)}
+		t.ops.Mix(q)
+		if to.Data != nil && p.QDim() > 0 {
+			x, y := From(to, 0, first, t.h%to.H), From(&t.a.Q, batch, row, t.h)
+			if !b.rowsSound {
+				y = b.clean(y, t.rows, p.QDim())
+			}
+			q.Width, q.X, q.XStr, q.Y = t.rows, x.Data, x.Stride, y
+			t.ops.Outer(q)
+		}
+	}
+}
+
+// uncap takes the panel through the slope of softcap, which is 1 - tanh².
+func (b *Back) uncap() {
+	t := b.Tile
+	scale := float32(1 / t.edits.cap)
+	for j := t.edits.seen; j < t.edits.last; j++ {
+		row, capped := t.P[j*t.Lanes:][:t.Width], b.shared.capped[j*t.Lanes:][:t.Width]
+		for lane, x := range capped {
+			if row[lane] != 0 { // else what is in capped may be anything
+				x *= scale
+				row[lane] *= 1 - float32(x*x)
+			}
+		}
+	}
+}
+
+// Return writes the rows of dQ, and is false if they have come out with numbers that are not finite.
+func (b *Back) Return() (sound bool) {
+	t, p, to := b.Tile, b.p, &b.g.Q
+	if to.Data == nil {
+		return true
+	}
+	batch, first := t.a.QRow(p, t.b, t.i)
+	rows := From(to, batch, first, t.h)
+	if len(b.unbent) == 0 {
+		b.storeTo(rows, b.dq, p.Dim, b.factor)
+	} else {
+		q, m := &b.part, &t.a.Terms.Metric
+		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: p.QDim(), D: p.Dim, Factor: b.factor, K: From(m, 0, 0, t.h%m.H), Qt: b.dq, P: b.unbent}
+		t.ops.Score(q)
+		b.storeTo(rows, b.unbent, p.QDim(), 1)
+	}
+	if p.Score.Rope != attn.NoRope {
+		pos := t.a.Pos(p, t.b) + t.i
+		for lane := range t.rows {
+			b.shared.turnBack(to.Row(batch, first+lane, t.h), pos+lane)
+		}
+	}
+	if len(b.more) > 0 {
+		b.store(b.more, b.raw, p.QDim(), 1)
+		for lane := range t.rows {
+			row := to.Row(batch, first+lane, t.h)
+			for c, x := range b.more[lane*len(row):][:len(row)] {
+				row[c] += x
+			}
+		}
+	}
+	for lane := range t.rows {
+		if !t.ops.Finite(to.Row(batch, first+lane, t.h)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Settle adds the tile's share to the gradients of terms that all tiles of a head share. Tiles settle in order, after Return.
+func (b *Back) Settle() {
+	t, p, to := b.Tile, b.p, &b.g.Terms
+	if to.Slopes != nil {
+		to.Slopes[t.h] += float32(b.slope)
+	}
+	if to.Sinks != nil {
+		sum, sink := 0.0, float64(t.a.Sink(p, t.h))
+		for lane, lse := range b.lse[:t.rows] {
+			if w := math.Exp(sink - float64(lse)); lse > -inf && w > 0 {
+				sum -= w * (float64(t.Sub[lane]) + float64(b.gh[lane])*(sink-float64(lse)+float64(b.h[lane])))
+			}
+		}
+		to.Sinks[t.h] += float32(sum)
+	}
+	if m := &to.Metric; m.Data != nil && p.Dim > 0 {
+		b.store(b.met, b.dq, p.Dim, b.factor)
+		q, x := &b.part, From(m, 0, 0, t.h%m.H)
+		*q = asm.Panel{Lanes: t.Lanes, Width: t.rows, N: p.QDim(), C: p.Dim, P: t.load.bent, X: x.Data, XStr: x.Stride, Y: asm.Rows{Data: b.met, Stride: p.Dim}}
+		t.ops.Outer(q)
+	}
+}
