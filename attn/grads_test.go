@@ -8,11 +8,20 @@ import (
 	"attnlab/attn/cases"
 )
 
+// grads lays out the gradients of a call.
+func grads(p attn.Problem, a *attn.Args, layout string) *attn.Grads {
+	g, err := cases.NewGrads(p, a, layout, nil)
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
 func TestCheckGradsNamesTheOperand(t *testing.T) {
 	for _, op := range []attn.Op{attn.OpSoftmax, attn.OpLinear} {
 		for _, bad := range cases.BadGrads(op) {
 			a := call(bad.Problem)
-			g, _ := cases.NewGrads(bad.Problem, a, "bhsd")
+			g := grads(bad.Problem, a, "bhsd")
 			if err := bad.Problem.CheckGrads(a, g); err != nil {
 				t.Errorf("%v %s: before it is broken: %v", op, bad.Name, err)
 			}
@@ -41,7 +50,7 @@ func TestCheckGradsTakesWhatIsRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, _ := cases.NewGrads(p, a, layout)
+		g := grads(p, a, layout)
 		if err := p.CheckGrads(a, g); err != nil {
 			t.Errorf("%s: %v", layout, err)
 		}

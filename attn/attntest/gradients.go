@@ -13,10 +13,7 @@ import (
 // differentiated returns a case as one of gradients, and whether it is taken and the claims cover it. The core cases are, those that pair features with
 // gradients, and a quarter of the others.
 func (s *Subject) differentiated(c cases.Case) (cases.Case, bool) {
-	taken := c.Core || c.Seed()%4 == 0
-	if c.Family == "pairs" {
-		taken = c.Problem.Want&attn.WantGrad != 0
-	}
+	taken := c.Core || c.Family == "pairs" || c.Seed()%4 == 0
 	d, ok := s.gradientOf(c)
 	return d, taken && ok
 }
@@ -50,7 +47,10 @@ func (s *Subject) backward(c cases.Case, team *attn.Team) (*backward, error) {
 		return nil, err
 	}
 	x.c = c
-	x.g, x.slab = cases.NewGrads(c.Problem, a, c.Layout)
+	x.slab = make([]float32, cases.GradsLen(c.Problem, a, c.Layout))
+	if x.g, err = cases.NewGrads(c.Problem, a, c.Layout, x.slab); err != nil {
+		return nil, err
+	}
 	cases.FillGrads(x.g, c.Seed())
 	x.some()
 	return x, nil
@@ -79,23 +79,7 @@ func (x *backward) some() {
 	if len(all) <= rows {
 		return
 	}
-	Sparse(x.g, p, x.a, oracle.Sample(p, x.a, rows, x.c.Seed()))
-}
-
-// Sparse sets the incoming gradients to 0 except in some rows.
-func Sparse(g *attn.Grads, p *attn.Problem, a *attn.Args, rows []oracle.Index) {
-	keep := map[[3]int]bool{}
-	for _, at := range rows {
-		b, row := a.QRow(p, at.B, at.I)
-		keep[[3]int{b, row, at.H}] = true
-	}
-	cases.Incoming(g, func(_ string, t *attn.Tensor) {
-		cases.Rows(t, func(b, s, h int, row []float32) {
-			if !keep[[3]int{b, s, h}] {
-				clear(row)
-			}
-		})
-	})
+	oracle.Thin(p, x.a, x.g, oracle.Sample(p, x.a, rows, x.c.Seed()))
 }
 
 // poisonGrads fills outgoing gradients with Poison.
@@ -168,7 +152,10 @@ func (s *Subject) afterNaN(x *backward) error {
 	if err != nil {
 		return err
 	}
-	g, _ := cases.NewGrads(x.c.Problem, dirty, "bhsd")
+	g, err := cases.NewGrads(x.c.Problem, dirty, "bhsd", nil)
+	if err != nil {
+		return err
+	}
 	spoilAll := func(_ string, t *attn.Tensor) { cases.Rows(t, func(_, _, _ int, row []float32) { spoil(row) }) }
 	cases.Inputs(dirty, spoilAll)
 	cases.Incoming(g, spoilAll)
@@ -293,7 +280,9 @@ func gradientBatch(s *Subject) error {
 			if err != nil {
 				return err
 			}
-			alone.g, _ = cases.NewGrads(p, a, "bhsd")
+			if alone.g, err = cases.NewGrads(p, a, "bhsd", nil); err != nil {
+				return err
+			}
 			cases.FillGrads(alone.g, 0) // rows of no sequence
 			in := 0
 			gradientRows(&p, a, alone.g, func(_ int, _ bool, _ int, row []float32) { in += copy(row, want[in:]) })
@@ -348,7 +337,9 @@ func gradientLeaks(s *Subject) error {
 					return err
 				}
 				x.c = c
-				x.g, _ = cases.NewGrads(*p, x.a, "bhsd")
+				if x.g, err = cases.NewGrads(*p, x.a, "bhsd", nil); err != nil {
+					return err
+				}
 				cases.FillGrads(x.g, c.Seed())
 				x.some()
 				if bad.query >= 0 {

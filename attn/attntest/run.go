@@ -87,7 +87,7 @@ func (s *Subject) Examine() (check string, err error) {
 		}
 		if g, ok := s.differentiated(c); ok {
 			if _, err := s.Gradient(g); err != nil {
-				return "values/" + g.String(), err
+				return "gradients/" + g.String(), err
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func (s *Subject) wants() attn.Want {
 
 // Covers returns the case with the by-products that the claims cover, and whether they cover all else that it needs.
 func (s *Subject) Covers(c cases.Case) (cases.Case, bool) {
-	if c.Problem.Want&attn.WantGrad != 0 { // it has its place among the gradients
+	if c.Backward() { // it has its place among the gradients
 		return c, false
 	}
 	c = c.Only(s.wants())

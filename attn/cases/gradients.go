@@ -1,19 +1,31 @@
 package cases
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"attnlab/attn"
 )
 
 // NewGrads lays out the gradients of a call, in the layout of its operands: an incoming one for each output that Forward has left and that has a
-// gradient, an outgoing one for each operand. They are cut from slab, which holds Poison everywhere else, and outgoing ones hold Poison too.
-func NewGrads(p attn.Problem, a *attn.Args, layout string) (g *attn.Grads, slab []float32) {
+// gradient, an outgoing one for each operand. They are cut from slab, or from new memory if slab is nil, all of which then holds Poison.
+func NewGrads(p attn.Problem, a *attn.Args, layout string, slab []float32) (*attn.Grads, error) {
+	n := GradsLen(p, a, layout)
+	if slab == nil {
+		slab = make([]float32, n)
+	}
+	if len(slab) < n {
+		return nil, fmt.Errorf("layout %s: the slab holds %d floats, the gradients need %d (GradsLen)", layout, len(slab), n)
+	}
+	fill(slab, Poison)
+	return carveGrads(&p, a, layout, &carver{slab: slab}), nil
+}
+
+// GradsLen is the number of floats that NewGrads needs for the gradients of a call, of which only the shapes count.
+func GradsLen(p attn.Problem, a *attn.Args, layout string) int {
 	var c carver
 	carveGrads(&p, a, layout, &c)
-	slab = make([]float32, c.used)
-	fill(slab, Poison)
-	return carveGrads(&p, a, layout, &carver{slab: slab}), slab
+	return c.used
 }
 
 func carveGrads(p *attn.Problem, a *attn.Args, layout string, c *carver) *attn.Grads {
@@ -57,6 +69,9 @@ func FillGrads(g *attn.Grads, seed uint64) {
 	}
 }
 
+// Backward is whether the case is one of a backward pass.
+func (c *Case) Backward() bool { return c.Problem.Want&attn.WantGrad != 0 }
+
 // Incoming calls f for each incoming gradient that is set.
 func Incoming(g *attn.Grads, f func(name string, t *attn.Tensor)) {
 	visit(f, []named{{"dOut", &g.Out}, {"dLSE", &g.LSE}, {"dEntropy", &g.Entropy}})
@@ -78,9 +93,12 @@ func Outgoing(g *attn.Grads, f func(name string, t *attn.Tensor)) {
 	})
 }
 
-// Differentiated returns the case as one whose gradients are asked for, with those of by-products that are in keep, and whether they can be.
+// Differentiated returns the case as one whose gradients are asked for, with those of by-products that are in keep, and whether it makes one. Of the
+// pairs, those do that pair features with gradients; they are no cases of the forward pass.
 func (c Case) Differentiated(keep attn.Want) (Case, bool) {
-	c.Family = "gradients/" + c.Family
+	if c.Family == "pairs" && !c.Backward() {
+		return c, false
+	}
 	c.Problem.Want = attn.WantGrad
 	if c.Problem.Op == attn.OpSoftmax {
 		c.Problem.Want |= attn.WantEntropy & keep

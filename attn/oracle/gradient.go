@@ -70,6 +70,25 @@ func (o *Oracle) JudgeGrads(g *attn.Grads) (v Verdict, err error) {
 	return v, err
 }
 
+// Thin sets the incoming gradients of a call to 0 except in the given rows.
+func Thin(p *attn.Problem, a *attn.Args, g *attn.Grads, rows []Index) {
+	keep := make(map[Index]bool, len(rows))
+	for _, at := range rows {
+		keep[at] = true
+	}
+	for _, at := range All(p, a) {
+		if keep[at] {
+			continue
+		}
+		b, row := a.QRow(p, at.B, at.I)
+		for _, t := range [...]*attn.Tensor{&g.Out, &g.LSE, &g.Entropy} {
+			if t.Data != nil {
+				clear(t.Row(b, row, at.H))
+			}
+		}
+	}
+}
+
 // EachGrad calls f for each row of the outgoing gradients that are set: the index of a query, of a key and its head, or of a row of a term's gradient,
 // what stands there, what the definition says, and the tolerance. It returns the number of query rows.
 func (o *Oracle) EachGrad(g *attn.Grads, f func(name string, at Index, got []float32, want, tol []float64)) (rows int, err error) {

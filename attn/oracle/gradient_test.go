@@ -76,7 +76,10 @@ func smallCall(t *testing.T, set func(p *attn.Problem, a *attn.Args)) (attn.Prob
 	if p.Ragged {
 		a.QStart[2], a.KStart[2] = a.QStart[1]+1, a.KStart[1]+3
 	}
-	g, _ := cases.NewGrads(p, a, "bhsd")
+	g, err := cases.NewGrads(p, a, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cases.FillGrads(g, 11)
 	return p, a, g
 }

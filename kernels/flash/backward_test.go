@@ -23,7 +23,10 @@ func gradients(t *testing.T, p attn.Problem, workers, size int, edit func(a *att
 	if edit != nil {
 		edit(a)
 	}
-	g, _ := cases.NewGrads(p, a, "bhsd")
+	g, err := cases.NewGrads(p, a, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cases.FillGrads(g, 1)
 	team := attn.NewTeam(workers)
 	defer team.Close()
