@@ -44,6 +44,7 @@ type item struct {
 	before     int          // the item before it in its chain, less than 0 if it is the first
 	begins     bool         // it is the first of its key head,
 	ends       bool         // or the last
+	sound      bool         // no query is left to be answered by definition
 	broken     bool         // what came out is not finite
 	passed     atomic.Int64 // keys below it are done with
 }
@@ -176,7 +177,7 @@ func (w *backward) layOut() {
 				}
 				it := &w.items[n]
 				it.b, it.kv, it.first, it.end = b, kv, at*tiles/bundles, (at+1)*tiles/bundles
-				it.begins, it.ends, it.broken = at == 0, at == bundles-1, false
+				it.begins, it.ends, it.sound, it.broken = at == 0, at == bundles-1, true, false
 				it.before, w.last[chain] = w.last[chain], n
 				it.passed.Store(0)
 				n++
@@ -210,11 +211,9 @@ func (w *backward) apart() (byBatch, byHead bool) {
 func (w *backward) lookAt(_, task int) {
 	p, a := &w.p, w.a
 	b, kv := task/p.HeadsKV, task%p.HeadsKV
-	w.bad[task], w.sound[task] = false, true
-	for j := range a.Keys(p, b) {
-		at, row := a.KRow(p, b, j)
-		w.sound[task] = w.sound[task] && w.ops.Finite(a.K.Row(at, row, kv)) && w.ops.Finite(a.V.Row(at, row, kv))
-	}
+	at, row := a.KRow(p, b, 0)
+	w.bad[task] = false
+	w.sound[task] = tile.Finite(w.ops, &a.K, at, row, kv, a.Keys(p, b)) && tile.Finite(w.ops, &a.V, at, row, kv, a.Keys(p, b))
 }
 
 // walkItem takes the tiles of an item over the keys that they see.
@@ -234,6 +233,7 @@ func (w *backward) walkItem(worker, task int) {
 		row, h := (it.first+i)/p.Group(), (it.first+i)%p.Group()
 		t.At(w.a, it.b, it.kv*p.Group()+h, row)
 		t.Recall(w.g, w.sound[it.pair(p)])
+		it.sound = t.Sound() && it.sound
 		if t.End() > 0 {
 			first, end = min(first, t.First(w.block)), max(end, t.End())
 		}
@@ -263,7 +263,13 @@ func (w *backward) walkItem(worker, task int) {
 		t.Settle()
 	}
 	if it.ends {
-		it.broken = !w.shared[worker].Finish(w.a, w.g, it.b, it.kv) || it.broken
+		sound := true
+		for i := range w.items[:task+1] {
+			if before := &w.items[i]; before.b == it.b && before.kv == it.kv {
+				sound = before.sound && sound
+			}
+		}
+		it.broken = !w.shared[worker].Finish(w.a, w.g, it.b, it.kv, sound) || it.broken
 	}
 }
 

@@ -39,7 +39,7 @@ type Back struct {
 	slope  float64   // the tile's share of the gradient of its head's slope
 
 	keysSound bool   // all keys and values are finite
-	rowsSound bool   // all queries are sound
+	rowsSound bool   // all queries are
 	unsound   []bool // lanes to be answered by definition
 }
 
@@ -145,13 +145,14 @@ func (b *Back) Recall(g *attn.Grads, keysSound bool) {
 	} else {
 		clear(b.dot)
 	}
+	finite := t.ops.Finite(t.Qt) && t.ops.Finite(b.dot)
 	for lane := range t.Width {
 		b.lse[lane], t.M[lane], t.Sub[lane], b.h[lane], b.gh[lane], b.unsound[lane] = -inf, math.MaxFloat32, 0, 0, 0, false
 		if lane >= t.rows {
 			continue
 		}
 		x := b.shared.At(t.a, g, t.b, t.h, t.i+lane)
-		if !x.Sound() {
+		if !x.Sound(finite) {
 			b.rowsSound, b.unsound[lane] = false, true
 			for c := range p.DimV {
 				b.dot[c*t.Lanes+lane] = 0
@@ -445,13 +446,11 @@ func (b *Back) Return() (sound bool) {
 			}
 		}
 	}
-	for lane := range t.rows {
-		if !t.ops.Finite(to.Row(batch, first+lane, t.h)) {
-			return false
-		}
-	}
-	return true
+	return Finite(t.ops, to, batch, first, t.h, t.rows)
 }
+
+// Sound is whether no query is left to Finish.
+func (b *Back) Sound() bool { return b.rowsSound }
 
 // Settle adds the tile's share to the gradients of terms that all tiles of a head share. Tiles settle in order, after Return.
 func (b *Back) Settle() {

@@ -48,7 +48,7 @@ func (r *Reverse) At(a *attn.Args, g *attn.Grads, b, h, i int) *Reverse {
 	r.dout, r.LSE, r.Less, r.Entropy, r.DEntropy = nil, r.number(&a.Stats.LSE), -float64(r.number(&g.LSE)), 0, 0
 	if g.Out.Data != nil {
 		r.dout = g.Out.Row(r.batch, r.row, h)
-		r.Less += product(r.dout, a.Out.Row(r.batch, r.row, h))
+		r.Less += float64(product(r.dout, a.Out.Row(r.batch, r.row, h)))
 	}
 	if g.Entropy.Data != nil {
 		r.Entropy, r.DEntropy = r.number(&a.Stats.Entropy), r.number(&g.Entropy)
@@ -64,41 +64,65 @@ func (r *Reverse) number(t *attn.Tensor) float32 {
 	return t.Row(r.batch, r.row, r.h)[0]
 }
 
-// product is a dot product, in float64.
-func product(x, y []float32) (sum float64) {
-	for i, a := range x {
-		sum += float64(a) * float64(y[i])
+// product is a dot product. Eight sums do not wait for one another.
+func product(x, y []float32) float32 {
+	var s0, s1, s2, s3, s4, s5, s6, s7 float32
+	for ; len(x) >= 8 && len(y) >= 8; x, y = x[8:], y[8:] {
+		a, b := (*[8]float32)(x), (*[8]float32)(y)
+		s0 += float32(a[0] * b[0])
+		s1 += float32(a[1] * b[1])
+		s2 += float32(a[2] * b[2])
+		s3 += float32(a[3] * b[3])
+		s4 += float32(a[4] * b[4])
+		s5 += float32(a[5] * b[5])
+		s6 += float32(a[6] * b[6])
+		s7 += float32(a[7] * b[7])
 	}
-	return sum
+	for i, a := range x {
+		s0 += float32(a * y[i])
+	}
+	return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
 }
 
-// Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key.
-func (r *Reverse) Sound() bool {
+// Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key. The rows of Q and dO are looked at if they are not known
+// to be.
+func (r *Reverse) Sound(rows bool) bool {
 	less, h := float32(r.Less), r.Entropy+r.DEntropy
-	return r.LSE <= math.MaxFloat32 && less-less == 0 && h-h == 0 && r.ops.Finite(r.a.Q.Row(r.batch, r.row, r.h)) && r.ops.Finite(r.dout)
+	return r.LSE <= math.MaxFloat32 && less-less == 0 && h-h == 0 && (rows || r.ops.Finite(r.a.Q.Row(r.batch, r.row, r.h)) && r.ops.Finite(r.dout))
+}
+
+// Finite is whether n rows of a tensor that has float32 numbers, or none at all, are finite.
+func Finite(ops *asm.Ops, t *attn.Tensor, batch, row, h, n int) bool {
+	if t.Data == nil || n == 0 {
+		return true
+	}
+	if x := t.Data[batch*t.SB+row*t.SS+h*t.SH:]; t.SS == t.D {
+		return ops.Finite(x[:n*t.D])
+	}
+	for i := range n {
+		if !ops.Finite(t.Row(batch, row+i, h)) {
+			return false
+		}
+	}
+	return true
 }
 
 // Finish makes the rows of dK of a key head what they are to be, once all tiles are done: it multiplies them by what the loops have left out, adds what
-// unsound queries give, and turns them back. It is false if the loops have left numbers that are not finite.
-func (r *Reverse) Finish(a *attn.Args, g *attn.Grads, b, kv int) (sound bool) {
+// unsound queries give, if there are any, and turns them back. It is false if the loops have left numbers that are not finite.
+func (r *Reverse) Finish(a *attn.Args, g *attn.Grads, b, kv int, queries bool) (sound bool) {
 	p, group, factor := r.p, r.p.Group(), float32(r.p.Scale()/r.p.Temperature())
-	sound = true
-	for j := range a.Keys(p, b) {
-		at, row := a.KRow(p, b, j)
-		if g.V.Data != nil {
-			sound = sound && r.ops.Finite(g.V.Row(at, row, kv))
-		}
-		if g.K.Data != nil {
-			x := g.K.Row(at, row, kv)
-			for c := range x {
-				x[c] *= factor
-			}
-			sound = sound && r.ops.Finite(x)
+	n := a.Keys(p, b)
+	at, row := a.KRow(p, b, 0)
+	sound = Finite(r.ops, &g.V, at, row, kv, n) && Finite(r.ops, &g.K, at, row, kv, n)
+	for j := 0; j < n && g.K.Data != nil; j++ {
+		x := g.K.Row(at, row+j, kv)
+		for c := range x {
+			x[c] *= factor
 		}
 	}
-	for h := kv * group; h < (kv+1)*group; h++ {
+	for h := kv * group; h < (kv+1)*group && !queries; h++ {
 		for i := range a.Queries(p, b) {
-			if !r.At(a, g, b, h, i).Sound() {
+			if !r.At(a, g, b, h, i).Sound(false) {
 				r.byDefinition()
 			}
 		}
@@ -155,7 +179,7 @@ func (r *Reverse) byDefinition() {
 		}
 		w := weight(z) / sum
 		if r.dout != nil {
-			d = product(r.dout, r.r.Scorer.Value(j))
+			d = float64(product(r.dout, r.r.Scorer.Value(j)))
 			r.r.Value(j, float32(w), r.dout)
 		}
 		r.r.Score(j, float32(slope(w, z, d)/r.p.Temperature()))
