@@ -86,10 +86,24 @@ func (l *loops) rows(o *Ops) {
 	}
 }
 
-// askEvery is how many bytes a line that Ask asks for stands for. On a Xeon (family 6, model 207) float32 pages of 16 keys, out of order (AVX-512,
-// [page, head, row, dim], d = 128) ran at .97, 1.00, .99 and .91 of keys without pages with a line in 256 bytes, 512, 1 KiB and 4 KiB, and at .85
-// without Ask. That was with chunks of 64 keys, asked for two chunks ahead; with 128, one ahead, 1 KiB runs at .96.
-const askEvery = 1 << 10
+// A run is asked for by lines that lie askLeast bytes apart, or as many more, up to a page of memory, as leaves it askLines of them: more are in the way
+// of what the loops ask for themselves. Pages of keys, out of order (AVX-512, [page, head, row, dim], d = 128), took with a line in 2 KiB and in 4 KiB
+// so much of their time with one in 1 KiB:
+//
+//	              2 KiB   4 KiB
+//	float32, 64   .956    .933
+//	float32, 16   .976    .969
+//	int8, 64      .971    .978
+//	int8, 16      1.028   1.041   whose runs are 2 KiB
+//
+// That was on a Xeon with 2 MB of second-level cache that the CPU calls family 6, model 167. On one of model 207 float32 pages of 16 ran at .97, 1.00,
+// .99 and .91 of keys without pages with a line in 256 bytes, 512, 1 KiB and 4 KiB, and at .85 without Ask; with chunks of 64 keys, asked for two
+// chunks ahead.
+const (
+	askLines = 4
+	askLeast = 1 << 10
+	askMost  = 4 << 10
+)
 
 // ask needs no checks: what does not exist is not brought.
 func (l *loops) ask(c *Cells, at, scales []int, n int) {
@@ -107,8 +121,8 @@ func (l *loops) ask(c *Cells, at, scales []int, n int) {
 // askRuns asks for runs of rows: those that lie far apart one by one.
 func (l *loops) askRuns(from unsafe.Pointer, at []int, size, n, stride int) {
 	apart := size * stride
-	if apart < askEvery {
-		n, apart = (n*apart+askEvery-1)/askEvery, askEvery
+	if every := min(max(n*apart/askLines, askLeast), askMost); apart < every {
+		n, apart = (n*apart+every-1)/every, every
 	}
 	if len(at) > 0 {
 		l.few.ask(from, &at[0], len(at), size, apart, n)
