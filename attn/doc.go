@@ -93,13 +93,21 @@
 //	              rounding Out adds half of its last place to the tolerance (package oracle), which is 2^-11 of the number for f16, up to 2^-8 for bf16
 //	parts         Out and LSE over a part of the keys are a State; Merge joins two, in any order. Sinks are in one part
 //
+// Gradients: type Grads says what comes in, what goes out, and how.
+//
+//	asked for     a problem with WantGrad has a plan with a Backward, which comes after a Forward on the same operands
+//	numbers       all float32, operands and gradients; a plan never changes what Forward left
+//	shapes        a gradient has the shape of what it is by: dBias is summed over the axes that the bias is broadcast along, dK and dV over the query heads
+//	              that share a key head
+//
 // Promises:
 //
 //	bad input     is an error from Check and Plan, or one checked panic from Forward whose text names the operand; it is never a wrong answer. Out and
 //	              Stats must not overlap an operand, nor one another
 //	support       a kernel says which abilities (Needs) it has, and refuses every other problem with ErrUnsupported, naming them
 //	same bits     for one kernel, instruction set and Problem.SeqQ path, an output row is a function of its query, its visible keys and their absolute
-//	              index only: not of the thread count, batch mates, layout or neighbouring rows
+//	              index only: not of the thread count, batch mates, layout or neighbouring rows. Gradients are sums over queries, in an order that
+//	              their indices alone fix: thread count, batch mates and layout do not change them either
 //
 // # What there is not
 //
@@ -107,5 +115,6 @@
 //	callbacks for scores     the terms above: what depends on batch, head and positions alone is a Bias, an inner product of another kind is a Metric
 //	callbacks for masks      a band, key lengths, or what Pack and BlockSparse make of a func
 //	any other score at all   package naive is short, and made to be copied
-//	backward pass, products of bf16, projected features, gated and delta rules      refused, by name, by every kernel
+//	products of bf16, projected features, gated and delta rules      refused, by name, by every kernel
+//	gradients of caches, 16-bit operands, limits of temperature      refused: a backward pass is of numbers that are trained
 package attn

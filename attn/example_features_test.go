@@ -316,6 +316,24 @@ func Example_statistics() {
 	// entropy 1.3322, as that of 3.79 keys
 }
 
+// The way back: from the gradient of the output to those of the operands. Both keys weigh a half, whatever moves the second one up moves the output to
+// the second value.
+func ExampleGrads() {
+	p := one(1, 2)
+	p.Want = attn.WantGrad
+	a := &attn.Args{Q: column(0), K: column(1, 3), V: column(2, 4), Out: column(0)}
+	a.Stats.LSE = column(0) // the backward pass makes the weights from it
+	plan, err := naive.New().Plan(p, nil)
+	if err != nil {
+		panic(err)
+	}
+	plan.Forward(a)
+	g := &attn.Grads{Out: column(1), Q: column(0), K: column(0, 0), V: column(0, 0)}
+	plan.(attn.Differentiable).Backward(a, g)
+	fmt.Println("out", a.Out.Data, "dV", g.V.Data, "dQ", g.Q.Data, "dK", g.K.Data)
+	// Output: out [3] dV [0.5 0.5] dQ [1] dK [0 0]
+}
+
 // Query heads 0 and 1 share the first key head, 2 and 3 the second.
 func Example_groupedHeads() {
 	p := one(1, 1)

@@ -22,6 +22,9 @@ func checkAlone(k attn.Kernel, p attn.Problem, at run.Point) (scratch int64, err
 	if p.Want&(attn.WantWeights|attn.WantScores) != 0 {
 		return 0, errors.New("ragged-alone: weights and scores have a row as long as the capacity, which no sequence alone fills")
 	}
+	if at.Pass != "forward" {
+		return 0, fmt.Errorf("ragged-alone: the %s pass of sequences one by one is not measured", at.Pass)
+	}
 	for _, n := range at.Alone() {
 		s, err := k.Check(sequence(p, n.Q, n.KV), at.Threads)
 		if err != nil {

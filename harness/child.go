@@ -159,7 +159,7 @@ func (c *Child) Sample(ctx context.Context, at run.Point, hint int) (Sample, err
 
 // Try is the Worker's.
 func (c *Child) Try(ctx context.Context, algo, isa string, k cases.Case) (Finding, error) {
-	a, err := c.ask(ctx, request{Do: "try", Algo: algo, ISA: isa, Case: k.String()})
+	a, err := c.ask(ctx, request{Do: "try", Algo: algo, ISA: isa, Case: k.String(), Back: k.Backward()})
 	return Finding{
 		Kernel: algo, ISA: isa, Family: k.Family, Case: k.Name, Refused: a.Refused, Worst: float64(a.Worst), Note: a.Note,
 	}, err

@@ -41,13 +41,14 @@ func (f Finding) wrong(format string, a ...any) Finding {
 	return f
 }
 
-// Try runs one case on a kernel and compares the answer with the oracle. By-products that the kernel does not give are left out. The claims
-// must be exact: a problem is accepted when each of its abilities is accepted alone, and refused, as unsupported, otherwise.
+// Try runs one case on a kernel and compares the answer with the oracle: the gradients, if it is a case of the backward pass. By-products that the kernel
+// does not give are left out. The claims must be exact: a problem is accepted when each of its abilities is accepted alone, and refused, as unsupported,
+// otherwise.
 func Try(k attn.Kernel, c cases.Case) Finding {
 	f := Finding{Family: c.Family, Case: c.Name}
 	f.Kernel, f.ISA = k.Name()
 	have := Powers(k)
-	c = c.Only(Wants(have))
+	c = c.Only(Wants(have) | attn.WantGrad)
 	p := c.Problem
 	plan, refused, err := plan(k, p, have)
 	switch {
@@ -61,12 +62,45 @@ func Try(k attn.Kernel, c cases.Case) Finding {
 	if err != nil {
 		return f.wrong("%v", err)
 	}
+	if c.Backward() {
+		return tryBack(f, plan, c, a)
+	}
 	plan.Forward(a)
 	o, err := oracle.New(p, a)
 	if err != nil {
 		return f.wrong("%v", err)
 	}
 	v := o.Judge(oracle.Sample(&p, a, CheckRows, c.Seed()))
+	f.Worst, f.Note = v.Worst, v.Where
+	return f
+}
+
+// tryBack is Try for the backward pass.
+func tryBack(f Finding, plan attn.Plan, c cases.Case, a *attn.Args) Finding {
+	d, ok := plan.(attn.Differentiable)
+	if !ok {
+		return f.wrong("the plan of a problem that wants gradients has no Backward")
+	}
+	p := &c.Problem
+	if t := &a.Stats.LSE; t.Data == nil && p.Op == attn.OpSoftmax { // a case that takes none of its by-products
+		*t = attn.New(attn.BHSD, a.Q.B, a.Q.S, a.Q.H, 1)
+	}
+	d.Forward(a)
+	g, err := cases.NewGrads(*p, a, c.Layout, nil)
+	if err != nil {
+		return f.wrong("%v", err)
+	}
+	cases.FillGrads(g, c.Seed())
+	oracle.Thin(p, a, g, oracle.Sample(p, a, CheckRows, c.Seed()))
+	d.Backward(a, g)
+	o, err := oracle.New(*p, a)
+	if err != nil {
+		return f.wrong("%v", err)
+	}
+	v, err := o.JudgeGrads(g)
+	if err != nil {
+		return f.wrong("%v", err)
+	}
 	f.Worst, f.Note = v.Worst, v.Where
 	return f
 }

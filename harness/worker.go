@@ -126,6 +126,7 @@ type request struct {
 	Algo  string     `json:"algo,omitempty"`
 	ISA   string     `json:"isa,omitempty"`
 	Case  string     `json:"case,omitempty"`
+	Back  bool       `json:"back,omitempty"` // the case is one of the backward pass
 	Path  string     `json:"path,omitempty"`
 	File  string     `json:"file,omitempty"`
 }
@@ -214,6 +215,9 @@ func (b *bench) try(q request) (answer, error) {
 	}
 	for _, c := range b.cases {
 		if c.String() == q.Case {
+			if q.Back {
+				c, _ = c.Differentiated(Wants(Powers(k)))
+			}
 			f := Try(k, c)
 			return answer{Worst: run.Ratio(f.Worst), Note: f.Note, Refused: f.Refused}, nil
 		}

@@ -76,15 +76,38 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 			return nil, err
 		}
 	}
+	grads := 0
+	if p.Want&attn.WantGrad != 0 {
+		a := cases.Outline(p)
+		if err := at.Arrange(&p, a); err != nil {
+			return nil, err
+		}
+		grads = cases.GradsLen(p, a, at.Layout)
+	}
 	return &Workload{
-		Point: at, Operands: 4*int64(n) + maskBytes(&p), Scratch: scratch,
+		Point: at, Operands: 4*int64(n+grads) + maskBytes(&p), Scratch: scratch,
 		Count: func() (attn.Count, error) {
 			a := cases.Outline(p)
 			err := at.Arrange(&p, a)
-			return p.Count(a), err
+			return ofPass(at.Pass, p.Count(a)), err
 		},
-		Prepare: func(s *Slab) (Job, error) { return prepare(k, at, p, s.Take(n)) },
+		Prepare: func(s *Slab) (Job, error) {
+			slab := s.Take(n + grads)
+			return prepare(k, at, p, slab[:n], slab[n:])
+		},
 	}, nil
+}
+
+// ofPass is the work of a pass, given that of the forward one. The backward pass makes five products in place of two, reads the operands, the output
+// and its gradient, and writes a gradient for each operand.
+func ofPass(pass string, c attn.Count) attn.Count {
+	switch pass {
+	case "backward":
+		c.Flop, c.Bytes = c.Flop/2*5, 2*c.Bytes
+	case "both":
+		c.Flop, c.Bytes = c.Flop/2*7, 3*c.Bytes
+	}
+	return c
 }
 
 // maskBytes is the memory of an element mask, which is not in the slab.
@@ -113,9 +136,13 @@ type attention struct {
 	plan   attn.Plan
 	team   *attn.Team
 	slab   []float32
+
+	grads *attn.Grads         // of a pass that is not forward alone,
+	back  attn.Differentiable // and its plan
 }
 
-func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab []float32) (Job, error) {
+// prepare lays out operands in one slab, and gradients in another.
+func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab, gradSlab []float32) (Job, error) {
 	args, err := cases.NewArgs(p, at.Layout, slab)
 	if err != nil {
 		return nil, err
@@ -127,7 +154,17 @@ func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab []float32) (Job, 
 		return nil, err
 	}
 	poison(args)
-	return &attention{kernel: k, at: at, p: p, args: args, team: attn.NewTeam(at.Threads), slab: slab}, nil
+	j := &attention{kernel: k, at: at, p: p, args: args, team: attn.NewTeam(at.Threads), slab: slab}
+	if p.Want&attn.WantGrad != 0 {
+		if j.grads, err = cases.NewGrads(p, args, at.Layout, gradSlab); err != nil {
+			return nil, err
+		}
+		cases.FillGrads(j.grads, Inputs(at))
+		if p.Want&attn.WantLSE == 0 { // that of the output is what comes in, and that of a by-product if it is asked for by name
+			j.grads.LSE = attn.Tensor{}
+		}
+	}
+	return j, nil
 }
 
 func (j *attention) Plan() (err error) {
@@ -144,6 +181,14 @@ func (j *attention) Plan() (err error) {
 			return fmt.Errorf("load: %w", err)
 		}
 	}
+	if j.grads == nil {
+		return nil
+	}
+	var ok bool
+	if j.back, ok = j.plan.(attn.Differentiable); !ok {
+		return fmt.Errorf("%w: the backward pass of this plan", attn.ErrUnsupported)
+	}
+	j.plan.Forward(j.args) // the backward pass reads what it leaves
 	return nil
 }
 
@@ -166,7 +211,12 @@ func (j *attention) Run(calls int) (Elapsed, error) {
 	}
 	return Time(j.team.Workers(), func() {
 		for range calls {
-			j.plan.Forward(j.args)
+			if j.at.Pass != "backward" {
+				j.plan.Forward(j.args)
+			}
+			if j.back != nil {
+				j.back.Backward(j.args, j.grads)
+			}
 		}
 	}), nil
 }
@@ -181,7 +231,20 @@ func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {
 	if err != nil {
 		return oracle.Verdict{}, err
 	}
-	return o.Judge(oracle.Sample(&j.p, j.args, rows, seed)), nil
+	sample := oracle.Sample(&j.p, j.args, rows, seed)
+	v := o.Judge(sample)
+	if j.back == nil {
+		return v, nil
+	}
+	// Of a row the oracle knows the gradients, and of a key what some rows add to its own: it is asked about the gradient of those rows alone.
+	oracle.Thin(&j.p, j.args, j.grads, sample)
+	j.back.Backward(j.args, j.grads)
+	g, err := o.JudgeGrads(j.grads)
+	cases.FillGrads(j.grads, Inputs(j.at))
+	if !(g.Worst <= v.Worst) {
+		v.Worst, v.Where = g.Worst, g.Where
+	}
+	return v, err
 }
 
 func (j *attention) Team() *attn.Team { return j.team }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +14,7 @@ import (
 	"golang.org/x/perf/benchproc"
 
 	"attnlab/attn"
-	"attnlab/attn/cases"
+	"attnlab/harness"
 	"attnlab/harness/run"
 	"attnlab/kernels"
 )
@@ -33,7 +32,12 @@ func TestMain(m *testing.M) {
 //
 //	go test -run '^$' -bench Attention -count 6 ./kernels > new.txt
 //	go tool benchstat -col /kernel -filter '/isa:go' new.txt
-func BenchmarkAttention(b *testing.B) {
+func BenchmarkAttention(b *testing.B) { benchmark(b, "forward") }
+
+// BenchmarkBackward is the same for the backward pass.
+func BenchmarkBackward(b *testing.B) { benchmark(b, "backward") }
+
+func benchmark(b *testing.B, pass string) {
 	type cell struct {
 		mask        string
 		heads, n, d int
@@ -45,29 +49,38 @@ func BenchmarkAttention(b *testing.B) {
 	for _, k := range kernels.All() {
 		algo, isa := k.Name()
 		for _, c := range cells {
-			point := run.Point{Kernel: algo, ISA: isa, Mask: c.mask, HeadsQ: c.heads, SeqKV: c.n, Dim: c.d}.WithDefaults()
-			p, err := point.Problem()
-			if err != nil {
+			point := run.Point{Kernel: algo, ISA: isa, Pass: pass, Mask: c.mask, HeadsQ: c.heads, SeqKV: c.n, Dim: c.d}.WithDefaults()
+			work, err := harness.Attention(k, point)
+			if errors.Is(err, attn.ErrUnsupported) {
+				continue
+			} else if err != nil {
 				b.Fatal(err)
 			}
 			b.Run(strings.TrimPrefix(point.Name(), "Attention/"), func(b *testing.B) {
-				plan, err := k.Plan(p, nil)
+				job, err := work.Prepare(new(harness.Slab))
 				if err != nil {
 					b.Fatal(err)
 				}
-				a, err := cases.NewArgs(p, "bhsd", nil)
-				if err != nil {
+				defer job.Close()
+				if err := job.Plan(); err != nil {
 					b.Fatal(err)
 				}
-				cases.Fill("normal", p, a, 1)
+				call := func() {
+					if _, err := job.Run(1); err != nil {
+						b.Fatal(err)
+					}
+				}
 				b.ReportAllocs()
-				plan.Forward(a) // warm
+				call() // warm
 				for b.Loop() {
-					plan.Forward(a)
+					call()
 				}
-				b.ReportMetric(float64(p.Count(nil).Flop)*float64(b.N)/b.Elapsed().Seconds(), "FLOP/s")
-				b.ReportMetric(float64(plan.Scratch()), "scratch-B")
-				runtime.KeepAlive(a)
+				count, err := work.Count()
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(count.Flop)*float64(b.N)/b.Elapsed().Seconds(), "FLOP/s")
+				b.ReportMetric(float64(job.Scratch()), "scratch-B")
 			})
 		}
 	}

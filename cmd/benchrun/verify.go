@@ -20,7 +20,7 @@ import (
 type VerifyCmd struct {
 	Kernel  []string      `placeholder:"NAME" help:"Kernels; default all."`
 	ISA     []string      `name:"isa" placeholder:"NAME" help:"Instruction sets; default all that are here."`
-	Pass    string        `default:"forward" help:"forward; backward and both are not in this version."`
+	Pass    string        `default:"both" enum:"forward,backward,both" placeholder:"PASS" help:"forward, backward or both (${default})."`
 	Cases   string        `placeholder:"PATH" help:"Run outside cases besides: ONNX node tests as JSON, a file or a folder of *.json."`
 	Core    bool          `help:"Only the quick subset of the cases."`
 	Timeout time.Duration `default:"2m" help:"Give a case up when it takes longer (${default})."`
@@ -38,13 +38,6 @@ that continue one), types (16 bits and int8), pairs (every two features together
 
 // Run verifies, and is exit 1 if any answer is wrong.
 func (c *VerifyCmd) Run(to streams, all kernelList) error {
-	switch c.Pass {
-	case "forward":
-	case "backward", "both":
-		return exitf(exitUsage, "--pass %s: not in this version of benchrun", c.Pass)
-	default:
-		return exitf(exitUsage, "--pass %s: forward is what there is", c.Pass)
-	}
 	picked, err := pick(all, c.Kernel, c.ISA)
 	if err != nil {
 		return err
@@ -67,9 +60,16 @@ func (c *VerifyCmd) Run(to streams, all kernelList) error {
 	if c.Core {
 		list = cases.Core()
 	}
-	wrong, err := verify(child, picked, list, to.Out)
-	if err != nil {
-		return err
+	wrong := 0
+	for _, pass := range passes(c.Pass) {
+		if c.Pass != "forward" {
+			fmt.Fprintln(to.Out, pass)
+		}
+		n, err := verify(child, picked, ofPass(pass, list), to.Out)
+		if err != nil {
+			return err
+		}
+		wrong += n
 	}
 	if c.Cases != "" {
 		more, err := verifyOutside(child, picked, c.Cases, outside, to.Out)
@@ -82,6 +82,29 @@ func (c *VerifyCmd) Run(to streams, all kernelList) error {
 		return exitf(exitWrong, "wrong answers: %d", wrong)
 	}
 	return nil
+}
+
+// passes are those that a value of --pass stands for.
+func passes(pass string) []string {
+	if pass == "both" {
+		return []string{"forward", "backward"}
+	}
+	return []string{pass}
+}
+
+// ofPass are the cases of one pass. Those of the backward pass are the others with their gradients, as far as they can have any.
+func ofPass(pass string, list []cases.Case) []cases.Case {
+	var some []cases.Case
+	for _, c := range list {
+		ok := !c.Backward()
+		if pass == "backward" {
+			c, ok = c.Differentiated(attn.WantEntropy)
+		}
+		if ok {
+			some = append(some, c)
+		}
+	}
+	return some
 }
 
 // pick selects kernels by the values of --kernel and --isa.
