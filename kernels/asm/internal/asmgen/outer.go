@@ -10,12 +10,15 @@ import "fmt"
 // transposed; Ops.Sum is it for the few rows of queries that share keys, where y is V and comes from memory, and asks for the rows of Next
 // meanwhile, as Dot does.
 //
+// Outer asks for the rows of x that a tile will be added to while it sums, and for those of the next one, where a row is several lines. With AVX-512,
+// blocks of 192 keys and 8 tiles of queries in turn, in the second-level cache, Outer ran so at .88 of the peak instead of .83 on an Intel Xeon.
+//
 // Tiles are of 6 rows (4, transposed) by as many vectors as there are registers for; what is left over at the edges goes by fewer rows, by fewer
 // vectors, and at last by one column. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the
 // tile, and through all runs of keys.
 func (g *gen) outer(o outer) {
 	frame, after := 0, ""
-	if o.ahead {
+	if o.ahead || o.finishes {
 		frame = 8 // for the register of the frame pointer
 	}
 	if o.finishes {
@@ -119,6 +122,9 @@ func (t tile) outerColumns(o outer) {
 	} else {
 		t.move(lanesAt, lanes)
 		t.follow()
+		if t.results = o.finishes && t.vecs*t.bytes() > line; t.results {
+			t.move(lead, out)
+		}
 		t.get(steps, o.field(o.terms))
 		t.increase(steps, -unroll)
 		t.rest(name)

@@ -24,6 +24,7 @@ type tile struct {
 	sums       bool // Flash: with S
 	ahead      bool // other rows are asked for meanwhile
 	below      bool // elements eight steps further are asked for meanwhile
+	results    bool // and so are what the sums are added to
 	first      int  // vectors before it take no more steps
 	cells           // how rows of lanes are stored
 }
@@ -158,6 +159,14 @@ func (t tile) step(k, n int, between func()) {
 	}
 	if t.below {
 		t.prefetch(t.rowsOn(elemAt4, k%unroll))
+	}
+	if t.results && n == unroll {
+		if off := k * line; off < t.vecs*t.bytes() {
+			t.prefetchNear(mem{base: lead, off: off})
+		}
+		if k == n-1 {
+			t.offset(lead, lead, outStride, 1)
+		}
 	}
 	widen := t.widen
 	if t.single {
