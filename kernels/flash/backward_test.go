@@ -8,6 +8,7 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
 )
 
 // gradients are what Backward writes for random operands in items of so many tiles. The kernel has a small cache, so that keys are several blocks.
@@ -35,9 +36,9 @@ func gradients(t *testing.T, p attn.Problem, workers, size int, edit func(a *att
 		t.Fatal(err)
 	}
 	pl := made.(*plan)
-	if w := pl.back; size < w.size {
-		w.size, w.items = size, make([]item, p.Batch*p.HeadsKV*w.bundles(&p, size))
-	}
+	cut := pl.cut(&p)
+	cut.Tiles = min(cut.Tiles, size)
+	pl.back = tile.NewBackward(p, pl.ops, cut, team)
 	pl.Forward(a)
 	pl.Backward(a, g)
 	all := map[string][]float32{}

@@ -55,7 +55,7 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	back, err := k.checkBackward(p, workers)
+	back, err := tile.BackwardBytes(p, k.ops, k.cut(p), workers)
 	return scratch + states + queries + back, err
 }
 
@@ -86,7 +86,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	d := &decoder{
 		kernel: k, p: p, team: team, scratch: scratch, o: f(n * p.DimV), m: f(n), l: f(n), s: f(n), max: f(n), first: make([]int32, n), bad: make([]bool, n),
 		q: f(p.Batch * p.HeadsQ * p.SeqQ * prepared(&p)), factor: math.Log2E / p.Temperature(), chunk: chunkOf(&p),
-		back:    k.planBackward(p, team),
+		back:    tile.NewBackward(p, k.ops, k.cut(&p), team),
 		natural: s.Softcap != 0 || s.Terms&(attn.TermBias|attn.TermALiBi|attn.TermRelative) != 0,
 	}
 	d.scan, d.merge, d.prepare = d.scanPart, d.mergeRow, d.prepareRow
@@ -116,7 +116,7 @@ type decoder struct {
 	factor  float64 // from natural scores to those in base-2 logarithms
 	natural bool    // scores are edited while they are natural
 	chunk   int
-	back    *backward
+	back    *tile.Backward
 	a       *attn.Args
 	n       int // parts of this call's keys
 
@@ -149,7 +149,7 @@ type fewWorker struct {
 
 func (d *decoder) Backward(a *attn.Args, g *attn.Grads) {
 	d.p.MustGrads(d.name, a, g)
-	d.back.backward(a, g)
+	d.back.Run(a, g)
 }
 
 func (d *decoder) Scratch() int64 { return d.scratch }

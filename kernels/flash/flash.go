@@ -12,7 +12,7 @@
 // A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share, and read where
 // they lie, in the type they have (cache.go).
 //
-// The backward pass (backward.go) makes the weights once more, by the same steps, and holds no matrix either.
+// The backward pass (tile.Backward) makes the weights once more, by the same steps, and holds no matrix either.
 //
 // A row's bits are a function of its query and of the keys it sees: its lane is touched by nothing else, blocks and groups stand at absolute
 // key indices, and a rescale in one lane multiplies no other. So neither thread count nor bundles, batch mates, layout, or neighbours in the
@@ -51,6 +51,24 @@ func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 	return block, min(max(tiles, 1), most)
 }
 
+// cut is that of the backward pass: each key has four rows in the cache, and each query five.
+//
+// Blocks are whole groups of keys for Outer too, whose tiles have six rows.
+func (k kernel) cut(p *attn.Problem) tile.Cut {
+	ops, cache := k.ops, k.cache
+	longest, most := 192, 8
+	if side := p.Mask.Block; side >= 64 && side < longest && side%ops.Keys == 0 { // blocks of the bitmap are all or nothing
+		longest = side
+	}
+	row := 8 * max(p.Dim+p.DimV, 1)
+	block := longest
+	for block > ops.Keys && block*row > cache/2 {
+		block = max(ops.Keys, block/2/ops.Keys*ops.Keys)
+	}
+	tiles := (cache*3/4 - block*(row+4*ops.Lanes)) / (ops.Lanes * 4 * max(3*p.Dim+2*p.DimV, 1))
+	return tile.Cut{Block: block, Tiles: min(max(tiles, 1), most)}
+}
+
 type kernel struct {
 	ops   *asm.Ops
 	name  string
@@ -66,13 +84,13 @@ func New(ops *asm.Ops) attn.Kernel {
 func (k kernel) Name() (algo, isa string) { return "flash", k.ops.ISA }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
-	if err := p.Require(k.name, tile.Have|attn.NeedGrad); err != nil {
+	if err := p.Require(k.name, tile.Have); err != nil {
 		return 0, err
 	}
 	if few(&p) {
 		return k.checkFew(&p, workers)
 	}
-	back, err := k.checkBackward(&p, workers)
+	back, err := tile.BackwardBytes(&p, k.ops, k.cut(&p), workers)
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +118,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if few(&p) {
 		return k.planFew(p, team, scratch), nil
 	}
-	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, starts: make([]int, p.Batch+1), back: k.planBackward(p, team)}
+	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, starts: make([]int, p.Batch+1), back: tile.NewBackward(p, k.ops, k.cut(&p), team)}
 	pl.task = pl.bundle
 	block, tiles := k.sizes(&p)
 	pl.block = block
@@ -127,12 +145,12 @@ type plan struct {
 	size    int   // tiles in a bundle, in this call
 	starts  []int // tasks before each batch entry, and of all
 	task    func(worker, task int)
-	back    *backward
+	back    *tile.Backward
 }
 
 func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
 	pl.p.MustGrads(pl.name, a, g)
-	pl.back.backward(a, g)
+	pl.back.Run(a, g)
 }
 
 func (pl *plan) Scratch() int64 { return pl.scratch }

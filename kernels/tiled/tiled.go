@@ -2,6 +2,8 @@
 // it, O = V^T P. It runs on the same loops as flash and in the same layout, and differs by not fusing: the score matrix goes out to memory
 // and comes back twice. What flash gains over tiled is what fusion buys.
 //
+// The backward pass goes unfused too: all the weights of some queries, then all their gradients, product by product.
+//
 // With isa=blas the two products are Gemm calls of gonum, whose inner loops are its own SSE assembly on amd64.
 package tiled
 
@@ -37,7 +39,17 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+tile.StageFloats(&p, block)+int(per/4))
+	forward, err := attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+tile.StageFloats(&p, block)+int(per/4))
+	if err != nil {
+		return 0, err
+	}
+	back, err := tile.BackwardBytes(&p, k.ops, cut(&p), workers)
+	return forward + back, err
+}
+
+// cut is that of the backward pass: a tile at a time takes all its keys through each of the five products before the next.
+func cut(p *attn.Problem) tile.Cut {
+	return tile.Cut{Block: max(p.SeqKV, 1), Tiles: 1, Unfused: true}
 }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -45,7 +57,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{kernel: k, p: p, team: team, scratch: scratch}
+	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, back: tile.NewBackward(p, k.ops, cut(&p), team)}
 	pl.task = pl.head
 	tiles := tile.Count(&p, k.ops, p.SeqQ)
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
@@ -72,9 +84,15 @@ type plan struct {
 	workers []worker
 	a       *attn.Args
 	task    func(worker, task int)
+	back    *tile.Backward
 }
 
 func (pl *plan) Scratch() int64 { return pl.scratch }
+
+func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
+	pl.p.MustGrads(pl.name, a, g)
+	pl.back.Run(a, g)
+}
 
 func (pl *plan) Forward(a *attn.Args) {
 	pl.p.Must(pl.name, a)

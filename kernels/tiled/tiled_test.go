@@ -9,9 +9,9 @@ import (
 	"attnlab/kernels/tiled"
 )
 
-const claims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedGrad)
+const claims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16)
 
-var hold = attntest.Options{Hold: .25, HoldNarrow: .5}
+var hold = attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5}
 
 // geometries are those of every instruction set, run through the portable loops, so that each is tested on every machine; and then the sets
 // themselves, as far as this machine has them. With -short, only these.

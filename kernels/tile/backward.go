@@ -1,4 +1,4 @@
-package flash
+package tile
 
 import (
 	"math"
@@ -8,31 +8,30 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
-	"attnlab/kernels/tile"
 )
 
-// A backward is what a plan has for the backward pass, which makes the weights once more, from Q, K and the LSE. Tiles that share a key head walk over its keys as on the way forward, a bundle at a
+// A Backward is what a plan has for the backward pass, which makes the weights once more, from Q, K and the LSE. Tiles that share a key head walk over its keys as on the way forward, a bundle at a
 // time, and a block's rows of K, V, dK and dV stay in the cache while the bundle is on it.
 //
 // A row of dQ is summed block after block, in its tile. A row of dK or dV is summed tile after tile, in its place: so the bundles of a key head go over a
 // block in their order, each when the one before is done with it. They follow one another at the distance of a block or more, on as many workers as
 // there are; bundles of other heads need not wait for them. So the bits do not depend on who does what, and no sums are held but the caller's.
-type backward struct {
-	kernel
+type Backward struct {
+	ops     *asm.Ops
 	p       attn.Problem
 	team    *attn.Team
-	block   int // keys
+	cut     Cut
 	size    int // tiles in an item, at most
-	workers [][]*tile.Back
+	workers [][]*Back
 	a       *attn.Args
 	g       *attn.Grads
 	items   []item
-	n       int            // items of this call
-	sound   []bool         // of each key head of each batch entry: its keys and values are finite,
-	bad     []bool         // and it is answered by definition
-	last    []int          // of each chain: the last item so far, less than 0 if there is none
-	joint   bool           // chains are of several key heads
-	shared  []*tile.Shared // of each worker
+	n       int       // items of this call
+	sound   []bool    // of each key head of each batch entry: its keys and values are finite,
+	bad     []bool    // and it is answered by definition
+	last    []int     // of each chain: the last item so far, less than 0 if there is none
+	joint   bool      // chains are of several key heads
+	shared  []*Shared // of each worker
 
 	look, walk func(worker, task int)
 }
@@ -55,56 +54,45 @@ const itemFloats = int(unsafe.Sizeof(item{})) / 4
 // passedAll is above any key.
 const passedAll = math.MaxInt64
 
-// backwardSizes are the sizes of the backward pass: each key has four rows in the cache, and each query five.
-//
-// Blocks are whole groups of keys for Outer too, whose tiles have six rows.
-func backwardSizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
-	longest, most := 192, 8
-	if side := p.Mask.Block; side >= 64 && side < longest && side%ops.Keys == 0 { // blocks of the bitmap are all or nothing
-		longest = side
-	}
-	row := 8 * max(p.Dim+p.DimV, 1)
-	for block = longest; block > ops.Keys && block*row > cache/2; {
-		block = max(ops.Keys, block/2/ops.Keys*ops.Keys)
-	}
-	tiles = (cache*3/4 - block*(row+4*ops.Lanes)) / (ops.Lanes * 4 * max(3*p.Dim+2*p.DimV, 1))
-	return block, min(max(tiles, 1), most)
+// A Cut says how a backward pass is cut into pieces: keys in a block, and tiles that go over a block together, at most.
+type Cut struct {
+	Block, Tiles int
+	Unfused      bool // scores are finished before the first becomes a weight
 }
 
 // bundle is the number of tiles in an item: no more than there are sizes for, and few enough that all workers end at about the same time.
-func (k kernel) bundle(p *attn.Problem, workers int) (block, tiles int) {
-	block, tiles = backwardSizes(p, k.ops, k.cache)
-	all := p.Group() * tile.Count(p, k.ops, p.SeqQ)
-	tiles = max(1, min(tiles, all))
+func (c Cut) bundle(p *attn.Problem, ops *asm.Ops, workers int) (tiles int) {
+	all := p.Group() * Count(p, ops, p.SeqQ)
+	tiles = max(1, min(c.Tiles, all))
 	if terms := p.Score.Terms; workers > 1 && terms == 0 { // what terms share is summed item after item
 		tiles = min(tiles, max(p.Batch*p.HeadsKV*all/(4*workers), 1))
 	}
-	return block, tiles
+	return tiles
 }
 
 // bundles is the number of items of one key head, at most.
-func (k kernel) bundles(p *attn.Problem, tiles int) int {
-	return (p.Group()*tile.Count(p, k.ops, p.SeqQ) + tiles - 1) / tiles
+func bundles(p *attn.Problem, ops *asm.Ops, tiles int) int {
+	return (p.Group()*Count(p, ops, p.SeqQ) + tiles - 1) / tiles
 }
 
-// checkBackward is the size of what a plan holds for the backward pass.
-func (k kernel) checkBackward(p *attn.Problem, workers int) (int64, error) {
+// BackwardBytes is the size of what a plan holds for the backward pass: nothing, if its problem wants no gradients.
+func BackwardBytes(p *attn.Problem, ops *asm.Ops, c Cut, workers int) (int64, error) {
 	if p.Want&attn.WantGrad == 0 {
 		return 0, nil
 	}
 	own := withoutProducts(*p)
-	block, tiles := k.bundle(&own, workers)
-	items, err := attn.Floats(p.Batch, p.HeadsKV, k.bundles(&own, tiles), itemFloats)
+	tiles := c.bundle(&own, ops, workers)
+	items, err := attn.Floats(p.Batch, p.HeadsKV, bundles(&own, ops, tiles), itemFloats)
 	if err != nil {
 		return 0, err
 	}
-	scratch, err := attn.Floats(k.busy(&own, tiles, workers), tiles*tile.BackFloats(&own, k.ops)+tile.SharedFloats(&own, k.ops, block)+tile.StageFloats(&own, block))
+	scratch, err := attn.Floats(busy(&own, ops, tiles, workers), tiles*BackFloats(&own, ops)+SharedFloats(&own, ops, c.Block)+StageFloats(&own, c.Block))
 	return items + scratch, err
 }
 
 // busy is how many of a team's workers can be busy at once.
-func (k kernel) busy(p *attn.Problem, tiles, workers int) int {
-	return max(1, min(workers, p.Batch*p.HeadsKV*k.bundles(p, tiles)))
+func busy(p *attn.Problem, ops *asm.Ops, tiles, workers int) int {
+	return max(1, min(workers, p.Batch*p.HeadsKV*bundles(p, ops, tiles)))
 }
 
 // withoutProducts is the problem without by-products, which tiles would make once more, but for that which has a gradient.
@@ -113,29 +101,30 @@ func withoutProducts(p attn.Problem) attn.Problem {
 	return p
 }
 
-func (k kernel) planBackward(p attn.Problem, team *attn.Team) *backward {
+// NewBackward allocates what a plan holds for the backward pass: nothing, if its problem wants no gradients.
+func NewBackward(p attn.Problem, ops *asm.Ops, c Cut, team *attn.Team) *Backward {
 	if p.Want&attn.WantGrad == 0 {
 		return nil
 	}
-	w := &backward{kernel: k, p: withoutProducts(p), team: team}
-	block, tiles := k.bundle(&w.p, team.Workers())
-	w.block, w.size = block, tiles
-	w.items = make([]item, p.Batch*p.HeadsKV*k.bundles(&w.p, tiles))
+	w := &Backward{ops: ops, p: withoutProducts(p), team: team, cut: c}
+	w.size = c.bundle(&w.p, ops, team.Workers())
+	w.items = make([]item, p.Batch*p.HeadsKV*bundles(&w.p, ops, w.size))
 	heads := p.Batch * p.HeadsKV
 	w.last, w.sound, w.bad = make([]int, heads), make([]bool, heads), make([]bool, heads)
 	w.look, w.walk = w.lookAt, w.walkItem
-	for range k.busy(&w.p, tiles, team.Workers()) {
-		shared, stage := tile.NewShared(&w.p, k.ops, block), tile.NewStage(&w.p, k.ops, block)
-		own := make([]*tile.Back, tiles)
+	for range busy(&w.p, ops, w.size, team.Workers()) {
+		shared, stage := NewShared(&w.p, ops, c.Block), NewStage(&w.p, ops, c.Block)
+		own := make([]*Back, w.size)
 		for i := range own {
-			own[i] = tile.NewBack(&w.p, k.ops, stage, shared)
+			own[i] = NewBack(&w.p, ops, stage, shared)
 		}
 		w.workers, w.shared = append(w.workers, own), append(w.shared, shared)
 	}
 	return w
 }
 
-func (w *backward) backward(a *attn.Args, g *attn.Grads) {
+// Run is the backward pass of a call whose operands have been checked.
+func (w *Backward) Run(a *attn.Args, g *attn.Grads) {
 	w.a, w.g = a, g
 	w.team.Run(w.p.Batch*w.p.HeadsKV, w.look)
 	for again := true; again; {
@@ -155,7 +144,7 @@ func (w *backward) backward(a *attn.Args, g *attn.Grads) {
 func (it *item) pair(p *attn.Problem) int { return it.b*p.HeadsKV + it.kv }
 
 // layOut lists the items: the first bundles of all key heads, then the second ones, and so on. Those that add to the same numbers are a chain.
-func (w *backward) layOut() {
+func (w *Backward) layOut() {
 	p, n := &w.p, 0
 	for i := range w.last {
 		w.last[i] = -1
@@ -165,7 +154,7 @@ func (w *backward) layOut() {
 	for at, more := 0, true; more; at++ {
 		more = false
 		for b := range p.Batch {
-			tiles := p.Group() * tile.Count(p, w.ops, w.a.Queries(p, b))
+			tiles := p.Group() * Count(p, w.ops, w.a.Queries(p, b))
 			bundles := (tiles + w.size - 1) / w.size
 			for kv := 0; kv < p.HeadsKV && at < bundles; kv++ {
 				chain := 0
@@ -189,7 +178,7 @@ func (w *backward) layOut() {
 }
 
 // apart is whether batch entries, and key heads, add to gradients of their own.
-func (w *backward) apart() (byBatch, byHead bool) {
+func (w *Backward) apart() (byBatch, byHead bool) {
 	p, t := &w.p, &w.g.Terms
 	one := p.Batch == 1
 	byBatch, byHead = true, true
@@ -208,16 +197,16 @@ func (w *backward) apart() (byBatch, byHead bool) {
 }
 
 // lookAt looks whether the keys and values of a key head are finite.
-func (w *backward) lookAt(_, task int) {
+func (w *Backward) lookAt(_, task int) {
 	p, a := &w.p, w.a
 	b, kv := task/p.HeadsKV, task%p.HeadsKV
 	at, row := a.KRow(p, b, 0)
 	w.bad[task] = false
-	w.sound[task] = tile.Finite(w.ops, &a.K, at, row, kv, a.Keys(p, b)) && tile.Finite(w.ops, &a.V, at, row, kv, a.Keys(p, b))
+	w.sound[task] = Finite(w.ops, &a.K, at, row, kv, a.Keys(p, b)) && Finite(w.ops, &a.V, at, row, kv, a.Keys(p, b))
 }
 
 // walkItem takes the tiles of an item over the keys that they see.
-func (w *backward) walkItem(worker, task int) {
+func (w *Backward) walkItem(worker, task int) {
 	it, p := &w.items[task], &w.p
 	defer it.passed.Store(passedAll) // however it ends: nobody is to wait for ever
 	if w.bad[it.pair(p)] {
@@ -235,7 +224,7 @@ func (w *backward) walkItem(worker, task int) {
 		t.Recall(w.g, w.sound[it.pair(p)])
 		it.sound = t.Sound() && it.sound
 		if t.End() > 0 {
-			first, end = min(first, t.First(w.block)), max(end, t.End())
+			first, end = min(first, t.First(w.cut.Block)), max(end, t.End())
 		}
 	}
 	terms := &w.g.Terms
@@ -243,16 +232,21 @@ func (w *backward) walkItem(worker, task int) {
 		w.await(it, passedAll)
 	}
 	hold := it.ends && w.joint && terms.Bias.Data != nil // what is done at the end may add to any
-	for key := first; key < end; key += w.block {
-		w.await(it, key+w.block)
+	for key := first; key < end; key += w.cut.Block {
+		w.await(it, key+w.cut.Block)
 		for _, t := range tiles {
-			if t.Block(key, w.block) {
-				t.Weights()
+			if t.Block(key, w.cut.Block) {
+				if w.cut.Unfused {
+					t.Scores()
+					t.weigh(w.ops.Exp, &t.Panel)
+				} else {
+					t.Weights()
+				}
 				t.Share()
 			}
 		}
 		if !hold {
-			it.passed.Store(int64(key + w.block))
+			it.passed.Store(int64(key + w.cut.Block))
 		}
 	}
 	for _, t := range tiles {
@@ -274,7 +268,7 @@ func (w *backward) walkItem(worker, task int) {
 }
 
 // await waits until the item before is done with the keys below one. A worker has it in hand, or it is over: items are handed out in order.
-func (w *backward) await(it *item, key int) {
+func (w *Backward) await(it *item, key int) {
 	if it.before < 0 {
 		return
 	}
