@@ -478,7 +478,11 @@ func (j *gradients) through(x, tol, row []float64) {
 		case f == attn.ReluPlusOne && y <= 0:
 			slope = 0
 		}
+		lost := 0.0 // of a slope near the bottom of float32
+		if slope < 1 {
+			lost = flush * math.Abs(x[c])
+		}
 		x[c] *= slope
-		tol[c] = tol[c]*slope + 2*u*math.Abs(x[c])
+		tol[c] = tol[c]*slope + 2*u*math.Abs(x[c]) + lost + subnormal
 	}
 }

@@ -1,4 +1,4 @@
-//go:build !(mutant_rescale_out || mutant_drop_tail || mutant_head_modulo || mutant_causal_off_by_one)
+//go:build !(mutant_rescale_out || mutant_drop_tail || mutant_head_modulo || mutant_causal_off_by_one || mutant_grad_last_of_group)
 
 package main
 
