@@ -25,7 +25,7 @@
 // Softmax does not need the maximum, only a reference M near it. Exp leaves M alone while no score is above M+Limit, and returns early,
 // with Done rows finished, when a lane of the group at Done goes over. Raise lifts M in those lanes, by a whole number so that multiplying what
 // was summed by the power of two in between rounds nothing, and Exp goes on from there. A lane starts at M = Unset, which any score exceeds,
-// so the first visible group seeds it. Groups of Keys rows start at multiples of Keys in the absolute key index: a lane's history depends on
+// so the first visible group seeds it; Flash does that itself, as there is nothing to multiply. Groups of Keys rows start at multiples of Keys in the absolute key index: a lane's history depends on
 // its own scores alone.
 //
 // NaN is above nothing: it becomes a weight that is NaN, and so does a score of +Inf, to which M is raised. Such a lane's L and O are NaN from
@@ -88,7 +88,8 @@ type Panel struct {
 
 	Edit  Edit
 	Plain int       // Flash: rows from here on are hidden from a lane as Edit says by Lo and Hi
-	Until []int     // Mix: vector i of the lanes uses rows up to Until[i], which do not decrease; nil: all N
+	Since []int     // Mix: vector i of the lanes uses rows from Since[i], of which the first is 0 and none is more than Until[0],
+	Until []int     // up to Until[i]; both do not decrease. nil: all N
 	Keep  []float32 // [Lanes]; Raise, Mix: what becomes of O; for Mix, nil is 1
 
 	X     []float32 // Outer: [N][XStride]

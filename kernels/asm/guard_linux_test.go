@@ -209,14 +209,16 @@ func apart(r Rows, rows, cols, stride int) Rows {
 	return Rows{s, stride}
 }
 
-// inStairs runs Mix with fewer rows for the first vectors.
+// inStairs runs Mix with vectors that begin and end one after the other: rows up to half are for some, or all are, or none.
 func inStairs(o *Ops, mix func(*Panel)) func(*Panel) {
 	return func(p *Panel) {
-		for v := range p.Width / o.Vec {
-			p.Until = append(p.Until, p.N*(v+p.D%2)/(p.Width/o.Vec))
+		all, vecs := p.N*(p.D%3)/2, p.Width/o.Vec
+		for v := range vecs {
+			p.Since = append(p.Since, all*v/max(vecs-1, 1))
+			p.Until = append(p.Until, all+(p.N-all)*v/vecs)
 		}
 		mix(p)
-		p.Until = nil
+		p.Since, p.Until = nil, nil
 	}
 }
 
@@ -529,6 +531,61 @@ func TestWidenAndNarrowAgainstPortable(t *testing.T) {
 		for n := range 20 {
 			change(n, 17)
 		}
+	}
+}
+
+// Flash gives lanes that have seen no key their reference, with the bits that leaving and Raise give; and it leaves no more for them.
+func TestFlashSeeds(t *testing.T) {
+	for _, o := range assembled() {
+		twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
+		rng := rand.New(rand.NewPCG(3, 4))
+		copied := func(p *Panel) *Panel {
+			q := *p
+			for _, s := range []*[]float32{&q.P, &q.M, &q.L, &q.S, &q.Keep} {
+				*s = slices.Clone(*s)
+			}
+			return &q
+		}
+		grid(o, func(width, n, d int) {
+			p := random(o, width, n, d, 0)
+			p.Plain, p.Edit.Lo, p.Edit.Hi = 0, nil, nil
+			begun := rng.IntN(2) == 0 // some lanes are
+			for l := range width {
+				p.M[l], p.L[l], p.S[l], p.Keep[l] = Unset, 0, 0, 1
+				if begun && rng.IntN(4) == 0 {
+					p.M[l], p.L[l], p.S[l] = rng.Float32()-Limit, 1, 1
+				}
+				p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(rng.IntN(n+1))), append(p.Edit.Hi, int32(n))
+			}
+			if rng.IntN(3) == 0 {
+				p.S = nil
+			}
+			for _, ops := range []*Ops{o, twin} {
+				what := fmt.Sprintf("%s/%s: width %d, %d keys, %d columns", o.ISA, ops.ISA, width, n, d)
+				got, want := copied(p), copied(p)
+				for ops.Flash(got); got.Done < n; ops.Flash(got) {
+					if !begun && got.Done < n-n%o.Keys { // Exp does what is left
+						t.Fatalf("%s: Flash left at %d", what, got.Done)
+					}
+					ops.Raise(got)
+				}
+				ops.Score(want)
+				mask(want, 0, n)
+				for ops.Exp(want); want.Done < n; ops.Exp(want) {
+					ops.Raise(want)
+				}
+				for l := range width {
+					if got.M[l] != want.M[l] || got.L[l] != want.L[l] || p.S != nil && got.S[l] != want.S[l] {
+						t.Fatalf("%s: lane %d: M and L are %v and %v, with Raise %v and %v", what, l, got.M[l], got.L[l], want.M[l], want.L[l])
+					}
+					for j := range n {
+						if g, w := got.P[j*o.Lanes+l], want.P[j*o.Lanes+l]; g != w {
+							t.Fatalf("%s: P[%d][%d] is %v, with Raise %v", what, j, l, g, w)
+						}
+					}
+				}
+			}
+		})
 	}
 }
 

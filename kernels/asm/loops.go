@@ -15,7 +15,7 @@ type loops struct {
 	vec, keys   int // floats in a vector; rows that Score and Mix take at once
 	score       []func(p *Panel, from, to int)
 	mix         []func(p *Panel, keep *float32)
-	stairs      []func(p *Panel, keep *float32)                   // Mix with Until
+	stairs      []func(p *Panel, keep *float32)                   // Mix with Since and Until
 	flash       []func(p *Panel, from, to, scored int) (done int) // whole groups
 	flashSums   []func(p *Panel, from, to, scored int) (done int) // with S
 	raise       func(p *Panel, rows int)
@@ -311,16 +311,27 @@ func (l *loops) checkMix(p *Panel) int {
 	if p.Keep != nil {
 		reach("Keep", len(p.Keep), 1, p.Width, 0)
 	}
-	for i, before := 0, 0; p.Until != nil && i < width; i++ {
-		if len(p.Until) < width || p.Until[i] < before || p.Until[i] > p.N {
-			panic(fmt.Errorf("asm/%s: Until is %v: it must have a number for each of %d vectors, in ascending order up to the %d rows", l.isa, p.Until, width, p.N))
+	if p.Until != nil && width > 0 {
+		l.checkStairs("Since", p.Since, width, 0, p.Until[0])
+		l.checkStairs("Until", p.Until, width, p.Since[width-1], p.N)
+		if p.Since[0] != 0 {
+			panic(fmt.Errorf("asm/%s: Since begins with %d: it must be 0", l.isa, p.Since[0]))
 		}
-		before = p.Until[i]
 	}
 	if p.C == 0 {
 		return 0
 	}
 	return width
+}
+
+// checkStairs panics if rows are not one for each vector, in ascending order from one to another.
+func (l *loops) checkStairs(name string, rows []int, width, from, to int) {
+	for i := range width {
+		if len(rows) < width || rows[i] < from || rows[i] > to {
+			panic(fmt.Errorf("asm/%s: %s is %v: it must have a row for each of %d vectors, in ascending order from %d to %d", l.isa, name, rows, width, from, to))
+		}
+		from = rows[i]
+	}
 }
 
 func (l *loops) checkWidth(p *Panel) int {

@@ -503,7 +503,10 @@ end1:
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 8 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
@@ -965,12 +968,38 @@ last:
 	VMOVUPS Y12, (R11)
 	VXORPS Y12, Y12, Y12
 	VMOVUPS Y12, (R14)
-over:
+leave:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
 	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
+over:
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y4
+	VSUBPS lowest<>(SB), Y4, Y6
+	VADDPS (R11), Y6, Y6
+	VMOVUPS Y4, Y5
+	VMAXPS Y5, Y0, Y5
+	VMAXPS Y5, Y1, Y5
+	VMAXPS Y5, Y2, Y5
+	VMAXPS Y5, Y3, Y5
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y7
+	VCMPPS $0x1e, Y6, Y7, Y7
+	VBLENDVPS Y7, Y5, Y4, Y4
+	VMOVUPS Y4, (R12)
+	VMOVUPS (R12), Y4
+	VADDPS limit<>(SB), Y4, Y5
+	VMAXPS Y4, Y0, Y4
+	VMAXPS Y4, Y1, Y4
+	VMAXPS Y4, Y2, Y4
+	VMAXPS Y4, Y3, Y4
+	VCMPPS $0x1e, Y5, Y4, Y4
+	VMOVMSKPS Y4, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits
 mask:
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y4
@@ -1015,7 +1044,10 @@ mask:
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 8 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
@@ -1507,12 +1539,38 @@ last:
 	VXORPS Y12, Y12, Y12
 	VMOVUPS Y12, (R14)
 	VMOVUPS Y12, 32(R14)
-over:
+leave:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
 	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
+over:
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y4
+	VSUBPS lowest<>(SB), Y4, Y6
+	VADDPS (R11), Y6, Y6
+	VMOVUPS Y4, Y5
+	VMAXPS Y5, Y0, Y5
+	VMAXPS Y5, Y1, Y5
+	VMAXPS Y5, Y2, Y5
+	VMAXPS Y5, Y3, Y5
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y7
+	VCMPPS $0x1e, Y6, Y7, Y7
+	VBLENDVPS Y7, Y5, Y4, Y4
+	VMOVUPS Y4, (R12)
+	VMOVUPS (R12), Y4
+	VADDPS limit<>(SB), Y4, Y5
+	VMAXPS Y4, Y0, Y4
+	VMAXPS Y4, Y1, Y4
+	VMAXPS Y4, Y2, Y4
+	VMAXPS Y4, Y3, Y4
+	VCMPPS $0x1e, Y5, Y4, Y4
+	VMOVMSKPS Y4, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits
 mask:
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y4
@@ -1552,7 +1610,7 @@ mask:
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
 //		for lane := range sum {
-//			for j := range p.N { // 4 at a time
+//			for j := 0; j < p.N; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
@@ -1730,7 +1788,7 @@ end1:
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
 //		for lane := range sum {
-//			for j := range p.Until[lane/8] { // 4 at a time
+//			for j := p.Since[lane/8]; j < p.Until[lane/8]; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
@@ -1756,13 +1814,18 @@ tile4:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+	LEAQ (R8)(R9*8), R15
+	MOVQ $0, R13
 	MOVQ (Panel_Until)(AX), R12
 	MOVQ (R12), R11
+	SUBQ R13, R11
+	MOVQ (R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest4From0
+	JLT rest4Until0
 	PCALIGN $64
-steps4From0:
+steps4Until0:
+	PREFETCHT1 (R15)
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1772,6 +1835,7 @@ steps4From0:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
+	PREFETCHT1 (R15)(R9*1)
 	VMOVUPS 96(SI), Y4
 	VBROADCASTSS (R8)(R9*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1781,6 +1845,7 @@ steps4From0:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8)(R9*1), Y5
 	VFMADD231PS Y5, Y4, Y3
+	PREFETCHT1 (R15)(R9*2)
 	VMOVUPS 192(SI), Y4
 	VBROADCASTSS (R8)(R9*2), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1790,6 +1855,7 @@ steps4From0:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8)(R9*2), Y5
 	VFMADD231PS Y5, Y4, Y3
+	PREFETCHT1 (R15)(R10*1)
 	VMOVUPS 288(SI), Y4
 	VBROADCASTSS (R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1801,14 +1867,16 @@ steps4From0:
 	VFMADD231PS Y5, Y4, Y3
 	ADDQ $384, SI
 	LEAQ (R8)(R9*4), R8
+	LEAQ (R15)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps4From0
-rest4From0:
+	JGE steps4Until0
+rest4Until0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done4From0
-one4From0:
+	JLT done4Until0
+one4Until0:
+	PREFETCHT1 (R15)
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1820,10 +1888,11 @@ one4From0:
 	VFMADD231PS Y5, Y4, Y3
 	ADDQ $96, SI
 	LEAQ (R8)(R9*1), R8
+	LEAQ (R15)(R9*1), R15
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one4From0
-done4From0:
+	JGE one4Until0
+done4Until0:
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y4
 	VFMADD231PS (DX), Y4, Y0
@@ -1846,13 +1915,16 @@ tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	VXORPS Y0, Y0, Y0
+	MOVQ $0, R13
 	MOVQ (Panel_Until)(AX), R12
 	MOVQ (R12), R11
+	SUBQ R13, R11
+	MOVQ (R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest1From0
+	JLT rest1Until0
 	PCALIGN $64
-steps1From0:
+steps1Until0:
 	VBROADCASTSS (R8), Y2
 	VMOVUPS (SI), Y1
 	VFMADD231PS Y2, Y1, Y0
@@ -1869,12 +1941,12 @@ steps1From0:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps1From0
-rest1From0:
+	JGE steps1Until0
+rest1Until0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done1From0
-one1From0:
+	JLT done1Until0
+one1Until0:
 	VBROADCASTSS (R8), Y2
 	VMOVUPS (SI), Y1
 	VFMADD231PS Y2, Y1, Y0
@@ -1882,8 +1954,8 @@ one1From0:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one1From0
-done1From0:
+	JGE one1Until0
+done1Until0:
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y1
 	VFMADD231PS (DX), Y1, Y0
@@ -2306,7 +2378,10 @@ end1:
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 16 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
@@ -2993,12 +3068,61 @@ last:
 	VXORPS Y12, Y12, Y12
 	VMOVUPS Y12, (R14)
 	VMOVUPS Y12, 32(R14)
-over:
+leave:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
 	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
+over:
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y8
+	VSUBPS lowest<>(SB), Y8, Y10
+	VADDPS (R11), Y10, Y10
+	VMOVUPS Y8, Y9
+	VMAXPS Y9, Y0, Y9
+	VMAXPS Y9, Y2, Y9
+	VMAXPS Y9, Y4, Y9
+	VMAXPS Y9, Y6, Y9
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y11
+	VBLENDVPS Y11, Y9, Y8, Y8
+	VMOVUPS Y8, (R12)
+	VMOVUPS 32(R12), Y8
+	VSUBPS lowest<>(SB), Y8, Y10
+	VADDPS 32(R11), Y10, Y10
+	VMOVUPS Y8, Y9
+	VMAXPS Y9, Y1, Y9
+	VMAXPS Y9, Y3, Y9
+	VMAXPS Y9, Y5, Y9
+	VMAXPS Y9, Y7, Y9
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y11
+	VBLENDVPS Y11, Y9, Y8, Y8
+	VMOVUPS Y8, 32(R12)
+	VMOVUPS (R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y0, Y8
+	VMAXPS Y8, Y2, Y8
+	VMAXPS Y8, Y4, Y8
+	VMAXPS Y8, Y6, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 32(R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y1, Y8
+	VMAXPS Y8, Y3, Y8
+	VMAXPS Y8, Y5, Y8
+	VMAXPS Y8, Y7, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits
 mask:
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y8
@@ -3074,7 +3198,10 @@ mask:
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 16 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
@@ -3818,12 +3945,61 @@ last:
 	VMOVUPS Y12, 64(R14)
 	VMOVUPS Y12, 32(R14)
 	VMOVUPS Y12, 96(R14)
-over:
+leave:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
 	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
+over:
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y8
+	VSUBPS lowest<>(SB), Y8, Y10
+	VADDPS (R11), Y10, Y10
+	VMOVUPS Y8, Y9
+	VMAXPS Y9, Y0, Y9
+	VMAXPS Y9, Y2, Y9
+	VMAXPS Y9, Y4, Y9
+	VMAXPS Y9, Y6, Y9
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y11
+	VBLENDVPS Y11, Y9, Y8, Y8
+	VMOVUPS Y8, (R12)
+	VMOVUPS 32(R12), Y8
+	VSUBPS lowest<>(SB), Y8, Y10
+	VADDPS 32(R11), Y10, Y10
+	VMOVUPS Y8, Y9
+	VMAXPS Y9, Y1, Y9
+	VMAXPS Y9, Y3, Y9
+	VMAXPS Y9, Y5, Y9
+	VMAXPS Y9, Y7, Y9
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y11
+	VBLENDVPS Y11, Y9, Y8, Y8
+	VMOVUPS Y8, 32(R12)
+	VMOVUPS (R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y0, Y8
+	VMAXPS Y8, Y2, Y8
+	VMAXPS Y8, Y4, Y8
+	VMAXPS Y8, Y6, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 32(R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y1, Y8
+	VMAXPS Y8, Y3, Y8
+	VMAXPS Y8, Y5, Y8
+	VMAXPS Y8, Y7, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits
 mask:
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y8
@@ -3894,7 +4070,7 @@ mask:
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
 //		for lane := range sum {
-//			for j := range p.N { // 4 at a time
+//			for j := 0; j < p.N; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
@@ -4124,7 +4300,7 @@ end1:
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
 //		for lane := range sum {
-//			for j := range p.Until[lane/8] { // 4 at a time
+//			for j := p.Since[lane/8]; j < p.Until[lane/8]; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
@@ -4154,13 +4330,95 @@ tile4:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ (Panel_Until)(AX), R12
-	MOVQ (R12), R11
+	LEAQ (R8)(R9*8), R15
+	MOVQ $0, R13
+	MOVQ (Panel_Since)(AX), R12
+	MOVQ 8(R12), R11
+	SUBQ R13, R11
+	MOVQ 8(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest4From0
+	JLT rest4Since1
 	PCALIGN $64
-steps4From0:
+steps4Since1:
+	PREFETCHT1 (R15)
+	VMOVUPS (SI), Y8
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y8, Y4
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y8, Y6
+	PREFETCHT1 (R15)(R9*1)
+	VMOVUPS 96(SI), Y8
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y8, Y4
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y8, Y6
+	PREFETCHT1 (R15)(R9*2)
+	VMOVUPS 192(SI), Y8
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y8, Y4
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y8, Y6
+	PREFETCHT1 (R15)(R10*1)
+	VMOVUPS 288(SI), Y8
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y8, Y4
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y8, Y6
+	ADDQ $384, SI
+	LEAQ (R8)(R9*4), R8
+	LEAQ (R15)(R9*4), R15
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE steps4Since1
+rest4Since1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT done4Since1
+one4Since1:
+	PREFETCHT1 (R15)
+	VMOVUPS (SI), Y8
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y8, Y4
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y8, Y6
+	ADDQ $96, SI
+	LEAQ (R8)(R9*1), R8
+	LEAQ (R15)(R9*1), R15
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE one4Since1
+done4Since1:
+	MOVQ (Panel_Until)(AX), R12
+	MOVQ (R12), R11
+	SUBQ R13, R11
+	MOVQ (R12), R13
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JLT rest4Until0
+	PCALIGN $64
+steps4Until0:
+	PREFETCHT1 (R15)
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -4175,6 +4433,7 @@ steps4From0:
 	VBROADCASTSS 12(R8), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
+	PREFETCHT1 (R15)(R9*1)
 	VMOVUPS 96(SI), Y8
 	VMOVUPS 128(SI), Y9
 	VBROADCASTSS (R8)(R9*1), Y10
@@ -4189,6 +4448,7 @@ steps4From0:
 	VBROADCASTSS 12(R8)(R9*1), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
+	PREFETCHT1 (R15)(R9*2)
 	VMOVUPS 192(SI), Y8
 	VMOVUPS 224(SI), Y9
 	VBROADCASTSS (R8)(R9*2), Y10
@@ -4203,6 +4463,7 @@ steps4From0:
 	VBROADCASTSS 12(R8)(R9*2), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
+	PREFETCHT1 (R15)(R10*1)
 	VMOVUPS 288(SI), Y8
 	VMOVUPS 320(SI), Y9
 	VBROADCASTSS (R8)(R10*1), Y10
@@ -4219,14 +4480,16 @@ steps4From0:
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $384, SI
 	LEAQ (R8)(R9*4), R8
+	LEAQ (R15)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps4From0
-rest4From0:
+	JGE steps4Until0
+rest4Until0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done4From0
-one4From0:
+	JLT done4Until0
+one4Until0:
+	PREFETCHT1 (R15)
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -4243,18 +4506,20 @@ one4From0:
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $96, SI
 	LEAQ (R8)(R9*1), R8
+	LEAQ (R15)(R9*1), R15
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one4From0
-done4From0:
+	JGE one4Until0
+done4Until0:
+	MOVQ (Panel_Until)(AX), R12
 	MOVQ 8(R12), R11
-	MOVQ (R12), R15
-	SUBQ R15, R11
+	SUBQ R13, R11
+	MOVQ 8(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest4From1
+	JLT rest4Until1
 	PCALIGN $64
-steps4From1:
+steps4Until1:
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
 	VFMADD231PS Y10, Y9, Y1
@@ -4295,12 +4560,12 @@ steps4From1:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps4From1
-rest4From1:
+	JGE steps4Until1
+rest4Until1:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done4From1
-one4From1:
+	JLT done4Until1
+one4Until1:
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
 	VFMADD231PS Y10, Y9, Y1
@@ -4314,8 +4579,8 @@ one4From1:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one4From1
-done4From1:
+	JGE one4Until1
+done4Until1:
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y8
 	VFMADD231PS (DX), Y8, Y0
@@ -4348,13 +4613,56 @@ tile1:
 	MOVQ BX, R8
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ (Panel_Until)(AX), R12
-	MOVQ (R12), R11
+	MOVQ $0, R13
+	MOVQ (Panel_Since)(AX), R12
+	MOVQ 8(R12), R11
+	SUBQ R13, R11
+	MOVQ 8(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest1From0
+	JLT rest1Since1
 	PCALIGN $64
-steps1From0:
+steps1Since1:
+	VBROADCASTSS (R8), Y3
+	VMOVUPS (SI), Y2
+	VFMADD231PS Y3, Y2, Y0
+	VBROADCASTSS (R8)(R9*1), Y3
+	VMOVUPS 96(SI), Y2
+	VFMADD231PS Y3, Y2, Y0
+	VBROADCASTSS (R8)(R9*2), Y3
+	VMOVUPS 192(SI), Y2
+	VFMADD231PS Y3, Y2, Y0
+	VBROADCASTSS (R8)(R10*1), Y3
+	VMOVUPS 288(SI), Y2
+	VFMADD231PS Y3, Y2, Y0
+	ADDQ $384, SI
+	LEAQ (R8)(R9*4), R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE steps1Since1
+rest1Since1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT done1Since1
+one1Since1:
+	VBROADCASTSS (R8), Y3
+	VMOVUPS (SI), Y2
+	VFMADD231PS Y3, Y2, Y0
+	ADDQ $96, SI
+	LEAQ (R8)(R9*1), R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE one1Since1
+done1Since1:
+	MOVQ (Panel_Until)(AX), R12
+	MOVQ (R12), R11
+	SUBQ R13, R11
+	MOVQ (R12), R13
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JLT rest1Until0
+	PCALIGN $64
+steps1Until0:
 	VBROADCASTSS (R8), Y3
 	VMOVUPS (SI), Y2
 	VFMADD231PS Y3, Y2, Y0
@@ -4379,12 +4687,12 @@ steps1From0:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps1From0
-rest1From0:
+	JGE steps1Until0
+rest1Until0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done1From0
-one1From0:
+	JLT done1Until0
+one1Until0:
 	VBROADCASTSS (R8), Y3
 	VMOVUPS (SI), Y2
 	VFMADD231PS Y3, Y2, Y0
@@ -4394,16 +4702,17 @@ one1From0:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one1From0
-done1From0:
+	JGE one1Until0
+done1Until0:
+	MOVQ (Panel_Until)(AX), R12
 	MOVQ 8(R12), R11
-	MOVQ (R12), R15
-	SUBQ R15, R11
+	SUBQ R13, R11
+	MOVQ 8(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest1From1
+	JLT rest1Until1
 	PCALIGN $64
-steps1From1:
+steps1Until1:
 	VBROADCASTSS (R8), Y3
 	VMOVUPS 32(SI), Y2
 	VFMADD231PS Y3, Y2, Y1
@@ -4420,12 +4729,12 @@ steps1From1:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps1From1
-rest1From1:
+	JGE steps1Until1
+rest1Until1:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done1From1
-one1From1:
+	JLT done1Until1
+one1Until1:
 	VBROADCASTSS (R8), Y3
 	VMOVUPS 32(SI), Y2
 	VFMADD231PS Y3, Y2, Y1
@@ -4433,8 +4742,8 @@ one1From1:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one1From1
-done1From1:
+	JGE one1Until1
+done1Until1:
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y2
 	VFMADD231PS (DX), Y2, Y0
@@ -4965,7 +5274,10 @@ end1:
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 24 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
@@ -5877,12 +6189,84 @@ last:
 	VMOVUPS Y12, (R14)
 	VMOVUPS Y12, 32(R14)
 	VMOVUPS Y12, 64(R14)
-over:
+leave:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
 	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
+over:
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS (R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y0, Y13
+	VMAXPS Y13, Y3, Y13
+	VMAXPS Y13, Y6, Y13
+	VMAXPS Y13, Y9, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, (R12)
+	VMOVUPS 32(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 32(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y1, Y13
+	VMAXPS Y13, Y4, Y13
+	VMAXPS Y13, Y7, Y13
+	VMAXPS Y13, Y10, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 32(R12)
+	VMOVUPS 64(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 64(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y2, Y13
+	VMAXPS Y13, Y5, Y13
+	VMAXPS Y13, Y8, Y13
+	VMAXPS Y13, Y11, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 64(R12)
+	VMOVUPS (R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y0, Y12
+	VMAXPS Y12, Y3, Y12
+	VMAXPS Y12, Y6, Y12
+	VMAXPS Y12, Y9, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 32(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y1, Y12
+	VMAXPS Y12, Y4, Y12
+	VMAXPS Y12, Y7, Y12
+	VMAXPS Y12, Y10, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits
 mask:
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y12
@@ -5989,7 +6373,10 @@ mask:
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 24 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
@@ -6985,12 +7372,84 @@ last:
 	VMOVUPS Y12, 128(R14)
 	VMOVUPS Y12, 64(R14)
 	VMOVUPS Y12, 160(R14)
-over:
+leave:
 	MOVQ to+16(FP), R12
 	SUBQ CX, R12
 	MOVQ R12, done+32(FP)
 	VZEROUPPER
 	RET
+over:
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS (R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y0, Y13
+	VMAXPS Y13, Y3, Y13
+	VMAXPS Y13, Y6, Y13
+	VMAXPS Y13, Y9, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, (R12)
+	VMOVUPS 32(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 32(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y1, Y13
+	VMAXPS Y13, Y4, Y13
+	VMAXPS Y13, Y7, Y13
+	VMAXPS Y13, Y10, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 32(R12)
+	VMOVUPS 64(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 64(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y2, Y13
+	VMAXPS Y13, Y5, Y13
+	VMAXPS Y13, Y8, Y13
+	VMAXPS Y13, Y11, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 64(R12)
+	VMOVUPS (R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y0, Y12
+	VMAXPS Y12, Y3, Y12
+	VMAXPS Y12, Y6, Y12
+	VMAXPS Y12, Y9, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 32(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y1, Y12
+	VMAXPS Y12, Y4, Y12
+	VMAXPS Y12, Y7, Y12
+	VMAXPS Y12, Y10, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits
 mask:
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y12
@@ -7092,7 +7551,7 @@ mask:
 //	for c := range p.C { // 4 at a time
 //		var sum [24]float32
 //		for lane := range sum {
-//			for j := range p.N { // 4 at a time
+//			for j := 0; j < p.N; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
@@ -7374,7 +7833,7 @@ end1:
 //	for c := range p.C { // 4 at a time
 //		var sum [24]float32
 //		for lane := range sum {
-//			for j := range p.Until[lane/8] { // 4 at a time
+//			for j := p.Since[lane/8]; j < p.Until[lane/8]; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
@@ -7408,13 +7867,197 @@ tile4:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ (Panel_Until)(AX), R12
-	MOVQ (R12), R11
+	LEAQ (R8)(R9*8), R15
+	MOVQ $0, R13
+	MOVQ (Panel_Since)(AX), R12
+	MOVQ 8(R12), R11
+	SUBQ R13, R11
+	MOVQ 8(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest4From0
+	JLT rest4Since1
 	PCALIGN $64
-steps4From0:
+steps4Since1:
+	PREFETCHT1 (R15)
+	VMOVUPS (SI), Y12
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y12, Y9
+	PREFETCHT1 (R15)(R9*1)
+	VMOVUPS 96(SI), Y12
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y12, Y9
+	PREFETCHT1 (R15)(R9*2)
+	VMOVUPS 192(SI), Y12
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y12, Y9
+	PREFETCHT1 (R15)(R10*1)
+	VMOVUPS 288(SI), Y12
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y12, Y9
+	ADDQ $384, SI
+	LEAQ (R8)(R9*4), R8
+	LEAQ (R15)(R9*4), R15
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE steps4Since1
+rest4Since1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT done4Since1
+one4Since1:
+	PREFETCHT1 (R15)
+	VMOVUPS (SI), Y12
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y12, Y9
+	ADDQ $96, SI
+	LEAQ (R8)(R9*1), R8
+	LEAQ (R15)(R9*1), R15
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE one4Since1
+done4Since1:
+	MOVQ (Panel_Since)(AX), R12
+	MOVQ 16(R12), R11
+	SUBQ R13, R11
+	MOVQ 16(R12), R13
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JLT rest4Since2
+	PCALIGN $64
+steps4Since2:
+	PREFETCHT1 (R15)
+	VMOVUPS (SI), Y12
+	VMOVUPS 32(SI), Y13
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VFMADD231PS Y15, Y13, Y1
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VFMADD231PS Y15, Y13, Y4
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VFMADD231PS Y15, Y13, Y7
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y12, Y9
+	VFMADD231PS Y15, Y13, Y10
+	PREFETCHT1 (R15)(R9*1)
+	VMOVUPS 96(SI), Y12
+	VMOVUPS 128(SI), Y13
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VFMADD231PS Y15, Y13, Y1
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VFMADD231PS Y15, Y13, Y4
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VFMADD231PS Y15, Y13, Y7
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y12, Y9
+	VFMADD231PS Y15, Y13, Y10
+	PREFETCHT1 (R15)(R9*2)
+	VMOVUPS 192(SI), Y12
+	VMOVUPS 224(SI), Y13
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VFMADD231PS Y15, Y13, Y1
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VFMADD231PS Y15, Y13, Y4
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VFMADD231PS Y15, Y13, Y7
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y12, Y9
+	VFMADD231PS Y15, Y13, Y10
+	PREFETCHT1 (R15)(R10*1)
+	VMOVUPS 288(SI), Y12
+	VMOVUPS 320(SI), Y13
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VFMADD231PS Y15, Y13, Y1
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VFMADD231PS Y15, Y13, Y4
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VFMADD231PS Y15, Y13, Y7
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y12, Y9
+	VFMADD231PS Y15, Y13, Y10
+	ADDQ $384, SI
+	LEAQ (R8)(R9*4), R8
+	LEAQ (R15)(R9*4), R15
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE steps4Since2
+rest4Since2:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT done4Since2
+one4Since2:
+	PREFETCHT1 (R15)
+	VMOVUPS (SI), Y12
+	VMOVUPS 32(SI), Y13
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VFMADD231PS Y15, Y13, Y1
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VFMADD231PS Y15, Y13, Y4
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y12, Y6
+	VFMADD231PS Y15, Y13, Y7
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y12, Y9
+	VFMADD231PS Y15, Y13, Y10
+	ADDQ $96, SI
+	LEAQ (R8)(R9*1), R8
+	LEAQ (R15)(R9*1), R15
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE one4Since2
+done4Since2:
+	MOVQ (Panel_Until)(AX), R12
+	MOVQ (R12), R11
+	SUBQ R13, R11
+	MOVQ (R12), R13
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JLT rest4Until0
+	PCALIGN $64
+steps4Until0:
+	PREFETCHT1 (R15)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -7434,6 +8077,7 @@ steps4From0:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT1 (R15)(R9*1)
 	VMOVUPS 96(SI), Y12
 	VMOVUPS 128(SI), Y13
 	VMOVUPS 160(SI), Y14
@@ -7453,6 +8097,7 @@ steps4From0:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT1 (R15)(R9*2)
 	VMOVUPS 192(SI), Y12
 	VMOVUPS 224(SI), Y13
 	VMOVUPS 256(SI), Y14
@@ -7472,6 +8117,7 @@ steps4From0:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT1 (R15)(R10*1)
 	VMOVUPS 288(SI), Y12
 	VMOVUPS 320(SI), Y13
 	VMOVUPS 352(SI), Y14
@@ -7493,14 +8139,16 @@ steps4From0:
 	VFMADD231PS Y15, Y14, Y11
 	ADDQ $384, SI
 	LEAQ (R8)(R9*4), R8
+	LEAQ (R15)(R9*4), R15
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps4From0
-rest4From0:
+	JGE steps4Until0
+rest4Until0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done4From0
-one4From0:
+	JLT done4Until0
+one4Until0:
+	PREFETCHT1 (R15)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -7522,18 +8170,20 @@ one4From0:
 	VFMADD231PS Y15, Y14, Y11
 	ADDQ $96, SI
 	LEAQ (R8)(R9*1), R8
+	LEAQ (R15)(R9*1), R15
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one4From0
-done4From0:
+	JGE one4Until0
+done4Until0:
+	MOVQ (Panel_Until)(AX), R12
 	MOVQ 8(R12), R11
-	MOVQ (R12), R15
-	SUBQ R15, R11
+	SUBQ R13, R11
+	MOVQ 8(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest4From1
+	JLT rest4Until1
 	PCALIGN $64
-steps4From1:
+steps4Until1:
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
 	VBROADCASTSS (R8), Y15
@@ -7594,12 +8244,12 @@ steps4From1:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps4From1
-rest4From1:
+	JGE steps4Until1
+rest4Until1:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done4From1
-one4From1:
+	JLT done4Until1
+one4Until1:
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
 	VBROADCASTSS (R8), Y15
@@ -7618,16 +8268,17 @@ one4From1:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one4From1
-done4From1:
+	JGE one4Until1
+done4Until1:
+	MOVQ (Panel_Until)(AX), R12
 	MOVQ 16(R12), R11
-	MOVQ 8(R12), R15
-	SUBQ R15, R11
+	SUBQ R13, R11
+	MOVQ 16(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest4From2
+	JLT rest4Until2
 	PCALIGN $64
-steps4From2:
+steps4Until2:
 	VMOVUPS 64(SI), Y14
 	VBROADCASTSS (R8), Y15
 	VFMADD231PS Y15, Y14, Y2
@@ -7668,12 +8319,12 @@ steps4From2:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps4From2
-rest4From2:
+	JGE steps4Until2
+rest4Until2:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done4From2
-one4From2:
+	JLT done4Until2
+one4Until2:
 	VMOVUPS 64(SI), Y14
 	VBROADCASTSS (R8), Y15
 	VFMADD231PS Y15, Y14, Y2
@@ -7687,8 +8338,8 @@ one4From2:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one4From2
-done4From2:
+	JGE one4Until2
+done4Until2:
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y12
 	VFMADD231PS (DX), Y12, Y0
@@ -7731,13 +8382,106 @@ tile1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ (Panel_Until)(AX), R12
-	MOVQ (R12), R11
+	MOVQ $0, R13
+	MOVQ (Panel_Since)(AX), R12
+	MOVQ 8(R12), R11
+	SUBQ R13, R11
+	MOVQ 8(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest1From0
+	JLT rest1Since1
 	PCALIGN $64
-steps1From0:
+steps1Since1:
+	VBROADCASTSS (R8), Y4
+	VMOVUPS (SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	VBROADCASTSS (R8)(R9*1), Y4
+	VMOVUPS 96(SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	VBROADCASTSS (R8)(R9*2), Y4
+	VMOVUPS 192(SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	VBROADCASTSS (R8)(R10*1), Y4
+	VMOVUPS 288(SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	ADDQ $384, SI
+	LEAQ (R8)(R9*4), R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE steps1Since1
+rest1Since1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT done1Since1
+one1Since1:
+	VBROADCASTSS (R8), Y4
+	VMOVUPS (SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	ADDQ $96, SI
+	LEAQ (R8)(R9*1), R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE one1Since1
+done1Since1:
+	MOVQ (Panel_Since)(AX), R12
+	MOVQ 16(R12), R11
+	SUBQ R13, R11
+	MOVQ 16(R12), R13
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JLT rest1Since2
+	PCALIGN $64
+steps1Since2:
+	VBROADCASTSS (R8), Y4
+	VMOVUPS (SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	VMOVUPS 32(SI), Y3
+	VFMADD231PS Y4, Y3, Y1
+	VBROADCASTSS (R8)(R9*1), Y4
+	VMOVUPS 96(SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	VMOVUPS 128(SI), Y3
+	VFMADD231PS Y4, Y3, Y1
+	VBROADCASTSS (R8)(R9*2), Y4
+	VMOVUPS 192(SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	VMOVUPS 224(SI), Y3
+	VFMADD231PS Y4, Y3, Y1
+	VBROADCASTSS (R8)(R10*1), Y4
+	VMOVUPS 288(SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	VMOVUPS 320(SI), Y3
+	VFMADD231PS Y4, Y3, Y1
+	ADDQ $384, SI
+	LEAQ (R8)(R9*4), R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE steps1Since2
+rest1Since2:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT done1Since2
+one1Since2:
+	VBROADCASTSS (R8), Y4
+	VMOVUPS (SI), Y3
+	VFMADD231PS Y4, Y3, Y0
+	VMOVUPS 32(SI), Y3
+	VFMADD231PS Y4, Y3, Y1
+	ADDQ $96, SI
+	LEAQ (R8)(R9*1), R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE one1Since2
+done1Since2:
+	MOVQ (Panel_Until)(AX), R12
+	MOVQ (R12), R11
+	SUBQ R13, R11
+	MOVQ (R12), R13
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JLT rest1Until0
+	PCALIGN $64
+steps1Until0:
 	VBROADCASTSS (R8), Y4
 	VMOVUPS (SI), Y3
 	VFMADD231PS Y4, Y3, Y0
@@ -7770,12 +8514,12 @@ steps1From0:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps1From0
-rest1From0:
+	JGE steps1Until0
+rest1Until0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done1From0
-one1From0:
+	JLT done1Until0
+one1Until0:
 	VBROADCASTSS (R8), Y4
 	VMOVUPS (SI), Y3
 	VFMADD231PS Y4, Y3, Y0
@@ -7787,16 +8531,17 @@ one1From0:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one1From0
-done1From0:
+	JGE one1Until0
+done1Until0:
+	MOVQ (Panel_Until)(AX), R12
 	MOVQ 8(R12), R11
-	MOVQ (R12), R15
-	SUBQ R15, R11
+	SUBQ R13, R11
+	MOVQ 8(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest1From1
+	JLT rest1Until1
 	PCALIGN $64
-steps1From1:
+steps1Until1:
 	VBROADCASTSS (R8), Y4
 	VMOVUPS 32(SI), Y3
 	VFMADD231PS Y4, Y3, Y1
@@ -7821,12 +8566,12 @@ steps1From1:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps1From1
-rest1From1:
+	JGE steps1Until1
+rest1Until1:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done1From1
-one1From1:
+	JLT done1Until1
+one1Until1:
 	VBROADCASTSS (R8), Y4
 	VMOVUPS 32(SI), Y3
 	VFMADD231PS Y4, Y3, Y1
@@ -7836,16 +8581,17 @@ one1From1:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one1From1
-done1From1:
+	JGE one1Until1
+done1Until1:
+	MOVQ (Panel_Until)(AX), R12
 	MOVQ 16(R12), R11
-	MOVQ 8(R12), R15
-	SUBQ R15, R11
+	SUBQ R13, R11
+	MOVQ 16(R12), R13
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JLT rest1From2
+	JLT rest1Until2
 	PCALIGN $64
-steps1From2:
+steps1Until2:
 	VBROADCASTSS (R8), Y4
 	VMOVUPS 64(SI), Y3
 	VFMADD231PS Y4, Y3, Y2
@@ -7862,12 +8608,12 @@ steps1From2:
 	LEAQ (R8)(R9*4), R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE steps1From2
-rest1From2:
+	JGE steps1Until2
+rest1Until2:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT done1From2
-one1From2:
+	JLT done1Until2
+one1Until2:
 	VBROADCASTSS (R8), Y4
 	VMOVUPS 64(SI), Y3
 	VFMADD231PS Y4, Y3, Y2
@@ -7875,8 +8621,8 @@ one1From2:
 	LEAQ (R8)(R9*1), R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE one1From2
-done1From2:
+	JGE one1Until2
+done1Until2:
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y3
 	VFMADD231PS (DX), Y3, Y0

@@ -333,7 +333,10 @@ end1:
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 4 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
@@ -785,11 +788,40 @@ last:
 	FMOVQ F27, (R10)
 	VMOVI $0, V27.B16
 	FMOVQ F27, (R13)
-over:
+leave:
 	MOVD to+16(FP), R11
 	SUB R9, R11
 	MOVD R11, done+32(FP)
 	RET
+over:
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F4
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd486 // VFSUB V31.S4, V4.S4, V6.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
+	VMOV V4.B16, V5.B16
+	WORD $0x4e25c405 // VFMAXNM V5.S4, V0.S4, V5.S4
+	WORD $0x4e25c425 // VFMAXNM V5.S4, V1.S4, V5.S4
+	WORD $0x4e25c445 // VFMAXNM V5.S4, V2.S4, V5.S4
+	WORD $0x4e25c465 // VFMAXNM V5.S4, V3.S4, V5.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F7 // one
+	WORD $0x6ea6e4e7 // VFCMGT V6.S4, V7.S4, V7.S4
+	VBIT V7.B16, V5.B16, V4.B16
+	FMOVQ F4, (R11)
+	FMOVQ (R11), F4
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
+	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
+	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
+	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
+	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
+	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
+	VADDV V4.S4, V4
+	FMOVS F4, R14
+	CBNZW R14, leave
+	B fits
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F4
@@ -846,7 +878,10 @@ mask:
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 4 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
@@ -1333,11 +1368,40 @@ last:
 	VMOVI $0, V27.B16
 	FMOVQ F27, (R13)
 	FMOVQ F27, 16(R13)
-over:
+leave:
 	MOVD to+16(FP), R11
 	SUB R9, R11
 	MOVD R11, done+32(FP)
 	RET
+over:
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F4
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd486 // VFSUB V31.S4, V4.S4, V6.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
+	VMOV V4.B16, V5.B16
+	WORD $0x4e25c405 // VFMAXNM V5.S4, V0.S4, V5.S4
+	WORD $0x4e25c425 // VFMAXNM V5.S4, V1.S4, V5.S4
+	WORD $0x4e25c445 // VFMAXNM V5.S4, V2.S4, V5.S4
+	WORD $0x4e25c465 // VFMAXNM V5.S4, V3.S4, V5.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F7 // one
+	WORD $0x6ea6e4e7 // VFCMGT V6.S4, V7.S4, V7.S4
+	VBIT V7.B16, V5.B16, V4.B16
+	FMOVQ F4, (R11)
+	FMOVQ (R11), F4
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
+	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
+	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
+	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
+	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
+	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
+	VADDV V4.S4, V4
+	FMOVS F4, R14
+	CBNZW R14, leave
+	B fits
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F4
@@ -1389,7 +1453,7 @@ mask:
 //	for c := range p.C { // 4 at a time
 //		var sum [4]float32
 //		for lane := range sum {
-//			for j := range p.N { // 4 at a time
+//			for j := 0; j < p.N; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
@@ -1571,7 +1635,7 @@ end1:
 //	for c := range p.C { // 4 at a time
 //		var sum [4]float32
 //		for lane := range sum {
-//			for j := range p.Until[lane/4] { // 4 at a time
+//			for j := p.Since[lane/4]; j < p.Until[lane/4]; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
@@ -1598,19 +1662,26 @@ tile4:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
+	ADD R6<<3, R4, R5
+	MOVD $0, R12
 	MOVD (Panel_Until)(R0), R11
 	MOVD (R11), R10
+	SUB R12, R10
+	MOVD (R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From0
+	BLT rest4Until0
 	PCALIGN $64
-steps4From0:
+steps4Until0:
+	PRFM (R5), PLDL2KEEP
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
 	WORD $0x4fa51081 // VFMLA V5.S[1], V4.S4, V1.S4
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 64(R2), F4
 	ADD R6, R4, R14
 	FMOVQ (R14), F5
@@ -1618,6 +1689,8 @@ steps4From0:
 	WORD $0x4fa51081 // VFMLA V5.S[1], V4.S4, V1.S4
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 128(R2), F4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F5
@@ -1625,6 +1698,8 @@ steps4From0:
 	WORD $0x4fa51081 // VFMLA V5.S[1], V4.S4, V1.S4
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 192(R2), F4
 	ADD R7, R4, R14
 	FMOVQ (R14), F5
@@ -1634,14 +1709,16 @@ steps4From0:
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD $256, R2
 	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From0
-rest4From0:
+	BGE steps4Until0
+rest4Until0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From0
-one4From0:
+	BLT done4Until0
+one4Until0:
+	PRFM (R5), PLDL2KEEP
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1650,10 +1727,11 @@ one4From0:
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD $64, R2
 	ADD R6, R4, R4
+	ADD R6, R5, R5
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From0
-done4From0:
+	BGE one4Until0
+done4Until0:
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F4
 	FMOVQ (R8), F31
@@ -1680,13 +1758,16 @@ tile1:
 	MOVD R1, R2
 	MOVD R3, R4
 	VMOVI $0, V0.B16
+	MOVD $0, R12
 	MOVD (Panel_Until)(R0), R11
 	MOVD (R11), R10
+	SUB R12, R10
+	MOVD (R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From0
+	BLT rest1Until0
 	PCALIGN $64
-steps1From0:
+steps1Until0:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
 	FMOVQ (R2), F1
@@ -1710,12 +1791,12 @@ steps1From0:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From0
-rest1From0:
+	BGE steps1Until0
+rest1Until0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From0
-one1From0:
+	BLT done1Until0
+one1Until0:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
 	FMOVQ (R2), F1
@@ -1724,8 +1805,8 @@ one1From0:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From0
-done1From0:
+	BGE one1Until0
+done1Until0:
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F1
 	FMOVQ (R8), F31
@@ -2153,7 +2234,10 @@ end1:
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 8 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
@@ -2857,11 +2941,66 @@ last:
 	VMOVI $0, V27.B16
 	FMOVQ F27, (R13)
 	FMOVQ F27, 16(R13)
-over:
+leave:
 	MOVD to+16(FP), R11
 	SUB R9, R11
 	MOVD R11, done+32(FP)
 	RET
+over:
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F8
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VMOV V8.B16, V9.B16
+	WORD $0x4e29c409 // VFMAXNM V9.S4, V0.S4, V9.S4
+	WORD $0x4e29c449 // VFMAXNM V9.S4, V2.S4, V9.S4
+	WORD $0x4e29c489 // VFMAXNM V9.S4, V4.S4, V9.S4
+	WORD $0x4e29c4c9 // VFMAXNM V9.S4, V6.S4, V9.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
+	VBIT V11.B16, V9.B16, V8.B16
+	FMOVQ F8, (R11)
+	FMOVQ 16(R11), F8
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VMOV V8.B16, V9.B16
+	WORD $0x4e29c429 // VFMAXNM V9.S4, V1.S4, V9.S4
+	WORD $0x4e29c469 // VFMAXNM V9.S4, V3.S4, V9.S4
+	WORD $0x4e29c4a9 // VFMAXNM V9.S4, V5.S4, V9.S4
+	WORD $0x4e29c4e9 // VFMAXNM V9.S4, V7.S4, V9.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
+	VBIT V11.B16, V9.B16, V8.B16
+	FMOVQ F8, 16(R11)
+	FMOVQ (R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
+	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
+	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
+	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
+	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
+	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
+	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, leave
+	B fits
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F8
@@ -2961,7 +3100,10 @@ mask:
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 8 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
@@ -3732,11 +3874,66 @@ last:
 	FMOVQ F27, 32(R13)
 	FMOVQ F27, 16(R13)
 	FMOVQ F27, 48(R13)
-over:
+leave:
 	MOVD to+16(FP), R11
 	SUB R9, R11
 	MOVD R11, done+32(FP)
 	RET
+over:
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F8
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VMOV V8.B16, V9.B16
+	WORD $0x4e29c409 // VFMAXNM V9.S4, V0.S4, V9.S4
+	WORD $0x4e29c449 // VFMAXNM V9.S4, V2.S4, V9.S4
+	WORD $0x4e29c489 // VFMAXNM V9.S4, V4.S4, V9.S4
+	WORD $0x4e29c4c9 // VFMAXNM V9.S4, V6.S4, V9.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
+	VBIT V11.B16, V9.B16, V8.B16
+	FMOVQ F8, (R11)
+	FMOVQ 16(R11), F8
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VMOV V8.B16, V9.B16
+	WORD $0x4e29c429 // VFMAXNM V9.S4, V1.S4, V9.S4
+	WORD $0x4e29c469 // VFMAXNM V9.S4, V3.S4, V9.S4
+	WORD $0x4e29c4a9 // VFMAXNM V9.S4, V5.S4, V9.S4
+	WORD $0x4e29c4e9 // VFMAXNM V9.S4, V7.S4, V9.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
+	VBIT V11.B16, V9.B16, V8.B16
+	FMOVQ F8, 16(R11)
+	FMOVQ (R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
+	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
+	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
+	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
+	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
+	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
+	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, leave
+	B fits
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F8
@@ -3831,7 +4028,7 @@ mask:
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
 //		for lane := range sum {
-//			for j := range p.N { // 4 at a time
+//			for j := 0; j < p.N; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
@@ -4070,7 +4267,7 @@ end1:
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
 //		for lane := range sum {
-//			for j := range p.Until[lane/4] { // 4 at a time
+//			for j := p.Since[lane/4]; j < p.Until[lane/4]; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
@@ -4101,13 +4298,86 @@ tile4:
 	VMOVI $0, V5.B16
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
-	MOVD (Panel_Until)(R0), R11
-	MOVD (R11), R10
+	ADD R6<<3, R4, R5
+	MOVD $0, R12
+	MOVD (Panel_Since)(R0), R11
+	MOVD 8(R11), R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From0
+	BLT rest4Since1
 	PCALIGN $64
-steps4From0:
+steps4Since1:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F8
+	FMOVQ (R4), F10
+	WORD $0x4f8a1100 // VFMLA V10.S[0], V8.S4, V0.S4
+	WORD $0x4faa1102 // VFMLA V10.S[1], V8.S4, V2.S4
+	WORD $0x4f8a1904 // VFMLA V10.S[2], V8.S4, V4.S4
+	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 64(R2), F8
+	ADD R6, R4, R14
+	FMOVQ (R14), F10
+	WORD $0x4f8a1100 // VFMLA V10.S[0], V8.S4, V0.S4
+	WORD $0x4faa1102 // VFMLA V10.S[1], V8.S4, V2.S4
+	WORD $0x4f8a1904 // VFMLA V10.S[2], V8.S4, V4.S4
+	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 128(R2), F8
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F10
+	WORD $0x4f8a1100 // VFMLA V10.S[0], V8.S4, V0.S4
+	WORD $0x4faa1102 // VFMLA V10.S[1], V8.S4, V2.S4
+	WORD $0x4f8a1904 // VFMLA V10.S[2], V8.S4, V4.S4
+	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 192(R2), F8
+	ADD R7, R4, R14
+	FMOVQ (R14), F10
+	WORD $0x4f8a1100 // VFMLA V10.S[0], V8.S4, V0.S4
+	WORD $0x4faa1102 // VFMLA V10.S[1], V8.S4, V2.S4
+	WORD $0x4f8a1904 // VFMLA V10.S[2], V8.S4, V4.S4
+	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps4Since1
+rest4Since1:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done4Since1
+one4Since1:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F8
+	FMOVQ (R4), F10
+	WORD $0x4f8a1100 // VFMLA V10.S[0], V8.S4, V0.S4
+	WORD $0x4faa1102 // VFMLA V10.S[1], V8.S4, V2.S4
+	WORD $0x4f8a1904 // VFMLA V10.S[2], V8.S4, V4.S4
+	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD R6, R5, R5
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one4Since1
+done4Since1:
+	MOVD (Panel_Until)(R0), R11
+	MOVD (R11), R10
+	SUB R12, R10
+	MOVD (R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest4Until0
+	PCALIGN $64
+steps4Until0:
+	PRFM (R5), PLDL2KEEP
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -4119,6 +4389,8 @@ steps4From0:
 	WORD $0x4f8a1925 // VFMLA V10.S[2], V9.S4, V5.S4
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 64(R2), F8
 	FMOVQ 80(R2), F9
 	ADD R6, R4, R14
@@ -4131,6 +4403,8 @@ steps4From0:
 	WORD $0x4f8a1925 // VFMLA V10.S[2], V9.S4, V5.S4
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 128(R2), F8
 	FMOVQ 144(R2), F9
 	ADD R6<<1, R4, R14
@@ -4143,6 +4417,8 @@ steps4From0:
 	WORD $0x4f8a1925 // VFMLA V10.S[2], V9.S4, V5.S4
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 192(R2), F8
 	FMOVQ 208(R2), F9
 	ADD R7, R4, R14
@@ -4157,14 +4433,16 @@ steps4From0:
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD $256, R2
 	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From0
-rest4From0:
+	BGE steps4Until0
+rest4Until0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From0
-one4From0:
+	BLT done4Until0
+one4Until0:
+	PRFM (R5), PLDL2KEEP
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -4178,18 +4456,20 @@ one4From0:
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD $64, R2
 	ADD R6, R4, R4
+	ADD R6, R5, R5
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From0
-done4From0:
+	BGE one4Until0
+done4Until0:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 8(R11), R10
-	MOVD (R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From1
+	BLT rest4Until1
 	PCALIGN $64
-steps4From1:
+steps4Until1:
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
 	WORD $0x4f8a1121 // VFMLA V10.S[0], V9.S4, V1.S4
@@ -4221,12 +4501,12 @@ steps4From1:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From1
-rest4From1:
+	BGE steps4Until1
+rest4Until1:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From1
-one4From1:
+	BLT done4Until1
+one4Until1:
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
 	WORD $0x4f8a1121 // VFMLA V10.S[0], V9.S4, V1.S4
@@ -4237,8 +4517,8 @@ one4From1:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From1
-done4From1:
+	BGE one4Until1
+done4Until1:
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F8
 	FMOVQ (R8), F31
@@ -4279,13 +4559,64 @@ tile1:
 	MOVD R3, R4
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-	MOVD (Panel_Until)(R0), R11
-	MOVD (R11), R10
+	MOVD $0, R12
+	MOVD (Panel_Since)(R0), R11
+	MOVD 8(R11), R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From0
+	BLT rest1Since1
 	PCALIGN $64
-steps1From0:
+steps1Since1:
+	FMOVS (R4), F3
+	VDUP V3.S[0], V3.S4
+	FMOVQ (R2), F2
+	VFMLA V3.S4, V2.S4, V0.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F3
+	VDUP V3.S[0], V3.S4
+	FMOVQ 64(R2), F2
+	VFMLA V3.S4, V2.S4, V0.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F3
+	VDUP V3.S[0], V3.S4
+	FMOVQ 128(R2), F2
+	VFMLA V3.S4, V2.S4, V0.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F3
+	VDUP V3.S[0], V3.S4
+	FMOVQ 192(R2), F2
+	VFMLA V3.S4, V2.S4, V0.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps1Since1
+rest1Since1:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done1Since1
+one1Since1:
+	FMOVS (R4), F3
+	VDUP V3.S[0], V3.S4
+	FMOVQ (R2), F2
+	VFMLA V3.S4, V2.S4, V0.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one1Since1
+done1Since1:
+	MOVD (Panel_Until)(R0), R11
+	MOVD (R11), R10
+	SUB R12, R10
+	MOVD (R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest1Until0
+	PCALIGN $64
+steps1Until0:
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
 	FMOVQ (R2), F2
@@ -4317,12 +4648,12 @@ steps1From0:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From0
-rest1From0:
+	BGE steps1Until0
+rest1Until0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From0
-one1From0:
+	BLT done1Until0
+one1Until0:
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
 	FMOVQ (R2), F2
@@ -4333,16 +4664,17 @@ one1From0:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From0
-done1From0:
+	BGE one1Until0
+done1Until0:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 8(R11), R10
-	MOVD (R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From1
+	BLT rest1Until1
 	PCALIGN $64
-steps1From1:
+steps1Until1:
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
 	FMOVQ 16(R2), F2
@@ -4366,12 +4698,12 @@ steps1From1:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From1
-rest1From1:
+	BGE steps1Until1
+rest1Until1:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From1
-one1From1:
+	BLT done1Until1
+one1Until1:
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
 	FMOVQ 16(R2), F2
@@ -4380,8 +4712,8 @@ one1From1:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From1
-done1From1:
+	BGE one1Until1
+done1Until1:
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F2
 	FMOVQ (R8), F31
@@ -4928,7 +5260,10 @@ end1:
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 12 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
@@ -5884,11 +6219,92 @@ last:
 	FMOVQ F27, (R13)
 	FMOVQ F27, 16(R13)
 	FMOVQ F27, 32(R13)
-over:
+leave:
 	MOVD to+16(FP), R11
 	SUB R9, R11
 	MOVD R11, done+32(FP)
 	RET
+over:
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc40d // VFMAXNM V13.S4, V0.S4, V13.S4
+	WORD $0x4e2dc46d // VFMAXNM V13.S4, V3.S4, V13.S4
+	WORD $0x4e2dc4cd // VFMAXNM V13.S4, V6.S4, V13.S4
+	WORD $0x4e2dc52d // VFMAXNM V13.S4, V9.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, (R11)
+	FMOVQ 16(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc42d // VFMAXNM V13.S4, V1.S4, V13.S4
+	WORD $0x4e2dc48d // VFMAXNM V13.S4, V4.S4, V13.S4
+	WORD $0x4e2dc4ed // VFMAXNM V13.S4, V7.S4, V13.S4
+	WORD $0x4e2dc54d // VFMAXNM V13.S4, V10.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 16(R11)
+	FMOVQ 32(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc44d // VFMAXNM V13.S4, V2.S4, V13.S4
+	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
+	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
+	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 32(R11)
+	FMOVQ (R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
+	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
+	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
+	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
+	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
+	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
+	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	B fits
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F12
@@ -6031,7 +6447,10 @@ mask:
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 12 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
@@ -7086,11 +7505,92 @@ last:
 	FMOVQ F27, 64(R13)
 	FMOVQ F27, 32(R13)
 	FMOVQ F27, 80(R13)
-over:
+leave:
 	MOVD to+16(FP), R11
 	SUB R9, R11
 	MOVD R11, done+32(FP)
 	RET
+over:
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc40d // VFMAXNM V13.S4, V0.S4, V13.S4
+	WORD $0x4e2dc46d // VFMAXNM V13.S4, V3.S4, V13.S4
+	WORD $0x4e2dc4cd // VFMAXNM V13.S4, V6.S4, V13.S4
+	WORD $0x4e2dc52d // VFMAXNM V13.S4, V9.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, (R11)
+	FMOVQ 16(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc42d // VFMAXNM V13.S4, V1.S4, V13.S4
+	WORD $0x4e2dc48d // VFMAXNM V13.S4, V4.S4, V13.S4
+	WORD $0x4e2dc4ed // VFMAXNM V13.S4, V7.S4, V13.S4
+	WORD $0x4e2dc54d // VFMAXNM V13.S4, V10.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 16(R11)
+	FMOVQ 32(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc44d // VFMAXNM V13.S4, V2.S4, V13.S4
+	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
+	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
+	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 32(R11)
+	FMOVQ (R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
+	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
+	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
+	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
+	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
+	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
+	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	B fits
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F12
@@ -7228,7 +7728,7 @@ mask:
 //	for c := range p.C { // 4 at a time
 //		var sum [12]float32
 //		for lane := range sum {
-//			for j := range p.N { // 4 at a time
+//			for j := 0; j < p.N; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
@@ -7524,7 +8024,7 @@ end1:
 //	for c := range p.C { // 4 at a time
 //		var sum [12]float32
 //		for lane := range sum {
-//			for j := range p.Until[lane/4] { // 4 at a time
+//			for j := p.Since[lane/4]; j < p.Until[lane/4]; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
@@ -7559,13 +8059,179 @@ tile4:
 	VMOVI $0, V9.B16
 	VMOVI $0, V10.B16
 	VMOVI $0, V11.B16
-	MOVD (Panel_Until)(R0), R11
-	MOVD (R11), R10
+	ADD R6<<3, R4, R5
+	MOVD $0, R12
+	MOVD (Panel_Since)(R0), R11
+	MOVD 8(R11), R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From0
+	BLT rest4Since1
 	PCALIGN $64
-steps4From0:
+steps4Since1:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F12
+	FMOVQ (R4), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 64(R2), F12
+	ADD R6, R4, R14
+	FMOVQ (R14), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 128(R2), F12
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 192(R2), F12
+	ADD R7, R4, R14
+	FMOVQ (R14), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps4Since1
+rest4Since1:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done4Since1
+one4Since1:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F12
+	FMOVQ (R4), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD R6, R5, R5
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one4Since1
+done4Since1:
+	MOVD (Panel_Since)(R0), R11
+	MOVD 16(R11), R10
+	SUB R12, R10
+	MOVD 16(R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest4Since2
+	PCALIGN $64
+steps4Since2:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F12
+	FMOVQ 16(R2), F13
+	FMOVQ (R4), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4f8f11a1 // VFMLA V15.S[0], V13.S4, V1.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4faf11a4 // VFMLA V15.S[1], V13.S4, V4.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4f8f19a7 // VFMLA V15.S[2], V13.S4, V7.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 64(R2), F12
+	FMOVQ 80(R2), F13
+	ADD R6, R4, R14
+	FMOVQ (R14), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4f8f11a1 // VFMLA V15.S[0], V13.S4, V1.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4faf11a4 // VFMLA V15.S[1], V13.S4, V4.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4f8f19a7 // VFMLA V15.S[2], V13.S4, V7.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 128(R2), F12
+	FMOVQ 144(R2), F13
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4f8f11a1 // VFMLA V15.S[0], V13.S4, V1.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4faf11a4 // VFMLA V15.S[1], V13.S4, V4.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4f8f19a7 // VFMLA V15.S[2], V13.S4, V7.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 192(R2), F12
+	FMOVQ 208(R2), F13
+	ADD R7, R4, R14
+	FMOVQ (R14), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4f8f11a1 // VFMLA V15.S[0], V13.S4, V1.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4faf11a4 // VFMLA V15.S[1], V13.S4, V4.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4f8f19a7 // VFMLA V15.S[2], V13.S4, V7.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps4Since2
+rest4Since2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done4Since2
+one4Since2:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F12
+	FMOVQ 16(R2), F13
+	FMOVQ (R4), F15
+	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
+	WORD $0x4f8f11a1 // VFMLA V15.S[0], V13.S4, V1.S4
+	WORD $0x4faf1183 // VFMLA V15.S[1], V12.S4, V3.S4
+	WORD $0x4faf11a4 // VFMLA V15.S[1], V13.S4, V4.S4
+	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
+	WORD $0x4f8f19a7 // VFMLA V15.S[2], V13.S4, V7.S4
+	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
+	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD R6, R5, R5
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one4Since2
+done4Since2:
+	MOVD (Panel_Until)(R0), R11
+	MOVD (R11), R10
+	SUB R12, R10
+	MOVD (R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest4Until0
+	PCALIGN $64
+steps4Until0:
+	PRFM (R5), PLDL2KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -7582,6 +8248,8 @@ steps4From0:
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 64(R2), F12
 	FMOVQ 80(R2), F13
 	FMOVQ 96(R2), F14
@@ -7599,6 +8267,8 @@ steps4From0:
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 128(R2), F12
 	FMOVQ 144(R2), F13
 	FMOVQ 160(R2), F14
@@ -7616,6 +8286,8 @@ steps4From0:
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 192(R2), F12
 	FMOVQ 208(R2), F13
 	FMOVQ 224(R2), F14
@@ -7635,14 +8307,16 @@ steps4From0:
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD $256, R2
 	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From0
-rest4From0:
+	BGE steps4Until0
+rest4Until0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From0
-one4From0:
+	BLT done4Until0
+one4Until0:
+	PRFM (R5), PLDL2KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -7661,18 +8335,20 @@ one4From0:
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD $64, R2
 	ADD R6, R4, R4
+	ADD R6, R5, R5
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From0
-done4From0:
+	BGE one4Until0
+done4Until0:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 8(R11), R10
-	MOVD (R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From1
+	BLT rest4Until1
 	PCALIGN $64
-steps4From1:
+steps4Until1:
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
 	FMOVQ (R4), F15
@@ -7724,12 +8400,12 @@ steps4From1:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From1
-rest4From1:
+	BGE steps4Until1
+rest4Until1:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From1
-one4From1:
+	BLT done4Until1
+one4Until1:
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
 	FMOVQ (R4), F15
@@ -7745,16 +8421,17 @@ one4From1:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From1
-done4From1:
+	BGE one4Until1
+done4Until1:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 16(R11), R10
-	MOVD 8(R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 16(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From2
+	BLT rest4Until2
 	PCALIGN $64
-steps4From2:
+steps4Until2:
 	FMOVQ 32(R2), F14
 	FMOVQ (R4), F15
 	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
@@ -7786,12 +8463,12 @@ steps4From2:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From2
-rest4From2:
+	BGE steps4Until2
+rest4Until2:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From2
-one4From2:
+	BLT done4Until2
+one4Until2:
 	FMOVQ 32(R2), F14
 	FMOVQ (R4), F15
 	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
@@ -7802,8 +8479,8 @@ one4From2:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From2
-done4From2:
+	BGE one4Until2
+done4Until2:
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F12
 	FMOVQ (R8), F31
@@ -7858,13 +8535,122 @@ tile1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
-	MOVD (Panel_Until)(R0), R11
-	MOVD (R11), R10
+	MOVD $0, R12
+	MOVD (Panel_Since)(R0), R11
+	MOVD 8(R11), R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From0
+	BLT rest1Since1
 	PCALIGN $64
-steps1From0:
+steps1Since1:
+	FMOVS (R4), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ (R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ 64(R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ 128(R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ 192(R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps1Since1
+rest1Since1:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done1Since1
+one1Since1:
+	FMOVS (R4), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ (R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one1Since1
+done1Since1:
+	MOVD (Panel_Since)(R0), R11
+	MOVD 16(R11), R10
+	SUB R12, R10
+	MOVD 16(R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest1Since2
+	PCALIGN $64
+steps1Since2:
+	FMOVS (R4), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ (R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	FMOVQ 16(R2), F3
+	VFMLA V4.S4, V3.S4, V1.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ 64(R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	FMOVQ 80(R2), F3
+	VFMLA V4.S4, V3.S4, V1.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ 128(R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	FMOVQ 144(R2), F3
+	VFMLA V4.S4, V3.S4, V1.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ 192(R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	FMOVQ 208(R2), F3
+	VFMLA V4.S4, V3.S4, V1.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps1Since2
+rest1Since2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done1Since2
+one1Since2:
+	FMOVS (R4), F4
+	VDUP V4.S[0], V4.S4
+	FMOVQ (R2), F3
+	VFMLA V4.S4, V3.S4, V0.S4
+	FMOVQ 16(R2), F3
+	VFMLA V4.S4, V3.S4, V1.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one1Since2
+done1Since2:
+	MOVD (Panel_Until)(R0), R11
+	MOVD (R11), R10
+	SUB R12, R10
+	MOVD (R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest1Until0
+	PCALIGN $64
+steps1Until0:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
 	FMOVQ (R2), F3
@@ -7904,12 +8690,12 @@ steps1From0:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From0
-rest1From0:
+	BGE steps1Until0
+rest1Until0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From0
-one1From0:
+	BLT done1Until0
+one1Until0:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
 	FMOVQ (R2), F3
@@ -7922,16 +8708,17 @@ one1From0:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From0
-done1From0:
+	BGE one1Until0
+done1Until0:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 8(R11), R10
-	MOVD (R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From1
+	BLT rest1Until1
 	PCALIGN $64
-steps1From1:
+steps1Until1:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
 	FMOVQ 16(R2), F3
@@ -7963,12 +8750,12 @@ steps1From1:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From1
-rest1From1:
+	BGE steps1Until1
+rest1Until1:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From1
-one1From1:
+	BLT done1Until1
+one1Until1:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
 	FMOVQ 16(R2), F3
@@ -7979,16 +8766,17 @@ one1From1:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From1
-done1From1:
+	BGE one1Until1
+done1Until1:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 16(R11), R10
-	MOVD 8(R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 16(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From2
+	BLT rest1Until2
 	PCALIGN $64
-steps1From2:
+steps1Until2:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
 	FMOVQ 32(R2), F3
@@ -8012,12 +8800,12 @@ steps1From2:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From2
-rest1From2:
+	BGE steps1Until2
+rest1Until2:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From2
-one1From2:
+	BLT done1Until2
+one1Until2:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
 	FMOVQ 32(R2), F3
@@ -8026,8 +8814,8 @@ one1From2:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From2
-done1From2:
+	BGE one1Until2
+done1Until2:
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F3
 	FMOVQ (R8), F31
@@ -8693,7 +9481,10 @@ end1:
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 16 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
@@ -9901,11 +10692,118 @@ last:
 	FMOVQ F27, 16(R13)
 	FMOVQ F27, 32(R13)
 	FMOVQ F27, 48(R13)
-over:
+leave:
 	MOVD to+16(FP), R11
 	SUB R9, R11
 	MOVD R11, done+32(FP)
 	RET
+over:
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c411 // VFMAXNM V17.S4, V0.S4, V17.S4
+	WORD $0x4e31c491 // VFMAXNM V17.S4, V4.S4, V17.S4
+	WORD $0x4e31c511 // VFMAXNM V17.S4, V8.S4, V17.S4
+	WORD $0x4e31c591 // VFMAXNM V17.S4, V12.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, (R11)
+	FMOVQ 16(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c431 // VFMAXNM V17.S4, V1.S4, V17.S4
+	WORD $0x4e31c4b1 // VFMAXNM V17.S4, V5.S4, V17.S4
+	WORD $0x4e31c531 // VFMAXNM V17.S4, V9.S4, V17.S4
+	WORD $0x4e31c5b1 // VFMAXNM V17.S4, V13.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 16(R11)
+	FMOVQ 32(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c451 // VFMAXNM V17.S4, V2.S4, V17.S4
+	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
+	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
+	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 32(R11)
+	FMOVQ 48(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 48(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c471 // VFMAXNM V17.S4, V3.S4, V17.S4
+	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
+	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
+	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 48(R11)
+	FMOVQ (R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
+	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
+	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
+	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
+	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
+	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
+	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	B fits
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F16
@@ -10091,7 +10989,10 @@ mask:
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
-//			return j
+//			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+//			if any still is {
+//				return j
+//			}
 //		}
 //		for lane := range 16 {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
@@ -11430,11 +12331,118 @@ last:
 	FMOVQ F27, 96(R13)
 	FMOVQ F27, 48(R13)
 	FMOVQ F27, 112(R13)
-over:
+leave:
 	MOVD to+16(FP), R11
 	SUB R9, R11
 	MOVD R11, done+32(FP)
 	RET
+over:
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c411 // VFMAXNM V17.S4, V0.S4, V17.S4
+	WORD $0x4e31c491 // VFMAXNM V17.S4, V4.S4, V17.S4
+	WORD $0x4e31c511 // VFMAXNM V17.S4, V8.S4, V17.S4
+	WORD $0x4e31c591 // VFMAXNM V17.S4, V12.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, (R11)
+	FMOVQ 16(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c431 // VFMAXNM V17.S4, V1.S4, V17.S4
+	WORD $0x4e31c4b1 // VFMAXNM V17.S4, V5.S4, V17.S4
+	WORD $0x4e31c531 // VFMAXNM V17.S4, V9.S4, V17.S4
+	WORD $0x4e31c5b1 // VFMAXNM V17.S4, V13.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 16(R11)
+	FMOVQ 32(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c451 // VFMAXNM V17.S4, V2.S4, V17.S4
+	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
+	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
+	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 32(R11)
+	FMOVQ 48(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 48(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c471 // VFMAXNM V17.S4, V3.S4, V17.S4
+	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
+	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
+	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 48(R11)
+	FMOVQ (R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
+	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
+	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
+	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
+	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
+	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
+	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	B fits
 mask:
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F16
@@ -11615,7 +12623,7 @@ mask:
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
 //		for lane := range sum {
-//			for j := range p.N { // 4 at a time
+//			for j := 0; j < p.N; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
@@ -11968,7 +12976,7 @@ end1:
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
 //		for lane := range sum {
-//			for j := range p.Until[lane/4] { // 4 at a time
+//			for j := p.Since[lane/4]; j < p.Until[lane/4]; j++ { // 4 at a time
 //				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
@@ -12007,13 +13015,297 @@ tile4:
 	VMOVI $0, V13.B16
 	VMOVI $0, V14.B16
 	VMOVI $0, V15.B16
-	MOVD (Panel_Until)(R0), R11
-	MOVD (R11), R10
+	ADD R6<<3, R4, R5
+	MOVD $0, R12
+	MOVD (Panel_Since)(R0), R11
+	MOVD 8(R11), R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From0
+	BLT rest4Since1
 	PCALIGN $64
-steps4From0:
+steps4Since1:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F16
+	FMOVQ (R4), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 64(R2), F16
+	ADD R6, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 128(R2), F16
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 192(R2), F16
+	ADD R7, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps4Since1
+rest4Since1:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done4Since1
+one4Since1:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F16
+	FMOVQ (R4), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD R6, R5, R5
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one4Since1
+done4Since1:
+	MOVD (Panel_Since)(R0), R11
+	MOVD 16(R11), R10
+	SUB R12, R10
+	MOVD 16(R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest4Since2
+	PCALIGN $64
+steps4Since2:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F16
+	FMOVQ 16(R2), F17
+	FMOVQ (R4), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 64(R2), F16
+	FMOVQ 80(R2), F17
+	ADD R6, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 128(R2), F16
+	FMOVQ 144(R2), F17
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 192(R2), F16
+	FMOVQ 208(R2), F17
+	ADD R7, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps4Since2
+rest4Since2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done4Since2
+one4Since2:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F16
+	FMOVQ 16(R2), F17
+	FMOVQ (R4), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD R6, R5, R5
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one4Since2
+done4Since2:
+	MOVD (Panel_Since)(R0), R11
+	MOVD 24(R11), R10
+	SUB R12, R10
+	MOVD 24(R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest4Since3
+	PCALIGN $64
+steps4Since3:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F16
+	FMOVQ 16(R2), F17
+	FMOVQ 32(R2), F18
+	FMOVQ (R4), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4fb41246 // VFMLA V20.S[1], V18.S4, V6.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4f941a4a // VFMLA V20.S[2], V18.S4, V10.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 64(R2), F16
+	FMOVQ 80(R2), F17
+	FMOVQ 96(R2), F18
+	ADD R6, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4fb41246 // VFMLA V20.S[1], V18.S4, V6.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4f941a4a // VFMLA V20.S[2], V18.S4, V10.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 128(R2), F16
+	FMOVQ 144(R2), F17
+	FMOVQ 160(R2), F18
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4fb41246 // VFMLA V20.S[1], V18.S4, V6.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4f941a4a // VFMLA V20.S[2], V18.S4, V10.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
+	FMOVQ 192(R2), F16
+	FMOVQ 208(R2), F17
+	FMOVQ 224(R2), F18
+	ADD R7, R4, R14
+	FMOVQ (R14), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4fb41246 // VFMLA V20.S[1], V18.S4, V6.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4f941a4a // VFMLA V20.S[2], V18.S4, V10.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps4Since3
+rest4Since3:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done4Since3
+one4Since3:
+	PRFM (R5), PLDL2KEEP
+	FMOVQ (R2), F16
+	FMOVQ 16(R2), F17
+	FMOVQ 32(R2), F18
+	FMOVQ (R4), F20
+	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
+	WORD $0x4f941221 // VFMLA V20.S[0], V17.S4, V1.S4
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4fb41204 // VFMLA V20.S[1], V16.S4, V4.S4
+	WORD $0x4fb41225 // VFMLA V20.S[1], V17.S4, V5.S4
+	WORD $0x4fb41246 // VFMLA V20.S[1], V18.S4, V6.S4
+	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
+	WORD $0x4f941a29 // VFMLA V20.S[2], V17.S4, V9.S4
+	WORD $0x4f941a4a // VFMLA V20.S[2], V18.S4, V10.S4
+	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
+	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
+	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD R6, R5, R5
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one4Since3
+done4Since3:
+	MOVD (Panel_Until)(R0), R11
+	MOVD (R11), R10
+	SUB R12, R10
+	MOVD (R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest4Until0
+	PCALIGN $64
+steps4Until0:
+	PRFM (R5), PLDL2KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -12035,6 +13327,8 @@ steps4From0:
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
+	ADD R6, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 64(R2), F16
 	FMOVQ 80(R2), F17
 	FMOVQ 96(R2), F18
@@ -12057,6 +13351,8 @@ steps4From0:
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
+	ADD R6<<1, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 128(R2), F16
 	FMOVQ 144(R2), F17
 	FMOVQ 160(R2), F18
@@ -12079,6 +13375,8 @@ steps4From0:
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
+	ADD R7, R5, R14
+	PRFM (R14), PLDL2KEEP
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
 	FMOVQ 224(R2), F18
@@ -12103,14 +13401,16 @@ steps4From0:
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD $256, R2
 	ADD R6<<2, R4, R4
+	ADD R6<<2, R5, R5
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From0
-rest4From0:
+	BGE steps4Until0
+rest4Until0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From0
-one4From0:
+	BLT done4Until0
+one4Until0:
+	PRFM (R5), PLDL2KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -12134,18 +13434,20 @@ one4From0:
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD $64, R2
 	ADD R6, R4, R4
+	ADD R6, R5, R5
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From0
-done4From0:
+	BGE one4Until0
+done4Until0:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 8(R11), R10
-	MOVD (R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From1
+	BLT rest4Until1
 	PCALIGN $64
-steps4From1:
+steps4Until1:
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
 	FMOVQ 48(R2), F19
@@ -12217,12 +13519,12 @@ steps4From1:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From1
-rest4From1:
+	BGE steps4Until1
+rest4Until1:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From1
-one4From1:
+	BLT done4Until1
+one4Until1:
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
 	FMOVQ 48(R2), F19
@@ -12243,16 +13545,17 @@ one4From1:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From1
-done4From1:
+	BGE one4Until1
+done4Until1:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 16(R11), R10
-	MOVD 8(R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 16(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From2
+	BLT rest4Until2
 	PCALIGN $64
-steps4From2:
+steps4Until2:
 	FMOVQ 32(R2), F18
 	FMOVQ 48(R2), F19
 	FMOVQ (R4), F20
@@ -12304,12 +13607,12 @@ steps4From2:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From2
-rest4From2:
+	BGE steps4Until2
+rest4Until2:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From2
-one4From2:
+	BLT done4Until2
+one4Until2:
 	FMOVQ 32(R2), F18
 	FMOVQ 48(R2), F19
 	FMOVQ (R4), F20
@@ -12325,16 +13628,17 @@ one4From2:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From2
-done4From2:
+	BGE one4Until2
+done4Until2:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 24(R11), R10
-	MOVD 16(R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 24(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest4From3
+	BLT rest4Until3
 	PCALIGN $64
-steps4From3:
+steps4Until3:
 	FMOVQ 48(R2), F19
 	FMOVQ (R4), F20
 	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
@@ -12366,12 +13670,12 @@ steps4From3:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps4From3
-rest4From3:
+	BGE steps4Until3
+rest4Until3:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done4From3
-one4From3:
+	BLT done4Until3
+one4Until3:
 	FMOVQ 48(R2), F19
 	FMOVQ (R4), F20
 	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
@@ -12382,8 +13686,8 @@ one4From3:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one4From3
-done4From3:
+	BGE one4Until3
+done4Until3:
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F16
 	FMOVQ (R8), F31
@@ -12452,13 +13756,190 @@ tile1:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-	MOVD (Panel_Until)(R0), R11
-	MOVD (R11), R10
+	MOVD $0, R12
+	MOVD (Panel_Since)(R0), R11
+	MOVD 8(R11), R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From0
+	BLT rest1Since1
 	PCALIGN $64
-steps1From0:
+steps1Since1:
+	FMOVS (R4), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ (R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 64(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 128(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 192(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps1Since1
+rest1Since1:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done1Since1
+one1Since1:
+	FMOVS (R4), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ (R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one1Since1
+done1Since1:
+	MOVD (Panel_Since)(R0), R11
+	MOVD 16(R11), R10
+	SUB R12, R10
+	MOVD 16(R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest1Since2
+	PCALIGN $64
+steps1Since2:
+	FMOVS (R4), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ (R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 16(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 64(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 80(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 128(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 144(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 192(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 208(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps1Since2
+rest1Since2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done1Since2
+one1Since2:
+	FMOVS (R4), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ (R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 16(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one1Since2
+done1Since2:
+	MOVD (Panel_Since)(R0), R11
+	MOVD 24(R11), R10
+	SUB R12, R10
+	MOVD 24(R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest1Since3
+	PCALIGN $64
+steps1Since3:
+	FMOVS (R4), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ (R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 16(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	FMOVQ 32(R2), F4
+	VFMLA V5.S4, V4.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 64(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 80(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	FMOVQ 96(R2), F4
+	VFMLA V5.S4, V4.S4, V2.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 128(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 144(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	FMOVQ 160(R2), F4
+	VFMLA V5.S4, V4.S4, V2.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ 192(R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 208(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	FMOVQ 224(R2), F4
+	VFMLA V5.S4, V4.S4, V2.S4
+	ADD $256, R2
+	ADD R6<<2, R4, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE steps1Since3
+rest1Since3:
+	ADD $3, R10
+	CMP $0, R10
+	BLT done1Since3
+one1Since3:
+	FMOVS (R4), F5
+	VDUP V5.S[0], V5.S4
+	FMOVQ (R2), F4
+	VFMLA V5.S4, V4.S4, V0.S4
+	FMOVQ 16(R2), F4
+	VFMLA V5.S4, V4.S4, V1.S4
+	FMOVQ 32(R2), F4
+	VFMLA V5.S4, V4.S4, V2.S4
+	ADD $64, R2
+	ADD R6, R4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE one1Since3
+done1Since3:
+	MOVD (Panel_Until)(R0), R11
+	MOVD (R11), R10
+	SUB R12, R10
+	MOVD (R11), R12
+	ADD $-4, R10
+	CMP $0, R10
+	BLT rest1Until0
+	PCALIGN $64
+steps1Until0:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVQ (R2), F4
@@ -12506,12 +13987,12 @@ steps1From0:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From0
-rest1From0:
+	BGE steps1Until0
+rest1Until0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From0
-one1From0:
+	BLT done1Until0
+one1Until0:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVQ (R2), F4
@@ -12526,16 +14007,17 @@ one1From0:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From0
-done1From0:
+	BGE one1Until0
+done1Until0:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 8(R11), R10
-	MOVD (R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 8(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From1
+	BLT rest1Until1
 	PCALIGN $64
-steps1From1:
+steps1Until1:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVQ 16(R2), F4
@@ -12575,12 +14057,12 @@ steps1From1:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From1
-rest1From1:
+	BGE steps1Until1
+rest1Until1:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From1
-one1From1:
+	BLT done1Until1
+one1Until1:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVQ 16(R2), F4
@@ -12593,16 +14075,17 @@ one1From1:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From1
-done1From1:
+	BGE one1Until1
+done1Until1:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 16(R11), R10
-	MOVD 8(R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 16(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From2
+	BLT rest1Until2
 	PCALIGN $64
-steps1From2:
+steps1Until2:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVQ 32(R2), F4
@@ -12634,12 +14117,12 @@ steps1From2:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From2
-rest1From2:
+	BGE steps1Until2
+rest1Until2:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From2
-one1From2:
+	BLT done1Until2
+one1Until2:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVQ 32(R2), F4
@@ -12650,16 +14133,17 @@ one1From2:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From2
-done1From2:
+	BGE one1Until2
+done1Until2:
+	MOVD (Panel_Until)(R0), R11
 	MOVD 24(R11), R10
-	MOVD 16(R11), R5
-	SUB R5, R10
+	SUB R12, R10
+	MOVD 24(R11), R12
 	ADD $-4, R10
 	CMP $0, R10
-	BLT rest1From3
+	BLT rest1Until3
 	PCALIGN $64
-steps1From3:
+steps1Until3:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVQ 48(R2), F4
@@ -12683,12 +14167,12 @@ steps1From3:
 	ADD R6<<2, R4, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE steps1From3
-rest1From3:
+	BGE steps1Until3
+rest1Until3:
 	ADD $3, R10
 	CMP $0, R10
-	BLT done1From3
-one1From3:
+	BLT done1Until3
+one1Until3:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVQ 48(R2), F4
@@ -12697,8 +14181,8 @@ one1From3:
 	ADD R6, R4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE one1From3
-done1From3:
+	BGE one1Until3
+done1Until3:
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F4
 	FMOVQ (R8), F31

@@ -136,9 +136,22 @@ func TestShortOperands(t *testing.T) {
 		p.Edit.Lo = make([]int32, p.Width)
 		p.Edit.Hi = make([]int32, p.Width-1)
 	}}
-	until := operand{"Until", func(p *Panel) { p.Until = make([]int, 1) }}
-	past := operand{"Until", func(p *Panel) { p.Until = []int{1, 2, p.N + 1} }}
-	down := operand{"Until", func(p *Panel) { p.Until = []int{2, 1, p.N} }}
+	stairs := func(name string, change func(since, until []int)) operand {
+		return operand{name, func(p *Panel) {
+			p.Since, p.Until = make([]int, p.Lanes), make([]int, p.Lanes)
+			for i := range p.Until {
+				p.Until[i] = 3
+			}
+			change(p.Since, p.Until)
+		}}
+	}
+	since := operand{"Since", func(p *Panel) { p.Until = make([]int, p.Lanes) }}
+	until := operand{"Until", func(p *Panel) { p.Since, p.Until = make([]int, p.Lanes), make([]int, 1) }}
+	late := stairs("Since", func(since, _ []int) { since[0] = 1 })
+	never := stairs("Since", func(since, _ []int) { since[2] = 4 })
+	past := stairs("Until", func(_, until []int) { until[2] = 1 << 20 })
+	down := stairs("Until", func(_, until []int) { until[1] = 2 })
+	up := stairs("Since", func(since, _ []int) { since[1] = 1 })
 	keep := operand{"Keep", func(p *Panel) { p.Keep = p.Keep[:p.Width-1] }}
 	done := operand{"Done", func(p *Panel) { p.Done = 1 << 20 }}
 	bias := operand{"Edit.Add", func(p *Panel) { last(&p.Edit.Add, p.N, p.Width, p.Lanes) }}
@@ -157,7 +170,7 @@ func TestShortOperands(t *testing.T) {
 			{"Top", o.Top, []operand{weights, refs, width, wide, rows}},
 			{"Raise", o.Raise, []operand{weights, refs, sums, products, keep, width, done}},
 			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
-			{"Mix", o.Mix, []operand{v, out, weights, keep, width, wide, rows, keys, until, past, down}},
+			{"Mix", o.Mix, []operand{v, out, weights, keep, width, wide, rows, keys, since, until, late, never, past, down, up}},
 			{"Cap", o.Cap, []operand{weights, width, wide, rows, keys}},
 			{"Add", o.Add, []operand{weights, bias, width, wide, rows, keys}},
 			{"Slope", o.Slope, []operand{weights, high, low, pos, width, wide, rows, keys}},

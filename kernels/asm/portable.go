@@ -132,12 +132,30 @@ func flash(p *Panel, keys int) {
 			mask(p, max(j, p.Plain), end)
 		}
 		p.Scored = false
-		if !expGroup(p, j, end) {
+		if expGroup(p, j, end) {
+			continue
+		}
+		if seed(p, j, end); !expGroup(p, j, end) {
 			p.Done = j
 			return
 		}
 	}
 	p.Done = p.N
+}
+
+// seed makes M the largest score of a group in lanes that have seen no key. Raise would do the same, as all that it scales is 0 there; but a sum that
+// is not is left to it.
+func seed(p *Panel, from, to int) {
+	for lane, l := range p.L[:p.Width] {
+		if p.M[lane] != Unset || l != 0 {
+			continue
+		}
+		for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
+			if x := p.P[at]; x > p.M[lane] {
+				p.M[lane] = x
+			}
+		}
+	}
 }
 
 // expGroup exponentiates one group of rows, or reports false, leaving all scores as they are, if a lane goes over its limit.
@@ -244,11 +262,11 @@ func finite(row []float32) bool {
 
 // mix sums keys of even and of odd index apart: half as many roundings on the way of each.
 func mix(p *Panel, vec int) {
-	for from, to := 0, 0; from < p.Width; from = to { // lanes that use as many rows
-		n := p.N
+	for from, to := 0, 0; from < p.Width; from = to { // lanes that use the same rows
+		first, n := 0, p.N
 		if to = p.Width; p.Until != nil {
-			n = p.Until[from/vec]
-			for to = from + vec; to < p.Width && p.Until[to/vec] == n; {
+			first, n = p.Since[from/vec], p.Until[from/vec]
+			for to = from + vec; to < p.Width && p.Since[to/vec] == first && p.Until[to/vec] == n; {
 				to += vec
 			}
 		}
@@ -259,11 +277,11 @@ func mix(p *Panel, vec int) {
 			}
 			lane := from
 			for ; lane+4 <= to; lane += 4 {
-				mix4((*[4]float32)(row[lane:]), p.P, lane, p.Lanes, p.V.Data, c, p.V.Stride, n)
+				mix4((*[4]float32)(row[lane:]), p.P, first*p.Lanes+lane, p.Lanes, p.V.Data, first*p.V.Stride+c, p.V.Stride, n-first)
 			}
 			for ; lane < to; lane++ {
 				var s [2]float32
-				for j := range n {
+				for j := first; j < n; j++ {
 					s[j%2] += float32(p.P[j*p.Lanes+lane] * p.V.Data[j*p.V.Stride+c])
 				}
 				row[lane] += s[0] + s[1]

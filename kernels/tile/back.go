@@ -185,6 +185,7 @@ func (b *Back) Share() {
 	if t.edits.seen >= t.edits.last {
 		return // nobody sees any of it
 	}
+	t.zeros()
 	if !b.rowsSound {
 		b.each(b.drop)
 	}

@@ -37,10 +37,11 @@ type Tile struct {
 	p      *attn.Problem
 	temp   float64
 	best   []float32
-	hidden []bool // lanes to be answered by row
-	los    []int  // keys los <= j < his are visible to a lane,
-	his    []int  // as far as the band goes
-	until  []int
+	hidden []bool    // lanes to be answered by row
+	los    []int     // keys los <= j < his are visible to a lane,
+	his    []int     // as far as the band goes
+	since  []int     // rows of a block that a vector of lanes uses: from one
+	until  []int     // to another
 	part   asm.Panel // some lanes and rows of the block
 	scale  []float32
 	stage  *Stage
@@ -102,7 +103,8 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
 	t.Keep = make([]float32, n)
-	t.los, t.his, t.until = make([]int, n), make([]int, n), make([]int, n/ops.Vec)
+	t.los, t.his = make([]int, n), make([]int, n)
+	t.since, t.until = make([]int, n/ops.Vec), make([]int, n/ops.Vec)
 	t.Edit.Lo, t.Edit.Hi = make([]int32, n), make([]int32, n)
 	t.load = newLoader(p, ops)
 	t.prepareEdits()
@@ -207,7 +209,7 @@ func (t *Tile) at(key, n int) {
 	for lane := range t.Keep {
 		t.Keep[lane] = 1
 	}
-	t.key, t.N, t.From, t.Done, t.Scored, t.Until, t.Plain = key, n, 0, 0, false, nil, n
+	t.key, t.N, t.From, t.Done, t.Scored, t.Since, t.Until, t.Plain = key, n, 0, 0, false, nil, nil, n
 	t.edits.seen, t.edits.last = 0, n
 	t.K, t.V = asm.Rows{}, asm.Rows{}
 }
@@ -276,19 +278,21 @@ func (t *Tile) weigh(step func(*asm.Panel), p *asm.Panel) {
 }
 
 // band is Weights where the mask's edges cross the block. Rows that all queries see are plain; the others are masked, and go in stairs: the
-// first lanes, which see the fewest keys, are left out of the rows after their last.
+// last lanes, which see the latest keys, are left out of the rows before their first, and the first lanes of the rows after their last.
 //
 //	         lanes
-//	      ┌────────┐
-//	rows  │▚▚▚▚▚▚▚▚│ masked
+//	      ┌──┐
+//	rows  │▚▚└──┐    masked: the first unit of lanes,
+//	      │▚▚▚▚▚└──┐ the first two, and so on
+//	      │▚▚▚▚▚▚▚▚│
 //	      │████████│ plain
-//	      │▚▚▚▚▚▚▚▚│ masked: all units of lanes,
+//	      │▚▚▚▚▚▚▚▚│ masked: all units,
 //	      └──┐▚▚▚▚▚│ all but the first,
 //	         └──┐▚▚│ and so on
 //	            └──┘
 func (t *Tile) band() {
 	t.hideRows()
-	t.Until = t.until
+	t.Since, t.Until = t.since, t.until
 	unit, end := t.unit(), 0
 	for lane := range t.Width {
 		if last := min(lane+unit, t.Width); lane%unit == 0 {
@@ -297,6 +301,14 @@ func (t *Tile) band() {
 			}
 		}
 		t.until[lane/t.ops.Vec] = end
+	}
+	begin := 0
+	for lane := range t.Width {
+		if lane > 0 && lane%unit == 0 {
+			row := max(t.los[lane]-t.key, 0)
+			begin = max(begin, min(row-row%t.ops.Keys, t.until[0]))
+		}
+		t.since[lane/t.ops.Vec] = begin
 	}
 	first, last := min(t.up(t.allLo), t.N), 0
 	if last = min(t.allHi-t.key, t.N); last < t.N {
@@ -318,20 +330,31 @@ func (t *Tile) up(key int) int {
 
 // stairs takes the lanes that use each of the rows through them; masked, from row plain on.
 func (t *Tile) stairs(from, to, plain int) {
-	p := &t.part
-	for lane := 0; from < to; lane += t.unit() {
-		end := min(t.until[lane/t.ops.Vec], to)
-		if from >= end {
-			continue
+	p, vec := &t.part, t.ops.Vec
+	for lane := 0; from < to; from = p.N {
+		for t.until[lane/vec] <= from {
+			lane += vec
+		}
+		last, end := t.Width, min(t.until[lane/vec], to)
+		for ; t.since[last/vec-1] > from; last -= vec {
+			end = min(end, t.since[last/vec-1])
 		}
 		*p = t.Panel
-		p.Width, p.From, p.N, p.Plain = t.Width-lane, from, end, plain
+		p.Width, p.From, p.N, p.Plain = last-lane, from, end, plain
 		p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
 		for _, s := range []*[]float32{&p.Qt, &p.P, &p.M, &p.L, &p.S, &p.Keep} {
 			*s = (*s)[min(lane, len(*s)):]
 		}
 		t.weigh(t.ops.Flash, p)
-		from = end
+	}
+}
+
+// zeros makes weights 0 in the rows before a vector's first, which the stairs leave as they were and Mix does not read.
+func (t *Tile) zeros() {
+	for lane := 0; t.Since != nil && lane < t.Width; lane += t.ops.Vec {
+		for row := range t.Since[lane/t.ops.Vec] {
+			clear(t.P[row*t.Lanes+lane:][:t.ops.Vec])
+		}
 	}
 }
 

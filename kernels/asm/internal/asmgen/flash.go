@@ -33,7 +33,10 @@ for j := from; j < to; j += %[1]d {
 		}
 	}
 	if any p.P[i*%[2]d+lane] > p.M[lane]+Limit { // j <= i < j+%[1]d
-		return j
+		p.M[lane] = max(p.P[i*%[2]d+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
+		if any still is {
+			return j
+		}
 	}
 	for lane := range %[3]d {
 		p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*%[2]d+lane] - p.M[lane])%[4]s
@@ -76,11 +79,16 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec, s))
 
 	t.weights("last")
 	t.total()
-	g.label("over")
+	g.label("leave")
 	g.arg(aux, "to", 16)
 	g.subtract(aux, count)
 	g.result("done", 32, aux)
 	g.ret()
+
+	g.label("over")
+	t.seed()
+	t.check("leave")
+	g.jump("fits")
 
 	g.label("mask")
 	t.mask()
@@ -230,6 +238,28 @@ func (t tile) emptySums() {
 		if t.sums {
 			t.store(t.groupSumS(v), nothing)
 		}
+	}
+}
+
+// seed makes M the largest score in lanes that have seen no key. Raise would do the same, as all that it scales is 0 there; but a sum that is not is
+// left to it.
+func (t tile) seed() {
+	const sums = steps
+	ref, top, begun, least := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
+	t.get(sums, mem{base: panel, field: "Panel_L"})
+	for v := range t.vecs {
+		at := mem{base: refs, off: v * t.bytes()}
+		t.load(ref, at)
+		t.sub(begun, ref, lowest)
+		t.add(begun, begun, mem{base: sums, off: v * t.bytes()})
+		t.load(top, ref)
+		for r := range t.rows {
+			t.larger(top, t.sum(r, v), top)
+		}
+		t.note("no more than 0 if the lane has seen no key, and else 1 at least, or NaN")
+		t.load(least, one)
+		t.replaceAbove(ref, top, least, begun, least)
+		t.store(at, ref)
 	}
 }
 

@@ -26,6 +26,7 @@ type tile struct {
 	below      bool // elements eight steps further are asked for meanwhile
 	results    bool // and so are what the sums are added to
 	first      int  // vectors before it take no more steps
+	late       int  // so many of the last vectors take none yet
 	cells           // how rows of lanes are stored
 }
 
@@ -173,12 +174,12 @@ func (t tile) step(k, n int, between func()) {
 		widen = t.widenOne
 	}
 	load := func(v int) { widen(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.vec*t.size()}, t.cells) }
-	for v := t.first; v < t.vecs && t.rows > 1; v++ {
+	for v := t.first; v < t.vecs-t.late && t.rows > 1; v++ {
 		load(v)
 	}
 	for r := range t.rows {
 		e := t.element(r, k, n)
-		for v := t.first; v < t.vecs; v++ {
+		for v := t.first; v < t.vecs-t.late; v++ {
 			if t.rows == 1 {
 				load(v)
 			}
@@ -319,24 +320,24 @@ func (t tile) nextScore() {
 	}
 }
 
-// mix emits Ops.Mix, for vectors that all use N rows or, in stairs, each its own number of them.
+// mix emits Ops.Mix, for vectors that all use N rows or, in stairs, each its own of them.
 func (g *gen) mix(vecs int, stairs bool) {
-	name, rows := "Mix", "p.N"
+	name, first, last := "Mix", "0", "p.N"
 	if stairs {
-		name, rows = "Stairs", fmt.Sprintf("p.Until[lane/%d]", g.vec)
+		name, first, last = "Stairs", fmt.Sprintf("p.Since[lane/%d]", g.vec), fmt.Sprintf("p.Until[lane/%d]", g.vec)
 	}
 	g.function(fmt.Sprint(name, vecs), "(p *Panel, keep *float32)", 0, 16, fmt.Sprintf(`
 for c := range p.C { // %d at a time
 	var sum [%d]float32
 	for lane := range sum {
-		for j := range %[5]s { // %[3]d at a time
+		for j := %[5]s; j < %[6]s; j++ { // %[3]d at a time
 			sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*%[4]d+lane], sum[lane])
 		}
 	}
 	for lane := range sum {
 		p.O[c*%[4]d+lane] = fma(p.O[c*%[4]d+lane], keep[lane], sum[lane])
 	}
-}`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, rows))
+}`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, first, last))
 	g.arg(panel, "p", 0)
 	g.get(lanes, mem{base: panel, field: "Panel_P"})
 	g.get(elem, mem{base: panel, field: "Panel_V+Rows_Data"})
@@ -348,12 +349,12 @@ for c := range p.C { // %d at a time
 	g.tiles(vecs, false, func(t tile) {
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
+		t.below = t.rows > 1
 		if stairs {
 			t.stairs()
 			return
 		}
 		t.get(steps, mem{base: panel, field: "Panel_N"})
-		t.below = t.rows > 1
 		t.products()
 	}, func(t tile) {
 		t.arg(aux, "keep", 8)
@@ -371,18 +372,27 @@ for c := range p.C { // %d at a time
 	g.ret()
 }
 
-// stairs emits a tile of which each vector takes as many steps as Until says. Vectors that have taken theirs keep their sums.
+// stairs emits a tile of which each vector takes the steps between Since and Until: first the first one alone, then one more after the other, then all,
+// then without the first ones. Those that take none keep their sums.
 func (t tile) stairs() {
-	const until, before = aux, elemAt4
-	t.begin()
-	t.get(until, mem{base: panel, field: "Panel_Until"})
-	for t.first = range t.vecs {
-		t.get(steps, mem{base: until, off: 8 * t.first})
-		if t.first > 0 {
-			t.get(before, mem{base: until, off: 8 * (t.first - 1)})
-			t.subtract(steps, before)
-		}
+	const of, before = aux, nextRow
+	to := func(field string, v int, suffix string) {
+		t.get(of, mem{base: panel, field: "Panel_" + field})
+		t.get(steps, mem{base: of, off: 8 * v})
+		t.subtract(steps, before)
+		t.get(before, mem{base: of, off: 8 * v})
 		t.increase(steps, -unroll)
-		t.rest(fmt.Sprintf("%dFrom%d", t.rows, t.first))
+		t.rest(fmt.Sprint(t.rows, suffix, v))
+	}
+	t.begin()
+	t.set(before, 0)
+	for v := 1; v < t.vecs; v++ {
+		t.late = t.vecs - v
+		to("Since", v, "Since")
+	}
+	t.late = 0
+	for t.first = range t.vecs {
+		to("Until", t.first, "Until")
+		t.below = false
 	}
 }
