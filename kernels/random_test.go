@@ -40,6 +40,9 @@ func randomProblem(t *rapid.T) {
 		p.Linear.Unnormalised = rapid.Bool().Draw(t, "unnormalised")
 		p.Linear.Feature = rapid.SampledFrom([]attn.Feature{attn.EluPlusOne, attn.ReluPlusOne}).Draw(t, "feature")
 	}
+	if rapid.IntRange(0, 2).Draw(t, "backward") == 0 {
+		p.Q, p.KV, p.Out, p.Page, p.Want = attn.F32, attn.F32, attn.F32, 0, p.Want&attn.WantEntropy|attn.WantGrad
+	}
 	if p.Validate() != nil {
 		return // two of the choices exclude each other
 	}
@@ -73,6 +76,15 @@ func randomProblem(t *rapid.T) {
 	if p.Dim < 8 && p.Score.Terms != 0 {
 		most = 2
 	}
+	var g *attn.Grads
+	if p.Want&attn.WantGrad != 0 {
+		if g, err = cases.NewGrads(p, a, layout, nil); err != nil {
+			t.Fatal(err)
+		}
+		cases.FillGrads(g, rapid.Uint64().Draw(t, "gradients"))
+		oracle.Thin(&p, a, g, rows)
+		rows = rows[:min(len(rows), 1)]
+	}
 	for _, k := range kernels.All() {
 		algo, isa := k.Name()
 		plan, err := k.Plan(p, nil)
@@ -80,7 +92,14 @@ func randomProblem(t *rapid.T) {
 			continue // the suite holds Plan to what is claimed
 		}
 		plan.Forward(a)
-		if v := o.Judge(rows); !(v.Worst <= most) {
+		v := o.Judge(rows)
+		if g != nil {
+			plan.(attn.Differentiable).Backward(a, g)
+			if v, err = o.JudgeGrads(g); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !(v.Worst <= most) {
 			t.Errorf("%s/%s: %.3g times the tolerance: %s", algo, isa, v.Worst, v.Where)
 		}
 	}

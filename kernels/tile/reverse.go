@@ -93,7 +93,7 @@ func (r *Reverse) Sound(rows bool) bool {
 
 // Finite is whether n rows of a tensor that has float32 numbers, or none at all, are finite.
 func Finite(ops *asm.Ops, t *attn.Tensor, batch, row, h, n int) bool {
-	if t.Data == nil || n == 0 {
+	if t.Data == nil || n == 0 || t.D == 0 {
 		return true
 	}
 	if x := t.Data[batch*t.SB+row*t.SS+h*t.SH:]; t.SS == t.D {
