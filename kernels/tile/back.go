@@ -10,10 +10,11 @@ import (
 // A Back is a tile on its way back, from the gradient of its rows to what they add to the gradients of queries, keys and values. It makes the
 // weights once more, by forward's own steps: with a row's LSE for reference, they come out divided by their sum.
 //
-//	At, Block, Weights   as forward
-//	Recall               in place of Load: the queries, the gradients of their rows, and the references
-//	Share                adds the block's share to dV, dQ and dK
-//	Return               writes the rows of dQ
+//	At, Block   as forward
+//	Recall      in place of Load: the queries, the gradients of their rows, and the references
+//	Reweigh     turns the block into weights
+//	Share       adds the block's share to dV, dQ and dK
+//	Return      writes the rows of dQ
 //
 // The loops turn the panel from weights into dZ = P (dP - D), where dP = V dO^T, and D is a row's dO . O less the gradient of its LSE. dQ is summed
 // in lanes, block after block; dV and dK in the caller's own rows, tile after tile. What dZ is still to be multiplied by, scale over temperature, rows
@@ -48,12 +49,13 @@ type Shared struct {
 	*Reverse
 	p       []float32 // [block][Lanes]: the panel
 	capped  []float32 // the same: what softcap has made of products
-	entropy []float32 // the same: what the gradient of the entropy adds to dZ
+	entropy []float32 // the same: scores, and then what the gradient of the entropy adds to dZ
+	bias    []float32 // [Lanes][block]: the panel as rows, for the bias
 	clean   []float32 // [block or Lanes][columns]: rows without those that are not finite
 }
 
-// sharedSizes are those of p, capped, entropy and clean, in floats.
-func sharedSizes(p *attn.Problem, ops *asm.Ops, block int) (panel, capped, entropy, clean int) {
+// sharedSizes are those of p, capped, entropy, bias and clean, in floats.
+func sharedSizes(p *attn.Problem, ops *asm.Ops, block int) (panel, capped, entropy, bias, clean int) {
 	panel = block * ops.Lanes
 	if p.Score.Softcap != 0 {
 		capped = panel
@@ -61,20 +63,23 @@ func sharedSizes(p *attn.Problem, ops *asm.Ops, block int) (panel, capped, entro
 	if p.Want&attn.WantEntropy != 0 {
 		entropy = panel
 	}
-	return panel, capped, entropy, max(block, ops.Lanes) * max(p.Dim, p.DimV, p.QDim())
+	if p.Score.Terms&attn.TermBias != 0 {
+		bias = panel
+	}
+	return panel, capped, entropy, bias, max(block, ops.Lanes) * max(p.Dim, p.DimV, p.QDim())
 }
 
 // SharedFloats is the number of float32 numbers in Shared for blocks of so many keys.
 func SharedFloats(p *attn.Problem, ops *asm.Ops, block int) int {
-	panel, capped, entropy, clean := sharedSizes(p, ops, block)
-	return ReverseFloats(p) + panel + capped + entropy + clean
+	panel, capped, entropy, bias, clean := sharedSizes(p, ops, block)
+	return ReverseFloats(p) + panel + capped + entropy + bias + clean
 }
 
 // NewShared allocates what the tiles of a worker share.
 func NewShared(p *attn.Problem, ops *asm.Ops, block int) *Shared {
-	panel, capped, entropy, clean := sharedSizes(p, ops, block)
+	panel, capped, entropy, bias, clean := sharedSizes(p, ops, block)
 	f := func(n int) []float32 { return make([]float32, n) }
-	return &Shared{NewReverse(p, ops), f(panel), f(capped), f(entropy), f(clean)}
+	return &Shared{NewReverse(p, ops), f(panel), f(capped), f(entropy), f(bias), f(clean)}
 }
 
 // backSizes are those of met, unbent, raw and more, in floats.
@@ -179,6 +184,20 @@ func (b *Back) storeTo(rows asm.Rows, lanes []float32, d int, factor float64) {
 	t.ops.Store(&t.move)
 }
 
+// Reweigh turns the block into weights, unfused where the gradient of the entropy needs their logarithms, which the scores are.
+func (b *Back) Reweigh(unfused bool) {
+	t := b.Tile
+	if !unfused && b.g.Entropy.Data == nil {
+		t.Weights()
+		return
+	}
+	t.Scores()
+	if b.g.Entropy.Data != nil {
+		copy(b.shared.entropy, t.P[:t.N*t.Lanes])
+	}
+	t.weigh(t.ops.Exp, &t.Panel)
+}
+
 // Share turns the panel from weights into dZ and adds what the block gives to dV, dQ and dK.
 func (b *Back) Share() {
 	t, p, g := b.Tile, b.p, b.g
@@ -198,11 +217,11 @@ func (b *Back) Share() {
 		t.V = b.clean(t.V, t.N, t.C)
 	}
 	if g.Entropy.Data != nil {
-		b.each(b.disorder)
+		b.disorder()
 	}
 	b.each(t.ops.DScore)
 	if g.Entropy.Data != nil {
-		b.each(b.addDisorder)
+		b.addDisorder()
 	}
 	if g.Terms.Bias.Data != nil {
 		b.toBias()
@@ -307,25 +326,27 @@ func (b *Back) mixKeys() {
 }
 
 // disorder works out what the gradient of the entropy H adds to dZ: -dH p (log p + H).
-func (b *Back) disorder(q *asm.Panel) {
-	at, lane := q.From*q.Lanes, b.Width-q.Width
-	for j := range q.N {
-		row, to := q.P[j*q.Lanes:][:q.Width], b.shared.entropy[at+j*q.Lanes+lane:]
-		for i, x := range row {
-			to[i] = 0
-			if gh := b.gh[lane+i]; gh != 0 && x != 0 {
-				to[i] = -gh * x * float32(math.Log(float64(x))+float64(b.h[lane+i]))
+func (b *Back) disorder() {
+	t := b.Tile
+	for j := range t.N {
+		row, z := t.P[j*t.Lanes:][:t.Width], b.shared.entropy[j*t.Lanes:][:t.Width]
+		for lane, x := range row {
+			log := float32((z[lane] - t.M[lane]) * math.Ln2)
+			z[lane] = 0
+			if x != 0 { // else the logarithm may be anything
+				z[lane] = -b.gh[lane] * x * (log + b.h[lane])
 			}
 		}
 	}
 }
 
-func (b *Back) addDisorder(q *asm.Panel) {
-	at := q.From*q.Lanes + b.Width - q.Width
-	for j := range q.N {
-		row := q.P[j*q.Lanes:][:q.Width]
-		for i, x := range b.shared.entropy[at+j*q.Lanes:][:q.Width] {
-			row[i] += x
+// addDisorder adds it.
+func (b *Back) addDisorder() {
+	t := b.Tile
+	for j := range t.N {
+		row := t.P[j*t.Lanes:][:t.Width]
+		for lane, x := range b.shared.entropy[j*t.Lanes:][:t.Width] {
+			row[lane] += x
 		}
 	}
 }
@@ -334,20 +355,33 @@ func (b *Back) addDisorder(q *asm.Panel) {
 func (b *Back) toBias() {
 	t, to := b.Tile, &b.g.Terms.Bias
 	off, step := to.Offset(t.b, t.i, t.h)
-	data, factor := to.Data[off:], 1/t.temp
-	for j := t.edits.seen; j < t.edits.last; j++ {
-		at, row := (t.key+j)*step, t.P[j*t.Lanes:][:t.rows]
-		if to.S == 1 { // one for all queries
+	first, n, factor := t.edits.seen, t.edits.last-t.edits.seen, 1/t.temp
+	data, panel := to.Data[off+(t.key+first)*step:], t.P[first*t.Lanes:]
+	if to.S == 1 { // one for all queries
+		for j := range n {
+			sum := 0.0
+			for _, x := range panel[j*t.Lanes:][:t.rows] {
+				sum += float64(x)
+			}
+			data[j*step] += float32(sum * factor)
+		}
+		return
+	}
+	rows := asm.Rows{Data: b.shared.bias, Stride: n}
+	b.storeTo(rows, panel, n, factor)
+	for lane := range t.rows {
+		row := rows.Row(lane, n)
+		if step == 0 { // one for all keys
 			sum := 0.0
 			for _, x := range row {
 				sum += float64(x)
 			}
-			data[at] += float32(sum * factor)
+			data[lane*to.SS] += float32(sum)
 			continue
 		}
-		for _, x := range row {
-			data[at] += float32(float64(x) * factor)
-			at += to.SS
+		sums := data[lane*to.SS:][:n]
+		for j, x := range row {
+			sums[j] += x
 		}
 	}
 }

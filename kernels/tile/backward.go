@@ -241,12 +241,7 @@ func (w *Backward) walkItem(worker, task int) {
 		w.await(it, key+w.cut.Block)
 		for _, t := range tiles {
 			if t.Block(key, w.cut.Block) {
-				if w.cut.Unfused {
-					t.Scores()
-					t.weigh(w.ops.Exp, &t.Panel)
-				} else {
-					t.Weights()
-				}
+				t.Reweigh(w.cut.Unfused)
 				t.Share()
 			}
 		}
