@@ -15,6 +15,8 @@ func TestHealthy(t *testing.T) {
 	attntest.Run(t, prefix, claims, attntest.Options{})
 	gradient, claims := mutants.Gradient()
 	attntest.Run(t, gradient, claims, attntest.Options{Core: true}) // its forward pass is that of Blocked
+	back, claims := mutants.PrefixBack()
+	attntest.Run(t, back, claims, attntest.Options{Core: true})
 }
 
 // The suite finds every bug. With -short it is asked about every sixteenth one.
