@@ -8,7 +8,7 @@ import (
 	"attnlab/attn/cases"
 )
 
-// Run is the suite. With -short it takes the core cases, and tries the laws on fewer calls.
+// Run is the suite. With -short it takes half of the core cases, and tries the laws on fewer calls.
 func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	algo, isa := k.Name()
 	s := &Subject{Kernel: k, Claims: claims, Options: o, Short: o.Core || testing.Short()}
@@ -35,7 +35,7 @@ func judged(t *testing.T, s *Subject, form func(cases.Case) (cases.Case, bool), 
 	for _, c := range s.cases() {
 		family := c.Family
 		c, ok := form(c)
-		if !ok {
+		if !ok || testing.Short() && c.Seed()%2 != 0 {
 			continue
 		}
 		ran[family]++
