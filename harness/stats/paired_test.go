@@ -1,0 +1,112 @@
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A drift that is a straight line over a round does not move its ratio.
+func TestPairDrift(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base, drift := rapid.Float64Range(1, 100).Draw(t, "time"), rapid.Float64Range(-0.2, 0.2).Draw(t, "drift")
+		at := func(i int) float64 { return base * (1 + drift*float64(i)) }
+		p := Pair{A: [2]float64{at(0), at(3)}, B: [2]float64{at(1), at(2)}}
+		if r := p.Ratio(); !(math.Abs(r-1) <= 1e-12) {
+			t.Fatalf("a drift of %v makes a ratio of %v", drift, r)
+		}
+	})
+}
+
+func TestSummarisePairs(t *testing.T) {
+	if s := SummarisePairs(nil); s.Rounds != 0 || !math.IsNaN(s.Median) || !math.IsNaN(s.Least) || s.P != 1 {
+		t.Errorf("no rounds: %+v", s)
+	}
+	var rounds []Pair
+	for i := range 8 {
+		x := 10 + 0.01*float64(i)
+		rounds = append(rounds, Pair{A: [2]float64{x, x}, B: [2]float64{1.1 * x, 1.1 * x}})
+	}
+	s := SummarisePairs(rounds)
+	if s.Rounds != 8 || !(math.Abs(s.Median-1.1) <= 1e-12) || !(math.Abs(s.Least-1.1) <= 1e-12) || !(s.P < 1e-6) {
+		t.Errorf("a tenth more: %+v", s)
+	}
+}
+
+// Looking several times raises no more false alarms than one look would.
+func TestSequence(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	const trials = 600
+	s := Sequence{Alpha: 0.05, Looks: 4}
+	alarms := 0
+	for range trials {
+		var a, b []float64
+		for range s.Looks {
+			for range 8 {
+				a, b = append(a, r.ExpFloat64()), append(b, r.ExpFloat64())
+			}
+			if RankTest(a, b) <= s.Level() {
+				alarms++
+				break
+			}
+		}
+	}
+	if got, most := float64(alarms)/trials, s.Alpha+3*math.Sqrt(s.Alpha*(1-s.Alpha)/trials); !(got <= most) {
+		t.Errorf("false alarms: %.3f over %d looks, want at most %.3f", got, s.Looks, most)
+	}
+	if got := (Sequence{Alpha: 0.05}).Level(); got != 0.05 {
+		t.Errorf("no looks planned: level %v", got)
+	}
+}
+
+// The interval holds the true mean as often as it says.
+func TestBootstrapCalibration(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 11))
+	const trials = 600
+	for _, d := range []struct {
+		name string
+		draw func() float64
+		mean float64
+	}{
+		{"normal", r.NormFloat64, 0},
+		{"uniform", r.Float64, 0.5},
+		{"skewed", func() float64 { return math.Exp(0.3 * r.NormFloat64()) }, math.Exp(0.045)},
+	} {
+		for _, n := range []int{10, 25} {
+			held := 0
+			xs := make([]float64, n)
+			for trial := range trials {
+				for i := range xs {
+					xs[i] = d.draw()
+				}
+				if lo, hi := Bootstrap(xs, Confidence, 400, uint64(trial)); lo <= d.mean && d.mean <= hi {
+					held++
+				}
+			}
+			if got, least := float64(held)/trials, Confidence-3*math.Sqrt(Confidence*(1-Confidence)/trials); !(got >= least) {
+				t.Errorf("%s, n = %d: the interval held the mean in %.3f of trials, want %.3f", d.name, n, got, least)
+			}
+		}
+	}
+}
+
+func TestBootstrapEdges(t *testing.T) {
+	for _, xs := range [][]float64{nil, {1}} {
+		if lo, hi := Bootstrap(xs, Confidence, 100, 1); !math.IsInf(lo, -1) || !math.IsInf(hi, 1) {
+			t.Errorf("%v: %v to %v", xs, lo, hi)
+		}
+	}
+	if lo, hi := Bootstrap([]float64{2, 2, 2}, Confidence, 100, 1); lo != 2 || hi != 2 {
+		t.Errorf("equal values: %v to %v", lo, hi)
+	}
+	xs := []float64{1, 2, 4, 8, 9}
+	lo, hi := Bootstrap(xs, Confidence, 200, 3)
+	if again, _ := Bootstrap(xs, Confidence, 200, 3); again != lo {
+		t.Errorf("the same seed gives %v and %v", lo, again)
+	}
+	if !(lo < 4.8 && 4.8 < hi) {
+		t.Errorf("the mean is not within %v to %v", lo, hi)
+	}
+}
