@@ -22,10 +22,10 @@ type commands struct {
 	Verify  VerifyCmd  `cmd:"" help:"Compare every kernel with the float64 definition."`
 	Sweep   SweepCmd   `cmd:"" help:"Verify, then time, every point of a grid."`
 	Compare CompareCmd `cmd:"" help:"Compare two runs: benchstat's numbers, and which cells are faster or slower."`
+	AB      ABCmd      `cmd:"" name:"ab" help:"Is a change slower? Two revisions, or two kernels, run by turns."`
 	Report  ReportCmd  `cmd:"" help:"Write the report of a run, with charts; renew the README's table and chart."`
 	Worker  WorkerCmd  `cmd:"" hidden:"" help:"Do what the parent process asks on standard input."`
 
-	AB        notYet `cmd:"" hidden:"" name:"ab"`
 	Gate      notYet `cmd:"" hidden:""`
 	History   notYet `cmd:"" hidden:""`
 	Doctor    notYet `cmd:"" hidden:""`

@@ -38,7 +38,12 @@ func newChild(timeout time.Duration) (*harness.Child, error) {
 	if err != nil {
 		return nil, err
 	}
+	return childOf(self, timeout), nil
+}
+
+// childOf returns a worker that runs a build of this program.
+func childOf(program string, timeout time.Duration) *harness.Child {
 	return &harness.Child{Timeout: timeout, Command: func() *exec.Cmd {
-		return &exec.Cmd{Path: self, Args: []string{os.Args[0], "worker"}}
-	}}, nil
+		return &exec.Cmd{Path: program, Args: []string{os.Args[0], "worker"}}
+	}}
 }

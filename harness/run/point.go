@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -210,6 +211,21 @@ func ParseName(name string) (Point, error) {
 		return p, fmt.Errorf("benchmark %q: that point is spelled %q", name, p.Name())
 	}
 	return p, nil
+}
+
+// Edited returns the point with some keys changed, in the spelling of names: kernel=tiled,isa=go.
+func (p Point) Edited(edits string) (Point, error) {
+	for edit := range strings.SplitSeq(edits, ",") {
+		bench, v, ok := strings.Cut(edit, "=")
+		at := slices.IndexFunc(keys[:], func(k key) bool { return k.bench == bench })
+		if !ok || at < 0 {
+			return p, fmt.Errorf("%q: want key=value, the key as in the names of points: kernel, isa, threads", edit)
+		}
+		if err := keys[at].set(&p, v); err != nil {
+			return p, err
+		}
+	}
+	return p, p.Validate()
 }
 
 // word is what a key's value may be: no space, slash or equals sign, which a benchmark name could not carry.

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"attnlab/harness"
+	"attnlab/harness/run"
+
+	"github.com/alecthomas/kong"
+)
+
+// ABCmd compares two revisions, or two kernels of this build.
+type ABCmd struct {
+	Base string `required:"" placeholder:"REV" help:"What to compare with: a revision that git knows, or keys of a point in this build, such as kernel=tiled."`
+	Head string `default:"worktree" placeholder:"REV" help:"What is in question: a revision, the checkout as it stands (${default}), or keys of a point, such as kernel=flash."`
+
+	Grid
+	MinEffect float64       `name:"min-effect" default:"0.02" placeholder:"X" help:"Least difference that matters, as a part of the time (${default})."`
+	Alpha     float64       `default:"0.05" placeholder:"P" help:"Chance of a false alarm over all cells and looks (${default})."`
+	Budget    time.Duration `default:"1m" help:"Stop after this time, verification included; the first round is always finished (${default})."`
+	Timeout   time.Duration `default:"2m" help:"Give a cell up when one of its samples takes longer (${default})."`
+	Seed      uint64        `placeholder:"N" help:"Of the order of measurements; default random."`
+	Out       string        `short:"o" placeholder:"DIR" help:"Folder for the two runs, base and head; default a fresh one under runs/."`
+	JSON      bool          `name:"json" help:"Write JSON instead of text."`
+}
+
+// Help is printed above the flags.
+func (*ABCmd) Help() string {
+	return `Both sides are built (revisions in worktrees of their own, so nothing of the checkout is touched), verified, and run as processes side by side, one
+sample at a time in the order A B B A or B A A B, cell by cell. A cell is worse when the least time of head is more than --min-effect above that of
+base, the median of the rounds' ratios agrees, and ranks tell the two apart after Holm's correction over all cells and one for looking several times; it is the same
+when the interval of that median lies within --min-effect of 1. Until either holds, more rounds are taken, as far as --budget goes.
+
+Exit codes: 0 no cell is worse, 1 at least one is, or answers wrongly, 2 at least one is undecided, 3 interrupted.`
+}
+
+// Run compares.
+func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
+	if !(c.MinEffect > 0) || !(c.Alpha > 0 && c.Alpha < 1) || c.Budget < 0 || c.Timeout < 0 {
+		return exitf(exitUsage, "--min-effect %v --alpha %v --budget %v --timeout %v: want an effect above 0, a chance between 0 and 1, and times of 0 or more", c.MinEffect, c.Alpha, c.Budget, c.Timeout)
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	lab := newLab(all)
+	points, err := c.points(lab.Kernels, to.Err)
+	if err != nil {
+		return err
+	}
+	cells, err := c.cells(points)
+	if err != nil {
+		return err
+	}
+	if c.Out == "" {
+		c.Out = freshFolder("ab")
+	}
+	ctx, stop, release := interruptible(to.Err)
+	defer release()
+	tell, done := newProgress(to.Err)
+	ab := &harness.AB{Lab: lab, Cells: cells, Effect: c.MinEffect, Alpha: c.Alpha, Budget: c.Budget, Seed: c.Seed, Tell: tell}
+	for i, side := range []struct{ name, rev string }{{"base", c.Base}, {"head", c.Head}} {
+		program, commit, clean, err := build(side.rev, to.Err)
+		if err != nil {
+			return exitf(exitUsage, "--%s %s: %w", side.name, side.rev, err)
+		}
+		defer clean()
+		child := childOf(program, c.Timeout)
+		defer child.Close()
+		meta := newMeta(k, c.Seed)
+		meta.Commit = commit
+		j, err := run.Create(filepath.Join(c.Out, side.name), meta)
+		if err != nil {
+			return err
+		}
+		defer j.Close()
+		ab.Sides[i], ab.Journals[i] = child, j
+	}
+	verdicts, reason, err := ab.Run(ctx, stop)
+	done()
+	if err != nil {
+		return err
+	}
+	for _, j := range ab.Journals {
+		end := run.End{Reason: reason, Complete: reason != harness.Interrupted, Time: time.Now()}
+		if err := errors.Join(j.Append(run.Record{End: &end}), j.Run().Write()); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		err = writeABJSON(to.Out, verdicts, reason)
+	} else {
+		err = writeAB(to.Out, verdicts)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(to.Err, "\n%s: %d cells, %s; samples of both sides: benchrun compare %s %s\n",
+		c.Out, len(verdicts), reason, filepath.Join(c.Out, "base"), filepath.Join(c.Out, "head"))
+	return concludeAB(verdicts, reason)
+}
+
+// cells pairs the points of the two sides: the same ones, but for the keys that a side names.
+func (c *ABCmd) cells(points []run.Point) ([][2]run.Point, error) {
+	var cells [][2]run.Point
+	for _, p := range points {
+		var cell [2]run.Point
+		for i, side := range []struct{ flag, rev string }{{"base", c.Base}, {"head", c.Head}} {
+			cell[i] = p
+			if !strings.Contains(side.rev, "=") {
+				continue
+			}
+			var err error
+			if cell[i], err = p.Edited(side.rev); err != nil {
+				return nil, exitf(exitUsage, "--%s %s: %w", side.flag, side.rev, err)
+			}
+		}
+		if !slices.Contains(cells, cell) {
+			cells = append(cells, cell)
+		}
+	}
+	return cells, nil
+}
+
+// build makes the program of a side, and says what sources it is of. What names keys of a point is this program.
+func build(rev string, tell io.Writer) (program string, commit run.Commit, clean func(), err error) {
+	clean = func() {}
+	if strings.Contains(rev, "=") {
+		program, err = os.Executable()
+		return program, run.CurrentCommit(), clean, err
+	}
+	top, err := git("", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return "", commit, clean, err
+	}
+	dir, err := os.MkdirTemp("", "benchrun-ab-")
+	if err != nil {
+		return "", commit, clean, err
+	}
+	clean = func() { os.RemoveAll(dir) }
+	sources := top
+	if rev == "worktree" {
+		commit = run.CurrentCommit()
+	} else {
+		commit.Revision, err = git(top, "rev-parse", "--verify", rev+"^{commit}")
+		if err != nil {
+			return "", commit, clean, err
+		}
+		sources = filepath.Join(dir, "sources")
+		if _, err = git(top, "worktree", "add", "--detach", "--quiet", sources, commit.Revision); err != nil {
+			return "", commit, clean, err
+		}
+		clean = func() {
+			_, _ = git(top, "worktree", "remove", "--force", sources)
+			os.RemoveAll(dir)
+		}
+	}
+	program = filepath.Join(dir, "benchrun")
+	fmt.Fprintf(tell, "building %s\n", rev)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, "./cmd/benchrun")
+	cmd.Dir = sources
+	if out, failed := cmd.CombinedOutput(); failed != nil {
+		clean()
+		return "", commit, func() {}, fmt.Errorf("go build: %w\n%s", failed, out)
+	}
+	return program, commit, clean, nil
+}
+
+// git runs a git command in a folder, or the one at hand, and returns what it says.
+func git(dir string, args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("git %s: %s", args[0], text)
+	}
+	return text, nil
+}
+
+// writeAB prints a line a cell.
+func writeAB(out io.Writer, cells []harness.ABCell) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "base\thead\tmedian\tfrom\tto\tleast\tp\trounds\tverdict\t cell\n")
+	for _, c := range cells {
+		name := c.Points[0].Name()
+		if c.Points[0] != c.Points[1] {
+			name += " | " + c.Points[1].Name()
+		}
+		if c.Judgement == harness.NoNumbers {
+			fmt.Fprintf(w, "\t\t\t\t\t\t\t\t%s\t %s: %s\n", c.Judgement, name, c.Note)
+			continue
+		}
+		fmt.Fprintf(w, "%v\t%v\t%+.1f %%\t%+.1f %%\t%+.1f %%\t%+.1f %%\t%.2g\t%d\t%s\t %s\n",
+			time.Duration(c.Ns[0]).Round(100), time.Duration(c.Ns[1]).Round(100),
+			100*(c.Median-1), 100*(c.Lo-1), 100*(c.Hi-1), 100*(c.Paired.Least-1), c.Adjusted, c.Rounds, c.Judgement, name)
+	}
+	return w.Flush()
+}
+
+func writeABJSON(out io.Writer, cells []harness.ABCell, reason string) error {
+	type line struct {
+		Base, Head            string
+		BaseNs, HeadNs        float64
+		Median, Lo, Hi, Least run.Ratio
+		P                     run.Ratio
+		Rounds                int
+		Verdict, Note         string
+	}
+	all := struct {
+		Reason string
+		Cells  []line
+	}{Reason: reason}
+	for _, c := range cells {
+		all.Cells = append(all.Cells, line{
+			Base: c.Points[0].Name(), Head: c.Points[1].Name(), BaseNs: c.Ns[0], HeadNs: c.Ns[1],
+			Median: run.Ratio(c.Median), Lo: run.Ratio(c.Lo), Hi: run.Ratio(c.Hi), Least: run.Ratio(c.Paired.Least), P: run.Ratio(c.Adjusted),
+			Rounds: c.Rounds, Verdict: string(c.Judgement), Note: c.Note,
+		})
+	}
+	e := json.NewEncoder(out)
+	e.SetIndent("", "\t")
+	return e.Encode(all)
+}
+
+// concludeAB turns verdicts into an exit code.
+func concludeAB(cells []harness.ABCell, reason string) error {
+	count := map[harness.Judgement]int{}
+	for _, c := range cells {
+		count[c.Judgement]++
+	}
+	switch {
+	case reason == harness.Interrupted:
+		return exitf(exitIncomplete, "interrupted: %d of %d cells are undecided", count[harness.Unsure], len(cells))
+	case count[harness.Worse] > 0 || count[harness.NoNumbers] > 0:
+		return exitf(exitWrong, "%d of %d cells are worse, %d failed", count[harness.Worse], len(cells), count[harness.NoNumbers])
+	case count[harness.Unsure] > 0:
+		return exitf(exitUndecided, "%d of %d cells are undecided; a longer --budget may decide them", count[harness.Unsure], len(cells))
+	}
+	return nil
+}

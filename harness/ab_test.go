@@ -1,0 +1,145 @@
+package harness_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"attnlab/attn/oracle"
+	"attnlab/harness"
+	"attnlab/harness/run"
+)
+
+// A noisy machine takes times that are skewed upwards, drift slowly, and are now and then far off. Its clock goes on with what it measures.
+type noisy struct {
+	r     *rand.Rand
+	drift float64
+	now   time.Time
+}
+
+func (m *noisy) sample(call float64) harness.Sample {
+	m.drift += 0.002 * m.r.NormFloat64()
+	m.drift *= 0.99
+	call *= math.Exp(m.drift + 0.01*m.r.ExpFloat64())
+	if m.r.IntN(20) == 0 {
+		call *= 1.3
+	}
+	s := steady(time.Duration(call))
+	m.now = m.now.Add(s.Elapsed.Wall)
+	return s
+}
+
+// trial compares so many cells, the first of which takes so much longer on side B.
+func trial(t *testing.T, seed uint64, cells int, slower float64) []harness.ABCell {
+	t.Helper()
+	m := &noisy{r: rand.New(rand.NewPCG(seed, 3))}
+	side := func(first float64) *fakeWorker {
+		return &fakeWorker{sample: func(at run.Point, _ int) (harness.Sample, error) {
+			call := float64(100 * time.Microsecond)
+			if at.SeqKV == 1 {
+				call *= first
+			}
+			return m.sample(call), nil
+		}}
+	}
+	ab := &harness.AB{
+		Sides: [2]harness.Worker{side(1), side(slower)}, Lab: badLab(), Seed: seed, Effect: 0.02, Alpha: 0.05,
+		Budget: 10 * time.Second, Now: func() time.Time { return m.now },
+	}
+	for i := range cells {
+		at := point("honest", i+1)
+		ab.Cells = append(ab.Cells, [2]run.Point{at, at})
+	}
+	got, _, err := ab.Run(t.Context(), never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// On a machine that is made of noise, the same code is called slower in fewer runs than Alpha, and code that is slower is caught.
+func TestABErrorRates(t *testing.T) {
+	const trials, cells = 200, 3
+	count := func(slower float64) (caught, wrong, unsure int) {
+		for n := range trials {
+			for i, c := range trial(t, uint64(n), cells, slower) {
+				switch {
+				case c.Judgement == harness.Unsure:
+					unsure++
+				case c.Judgement == harness.Worse && i == 0 && slower > 1:
+					caught++
+				case c.Judgement == harness.Worse || c.Judgement == harness.Better:
+					wrong++
+				}
+			}
+		}
+		return caught, wrong, unsure
+	}
+	_, alarms, unsure := count(1)
+	t.Logf("the same code: %d false alarms in %d runs of %d cells, %d cells undecided", alarms, trials, cells, unsure)
+	if alarms > 4 {
+		t.Errorf("%d false alarms in %d runs, want 4 at most", alarms, trials)
+	}
+	for _, want := range []struct {
+		slower float64
+		least  int
+	}{{1.05, 188}, {1.03, 160}} {
+		caught, wrong, unsure := count(want.slower)
+		t.Logf("%.0f %% slower: caught in %d of %d runs, %d other cells called different, %d undecided", 100*(want.slower-1), caught, trials, wrong, unsure)
+		if caught < want.least || wrong > 4 {
+			t.Errorf("%.0f %% slower: caught in %d of %d runs, want %d; %d other cells called different, want 4 at most", 100*(want.slower-1), caught, trials, want.least, wrong)
+		}
+	}
+}
+
+// A drift of the machine is not a difference between the sides, and each side is sampled twice in a round, by turns.
+func TestABInterleaves(t *testing.T) {
+	var order []int
+	now := time.Time{}
+	side := func(n int) *fakeWorker {
+		return &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) {
+			order = append(order, n)
+			now = now.Add(time.Second)
+			return steady(time.Duration(1e6 + 1e4*float64(len(order)))), nil // one per cent slower with each sample
+		}}
+	}
+	at := point("honest", 8)
+	ab := &harness.AB{Sides: [2]harness.Worker{side(0), side(1)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05, Now: func() time.Time { return now }}
+	cells, reason, err := ab.Run(t.Context(), never)
+	if err != nil || cells[0].Judgement != harness.Same || reason != harness.Precise {
+		t.Errorf("%+v, %s, %v; want the same", cells[0], reason, err)
+	}
+	for i := 0; i+4 <= len(order); i += 4 {
+		if o := order[i:]; o[0] != o[3] || o[1] != o[2] || o[0] == o[1] {
+			t.Fatalf("round of sides %v, want A B B A or B A A B", o[:4])
+		}
+	}
+}
+
+// What goes wrong on a side is the cell's, and what makes an answer wrong too.
+func TestABFailures(t *testing.T) {
+	broken := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) { return harness.Sample{}, errors.New("the worker died") }}
+	wrong := &fakeWorker{verify: func(run.Point) (oracle.Verdict, error) { return oracle.Verdict{Rows: 1, Worst: 7}, nil }}
+	at := point("honest", 8)
+	for name, side := range map[string]*fakeWorker{"head: the worker died": broken, "head: wrong answer, 7 times the tolerance: ": wrong} {
+		ab := &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), side}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
+		cells, _, err := ab.Run(t.Context(), never)
+		if err != nil || cells[0].Judgement != harness.NoNumbers || cells[0].Note != name {
+			t.Errorf("%v, %q: %v; want %q", cells[0].Judgement, cells[0].Note, err, name)
+		}
+	}
+	stop := make(chan struct{})
+	close(stop)
+	ab := &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), new(fakeWorker)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
+	if _, reason, err := ab.Run(t.Context(), stop); reason != harness.Interrupted || err != nil {
+		t.Errorf("stopped: %s, %v", reason, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, reason, err := ab.Run(ctx, never); reason != harness.Interrupted || err != nil {
+		t.Errorf("cancelled: %s, %v", reason, err)
+	}
+}
