@@ -150,7 +150,7 @@ func (b *Back) Recall(g *attn.Grads, keysSound bool) {
 	} else {
 		clear(b.dot)
 	}
-	finite := t.ops.Finite(t.Qt) && t.ops.Finite(b.dot)
+	finite := t.ops.Finite(t.Qt)
 	for lane := range t.Width {
 		b.lse[lane], t.M[lane], t.Sub[lane], b.h[lane], b.gh[lane], b.unsound[lane] = -inf, math.MaxFloat32, 0, 0, 0, false
 		if lane >= t.rows {

@@ -134,7 +134,11 @@ func (w *Backward) Run(a *attn.Args, g *attn.Grads) {
 	w.team.Run(w.p.Batch*w.p.HeadsKV, w.look)
 	for again := true; again; {
 		again = false
-		g.Begin()
+		sums := *g
+		if !w.p.Ragged { // else there may be rows of no sequence
+			sums.Q = attn.Tensor{}
+		}
+		sums.Begin()
 		w.layOut()
 		w.team.Run(w.n, w.walk)
 		for i := range w.items[:w.n] {

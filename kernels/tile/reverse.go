@@ -84,11 +84,11 @@ func product(x, y []float32) float32 {
 	return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
 }
 
-// Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key. The rows of Q and dO are looked at if they are not known
-// to be.
-func (r *Reverse) Sound(rows bool) bool {
+// Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key. Its own row is looked at if it is not known to be; a
+// gradient that is not finite shows in dO . O.
+func (r *Reverse) Sound(row bool) bool {
 	less, h := float32(r.Less), r.Entropy+r.DEntropy
-	return r.LSE <= math.MaxFloat32 && less-less == 0 && h-h == 0 && (rows || r.ops.Finite(r.a.Q.Row(r.batch, r.row, r.h)) && r.ops.Finite(r.dout))
+	return r.LSE <= math.MaxFloat32 && less-less == 0 && h-h == 0 && (row || r.ops.Finite(r.a.Q.Row(r.batch, r.row, r.h)))
 }
 
 // Finite is whether n rows of a tensor that has float32 numbers, or none at all, are finite.
