@@ -82,7 +82,7 @@ func TestBackwardBundles(t *testing.T) {
 func TestBackwardOutOfOrder(t *testing.T) {
 	p := attn.Problem{Batch: 3, SeqQ: 90, SeqKV: 100, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
 	spoil := func(a *attn.Args) {
-		for b, i := range []int{3, 50, 89} {
+		for b, i := range []int{89, 88, 3} {
 			a.Q.Row(b, i, 1)[0] = float32(math.NaN())
 		}
 	}
