@@ -143,3 +143,34 @@ func TestABFailures(t *testing.T) {
 		t.Errorf("cancelled: %s, %v", reason, err)
 	}
 }
+
+// A study tells a quiet machine from a noisy one, and its floor is what keeps an AB from calling the same code different.
+func TestStudy(t *testing.T) {
+	study := func(noise float64) harness.Study {
+		r := rand.New(rand.NewPCG(4, 4))
+		w := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) {
+			return steady(time.Duration(1e6 * math.Exp(noise*r.ExpFloat64()))), nil
+		}}
+		at := point("honest", 8)
+		ab := &harness.AB{Sides: [2]harness.Worker{w, w}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
+		s, err := ab.Study(t.Context(), never, 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	quiet, loud := study(0.005), study(0.2)
+	if quiet.Rounds != 40 || quiet.FalseAlarms > 0.02 || quiet.Floor > 0.005 || !(quiet.Smallest > 0 && quiet.Smallest <= 0.03) {
+		t.Errorf("a quiet machine: %+v", quiet)
+	}
+	if !(loud.Floor > 2*quiet.Floor) || !(loud.Spread > 10*quiet.Spread) || loud.Smallest != 0 && loud.Smallest < 0.05 {
+		t.Errorf("a noisy machine: %+v, a quiet one: %+v", loud, quiet)
+	}
+	stop := make(chan struct{})
+	close(stop)
+	at := point("honest", 8)
+	ab := &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), new(fakeWorker)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
+	if s, err := ab.Study(t.Context(), stop, 40); s.Rounds != 0 || err != nil {
+		t.Errorf("stopped at once: %+v, %v", s, err)
+	}
+}

@@ -68,7 +68,7 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	ctx, stop, release := interruptible(to.Err)
 	defer release()
 	tell, done := newProgress(to.Err)
-	ab := &harness.AB{Lab: lab, Cells: cells, Effect: c.MinEffect, Alpha: c.Alpha, Budget: c.Budget, Seed: c.Seed, Tell: tell}
+	ab := &harness.AB{Lab: lab, Cells: cells, Alpha: c.Alpha, Budget: c.Budget, Seed: c.Seed, Tell: tell}
 	for i, side := range []struct{ name, rev string }{{"base", c.Base}, {"head", c.Head}} {
 		program, commit, clean, err := build(side.rev, to.Err)
 		if err != nil {
@@ -85,6 +85,9 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 		}
 		defer j.Close()
 		ab.Sides[i], ab.Journals[i] = child, j
+	}
+	if ab.Effect, err = c.effect(cells, to.Err); err != nil {
+		return err
 	}
 	verdicts, reason, err := ab.Run(ctx, stop)
 	done()
@@ -108,6 +111,21 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	fmt.Fprintf(to.Err, "\n%s: %d cells, %s; samples of both sides: benchrun compare %s %s\n",
 		c.Out, len(verdicts), reason, filepath.Join(c.Out, "base"), filepath.Join(c.Out, "head"))
 	return concludeAB(verdicts, reason)
+}
+
+// effect is the least difference that matters and can be told here.
+func (c *ABCmd) effect(cells [][2]run.Point, tell io.Writer) (float64, error) {
+	floor, known, err := knownFloor(cells)
+	switch {
+	case err != nil:
+		return 0, err
+	case known && floor > c.MinEffect:
+		fmt.Fprintf(tell, "--min-effect is raised to %.3g, the floor of this machine: benchrun doctor\n", floor)
+		return floor, nil
+	case !known:
+		fmt.Fprintln(tell, "the floor of this machine is not known; benchrun doctor finds it")
+	}
+	return c.MinEffect, nil
 }
 
 // cells pairs the points of the two sides: the same ones, but for the keys that a side names.

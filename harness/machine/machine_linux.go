@@ -132,3 +132,14 @@ func ReadUsage() (u Usage, ok bool) {
 	}
 	return u, true
 }
+
+// Pressure is the part of the last minute in which some task waited for a CPU. ok is false where the system does not tell.
+func Pressure() (share float64, ok bool) {
+	for field := range strings.FieldsSeq(word("/proc/pressure/cpu")) { // some avg10=0.00 avg60=0.00 ...
+		if v, found := strings.CutPrefix(field, "avg60="); found {
+			percent, err := strconv.ParseFloat(v, 64)
+			return percent / 100, err == nil
+		}
+	}
+	return 0, false
+}

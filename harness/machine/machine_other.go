@@ -14,3 +14,6 @@ type Usage struct{ Busy, Steal, Total uint64 }
 
 // ReadUsage reads it; not told here.
 func ReadUsage() (Usage, bool) { return Usage{}, false }
+
+// Pressure is the part of the last minute in which some task waited for a CPU; not told here.
+func Pressure() (share float64, ok bool) { return 0, false }
