@@ -137,7 +137,7 @@ func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
 
 // judgedProducts bounds the work of the oracle on one case: multiplications of float64, a few milliseconds. A case that has more is judged on
 // sampled rows.
-const judgedProducts = 1 << 21
+const judgedProducts = 1 << 20
 
 func judge(c *cases.Case, a *attn.Args) (oracle.Verdict, error) {
 	o, err := oracle.New(c.Problem, a)

@@ -3,20 +3,17 @@ package mutants_test
 import (
 	"testing"
 
+	"attnlab/attn"
 	"attnlab/attn/attntest"
 	"attnlab/attn/attntest/mutants"
 )
 
 // The healthy kernels pass the suite, so it is the bug that kills a mutant and nothing else.
 func TestHealthy(t *testing.T) {
-	blocked, claims := mutants.Blocked()
-	attntest.Run(t, blocked, claims, attntest.Options{})
-	prefix, claims := mutants.Prefix()
-	attntest.Run(t, prefix, claims, attntest.Options{})
-	gradient, claims := mutants.Gradient()
-	attntest.Run(t, gradient, claims, attntest.Options{Core: true}) // its forward pass is that of Blocked
-	back, claims := mutants.PrefixBack()
-	attntest.Run(t, back, claims, attntest.Options{Core: true})
+	for _, healthy := range []func() (attn.Kernel, attn.Needs){mutants.Blocked, mutants.Prefix, mutants.Gradient, mutants.PrefixBack} {
+		kernel, claims := healthy()
+		attntest.Run(t, kernel, claims, attntest.Options{Core: true}) // what mutants are asked for
+	}
 }
 
 // The suite finds every bug. With -short it is asked about every sixteenth one.
