@@ -15,8 +15,8 @@ type Memory struct {
 	Allocs  *int64 `json:"allocs"`
 }
 
-// Allocations are counted over up to steadyCalls calls, so that one of the runtime's own rounds down to 0 a call; of a few tries the least
-// counts, because a call's own allocations are in each. A slow kernel gets one call.
+// Allocations are counted over up to steadyCalls calls, so that one of the runtime's own rounds down to 0 a call, its bytes with it; of a few tries
+// the least counts, because a call's own allocations are in each. A slow kernel gets one call.
 const (
 	steadyCalls = 5
 	steadyTime  = 100 * time.Millisecond
@@ -64,5 +64,8 @@ func allocated(j Job, calls int) (bytes, allocs int64, took time.Duration, err e
 	t, err := j.Run(calls)
 	runtime.ReadMemStats(&after)
 	n := int64(calls)
-	return int64(after.TotalAlloc-before.TotalAlloc) / n, int64(after.Mallocs-before.Mallocs) / n, t.Wall, err
+	if allocs = int64(after.Mallocs-before.Mallocs) / n; allocs > 0 {
+		bytes = int64(after.TotalAlloc-before.TotalAlloc) / n
+	}
+	return bytes, allocs, t.Wall, err
 }

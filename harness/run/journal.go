@@ -290,6 +290,7 @@ func load(dir string) (*Run, int64, error) {
 		text, rest, whole := bytes.Cut(data, []byte{'\n'})
 		if !whole {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: cut short, dropped", path, line))
+			r.open = true
 			break
 		}
 		var rec Record

@@ -86,6 +86,87 @@ func TestJournalCutAtEveryByte(t *testing.T) {
 	}
 }
 
+// A run that was complete is not while a later session of it has no end: after any cut but the one that leaves the earlier run whole.
+func TestCompleteIsTheLastSession(t *testing.T) {
+	dir := t.TempDir()
+	writeJournal(t, dir)
+	j, err := Resume(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	end := Record{End: &End{Reason: "all samples are taken", Complete: true}}
+	visit := Record{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Calls: 1, Wall: 1}}
+	path := filepath.Join(dir, JournalFile)
+	size := func() int64 {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	var first int64
+	for i, rec := range []Record{end, visit, end} {
+		if err := j.Append(rec); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = size()
+		}
+		if j.Run().Complete() != (rec.End != nil) {
+			t.Errorf("after record %d: complete is %v", i, j.Run().Complete())
+		}
+	}
+	for n := size(); n >= 0; n-- {
+		if err := os.Truncate(path, n); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole := n == first || n == j.size; r.Complete() != whole {
+			t.Fatalf("cut at %d: complete is %v", n, r.Complete())
+		}
+	}
+}
+
+func TestCopy(t *testing.T) {
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "a", "b")
+	writeJournal(t, dir)
+	r, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a new folder, then one that holds a run and what was made of it
+		if err := r.Copy(to); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(to)
+		if err != nil || !reflect.DeepEqual(got.Cells, r.Cells) || !reflect.DeepEqual(got.Meta, r.Meta) {
+			t.Fatalf("the copy is another run: %v", err)
+		}
+		if files, err := os.ReadDir(to); err != nil || len(files) != 2 {
+			t.Errorf("got %v, %v", files, err)
+		}
+		if err := got.Write(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Copy(dir); err == nil || !strings.Contains(err.Error(), "onto itself") {
+		t.Errorf("onto itself: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, JournalFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Copy(to); err == nil {
+		t.Error("copied a journal that is gone")
+	}
+	if _, err := Load(to); err != nil {
+		t.Errorf("a copy that failed spoilt what was there: %v", err)
+	}
+}
+
 // Damage before the last line is never passed over.
 func TestJournalDamage(t *testing.T) {
 	dir := t.TempDir()

@@ -188,10 +188,23 @@ func readMeta(dir string) (Meta, error) {
 }
 
 // replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole.
-func replace(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+func replace(path string, data []byte) error {
+	staged, err := stage(path, data)
 	if err != nil {
 		return err
+	}
+	if err := os.Rename(staged, path); err != nil {
+		os.Remove(staged)
+		return err
+	}
+	return nil
+}
+
+// stage writes a file beside the place it is meant for, and returns its name.
+func stage(path string, data []byte) (name string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return "", err
 	}
 	defer func() {
 		if err != nil {
@@ -200,16 +213,13 @@ func replace(path string, data []byte) (err error) {
 		}
 	}()
 	if _, err = f.Write(data); err != nil {
-		return err
+		return "", err
 	}
 	if err = f.Chmod(0o644); err != nil {
-		return err
+		return "", err
 	}
 	if err = f.Sync(); err != nil {
-		return err
+		return "", err
 	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return f.Name(), f.Close()
 }

@@ -86,7 +86,7 @@ func count(n *int64) float64 {
 }
 
 func (c *Cell) reduceVisits(w *Row) {
-	var ns, probe, flopShare, byteShare []float64
+	var ns, probe []float64
 	probed, dropped := 0, 0
 	for i := range c.Visits {
 		v := &c.Visits[i]
@@ -94,20 +94,12 @@ func (c *Cell) reduceVisits(w *Row) {
 		if v.Dropped {
 			dropped++
 		}
-		share, ok := c.share(v)
-		if !ok {
+		if _, ok := c.share(v); !ok {
 			continue
 		}
 		probed++
 		if v.Unit == ProbeFlop {
 			probe = append(probe, v.probe()/1e9)
-		}
-		switch {
-		case v.Dropped:
-		case v.Unit == ProbeFlop:
-			flopShare = append(flopShare, share)
-		default:
-			byteShare = append(byteShare, share)
 		}
 	}
 	t := stats.Summarise(ns)
@@ -115,9 +107,9 @@ func (c *Cell) reduceVisits(w *Row) {
 	w.Ns, w.NsLo, w.NsHi, w.NsMin = t.Median, finite(t.Lo), finite(t.Hi), t.Min
 	w.GFlops, w.GBps = w.Flop/t.Median, w.Bytes/t.Median
 	w.PeakGFlops = stats.Summarise(probe).Median
-	p := stats.Summarise(flopShare)
+	p := stats.Summarise(c.Shares(ProbeFlop))
 	w.Peak, w.PeakLo, w.PeakHi = p.Median, finite(p.Lo), finite(p.Hi)
-	w.Bandwidth = stats.Summarise(byteShare).Median
+	w.Bandwidth = stats.Summarise(c.Shares(ProbeBytes)).Median
 	if w.Status == OK && probed > 0 && dropped == len(c.Visits) {
 		w.Note = fmt.Sprintf("the machine's speed moved during each of the %d samples: no share of its peak", dropped)
 	}
@@ -135,6 +127,19 @@ func finite(x float64) float64 {
 func (v *Visit) Nanoseconds() float64 { return float64(v.Wall) / float64(v.Calls) }
 
 func (v *Visit) probe() float64 { return (v.Before + v.After) / 2 }
+
+// Shares are the samples' rates over those of the probes around each, in the order taken: Row.Peak and Row.Bandwidth are their medians. Only samples
+// whose probes are of this unit count, and none that was dropped.
+func (c *Cell) Shares(unit string) []float64 {
+	var shares []float64
+	for i := range c.Visits {
+		v := &c.Visits[i]
+		if share, ok := c.share(v); ok && !v.Dropped && v.Unit == unit {
+			shares = append(shares, share)
+		}
+	}
+	return shares
+}
 
 // share is a sample's rate over the mean of its two probes. One thread is judged in its own CPU time, which a busy neighbour does not
 // lengthen; several threads are judged in wall time, because waiting for each other is their own doing.

@@ -10,6 +10,7 @@ type Run struct {
 	Ends     []End
 	Warnings []string // what reading the folder had to put up with
 	index    map[string]*Cell
+	open     bool // something was written since the last End, or nothing was ever ended
 }
 
 // A Cell is all that a journal says of one point.
@@ -25,13 +26,15 @@ type Cell struct {
 // Done reports whether the point is settled without a number: skipped or failed.
 func (c *Cell) Done() bool { return c.Skipped != "" || c.Failed != "" }
 
-func newRun(dir string, m Meta) *Run { return &Run{Dir: dir, Meta: m, index: map[string]*Cell{}} }
+func newRun(dir string, m Meta) *Run {
+	return &Run{Dir: dir, Meta: m, index: map[string]*Cell{}, open: true}
+}
 
 // Cell returns what is known of a point, nil if it was not planned.
 func (r *Run) Cell(p Point) *Cell { return r.index[p.Name()] }
 
-// Complete reports whether the last session of the run left nothing to resume.
-func (r *Run) Complete() bool { return len(r.Ends) > 0 && r.Ends[len(r.Ends)-1].Complete }
+// Complete reports whether the last session of the run came to its end and left nothing to resume.
+func (r *Run) Complete() bool { return !r.open && r.Ends[len(r.Ends)-1].Complete }
 
 // accept says why a record cannot follow the ones before it.
 func (r *Run) accept(rec *Record) error {
@@ -51,6 +54,7 @@ func (r *Run) accept(rec *Record) error {
 
 func (r *Run) add(rec *Record) {
 	c := r.index[rec.point()]
+	r.open = rec.End == nil
 	switch {
 	case rec.Plan != nil:
 		c = &Cell{Plan: *rec.Plan}
