@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/harness/run"
+	"attnlab/harness/run/runtest"
 	"attnlab/kernels/naive"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -53,7 +55,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error { e.Setenv(noRaceSleep, noRaceSleepValue); return nil },
-		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"code": code, "rows": rows, "damage": damage},
+		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"code": code, "rows": rows, "damage": damage, "model": model},
 	})
 }
 
@@ -109,6 +111,59 @@ func damage(ts *testscript.TestScript, _ bool, args []string) {
 	lines[n-1] = "{" + lines[n-1]
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "")), 0o644))
 }
+
+// model DIR SEED [CHANGE] makes a run folder of forty points, the same but for noise and for what CHANGE does to one of them, or to the run.
+func model(ts *testscript.TestScript, _ bool, args []string) {
+	const chosen = "Attention/kernel=flash/isa=go/pass=forward/mask=causal/heads=1/seq=512/dim=64/threads=1"
+	seed, err := strconv.ParseUint(args[1], 10, 64)
+	ts.Check(err)
+	m := runtest.Model{Seed: seed}
+	memory := func(change func(*run.Memory)) func(*run.Record) {
+		return func(r *run.Record) {
+			if r.Memory != nil && r.Memory.Point == chosen {
+				change(r.Memory)
+			}
+		}
+	}
+	switch change := strings.Join(args[2:], " "); change {
+	case "":
+	case "slow":
+		m.Slower = func(p run.Point) float64 {
+			if p.Name() == chosen {
+				return 1 / 0.9
+			}
+			return 1
+		}
+	case "allocates":
+		one := int64(1)
+		m.Edit = memory(func(w *run.Memory) { w.Allocs = &one })
+	case "scratch":
+		m.Edit = memory(func(w *run.Memory) { *w.Scratch += 1 << 20 })
+	case "foreign":
+		m.Meta = func(meta *run.Meta) { meta.Machine.CPU = "Other CPU" }
+	case "few":
+		m.Samples = 3
+	case "interrupted":
+		m.Edit = func(r *run.Record) {
+			if r.End != nil {
+				r.End.Complete = false
+			}
+		}
+	default:
+		ts.Fatalf("model: %q is not a change", change)
+	}
+	runtest.Make(scriptTB{ts: ts}, ts.MkAbs(args[0]), m)
+}
+
+// scriptTB is as much of a testing.TB as runtest needs.
+type scriptTB struct {
+	testing.TB
+	ts *testscript.TestScript
+}
+
+func (scriptTB) Helper() {}
+
+func (t scriptTB) Fatal(args ...any) { t.ts.Fatalf("%v", fmt.Sprint(args...)) }
 
 // A bad kernel is naive under another name, with another Forward.
 type bad struct {

@@ -107,9 +107,9 @@ func (c *Cell) reduceVisits(w *Row) {
 	w.Ns, w.NsLo, w.NsHi, w.NsMin = t.Median, finite(t.Lo), finite(t.Hi), t.Min
 	w.GFlops, w.GBps = w.Flop/t.Median, w.Bytes/t.Median
 	w.PeakGFlops = stats.Summarise(probe).Median
-	p := stats.Summarise(c.Shares(ProbeFlop))
+	p := stats.Summarise(c.Shares(ProbeFlop, false))
 	w.Peak, w.PeakLo, w.PeakHi = p.Median, finite(p.Lo), finite(p.Hi)
-	w.Bandwidth = stats.Summarise(c.Shares(ProbeBytes)).Median
+	w.Bandwidth = stats.Summarise(c.Shares(ProbeBytes, false)).Median
 	if w.Status == OK && probed > 0 && dropped == len(c.Visits) {
 		w.Note = fmt.Sprintf("the machine's speed moved during each of the %d samples: no share of its peak", dropped)
 	}
@@ -128,13 +128,13 @@ func (v *Visit) Nanoseconds() float64 { return float64(v.Wall) / float64(v.Calls
 
 func (v *Visit) probe() float64 { return (v.Before + v.After) / 2 }
 
-// Shares are the samples' rates over those of the probes around each, in the order taken: Row.Peak and Row.Bandwidth are their medians. Only samples
-// whose probes are of this unit count, and none that was dropped.
-func (c *Cell) Shares(unit string) []float64 {
+// Shares are the samples' rates over those of the probes around each, in the order taken, for probes of one unit. Those that are dropped from Row.Peak
+// and Row.Bandwidth are among them where dropped is true.
+func (c *Cell) Shares(unit string, dropped bool) []float64 {
 	var shares []float64
 	for i := range c.Visits {
 		v := &c.Visits[i]
-		if share, ok := c.share(v); ok && !v.Dropped && v.Unit == unit {
+		if share, ok := c.share(v); ok && v.Unit == unit && (dropped || !v.Dropped) {
 			shares = append(shares, share)
 		}
 	}

@@ -17,6 +17,8 @@ type Model struct {
 	Seed    uint64                  // of the noise
 	Slower  func(run.Point) float64 // factor on the time of a point; nil: 1
 	Drop    func(run.Point) bool    // all samples of the point had unequal probes
+	Meta    func(*run.Meta)         // changes what the run says of itself
+	Edit    func(*run.Record)       // changes a record before it is written
 }
 
 // A rung is one kernel with the rate that the model gives it and the memory it takes.
@@ -63,12 +65,23 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 		m.Slower = func(run.Point) float64 { return 1 }
 	}
 	noise := rand.New(rand.NewPCG(m.Seed, 1))
-	j, err := run.Create(dir, run.Meta{
+	meta := run.Meta{
 		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Commit: run.Commit{Revision: "0123456789abcdef0123"}, Seed: m.Seed, Machine: Machine,
 		Command: []string{"benchrun", "sweep"}, Flags: map[string]string{"samples": "10"}, Noise: map[string]string{"steal": "0.1 %"},
-	})
+	}
+	if m.Meta != nil {
+		m.Meta(&meta)
+	}
+	j, err := run.Create(dir, meta)
 	must(err)
 	defer j.Close()
+	write := func(rec run.Record) {
+		t.Helper()
+		if m.Edit != nil {
+			m.Edit(&rec)
+		}
+		must(j.Append(rec))
+	}
 	for _, mask := range m.Masks {
 		for _, seq := range []int{256, 512, 1024, 2048} {
 			for _, r := range rungs {
@@ -80,19 +93,19 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 				q, err := p.Problem()
 				must(err)
 				n := q.Count(nil)
-				must(j.Append(run.Record{Plan: &run.Plan{Point: p, Flop: n.Flop, Bytes: n.Bytes}}))
+				write(run.Record{Plan: &run.Plan{Point: p, Flop: n.Flop, Bytes: n.Bytes}})
 				if r.kernel == "naive" && seq == 2048 {
-					must(j.Append(run.Record{Skip: &run.Skip{Point: p.Name(), Reason: "needs 4.3 GB, limit 2 GB"}}))
+					write(run.Record{Skip: &run.Skip{Point: p.Name(), Reason: "needs 4.3 GB, limit 2 GB"}})
 					continue
 				}
-				must(j.Append(run.Record{Verify: &run.Verify{Point: p.Name(), Ratio: 0.1, Rows: 8, Where: "Out[0 0 0 0]"}}))
+				write(run.Record{Verify: &run.Verify{Point: p.Name(), Ratio: 0.1, Rows: 8, Where: "Out[0 0 0 0]"}})
 				if r.isa == "blas" && mask == "causal" && seq == 2048 {
-					must(j.Append(run.Record{Fail: &run.Fail{Point: p.Name(), Reason: "the worker died: signal: killed"}}))
+					write(run.Record{Fail: &run.Fail{Point: p.Name(), Reason: "the worker died: signal: killed"}})
 					continue
 				}
 				scratch, zero := r.scratch(int64(seq)), int64(0)
 				rss := scratch + 1<<17
-				must(j.Append(run.Record{Memory: &run.Memory{Point: p.Name(), Scratch: &scratch, PeakRSS: &rss, Alloc: &zero, Allocs: &zero}}))
+				write(run.Record{Memory: &run.Memory{Point: p.Name(), Scratch: &scratch, PeakRSS: &rss, Alloc: &zero, Allocs: &zero}})
 				for round := range m.Samples {
 					ns := float64(n.Flop) / r.rate * 1e9 * m.Slower(p) * (1 + 0.004*math.Abs(noise.NormFloat64()))
 					calls := max(1, int(5e6/ns))
@@ -101,12 +114,12 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 					if m.Drop != nil && m.Drop(p) {
 						v.After, v.Dropped = peak*0.9, true
 					}
-					must(j.Append(run.Record{Visit: &v}))
+					write(run.Record{Visit: &v})
 				}
 			}
 		}
 	}
-	must(j.Append(run.Record{End: &run.End{Reason: "every interval is narrower than 2 %", Complete: true, Time: time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC)}}))
+	write(run.Record{End: &run.End{Reason: "every interval is narrower than 2 %", Complete: true, Time: time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC)}})
 	must(j.Run().Write())
 	return j.Run()
 }
