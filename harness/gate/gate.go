@@ -8,10 +8,11 @@
 // on a busy Xeon, where they were 69 of 100, medians of all twelve samples of a cell differed less from run to run (a tenth of them by more than 6.6 %)
 // than medians of the rest (9.7 %).
 //
-// A cell is slower when the medians of the two samples differ by the least effect, and the rank test tells the samples apart after Holm's correction over
-// all cells that are judged; it needs both. It is undecided
+// A cell is slower when its median fell by the least effect, what it reached when little disturbed it did so too, and the rank test tells the samples
+// apart after Holm's correction over all cells that are judged; it needs all three. What it reached when little disturbed it is taken in two ways, of which
+// the kinder one counts: the upper decile of the shares, and the upper decile of the rates over that of the probes. A cell is undecided
 //
-//   - when only the effect is there: among so many cells chance does that;
+//   - when its median fell by the least effect and it lacks one of the others: among so many cells chance does that, and neighbours do;
 //   - when the samples are so few that no data could have shown a change after the correction, or so scattered that either sample, slowed by the least
 //     effect, could not be told from itself at the level of one test;
 //   - when it has no probes, and its time is longer by the least effect. Time is a hint: the machine may have changed.
@@ -38,6 +39,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gonum.org/v1/gonum/stat"
 
 	"attnlab/harness/run"
 	"attnlab/harness/stats"
@@ -96,10 +99,11 @@ type Cell struct {
 	Base     stats.Summary
 	Run      stats.Summary
 	Change   float64 // of the medians, relative: below 0 is slower
+	Top      float64 // change of what was reached when little disturbed
 	P        float64 // of the rank test, after Holm's correction
 	Exact    []Exact
 
-	base, run []float64 // the samples
+	base, run []run.Sample
 }
 
 // A Finding is one thing said of a cell, and what it makes of the cell: Regressed, Undecided, or Passed for what is only worth knowing.
@@ -162,7 +166,7 @@ func Compare(base, r *run.Run, o Options) (*Report, error) {
 func newCell(b, r *run.Cell) *Cell {
 	nan := math.NaN()
 	none := stats.Summarise(nil)
-	c := &Cell{Change: nan, P: nan, Base: none, Run: none}
+	c := &Cell{Change: nan, Top: nan, P: nan, Base: none, Run: none}
 	if r == nil {
 		c.Name = b.Point.Name()
 		c.find(Undecided, "not in the run")
@@ -228,7 +232,7 @@ func (c *Cell) sample(b, r *run.Cell) {
 	now := *r
 	now.Flop, now.Bytes = b.Flop, b.Bytes
 	for _, kind := range []struct{ unit, by string }{{run.ProbeFlop, ByPeak}, {run.ProbeBytes, ByBandwidth}} {
-		c.base, c.run = b.Shares(kind.unit, true), now.Shares(kind.unit, true)
+		c.base, c.run = b.Samples(kind.unit), now.Samples(kind.unit)
 		if len(c.base) > 0 && len(c.run) > 0 {
 			c.By = kind.by
 			break
@@ -241,17 +245,40 @@ func (c *Cell) sample(b, r *run.Cell) {
 }
 
 func (c *Cell) summarise() {
-	c.Base, c.Run = stats.Summarise(c.base), stats.Summarise(c.run)
+	base, now := shares(c.base), shares(c.run)
+	c.Base, c.Run = stats.Summarise(base), stats.Summarise(now)
 	c.Change = stats.Delta(c.Base.Median, c.Run.Median)
+	c.Top = max(stats.Delta(upperDecile(base), upperDecile(now)), stats.Delta(best(c.base), best(c.run)))
+}
+
+func shares(samples []run.Sample) []float64 {
+	xs := make([]float64, len(samples))
+	for i, s := range samples {
+		xs[i] = s.Share()
+	}
+	return xs
+}
+
+// best is the upper decile of the rates over that of the probes.
+func best(samples []run.Sample) float64 {
+	var rates, probes []float64
+	for _, s := range samples {
+		rates, probes = append(rates, s.Rate), append(probes, s.Probe)
+	}
+	return upperDecile(rates) / upperDecile(probes)
+}
+
+func upperDecile(xs []float64) float64 {
+	return stat.Quantile(0.9, stat.Empirical, slices.Sorted(slices.Values(xs)), nil)
 }
 
 // rates are the calls a second of a cell's samples.
-func rates(c *run.Cell) []float64 {
-	var xs []float64
+func rates(c *run.Cell) []run.Sample {
+	var samples []run.Sample
 	for i := range c.Visits {
-		xs = append(xs, 1e9/c.Visits[i].Nanoseconds())
+		samples = append(samples, run.Sample{Rate: 1e9 / c.Visits[i].Nanoseconds(), Probe: 1})
 	}
-	return xs
+	return samples
 }
 
 // judge compares the speeds.
@@ -260,7 +287,7 @@ func (r *Report) judge() {
 	var p []float64
 	for _, c := range r.Cells {
 		if c.By != "" {
-			family, p = append(family, c), append(p, stats.RankTest(c.base, c.run))
+			family, p = append(family, c), append(p, stats.RankTest(shares(c.base), shares(c.run)))
 		}
 	}
 	o := r.Options
@@ -272,6 +299,8 @@ func (r *Report) judge() {
 		switch slower := c.Change <= -o.Effect; {
 		case slower && c.By == ByTime:
 			c.find(Undecided, "%s; by its time alone, since nothing says how fast the machine was", c.change())
+		case slower && told && c.Top > -o.Effect:
+			c.find(Undecided, "%s; but what it reached undisturbed by %.1f %% only", c.change(), 100*max(0, -c.Top))
 		case slower && told:
 			c.find(Regressed, "%s (p = %.1g)", c.change(), adjusted)
 		case least > o.Alpha:
@@ -289,8 +318,8 @@ func (r *Report) judge() {
 }
 
 // blind reports whether a sample is such that a change of the least effect would not show in it.
-func blind(xs []float64, o Options) bool {
-	slowed := slices.Clone(xs)
+func blind(samples []run.Sample, o Options) bool {
+	xs, slowed := shares(samples), shares(samples)
 	for i := range slowed {
 		slowed[i] *= 1 - o.Effect
 	}

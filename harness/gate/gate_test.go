@@ -55,6 +55,7 @@ func TestOneCell(t *testing.T) {
 			r.Visit.Before, r.Visit.After, r.Visit.Unit = 0, 0, ""
 		}
 	}
+	long := model(t, runtest.Model{Seed: 1, Samples: 40})
 	drop := func(p run.Point) bool { return p.Name() == chosen }
 	for i, c := range []struct {
 		name    string
@@ -89,6 +90,11 @@ func TestOneCell(t *testing.T) {
 		{"missing", base, runtest.Model{Masks: []string{"full"}}, nil, Undecided, Undecided, "not in the run"},
 		{"new", fullOnly, runtest.Model{}, nil, Regressed, Unjudged, "not in the baseline"}, // one of the new points fails
 		{"all samples dropped, and slower", base, runtest.Model{Drop: drop, Slower: slower(1.25)}, nil, Regressed, Regressed, "% slower"},
+		{"disturbed", long, runtest.Model{Samples: 40, Edit: func(r *run.Record) {
+			if r.Visit != nil && r.Visit.Point == chosen && r.Visit.Round%4 > 0 {
+				r.Visit.CPU += r.Visit.CPU / 5
+			}
+		}}, nil, Undecided, Undecided, "but what it reached undisturbed by 0."},
 		{"no probes", base, runtest.Model{Edit: blind}, nil, Passed, Passed, ""},
 		{"no probes, and slower", base, runtest.Model{Edit: blind, Slower: slower(1.2)}, nil, Undecided, Undecided, "by its time alone"},
 		{"work counted twice", base, runtest.Model{Slower: slower(1 / 0.9), Edit: func(r *run.Record) {
@@ -194,13 +200,13 @@ func TestRefuses(t *testing.T) {
 func TestErrorRates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	const samples = 20
-	noise := func(by float64) []float64 {
-		xs := make([]float64, samples)
+	noise := func(by float64) []run.Sample {
+		xs := make([]run.Sample, samples)
 		own := 0.005 * rng.NormFloat64()
 		for i := range xs {
-			xs[i] = 0.5 * by * math.Exp(own-0.015*rng.ExpFloat64()+0.01*rng.NormFloat64())
+			xs[i] = run.Sample{Rate: 0.5 * by * math.Exp(own-0.015*rng.ExpFloat64()+0.01*rng.NormFloat64()), Probe: 1}
 			if rng.IntN(20) == 0 {
-				xs[i] *= 0.8
+				xs[i].Rate *= 0.8
 			}
 		}
 		return xs

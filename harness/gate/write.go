@@ -140,6 +140,7 @@ type jsonSpeed struct {
 	Base   jsonSample `json:"base"`
 	Run    jsonSample `json:"run"`
 	Change *float64   `json:"change"`
+	Top    *float64   `json:"change_of_upper_decile"`
 	P      *float64   `json:"p_holm"`
 }
 
@@ -183,7 +184,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 			j.Findings = append(j.Findings, jsonFinding(f))
 		}
 		if c.By != "" {
-			j.Speed = &jsonSpeed{c.By, sample(c.Base), sample(c.Run), number(c.Change), number(c.P)}
+			j.Speed = &jsonSpeed{c.By, sample(c.Base), sample(c.Run), number(c.Change), number(c.Top), number(c.P)}
 		}
 		for _, x := range c.Exact {
 			j.Exact = append(j.Exact, jsonExact{x.Unit, number(x.Base), number(x.Run)})

@@ -71,8 +71,8 @@ func (c *Cell) writeBench(out *benchfmt.Writer, config []benchfmt.Config) error 
 		}
 		add(ns/1e9, "sec/op")
 		add(float64(c.Flop)/ns*1e9, "FLOP/s")
-		if share, ok := c.share(v); ok && !v.Dropped && v.Unit == ProbeFlop {
-			add(100*share, "%peak")
+		if s, ok := c.sample(v); ok && !v.Dropped && v.Unit == ProbeFlop {
+			add(100*s.Share(), "%peak")
 		}
 		if v.Unit == ProbeBytes {
 			add(float64(c.Bytes)/ns*1e9, "B/s")

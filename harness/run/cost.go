@@ -54,8 +54,10 @@ func speeds(c, plain *Cell) []float64 {
 // speed is the rate of one sample in floating-point operations, over that of its probes where these count the same. It is 0 where it is not known.
 func (c *Cell) speed(v *Visit) float64 {
 	if v.Unit == ProbeFlop {
-		share, _ := c.share(v)
-		return share
+		if s, ok := c.sample(v); ok {
+			return s.Share()
+		}
+		return 0
 	}
 	return float64(c.Flop) * float64(v.Calls) / c.judged(v)
 }

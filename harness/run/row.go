@@ -94,7 +94,7 @@ func (c *Cell) reduceVisits(w *Row) {
 		if v.Dropped {
 			dropped++
 		}
-		if _, ok := c.share(v); !ok {
+		if _, ok := c.sample(v); !ok {
 			continue
 		}
 		probed++
@@ -107,9 +107,9 @@ func (c *Cell) reduceVisits(w *Row) {
 	w.Ns, w.NsLo, w.NsHi, w.NsMin = t.Median, finite(t.Lo), finite(t.Hi), t.Min
 	w.GFlops, w.GBps = w.Flop/t.Median, w.Bytes/t.Median
 	w.PeakGFlops = stats.Summarise(probe).Median
-	p := stats.Summarise(c.Shares(ProbeFlop, false))
+	p := stats.Summarise(c.shares(ProbeFlop))
 	w.Peak, w.PeakLo, w.PeakHi = p.Median, finite(p.Lo), finite(p.Hi)
-	w.Bandwidth = stats.Summarise(c.Shares(ProbeBytes, false)).Median
+	w.Bandwidth = stats.Summarise(c.shares(ProbeBytes)).Median
 	if w.Status == OK && probed > 0 && dropped == len(c.Visits) {
 		w.Note = fmt.Sprintf("the machine's speed moved during each of the %d samples: no share of its peak", dropped)
 	}
@@ -128,30 +128,48 @@ func (v *Visit) Nanoseconds() float64 { return float64(v.Wall) / float64(v.Calls
 
 func (v *Visit) probe() float64 { return (v.Before + v.After) / 2 }
 
-// Shares are the samples' rates over those of the probes around each, in the order taken, for probes of one unit. Those that are dropped from Row.Peak
-// and Row.Bandwidth are among them where dropped is true.
-func (c *Cell) Shares(unit string, dropped bool) []float64 {
-	var shares []float64
+// A Sample is one visit as a rate, beside that of the probes around it, in the same unit.
+type Sample struct {
+	Rate, Probe float64
+	Dropped     bool
+}
+
+// Share is the sample's rate over its probes'.
+func (s Sample) Share() float64 { return s.Rate / s.Probe }
+
+// Samples are those visits, in the order taken, that have probes of this unit. Row.Peak and Row.Bandwidth are medians over the shares of those that are
+// not dropped.
+func (c *Cell) Samples(unit string) []Sample {
+	var samples []Sample
 	for i := range c.Visits {
-		v := &c.Visits[i]
-		if share, ok := c.share(v); ok && v.Unit == unit && (dropped || !v.Dropped) {
-			shares = append(shares, share)
+		if s, ok := c.sample(&c.Visits[i]); ok && c.Visits[i].Unit == unit {
+			samples = append(samples, s)
+		}
+	}
+	return samples
+}
+
+func (c *Cell) shares(unit string) []float64 {
+	var shares []float64
+	for _, s := range c.Samples(unit) {
+		if !s.Dropped {
+			shares = append(shares, s.Share())
 		}
 	}
 	return shares
 }
 
-// share is a sample's rate over the mean of its two probes. One thread is judged in its own CPU time, which a busy neighbour does not
-// lengthen; several threads are judged in wall time, because waiting for each other is their own doing.
-func (c *Cell) share(v *Visit) (float64, bool) {
+// sample is a visit's rate and the mean of its two probes; ok is false where it has none. One thread is judged in its own CPU time, which a busy
+// neighbour does not lengthen; several threads are judged in wall time, because waiting for each other is their own doing.
+func (c *Cell) sample(v *Visit) (s Sample, ok bool) {
 	if !(v.Before > 0 && v.After > 0) {
-		return 0, false
+		return s, false
 	}
 	work := float64(c.Flop)
 	if v.Unit == ProbeBytes {
 		work = float64(c.Bytes)
 	}
-	return work * float64(v.Calls) / (c.judged(v) * 1e-9) / v.probe(), true
+	return Sample{work * float64(v.Calls) / (c.judged(v) * 1e-9), v.probe(), v.Dropped}, true
 }
 
 // judged is the time that a sample is judged by, in nanoseconds.
