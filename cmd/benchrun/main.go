@@ -24,11 +24,11 @@ type commands struct {
 	Compare CompareCmd `cmd:"" help:"Compare two runs: benchstat's numbers, and which cells are faster or slower."`
 	AB      ABCmd      `cmd:"" name:"ab" help:"Is a change slower? Two revisions, or two kernels, run by turns."`
 	Gate    GateCmd    `cmd:"" help:"May this run pass? Holds it against a baseline of the same machine: for CI."`
+	History HistoryCmd `cmd:"" help:"At which commit did a speed step? The series of every cell over the runs that are kept."`
 	Doctor  DoctorCmd  `cmd:"" help:"What are comparisons worth on this machine, and what disturbs them?"`
 	Report  ReportCmd  `cmd:"" help:"Write the report of a run, with charts; renew the README's table and chart."`
 	Worker  WorkerCmd  `cmd:"" hidden:"" help:"Do what the parent process asks on standard input."`
 
-	History   notYet `cmd:"" hidden:""`
 	Merge     notYet `cmd:"" hidden:""`
 	Equations notYet `cmd:"" hidden:""`
 }

@@ -112,12 +112,18 @@ func damage(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "")), 0o644))
 }
 
-// model DIR SEED [CHANGE] makes a run folder of forty points, the same but for noise and for what CHANGE does to one of them, or to the run.
+// model DIR SEED [CHANGE] makes a run folder of forty points, the same but for noise and for what CHANGE does to one of them, or to the run. Its commit and
+// its day are those of the seed.
 func model(ts *testscript.TestScript, _ bool, args []string) {
 	const chosen = "Attention/kernel=flash/isa=go/pass=forward/mask=causal/heads=1/seq=512/dim=64/threads=1"
 	seed, err := strconv.ParseUint(args[1], 10, 64)
 	ts.Check(err)
 	m := runtest.Model{Seed: seed}
+	date := func(meta *run.Meta) {
+		meta.Commit.Revision = fmt.Sprintf("%012x%028d", 0xabc000+seed, 0)
+		meta.Started = meta.Started.AddDate(0, 0, int(seed))
+	}
+	m.Meta = date
 	memory := func(change func(*run.Memory)) func(*run.Record) {
 		return func(r *run.Record) {
 			if r.Memory != nil && r.Memory.Point == chosen {
@@ -140,7 +146,7 @@ func model(ts *testscript.TestScript, _ bool, args []string) {
 	case "scratch":
 		m.Edit = memory(func(w *run.Memory) { *w.Scratch += 1 << 20 })
 	case "foreign":
-		m.Meta = func(meta *run.Meta) { meta.Machine.CPU = "Other CPU" }
+		m.Meta = func(meta *run.Meta) { date(meta); meta.Machine.CPU = "Other CPU" }
 	case "few":
 		m.Samples = 3
 	case "interrupted":

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+
+	"attnlab/harness/history"
+)
+
+// HistoryCmd shows where speeds stepped over the runs that are kept.
+type HistoryCmd struct {
+	Dir  string `arg:"" optional:"" default:"reports/history" help:"Folder of machines, each with a run folder a commit (${default})."`
+	All  bool   `help:"Show cells without a step too."`
+	JSON bool   `name:"json" help:"Write JSON instead of text: every series with its steps."`
+}
+
+// Help is printed above the flags.
+func (*HistoryCmd) Help() string {
+	return fmt.Sprintf(`Follows every cell of a machine through its runs, in the order they began, by its median share of the peak or of the bandwidth. A step is where a series
+is split best (energy distance), if ranks tell the two sides apart at the level 1e-4; it is named by the first commit that has it and the last one that
+has not. %d runs are the fewest that can show one. Runs are kept in DIR/MACHINE/COMMIT; benchrun gate --update --baseline puts one there.`, history.LeastRuns)
+}
+
+// Run prints the steps.
+func (c *HistoryCmd) Run(to streams) error {
+	machines, err := history.Read(c.Dir)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return history.WriteJSON(to.Out, machines)
+	}
+	return history.WriteText(to.Out, machines, c.All)
+}
