@@ -15,8 +15,9 @@ import (
 // A kernelList is every kernel that a command line may speak of.
 type kernelList []attn.Kernel
 
-// allKernels lists those of this build: the module's, and behind a mutant_* build tag a wrong one, which verification must find.
-func allKernels() kernelList { return slices.Concat(kernels.All(), mutant()) }
+// allKernels lists those of this build: the module's, behind a mutant_* build tag a wrong one, which verification must find, and behind the tag slow
+// some that waste time, which ab must catch.
+func allKernels() kernelList { return slices.Concat(kernels.All(), mutant(), slowed()) }
 
 // newLab is what is handed to the harness.
 func newLab(all kernelList) *harness.Lab {

@@ -1,0 +1,8 @@
+//go:build !slow
+
+package main
+
+import "attnlab/attn"
+
+// slowed: only a binary built with the tag slow has kernels that waste time.
+func slowed() []attn.Kernel { return nil }

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# How often is benchrun ab wrong on this machine? Runs it so many times on the same code and on code that is 3 and 5 % slower, and prints a table with
+# 95 % binomial intervals (Wilson). With a second argument, that many neighbours keep a CPU busy each meanwhile.
+#
+#	reports/rates.sh [RUNS [NEIGHBOURS]] > table.md
+set -euo pipefail
+cd "$(dirname "$0")/.."
+runs=${1:-200} neighbours=${2:-0}
+work=$(mktemp -d)
+busy=()
+trap 'for p in "${busy[@]:-}"; do [ -z "$p" ] || kill "$p" 2>/dev/null || true; done; rm -rf "$work"' EXIT
+go build -trimpath -tags slow -o "$work/benchrun" ./cmd/benchrun
+for _ in $(seq "$neighbours"); do
+	(while :; do :; done) &
+	busy+=($!)
+done
+export XDG_CACHE_HOME=$work/cache
+"$work/benchrun" machine >"$work/machine"
+isa=$("$work/benchrun" list | awk '$2 == "yes" { last = $1 } END { print last }')
+
+# Wilson's interval of k in n, in per cent.
+wilson() {
+	awk -v k="$1" -v n="$2" 'BEGIN {
+		z = 1.96; p = k / n; d = 1 + z * z / n; m = (p + z * z / (2 * n)) / d; h = z / d * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+		lo = m - h; if (lo < 0) lo = 0
+		printf "%.1f to %.1f %%", 100 * lo, 100 * (m + h) }'
+}
+
+cpu() { sed -n "s/^$1  *//p" "$work/machine"; }
+echo "$(cpu cpu), $(cpu cpus) CPUs, $neighbours busy neighbours; flash/$isa, causal, seq 256, dim 64; $(git rev-parse --short HEAD)"
+echo
+echo "| head | runs | worse | 95 % interval | better | same | undecided |"
+echo "|---|---|---|---|---|---|---|"
+for head in flash slow3 slow5; do
+	worse=0 better=0 same=0 unsure=0
+	for n in $(seq "$runs"); do
+		verdict=$("$work/benchrun" ab --base kernel=flash --head "kernel=$head" --kernel flash --isa "$isa" --mask causal --seq 256 --budget 4s --seed "$n" --json \
+			-o "$work/run" 2>/dev/null | sed -n 's/.*"Verdict": "\(.*\)".*/\1/p' || true)
+		rm -rf "$work/run"
+		case $verdict in
+		worse) worse=$((worse + 1)) ;;
+		better) better=$((better + 1)) ;;
+		same) same=$((same + 1)) ;;
+		*) unsure=$((unsure + 1)) ;;
+		esac
+	done
+	echo "| $head | $runs | $worse | $(wilson "$worse" "$runs") | $better | $same | $unsure |"
+done
