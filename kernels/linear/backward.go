@@ -178,8 +178,8 @@ func (w *worker) queryBack(i, n, h, key, keys, pos int) {
 		return
 	}
 	w.dotTo(b.rows, d, b.dN, dv, n, w.x, dv, d, dv)
-	for r := range n {
-		addRow(b.rows[r*d:][:d], b.dZ[r], w.z)
+	if w.z != nil {
+		w.sum(b.rows, d, n, d, b.dZ, 1, 1, asm.Rows{Data: w.z, Stride: d})
 	}
 	values, loaded, every := tile.From(&w.a.V, w.b, key, w.kv), asm.Rows{Data: w.keys, Stride: d}, step
 	if keys > 0 && !w.finite(n, keys) {
@@ -256,8 +256,8 @@ func (w *worker) keyPairs(r, m, key, j, n int) {
 func (w *worker) absorbQueries(n int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	w.sumT(b.g, dv, d, dv, w.queries, d, n, asm.Rows{Data: b.dN, Stride: dv})
-	for r := range n {
-		addRow(b.gz, b.dZ[r], w.queries[r*d:])
+	if w.z != nil {
+		w.sum(b.gz, d, 1, d, b.dZ, n, n, asm.Rows{Data: w.queries, Stride: d})
 	}
 }
 
@@ -270,8 +270,8 @@ func (w *worker) keyBack(key, n int) {
 	}
 	v := tile.From(&w.a.V, w.b, key, w.kv)
 	w.dotTo(b.rows, d, v.Data, v.Stride, n, b.g, dv, d, dv)
-	for r := range n {
-		addRow(b.rows[r*d:][:d], 1, b.gz)
+	if w.z != nil {
+		w.sum(b.rows, d, n, d, w.ones, 1, 1, asm.Rows{Data: b.gz, Stride: d})
 	}
 }
 
@@ -327,15 +327,4 @@ func (w *worker) outer(to []float32, stride, n, cols int, weights []float32, wSt
 	p.N, p.C, p.Width, p.P, p.Lanes = n, cols, terms, weights, wStride
 	p.X, p.XStr, p.Y = to, stride, y
 	return p
-}
-
-// addRow is to += x from; nothing if there is no from.
-func addRow(to []float32, x float32, from []float32) {
-	if from == nil {
-		return
-	}
-	from = from[:len(to)]
-	for c, y := range from {
-		to[c] += float32(x * y)
-	}
 }
