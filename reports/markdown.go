@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,11 +16,12 @@ import (
 
 // Names of what Write puts into a run folder.
 const (
+	HTMLFile   = "report.html"
 	ReportFile = "report.md"
 	PlotsDir   = "plots"
 )
 
-// Write reads a run folder and writes report.md and plots/ into it.
+// Write reads a run folder and writes report.html, report.md and plots/ into it.
 func Write(dir string) error {
 	r, err := run.Load(dir)
 	if err != nil {
@@ -28,11 +30,19 @@ func Write(dir string) error {
 	if err := Plots(filepath.Join(dir, PlotsDir), r); err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := Markdown(&b, r); err != nil {
-		return err
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer, *run.Run) error
+	}{{ReportFile, Markdown}, {HTMLFile, HTML}} {
+		var b bytes.Buffer
+		if err := f.write(&b, r); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, f.name), b.Bytes(), 0o644); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(filepath.Join(dir, ReportFile), b.Bytes(), 0o644)
+	return nil
 }
 
 // Markdown writes the report of a run. It shows the charts that Plots makes, by their names relative to the run folder.
@@ -48,7 +58,8 @@ func Markdown(w io.Writer, r *run.Run) error {
 	for _, s := range doubts(r) {
 		d.text("Warning: %s\n", s)
 	}
-	d.machine(r)
+	d.text("## Machine and run\n")
+	d.table([]string{"", ""}, machineLines(r))
 	if g, seq := ladder(rows); g != nil {
 		d.text("## The ladder\n")
 		d.text("%s, seq %d.\n", upper(g.title()), seq)
@@ -62,27 +73,27 @@ func Markdown(w io.Writer, r *run.Run) error {
 		d.text("Speed over that of the plainer point, with the 95 %% interval of the median over rounds.\n")
 		d.table(header, lines)
 	}
-	d.accuracy(rows)
-	if n := notes(rows); len(n) > 0 {
-		d.text("## Skipped, failed, and remarks\n")
-		var t [][]string
-		for _, n := range n {
-			t = append(t, []string{n.status, n.where, n.text})
-		}
-		d.table([]string{"status", "point", "reason"}, t)
+	if header, lines := accuracyTable(rows); len(lines) > 0 {
+		d.text("## Accuracy\n")
+		d.table(header, lines)
 	}
-	d.text(`## How to read this
+	if header, lines := notesTable(rows); len(lines) > 0 {
+		d.text("## Skipped, failed, and remarks\n")
+		d.table(header, lines)
+	}
+	d.text("## How to read this\n\n%s", howToRead)
+	return d.err
+}
 
-Time is that of one call: the median of samples taken in rounds, each round visiting every point once in random order; the interval is a 95 %%
+// howToRead explains the figures of a report.
+const howToRead = `Time is that of one call: the median of samples taken in rounds, each round visiting every point once in random order; the interval is a 95 %
 confidence interval of the median from order statistics, and takes six samples. GFLOP/s counts the mathematics of visible scores only. "Of
 peak" divides each sample's rate by that of a multiply-add probe run just before and after it on the same instruction set; samples whose two
 probes differ are left out of it. Scratch is what a plan holds, peak RSS what a process of its own grew by over its inputs. err/tol is the
 worst error against the float64 definition, in units of the tolerance that float32 is entitled to; up to 1 is right. Slope is the exponent
 of time in length. What a feature costs is the median, over the rounds that visited both points, of the ratio of their rates in visible pairs,
 each over its own probes; decode points are compared by time.
-`)
-	return d.err
-}
+`
 
 // A document writes Markdown and keeps the first error.
 type document struct {
@@ -115,9 +126,9 @@ func (d *document) table(header []string, lines [][]string) {
 	d.text("")
 }
 
-func (d *document) machine(r *run.Run) {
+// machineLines lists what a run says of its machine and of itself, by name.
+func machineLines(r *run.Run) [][]string {
 	m := r.Meta
-	d.text("## Machine and run\n")
 	var t [][]string
 	add := func(name, value string) {
 		if value != "" && value != "0" {
@@ -146,19 +157,17 @@ func (d *document) machine(r *run.Run) {
 	add("SMT", f.SMT)
 	add("Go", strings.TrimSpace(f.Go+" "+f.GOAMD64+" "+f.Tags))
 	add("commit", m.Commit.String())
-	add("started", m.Started.UTC().Format(time.DateTime)+" UTC")
+	add("started", started(r))
 	add("command", strings.Join(m.Command, " "))
 	add("seed", fmt.Sprint(m.Seed))
-	noise := make([]string, 0, len(m.Noise))
-	for k := range m.Noise {
-		noise = append(noise, k)
-	}
-	slices.Sort(noise)
-	for _, k := range noise {
+	for _, k := range slices.Sorted(maps.Keys(m.Noise)) {
 		add(k, m.Noise[k])
 	}
-	d.table([]string{"", ""}, t)
+	return t
 }
+
+// started is the time at which a run began.
+func started(r *run.Run) string { return r.Meta.Started.UTC().Format(time.DateTime) + " UTC" }
 
 // group writes one group: its charts, and a table of all its rows.
 func (d *document) group(r *run.Run, g *group) {
@@ -202,8 +211,8 @@ func (d *document) group(r *run.Run, g *group) {
 	}
 }
 
-// accuracy writes the worst err/tol of each kernel over all points.
-func (d *document) accuracy(rows []run.Row) {
+// accuracyTable has the worst err/tol of each kernel over all points.
+func accuracyTable(rows []run.Row) (header []string, lines [][]string) {
 	worst := map[string]*run.Row{}
 	var order []string
 	for i := range rows {
@@ -219,15 +228,18 @@ func (d *document) accuracy(rows []run.Row) {
 			worst[k] = w
 		}
 	}
-	if len(order) == 0 {
-		return
-	}
-	d.text("## Accuracy\n")
-	var t [][]string
 	for _, k := range order {
-		t = append(t, []string{k, digits(worst[k].Err, 2), worst[k].Name()})
+		lines = append(lines, []string{k, digits(worst[k].Err, 2), worst[k].Name()})
 	}
-	d.table([]string{"kernel", "worst err/tol", "at"}, t)
+	return []string{"kernel", "worst err/tol", "at"}, lines
+}
+
+// notesTable has what is to be said of rows.
+func notesTable(rows []run.Row) (header []string, lines [][]string) {
+	for _, n := range notes(rows) {
+		lines = append(lines, []string{n.status, n.where, n.text})
+	}
+	return []string{"status", "point", "reason"}, lines
 }
 
 // ending says how the run ended.

@@ -35,8 +35,9 @@ func (*optionalPath) IsBool() bool { return true }
 
 // Help is printed above the flags.
 func (*ReportCmd) Help() string {
-	return `Writes report.md and plots/ (time, FLOP/s, scratch memory and peak memory against sequence length, as SVG and PNG) into the run folder, and
-rewrites sweep.csv and bench.txt from its journal.`
+	return `Writes report.html, report.md and plots/ (time, FLOP/s, scratch memory and peak memory against sequence length, as SVG and PNG) into the run folder,
+and rewrites sweep.csv and bench.txt from its journal. report.html is one file that needs no network: summary, charts that kernels are switched on and
+off in, a roofline, and the table of all points, to be sorted or taken away as CSV; without a script it still has the summary and the tables.`
 }
 
 // Run writes the report.
@@ -57,6 +58,7 @@ func (c *ReportCmd) Run(to streams) error {
 	if err := reports.Write(c.Dir); err != nil {
 		return err
 	}
+	fmt.Fprintln(to.Out, filepath.Join(c.Dir, reports.HTMLFile))
 	fmt.Fprintln(to.Out, filepath.Join(c.Dir, reports.ReportFile))
 	if c.Readme == "" {
 		return nil

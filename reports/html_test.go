@@ -1,0 +1,235 @@
+package reports
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"html"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"attnlab/harness/run"
+	"attnlab/harness/run/runtest"
+)
+
+func htmlOf(t *testing.T, r *run.Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := HTML(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// dataOf is the JSON that the script of a page reads.
+func dataOf(t *testing.T, page string) pageData {
+	t.Helper()
+	_, rest, ok := strings.Cut(page, `<script type="application/json" id="data">`)
+	text, _, end := strings.Cut(rest, "</script>")
+	if !ok || !end {
+		t.Fatal("the page has no data")
+	}
+	if strings.ContainsAny(text, "<>&") {
+		t.Error("the data is not safe inside a script element")
+	}
+	var d pageData
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// The structure of the page, without the style and the script, which stand in files of their own.
+func TestHTMLGolden(t *testing.T) {
+	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Drop: func(p run.Point) bool {
+		return p.Kernel == "flash" && p.SeqKV == 512
+	}})
+	r.Meta.Peaks = []run.Peak{{ISA: "go", Flop: 5e9}, {ISA: "avx512", Flop: 2e10, PerCycle: 48, Doubt: "48 FLOP per cycle is neither 32 nor 64"}}
+	page := htmlOf(t, r)
+	for _, part := range []string{string(pageCSS), string(pageJS)} {
+		if strings.Count(page, part) != 1 {
+			t.Error("the style or the script is not in the page as it is in its file")
+		}
+		page = strings.Replace(page, part, "", 1)
+	}
+	golden(t, "report.html", []byte(page))
+}
+
+// The data of the page is that of sweep.csv, and each row stands in one series of one group, at the length it was planned for.
+func TestHTMLData(t *testing.T) {
+	for name, r := range map[string]*run.Run{
+		"plain": runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{}), "odd": oddRun(t), "costly": costlyRun(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := dataOf(t, htmlOf(t, r))
+			var b bytes.Buffer
+			if err := run.WriteCSV(&b, r.Rows()); err != nil {
+				t.Fatal(err)
+			}
+			lines, err := csv.NewReader(&b).ReadAll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(append([][]string{d.Columns}, d.Rows...), lines) {
+				t.Error("the rows are not those of sweep.csv")
+			}
+			seen := make([]int, len(d.Rows))
+			for _, g := range d.Groups {
+				for _, s := range g.Series {
+					for _, i := range s.Rows {
+						seen[i]++
+					}
+				}
+			}
+			for i, n := range seen {
+				if n != 1 {
+					t.Errorf("row %d stands in %d series", i, n)
+				}
+			}
+		})
+	}
+}
+
+// Limits of the roofline come from the probes that a run has.
+func TestHTMLLimits(t *testing.T) {
+	d := dataOf(t, htmlOf(t, oddRun(t)))
+	if want := []pageLimit{{"bandwidth of one thread", 2}}; !reflect.DeepEqual(d.Bandwidths, want) || len(d.Peaks) != 0 {
+		t.Errorf("decoding: got %v and %v, want %v and no peak", d.Bandwidths, d.Peaks, want)
+	}
+	d = dataOf(t, htmlOf(t, runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{})))
+	if want := []pageLimit{{"peak of one thread", 19.95}}; !reflect.DeepEqual(d.Peaks, want) || len(d.Bandwidths) != 0 {
+		t.Errorf("forward: got %v and %v, want %v and no bandwidth", d.Peaks, d.Bandwidths, want)
+	}
+}
+
+// Who is fastest is told by softmax and linear attention apart, and not told apart where the intervals overlap.
+func TestHTMLFastest(t *testing.T) {
+	twin := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Masks: []string{"full"}, Slower: func(p run.Point) float64 {
+		if p.Kernel == "flash" {
+			return 5. / 9 // as fast as tiled on BLAS
+		}
+		return 1
+	}})
+	page := htmlOf(t, twin)
+	for _, want := range []string{
+		"<td>softmax</td><td>2048</td>", "times as fast as", "the intervals do not tell them apart",
+		"<td>linear</td><td>2048</td><td>linear go</td>", "<td>the only one</td>",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	apart := htmlOf(t, runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Masks: []string{"full"}}))
+	if !regexp.MustCompile(`<td>1\.[78]\d times as fast as flash go</td>`).MatchString(apart) {
+		t.Error("tiled on BLAS is not 1.8 times as fast as flash")
+	}
+}
+
+// A run of 400 rows makes a page below 2 MB, and a page asks no one for anything.
+func TestHTMLLarge(t *testing.T) {
+	var masks []string
+	for i := range 20 {
+		masks = append(masks, fmt.Sprintf("window:%d:0", 16*(i+1)))
+	}
+	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Masks: masks, Samples: 6})
+	page := htmlOf(t, r)
+	if n := len(r.Rows()); n != 400 || strings.Count(page, "<tr data-row=") != n {
+		t.Errorf("%d rows, want 400, and all of them in the table", n)
+	}
+	if len(page) >= 2e6 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+	page = strings.Replace(page, `"http://www.w3.org/2000/svg"`, "", 1) // a name, not an address
+	for _, bad := range []string{"http://", "https://", "<link rel=\"stylesheet", " src=", "@import", "url(", "fetch(", "import("} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+}
+
+// Whatever a run says is text.
+func TestHTMLHostile(t *testing.T) {
+	const evil = `</script><script>alert(1)</script><img src=x onerror="alert(2)">'"&{{.}}` + "\u2028"
+	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{
+		Samples: 6,
+		Meta: func(m *run.Meta) {
+			m.Machine.CPU, m.Commit.Revision, m.Command = evil, "<b>bold</b>", []string{evil}
+			m.Noise = map[string]string{evil: evil}
+			m.Peaks = []run.Peak{{ISA: evil, Flop: 1e9, Doubt: evil}}
+		},
+		Edit: func(rec *run.Record) {
+			switch {
+			case rec.Skip != nil:
+				rec.Skip.Reason = evil
+			case rec.Fail != nil:
+				rec.Fail.Reason = evil
+			case rec.End != nil:
+				rec.End.Reason = evil
+			}
+		},
+	})
+	r.Warnings = []string{evil}
+	page := htmlOf(t, r)
+	d := dataOf(t, page)
+	if n := strings.Count(page, "<script"); n != 2 {
+		t.Errorf("%d script elements begin, want 2", n)
+	}
+	for _, bad := range []string{"<img", "<b>bold", "alert(1)</script>"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+	if !strings.Contains(html.UnescapeString(page), "Warning: "+evil) {
+		t.Error("the warning is not shown as it is")
+	}
+	if d.Peaks[0].Label != "peak of "+evil {
+		t.Errorf("the data holds %q", d.Peaks[0].Label)
+	}
+	found := false
+	for _, row := range d.Rows {
+		found = found || strings.Contains(strings.Join(row, "\n"), evil)
+	}
+	if !found {
+		t.Error("the reason is not in the data as it is")
+	}
+}
+
+// A run that holds nothing, and one without most figures, make a page too, and no figure is invented.
+func TestHTMLOdd(t *testing.T) {
+	j, err := run.Create(filepath.Join(t.TempDir(), "empty"), run.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	for _, r := range []*run.Run{j.Run(), oddRun(t)} {
+		page := strings.Replace(htmlOf(t, r), string(pageJS), "", 1)
+		for _, bad := range []string{"NaN", "Inf", "%!", "null", "ZgotmplZ"} {
+			if strings.Contains(page, bad) {
+				t.Errorf("the page holds %s", bad)
+			}
+		}
+	}
+}
+
+func TestWriteHTML(t *testing.T) {
+	r := oddRun(t)
+	if err := Write(r.Dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(r.Dir, HTMLFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := run.Load(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != htmlOf(t, loaded) {
+		t.Errorf("%s is not the page of its run", HTMLFile)
+	}
+}
