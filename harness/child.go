@@ -157,6 +157,12 @@ func (c *Child) Sample(ctx context.Context, at run.Point, hint int) (Sample, err
 	return *a.Sample, nil
 }
 
+// Profile runs a point for two seconds under the CPU profiler, without timing it, and returns what go tool pprof reads.
+func (c *Child) Profile(ctx context.Context, at run.Point) ([]byte, error) {
+	a, err := c.ask(ctx, request{Do: "profile", Point: &at})
+	return a.Profile, err
+}
+
 // Try is the Worker's.
 func (c *Child) Try(ctx context.Context, algo, isa string, k cases.Case) (Finding, error) {
 	a, err := c.ask(ctx, request{Do: "try", Algo: algo, ISA: isa, Case: k.String(), Back: k.Backward()})

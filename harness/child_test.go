@@ -12,6 +12,7 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/harness"
+	"attnlab/harness/profile"
 	"attnlab/harness/run"
 )
 
@@ -178,3 +179,25 @@ func TestSweepOverBadKernels(t *testing.T) {
 }
 
 var _ attn.Kernel = odd{}
+
+// A profile of a point names the kernel's function; a kernel that breaks is told.
+func TestProfileInAChild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a profile takes two seconds")
+	}
+	c := testChild(t)
+	data, err := c.Profile(t.Context(), point("honest", 128))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, _ := p.Hottest(); p.Samples > 0 && !strings.HasPrefix(name, "attnlab/kernels/naive.") {
+		t.Errorf("the hottest function is %s, want one of the kernel", name)
+	}
+	if _, err := c.Profile(t.Context(), point("crashes", 8)); err == nil || !strings.Contains(err.Error(), "lost its head") {
+		t.Errorf("a kernel that crashes: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
+	"time"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -101,6 +104,33 @@ func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
 	return s, err
 }
 
+// profile runs a point for profileTime under the CPU profiler.
+func (b *bench) profile(at run.Point) (p []byte, err error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	err = b.job(at, func(_ *Workload, j Job) error {
+		took, err := j.Run(1)
+		if err != nil {
+			return err
+		}
+		var out bytes.Buffer
+		if err := pprof.StartCPUProfile(&out); err != nil {
+			return err
+		}
+		defer func() { pprof.StopCPUProfile(); p = out.Bytes() }()
+		calls := max(1, int(profileTime/20/max(took.Wall, 1)))
+		for left := profileTime; left > 0; left -= took.Wall {
+			if took, err = j.Run(calls); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return p, err
+}
+
+// profileTime is enough for about two hundred samples on each thread, at the profiler's hundred a second.
+const profileTime = 2 * time.Second
+
 // probe is the one a point is judged by: memory for one query against many keys, multiply-adds for the others.
 func (b *bench) probe(at run.Point, j Job) Probe {
 	p := b.Probes(at)
@@ -120,7 +150,7 @@ func ProbeUnit(at run.Point) string {
 
 // A request asks the child for one piece of work. Do says which of the other fields are read.
 type request struct {
-	Do    string     `json:"do"` // verify, weigh, sample, try or outside
+	Do    string     `json:"do"` // verify, weigh, sample, profile, try or outside
 	Point *run.Point `json:"point,omitempty"`
 	Hint  int        `json:"hint,omitempty"`
 	Algo  string     `json:"algo,omitempty"`
@@ -141,6 +171,7 @@ type answer struct {
 	Excused string    `json:"excused,omitempty"`
 	Memory  *Memory   `json:"memory,omitempty"`
 	Sample  *Sample   `json:"sample,omitempty"`
+	Profile []byte    `json:"profile,omitempty"`
 }
 
 // Serve answers requests, one JSON value a line, until there are no more. It is what the child does.
@@ -196,6 +227,8 @@ func (b *bench) answer(q request) (a answer) {
 		var s Sample
 		s, err = b.sample(*q.Point, q.Hint)
 		a.Sample = &s
+	case q.Do == "profile":
+		a.Profile, err = b.profile(*q.Point)
 	default:
 		err = fmt.Errorf("unknown request %q", q.Do)
 	}

@@ -36,6 +36,9 @@ type SweepCmd struct {
 	Resume    bool          `help:"Go on with the run in --out, with the flags it was begun with."`
 	Out       string        `short:"o" placeholder:"DIR" help:"Run folder; default a fresh one under runs/."`
 
+	Profile bool `help:"Also run each point for two seconds under the CPU profiler, after all samples are taken; DIR/profiles is for go tool pprof."`
+	Disasm  bool `help:"Also list the hottest loop of each point with the samples on each instruction, in DIR/profiles; includes --profile."`
+
 	Cold  bool   `help:"Not in this version: times are of warm caches."`
 	Shard string `placeholder:"I/N" help:"Not in this version."`
 }
@@ -64,6 +67,9 @@ same sequences one by one, each through a plan of its own length.
 
 Where the plain point stands beside one with features, with another --store, with a --page, fewer --kv-heads or a window, the last table shows what
 these cost; for ragged, where ragged-alone does.
+
+Profiles are made after the last sample, in runs of their own, so that times are not those of a profiled process. With --resume they are added
+to a run that has none. go tool pprof -top FILE says where the time went, also where the loop is assembly.
 
 Ctrl-C finishes the sample in hand, saves, and says how to resume; a second one stops at once.`
 }
@@ -190,6 +196,9 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 	}
 	before, had := machine.ReadUsage()
 	o, err = s.Run(ctx, stop)
+	if err == nil && (c.Profile || c.Disasm) {
+		err = c.profiles(ctx, stop, child, j.Run(), &o, to, tell)
+	}
 	done()
 	if err != nil {
 		return o, err

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"attnlab/harness"
+	"attnlab/harness/profile"
+	"attnlab/harness/run"
+)
+
+// profilesFolder is where a run keeps its profiles and listings, a file a point.
+const profilesFolder = "profiles"
+
+// profileFile names the profile of a point, or with .txt its listing.
+func profileFile(dir string, at run.Point, ext string) string {
+	name := strings.ReplaceAll(strings.TrimPrefix(at.Name(), "Attention/"), "/", ",")
+	return filepath.Join(dir, profilesFolder, name+ext)
+}
+
+// profiles profiles every point that has numbers and no profile yet. A point that cannot be profiled keeps its numbers.
+func (c *SweepCmd) profiles(
+	ctx context.Context, stop <-chan struct{}, child *harness.Child, r *run.Run, o *harness.Outcome, to streams, tell func(harness.Progress),
+) error {
+	for i, cell := range r.Cells {
+		if cell.Row().Status != run.OK || c.profiled(r.Dir, cell.Point) {
+			continue
+		}
+		select {
+		case <-stop:
+			o.Reason = harness.Interrupted
+		default:
+		}
+		if o.Reason == harness.Interrupted {
+			return nil
+		}
+		if tell != nil {
+			tell(harness.Progress{Phase: "profile", Done: i, Total: len(r.Cells)})
+		}
+		data, err := child.Profile(ctx, cell.Point)
+		switch {
+		case ctx.Err() != nil:
+			o.Reason = harness.Interrupted
+			return nil
+		case errors.Is(err, harness.ErrNoChild):
+			return err
+		case err != nil:
+			fmt.Fprintf(to.Err, "benchrun: no profile of %s: %v\n", cell.Point.Name(), err)
+			continue
+		}
+		if err := c.keepProfile(r.Dir, cell.Point, data); err != nil {
+			return err
+		}
+		fmt.Fprintf(to.Err, "profile: %s\n", profileFile(r.Dir, cell.Point, ".pprof"))
+	}
+	return nil
+}
+
+// profiled is whether the files that are asked for are there.
+func (c *SweepCmd) profiled(dir string, at run.Point) bool {
+	_, err := os.Stat(profileFile(dir, at, ".pprof"))
+	if err == nil && c.Disasm {
+		_, err = os.Stat(profileFile(dir, at, ".txt"))
+	}
+	return err == nil
+}
+
+// keepProfile writes a profile, and its listing if it is asked for. The worker ran this program: addresses mean here what they meant there.
+func (c *SweepCmd) keepProfile(dir string, at run.Point, data []byte) error {
+	if err := writeWhole(profileFile(dir, at, ".pprof"), data); err != nil || !c.Disasm {
+		return err
+	}
+	p, err := profile.Parse(data)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	fmt.Fprintln(&text, at.Name())
+	if err := p.WriteListing(&text, program); err != nil {
+		return err
+	}
+	return writeWhole(profileFile(dir, at, ".txt"), text.Bytes())
+}
