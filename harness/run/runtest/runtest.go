@@ -14,6 +14,9 @@ import (
 type Model struct {
 	Samples int                     // a point; 0: 10
 	Masks   []string                // nil: full and causal
+	Passes  []string                // nil: forward
+	Dims    []int                   // nil: 64
+	Threads []int                   // nil: 1
 	Seed    uint64                  // of the noise
 	Slower  func(run.Point) float64 // factor on the time of a point; nil: 1
 	Drop    func(run.Point) bool    // all samples of the point had unequal probes
@@ -45,7 +48,7 @@ var Machine = run.Fingerprint{
 // peak is what the probes of the model reach.
 const peak = 2e10
 
-// Make writes a run of five rungs at four lengths, the longest of which naive skips and tiled/blas, under a causal mask, fails. Run.Write has been
+// Make writes a run of five rungs at four lengths for each problem, the longest of which naive skips and tiled/blas, under a causal mask, fails. Run.Write has been
 // called.
 func Make(t testing.TB, dir string, m Model) *run.Run {
 	t.Helper()
@@ -60,6 +63,15 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 	}
 	if m.Masks == nil {
 		m.Masks = []string{"full", "causal"}
+	}
+	if m.Passes == nil {
+		m.Passes = []string{"forward"}
+	}
+	if m.Dims == nil {
+		m.Dims = []int{64}
+	}
+	if m.Threads == nil {
+		m.Threads = []int{1}
 	}
 	if m.Slower == nil {
 		m.Slower = func(run.Point) float64 { return 1 }
@@ -82,10 +94,11 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 		}
 		must(j.Append(rec))
 	}
-	for _, mask := range m.Masks {
+	for _, g := range m.problems() {
 		for _, seq := range []int{256, 512, 1024, 2048} {
 			for _, r := range rungs {
-				p := run.Point{Kernel: r.kernel, ISA: r.isa, Mask: mask, SeqKV: seq, Dim: 64}
+				p := g
+				p.Kernel, p.ISA, p.SeqKV = r.kernel, r.isa, seq
 				if r.kernel == "linear" {
 					p.Op = "linear"
 				}
@@ -99,7 +112,7 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 					continue
 				}
 				write(run.Record{Verify: &run.Verify{Point: p.Name(), Ratio: 0.1, Rows: 8, Where: "Out[0 0 0 0]"}})
-				if r.isa == "blas" && mask == "causal" && seq == 2048 {
+				if r.isa == "blas" && p.Mask == "causal" && seq == 2048 {
 					write(run.Record{Fail: &run.Fail{Point: p.Name(), Reason: "the worker died: signal: killed"}})
 					continue
 				}
@@ -107,12 +120,12 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 				rss := scratch + 1<<17
 				write(run.Record{Memory: &run.Memory{Point: p.Name(), Scratch: &scratch, PeakRSS: &rss, Alloc: &zero, Allocs: &zero}})
 				for round := range m.Samples {
-					ns := float64(n.Flop) / r.rate * 1e9 * m.Slower(p) * (1 + 0.004*math.Abs(noise.NormFloat64()))
+					ns := float64(n.Flop) / r.rate / float64(p.Threads) * 1e9 * m.Slower(p) * (1 + 0.004*math.Abs(noise.NormFloat64()))
 					calls := max(1, int(5e6/ns))
 					v := run.Visit{Point: p.Name(), Round: round, Calls: calls, Wall: int64(ns * float64(calls)), CPU: int64(ns * float64(calls) * 0.99)}
-					v.Before, v.After, v.Unit = peak, peak*0.995, run.ProbeFlop
+					v.Before, v.After, v.Unit = peak*float64(p.Threads), peak*0.995*float64(p.Threads), run.ProbeFlop
 					if m.Drop != nil && m.Drop(p) {
-						v.After, v.Dropped = peak*0.9, true
+						v.After, v.Dropped = v.Before*0.9, true
 					}
 					write(run.Record{Visit: &v})
 				}
@@ -122,4 +135,19 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 	write(run.Record{End: &run.End{Reason: "every interval is narrower than 2 %", Complete: true, Time: time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC)}})
 	must(j.Run().Write())
 	return j.Run()
+}
+
+// problems lists the points of a model without their kernels and lengths.
+func (m *Model) problems() []run.Point {
+	var list []run.Point
+	for _, pass := range m.Passes {
+		for _, mask := range m.Masks {
+			for _, dim := range m.Dims {
+				for _, threads := range m.Threads {
+					list = append(list, run.Point{Pass: pass, Mask: mask, Dim: dim, Threads: threads})
+				}
+			}
+		}
+	}
+	return list
 }
