@@ -213,7 +213,7 @@ func (s *AB) round(ctx context.Context, i, round, first int) error {
 		*of = float64(got.Elapsed.judged(at.Threads)) / float64(got.Calls)
 		if err := s.write(side, run.Record{Visit: &run.Visit{
 			Point: at.Name(), Round: 2*round - 1 + n/2, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
-			Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(),
+			Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Counts: got.Counts,
 		}}); err != nil {
 			return err
 		}

@@ -88,6 +88,9 @@ func TestSampleInAChild(t *testing.T) {
 		if runtime.GOOS == "linux" && !(s.Elapsed.CPU > 0) {
 			t.Errorf("%s: no CPU time in %+v", at.Name(), s)
 		}
+		if s.Counts["cycles"] != int64(at.Threads) {
+			t.Errorf("%s: counted %v", at.Name(), s.Counts)
+		}
 		again, err := c.Sample(t.Context(), at, s.Calls)
 		if err != nil || again.Calls < s.Calls {
 			t.Errorf("%s: %d calls after a hint of %d, %v", at.Name(), again.Calls, s.Calls, err)

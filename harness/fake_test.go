@@ -111,6 +111,9 @@ func badLab() *harness.Lab {
 			return harness.Probes{Peak: func(n int) int64 { return 2 * spin(n) }, Read: func(x []float32) float32 { return x[0] }}
 		},
 	}
+	lab.Count = func(threads int) func() map[string]int64 {
+		return func() map[string]int64 { return map[string]int64{"cycles": int64(threads)} }
+	}
 	lab.Workload = func(at run.Point) (*harness.Workload, error) {
 		k, err := lab.Kernel(at.Kernel, at.ISA)
 		if err != nil {

@@ -3,6 +3,8 @@ package harness
 import (
 	"math"
 	"time"
+
+	"attnlab/harness/machine"
 )
 
 // SampleTime is the least duration of a sample: long against timer resolution, short against a scheduler's moods.
@@ -16,6 +18,8 @@ type Sample struct {
 	Calls         int     `json:"calls"`
 	Elapsed       Elapsed `json:"elapsed"` // of all calls together
 	Before, After float64 // the probe, in FLOP/s or bytes/s
+
+	Counts map[string]int64 `json:"counts,omitempty"` // of the CPU's events in all calls together, by name; of those it does not count, none
 }
 
 // Steady says that both probes saw the same machine.
@@ -24,8 +28,8 @@ func (s Sample) Steady() bool {
 }
 
 // Take warms a job with one call and measures one sample of it. The number of calls is at least the hint, which is what an earlier sample of
-// the same point needed.
-func Take(j Job, probe Probe, hint int) (Sample, error) {
+// the same point needed. Without a counter nothing is counted.
+func Take(j Job, probe Probe, count machine.Counter, hint int) (Sample, error) {
 	took, err := j.Run(1)
 	if err != nil {
 		return Sample{}, err
@@ -35,9 +39,15 @@ func Take(j Job, probe Probe, hint int) (Sample, error) {
 		// The warm call is cold and slow: half of what it asks for, and the loop below does the rest.
 		s.Calls = max(1, grow(1, took.Wall, SampleTime)/2)
 	}
+	if count == nil {
+		count = func(int) func() map[string]int64 { return func() map[string]int64 { return nil } }
+	}
 	for {
 		s.Before = probe()
-		if s.Elapsed, err = j.Run(s.Calls); err != nil {
+		counted := count(j.Team().Workers())
+		s.Elapsed, err = j.Run(s.Calls)
+		s.Counts = counted()
+		if err != nil {
 			return Sample{}, err
 		}
 		if s.Elapsed.Wall >= SampleTime {

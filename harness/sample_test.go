@@ -44,7 +44,11 @@ func TestTake(t *testing.T) {
 		}
 		hint := rapid.IntRange(0, 3).Draw(t, "hint")
 		var probed []int // how many runs there had been
-		s, err := harness.Take(j, func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }, hint)
+		count := func(int) func() map[string]int64 {
+			begun := len(j.log)
+			return func() map[string]int64 { return map[string]int64{"runs": int64(len(j.log)), "from": int64(begun)} }
+		}
+		s, err := harness.Take(j, func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }, count, hint)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,6 +62,9 @@ func TestTake(t *testing.T) {
 		if s.Elapsed.Wall < harness.SampleTime || s.Elapsed.Wall > max(2*harness.SampleTime, j.overhead+time.Duration(max(1, hint))*j.call) {
 			t.Errorf("the sample lasts %v", s.Elapsed.Wall)
 		}
+		if s.Counts["from"] != int64(last-1) || s.Counts["runs"] != int64(last) {
+			t.Errorf("counted %v, want the last of %d runs", s.Counts, last)
+		}
 		if n := len(probed); n < 2 || probed[n-2] != last-1 || probed[n-1] != last || s.Before != float64(n-1) || s.After != float64(n) {
 			t.Errorf("probes after runs %v of %d; sample %+v", probed, last, s)
 		}
@@ -66,7 +73,7 @@ func TestTake(t *testing.T) {
 
 func TestTakeTellsErrors(t *testing.T) {
 	for fail := range 2 {
-		if _, err := harness.Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, func() float64 { return 1 }, 0); err == nil {
+		if _, err := harness.Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, func() float64 { return 1 }, nil, 0); err == nil {
 			t.Errorf("run %d failed and nobody was told", fail+1)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/attn/oracle"
+	"attnlab/harness/machine"
 	"attnlab/harness/run"
 )
 
@@ -23,6 +24,7 @@ type Lab struct {
 	Kernels  []attn.Kernel
 	Workload func(run.Point) (*Workload, error) // allocates nothing of the workload's
 	Probes   func(run.Point) Probes
+	Count    machine.Counter // nil: this machine does not count
 }
 
 // Kernel finds a kernel by its name.
@@ -98,7 +100,11 @@ func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
 	// A collection in the middle of a sample would be timed with it. Workers of a team may still be moved; the probe moves with them.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	err = b.job(at, func(_ *Workload, j Job) error {
-		s, err = Take(j, b.probe(at, j), hint)
+		count := b.Count
+		if a, ok := j.(*attention); ok && a.remote() {
+			count = nil // this process only waits
+		}
+		s, err = Take(j, b.probe(at, j), count, hint)
 		return err
 	})
 	return s, err

@@ -247,6 +247,12 @@ func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {
 	return v, err
 }
 
+// remote is whether calls run in another process.
+func (j *attention) remote() bool {
+	_, ok := j.plan.(attn.Remote)
+	return ok
+}
+
 func (j *attention) Team() *attn.Team { return j.team }
 func (j *attention) Reads() []float32 { return j.slab }
 func (j *attention) Scratch() int64   { return j.plan.Scratch() }

@@ -199,6 +199,9 @@ func (d *diagnosis) advise(out io.Writer, stolen, busy float64) {
 	if f.Hypervisor != "" {
 		say("this is a virtual machine (%s): clock, caches and neighbours are not in your hands", f.Hypervisor)
 	}
+	if _, _, err := machine.Counters(); err != nil {
+		say("the CPU's counters of cycles, instructions and cache misses cannot be read: %v", err)
+	}
 	for _, s := range d.Studies {
 		if s.Floor > 0.02 {
 			say("least times of the same code lie %s apart (seqq %d): an effect below that cannot be told here", machine.Percent(s.Floor), s.Point.SeqQ)

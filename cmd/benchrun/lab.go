@@ -7,6 +7,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/harness"
+	"attnlab/harness/machine"
 	"attnlab/harness/run"
 	"attnlab/kernels"
 	"attnlab/kernels/asm"
@@ -22,6 +23,9 @@ func allKernels() kernelList { return slices.Concat(kernels.All(), mutant(), slo
 // newLab is what is handed to the harness.
 func newLab(all kernelList) *harness.Lab {
 	l := &harness.Lab{Kernels: all, Probes: probes(asm.Levels())}
+	if count, _, err := machine.Counters(); err == nil {
+		l.Count = count
+	}
 	l.Workload = func(at run.Point) (*harness.Workload, error) {
 		k, err := l.Kernel(at.Kernel, at.ISA)
 		if err != nil {

@@ -44,6 +44,8 @@ func (*MachineCmd) Run(to streams) error {
 	row("governor", f.Governor)
 	row("turbo", f.Turbo)
 	row("smt", f.SMT)
+	_, counters, err := machine.Counters()
+	row("counters", machine.DescribeCounters(counters, err))
 	row("go", strings.TrimSpace(f.Go+" "+f.GOAMD64))
 	fmt.Fprintln(t, "\nISA\tPEAK\tPER CYCLE\tCLOCK\tDRIFT")
 	var doubts []string

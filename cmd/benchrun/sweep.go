@@ -293,9 +293,11 @@ func newMeta(k *kong.Context, seed uint64) run.Meta {
 	flags := flagValues(k)
 	flags["seed"] = fmt.Sprint(seed)
 	peaks, noise := quiet()
+	_, counters, err := machine.Counters()
 	return run.Meta{
 		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Command: append([]string{"benchrun"}, os.Args[1:]...),
 		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Peaks: peaks, Noise: noise,
+		Counters: machine.DescribeCounters(counters, err),
 	}
 }
 

@@ -2,6 +2,8 @@ package run
 
 import (
 	"io"
+	"maps"
+	"slices"
 
 	"golang.org/x/perf/benchfmt"
 )
@@ -23,6 +25,8 @@ var units = [...]struct {
 // WriteBench writes every sample in the Go benchmark format, point by point. Configuration is what go test prints of the machine for
 // BenchmarkAttention in package kernels, so that both kinds of file compare with each other; nothing in it changes from run to run, since
 // benchstat makes a table of its own for each configuration.
+//
+// What the CPU counted has no direction: more instructions may well take less time.
 //
 // Exact figures stand on every line of a point. Peak memory was measured once, so it stands on the first line alone.
 func (r *Run) WriteBench(w io.Writer) error {
@@ -82,6 +86,9 @@ func (c *Cell) writeBench(out *benchfmt.Writer, config []benchfmt.Config) error 
 			add(row.RSS, "rss-B")
 		}
 		add(row.Allocs, "allocs/op")
+		for _, name := range slices.Sorted(maps.Keys(v.Counts)) {
+			add(float64(v.Counts[name])/float64(v.Calls), name+"/op")
+		}
 		if err := out.Write(&res); err != nil {
 			return err
 		}

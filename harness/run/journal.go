@@ -42,6 +42,8 @@ type Visit struct {
 	After   float64 `json:"after,omitempty"`   // and just after
 	Unit    string  `json:"unit,omitempty"`    // of the probes: ProbeFlop or ProbeBytes
 	Dropped bool    `json:"dropped,omitempty"` // the probes disagree: the sample does not enter peak_frac
+
+	Counts map[string]int64 `json:"counts,omitempty"` // of the CPU's events in all calls together, by name: cycles, instructions, cache-misses
 }
 
 // Units of a probe.

@@ -28,7 +28,7 @@ func writeJournal(t *testing.T, dir string) []byte {
 		{Plan: &Plan{Point: a, Flop: 100, Bytes: 10}},
 		{Plan: &Plan{Point: b, Flop: 100, Bytes: 10}},
 		{Verify: &Verify{Point: a.Name(), Ratio: Ratio(math.Inf(1)), Rows: 3, Where: "Out[0 0 0 1]: got NaN"}},
-		{Visit: &Visit{Point: a.Name(), Calls: 7, Wall: 700, CPU: 650, Before: 1e9, After: 1.1e9, Unit: ProbeFlop, Dropped: true}},
+		{Visit: &Visit{Point: a.Name(), Calls: 7, Wall: 700, CPU: 650, Before: 1e9, After: 1.1e9, Unit: ProbeFlop, Dropped: true, Counts: map[string]int64{"cycles": 9}}},
 		{Memory: &Memory{Point: a.Name(), Scratch: &zero}},
 		{Skip: &Skip{Point: b.Name(), Reason: "needs 4 GB, limit 2 GB"}},
 		{Fail: &Fail{Point: a.Name(), Reason: "killed \"late\"\nby a signal"}},

@@ -30,6 +30,8 @@ type Meta struct {
 	Machine Fingerprint       `json:"machine"`
 	Peaks   []Peak            `json:"peaks,omitempty"`
 	Noise   map[string]string `json:"noise,omitempty"` // what disturbs measurements here: steal, clock drift, load
+
+	Counters string `json:"counters,omitempty"` // that the CPU has, or why there are none
 }
 
 // formatVersion is the version of the folder that this package reads and writes.

@@ -52,7 +52,7 @@ func smallRun() *Run {
 		add(Record{Visit: &Visit{Point: few.Name(), Round: i, Calls: 1, Wall: 2000, CPU: 100, Before: 1e9, After: 2e9, Unit: ProbeFlop, Dropped: true}})
 	}
 	decode := point(Point{Kernel: "flash", SeqQ: 1, SeqKV: 512})
-	add(Record{Visit: &Visit{Point: decode.Name(), Calls: 4, Wall: 8000, Before: 1e9, After: 1e9, Unit: ProbeBytes}})
+	add(Record{Visit: &Visit{Point: decode.Name(), Calls: 4, Wall: 8000, Before: 1e9, After: 1e9, Unit: ProbeBytes, Counts: map[string]int64{"instructions": 48, "cycles": 6}}})
 	blind := point(Point{Kernel: "flash", SeqKV: 128})
 	add(Record{Visit: &Visit{Point: blind.Name(), Calls: 1, Wall: 500}})
 	skip := point(Point{Kernel: "naive", SeqKV: 65536})
@@ -251,6 +251,10 @@ func TestBenchIsRead(t *testing.T) {
 			}
 			if _, ok := rec.Value("B/s"); ok != (p.SeqQ == 1) {
 				t.Errorf("%s: B/s is there: %v", rec.Name, ok)
+			}
+			cycles, counted := rec.Value("cycles/op")
+			if n, _ := rec.Value("instructions/op"); counted != (p.SeqQ == 1) || counted && (cycles != 1.5 || n != 12) {
+				t.Errorf("%s: %v cycles and %v instructions", rec.Name, cycles, n)
 			}
 			lines++
 		}
