@@ -77,7 +77,10 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 		defer clean()
 		child := childOf(program, c.Timeout)
 		defer child.Close()
-		meta := newMeta(k, c.Seed)
+		meta, err := newMeta(k, c.Seed)
+		if err != nil {
+			return err
+		}
 		meta.Commit = commit
 		j, err := run.Create(filepath.Join(c.Out, side.name), meta)
 		if err != nil {
@@ -86,9 +89,7 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 		defer j.Close()
 		ab.Sides[i], ab.Journals[i] = child, j
 	}
-	if ab.Effect, err = c.effect(cells, to.Err); err != nil {
-		return err
-	}
+	ab.Effect = c.effect(ab.Journals[0].Run().Meta.Floors, cells, to.Err)
 	verdicts, reason, err := ab.Run(ctx, stop)
 	done()
 	if err != nil {
@@ -114,18 +115,18 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 }
 
 // effect is the least difference that matters and can be told here.
-func (c *ABCmd) effect(cells [][2]run.Point, tell io.Writer) (float64, error) {
-	floor, known, err := knownFloor(cells)
-	switch {
-	case err != nil:
-		return 0, err
-	case known && floor > c.MinEffect:
-		fmt.Fprintf(tell, "--min-effect is raised to %.3g, the floor of this machine: benchrun doctor\n", floor)
-		return floor, nil
-	case !known:
+func (c *ABCmd) effect(floors map[string]float64, cells [][2]run.Point, tell io.Writer) float64 {
+	if len(floors) == 0 {
 		fmt.Fprintln(tell, "the floor of this machine is not known; benchrun doctor finds it")
 	}
-	return c.MinEffect, nil
+	effect := c.MinEffect
+	for _, cell := range cells {
+		effect = max(effect, floors[harness.ProbeUnit(cell[0])])
+	}
+	if effect > c.MinEffect {
+		fmt.Fprintf(tell, "--min-effect is raised to %.3g, the floor of this machine: benchrun doctor\n", effect)
+	}
+	return effect
 }
 
 // cells pairs the points of the two sides: the same ones, but for the keys that a side names.

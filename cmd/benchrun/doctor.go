@@ -30,7 +30,7 @@ type DoctorCmd struct {
 func (*DoctorCmd) Help() string {
 	return `Runs the same code on both sides of a comparison, as ab would, for a kernel bound by arithmetic and for one bound by memory, and says how often ab would
 call it different, how small a slowdown it would catch, and how far the least times of the same code lie apart: the floor. What it finds is kept in the
-user's cache folder, and ab does not call anything on this machine different that is nearer than the floor. Then it says what disturbs measurements here, and
+user's cache folder and in run.json of later runs; neither ab nor gate calls anything different that is nearer than the floor. Then it says what disturbs measurements here, and
 what to do about it.`
 }
 
@@ -47,31 +47,32 @@ func doctorFile() (string, error) {
 	return filepath.Join(dir, "attnlab", "doctor.json"), err
 }
 
-// knownFloor is the floor that a doctor has found on this machine for points like these: the larger one, if some are bound by arithmetic and some by memory.
-// ok is false if there is none.
-func knownFloor(cells [][2]run.Point) (floor float64, ok bool, err error) {
+// knownFloors are the floors that a doctor has found on this machine, by the unit of the probe: of points bound by arithmetic, and of points bound by
+// memory. Without a doctor there are none.
+func knownFloors() (map[string]float64, error) {
 	path, err := doctorFile()
 	if err != nil {
-		return 0, false, nil // no cache folder, no floor
+		return nil, nil // no cache folder, no floor
 	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, false, nil
+		return nil, nil
 	} else if err != nil {
-		return 0, false, err
+		return nil, err
 	}
 	var d diagnosis
 	if err := json.Unmarshal(b, &d); err != nil {
-		return 0, false, fmt.Errorf("%s: %w; run benchrun doctor again", path, err)
+		return nil, fmt.Errorf("%s: %w; run benchrun doctor again", path, err)
 	}
-	for _, cell := range cells {
-		for _, s := range d.Studies {
-			if harness.ProbeUnit(s.Point) == harness.ProbeUnit(cell[0]) {
-				floor = max(floor, s.Floor)
-			}
-		}
+	if len(d.Machine.Differences(machine.Fingerprint(availableISAs()))) > 0 {
+		return nil, nil
 	}
-	return floor, len(d.Machine.Differences(machine.Fingerprint(availableISAs()))) == 0, nil
+	floors := map[string]float64{}
+	for _, s := range d.Studies {
+		unit := harness.ProbeUnit(s.Point)
+		floors[unit] = max(floors[unit], s.Floor)
+	}
+	return floors, nil
 }
 
 // Run studies and advises.

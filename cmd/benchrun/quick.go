@@ -38,7 +38,11 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 	if dir == "" {
 		dir = freshFolder("quick")
 	}
-	j, err := run.Create(dir, newMeta(k, rand.Uint64()))
+	meta, err := newMeta(k, rand.Uint64())
+	if err != nil {
+		return err
+	}
+	j, err := run.Create(dir, meta)
 	if err != nil {
 		return err
 	}

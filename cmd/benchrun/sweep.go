@@ -111,7 +111,11 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if dir == "" {
 		dir = freshFolder("sweep")
 	}
-	j, err := run.Create(dir, newMeta(k, c.Seed))
+	meta, err := newMeta(k, c.Seed)
+	if err != nil {
+		return err
+	}
+	j, err := run.Create(dir, meta)
 	if err != nil {
 		return err
 	}
@@ -289,16 +293,17 @@ func freshFolder(kind string) string {
 }
 
 // newMeta is run.json of a run that begins now.
-func newMeta(k *kong.Context, seed uint64) run.Meta {
+func newMeta(k *kong.Context, seed uint64) (run.Meta, error) {
 	flags := flagValues(k)
 	flags["seed"] = fmt.Sprint(seed)
 	peaks, noise := quiet()
-	_, counters, err := machine.Counters()
+	_, counters, none := machine.Counters()
+	floors, err := knownFloors()
 	return run.Meta{
 		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Command: append([]string{"benchrun"}, os.Args[1:]...),
 		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Peaks: peaks, Noise: noise,
-		Counters: machine.DescribeCounters(counters, err),
-	}
+		Counters: machine.DescribeCounters(counters, none), Floors: floors,
+	}, err
 }
 
 // sameMachine refuses to mix measurements that do not belong together.

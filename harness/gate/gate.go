@@ -17,6 +17,9 @@
 //     effect, could not be told from itself at the level of one test;
 //   - when it has no probes, and its time is longer by the least effect. Time is a hint: the machine may have changed.
 //
+// The least effect of a cell is the one asked for, or what makes the floor that benchrun doctor found on the machine of either run, if that is more and
+// run.json knows it: times of the same code lay that far apart.
+//
 // # What is exact
 //
 // Scratch memory, bytes and objects allocated by a call are counted, not sampled: any increase is a regression. Peak memory is a sample of one, and is
@@ -95,6 +98,7 @@ type Cell struct {
 	Name     string
 	Verdict  Verdict
 	Findings []Finding // what is worse, in doubt, better, or worth knowing
+	Effect   float64   // least loss of speed that matters in it
 	By       string    // what speed is judged by; empty where there is none to compare
 	Base     stats.Summary
 	Run      stats.Summary
@@ -151,6 +155,7 @@ func Compare(base, r *run.Run, o Options) (*Report, error) {
 			rep.Cells = append(rep.Cells, newCell(b, nil))
 		}
 	}
+	rep.raise(base.Meta.Floors, r.Meta.Floors)
 	rep.judge()
 	rep.conclude()
 	if !r.Complete() {
@@ -197,6 +202,25 @@ func newCell(b, r *run.Cell) *Cell {
 		c.sample(b, r)
 	}
 	return c
+}
+
+// raise has no cell judged by less than the larger of two floors. A floor is of times: what takes 1+f as long has lost f/(1+f) of its speed.
+func (r *Report) raise(base, now map[string]float64) {
+	loss := func(unit string) float64 { f := max(base[unit], now[unit]); return f / (1 + f) }
+	of := map[string]float64{ByPeak: loss(run.ProbeFlop), ByBandwidth: loss(run.ProbeBytes)}
+	of[ByTime] = max(of[ByPeak], of[ByBandwidth])
+	warned := map[string]bool{}
+	for _, c := range r.Cells {
+		least := of[c.By]
+		if least <= r.Options.Effect {
+			continue
+		}
+		c.Effect = least
+		if !warned[c.By] {
+			warned[c.By] = true
+			r.Warnings = append(r.Warnings, fmt.Sprintf("the least effect on the %s is raised to %.3g %%, the floor that benchrun doctor found", c.By, 100*least))
+		}
+	}
 }
 
 // verdicts in the order in which one outweighs another.
@@ -290,26 +314,26 @@ func (r *Report) judge() {
 			family, p = append(family, c), append(p, stats.RankTest(shares(c.base), shares(c.run)))
 		}
 	}
-	o := r.Options
+	alpha := r.Options.Alpha
 	for i, adjusted := range stats.Holm(p) {
 		c := family[i]
-		c.P = adjusted
+		c.P, c.Effect = adjusted, max(c.Effect, r.Options.Effect)
 		least := stats.LeastP(c.Base.N, c.Run.N) * float64(len(family))
-		told := adjusted <= o.Alpha
-		switch slower := c.Change <= -o.Effect; {
+		told := adjusted <= alpha
+		switch slower := c.Change <= -c.Effect; {
 		case slower && c.By == ByTime:
 			c.find(Undecided, "%s; by its time alone, since nothing says how fast the machine was", c.change())
-		case slower && told && c.Top > -o.Effect:
+		case slower && told && c.Top > -c.Effect:
 			c.find(Undecided, "%s; but what it reached undisturbed by %.1f %% only", c.change(), 100*max(0, -c.Top))
 		case slower && told:
 			c.find(Regressed, "%s (p = %.1g)", c.change(), adjusted)
-		case least > o.Alpha:
+		case least > alpha:
 			c.find(Undecided, "%d and %d samples cannot show a change among %d cells", c.Base.N, c.Run.N, len(family))
 		case slower:
 			c.find(Undecided, "%s; chance does that among %d cells (p = %.1g)", c.change(), len(family), adjusted)
-		case blind(c.base, o) || blind(c.run, o):
-			c.find(Undecided, "its samples scatter too much to show a change of %.3g %%", 100*o.Effect)
-		case c.Change >= o.Effect && told:
+		case blind(c.base, c.Effect, alpha) || blind(c.run, c.Effect, alpha):
+			c.find(Undecided, "its samples scatter too much to show a change of %.3g %%", 100*c.Effect)
+		case c.Change >= c.Effect && told:
 			c.find(Passed, "%s", c.change())
 		default:
 			c.raise(Passed)
@@ -318,12 +342,12 @@ func (r *Report) judge() {
 }
 
 // blind reports whether a sample is such that a change of the least effect would not show in it.
-func blind(samples []run.Sample, o Options) bool {
+func blind(samples []run.Sample, effect, alpha float64) bool {
 	xs, slowed := shares(samples), shares(samples)
 	for i := range slowed {
-		slowed[i] *= 1 - o.Effect
+		slowed[i] *= 1 - effect
 	}
-	return stats.RankTest(xs, slowed) > o.Alpha
+	return stats.RankTest(xs, slowed) > alpha
 }
 
 // conclude makes one verdict of those on the cells.

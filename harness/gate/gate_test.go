@@ -46,6 +46,24 @@ func model(t *testing.T, m runtest.Model) *run.Run {
 	return runtest.Make(t, filepath.Join(t.TempDir(), "run"), m)
 }
 
+// floor has a run know what a doctor found.
+func floor(unit string, x float64) func(*run.Meta) {
+	return func(m *run.Meta) { m.Floors = map[string]float64{unit: x} }
+}
+
+// A floor that counts is told, once for what it is a floor of.
+func TestFloorIsTold(t *testing.T) {
+	base := model(t, runtest.Model{Seed: 1, Meta: floor(run.ProbeFlop, 0.1)})
+	r, err := Compare(base, model(t, runtest.Model{Seed: 2, Meta: floor(run.ProbeFlop, 0.25)}), DefaultOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"the least effect on the share of the peak is raised to 20 %, the floor that benchrun doctor found"}
+	if !slices.Equal(r.Warnings, want) {
+		t.Errorf("warnings %q, want %q", r.Warnings, want)
+	}
+}
+
 // One thing is different in one cell of forty, and that one is named.
 func TestOneCell(t *testing.T) {
 	base := model(t, runtest.Model{Seed: 1})
@@ -70,6 +88,12 @@ func TestOneCell(t *testing.T) {
 		{"slower by 10 %", base, runtest.Model{Slower: slower(1 / 0.9)}, nil, Regressed, Regressed, "% slower: 2"},
 		{"slower by less than matters", base, runtest.Model{Slower: slower(1.03)}, nil, Passed, Passed, ""},
 		{"slower by less than matters here", base, runtest.Model{Slower: slower(1 / 0.9)}, func(o *Options) { o.Effect = 0.2 }, Passed, Passed, ""},
+		{"slower by less than the run's floor", base, runtest.Model{Slower: slower(1 / 0.9), Meta: floor(run.ProbeFlop, 0.2)}, nil, Passed, Passed, ""},
+		{"slower by less than the baseline's floor", model(t, runtest.Model{Seed: 1, Meta: floor(run.ProbeFlop, 0.2)}), runtest.Model{Slower: slower(1 / 0.9)}, nil, Passed, Passed, ""},
+		{"slower by more than the floor", base, runtest.Model{Slower: slower(1 / 0.9), Meta: floor(run.ProbeFlop, 0.08)}, nil, Regressed, Regressed, "% slower: 2"},
+		{"a floor below what is asked", base, runtest.Model{Slower: slower(1.03), Meta: floor(run.ProbeFlop, 0.01)}, nil, Passed, Passed, ""},
+		{"the floor of what is bound by memory", base, runtest.Model{Slower: slower(1 / 0.9), Meta: floor(run.ProbeBytes, 0.2)}, nil, Regressed, Regressed, "% slower: 2"},
+		{"no speed left above the floor", base, runtest.Model{Slower: slower(1.5), Meta: floor(run.ProbeFlop, 1)}, nil, Passed, Passed, ""},
 		{"faster", base, runtest.Model{Slower: slower(0.8)}, nil, Passed, Passed, "faster"},
 		{"one object a call", base, runtest.Model{Edit: memory(func(m *run.Memory) { m.Allocs = more(1) })}, nil, Regressed, Regressed, "1 allocs/op, was 0"},
 		{"a byte a call", base, runtest.Model{Edit: memory(func(m *run.Memory) { m.Alloc = more(1) })}, nil, Regressed, Regressed, "1 B/op, was 0"},

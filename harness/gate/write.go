@@ -137,6 +137,7 @@ type jsonSample struct {
 
 type jsonSpeed struct {
 	By     string     `json:"by"`
+	Effect float64    `json:"effect"`
 	Base   jsonSample `json:"base"`
 	Run    jsonSample `json:"run"`
 	Change *float64   `json:"change"`
@@ -184,7 +185,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 			j.Findings = append(j.Findings, jsonFinding(f))
 		}
 		if c.By != "" {
-			j.Speed = &jsonSpeed{c.By, sample(c.Base), sample(c.Run), number(c.Change), number(c.Top), number(c.P)}
+			j.Speed = &jsonSpeed{c.By, c.Effect, sample(c.Base), sample(c.Run), number(c.Change), number(c.Top), number(c.P)}
 		}
 		for _, x := range c.Exact {
 			j.Exact = append(j.Exact, jsonExact{x.Unit, number(x.Base), number(x.Run)})

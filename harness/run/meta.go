@@ -31,6 +31,10 @@ type Meta struct {
 	Peaks   []Peak            `json:"peaks,omitempty"`
 	Noise   map[string]string `json:"noise,omitempty"` // what disturbs measurements here: steal, clock drift, load
 
+	// Floors are how far apart least times of the same code lay on this machine, relative to one another, by the unit of the probe that points are held
+	// against, as benchrun doctor found them before the run. What is not there is not known.
+	Floors map[string]float64 `json:"floors,omitempty"`
+
 	Counters string `json:"counters,omitempty"` // that the CPU has, or why there are none
 }
 
