@@ -21,11 +21,24 @@ var (
 	pageText string
 	//go:embed html/report.css
 	pageCSS template.CSS
+	//go:embed html/chart.js
+	chartJS template.JS
 	//go:embed html/report.js
-	pageJS template.JS
+	reportJS template.JS
+
+	pageJS = script(chartJS, reportJS)
 
 	pageTemplate = template.Must(template.New("report").Parse(pageText))
 )
+
+// script makes one script of several files, whose names stay out of the page's.
+func script(files ...template.JS) template.JS {
+	all := template.JS("\"use strict\";\n(() => {\n")
+	for _, f := range files {
+		all += f
+	}
+	return all + "})();\n"
+}
 
 // A page is what the template shows. All but the charts is in the HTML itself and reads without a script; the template escapes what comes from the run.
 type page struct {
@@ -33,17 +46,23 @@ type page struct {
 	JS  template.JS
 
 	Title, Commit, Started string
-	OK, Skipped, Failed    int
-	Ending                 string
+	Cards                  []pageCard
 	Warnings, Findings     []string
-	LadderTitle            string
+	LadderTitle, Common    string // of the fastest: what all problems have in common
 	Fastest, Ladder        *pageTable
 	Costs, Accuracy, Notes *pageTable
 	Head                   []pageColumn
 	Lines                  []pageLine
 	Machine                [][]string
-	How                    string
+	Definitions            []definition
 	Data                   pageData
+}
+
+// A pageCard is one verdict of the summary.
+type pageCard struct {
+	Title, Defined string // the latter is the ID of a definition, or empty
+	Tone           string // good, warn, bad, or empty
+	Value, Text    string
 }
 
 // A pageTable is a small table.
@@ -51,6 +70,24 @@ type pageTable struct {
 	Name   string // for those who cannot see it
 	Header []string
 	Lines  [][]string
+	Share  int // the column, if it is not 0, whose percentages are drawn as bars too
+}
+
+// Long tables scroll.
+func (t *pageTable) Long() bool { return len(t.Lines) > 14 }
+
+// Defined is the ID of what a column holds, or empty.
+func (*pageTable) Defined(head string) string { return defined(head) }
+
+// Words reports whether a column holds sentences.
+func (*pageTable) Words(head string) bool { return head == "reason" }
+
+// Bar is the width of the bar in a cell, empty where there is none.
+func (t *pageTable) Bar(column int, text string) string {
+	if number, ok := strings.CutSuffix(text, " %"); ok && t.Share > 0 && column == t.Share {
+		return number
+	}
+	return ""
 }
 
 // A pageLine is one point in the table of all.
@@ -102,12 +139,12 @@ type pageLimit struct {
 func HTML(w io.Writer, r *run.Run) error {
 	rows := r.Rows()
 	p := page{
-		CSS: pageCSS, JS: pageJS, How: howToRead,
+		CSS: pageCSS, JS: pageJS, Definitions: definitions[:],
 		Title: "Attention kernels on " + orUnknown(r.Meta.Machine.CPU), Commit: r.Meta.Commit.String(), Started: started(r),
-		Ending: ending(r), Warnings: slices.Clone(r.Warnings), Findings: findings(r, rows),
-		Fastest: fastest(rows), Head: pageColumns, Machine: machineLines(r),
+		Cards: cards(r, rows), Warnings: slices.Clone(r.Warnings), Findings: findings(r, rows),
+		Head: pageColumns, Machine: machineLines(r),
 	}
-	p.OK, p.Skipped, p.Failed = tally(rows)
+	p.Fastest, p.Common = fastest(rows)
 	for _, s := range doubts(r) {
 		p.Warnings = append(p.Warnings, upper(s))
 	}
@@ -115,6 +152,7 @@ func HTML(w io.Writer, r *run.Run) error {
 		p.LadderTitle = fmt.Sprintf("%s, seq %d.", upper(g.title()), seq)
 		header, lines := ladderTable(r, rows, g, seq)
 		p.Ladder = table("The ladder", header, lines)
+		p.Ladder.Share = slices.Index(header, ladderShare)
 	}
 	header, lines := costTable(r)
 	p.Costs = table("What features cost", header, lines)
@@ -141,7 +179,7 @@ func table(name string, header []string, lines [][]string) *pageTable {
 	if len(lines) == 0 {
 		return nil
 	}
-	return &pageTable{name, header, lines}
+	return &pageTable{Name: name, Header: header, Lines: lines}
 }
 
 func newPageData(r *run.Run, rows []run.Row) (pageData, error) {
@@ -247,36 +285,107 @@ func bandwidths(r *run.Run) []pageLimit {
 	return list
 }
 
-// findings says in sentences how right and how noisy a run is.
-func findings(r *run.Run, rows []run.Row) []string {
-	var list []string
-	var worst, widest *run.Row
-	var widths []float64
-	samples, dropped := 0.0, 0.0
+// cards are the verdicts on a run: is it whole, is it right, who is fastest, how noisy was it.
+func cards(r *run.Run, rows []run.Row) []pageCard {
+	list := []pageCard{pointsCard(r, rows), rightCard(rows)}
+	if g, _ := ladder(rows); g != nil {
+		op := "softmax"
+		line := g.fastest(op)
+		if line == nil {
+			op = "linear"
+			line = g.fastest(op)
+		}
+		list = append(list, pageCard{
+			"Fastest " + op, "fastest", "", line[0],
+			fmt.Sprintf("%s, %s GFLOP/s; %s. %s, seq %s.", line[3], line[4], line[6], upper(g.title()), line[2]),
+		})
+	}
+	return append(list, noiseCard(rows))
+}
+
+func pointsCard(r *run.Run, rows []run.Row) pageCard {
+	ok, skipped, failed := tally(rows)
+	c := pageCard{"Points measured", "", "good", fmt.Sprintf("%d of %d", ok, len(rows)), fmt.Sprintf("%d skipped, %d failed. %s", skipped, failed, ending(r))}
+	switch {
+	case failed > 0:
+		c.Tone = "bad"
+	case skipped > 0 || !r.Complete():
+		c.Tone = "warn"
+	}
+	return c
+}
+
+func rightCard(rows []run.Row) pageCard {
+	var worst *run.Row
+	verified, wrong := 0, 0
 	for i := range rows {
 		w := &rows[i]
-		if run.Known(w.Err) && (worst == nil || w.Err > worst.Err) {
-			worst = w
-		}
-		if w.Status != run.OK || !run.Known(w.Ns) {
+		if !run.Known(w.Err) {
 			continue
 		}
-		samples, dropped = samples+w.Samples, dropped+w.Dropped
-		if run.Known(w.NsLo) && run.Known(w.NsHi) {
-			widths = append(widths, width(w))
-			if widest == nil || width(w) > width(widest) {
-				widest = w
-			}
+		verified++
+		if !(w.Err <= 1) {
+			wrong++
+		}
+		if worst == nil || w.Err > worst.Err {
+			worst = w
 		}
 	}
-	if worst != nil {
-		list = append(list, fmt.Sprintf("Worst error over tolerance: %s, at %s.", digits(worst.Err, 2), worst.Name()))
+	c := pageCard{Title: "Right", Defined: "err", Tone: "good", Value: fmt.Sprintf("%d of %d", verified-wrong, verified)}
+	switch {
+	case worst == nil:
+		c.Tone, c.Value, c.Text = "warn", "unknown", "No point was verified."
+		return c
+	case wrong > 0:
+		c.Tone = "bad"
 	}
-	if widest != nil {
-		list = append(list, fmt.Sprintf("Noise: half of the 95 %% intervals of the time are within ± %s, the widest is ± %s, at %s.",
-			percent(stats.Summarise(widths).Median), percent(width(widest)), widest.Name()))
-	} else if samples > 0 {
-		list = append(list, "Noise: no point has the six samples that a 95 % interval of the time takes.")
+	c.Text = fmt.Sprintf("Worst error over tolerance: %s, at %s.", digits(worst.Err, 2), spoken(worst))
+	return c
+}
+
+// Intervals of the time that are wider than what ab and gate call a difference make a run noisy.
+const (
+	quietWidth = 0.02
+	noisyWidth = 0.05
+)
+
+func noiseCard(rows []run.Row) pageCard {
+	c := pageCard{Title: "Noise", Defined: "noise", Tone: "good", Value: "unknown"}
+	var widest *run.Row
+	var widths []float64
+	for i := range rows {
+		w := &rows[i]
+		if w.Status != run.OK || !run.Known(w.NsLo) || !run.Known(w.NsHi) {
+			continue
+		}
+		widths = append(widths, width(w))
+		if widest == nil || width(w) > width(widest) {
+			widest = w
+		}
+	}
+	if widest == nil {
+		c.Tone, c.Text = "warn", "No point has the six samples that a 95 % interval of the time takes."
+		return c
+	}
+	half := stats.Summarise(widths).Median
+	if half > noisyWidth {
+		c.Tone = "bad"
+	} else if half > quietWidth {
+		c.Tone = "warn"
+	}
+	c.Value = "± " + percent(half)
+	c.Text = fmt.Sprintf("Half of the 95 %% intervals of the time are within that; the widest is ± %s, at %s.", percent(width(widest)), spoken(widest))
+	return c
+}
+
+// findings says in sentences what else disturbed a run.
+func findings(r *run.Run, rows []run.Row) []string {
+	var list []string
+	samples, dropped := 0.0, 0.0
+	for i := range rows {
+		if w := &rows[i]; w.Status == run.OK && run.Known(w.Ns) {
+			samples, dropped = samples+w.Samples, dropped+w.Dropped
+		}
 	}
 	if samples > 0 {
 		list = append(list, fmt.Sprintf("%.0f of %.0f samples are left out of shares of the peak, because the probes around them disagree.", dropped, samples))
@@ -290,10 +399,13 @@ func findings(r *run.Run, rows []run.Row) []string {
 // width is how far the interval of a row's time reaches from its median, as a share of it.
 func width(w *run.Row) float64 { return max(w.NsHi/w.Ns-1, 1-w.NsLo/w.Ns) }
 
-// fastest has a line for each group and operation: who is fastest at the greatest length that any was measured at, and by how much.
-func fastest(rows []run.Row) *pageTable {
+// fastest has a line for each group and operation: who is fastest at the greatest length that any was measured at, and by how much. What all groups
+// have in common is returned apart.
+func fastest(rows []run.Row) (t *pageTable, common string) {
 	var lines [][]string
-	for _, g := range groups(rows) {
+	list := groups(rows)
+	shared := sharedParts(list)
+	for _, g := range list {
 		var ops []string
 		for _, s := range g.series {
 			for _, w := range s.rows {
@@ -304,13 +416,26 @@ func fastest(rows []run.Row) *pageTable {
 		}
 		for _, op := range ops {
 			if line := g.fastest(op); line != nil {
-				lines = append(lines, line)
+				own := &group{parts: slices.DeleteFunc(slices.Clone(g.parts), func(p string) bool { return slices.Contains(shared, p) })}
+				lines = append(lines, slices.Insert(line, 1, upper(own.title())))
 			}
 		}
 	}
-	return table("Fastest", []string{"problem", "attention", "seq", "fastest", "time of one call", "GFLOP/s", "of peak", "against the next"}, lines)
+	t = table("Fastest", []string{"fastest", "problem", "attention", "seq", "time of one call", "GFLOP/s", "of peak", "against the next"}, lines)
+	return t, upper((&group{parts: shared}).title())
 }
 
+// sharedParts are the parts of their names that several groups have in common.
+func sharedParts(list []*group) []string {
+	if len(list) < 2 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(list[0].parts), func(p string) bool {
+		return slices.ContainsFunc(list, func(g *group) bool { return !slices.Contains(g.parts, p) })
+	})
+}
+
+// fastest is a line of that table, without the problem.
 func (g *group) fastest(op string) []string {
 	for _, n := range slices.Backward(g.seqs) {
 		var field []*series
@@ -329,11 +454,11 @@ func (g *group) fastest(op string) []string {
 			next := field[1].at(n)
 			lead = fmt.Sprintf("%s times as fast as %s", digits(next.Ns/w.Ns, 3), field[1].label())
 			if !(w.NsHi < next.NsLo) { // also where there is no interval
-				lead += "; the intervals do not tell them apart"
+				lead += ", but their intervals meet"
 			}
 		}
 		return []string{
-			upper(g.title()), op, fmt.Sprint(n), field[0].label(), strings.TrimSpace(seconds(w.Ns) + " " + within(w.Ns, w.NsLo, w.NsHi)),
+			field[0].label(), op, fmt.Sprint(n), strings.TrimSpace(seconds(w.Ns) + " " + within(w.Ns, w.NsLo, w.NsHi)),
 			digits(w.GFlops, 3), percent(w.Peak), lead,
 		}
 	}
@@ -347,6 +472,9 @@ type pageColumn struct {
 	Number bool
 	show   func(*run.Row) string
 }
+
+// Defined is the ID of what the column holds, or empty.
+func (c pageColumn) Defined() string { return defined(c.Title) }
 
 var pageColumns = []pageColumn{
 	{"kernel", "kernel", false, func(w *run.Row) string { return w.Kernel }},

@@ -81,19 +81,9 @@ func Markdown(w io.Writer, r *run.Run) error {
 		d.text("## Skipped, failed, and remarks\n")
 		d.table(header, lines)
 	}
-	d.text("## How to read this\n\n%s", howToRead)
+	d.text("## How to read this\n\n%s", howToRead())
 	return d.err
 }
-
-// howToRead explains the figures of a report.
-const howToRead = `Time is that of one call: the median of samples taken in rounds, each round visiting every point once in random order; the interval is a 95 %
-confidence interval of the median from order statistics, and takes six samples. GFLOP/s counts the mathematics of visible scores only. "Of
-peak" divides each sample's rate by that of a multiply-add probe run just before and after it on the same instruction set; samples whose two
-probes differ are left out of it. Scratch is what a plan holds, peak RSS what a process of its own grew by over its inputs. err/tol is the
-worst error against the float64 definition, in units of the tolerance that float32 is entitled to; up to 1 is right. Slope is the exponent
-of time in length. What a feature costs is the median, over the rounds that visited both points, of the ratio of their rates in visible pairs,
-each over its own probes; decode points are compared by time.
-`
 
 // A document writes Markdown and keeps the first error.
 type document struct {

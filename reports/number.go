@@ -37,12 +37,12 @@ func seconds(ns float64) string { return scaled(ns/1e9, "s", benchunit.Decimal) 
 // size writes a number of bytes.
 func size(b float64) string { return scaled(b, "B", benchunit.Binary) }
 
-// digits writes a number with so many significant digits, and nothing where it is unknown.
+// digits writes a number with so many significant digits, whole ones with one more, and nothing where it is unknown.
 func digits(x float64, n int) string {
 	if !run.Known(x) {
 		return ""
 	}
-	if x != 0 && math.Abs(x) < math.Pow(10, float64(n)) && math.Abs(x) >= 1e-3 {
+	if x != 0 && math.Abs(x) < math.Pow(10, float64(n+1)) && math.Abs(x) >= 1e-3 {
 		places := n - 1 - int(math.Floor(math.Log10(math.Abs(x))))
 		return strconv.FormatFloat(x, 'f', max(places, 0), 64)
 	}

@@ -2,7 +2,13 @@ package reports
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -263,6 +269,12 @@ func TestReportInBrowser(t *testing.T) {
 				t.Errorf("no %s", want)
 			}
 		}
+		if got := ask[[]string](b, `[...document.querySelectorAll("a[href^='#']")].map((a) => a.getAttribute("href")).filter((h) => !document.getElementById(h.slice(1)))`); len(got) > 0 {
+			t.Errorf("links lead nowhere: %v", got)
+		}
+		if got := ask[int](b, `document.querySelectorAll("figcaption a[href^='#define-']").length`); got != 7 {
+			t.Errorf("%d of 7 charts lead to what they show", got)
+		}
 		if seen["row"] < len(rows) || seen["image"] < len(rows) {
 			t.Errorf("%d rows and %d marks", seen["row"], seen["image"])
 		}
@@ -273,7 +285,7 @@ func TestReportInBrowser(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			b.media("", scheme)
 			grounds[ask[string](b, "getComputedStyle(document.body).backgroundColor")] = true
-			b.legible("h1", "header p", ".counts .failed b", ".counts .skipped b", ".counts .ok b", "figure svg text", "#legend button", "#points td", "tr.skipped td", "tr.failed td", "#filters label", "a[href]")
+			b.legible("h1", "header p", ".card.bad b", ".card.warn b, .card.good b", ".card span", "figure svg text", "#legend button", "#points td", "tr.skipped td", "tr.failed td", "#filters label", "a[href]")
 		}
 		if len(grounds) != 2 {
 			t.Errorf("light and dark are the same: %v", grounds)
@@ -300,4 +312,55 @@ func TestReportInBrowser(t *testing.T) {
 
 	b.pictures("report")
 	b.quiet(address)
+}
+
+var picture = flag.String("picture", "", "run folder to renew docs/report.png from")
+
+// The picture of the README is of a real run: go test ./reports -run ReportPicture -picture RUN renews it.
+func TestReportPicture(t *testing.T) {
+	if *picture == "" {
+		t.Skip("no -picture asks for it")
+	}
+	r, err := run.Load(*picture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := openTab(t)
+	b.open(htmlOf(t, r))
+	b.do(chromedp.EmulateViewport(1280, 900))
+	ask[bool](b, `(() => { // the verdicts and the charts; the tables are in the page
+		for (const e of document.querySelectorAll(".warnings, #before .scroll, #before h3, #before .hint, section[aria-labelledby=ladder], #after, #end, #charts ~ section, #charts .hint")) e.remove();
+		return true;
+	})()`)
+	shot, err := chromedp.Run(b.ctx, chromedp.Screenshot(chromedp.CSS("html")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := png.Decode(bytes.NewReader(shot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var small bytes.Buffer // of the 256 colours that the picture has most of
+	few := image.NewPaletted(img.Bounds(), commonColours(img, 256))
+	draw.Draw(few, few.Bounds(), img, img.Bounds().Min, draw.Src)
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, few); err != nil {
+		t.Fatal(err)
+	}
+	if small.Len() >= 300e3 {
+		t.Errorf("the picture has %d bytes", small.Len())
+	}
+	if err := os.WriteFile(filepath.Join("..", "docs", "report.png"), small.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func commonColours(img image.Image, n int) color.Palette {
+	counts := map[color.Color]int{}
+	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y++ {
+		for x := img.Bounds().Min.X; x < img.Bounds().Max.X; x++ {
+			counts[img.At(x, y)]++
+		}
+	}
+	p := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return counts[b] - counts[a] })
+	return p[:min(n, len(p))]
 }

@@ -48,6 +48,9 @@ func ladder(rows []run.Row) (best *group, seq int) {
 	return best, seq
 }
 
+// ladderShare is the column of the ladder by which its rungs compare.
+const ladderShare = "of the fastest peak"
+
 // ladderTable is the table of the ladder: one line a kernel and instruction set, all measured against the one fastest peak.
 func ladderTable(r *run.Run, rows []run.Row, g *group, seq int) (header []string, lines [][]string) {
 	for _, s := range g.series {
@@ -64,7 +67,7 @@ func ladderTable(r *run.Run, rows []run.Row, g *group, seq int) (header []string
 			})
 		}
 	}
-	return []string{"rung", "isa", "time of one call", "GFLOP/s", "of the fastest peak", "scratch", "err/tol"}, lines
+	return []string{"rung", "isa", "time of one call", "GFLOP/s", ladderShare, "scratch", "err/tol"}, lines
 }
 
 // README rewrites what stands between the ladder's marks in the README at path, and the chart it shows, docs/ladder.svg and .png beside it.

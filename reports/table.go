@@ -148,15 +148,23 @@ func notes(rows []run.Row) []note {
 		if status == run.OK {
 			status = "note"
 		}
-		parts, features := groupParts(w.Point)
-		who := strings.TrimSpace(w.Kernel+" "+w.ISA+" "+features) + ", " + (&group{parts: parts}).title()
+		who := contender(w)
 		id := status + "\x00" + who + "\x00" + w.Note
 		if at, ok := last[id]; ok {
 			list[at].where += fmt.Sprintf(", %d", w.SeqKV)
 			continue
 		}
 		last[id] = len(list)
-		list = append(list, note{status, fmt.Sprintf("%s, seq %d", who, w.SeqKV), w.Note})
+		list = append(list, note{status, spoken(w), w.Note})
 	}
 	return list
 }
+
+// contender names the series of a row and its group for people.
+func contender(w *run.Row) string {
+	parts, features := groupParts(w.Point)
+	return strings.TrimSpace(w.Kernel+" "+w.ISA+" "+features) + ", " + (&group{parts: parts}).title()
+}
+
+// spoken names a row for people.
+func spoken(w *run.Row) string { return fmt.Sprintf("%s, seq %d", contender(w), w.SeqKV) }
