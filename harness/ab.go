@@ -24,6 +24,8 @@ import (
 //
 // Until one of these holds, a cell is undecided. The least of many times is what the code takes when nothing disturbs it; the ranks see to it that it was
 // not a lucky one.
+//
+// What the journals already hold of whole rounds is not measured again: an AB that was interrupted goes on where it stopped, with the looks it has had.
 type AB struct {
 	Sides    [2]Worker
 	Journals [2]*run.Journal // nil: nothing is written
@@ -74,6 +76,10 @@ type ABCell struct {
 func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, reason string, err error) {
 	begun := s.now()
 	s.verdicts, s.pairs, s.calls = make([]ABCell, len(s.Cells)), make([][]stats.Pair, len(s.Cells)), make([][2]int, len(s.Cells))
+	resumed := s.resumed()
+	if at, twice := s.shared(); resumed && twice {
+		return nil, "", fmt.Errorf("%s is in two cells, whose rounds the journal does not tell apart: begin this comparison again", at.Name())
+	}
 	for i, points := range s.Cells {
 		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Paired: stats.SummarisePairs(nil)}
 		if stopped(ctx, stop) {
@@ -92,12 +98,12 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 			if s.verdicts[i].Judgement != Unsure {
 				continue
 			}
-			if stopped(ctx, stop) {
-				return s.verdicts, Interrupted, nil
-			}
-			s.tell(fmt.Sprintf("round %d", round), len(s.Cells)*round, next)
-			if err := s.round(ctx, i, round, rng.IntN(2)); err != nil {
-				return s.interrupted(err)
+			first := rng.IntN(2)
+			if !resumed || !s.recorded(i, round) {
+				s.tell(fmt.Sprintf("round %d", round), len(s.Cells)*round, next)
+				if err := s.round(ctx, stop, i, round, first); err != nil {
+					return s.interrupted(err)
+				}
 			}
 			if s.verdicts[i].Judgement == Unsure {
 				open++
@@ -121,7 +127,7 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 }
 
 func (s *AB) interrupted(err error) ([]ABCell, string, error) {
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, errStopped) {
 		return s.verdicts, Interrupted, nil
 	}
 	return s.verdicts, "", err
@@ -156,7 +162,7 @@ func (s *AB) open() (n int) {
 	return n
 }
 
-// verify has both sides of a cell answer, and plans it in their journals.
+// verify has both sides of a cell answer, and plans it in their journals, unless they did so in an earlier session.
 func (s *AB) verify(ctx context.Context, i int) error {
 	for side, at := range s.Cells[i] {
 		w, err := s.Lab.Workload(at)
@@ -173,6 +179,16 @@ func (s *AB) verify(ctx context.Context, i int) error {
 				return err
 			}
 		}
+		if j := s.Journals[side]; j != nil {
+			c := j.Run().Cell(at)
+			if c.Failed != "" {
+				s.verdicts[i].Judgement, s.verdicts[i].Note = NoNumbers, sideName(side)+": "+c.Failed
+				return nil
+			}
+			if right(c) {
+				continue
+			}
+		}
 		v, err := s.Sides[side].Verify(ctx, at)
 		if err == nil && !(v.Worst <= 1) {
 			err = fmt.Errorf("wrong answer, %.3g times the tolerance: %s", v.Worst, v.Where)
@@ -187,6 +203,8 @@ func (s *AB) verify(ctx context.Context, i int) error {
 	return nil
 }
 
+func sideName(side int) string { return [2]string{"base", "head"}[side] }
+
 // fail records what went wrong on one side, unless it is not the cell that is to blame.
 func (s *AB) fail(ctx context.Context, i, side int, err error) error {
 	if ctx.Err() != nil {
@@ -195,14 +213,88 @@ func (s *AB) fail(ctx context.Context, i, side int, err error) error {
 	if errors.Is(err, ErrNoChild) {
 		return err
 	}
-	s.verdicts[i].Judgement, s.verdicts[i].Note = NoNumbers, fmt.Sprintf("%s: %v", [2]string{"base", "head"}[side], err)
+	s.verdicts[i].Judgement, s.verdicts[i].Note = NoNumbers, fmt.Sprintf("%s: %v", sideName(side), err)
 	return s.write(side, run.Record{Fail: &run.Fail{Point: s.Cells[i][side].Name(), Reason: err.Error()}})
 }
 
+// resumed is whether journals hold something of an earlier session.
+func (s *AB) resumed() bool {
+	for _, j := range s.Journals {
+		if j != nil && len(j.Run().Cells) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// shared is a point that one side has in several cells, if there is one.
+func (s *AB) shared() (run.Point, bool) {
+	for side := range s.Sides {
+		seen := map[run.Point]bool{}
+		for _, cell := range s.Cells {
+			if seen[cell[side]] {
+				return cell[side], true
+			}
+			seen[cell[side]] = true
+		}
+	}
+	return run.Point{}, false
+}
+
+// recorded takes a round from the journals, if they have all four samples of it. Of a round that was cut off, to be taken again, a side may have some
+// samples more than once: the second of it follows the first only where a round is whole.
+func (s *AB) recorded(i, round int) bool {
+	var times [2][2]float64
+	var calls [2]int
+	for side, at := range s.Cells[i] {
+		j := s.Journals[side]
+		if j == nil {
+			return false
+		}
+		visits := j.Run().Cell(at).Visits
+		n := len(visits) - 1
+		for n >= 0 && visits[n].Round != 2*round-1 {
+			n--
+		}
+		if n < 0 || n+1 == len(visits) || visits[n+1].Round != 2*round {
+			return false
+		}
+		for k, v := range visits[n : n+2] {
+			took := Elapsed{Wall: time.Duration(v.Wall), CPU: time.Duration(v.CPU)}
+			times[side][k], calls[side] = perCall(took, v.Calls, at), v.Calls
+		}
+	}
+	s.add(i, stats.Pair{A: times[0], B: times[1]})
+	s.calls[i] = calls
+	return true
+}
+
+// add takes a round into account.
+func (s *AB) add(i int, p stats.Pair) {
+	s.pairs[i] = append(s.pairs[i], p)
+	for side, times := range [2][2]float64{p.A, p.B} {
+		l := &s.verdicts[i].Ns[side]
+		if least := min(times[0], times[1]); *l == 0 || least < *l {
+			*l = least
+		}
+	}
+}
+
+// perCall is the time that a sample is judged by.
+func perCall(e Elapsed, calls int, at run.Point) float64 {
+	return float64(e.judged(at.Threads)) / float64(calls)
+}
+
+// errStopped is what a round returns that was stopped between two samples.
+var errStopped = errors.New("stopped")
+
 // round takes four samples of a cell, the first of them of the given side.
-func (s *AB) round(ctx context.Context, i, round, first int) error {
+func (s *AB) round(ctx context.Context, stop <-chan struct{}, i, round, first int) error {
 	var pair stats.Pair
 	for n, side := range [4]int{first, 1 - first, 1 - first, first} {
+		if stopped(ctx, stop) {
+			return errStopped
+		}
 		at := s.Cells[i][side]
 		got, err := s.Sides[side].Sample(ctx, at, max(s.calls[i][0], s.calls[i][1]))
 		if err != nil {
@@ -210,19 +302,15 @@ func (s *AB) round(ctx context.Context, i, round, first int) error {
 		}
 		s.calls[i][side] = got.Calls
 		of := &[2]*[2]float64{&pair.A, &pair.B}[side][n/2]
-		*of = float64(got.Elapsed.judged(at.Threads)) / float64(got.Calls)
+		*of = perCall(got.Elapsed, got.Calls, at)
 		if err := s.write(side, run.Record{Visit: &run.Visit{
 			Point: at.Name(), Round: 2*round - 1 + n/2, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
 			Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Counts: got.Counts,
 		}}); err != nil {
 			return err
 		}
-		l := &s.verdicts[i].Ns[side]
-		if *l == 0 || *of < *l {
-			*l = *of
-		}
 	}
-	s.pairs[i] = append(s.pairs[i], pair)
+	s.add(i, pair)
 	return nil
 }
 

@@ -174,3 +174,109 @@ func TestStudy(t *testing.T) {
 		t.Errorf("stopped at once: %+v, %v", s, err)
 	}
 }
+
+// halves are sides that take the same time, and close stop after so many samples; 0 is never.
+func halves(t *testing.T, after int) (sides [2]harness.Worker, stop chan struct{}, samples *int) {
+	t.Helper()
+	stop, samples = make(chan struct{}), new(int)
+	side := func() *fakeWorker {
+		return &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) {
+			if *samples++; *samples == after {
+				close(stop)
+			}
+			return steady(time.Millisecond), nil
+		}}
+	}
+	return [2]harness.Worker{side(), side()}, stop, samples
+}
+
+func abJournals(t *testing.T, dirs [2]string, open func(dir string) (*run.Journal, error)) (js [2]*run.Journal) {
+	t.Helper()
+	for i, dir := range dirs {
+		j, err := open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { j.Close() })
+		js[i] = j
+	}
+	return js
+}
+
+func create(dir string) (*run.Journal, error) { return run.Create(dir, run.Meta{}) }
+
+// Wherever an AB is stopped, it stops after the sample in hand, and goes on from its whole rounds: what it comes to is what it would have come to.
+func TestABResumes(t *testing.T) {
+	a, b := point("honest", 8), point("honest", 16)
+	cells := [][2]run.Point{{a, a}, {b, b}}
+	const whole = 2 * 6 * 4 // samples
+	for after := 1; after < whole; after++ {
+		dirs := [2]string{t.TempDir(), t.TempDir()}
+		sides, stop, samples := halves(t, after)
+		ab := &harness.AB{Sides: sides, Journals: abJournals(t, dirs, create), Lab: badLab(), Cells: cells, Seed: 5, Effect: 0.02, Alpha: 0.05}
+		if _, reason, err := ab.Run(t.Context(), stop); err != nil || reason != harness.Interrupted || *samples != after {
+			t.Fatalf("stopped after %d samples: %s after %d, %v", after, reason, *samples, err)
+		}
+		for _, j := range ab.Journals {
+			j.Close()
+		}
+		sides, stop, samples = halves(t, 0)
+		again := &harness.AB{Sides: sides, Journals: abJournals(t, dirs, run.Resume), Lab: badLab(), Cells: cells, Seed: 5, Effect: 0.02, Alpha: 0.05}
+		got, reason, err := again.Run(t.Context(), stop)
+		if err != nil || reason != harness.Precise {
+			t.Fatalf("resumed after %d samples: %s, %v", after, reason, err)
+		}
+		if want := whole - after + after%4; *samples != want {
+			t.Errorf("resumed after %d samples: took %d more, want %d", after, *samples, want)
+		}
+		for _, c := range got {
+			if c.Judgement != harness.Same || c.Rounds != 6 || c.Ns != [2]float64{1e6, 1e6} {
+				t.Errorf("resumed after %d samples: %+v", after, c)
+			}
+		}
+		if n := len(sides[0].(*fakeWorker).asked) + len(sides[1].(*fakeWorker).asked); n > 0 {
+			t.Errorf("resumed after %d samples: %d points were verified again", after, n)
+		}
+	}
+}
+
+// A round that was cut off more than once is taken whole, and its pieces are not put together.
+func TestABCutTwice(t *testing.T) {
+	at := point("honest", 8)
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	open := create
+	for range 3 { // each time three samples of the first round, of which one or two are of a side
+		sides, stop, _ := halves(t, 3)
+		ab := &harness.AB{Sides: sides, Journals: abJournals(t, dirs, open), Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
+		if cells, _, err := ab.Run(t.Context(), stop); err != nil || cells[0].Rounds > 0 || cells[0].Ns != [2]float64{} {
+			t.Fatalf("%+v, %v: want no round", cells, err)
+		}
+		for _, j := range ab.Journals {
+			j.Close()
+		}
+		open = run.Resume
+	}
+}
+
+// A cell that failed stays failed, and one side's point in two cells cannot be resumed.
+func TestABResumesFailures(t *testing.T) {
+	at, other := point("honest", 8), point("lazy", 8)
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	broken := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) { return harness.Sample{}, errors.New("the worker died") }}
+	ab := &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), broken}, Journals: abJournals(t, dirs, create), Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
+	if _, _, err := ab.Run(t.Context(), never); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range ab.Journals {
+		j.Close()
+	}
+	js := abJournals(t, dirs, run.Resume)
+	again := &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), new(fakeWorker)}, Journals: js, Lab: badLab(), Cells: ab.Cells, Effect: 0.02, Alpha: 0.05}
+	if cells, _, err := again.Run(t.Context(), never); err != nil || cells[0].Judgement != harness.NoNumbers || cells[0].Note != "head: the worker died" {
+		t.Errorf("%+v, %v: want the failure", cells, err)
+	}
+	again.Cells = [][2]run.Point{{at, at}, {other, at}}
+	if _, _, err := again.Run(t.Context(), never); err == nil {
+		t.Error("rounds of two cells with one point are told apart")
+	}
+}

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -36,7 +37,9 @@ func (s *AB) Study(ctx context.Context, stop <-chan struct{}, rounds int) (Study
 	s.verdicts, s.pairs, s.calls = make([]ABCell, 1), make([][]stats.Pair, 1), make([][2]int, 1)
 	for round := 1; round <= rounds && !stopped(ctx, stop); round++ {
 		s.tell("rounds", round, rounds)
-		if err := s.round(ctx, 0, round, round%2); err != nil {
+		if err := s.round(ctx, stop, 0, round, round%2); errors.Is(err, errStopped) {
+			break
+		} else if err != nil {
 			return Study{}, err
 		}
 	}

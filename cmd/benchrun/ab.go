@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"attnlab/harness"
+	"attnlab/harness/machine"
 	"attnlab/harness/run"
 
 	"github.com/alecthomas/kong"
@@ -22,7 +25,7 @@ import (
 
 // ABCmd compares two revisions, or two kernels of this build.
 type ABCmd struct {
-	Base string `required:"" placeholder:"REV" help:"What to compare with: a revision that git knows, or keys of a point in this build, such as kernel=tiled."`
+	Base string `placeholder:"REV" help:"What to compare with: a revision that git knows, or keys of a point in this build, such as kernel=tiled."`
 	Head string `default:"worktree" placeholder:"REV" help:"What is in question: a revision, the checkout as it stands (${default}), or keys of a point, such as kernel=flash."`
 
 	Grid
@@ -31,6 +34,7 @@ type ABCmd struct {
 	Budget    time.Duration `default:"1m" help:"Stop after this time, verification included; the first round is always finished (${default})."`
 	Timeout   time.Duration `default:"2m" help:"Give a cell up when one of its samples takes longer (${default})."`
 	Seed      uint64        `placeholder:"N" help:"Of the order of measurements; default random."`
+	Resume    bool          `help:"Go on with the comparison in --out that was interrupted, with the flags it was begun with."`
 	Out       string        `short:"o" placeholder:"DIR" help:"Folder for the two runs, base and head; default a fresh one under runs/."`
 	JSON      bool          `name:"json" help:"Write JSON instead of text."`
 }
@@ -42,17 +46,98 @@ sample at a time in the order A B B A or B A A B, cell by cell. A cell is worse 
 base, the median of the rounds' ratios agrees, and ranks tell the two apart after Holm's correction over all cells and one for looking several times; it is the same
 when the interval of that median lies within --min-effect of 1. Until either holds, more rounds are taken, as far as --budget goes.
 
+Ctrl-C finishes the sample in hand, saves, and says how to resume; a second one stops at once. A comparison that was interrupted is resumed with the same
+sources, from its last whole rounds; one that came to its end is not, since its verdicts allow for as many looks as it had.
+
 Exit codes: 0 no cell is worse, 1 at least one is, or answers wrongly, 2 at least one is undecided, 3 interrupted.`
+}
+
+// check refuses flags that are not about single points.
+func (c *ABCmd) check() error {
+	switch {
+	case c.Base == "":
+		return exitf(exitUsage, "--base: name a revision, such as main, or keys of a point, such as kernel=tiled")
+	case !(c.MinEffect > 0) || !(c.Alpha > 0 && c.Alpha < 1) || c.Budget < 0 || c.Timeout < 0:
+		return exitf(exitUsage, "--min-effect %v --alpha %v --budget %v --timeout %v: want an effect above 0, a chance between 0 and 1, and times of 0 or more", c.MinEffect, c.Alpha, c.Budget, c.Timeout)
+	}
+	return nil
 }
 
 // Run compares.
 func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
-	if !(c.MinEffect > 0) || !(c.Alpha > 0 && c.Alpha < 1) || c.Budget < 0 || c.Timeout < 0 {
-		return exitf(exitUsage, "--min-effect %v --alpha %v --budget %v --timeout %v: want an effect above 0, a chance between 0 and 1, and times of 0 or more", c.MinEffect, c.Alpha, c.Budget, c.Timeout)
+	if c.Resume {
+		return c.resume(k, to, all)
+	}
+	if err := c.check(); err != nil {
+		return err
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
+	if c.Out == "" {
+		c.Out = freshFolder("ab")
+	}
+	return c.compare(to, all, func(side int, commit run.Commit, program string) (*run.Journal, error) {
+		meta, err := newMeta(k, c.Seed)
+		if err != nil {
+			return nil, err
+		}
+		meta.Commit, meta.Program = commit, program
+		return run.Create(c.folder(side), meta)
+	})
+}
+
+// abSides name the sides, and their flags and folders.
+var abSides = [2]string{"base", "head"}
+
+// folder is the run folder of a side.
+func (c *ABCmd) folder(side int) string { return filepath.Join(c.Out, abSides[side]) }
+
+// abFixed are the flags that a resumed comparison keeps: the samples it has, and what they are worth, depend on them.
+var abFixed = append(slices.Clone(gridFlags), "base", "head", "min-effect", "alpha", "seed")
+
+// resume goes on with a comparison. Flags that are not given are those it was begun with.
+func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
+	if c.Out == "" {
+		return exitf(exitUsage, "--resume: name the folder with -o DIR")
+	}
+	var journals [2]*run.Journal
+	complete := true
+	for side := range journals {
+		j, err := run.Resume(c.folder(side))
+		if err != nil {
+			return err
+		}
+		defer j.Close()
+		for _, w := range j.Run().Warnings {
+			fmt.Fprintf(to.Err, "benchrun: %s\n", w)
+		}
+		if d := j.Run().Meta.Machine.Differences(machine.Fingerprint(availableISAs())); len(d) > 0 {
+			return exitf(exitUsage, "%s: this is another machine than the one the run was begun on: %s", c.Out, strings.Join(d, "; "))
+		}
+		journals[side], complete = j, complete && j.Run().Complete()
+	}
+	if complete {
+		return exitf(exitUsage, "%s: the comparison came to its end, and more rounds would be one look too many: begin another one", c.Out)
+	}
+	line, err := againWith(k, journals[0].Run().Meta.Flags, c.Out, abFixed, to)
+	if err != nil {
+		return err
+	}
+	began := &line.AB
+	if err := began.check(); err != nil {
+		return err
+	}
+	return began.compare(to, all, func(side int, _ run.Commit, program string) (*run.Journal, error) {
+		if journals[side].Run().Meta.Program != program {
+			return nil, exitf(exitUsage, "%s: the sources of --%s have changed since this comparison was begun: begin another one", c.Out, abSides[side])
+		}
+		return journals[side], nil
+	})
+}
+
+// compare builds both sides, goes on with their journals, and says what came of it.
+func (c *ABCmd) compare(to streams, all kernelList, open func(side int, commit run.Commit, program string) (*run.Journal, error)) error {
 	lab := newLab(all)
 	points, err := c.points(lab.Kernels, to.Err)
 	if err != nil {
@@ -62,32 +147,28 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	if c.Out == "" {
-		c.Out = freshFolder("ab")
-	}
 	ctx, stop, release := interruptible(to.Err)
 	defer release()
 	tell, done := newProgress(to.Err)
 	ab := &harness.AB{Lab: lab, Cells: cells, Alpha: c.Alpha, Budget: c.Budget, Seed: c.Seed, Tell: tell}
-	for i, side := range []struct{ name, rev string }{{"base", c.Base}, {"head", c.Head}} {
-		program, commit, clean, err := build(side.rev, to.Err)
+	for side, rev := range [2]string{c.Base, c.Head} {
+		program, commit, clean, err := build(rev, to.Err)
 		if err != nil {
-			return exitf(exitUsage, "--%s %s: %w", side.name, side.rev, err)
+			return exitf(exitUsage, "--%s %s: %w", abSides[side], rev, err)
 		}
 		defer clean()
 		child := childOf(program, c.Timeout)
 		defer child.Close()
-		meta, err := newMeta(k, c.Seed)
+		sum, err := sumOf(program)
 		if err != nil {
 			return err
 		}
-		meta.Commit = commit
-		j, err := run.Create(filepath.Join(c.Out, side.name), meta)
+		j, err := open(side, commit, sum)
 		if err != nil {
 			return err
 		}
 		defer j.Close()
-		ab.Sides[i], ab.Journals[i] = child, j
+		ab.Sides[side], ab.Journals[side] = child, j
 	}
 	ab.Effect = c.effect(ab.Journals[0].Run().Meta.Floors, cells, to.Err)
 	verdicts, reason, err := ab.Run(ctx, stop)
@@ -109,9 +190,22 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(to.Err, "\n%s: %d cells, %s; samples of both sides: benchrun compare %s %s\n",
-		c.Out, len(verdicts), reason, filepath.Join(c.Out, "base"), filepath.Join(c.Out, "head"))
-	return concludeAB(verdicts, reason)
+	fmt.Fprintf(to.Err, "\n%s: %d cells, %s; samples of both sides: benchrun compare %s %s\n", c.Out, len(verdicts), reason, c.folder(0), c.folder(1))
+	return c.conclude(verdicts, reason)
+}
+
+// sumOf is the SHA-256 of a file. Builds of the same sources by the same Go have the same.
+func sumOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // effect is the least difference that matters and can be told here.
@@ -252,15 +346,15 @@ func writeABJSON(out io.Writer, cells []harness.ABCell, reason string) error {
 	return e.Encode(all)
 }
 
-// concludeAB turns verdicts into an exit code.
-func concludeAB(cells []harness.ABCell, reason string) error {
+// conclude turns verdicts into an exit code.
+func (c *ABCmd) conclude(cells []harness.ABCell, reason string) error {
 	count := map[harness.Judgement]int{}
-	for _, c := range cells {
-		count[c.Judgement]++
+	for _, cell := range cells {
+		count[cell.Judgement]++
 	}
 	switch {
 	case reason == harness.Interrupted:
-		return exitf(exitIncomplete, "interrupted: %d of %d cells are undecided", count[harness.Unsure], len(cells))
+		return exitf(exitIncomplete, "interrupted, %d of %d cells are undecided; to go on: benchrun ab --resume -o %s", count[harness.Unsure], len(cells), c.Out)
 	case count[harness.Worse] > 0 || count[harness.NoNumbers] > 0:
 		return exitf(exitWrong, "%d of %d cells are worse, %d failed", count[harness.Worse], len(cells), count[harness.NoNumbers])
 	case count[harness.Unsure] > 0:

@@ -153,25 +153,89 @@ func TestInterruptedSweepSaysHowToGoOn(t *testing.T) {
 	whole(t, dir)
 }
 
+// A comparison that is interrupted or killed says how to go on, and then has all its cells.
+func TestInterruptedComparison(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the killed sweep stands for it")
+	}
+	for name, sig := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "r")
+			cmd, stderr := begin(t, "ab", "--base", "kernel=naive", "--head", "kernel=naive", "--kernel", "naive", "--isa", "go", "--seq", "8,16,24", "--mask", "full,causal", "--min-effect", "5", "-o", dir)
+			awaitVisits(t, filepath.Join(dir, "base"), 15) // the first round has 12
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			code := exitOf(cmd.Wait())
+			if code == 0 {
+				t.Skip("the comparison was over before it could be interrupted")
+			}
+			if want := "to go on: benchrun ab --resume -o " + dir; sig == os.Interrupt && (code != exitIncomplete || !strings.Contains(stderr.String(), want)) {
+				t.Fatalf("exit code %d, want %d; %q is not in: %s", code, exitIncomplete, want, stderr)
+			}
+			before := visits(t, dir)
+			again, stderr := begin(t, "ab", "--resume", "-o", dir)
+			if code := exitOf(again.Wait()); code != 0 {
+				t.Fatalf("resumed: exit code %d: %s", code, stderr)
+			}
+			// Six rounds of six cells are 72 samples a side, and of a round that was cut off some are there twice.
+			if after := visits(t, dir); before[0] < 15 || after[0] < 72 || after[0] > 74 || after[1] < 72 || after[1] > 74 {
+				t.Errorf("%v samples became %v", before, after)
+			}
+			over, stderr := begin(t, "ab", "--resume", "-o", dir)
+			if code := exitOf(over.Wait()); code != exitUsage || !strings.Contains(stderr.String(), "came to its end") {
+				t.Errorf("resumed once more: exit code %d, %s", code, stderr)
+			}
+		})
+	}
+}
+
+// visits are the samples of both sides of a comparison.
+func visits(t *testing.T, dir string) (n [2]int) {
+	t.Helper()
+	for side := range n {
+		r, err := run.Load(filepath.Join(dir, abSides[side]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Cells {
+			n[side] += len(c.Visits)
+		}
+	}
+	return n
+}
+
 // A second Ctrl-C does not wait for a sample that never ends.
 func TestInterruptedTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it waits to be sure that the command listens")
 	}
-	dir := filepath.Join(t.TempDir(), "r")
-	cmd, stderr := begin(t, "badrun", "sweep", "--kernel", "hangs", "--isa", "go", "--seq", "8", "--mask", "full", "--samples", "1", "-o", dir)
-	for range 200 { // the first ones may come before the command listens
-		if data, err := os.ReadFile(filepath.Join(dir, run.JournalFile)); err == nil && len(data) > 0 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	for range 2 {
-		time.Sleep(50 * time.Millisecond)
-		_ = cmd.Process.Signal(syscall.SIGINT)
-	}
-	if code := exitOf(cmd.Wait()); code != exitIncomplete {
-		t.Errorf("exit code %d, want %d: %s", code, exitIncomplete, stderr)
+	for name, args := range map[string][]string{
+		"sweep": {"sweep", "--samples", "1"},
+		"ab":    {"ab", "--base", "kernel=hangs", "--head", "kernel=hangs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "r")
+			cmd, stderr := begin(t, append([]string{"badrun"}, append(args, "--kernel", "hangs", "--isa", "go", "--seq", "8", "--mask", "full", "-o", dir)...)...)
+			journal := filepath.Join(dir, run.JournalFile)
+			if name == "ab" {
+				journal = filepath.Join(dir, "base", run.JournalFile)
+			}
+			for range 1000 { // the first ones may come before the command listens
+				if data, err := os.ReadFile(journal); err == nil && len(data) > 0 {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			for range 2 {
+				time.Sleep(50 * time.Millisecond)
+				_ = cmd.Process.Signal(syscall.SIGINT)
+			}
+			if code := exitOf(cmd.Wait()); code != exitIncomplete {
+				t.Errorf("exit code %d, want %d: %s", code, exitIncomplete, stderr)
+			}
+		})
 	}
 }

@@ -139,24 +139,11 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if err := sameMachine(meta); err != nil {
 		return exitf(exitUsage, "%s: %w", c.Out, err)
 	}
-	given, values := given(k), flagValues(k)
-	args := []string{"sweep", "--resume", "--out=" + c.Out}
-	for name, was := range meta.Flags {
-		switch now := values[name]; {
-		case name == "resume" || name == "out":
-		case given[name] && now != was && slices.Contains(fixedFlags, name):
-			return exitf(exitUsage, "--%s is %s, but the run in %s was begun with %s: leave the flag out, or choose another folder", name, now, c.Out, was)
-		case given[name]:
-			args = append(args, "--"+name+"="+now)
-		case was != "":
-			args = append(args, "--"+name+"="+was)
-		}
-	}
-	again, _, err := parse(args, to)
+	line, err := againWith(k, meta.Flags, c.Out, fixedFlags, to)
 	if err != nil {
-		return exitf(exitUsage, "%s: the flags of this run do not read here: %w", c.Out, err)
+		return err
 	}
-	began := &again.Sweep
+	began := &line.Sweep
 	if err := began.check(); err != nil {
 		return err
 	}
@@ -171,6 +158,28 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 		}
 	}
 	return began.finish(lab, points, j, to)
+}
+
+// againWith is the command line that a run in dir was begun with, and the flags given now, which may not contradict it where they are fixed.
+func againWith(k *kong.Context, flags map[string]string, dir string, fixed []string, to streams) (*commands, error) {
+	given, values := given(k), flagValues(k)
+	args := []string{k.Selected().Name, "--resume", "--out=" + dir}
+	for name, was := range flags {
+		switch now := values[name]; {
+		case name == "resume" || name == "out":
+		case given[name] && now != was && slices.Contains(fixed, name):
+			return nil, exitf(exitUsage, "--%s is %s, but the run in %s was begun with %s: leave the flag out, or choose another folder", name, now, dir, was)
+		case given[name]:
+			args = append(args, "--"+name+"="+now)
+		case was != "":
+			args = append(args, "--"+name+"="+was)
+		}
+	}
+	line, _, err := parse(args, to)
+	if err != nil {
+		return nil, exitf(exitUsage, "%s: the flags of this run do not read here: %w", dir, err)
+	}
+	return line, nil
 }
 
 // finish sweeps, and says what came of it and where to look.
