@@ -25,8 +25,8 @@ var (
 	chartJS template.JS
 	//go:embed html/report.js
 	reportJS template.JS
-
-	pageJS = script(chartJS, reportJS)
+	//go:embed html/live.js
+	liveJS template.JS
 
 	pageTemplate = template.Must(template.New("report").Parse(pageText))
 )
@@ -42,8 +42,9 @@ func script(files ...template.JS) template.JS {
 
 // A page is what the template shows. All but the charts is in the HTML itself and reads without a script; the template escapes what comes from the run.
 type page struct {
-	CSS template.CSS
-	JS  template.JS
+	CSS  template.CSS
+	JS   template.JS
+	Live string // how much of the journal the page is of, if it renews itself
 
 	Title, Commit, Started string
 	Cards                  []pageCard
@@ -137,13 +138,27 @@ type pageLimit struct {
 
 // HTML writes the report of a run as one page that needs no other file and no network.
 func HTML(w io.Writer, r *run.Run) error {
+	p := page{JS: script(chartJS, reportJS)}
+	if err := p.fill(r); err != nil {
+		return err
+	}
+	return pageTemplate.Execute(w, &p)
+}
+
+// fill puts a run into a page.
+func (p *page) fill(r *run.Run) error {
 	rows := r.Rows()
-	p := page{
-		CSS: pageCSS, JS: pageJS, Definitions: definitions[:],
+	*p = page{
+		CSS: pageCSS, JS: p.JS, Live: p.Live, Definitions: definitions[:],
 		Title: "Attention kernels on " + orUnknown(r.Meta.Machine.CPU), Commit: r.Meta.Commit.String(), Started: started(r),
-		Cards: cards(r, rows), Warnings: slices.Clone(r.Warnings), Findings: findings(r, rows),
+		Warnings: slices.Clone(r.Warnings), Findings: findings(r, rows),
 		Head: pageColumns, Machine: machineLines(r),
 	}
+	end := ending(r)
+	if p.Live != "" && !r.Complete() {
+		end = "The run is not complete yet."
+	}
+	p.Cards = cards(r, rows, end)
 	p.Fastest, p.Common = fastest(rows)
 	for _, s := range doubts(r) {
 		p.Warnings = append(p.Warnings, upper(s))
@@ -168,10 +183,8 @@ func HTML(w io.Writer, r *run.Run) error {
 		p.Lines = append(p.Lines, line)
 	}
 	var err error
-	if p.Data, err = newPageData(r, rows); err != nil {
-		return err
-	}
-	return pageTemplate.Execute(w, p)
+	p.Data, err = newPageData(r, rows)
+	return err
 }
 
 // table is nil where there are no lines.
@@ -286,8 +299,8 @@ func bandwidths(r *run.Run) []pageLimit {
 }
 
 // cards are the verdicts on a run: is it whole, is it right, who is fastest, how noisy was it.
-func cards(r *run.Run, rows []run.Row) []pageCard {
-	list := []pageCard{pointsCard(r, rows), rightCard(rows)}
+func cards(r *run.Run, rows []run.Row, end string) []pageCard {
+	list := []pageCard{pointsCard(r, rows, end), rightCard(rows)}
 	if g, _ := ladder(rows); g != nil {
 		op := "softmax"
 		line := g.fastest(op)
@@ -303,9 +316,9 @@ func cards(r *run.Run, rows []run.Row) []pageCard {
 	return append(list, noiseCard(rows))
 }
 
-func pointsCard(r *run.Run, rows []run.Row) pageCard {
+func pointsCard(r *run.Run, rows []run.Row, end string) pageCard {
 	ok, skipped, failed := tally(rows)
-	c := pageCard{"Points measured", "", "good", fmt.Sprintf("%d of %d", ok, len(rows)), fmt.Sprintf("%d skipped, %d failed. %s", skipped, failed, ending(r))}
+	c := pageCard{"Points measured", "", "good", fmt.Sprintf("%d of %d", ok, len(rows)), fmt.Sprintf("%d skipped, %d failed. %s", skipped, failed, end)}
 	switch {
 	case failed > 0:
 		c.Tone = "bad"

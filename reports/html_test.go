@@ -51,7 +51,7 @@ func TestHTMLGolden(t *testing.T) {
 	}})
 	r.Meta.Peaks = []run.Peak{{ISA: "go", Flop: 5e9}, {ISA: "avx512", Flop: 2e10, PerCycle: 48, Doubt: "48 FLOP per cycle is neither 32 nor 64"}}
 	page := htmlOf(t, r)
-	for _, part := range []string{string(pageCSS), string(pageJS)} {
+	for _, part := range []string{string(pageCSS), string(script(chartJS, reportJS))} {
 		if strings.Count(page, part) != 1 {
 			t.Error("the style or the script is not in the page as it is in its file")
 		}
@@ -207,7 +207,7 @@ func TestHTMLOdd(t *testing.T) {
 	}
 	defer j.Close()
 	for _, r := range []*run.Run{j.Run(), oddRun(t)} {
-		page := strings.Replace(htmlOf(t, r), string(pageJS), "", 1)
+		page := strings.Replace(htmlOf(t, r), string(script(chartJS, reportJS)), "", 1)
 		for _, bad := range []string{"NaN", "Inf", "%!", "null", "ZgotmplZ"} {
 			if strings.Contains(page, bad) {
 				t.Errorf("the page holds %s", bad)

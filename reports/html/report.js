@@ -1,6 +1,7 @@
 // The report of a run: its charts, its filters and its table.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+const dataOf = (page) => JSON.parse(page.getElementById("data").textContent);
+let data = dataOf(document);
 const at = Object.fromEntries(data.columns.map((name, i) => [name, i]));
 const text = (row, column) => data.rows[row][at[column]];
 // A field of sweep.csv as a number: NaN where nothing was measured.
@@ -130,7 +131,7 @@ const drawRoofline = (group) => {
 	walk(f.root, stops);
 };
 
-let group = data.groups[0];
+let group; // the one that is shown
 const draw = () => {
 	hideTip();
 	byId("figures").replaceChildren();
@@ -153,12 +154,12 @@ const drawLegend = () => {
 
 // Filters. Choosing a value goes to the group that has it and differs least in the rest from the one shown.
 const selects = new Map();
-const rows = [...byId("points").tBodies[0].rows];
 const only = byId("only").querySelector("input");
+let rows = [...byId("points").tBodies[0].rows];
 const choose = (g) => {
 	group = g;
 	for (const [key, select] of selects) select.value = g.keys[key];
-	byId("problem").textContent = g.title;
+	if (byId("problem").textContent !== g.title) byId("problem").textContent = g.title;
 	drawLegend();
 	draw();
 	showRows();
@@ -167,52 +168,65 @@ const showRows = () => {
 	const chosen = new Set(group ? group.series.flatMap((s) => s.rows) : []);
 	for (const tr of rows) tr.hidden = only.checked && !chosen.has(Number(tr.dataset.row));
 };
-const nearest = (key, value) => {
-	const same = (g) => [...selects.keys()].filter((k) => g.keys[k] === group.keys[k]).length;
-	return data.groups.filter((g) => g.keys[key] === value).reduce((a, b) => same(b) > same(a) ? b : a);
+only.addEventListener("change", showRows);
+const nearest = (keys, wanted) => {
+	const same = (g) => [...selects.keys()].filter((k) => g.keys[k] === keys[k]).length;
+	return data.groups.filter(wanted).reduce((a, b) => same(b) > same(a) ? b : a);
 };
-if (group) {
-	for (const key of Object.keys(group.keys)) {
+const drawFilters = () => {
+	selects.clear();
+	byId("filters").replaceChildren();
+	for (const key of Object.keys(data.groups[0].keys)) {
 		const values = [...new Set(data.groups.map((g) => g.keys[key]))];
 		if (values.length === 1 && values[0] === "") continue;
 		const numeric = values.every((v) => v !== "" && !isNaN(v));
 		if (numeric) values.sort((a, b) => a - b);
 		const select = html("select", {}, ...values.map((v) => html("option", {value: v}, v || "nothing")));
 		select.disabled = values.length === 1;
-		select.addEventListener("change", () => choose(nearest(key, select.value)));
+		select.addEventListener("change", () => choose(nearest(group.keys, (g) => g.keys[key] === select.value)));
 		selects.set(key, select);
 		byId("filters").append(html("label", {}, key, select));
 	}
+};
+const drawAll = () => {
+	if (data.groups.length === 0) return;
+	drawFilters();
 	byId("charts").hidden = false;
 	byId("only").hidden = data.groups.length === 1;
-	only.addEventListener("change", showRows);
-	choose(group);
-	let width = byId("figures").clientWidth;
-	new ResizeObserver(() => {
-		if (width === byId("figures").clientWidth) return;
-		width = byId("figures").clientWidth;
-		draw();
-	}).observe(byId("figures"));
-}
+	choose(nearest((group || data.groups[0]).keys, () => true));
+};
+drawAll();
+let width = byId("figures").clientWidth;
+new ResizeObserver(() => {
+	if (!group || width === byId("figures").clientWidth) return;
+	width = byId("figures").clientWidth;
+	draw();
+}).observe(byId("figures"));
 
 // Sorting: by the figures of sweep.csv, not by what is shown of them; what was not measured comes last.
 const heads = [...byId("points").tHead.rows[0].cells];
-heads.forEach((th, i) => {
-	const name = th.querySelector("span"), button = html("button", {type: "button"}, name.textContent);
-	name.replaceWith(button);
+const sortRows = () => {
+	const i = heads.findIndex((th) => th.hasAttribute("aria-sort"));
+	if (i < 0) return;
+	const th = heads[i], down = th.getAttribute("aria-sort") === "descending";
 	const value = (tr) => th.dataset.column ? text(tr.dataset.row, th.dataset.column) : tr.cells[i].textContent;
 	const compare = th.classList.contains("number")
 		? (a, b) => number(a.dataset.row, th.dataset.column) - number(b.dataset.row, th.dataset.column)
 		: (a, b) => value(a).localeCompare(value(b), "en", {numeric: true});
+	const [known, unknown] = [rows.filter((tr) => value(tr) !== ""), rows.filter((tr) => value(tr) === "")];
+	known.sort((a, b) => down ? compare(b, a) : compare(a, b));
+	byId("points").tBodies[0].append(...known, ...unknown);
+};
+for (const th of heads) {
+	const name = th.querySelector("span"), button = html("button", {type: "button"}, name.textContent);
+	name.replaceWith(button);
 	button.addEventListener("click", () => {
 		const down = th.getAttribute("aria-sort") === "ascending";
 		for (const other of heads) other.removeAttribute("aria-sort");
 		th.setAttribute("aria-sort", down ? "descending" : "ascending");
-		const [known, unknown] = [rows.filter((tr) => value(tr) !== ""), rows.filter((tr) => value(tr) === "")];
-		known.sort((a, b) => down ? compare(b, a) : compare(a, b));
-		byId("points").tBodies[0].append(...known, ...unknown);
+		sortRows();
 	});
-});
+}
 
 // The download is sweep.csv as benchrun writes it.
 byId("download").hidden = false;
