@@ -39,6 +39,9 @@ type AB struct {
 	Now    func() time.Time // nil: time.Now
 	Tell   func(Progress)   // nil: nobody is told
 
+	begun, timing time.Time
+	taken         int // rounds in this session
+
 	verdicts []ABCell
 	pairs    [][]stats.Pair
 	calls    [][2]int
@@ -74,7 +77,7 @@ type ABCell struct {
 
 // Run compares. When stop is closed it ends after the sample in hand. The reason is that of a Sweep.
 func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, reason string, err error) {
-	begun := s.now()
+	s.begun = s.now()
 	s.verdicts, s.pairs, s.calls = make([]ABCell, len(s.Cells)), make([][]stats.Pair, len(s.Cells)), make([][2]int, len(s.Cells))
 	resumed := s.resumed()
 	if at, twice := s.shared(); resumed && twice {
@@ -82,14 +85,17 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 	}
 	for i, points := range s.Cells {
 		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Paired: stats.SummarisePairs(nil)}
+	}
+	for i := range s.Cells {
 		if stopped(ctx, stop) {
 			return s.verdicts, Interrupted, nil
 		}
-		s.tell("verify", i, 0)
+		s.tell("verify", i, i)
 		if err := s.verify(ctx, i); err != nil {
 			return s.interrupted(err)
 		}
 	}
+	s.timing = s.now()
 	rng := rand.New(rand.NewPCG(s.Seed, 1))
 	next, look := firstLook, 1
 	for round := 1; ; round++ {
@@ -100,7 +106,7 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 			}
 			first := rng.IntN(2)
 			if !resumed || !s.recorded(i, round) {
-				s.tell(fmt.Sprintf("round %d", round), len(s.Cells)*round, next)
+				s.tell(fmt.Sprintf("round %d", round), i, len(s.Cells)+s.rounds())
 				if err := s.round(ctx, stop, i, round, first); err != nil {
 					return s.interrupted(err)
 				}
@@ -109,7 +115,7 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 				open++
 			}
 		}
-		spent := s.Budget > 0 && s.now().Sub(begun) >= s.Budget
+		spent := s.Budget > 0 && s.now().Sub(s.begun) >= s.Budget
 		if open > 0 && round < next && !spent {
 			continue
 		}
@@ -147,10 +153,42 @@ func (s *AB) now() time.Time {
 	return time.Now()
 }
 
-func (s *AB) tell(phase string, done, rounds int) {
-	if s.Tell != nil {
-		s.Tell(Progress{Phase: phase, Done: done, Total: max(done, len(s.Cells)*(1+rounds))})
+// tell says that cell i is next, after so many steps: a cell verified is one, and so is a round of a cell.
+func (s *AB) tell(phase string, i, done int) {
+	if s.Tell == nil {
+		return
 	}
+	now, budget := s.now(), time.Duration(-1)
+	if s.Budget > 0 {
+		budget = max(0, s.Budget-now.Sub(s.begun))
+	}
+	needed := 0
+	for n, c := range s.verdicts {
+		if c.Judgement == Unsure {
+			needed += max(0, roundsNeeded(ratios(s.pairs[n]), s.Effect)-len(s.pairs[n]))
+		}
+	}
+	steps, left := Forecast(needed, s.taken, now.Sub(s.timing), budget)
+	s.Tell(Progress{
+		Phase: phase, Done: done, Total: max(len(s.Cells)+s.rounds()+steps, done), Point: s.Cells[i][1],
+		Width: stats.Summarise(ratios(s.pairs[i])).Width(), Left: left,
+	})
+}
+
+// rounds are those of all cells.
+func (s *AB) rounds() (n int) {
+	for _, pairs := range s.pairs {
+		n += len(pairs)
+	}
+	return n
+}
+
+func ratios(pairs []stats.Pair) []float64 {
+	r := make([]float64, len(pairs))
+	for i, p := range pairs {
+		r[i] = p.Ratio()
+	}
+	return r
 }
 
 func (s *AB) open() (n int) {
@@ -311,6 +349,7 @@ func (s *AB) round(ctx context.Context, stop <-chan struct{}, i, round, first in
 		}
 	}
 	s.add(i, pair)
+	s.taken++
 	return nil
 }
 

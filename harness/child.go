@@ -129,7 +129,11 @@ func lastWords(stderr string, died error) string {
 	if first != "" {
 		return first
 	}
-	return fmt.Sprint(died)
+	text := fmt.Sprint(died)
+	if strings.HasSuffix(text, "signal: killed") {
+		text += ", which is what the system does when memory runs out"
+	}
+	return text
 }
 
 // Verify is the Worker's.

@@ -31,6 +31,7 @@ func TestChildOutlivesBadKernels(t *testing.T) {
 	for kernel, want := range map[string]string{
 		"crashes": "the worker died: panic: lost its head",
 		"exits":   "the worker died: exit status 7",
+		"killed":  "the worker died: signal: killed, which is what the system does when memory runs out",
 		"garbles": "the worker died:",
 		"nobody":  "there is no kernel nobody/go",
 	} {
@@ -162,16 +163,16 @@ func TestSweepOverBadKernels(t *testing.T) {
 	c := testChild(t)
 	c.Timeout = time.Second
 	var points []run.Point
-	for _, k := range []string{"honest", "crashes", "hangs", "wrong", "allocates"} {
+	for _, k := range []string{"honest", "crashes", "hangs", "wrong", "allocates", "killed"} {
 		points = append(points, point(k, 24))
 	}
 	s := newSweep(t, c, points...)
 	s.Samples = 2
 	o := mustRun(t, s)
-	if o.Wrong != 1 || o.Failed != 2 || o.Skipped != 0 {
+	if o.Wrong != 1 || o.Failed != 3 || o.Skipped != 0 {
 		t.Errorf("outcome %+v", o)
 	}
-	for i, want := range []string{run.OK, run.Failed, run.Failed, run.Failed, run.OK} {
+	for i, want := range []string{run.OK, run.Failed, run.Failed, run.Failed, run.OK, run.Failed} {
 		if row := cell(s, points[i]).Row(); row.Status != want || want == run.Failed && row.Note == "" {
 			t.Errorf("%s: %s %q, want %s", points[i].Kernel, row.Status, row.Note, want)
 		}

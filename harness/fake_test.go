@@ -101,6 +101,7 @@ func badLab() *harness.Lab {
 			odd{name: "honest"},
 			odd{name: "crashes", forward: func(*attn.Args, attn.Plan) { panic("lost its head") }},
 			odd{name: "exits", forward: func(*attn.Args, attn.Plan) { os.Exit(7) }},
+			odd{name: "killed", forward: func(*attn.Args, attn.Plan) { kill(); select {} }},
 			odd{name: "hangs", forward: func(*attn.Args, attn.Plan) { time.Sleep(time.Hour) }},
 			odd{name: "wrong", forward: func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
 			odd{name: "lazy", forward: func(*attn.Args, attn.Plan) {}},
@@ -122,6 +123,13 @@ func badLab() *harness.Lab {
 		return harness.Attention(k, at)
 	}
 	return lab
+}
+
+// kill ends this process from outside, as the system does when memory runs out.
+func kill() {
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = p.Kill()
+	}
 }
 
 var spun atomic.Int64

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -30,13 +29,10 @@ type Sweep struct {
 	Now  func() time.Time // nil: time.Now
 	Tell func(Progress)   // called between measurements; nil: nobody is told
 
-	estimate int // of all samples there will be
-}
-
-// Progress is how far a sweep has come.
-type Progress struct {
-	Phase       string // what is going on
-	Done, Total int    // steps of the whole sweep; Total is an estimate while the intervals decide
+	need   int       // samples in all, by the stopping rule
+	had    int       // of them before this session
+	begun  time.Time // this session,
+	timing time.Time // and its samples
 }
 
 // Why a sweep ended.
@@ -74,26 +70,27 @@ func (s *Sweep) Run(ctx context.Context, stop <-chan struct{}) (Outcome, error) 
 }
 
 func (s *Sweep) all(ctx context.Context, stop <-chan struct{}) (string, error) {
-	begun := s.now()
+	s.begun = s.now()
 	if err := s.plan(); err != nil {
 		return "", err
 	}
-	s.foresee(begun, begun, s.visits())
+	s.timing, s.had = s.begun, s.visits()
+	s.foresee()
 	for i, at := range s.Points {
 		if stopped(ctx, stop) {
 			return Interrupted, nil
 		}
-		s.tell("verify", i)
+		s.tell("verify", at, i)
 		if err := s.settle(ctx, at); err != nil {
 			return "", err
 		}
 	}
-	timing, had := s.now(), s.visits()
+	s.timing = s.now()
 	for round := 1; ; round++ {
 		if reason := s.enough(round); reason != "" {
 			return reason, nil
 		}
-		s.foresee(begun, timing, had)
+		s.foresee()
 		order := rand.New(rand.NewPCG(s.Journal.Run().Meta.Seed, uint64(round))).Perm(len(s.Points))
 		for _, i := range order {
 			c := s.cell(s.Points[i])
@@ -103,10 +100,10 @@ func (s *Sweep) all(ctx context.Context, stop <-chan struct{}) (string, error) {
 			if stopped(ctx, stop) {
 				return Interrupted, nil
 			}
-			if s.Budget > 0 && round > 1 && s.now().Sub(begun) >= s.Budget {
+			if s.Budget > 0 && round > 1 && s.now().Sub(s.begun) >= s.Budget {
 				return BudgetSpent, nil
 			}
-			s.tell(fmt.Sprintf("round %d", round), len(s.Points)+s.visits())
+			s.tell(fmt.Sprintf("round %d", round), c.Point, len(s.Points)+s.visits())
 			if err := s.visit(ctx, c, round); err != nil {
 				return "", err
 			}
@@ -324,15 +321,20 @@ func (s *Sweep) visits() int {
 	return n
 }
 
-func (s *Sweep) tell(phase string, done int) {
-	if s.Tell != nil {
-		s.Tell(Progress{Phase: phase, Done: done, Total: max(len(s.Points)+s.estimate, done)})
+func (s *Sweep) tell(phase string, at run.Point, done int) {
+	if s.Tell == nil {
+		return
 	}
+	now, visits, budget := s.now(), s.visits(), time.Duration(-1)
+	if s.Budget > 0 {
+		budget = max(0, s.Budget-now.Sub(s.begun))
+	}
+	steps, left := Forecast(max(0, s.need-visits), visits-s.had, now.Sub(s.timing), budget)
+	s.Tell(Progress{Phase: phase, Done: done, Total: max(len(s.Points)+visits+steps, done), Point: at, Width: width(s.cell(at)), Left: left})
 }
 
-// foresee estimates how many samples there will be: an interval shrinks with the square root of their number, and the budget ends it all.
-// Timing began at the given time, with so many samples taken before.
-func (s *Sweep) foresee(begun, timing time.Time, had int) {
+// foresee estimates how many samples the stopping rule will ask for: every point has as many as the one that needs most.
+func (s *Sweep) foresee() {
 	live, rounds := 0, s.Samples
 	for _, at := range s.Points {
 		c := s.cell(at)
@@ -340,18 +342,11 @@ func (s *Sweep) foresee(begun, timing time.Time, had int) {
 			continue
 		}
 		live++
-		if w := width(c) / s.Precision; s.Samples == 0 && w > 1 && !math.IsInf(w, 0) {
-			rounds = max(rounds, int(math.Ceil(float64(len(c.Visits))*w*w)))
+		if s.Samples == 0 {
+			rounds = max(rounds, Needed(len(c.Visits), width(c), s.Precision, leastSamples))
 		}
 	}
-	if s.Samples == 0 {
-		rounds = max(rounds, leastSamples)
-	}
-	s.estimate = live * rounds
-	if taken, took := s.visits()-had, s.now().Sub(timing); s.Budget > 0 && taken > 0 && took > 0 {
-		left := float64(s.Budget-s.now().Sub(begun)) / float64(took) * float64(taken)
-		s.estimate = min(s.estimate, had+taken+max(0, int(left)))
-	}
+	s.need = live * rounds
 }
 
 // Size formats a number of bytes for people.

@@ -270,16 +270,49 @@ func TestProgress(t *testing.T) {
 		return steady(time.Millisecond + time.Duration(visit%3)*20*time.Microsecond), nil
 	}}
 	s := newSweep(t, w, point("honest", 3), point("honest", 4))
-	last := -1
+	now := time.Time{}
+	s.Now = func() time.Time { now = now.Add(time.Second); return now }
+	last, foreseen, narrowed := -1, 0, 0
 	s.Tell = func(p harness.Progress) {
-		if p.Done <= last || p.Done > p.Total || p.Phase == "" {
+		if p.Done <= last || p.Done > p.Total || p.Phase == "" || !slices.Contains(s.Points, p.Point) {
 			t.Errorf("%+v after %d", p, last)
 		}
-		last = p.Done
+		if last = p.Done; p.Left >= 0 {
+			foreseen++
+		}
+		if !isInf(p.Width) {
+			narrowed++
+		}
 	}
 	mustRun(t, s)
-	if last < 2 {
-		t.Errorf("%d steps were told", last+1)
+	if last < 2 || foreseen == 0 || foreseen >= last {
+		t.Errorf("%d steps were told, with an end to %d; the first have none", last+1, foreseen)
+	}
+	if narrowed > 0 { // six samples each are all it takes, and before that there is no interval
+		t.Errorf("%d intervals of fewer than six samples", narrowed)
+	}
+}
+
+// An AB tells what it measures, and how long it will take.
+func TestABProgress(t *testing.T) {
+	at := point("honest", 8)
+	now := time.Time{}
+	ab := &harness.AB{
+		Sides: [2]harness.Worker{new(fakeWorker), new(fakeWorker)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05,
+		Now: func() time.Time { now = now.Add(time.Second); return now },
+	}
+	var told []harness.Progress
+	ab.Tell = func(p harness.Progress) { told = append(told, p) }
+	if _, _, err := ab.Run(t.Context(), never); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 7 {
+		t.Fatalf("told %d times, want once to verify and for each of six rounds: %+v", len(told), told)
+	}
+	for n, p := range told {
+		if p.Done != n || p.Total != 7 || p.Point != at || (p.Left >= 0) != (n >= 2) {
+			t.Errorf("step %d: %+v", n, p)
+		}
 	}
 }
 

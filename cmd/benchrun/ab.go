@@ -174,12 +174,12 @@ func (c *ABCmd) compare(to streams, all kernelList, open func(side int, commit r
 	verdicts, reason, err := ab.Run(ctx, stop)
 	done()
 	if err != nil {
-		return err
+		return kept(err, "ab", c.Out)
 	}
 	for _, j := range ab.Journals {
 		end := run.End{Reason: reason, Complete: reason != harness.Interrupted, Time: time.Now()}
 		if err := errors.Join(j.Append(run.Record{End: &end}), j.Run().Write()); err != nil {
-			return err
+			return kept(err, "ab", c.Out)
 		}
 	}
 	if c.JSON {
@@ -311,7 +311,10 @@ func writeAB(out io.Writer, cells []harness.ABCell) error {
 			name += " | " + c.Points[1].Name()
 		}
 		if c.Judgement == harness.NoNumbers {
-			fmt.Fprintf(w, "\t\t\t\t\t\t\t\t%s\t %s: %s\n", c.Judgement, name, c.Note)
+			name += ": " + c.Note
+		}
+		if c.Judgement == harness.NoNumbers || c.Rounds == 0 {
+			fmt.Fprintf(w, "\t\t\t\t\t\t\t\t%s\t %s\n", c.Judgement, name)
 			continue
 		}
 		fmt.Fprintf(w, "%v\t%v\t%+.1f %%\t%+.1f %%\t%+.1f %%\t%+.1f %%\t%.2g\t%d\t%s\t %s\n",

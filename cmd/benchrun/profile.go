@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,7 @@ func (c *SweepCmd) profiles(
 			return nil
 		}
 		if tell != nil {
-			tell(harness.Progress{Phase: "profile", Done: i, Total: len(r.Cells)})
+			tell(harness.Progress{Phase: "profile", Done: i, Total: len(r.Cells), Point: cell.Point, Width: math.Inf(1), Left: -1})
 		}
 		data, err := child.Profile(ctx, cell.Point)
 		switch {

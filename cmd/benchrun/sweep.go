@@ -213,10 +213,10 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 		err = c.profiles(ctx, stop, child, j.Run(), &o, to, tell)
 	}
 	done()
-	if err != nil {
-		return o, err
-	}
 	r := j.Run()
+	if err != nil {
+		return o, kept(err, "sweep", r.Dir)
+	}
 	if after, has := machine.ReadUsage(); had && has {
 		if r.Meta.Noise == nil {
 			r.Meta.Noise = map[string]string{}
@@ -224,6 +224,11 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 		r.Meta.Noise["stolen during the run"] = machine.Percent(before.Stolen(after))
 	}
 	return o, errors.Join(run.WriteMeta(r.Dir, r.Meta), r.Write())
+}
+
+// kept adds to an error that ended measurements, such as that of a full disk, that those made are not lost.
+func kept(err error, command, dir string) error {
+	return fmt.Errorf("%w; what was measured is kept, to go on: benchrun %s --resume -o %s", err, command, dir)
 }
 
 // limit is the memory that a point may take.

@@ -1,0 +1,86 @@
+package harness
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestNeeded(t *testing.T) {
+	for _, c := range []struct {
+		n                int
+		width, precision float64
+		least, want      int
+	}{
+		{0, math.Inf(1), 0.02, 6, 6},
+		{3, math.Inf(1), 0.02, 6, 6},
+		{6, 0.02, 0.02, 6, 6},
+		{6, 0.01, 0.02, 6, 6},
+		{6, 0.04, 0.02, 6, 24},
+		{10, 0.06, 0.02, 6, 90},
+		{10, 0.021, 0.02, 6, 12},
+		{1000, 100, 1e-9, 6, math.MaxInt32},
+	} {
+		if got := Needed(c.n, c.width, c.precision, c.least); got != c.want {
+			t.Errorf("%d values to ± %v, wanted ± %v: %d, want %d", c.n, c.width, c.precision, got, c.want)
+		}
+	}
+}
+
+func TestForecast(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		needed, taken int
+		took, budget  time.Duration
+		steps         int
+		left          time.Duration
+	}{
+		{40, 0, 0, -1, 40, -1},    // nothing to go by
+		{40, 0, 0, 9 * s, 40, -1}, // nor with a budget
+		{40, 10, 5 * s, -1, 40, 20 * s},
+		{40, 10, 5 * s, 30 * s, 40, 20 * s},
+		{40, 10, 5 * s, 8 * s, 16, 8 * s}, // the budget ends it
+		{40, 10, 5 * s, 0, 0, 0},
+		{0, 10, 5 * s, -1, 0, 0},
+	} {
+		if steps, left := Forecast(c.needed, c.taken, c.took, c.budget); steps != c.steps || left != c.left {
+			t.Errorf("%+v: %d steps, %v", c, steps, left)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		needed, taken := rapid.IntRange(0, math.MaxInt32).Draw(t, "needed"), rapid.IntRange(1, 1<<20).Draw(t, "taken")
+		took := time.Duration(rapid.Int64Range(1, math.MaxInt64/2).Draw(t, "took"))
+		if steps, left := Forecast(needed, taken, took, -1); steps != needed || left < 0 {
+			t.Errorf("%d steps, %v", steps, left)
+		}
+	})
+}
+
+func TestRoundsNeeded(t *testing.T) {
+	around := func(n int, median, reach float64) []float64 {
+		r := make([]float64, n)
+		for i := range r {
+			r[i] = median + reach*(2*float64(i)/float64(n-1)-1)
+		}
+		return r
+	}
+	for _, c := range []struct {
+		what   string
+		ratios []float64
+		want   int
+	}{
+		{"none yet", nil, 6},
+		{"too few for an interval", around(4, 1, 0.001), 6},
+		{"narrow", around(6, 1, 0.01), 6},
+		{"twice too wide", around(6, 1, 0.039), 24},
+		{"far too wide", around(6, 1, 0.5), 96},
+		{"clearly slower", around(6, 1.1, 0.01), 12},
+		{"clearly slower, at the last look", around(96, 1.1, 0.01), 96},
+	} {
+		if got := roundsNeeded(c.ratios, 0.02); got != c.want {
+			t.Errorf("%s: %d rounds, want %d", c.what, got, c.want)
+		}
+	}
+}
