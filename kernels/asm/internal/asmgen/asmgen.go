@@ -117,7 +117,7 @@ func (g *gen) all() {
 
 func (g *gen) assembly() string {
 	g.end()
-	return header + "//go:build !purego\n\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n" + g.data.String() + g.done.String()
+	return header + "//go:build !purego\n\n#include \"funcdata.h\"\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n" + g.data.String() + g.done.String()
 }
 
 func (g *gen) declarations() string {
@@ -213,6 +213,9 @@ func global(symbol constant, size int) string {
 	return fmt.Sprintf("GLOBL %s<>(SB), RODATA|NOPTR, $%d\n\n", symbol, size)
 }
 
+// nosplit is the largest frame that a function may have without a look at how much of the stack is left, with room for what calls it.
+const nosplit = 512
+
 // function begins a function: doc is the equivalent Go, args the declaration's parameters and results with their size in bytes.
 func (f *file) function(name, args string, frame, size int, doc string) {
 	f.end()
@@ -221,7 +224,11 @@ func (f *file) function(name, args string, frame, size int, doc string) {
 	for line := range strings.SplitSeq(strings.Trim(doc, "\n"), "\n") {
 		f.head += fmt.Sprintf("//\t%s\n", line)
 	}
-	f.head += fmt.Sprintf("TEXT ·%s%s(SB), NOSPLIT, $%d-%d\n", f.name, name, frame, size)
+	flags, locals := "NOSPLIT", ""
+	if frame > nosplit {
+		flags, locals = "0", "\tNO_LOCAL_POINTERS\n"
+	}
+	f.head += fmt.Sprintf("TEXT ·%s%s(SB), %s, $%d-%d\n%s", f.name, name, flags, frame, size, locals)
 }
 
 // end ends a function.

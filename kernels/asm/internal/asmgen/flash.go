@@ -20,11 +20,12 @@ import "fmt"
 // With each row of weights, the first 64 numbers of a row of K of the next group are asked for into the second-level cache. That, and the same
 // for V in Mix, was worth 2 % to AVX2 on a Xeon (family 6, model 207) at d = 64 and 2048 keys.
 func (g *gen) flash(vecs int, sums bool) {
-	name, s, frame := "Flash", "", 64+g.row()
+	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, sums: sums}
+	name, s := "Flash", ""
 	if sums {
-		name, s, frame = "FlashSums", "\n\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]", 64+2*g.row()
+		name, s = "FlashSums", "\n\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]"
 	}
-	g.function(fmt.Sprint(name, vecs), "(p *Panel, from, to, scored int) (done int)", frame, 40, fmt.Sprintf(`
+	g.function(fmt.Sprint(name, vecs), "(p *Panel, from, to, scored int) (done int)", 64+(t.rows+1)*t.sumsRow(), 40, fmt.Sprintf(`
 for j := from; j < to; j += %[1]d {
 	if j > from || scored == 0 {
 		score rows j to j+%[1]d
@@ -44,10 +45,10 @@ for j := from; j < to; j += %[1]d {
 	}
 }
 return to`, g.rows, g.vecs*g.vec, vecs*g.vec, s))
-	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, sums: sums}
 	g.scoreRows()
 	g.scratch(groupSums)
-	t.emptySums()
+	t.emptySums(0)
+	t.emptySums(t.rows)
 	g.get(refs, mem{base: panel, field: "Panel_M"})
 	g.arg(steps, "scored", 24)
 	g.jumpAtLeast(steps, 1, "fits")
@@ -60,7 +61,6 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec, s))
 	t.offset(nextRow, elem, stride, t.rows)
 	t.begin()
 	t.mixed()
-	t.total()
 
 	g.label("scores")
 	t.finishScore()
@@ -73,19 +73,22 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec, s))
 	t.check("over")
 	g.label("fits")
 	g.move(weightsAt, out)
+	t.firstHalf()
 	t.nextScore()
 	g.increase(count, -g.rows)
 	g.jumpAtLeast(count, 1, "group")
 
 	t.weights("last")
-	t.total()
 	g.label("leave")
+	t.total()
 	g.arg(aux, "to", 16)
 	g.subtract(aux, count)
 	g.result("done", 32, aux)
 	g.ret()
 
 	g.label("over")
+	t.total() // seed looks at L
+	t.emptySums(t.rows)
 	t.seed()
 	t.check("leave")
 	g.jump("fits")
@@ -95,9 +98,22 @@ return to`, g.rows, g.vecs*g.vec, vecs*g.vec, s))
 	g.jump("shown")
 }
 
-// groupSum is Σ P of a group, groupSumS Σ P*score.
-func (t tile) groupSum(v int) mem  { return mem{base: groupSums, off: v * t.bytes()} }
-func (t tile) groupSumS(v int) mem { return t.groupSum(t.vecs + v) }
+// Sums of a group's weights stand in rows of their own, one more than a group has: the first stays 0, and each row of weights adds to what the
+// one before has made of it. So nothing has to be emptied, and the last row can wait to be added to L and S until the next group is half way.
+// Between its products and the next one's there is no room for it: on a Zen 5 whose neighbour is awake the stores of scores fill the store
+// queue to the last place, and one store more took 32 of a group's 850 cycles (AVX-512, d = 64).
+func (t tile) sumsRow() int {
+	if t.sums {
+		return 2 * t.row()
+	}
+	return t.row()
+}
+
+// sum is that of the weights, and sumS that of weights times scores, of vector v, so many rows on.
+func (t tile) groupSum(v, row int) mem {
+	return mem{base: groupSums, off: row*t.sumsRow() + v*t.bytes()}
+}
+func (t tile) groupSumS(v, row int) mem { return t.groupSum(t.vecs+v, row) }
 
 // rowOf is the first row of a group, between its products and its weights.
 const rowOf = lanesAt
@@ -138,13 +154,13 @@ func (t tile) weight(v int) {
 	t.exp2(temps, at, mem{base: refs, off: v * t.bytes()})
 	if t.sums {
 		t.load(temps[0], at)
-		t.load(sum, t.groupSumS(v))
+		t.load(sum, t.groupSumS(v, 0))
 		t.addProduct(sum, e, temps[0])
-		t.store(t.groupSumS(v), sum)
+		t.store(t.groupSumS(v, 1), sum)
 	}
 	t.store(at, e)
-	t.add(sum, e, t.groupSum(v))
-	t.store(t.groupSum(v), sum)
+	t.add(sum, e, t.groupSum(v, 0))
+	t.store(t.groupSum(v, 1), sum)
 }
 
 // weights emits a loop over the rows from weightsAt to out.
@@ -153,8 +169,33 @@ func (t tile) weights(label string) {
 	for v := range t.vecs {
 		t.weight(v)
 	}
+	t.nextWeights()
+	t.jumpLess(weightsAt, pause, label)
+	t.halfWay(label+"Half", label+"End")
+	t.jump(label)
+	t.label(label + "End")
+}
+
+// nextWeights goes to the next row of weights.
+func (t tile) nextWeights() {
 	t.increase(weightsAt, t.row())
-	t.jumpLess(weightsAt, out, label)
+	t.increase(groupSums, t.sumsRow())
+}
+
+// firstHalf has weights of the group pause half way.
+func (t tile) firstHalf() {
+	t.move(pause, weightsAt)
+	t.increase(pause, t.rows/2*t.row())
+}
+
+// halfWay is where weights pause: half way they add up the group before, and go on; at the end they jump to done.
+func (t tile) halfWay(label, done string) {
+	t.jumpLess(pause, out, label)
+	t.increase(groupSums, -t.rows*t.sumsRow())
+	t.jump(done)
+	t.label(label)
+	t.addSums(t.rows - t.rows/2)
+	t.move(pause, out)
 }
 
 // mixed emits the products, and with them the rows of weights from weightsAt to out.
@@ -198,9 +239,9 @@ func (t tile) mixed() {
 	}
 	t.offset(nextRow, nextRow, stride, 1)
 	t.advance(n)
-	t.increase(weightsAt, t.row())
-	t.jumpLess(weightsAt, out, "more")
-	t.jump("alone")
+	t.nextWeights()
+	t.jumpLess(weightsAt, pause, "more")
+	t.halfWay("half", "alone")
 	t.label("more")
 	t.jumpAtLeast(steps, 0, "mixed")
 	t.label("left")
@@ -210,33 +251,36 @@ func (t tile) mixed() {
 	t.rest("Mixed")
 }
 
-// total adds the sums of the group to L and S and empties them. The sums of the tile are not touched.
-func (t tile) total() {
-	t.totalTo("Panel_L", t.groupSum)
+// total adds the sums of the last group to L and S. The sums of the tile are not touched.
+func (t tile) total() { t.addSums(t.rows) }
+
+// addSums adds the row of sums so many rows on to L and S.
+func (t tile) addSums(row int) {
+	t.addSumsTo("Panel_L", row, t.groupSum)
 	if t.sums {
-		t.totalTo("Panel_S", t.groupSumS)
+		t.addSumsTo("Panel_S", row, t.groupSumS)
 	}
-	t.emptySums()
 }
 
-func (t tile) totalTo(field string, groupSum func(v int) mem) {
-	sum, totals := t.temps()[0], steps
+func (t tile) addSumsTo(field string, row int, groupSum func(v, row int) mem) {
+	sum := t.temps()[0]
+	const totals = pause // which nobody needs now
 	t.get(totals, mem{base: panel, field: field})
 	for v := range t.vecs {
 		all := mem{base: totals, off: v * t.bytes()}
-		t.load(sum, groupSum(v))
+		t.load(sum, groupSum(v, row))
 		t.add(sum, sum, all)
 		t.store(all, sum)
 	}
 }
 
-func (t tile) emptySums() {
+func (t tile) emptySums(row int) {
 	nothing := t.temps()[0]
 	t.zero(nothing)
 	for v := range t.vecs {
-		t.store(t.groupSum(v), nothing)
+		t.store(t.groupSum(v, row), nothing)
 		if t.sums {
-			t.store(t.groupSumS(v), nothing)
+			t.store(t.groupSumS(v, row), nothing)
 		}
 	}
 }

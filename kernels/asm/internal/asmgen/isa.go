@@ -45,7 +45,8 @@ const (
 	aux                  // what a function says it is
 	refs                 // M
 	nextRow              // Flash: the row of K that is asked for
-	groupSums            // Flash: Σ P of a group
+	groupSums            // Flash: Σ P of a group, up to a row
+	pause                // Flash: the row of weights to pause at
 	columns              // columns still to do
 	rowsLeft             // rows still to do
 	apart                // bytes from one row of lanes to the next, where they lie in rows of their own
