@@ -28,7 +28,13 @@ var (
 	//go:embed html/live.js
 	liveJS template.JS
 
-	pageTemplate = template.Must(template.New("report").Parse(pageText))
+	//go:embed html/history.tmpl
+	historyText string
+	//go:embed html/history.js
+	historyJS template.JS
+
+	pageTemplate    = template.Must(template.New("report").Parse(pageText))
+	historyTemplate = template.Must(template.Must(pageTemplate.Clone()).New("history").Parse(historyText))
 )
 
 // script makes one script of several files, whose names stay out of the page's.

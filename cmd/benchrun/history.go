@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 
 	"attnlab/harness/history"
+	"attnlab/reports"
 )
 
 // HistoryCmd shows where speeds stepped over the runs that are kept.
 type HistoryCmd struct {
 	Dir  string `arg:"" optional:"" default:"reports/history" help:"Folder of machines, each with a run folder a commit (${default})."`
 	All  bool   `help:"Show cells without a step too."`
-	JSON bool   `name:"json" help:"Write JSON instead of text: every series with its steps."`
+	HTML string `name:"html" xor:"form" placeholder:"FILE" help:"Write a page with the trend of every cell, its steps marked, instead of text."`
+	JSON bool   `name:"json" xor:"form" help:"Write JSON instead of text: every series with its steps."`
 }
 
 // Help is printed above the flags.
@@ -26,8 +30,24 @@ func (c *HistoryCmd) Run(to streams) error {
 	if err != nil {
 		return err
 	}
+	if c.HTML != "" {
+		return c.page(machines, to)
+	}
 	if c.JSON {
 		return history.WriteJSON(to.Out, machines)
 	}
 	return history.WriteText(to.Out, machines, c.All)
+}
+
+// page writes the page.
+func (c *HistoryCmd) page(machines []*history.Machine, to streams) error {
+	var b bytes.Buffer
+	if err := reports.History(&b, machines); err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.HTML, b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintln(to.Out, c.HTML)
+	return nil
 }

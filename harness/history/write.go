@@ -15,12 +15,15 @@ import (
 	"attnlab/harness/stats"
 )
 
-// format shows a value of a cell.
-func (c *Cell) format(x float64) string {
-	if c.By == gate.ByTime {
-		return fmt.Sprintf("%.4g/s", x)
+// Share reports whether a cell's values are shares of what the machine can do, and not calls a second.
+func (c *Cell) Share() bool { return c.By != gate.ByTime }
+
+// Format shows a value of a cell.
+func (c *Cell) Format(x float64) string {
+	if c.Share() {
+		return fmt.Sprintf("%.3g %%", 100*x)
 	}
-	return fmt.Sprintf("%.3g %%", 100*x)
+	return fmt.Sprintf("%.4g/s", x)
 }
 
 // WriteText writes a table a machine: a line a step, and with all a line for each cell without one.
@@ -61,7 +64,7 @@ func (m *Machine) writeText(b *strings.Builder, all bool) {
 		for _, s := range c.Steps {
 			begin, after := m.Runs[s.Begin].Meta, m.Runs[s.After].Meta
 			line("%s\t%s\t%s\t%+.1f %%\t%s\t%s\t%s\t%s\n",
-				begin.Commit, begin.Started.UTC().Format(time.DateOnly), after.Commit, 100*s.Change, c.format(s.Was), c.format(s.Is), c.By, c.Name)
+				begin.Commit, begin.Started.UTC().Format(time.DateOnly), after.Commit, 100*s.Change, c.Format(s.Was), c.Format(s.Is), c.By, c.Name)
 			if len(s.Machine) > 0 {
 				note := fmt.Sprintf("at %s the machine changed too: %s", begin.Commit, strings.Join(s.Machine, "; "))
 				if !slices.Contains(notes, note) {
@@ -74,7 +77,7 @@ func (m *Machine) writeText(b *strings.Builder, all bool) {
 		}
 		steady++
 		if level := stats.Summarise(c.Values); all && level.N > 0 {
-			line("\t\t\t\t\t%s\t%s in %d runs\t%s\n", c.format(level.Median), c.By, level.N, c.Name)
+			line("\t\t\t\t\t%s\t%s in %d runs\t%s\n", c.Format(level.Median), c.By, level.N, c.Name)
 		} else if all {
 			line("\t\t\t\t\t\tno numbers\t%s\n", c.Name)
 		}

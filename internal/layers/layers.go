@@ -36,7 +36,7 @@ var table = []rule{
 	{"harness/stats", nil},
 	{"harness/run", []string{"attn", "harness/stats"}},
 	{"harness/...", []string{"attn", "attn/oracle", "attn/cases", "harness/..."}},
-	{"reports/...", []string{"harness/run", "harness/stats"}},
+	{"reports/...", []string{"harness/run", "harness/stats", "harness/history"}},
 
 	{"theory/equations", []string{"attn", "attn/oracle", "theory/...", "nn/..."}},
 	{"theory/...", []string{"attn", "attn/oracle", "theory/...", "!theory/equations"}},

@@ -116,6 +116,7 @@ func TestJudge(t *testing.T) {
 		{"harness/compare", "", "harness/run", true},
 		{"harness/compare", "", "harness/run/runtest", false},
 		{"reports", "", "harness/run", true},
+		{"reports", "", "harness/history", true},
 		{"reports", "", "harness", false},
 		{"theory/gibbs", "", "theory/tensor", true},
 		{"theory/gibbs", "", "theory/equations", false},

@@ -111,7 +111,7 @@ const frame = (figure, label, height, x, y) => {
 		const name = x.show(v), half = 3.2 * name.length + 3;
 		if (X(v) + half > last) continue; // no room beside the one on the right
 		last = X(v) - half;
-		root.append(svg("text", {x: X(v), y: bottom + 15, "text-anchor": "middle"}, name));
+		root.append(svg("text", {x: Math.min(X(v), width - half), y: bottom + 15, "text-anchor": "middle"}, name));
 	}
 	for (const v of y.ticks) {
 		root.append(svg("line", {class: "grid", x1: left, x2: right, y1: Y(v), y2: Y(v)}),
