@@ -27,6 +27,9 @@ func Disassemble(program string, from, to uint64) ([]Instruction, error) {
 		return nil, errors.New("objdump is not installed (on Debian: apt-get install binutils)")
 	}
 	out, err := exec.Command(objdump, "--disassemble", "--no-show-raw-insn", fmt.Sprintf("--start-address=%#x", from), fmt.Sprintf("--stop-address=%#x", to), program).Output()
+	if exit := new(exec.ExitError); errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		err = errors.New(strings.TrimSpace(string(exit.Stderr)))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("objdump: %w", err)
 	}
