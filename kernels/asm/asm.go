@@ -95,7 +95,7 @@ type Panel struct {
 	X     []float32 // Outer: [N][XStride]
 	XStr  int       // Outer: row length of X
 	Y     Rows      // Outer: one row a lane, C columns
-	Fresh bool      // Outer: what is in X counts as 0
+	Fresh bool      // Outer, Mix: what is in X, O counts as 0
 	Scale []float32 // Outer: [N], nil: none
 	Dot   []float32 // DScore: [C][Lanes], the incoming gradient transposed
 	Sub   []float32 // DScore: [Lanes]
@@ -154,7 +154,7 @@ type Ops struct {
 	Top func(*Panel)
 	// Finite says that no number is NaN or an infinity.
 	Finite func([]float32) bool
-	// Mix is O[c][lane] = Keep[lane] O[c][lane] + Σ_j P[j][lane] V[j][c].
+	// Mix is O[c][lane] = Keep[lane] O[c][lane] + Σ_j P[j][lane] V[j][c], without the first term if Fresh.
 	Mix func(*Panel)
 	// DScore is P[j][lane] *= Σ_c V[j][c] Dot[c][lane] - Sub[lane].
 	DScore func(*Panel)

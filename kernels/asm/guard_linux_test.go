@@ -127,6 +127,8 @@ func products(o *Ops) []twins {
 		{"Top", o.Top, twin.Top, func(p *Panel) (Rows, int) { return Rows{p.M, p.Lanes}, p.Width }},
 		{"Mix", o.Mix, twin.Mix, outputs},
 		{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), outputs},
+		{"MixFresh", fresh(o.Mix), fresh(twin.Mix), outputs},
+		{"MixFreshInStairs", inStairs(o, fresh(o.Mix)), inStairs(o, fresh(twin.Mix)), outputs},
 		{"DScore", o.DScore, twin.DScore, weights},
 		{"Cap", o.Cap, twin.Cap, weights},
 		{"Add", o.Add, twin.Add, weights},
@@ -207,6 +209,14 @@ func apart(r Rows, rows, cols, stride int) Rows {
 		copy(s[j*stride:], r.Row(j, cols))
 	}
 	return Rows{s, stride}
+}
+
+// fresh runs Mix on an output that counts as 0.
+func fresh(mix func(*Panel)) func(*Panel) {
+	return func(p *Panel) {
+		p.Fresh = true
+		mix(p)
+	}
 }
 
 // inStairs runs Mix with vectors that begin and end one after the other: rows up to half are for some, or all are, or none.

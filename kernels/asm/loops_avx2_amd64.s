@@ -1706,7 +1706,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
 TEXT ·avx2Mix1(SB), NOSPLIT, $0-16
@@ -1802,15 +1805,19 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh4
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y4
 	VFMADD231PS (DX), Y4, Y0
-	VMOVUPS Y0, (DX)
 	VFMADD231PS 96(DX), Y4, Y1
-	VMOVUPS Y1, 96(DX)
 	VFMADD231PS 192(DX), Y4, Y2
-	VMOVUPS Y2, 192(DX)
 	VFMADD231PS 288(DX), Y4, Y3
+fresh4:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 96(DX)
+	VMOVUPS Y2, 192(DX)
 	VMOVUPS Y3, 288(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -1861,9 +1868,13 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh1
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y1
 	VFMADD231PS (DX), Y1, Y0
+fresh1:
 	VMOVUPS Y0, (DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -1884,7 +1895,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
 TEXT ·avx2Stairs1(SB), NOSPLIT, $0-16
@@ -1984,15 +1998,19 @@ one4Until0:
 	CMPQ R11, $0
 	JGE one4Until0
 done4Until0:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh4
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y4
 	VFMADD231PS (DX), Y4, Y0
-	VMOVUPS Y0, (DX)
 	VFMADD231PS 96(DX), Y4, Y1
-	VMOVUPS Y1, 96(DX)
 	VFMADD231PS 192(DX), Y4, Y2
-	VMOVUPS Y2, 192(DX)
 	VFMADD231PS 288(DX), Y4, Y3
+fresh4:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 96(DX)
+	VMOVUPS Y2, 192(DX)
 	VMOVUPS Y3, 288(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -2047,9 +2065,13 @@ one1Until0:
 	CMPQ R11, $0
 	JGE one1Until0
 done1Until0:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh1
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y1
 	VFMADD231PS (DX), Y1, Y0
+fresh1:
 	VMOVUPS Y0, (DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -4283,7 +4305,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
 TEXT ·avx2Mix2(SB), NOSPLIT, $0-16
@@ -4408,24 +4433,28 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh4
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y8
 	VFMADD231PS (DX), Y8, Y0
-	VMOVUPS Y0, (DX)
 	VFMADD231PS 96(DX), Y8, Y2
-	VMOVUPS Y2, 96(DX)
 	VFMADD231PS 192(DX), Y8, Y4
-	VMOVUPS Y4, 192(DX)
 	VFMADD231PS 288(DX), Y8, Y6
-	VMOVUPS Y6, 288(DX)
 	VMOVUPS 32(R12), Y9
 	VFMADD231PS 32(DX), Y9, Y1
-	VMOVUPS Y1, 32(DX)
 	VFMADD231PS 128(DX), Y9, Y3
-	VMOVUPS Y3, 128(DX)
 	VFMADD231PS 224(DX), Y9, Y5
-	VMOVUPS Y5, 224(DX)
 	VFMADD231PS 320(DX), Y9, Y7
+fresh4:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 96(DX)
+	VMOVUPS Y3, 128(DX)
+	VMOVUPS Y4, 192(DX)
+	VMOVUPS Y5, 224(DX)
+	VMOVUPS Y6, 288(DX)
 	VMOVUPS Y7, 320(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -4487,12 +4516,16 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh1
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y2
 	VFMADD231PS (DX), Y2, Y0
-	VMOVUPS Y0, (DX)
 	VMOVUPS 32(R12), Y2
 	VFMADD231PS 32(DX), Y2, Y1
+fresh1:
+	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -4513,7 +4546,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
 TEXT ·avx2Stairs2(SB), NOSPLIT, $0-16
@@ -4789,24 +4825,28 @@ one4Until1:
 	CMPQ R11, $0
 	JGE one4Until1
 done4Until1:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh4
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y8
 	VFMADD231PS (DX), Y8, Y0
-	VMOVUPS Y0, (DX)
 	VFMADD231PS 96(DX), Y8, Y2
-	VMOVUPS Y2, 96(DX)
 	VFMADD231PS 192(DX), Y8, Y4
-	VMOVUPS Y4, 192(DX)
 	VFMADD231PS 288(DX), Y8, Y6
-	VMOVUPS Y6, 288(DX)
 	VMOVUPS 32(R12), Y9
 	VFMADD231PS 32(DX), Y9, Y1
-	VMOVUPS Y1, 32(DX)
 	VFMADD231PS 128(DX), Y9, Y3
-	VMOVUPS Y3, 128(DX)
 	VFMADD231PS 224(DX), Y9, Y5
-	VMOVUPS Y5, 224(DX)
 	VFMADD231PS 320(DX), Y9, Y7
+fresh4:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 96(DX)
+	VMOVUPS Y3, 128(DX)
+	VMOVUPS Y4, 192(DX)
+	VMOVUPS Y5, 224(DX)
+	VMOVUPS Y6, 288(DX)
 	VMOVUPS Y7, 320(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -4952,12 +4992,16 @@ one1Until1:
 	CMPQ R11, $0
 	JGE one1Until1
 done1Until1:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh1
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y2
 	VFMADD231PS (DX), Y2, Y0
-	VMOVUPS Y0, (DX)
 	VMOVUPS 32(R12), Y2
 	VFMADD231PS 32(DX), Y2, Y1
+fresh1:
+	VMOVUPS Y0, (DX)
 	VMOVUPS Y1, 32(DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -7908,7 +7952,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
 TEXT ·avx2Mix3(SB), NOSPLIT, $0-16
@@ -8062,33 +8109,37 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh4
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y12
 	VFMADD231PS (DX), Y12, Y0
-	VMOVUPS Y0, (DX)
 	VFMADD231PS 96(DX), Y12, Y3
-	VMOVUPS Y3, 96(DX)
 	VFMADD231PS 192(DX), Y12, Y6
-	VMOVUPS Y6, 192(DX)
 	VFMADD231PS 288(DX), Y12, Y9
-	VMOVUPS Y9, 288(DX)
 	VMOVUPS 32(R12), Y13
 	VFMADD231PS 32(DX), Y13, Y1
-	VMOVUPS Y1, 32(DX)
 	VFMADD231PS 128(DX), Y13, Y4
-	VMOVUPS Y4, 128(DX)
 	VFMADD231PS 224(DX), Y13, Y7
-	VMOVUPS Y7, 224(DX)
 	VFMADD231PS 320(DX), Y13, Y10
-	VMOVUPS Y10, 320(DX)
 	VMOVUPS 64(R12), Y14
 	VFMADD231PS 64(DX), Y14, Y2
-	VMOVUPS Y2, 64(DX)
 	VFMADD231PS 160(DX), Y14, Y5
-	VMOVUPS Y5, 160(DX)
 	VFMADD231PS 256(DX), Y14, Y8
-	VMOVUPS Y8, 256(DX)
 	VFMADD231PS 352(DX), Y14, Y11
+fresh4:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 64(DX)
+	VMOVUPS Y3, 96(DX)
+	VMOVUPS Y4, 128(DX)
+	VMOVUPS Y5, 160(DX)
+	VMOVUPS Y6, 192(DX)
+	VMOVUPS Y7, 224(DX)
+	VMOVUPS Y8, 256(DX)
+	VMOVUPS Y9, 288(DX)
+	VMOVUPS Y10, 320(DX)
 	VMOVUPS Y11, 352(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -8161,15 +8212,19 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh1
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y3
 	VFMADD231PS (DX), Y3, Y0
-	VMOVUPS Y0, (DX)
 	VMOVUPS 32(R12), Y3
 	VFMADD231PS 32(DX), Y3, Y1
-	VMOVUPS Y1, 32(DX)
 	VMOVUPS 64(R12), Y3
 	VFMADD231PS 64(DX), Y3, Y2
+fresh1:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
 	VMOVUPS Y2, 64(DX)
 	ADDQ $96, DX
 	ADDQ $4, BX
@@ -8190,7 +8245,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*24+lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*24+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
 TEXT ·avx2Stairs3(SB), NOSPLIT, $0-16
@@ -8692,33 +8750,37 @@ one4Until2:
 	CMPQ R11, $0
 	JGE one4Until2
 done4Until2:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh4
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y12
 	VFMADD231PS (DX), Y12, Y0
-	VMOVUPS Y0, (DX)
 	VFMADD231PS 96(DX), Y12, Y3
-	VMOVUPS Y3, 96(DX)
 	VFMADD231PS 192(DX), Y12, Y6
-	VMOVUPS Y6, 192(DX)
 	VFMADD231PS 288(DX), Y12, Y9
-	VMOVUPS Y9, 288(DX)
 	VMOVUPS 32(R12), Y13
 	VFMADD231PS 32(DX), Y13, Y1
-	VMOVUPS Y1, 32(DX)
 	VFMADD231PS 128(DX), Y13, Y4
-	VMOVUPS Y4, 128(DX)
 	VFMADD231PS 224(DX), Y13, Y7
-	VMOVUPS Y7, 224(DX)
 	VFMADD231PS 320(DX), Y13, Y10
-	VMOVUPS Y10, 320(DX)
 	VMOVUPS 64(R12), Y14
 	VFMADD231PS 64(DX), Y14, Y2
-	VMOVUPS Y2, 64(DX)
 	VFMADD231PS 160(DX), Y14, Y5
-	VMOVUPS Y5, 160(DX)
 	VFMADD231PS 256(DX), Y14, Y8
-	VMOVUPS Y8, 256(DX)
 	VFMADD231PS 352(DX), Y14, Y11
+fresh4:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
+	VMOVUPS Y2, 64(DX)
+	VMOVUPS Y3, 96(DX)
+	VMOVUPS Y4, 128(DX)
+	VMOVUPS Y5, 160(DX)
+	VMOVUPS Y6, 192(DX)
+	VMOVUPS Y7, 224(DX)
+	VMOVUPS Y8, 256(DX)
+	VMOVUPS Y9, 288(DX)
+	VMOVUPS Y10, 320(DX)
 	VMOVUPS Y11, 352(DX)
 	ADDQ $384, DX
 	ADDQ $16, BX
@@ -8975,15 +9037,19 @@ one1Until2:
 	CMPQ R11, $0
 	JGE one1Until2
 done1Until2:
+	MOVBQZX (Panel_Fresh)(AX), R11
+	CMPQ R11, $1
+	JGE fresh1
 	MOVQ keep+8(FP), R12
 	VMOVUPS (R12), Y3
 	VFMADD231PS (DX), Y3, Y0
-	VMOVUPS Y0, (DX)
 	VMOVUPS 32(R12), Y3
 	VFMADD231PS 32(DX), Y3, Y1
-	VMOVUPS Y1, 32(DX)
 	VMOVUPS 64(R12), Y3
 	VFMADD231PS 64(DX), Y3, Y2
+fresh1:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, 32(DX)
 	VMOVUPS Y2, 64(DX)
 	ADDQ $96, DX
 	ADDQ $4, BX

@@ -1557,7 +1557,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonMix1(SB), NOSPLIT, $0-16
@@ -1645,19 +1648,23 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh4
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F4
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V4.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
 	VFMLA V31.S4, V4.S4, V1.S4
-	FMOVQ F1, 64(R8)
 	FMOVQ 128(R8), F31
 	VFMLA V31.S4, V4.S4, V2.S4
-	FMOVQ F2, 128(R8)
 	FMOVQ 192(R8), F31
 	VFMLA V31.S4, V4.S4, V3.S4
+fresh4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 64(R8)
+	FMOVQ F2, 128(R8)
 	FMOVQ F3, 192(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -1716,10 +1723,14 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh1
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F1
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V1.S4, V0.S4
+fresh1:
 	FMOVQ F0, (R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -1739,7 +1750,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonStairs1(SB), NOSPLIT, $0-16
@@ -1831,19 +1845,23 @@ one4Until0:
 	CMP $0, R10
 	BGE one4Until0
 done4Until0:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh4
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F4
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V4.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
 	VFMLA V31.S4, V4.S4, V1.S4
-	FMOVQ F1, 64(R8)
 	FMOVQ 128(R8), F31
 	VFMLA V31.S4, V4.S4, V2.S4
-	FMOVQ F2, 128(R8)
 	FMOVQ 192(R8), F31
 	VFMLA V31.S4, V4.S4, V3.S4
+fresh4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 64(R8)
+	FMOVQ F2, 128(R8)
 	FMOVQ F3, 192(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -1906,10 +1924,14 @@ one1Until0:
 	CMP $0, R10
 	BGE one1Until0
 done1Until0:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh1
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F1
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V1.S4, V0.S4
+fresh1:
 	FMOVQ F0, (R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -4266,7 +4288,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonMix2(SB), NOSPLIT, $0-16
@@ -4383,32 +4408,36 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh4
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F8
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V8.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
 	VFMLA V31.S4, V8.S4, V2.S4
-	FMOVQ F2, 64(R8)
 	FMOVQ 128(R8), F31
 	VFMLA V31.S4, V8.S4, V4.S4
-	FMOVQ F4, 128(R8)
 	FMOVQ 192(R8), F31
 	VFMLA V31.S4, V8.S4, V6.S4
-	FMOVQ F6, 192(R8)
 	FMOVQ 16(R11), F9
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V9.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 80(R8), F31
 	VFMLA V31.S4, V9.S4, V3.S4
-	FMOVQ F3, 80(R8)
 	FMOVQ 144(R8), F31
 	VFMLA V31.S4, V9.S4, V5.S4
-	FMOVQ F5, 144(R8)
 	FMOVQ 208(R8), F31
 	VFMLA V31.S4, V9.S4, V7.S4
+fresh4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 64(R8)
+	FMOVQ F3, 80(R8)
+	FMOVQ F4, 128(R8)
+	FMOVQ F5, 144(R8)
+	FMOVQ F6, 192(R8)
 	FMOVQ F7, 208(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -4478,14 +4507,18 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh1
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F2
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V2.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 16(R11), F2
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V2.S4, V1.S4
+fresh1:
+	FMOVQ F0, (R8)
 	FMOVQ F1, 16(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -4505,7 +4538,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonStairs2(SB), NOSPLIT, $0-16
@@ -4752,32 +4788,36 @@ one4Until1:
 	CMP $0, R10
 	BGE one4Until1
 done4Until1:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh4
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F8
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V8.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
 	VFMLA V31.S4, V8.S4, V2.S4
-	FMOVQ F2, 64(R8)
 	FMOVQ 128(R8), F31
 	VFMLA V31.S4, V8.S4, V4.S4
-	FMOVQ F4, 128(R8)
 	FMOVQ 192(R8), F31
 	VFMLA V31.S4, V8.S4, V6.S4
-	FMOVQ F6, 192(R8)
 	FMOVQ 16(R11), F9
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V9.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 80(R8), F31
 	VFMLA V31.S4, V9.S4, V3.S4
-	FMOVQ F3, 80(R8)
 	FMOVQ 144(R8), F31
 	VFMLA V31.S4, V9.S4, V5.S4
-	FMOVQ F5, 144(R8)
 	FMOVQ 208(R8), F31
 	VFMLA V31.S4, V9.S4, V7.S4
+fresh4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 64(R8)
+	FMOVQ F3, 80(R8)
+	FMOVQ F4, 128(R8)
+	FMOVQ F5, 144(R8)
+	FMOVQ F6, 192(R8)
 	FMOVQ F7, 208(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -4947,14 +4987,18 @@ one1Until1:
 	CMP $0, R10
 	BGE one1Until1
 done1Until1:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh1
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F2
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V2.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 16(R11), F2
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V2.S4, V1.S4
+fresh1:
+	FMOVQ F0, (R8)
 	FMOVQ F1, 16(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -8136,7 +8180,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonMix3(SB), NOSPLIT, $0-16
@@ -8282,45 +8329,49 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh4
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F12
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V12.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
 	VFMLA V31.S4, V12.S4, V3.S4
-	FMOVQ F3, 64(R8)
 	FMOVQ 128(R8), F31
 	VFMLA V31.S4, V12.S4, V6.S4
-	FMOVQ F6, 128(R8)
 	FMOVQ 192(R8), F31
 	VFMLA V31.S4, V12.S4, V9.S4
-	FMOVQ F9, 192(R8)
 	FMOVQ 16(R11), F13
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V13.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 80(R8), F31
 	VFMLA V31.S4, V13.S4, V4.S4
-	FMOVQ F4, 80(R8)
 	FMOVQ 144(R8), F31
 	VFMLA V31.S4, V13.S4, V7.S4
-	FMOVQ F7, 144(R8)
 	FMOVQ 208(R8), F31
 	VFMLA V31.S4, V13.S4, V10.S4
-	FMOVQ F10, 208(R8)
 	FMOVQ 32(R11), F14
 	FMOVQ 32(R8), F31
 	VFMLA V31.S4, V14.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	FMOVQ 96(R8), F31
 	VFMLA V31.S4, V14.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	FMOVQ 160(R8), F31
 	VFMLA V31.S4, V14.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	FMOVQ 224(R8), F31
 	VFMLA V31.S4, V14.S4, V11.S4
+fresh4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 64(R8)
+	FMOVQ F4, 80(R8)
+	FMOVQ F5, 96(R8)
+	FMOVQ F6, 128(R8)
+	FMOVQ F7, 144(R8)
+	FMOVQ F8, 160(R8)
+	FMOVQ F9, 192(R8)
+	FMOVQ F10, 208(R8)
 	FMOVQ F11, 224(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -8401,18 +8452,22 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh1
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F3
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V3.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 16(R11), F3
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V3.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 32(R11), F3
 	FMOVQ 32(R8), F31
 	VFMLA V31.S4, V3.S4, V2.S4
+fresh1:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
 	FMOVQ F2, 32(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -8432,7 +8487,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonStairs3(SB), NOSPLIT, $0-16
@@ -8884,45 +8942,49 @@ one4Until2:
 	CMP $0, R10
 	BGE one4Until2
 done4Until2:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh4
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F12
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V12.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
 	VFMLA V31.S4, V12.S4, V3.S4
-	FMOVQ F3, 64(R8)
 	FMOVQ 128(R8), F31
 	VFMLA V31.S4, V12.S4, V6.S4
-	FMOVQ F6, 128(R8)
 	FMOVQ 192(R8), F31
 	VFMLA V31.S4, V12.S4, V9.S4
-	FMOVQ F9, 192(R8)
 	FMOVQ 16(R11), F13
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V13.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 80(R8), F31
 	VFMLA V31.S4, V13.S4, V4.S4
-	FMOVQ F4, 80(R8)
 	FMOVQ 144(R8), F31
 	VFMLA V31.S4, V13.S4, V7.S4
-	FMOVQ F7, 144(R8)
 	FMOVQ 208(R8), F31
 	VFMLA V31.S4, V13.S4, V10.S4
-	FMOVQ F10, 208(R8)
 	FMOVQ 32(R11), F14
 	FMOVQ 32(R8), F31
 	VFMLA V31.S4, V14.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	FMOVQ 96(R8), F31
 	VFMLA V31.S4, V14.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	FMOVQ 160(R8), F31
 	VFMLA V31.S4, V14.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	FMOVQ 224(R8), F31
 	VFMLA V31.S4, V14.S4, V11.S4
+fresh4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 64(R8)
+	FMOVQ F4, 80(R8)
+	FMOVQ F5, 96(R8)
+	FMOVQ F6, 128(R8)
+	FMOVQ F7, 144(R8)
+	FMOVQ F8, 160(R8)
+	FMOVQ F9, 192(R8)
+	FMOVQ F10, 208(R8)
 	FMOVQ F11, 224(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -9219,18 +9281,22 @@ one1Until2:
 	CMP $0, R10
 	BGE one1Until2
 done1Until2:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh1
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F3
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V3.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 16(R11), F3
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V3.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 32(R11), F3
 	FMOVQ 32(R8), F31
 	VFMLA V31.S4, V3.S4, V2.S4
+fresh1:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
 	FMOVQ F2, 32(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -13237,7 +13303,10 @@ mask:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonMix4(SB), NOSPLIT, $0-16
@@ -13412,58 +13481,62 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh4
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F16
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V16.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
 	VFMLA V31.S4, V16.S4, V4.S4
-	FMOVQ F4, 64(R8)
 	FMOVQ 128(R8), F31
 	VFMLA V31.S4, V16.S4, V8.S4
-	FMOVQ F8, 128(R8)
 	FMOVQ 192(R8), F31
 	VFMLA V31.S4, V16.S4, V12.S4
-	FMOVQ F12, 192(R8)
 	FMOVQ 16(R11), F17
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V17.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 80(R8), F31
 	VFMLA V31.S4, V17.S4, V5.S4
-	FMOVQ F5, 80(R8)
 	FMOVQ 144(R8), F31
 	VFMLA V31.S4, V17.S4, V9.S4
-	FMOVQ F9, 144(R8)
 	FMOVQ 208(R8), F31
 	VFMLA V31.S4, V17.S4, V13.S4
-	FMOVQ F13, 208(R8)
 	FMOVQ 32(R11), F18
 	FMOVQ 32(R8), F31
 	VFMLA V31.S4, V18.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	FMOVQ 96(R8), F31
 	VFMLA V31.S4, V18.S4, V6.S4
-	FMOVQ F6, 96(R8)
 	FMOVQ 160(R8), F31
 	VFMLA V31.S4, V18.S4, V10.S4
-	FMOVQ F10, 160(R8)
 	FMOVQ 224(R8), F31
 	VFMLA V31.S4, V18.S4, V14.S4
-	FMOVQ F14, 224(R8)
 	FMOVQ 48(R11), F19
 	FMOVQ 48(R8), F31
 	VFMLA V31.S4, V19.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	FMOVQ 112(R8), F31
 	VFMLA V31.S4, V19.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	FMOVQ 176(R8), F31
 	VFMLA V31.S4, V19.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	FMOVQ 240(R8), F31
 	VFMLA V31.S4, V19.S4, V15.S4
+fresh4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 48(R8)
+	FMOVQ F4, 64(R8)
+	FMOVQ F5, 80(R8)
+	FMOVQ F6, 96(R8)
+	FMOVQ F7, 112(R8)
+	FMOVQ F8, 128(R8)
+	FMOVQ F9, 144(R8)
+	FMOVQ F10, 160(R8)
+	FMOVQ F11, 176(R8)
+	FMOVQ F12, 192(R8)
+	FMOVQ F13, 208(R8)
+	FMOVQ F14, 224(R8)
 	FMOVQ F15, 240(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -13555,22 +13628,26 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh1
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F4
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V4.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 16(R11), F4
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V4.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 32(R11), F4
 	FMOVQ 32(R8), F31
 	VFMLA V31.S4, V4.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	FMOVQ 48(R11), F4
 	FMOVQ 48(R8), F31
 	VFMLA V31.S4, V4.S4, V3.S4
+fresh1:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
 	FMOVQ F3, 48(R8)
 	ADD $64, R8
 	ADD $4, R3
@@ -13590,7 +13667,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.O[c*16+lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			if !p.Fresh {
+//				sum[lane] = fma(p.O[c*16+lane], keep[lane], sum[lane])
+//			}
+//			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonStairs4(SB), NOSPLIT, $0-16
@@ -14297,58 +14377,62 @@ one4Until3:
 	CMP $0, R10
 	BGE one4Until3
 done4Until3:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh4
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F16
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V16.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 64(R8), F31
 	VFMLA V31.S4, V16.S4, V4.S4
-	FMOVQ F4, 64(R8)
 	FMOVQ 128(R8), F31
 	VFMLA V31.S4, V16.S4, V8.S4
-	FMOVQ F8, 128(R8)
 	FMOVQ 192(R8), F31
 	VFMLA V31.S4, V16.S4, V12.S4
-	FMOVQ F12, 192(R8)
 	FMOVQ 16(R11), F17
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V17.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 80(R8), F31
 	VFMLA V31.S4, V17.S4, V5.S4
-	FMOVQ F5, 80(R8)
 	FMOVQ 144(R8), F31
 	VFMLA V31.S4, V17.S4, V9.S4
-	FMOVQ F9, 144(R8)
 	FMOVQ 208(R8), F31
 	VFMLA V31.S4, V17.S4, V13.S4
-	FMOVQ F13, 208(R8)
 	FMOVQ 32(R11), F18
 	FMOVQ 32(R8), F31
 	VFMLA V31.S4, V18.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	FMOVQ 96(R8), F31
 	VFMLA V31.S4, V18.S4, V6.S4
-	FMOVQ F6, 96(R8)
 	FMOVQ 160(R8), F31
 	VFMLA V31.S4, V18.S4, V10.S4
-	FMOVQ F10, 160(R8)
 	FMOVQ 224(R8), F31
 	VFMLA V31.S4, V18.S4, V14.S4
-	FMOVQ F14, 224(R8)
 	FMOVQ 48(R11), F19
 	FMOVQ 48(R8), F31
 	VFMLA V31.S4, V19.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	FMOVQ 112(R8), F31
 	VFMLA V31.S4, V19.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	FMOVQ 176(R8), F31
 	VFMLA V31.S4, V19.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	FMOVQ 240(R8), F31
 	VFMLA V31.S4, V19.S4, V15.S4
+fresh4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 48(R8)
+	FMOVQ F4, 64(R8)
+	FMOVQ F5, 80(R8)
+	FMOVQ F6, 96(R8)
+	FMOVQ F7, 112(R8)
+	FMOVQ F8, 128(R8)
+	FMOVQ F9, 144(R8)
+	FMOVQ F10, 160(R8)
+	FMOVQ F11, 176(R8)
+	FMOVQ F12, 192(R8)
+	FMOVQ F13, 208(R8)
+	FMOVQ F14, 224(R8)
 	FMOVQ F15, 240(R8)
 	ADD $256, R8
 	ADD $16, R3
@@ -14792,22 +14876,26 @@ one1Until3:
 	CMP $0, R10
 	BGE one1Until3
 done1Until3:
+	MOVBU (Panel_Fresh)(R0), R10
+	CMP $1, R10
+	BGE fresh1
 	MOVD keep+8(FP), R11
 	FMOVQ (R11), F4
 	FMOVQ (R8), F31
 	VFMLA V31.S4, V4.S4, V0.S4
-	FMOVQ F0, (R8)
 	FMOVQ 16(R11), F4
 	FMOVQ 16(R8), F31
 	VFMLA V31.S4, V4.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	FMOVQ 32(R11), F4
 	FMOVQ 32(R8), F31
 	VFMLA V31.S4, V4.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	FMOVQ 48(R11), F4
 	FMOVQ 48(R8), F31
 	VFMLA V31.S4, V4.S4, V3.S4
+fresh1:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
 	FMOVQ F3, 48(R8)
 	ADD $64, R8
 	ADD $4, R3

@@ -120,15 +120,20 @@ func TestScore(t *testing.T) {
 
 func TestMix(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *Panel) {
-		old := append([]float32(nil), p.O...)
-		o.Mix(p)
-		for c := range p.C {
-			for l := range p.Width {
-				terms := []float64{lane(old, p, c, l) * float64(p.Keep[l])}
-				for j := range p.N {
-					terms = append(terms, lane(p.P, p, j, l)*float64(p.V.Row(j, p.C)[c]))
+		for _, p.Fresh = range []bool{false, true} {
+			old := append([]float32(nil), p.O...)
+			o.Mix(p)
+			for c := range p.C {
+				for l := range p.Width {
+					var terms []float64
+					if !p.Fresh {
+						terms = append(terms, lane(old, p, c, l)*float64(p.Keep[l]))
+					}
+					for j := range p.N {
+						terms = append(terms, lane(p.P, p, j, l)*float64(p.V.Row(j, p.C)[c]))
+					}
+					check(t, fmt.Sprintf("O[%d][%d], fresh %v", c, l, p.Fresh), p.O[c*p.Lanes+l], terms...)
 				}
-				check(t, fmt.Sprintf("O[%d][%d]", c, l), p.O[c*p.Lanes+l], terms...)
 			}
 		}
 	})

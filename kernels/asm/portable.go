@@ -272,8 +272,13 @@ func mix(p *Panel, vec int) {
 		}
 		for c := range p.C {
 			row := p.O[c*p.Lanes:][:to]
-			for lane := from; p.Keep != nil && lane < to; lane++ {
-				row[lane] *= p.Keep[lane]
+			switch {
+			case p.Fresh:
+				clear(row[from:])
+			case p.Keep != nil:
+				for lane := from; lane < to; lane++ {
+					row[lane] *= p.Keep[lane]
+				}
 			}
 			lane := from
 			for ; lane+4 <= to; lane += 4 {

@@ -207,7 +207,7 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 	first, end := pl.p.SeqKV, 0
 	for _, t := range tiles {
 		t.Load()
-		clear(t.O)
+		t.Empty()
 		if t.End() > 0 {
 			first, end = min(first, t.First(pl.block)), max(end, t.End())
 		}

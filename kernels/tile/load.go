@@ -90,9 +90,8 @@ func (t *Tile) loadQueries() {
 		return
 	}
 	t.intoLanes(l.bent, rows, d)
-	clear(t.Qt)
 	m, g := &t.part, &t.a.Terms.Metric
-	*m = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: d, C: p.Dim, P: l.bent, V: From(g, 0, 0, t.h%g.H), O: t.Qt}
+	*m = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: d, C: p.Dim, Fresh: true, P: l.bent, V: From(g, 0, 0, t.h%g.H), O: t.Qt}
 	t.ops.Mix(m)
 }
 

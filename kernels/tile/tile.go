@@ -185,6 +185,9 @@ func (t *Tile) Load() {
 	}
 }
 
+// Empty makes the output 0. Finish may be called then, whatever has been mixed.
+func (t *Tile) Empty() { t.Fresh = true }
+
 // First is the start of the first block, of so many keys, that the tile sees. Blocks start at multiples of their size.
 func (t *Tile) First(size int) int { return t.lo - t.lo%size }
 
@@ -417,18 +420,18 @@ func (t *Tile) Mix() {
 	if t.careful {
 		t.cleanValues()
 	}
-	if t.edits.seen == 0 && t.edits.last == t.N {
-		t.ops.Mix(&t.Panel)
-		return
-	}
-	p := &t.part
-	*p = t.Panel
-	p.N = t.edits.last - t.edits.seen
-	p.P = p.P[t.edits.seen*t.Lanes:]
-	if p.C > 0 {
-		p.V = p.V.From(t.edits.seen)
+	p := &t.Panel
+	if t.edits.seen > 0 || t.edits.last < t.N {
+		p = &t.part
+		*p = t.Panel
+		p.N = t.edits.last - t.edits.seen
+		p.P = p.P[t.edits.seen*t.Lanes:]
+		if p.C > 0 {
+			p.V = p.V.From(t.edits.seen)
+		}
 	}
 	t.ops.Mix(p)
+	t.Fresh = false
 }
 
 // cleanValues copies the block's rows of V without those that are not finite, and marks the lanes that see one of those.
@@ -453,6 +456,10 @@ func (t *Tile) cleanValues() {
 // Finish writes the rows and the by-products that the call asks for. If it reports true instead, the output, or the weights with it, must be
 // done again from the first block, and Finish called again.
 func (t *Tile) Finish() (again bool) {
+	if t.Fresh {
+		clear(t.O)
+		t.Fresh = false
+	}
 	sound := t.ops.Finite(t.L[:t.Width]) && t.ops.Finite(t.O[:t.C*t.Lanes])
 	if !sound && !t.careful {
 		t.careful = true

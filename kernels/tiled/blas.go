@@ -42,11 +42,15 @@ func NewBLAS() attn.Kernel {
 			mix(p)
 			return
 		}
+		old := float32(1)
+		if p.Fresh {
+			old = 0
+		}
 		w := general(p.N, p.Width, asm.Rows{Data: p.P, Stride: p.Lanes})
 		for c := 0; c < p.C; c += columns {
 			n := min(columns, p.C-c)
 			v := general(p.N, n, asm.Rows{Data: p.V.Data[c:], Stride: p.V.Stride})
-			blas32.Gemm(blas.Trans, blas.NoTrans, 1, v, w, 1, general(n, p.Width, asm.Rows{Data: p.O[c*p.Lanes:], Stride: p.Lanes}))
+			blas32.Gemm(blas.Trans, blas.NoTrans, 1, v, w, old, general(n, p.Width, asm.Rows{Data: p.O[c*p.Lanes:], Stride: p.Lanes}))
 		}
 	}
 	return New(ops)

@@ -132,7 +132,7 @@ func (pl *plan) head(id, task int) {
 	for n := range tiles { // O
 		at(n)
 		for again := true; again; again = t.Finish() {
-			clear(t.O)
+			t.Empty()
 			for key := t.First(block); t.Block(key, block); key += block {
 				t.P = panel(n)
 				t.Mix()

@@ -335,7 +335,10 @@ for c := range p.C { // %d at a time
 		}
 	}
 	for lane := range sum {
-		p.O[c*%[4]d+lane] = fma(p.O[c*%[4]d+lane], keep[lane], sum[lane])
+		if !p.Fresh {
+			sum[lane] = fma(p.O[c*%[4]d+lane], keep[lane], sum[lane])
+		}
+		p.O[c*%[4]d+lane] = sum[lane]
 	}
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, first, last))
 	g.arg(panel, "p", 0)
@@ -357,13 +360,21 @@ for c := range p.C { // %d at a time
 		t.get(steps, mem{base: panel, field: "Panel_N"})
 		t.products()
 	}, func(t tile) {
+		at := func(r, v int) mem { return mem{base: out, off: r*t.row() + v*t.bytes()} }
+		fresh := fmt.Sprint("fresh", t.rows)
+		t.getBool(steps, mem{base: panel, field: "Panel_Fresh"})
+		t.jumpAtLeast(steps, 1, fresh)
 		t.arg(aux, "keep", 8)
 		for v := range t.vecs {
 			t.load(t.lane(v), mem{base: aux, off: v * t.bytes()})
 			for r := range t.rows {
-				at := mem{base: out, off: r*t.row() + v*t.bytes()}
-				t.fma(t.sum(r, v), t.lane(v), at)
-				t.store(at, t.sum(r, v))
+				t.fma(t.sum(r, v), t.lane(v), at(r, v))
+			}
+		}
+		t.label(fresh)
+		for r := range t.rows {
+			for v := range t.vecs {
+				t.store(at(r, v), t.sum(r, v))
 			}
 		}
 		t.increase(out, t.rows*t.row())
