@@ -49,6 +49,14 @@ func digits(x float64, n int) string {
 	return strconv.FormatFloat(x, 'g', n, 64)
 }
 
+// whole writes a count, and nothing where it is unknown.
+func whole(x float64) string {
+	if !run.Known(x) {
+		return ""
+	}
+	return strconv.FormatFloat(x, 'f', 0, 64)
+}
+
 // percent writes a fraction.
 func percent(x float64) string {
 	if !run.Known(x) {
