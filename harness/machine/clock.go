@@ -14,8 +14,8 @@ type Limit struct {
 }
 
 const (
-	limitTries = 60 // of each probe
-	limitTime  = 500 * time.Microsecond
+	limitTries = 300 // of each probe, short ones: the best of them are those that nothing disturbed
+	limitTime  = 100 * time.Microsecond
 	limitSlack = 0.02
 )
 

@@ -194,6 +194,6 @@ var avx2 = loops{
 	rotate: avx2Rotate, rotatePairs: avx2RotatePairs,
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
-	chain: avx2Chain, perChain: 64,
+	chain: avx2Chain, perChain: 512,
 	read: avx2Read, perRead: 64,
 }

@@ -188,6 +188,6 @@ var avx512 = loops{
 	rotate: avx512Rotate, rotatePairs: avx512RotatePairs,
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
-	chain: avx512Chain, perChain: 64,
+	chain: avx512Chain, perChain: 512,
 	read: avx512Read, perRead: 128,
 }

@@ -212,6 +212,6 @@ var neon = loops{
 	rotate: neonRotate, rotatePairs: neonRotatePairs,
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,
-	chain: neonChain, perChain: 64,
+	chain: neonChain, perChain: 512,
 	read: neonRead, perRead: 32,
 }
