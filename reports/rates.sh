@@ -5,6 +5,7 @@
 #	reports/rates.sh [RUNS [NEIGHBOURS]] > table.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. reports/wilson.sh
 runs=${1:-200} neighbours=${2:-0}
 work=$(mktemp -d)
 busy=()
@@ -17,14 +18,6 @@ done
 export XDG_CACHE_HOME=$work/cache
 "$work/benchrun" machine >"$work/machine"
 isa=$("$work/benchrun" list | awk '$2 == "yes" { last = $1 } END { print last }')
-
-# Wilson's interval of k in n, in per cent.
-wilson() {
-	awk -v k="$1" -v n="$2" 'BEGIN {
-		z = 1.96; p = k / n; d = 1 + z * z / n; m = (p + z * z / (2 * n)) / d; h = z / d * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-		lo = m - h; if (lo < 0) lo = 0
-		printf "%.1f to %.1f %%", 100 * lo, 100 * (m + h) }'
-}
 
 cpu() { sed -n "s/^$1  *//p" "$work/machine"; }
 echo "$(cpu cpu), $(cpu cpus) CPUs, $neighbours busy neighbours; flash/$isa, causal, seq 256, dim 64; $(git rev-parse --short HEAD)"

@@ -17,8 +17,8 @@ import (
 type kernelList []attn.Kernel
 
 // allKernels lists those of this build: the module's, behind a mutant_* build tag a wrong one, which verification must find, and behind the tag slow
-// some that waste time, which ab must catch.
-func allKernels() kernelList { return slices.Concat(kernels.All(), mutant(), slowed()) }
+// some that waste time, which ab must catch, and a fault in one cell, which gate must name.
+func allKernels() kernelList { return slices.Concat(faulty(kernels.All()), mutant(), slowed()) }
 
 // newLab is what is handed to the harness.
 func newLab(all kernelList) *harness.Lab {

@@ -36,17 +36,19 @@ func (k slow) Name() (algo, isa string) {
 
 func (k slow) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	plan, err := k.Kernel.Plan(p, team)
-	return slowPlan{plan, k.percent}, err
+	return slowPlan{plan, float64(k.percent) / 100}, err
 }
 
+// slowPlan takes longer, by that part of its time.
 type slowPlan struct {
 	attn.Plan
-	percent int
+	longer float64
 }
 
 func (p slowPlan) Forward(a *attn.Args) {
 	begun := time.Now()
 	p.Plan.Forward(a)
-	for took := time.Since(begun); time.Since(begun) < took+took*time.Duration(p.percent)/100; { // busy: the time of a sleep is not the thread's
+	until := time.Duration(float64(time.Since(begun)) * (1 + p.longer))
+	for time.Since(begun) < until { // busy: the time of a sleep is not the thread's
 	}
 }
