@@ -472,7 +472,10 @@ func (g *group) fastest(op string) []string {
 		if len(field) > 1 {
 			next := field[1].at(n)
 			lead = fmt.Sprintf("%s times as fast as %s", digits(next.Ns/w.Ns, 3), field[1].label())
-			if !(w.NsHi < next.NsLo) { // also where there is no interval
+			switch {
+			case !run.Known(w.NsHi) || !run.Known(next.NsLo):
+				lead += ", without intervals that tell them apart"
+			case w.NsHi >= next.NsLo:
 				lead += ", but their intervals meet"
 			}
 		}

@@ -233,3 +233,60 @@ func TestWriteHTML(t *testing.T) {
 		t.Errorf("%s is not the page of its run", HTMLFile)
 	}
 }
+
+// The verdicts on a run, and how grave each is.
+func TestCards(t *testing.T) {
+	spread := func(part int64) func(*run.Record) {
+		return func(rec *run.Record) {
+			if v := rec.Visit; v != nil && v.Round%2 == 0 {
+				v.Wall += v.Wall * part / 1000
+			}
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		model runtest.Model
+		want  [4]string // tone and value
+	}{
+		{"plain", runtest.Model{}, [4]string{"warn 19 of 20", "good 19 of 19", " tiled blas", "good ± 0"}},
+		{"failed", runtest.Model{Masks: []string{"causal"}}, [4]string{"bad 18 of 20", "good 19 of 19", " flash go", "good ± 0"}},
+		{"restless", runtest.Model{Edit: spread(60)}, [4]string{"warn 19 of 20", "good 19 of 19", " tiled blas", "warn ± "}},
+		{"noisy", runtest.Model{Edit: spread(300)}, [4]string{"warn 19 of 20", "good 19 of 19", " tiled blas", "bad ± "}},
+		{"few samples", runtest.Model{Samples: 3}, [4]string{"warn 19 of 20", "good 19 of 19", " tiled blas", "warn unknown"}},
+		{"wrong", runtest.Model{Edit: func(rec *run.Record) {
+			if rec.Verify != nil && strings.Contains(rec.Verify.Point, "kernel=tiled") {
+				rec.Verify.Ratio = 3
+			}
+		}}, [4]string{"bad 11 of 20", "bad 11 of 19", " flash go", "good ± 0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.model.Masks == nil {
+				c.model.Masks = []string{"full"}
+			}
+			r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), c.model)
+			list := cards(r, r.Rows(), ending(r))
+			if len(list) != len(c.want) {
+				t.Fatalf("%d verdicts: %+v", len(list), list)
+			}
+			for i, card := range list {
+				if got := card.Tone + " " + card.Value; !strings.HasPrefix(got, c.want[i]) {
+					t.Errorf("%s: got %q, want %q", card.Title, got, c.want[i])
+				}
+			}
+		})
+	}
+	odd := oddRun(t)
+	if got := rightCard(odd.Rows()); got.Tone != "warn" || got.Value != "unknown" {
+		t.Errorf("of a run that verified nothing: %+v", got)
+	}
+	few := fastestOf(t, runtest.Model{Samples: 3, Masks: []string{"full"}})
+	if !strings.Contains(few, " times as fast as flash go, without intervals") {
+		t.Errorf("of three samples: %s", few)
+	}
+}
+
+func fastestOf(t *testing.T, m runtest.Model) string {
+	t.Helper()
+	table, _ := fastest(runtest.Make(t, filepath.Join(t.TempDir(), "run"), m).Rows())
+	return fmt.Sprint(table.Lines)
+}
