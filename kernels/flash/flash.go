@@ -202,18 +202,21 @@ func (pl *plan) bundle(worker, task int) {
 	}
 }
 
-// walk takes tiles over the keys that they see: all over one block, then all over the next.
+// walk takes tiles over the keys that they see: all over one block, then all over the next. A tile is loaded when its turn at the first one comes: its
+// queries are then still in the nearest cache.
 func (pl *plan) walk(tiles []*tile.Tile) {
 	first, end := pl.p.SeqKV, 0
 	for _, t := range tiles {
-		t.Load()
-		t.Empty()
 		if t.End() > 0 {
 			first, end = min(first, t.First(pl.block)), max(end, t.End())
 		}
 	}
-	for key := first; key < end; key += pl.block {
+	for key := first; key == first || key < end; key += pl.block {
 		for _, t := range tiles {
+			if key == first {
+				t.Load()
+				t.Empty()
+			}
 			if t.Block(key, pl.block) {
 				t.Weights()
 				t.Mix()
