@@ -21,7 +21,7 @@ faulty="Attention/kernel=flash/isa=${isas##*,}/pass=forward/mask=causal/heads=1/
 # sweep BUILD makes the run that is to be judged, of forty cells.
 sweep() {
 	rm -rf "$work/run"
-	"$work/$1" sweep --kernel flash --isa "$isas" --mask full,causal --seq 64,128,192,256,384 --dim 32,64 --samples 20 --budget 10m -o "$work/run" \
+	"$work/$1" sweep --kernel flash --isa "$isas" --mask full,causal --seq 64,128,192,256,384 --dim 32,64 --samples 40 --budget 10m -o "$work/run" \
 		>"$work/swept" 2>&1 || { cat "$work/swept" >&2; exit 1; }
 }
 
@@ -51,7 +51,7 @@ tally() {
 end() { echo "| $row | $count | $passed | $regressed | $undecided | $refused | $right | $(wilson "$right" "$count") |"; }
 
 cpu() { sed -n "s/^$1  *//p" "$work/machine"; }
-echo "$(cpu cpu), $(cpu cpus) CPUs; flash, forward, $isas, full and causal, seq 64 to 384, dim 32 and 64, 20 samples; $(git rev-parse --short HEAD)"
+echo "$(cpu cpu), $(cpu cpus) CPUs; flash, forward, $isas, full and causal, seq 64 to 384, dim 32 and 64, 40 samples; $(git rev-parse --short HEAD)"
 echo
 echo "| run | runs | passed | regressed | undecided | refused | right | 95 % interval |"
 echo "|---|---|---|---|---|---|---|---|"

@@ -23,8 +23,8 @@ type GateCmd struct {
 
 // Help is printed above the flags.
 func (*GateCmd) Help() string {
-	return `For CI: may this run pass? A cell regressed when its samples' shares of the machine's own speed, measured around each sample, fell by --min-effect, in
-the median and in the best tenth (what it reached when little disturbed it), and ranks tell the two runs apart after Holm's correction over all cells; when it has more scratch memory, or a call allocates
+	return `For CI: may this run pass? A cell regressed when its samples' shares of the machine's own speed, measured around each sample, fell by --min-effect in
+the median and by half of it in the best one (what it reached when little disturbed it), and ranks tell the two runs apart after Holm's correction over all cells; when it has more scratch memory, or a call allocates
 more, by as little as one byte; or when it fails or answers wrongly and did not before. Where run.json
 knows a floor from benchrun doctor, --min-effect is no less. Cells that are missing, and too few or too scattered samples,
 leave it undecided. Take the runs with equal flags, such as benchrun sweep --samples 12, and more samples the busier the machine.

@@ -8,9 +8,16 @@
 // on a busy Xeon, where they were 69 of 100, medians of all twelve samples of a cell differed less from run to run (a tenth of them by more than 6.6 %)
 // than medians of the rest (9.7 %).
 //
-// A cell is slower when its median fell by the least effect, what it reached when little disturbed it did so too, and the rank test tells the samples
+// A cell is slower when its median fell by the least effect, what it reached when little disturbed it by half of that, and the rank test tells the samples
 // apart after Holm's correction over all cells that are judged; it needs all three. What it reached when little disturbed it is taken in two ways, of which
-// the kinder one counts: the upper decile of the shares, and the upper decile of the rates over that of the probes. A cell is undecided
+// the kinder one counts: the greatest share, and the greatest rate over the greatest of the probes.
+//
+// Greatest values and half the effect are from runs of unchanged code on an EPYC where something outside the machine takes, for tenths of a second at a time,
+// a quarter of the speed of short calls and little of the probes'. In some runs it left fewer than a tenth of the samples alone. Upper deciles and the whole
+// effect called 4 cells of 480 regressed there, of 20 samples each, and 0 of 480 of 40 samples; these 2 and 0. With a tenth less speed written into one cell
+// they named it in 302 and 423 of 480 trials, these in 364 and 455.
+//
+// A cell is undecided
 //
 //   - when its median fell by the least effect and it lacks one of the others: among so many cells chance does that, and neighbours do;
 //   - when the samples are so few that no data could have shown a change after the correction, or so scattered that either sample, slowed by the least
@@ -42,8 +49,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"gonum.org/v1/gonum/stat"
 
 	"attnlab/harness/run"
 	"attnlab/harness/stats"
@@ -272,7 +277,7 @@ func (c *Cell) summarise() {
 	base, now := shares(c.base), shares(c.run)
 	c.Base, c.Run = stats.Summarise(base), stats.Summarise(now)
 	c.Change = stats.Delta(c.Base.Median, c.Run.Median)
-	c.Top = max(stats.Delta(upperDecile(base), upperDecile(now)), stats.Delta(best(c.base), best(c.run)))
+	c.Top = max(stats.Delta(slices.Max(base), slices.Max(now)), stats.Delta(best(c.base), best(c.run)))
 }
 
 func shares(samples []run.Sample) []float64 {
@@ -283,17 +288,13 @@ func shares(samples []run.Sample) []float64 {
 	return xs
 }
 
-// best is the upper decile of the rates over that of the probes.
+// best is the greatest rate over the greatest of the probes.
 func best(samples []run.Sample) float64 {
 	var rates, probes []float64
 	for _, s := range samples {
 		rates, probes = append(rates, s.Rate), append(probes, s.Probe)
 	}
-	return upperDecile(rates) / upperDecile(probes)
-}
-
-func upperDecile(xs []float64) float64 {
-	return stat.Quantile(0.9, stat.Empirical, slices.Sorted(slices.Values(xs)), nil)
+	return slices.Max(rates) / slices.Max(probes)
 }
 
 // rates are the calls a second of a cell's samples.
@@ -323,7 +324,7 @@ func (r *Report) judge() {
 		switch slower := c.Change <= -c.Effect; {
 		case slower && c.By == ByTime:
 			c.find(Undecided, "%s; by its time alone, since nothing says how fast the machine was", c.change())
-		case slower && told && c.Top > -c.Effect:
+		case slower && told && c.Top > -c.Effect/2:
 			c.find(Undecided, "%s; but what it reached undisturbed by %.1f %% only", c.change(), 100*max(0, -c.Top))
 		case slower && told:
 			c.find(Regressed, "%s (p = %.1g)", c.change(), adjusted)

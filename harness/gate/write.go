@@ -141,7 +141,7 @@ type jsonSpeed struct {
 	Base   jsonSample `json:"base"`
 	Run    jsonSample `json:"run"`
 	Change *float64   `json:"change"`
-	Top    *float64   `json:"change_of_upper_decile"`
+	Top    *float64   `json:"change_of_best"`
 	P      *float64   `json:"p_holm"`
 }
 
