@@ -129,7 +129,8 @@ func TestReportCommand(t *testing.T) {
 		{[]string{"run", "--readme", "other.md"}, 0, "other.md", false, true},
 		{[]string{"run", "--readme=other.md"}, 0, "other.md", false, true},
 		{[]string{"run", "--readme=absent.md"}, 4, "absent.md", false, false},
-		{[]string{"run", "--serve"}, 4, "--serve: not in this version", false, false},
+		{[]string{"run", "--serve=0.0.0.0:80"}, 4, "not an address of this machine alone", false, false},
+		{[]string{"run", "--serve", "--readme"}, 4, "can't be used together", false, false},
 		{[]string{"absent"}, 4, "not a run folder", false, false},
 		{nil, 4, "<run>", false, false},
 	} {
