@@ -99,6 +99,13 @@ func (b *bench) weigh(at run.Point) (m Memory, err error) {
 func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
 	// A collection in the middle of a sample would be timed with it. Workers of a team may still be moved; the probe moves with them.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	if at.Threads == 1 {
+		// CPUs differ by who is awake beside them: of 42 comparisons of the same code on a Zen 5 with two, two differed by 11 and 13 % while each side
+		// had a CPU, and of 40 on one CPU none by more than 1.3.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer pin()()
+	}
 	err = b.job(at, func(_ *Workload, j Job) error {
 		count := b.Count
 		if a, ok := j.(*attention); ok && a.remote() {
