@@ -109,7 +109,7 @@ func (t tile) sumsRow() int {
 	return t.row()
 }
 
-// sum is that of the weights, and sumS that of weights times scores, of vector v, so many rows on.
+// groupSum is that of the weights, and groupSumS that of weights times scores, of vector v, so many rows on.
 func (t tile) groupSum(v, row int) mem {
 	return mem{base: groupSums, off: row*t.sumsRow() + v*t.bytes()}
 }
