@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # How often is benchrun ab wrong on this machine? Runs it so many times on the same code and on code that is 3 and 5 % slower, and prints a table with
-# 95 % binomial intervals (Wilson). With a second argument, that many neighbours keep a CPU busy each meanwhile.
+# 95 % binomial intervals (Wilson). With a second argument it is the same code alone, and that many neighbours keep a CPU busy each meanwhile. Every
+# verdict goes to standard error as it comes.
 #
 #	reports/rates.sh [RUNS [NEIGHBOURS]] > table.md
 set -euo pipefail
@@ -24,12 +25,15 @@ echo "$(cpu cpu), $(cpu cpus) CPUs, $neighbours busy neighbours; flash/$isa, cau
 echo
 echo "| head | runs | worse | 95 % interval | better | same | undecided |"
 echo "|---|---|---|---|---|---|---|"
-for head in flash slow3 slow5; do
+heads=(flash slow3 slow5)
+if [ "$neighbours" != 0 ]; then heads=(flash); fi
+for head in "${heads[@]}"; do
 	worse=0 better=0 same=0 unsure=0
 	for n in $(seq "$runs"); do
 		verdict=$("$work/benchrun" ab --base kernel=flash --head "kernel=$head" --kernel flash --isa "$isa" --mask causal --seq 256 --budget 4s --seed "$n" --json \
 			-o "$work/run" 2>/dev/null | sed -n 's/.*"Verdict": "\(.*\)".*/\1/p' || true)
 		rm -rf "$work/run"
+		echo "$head $n ${verdict:-undecided}" >&2
 		case $verdict in
 		worse) worse=$((worse + 1)) ;;
 		better) better=$((better + 1)) ;;
