@@ -1,0 +1,4 @@
+package equations
+
+// bilinearForms is the rows on bilinear forms and metrics.
+func bilinearForms() []Row { return nil }
