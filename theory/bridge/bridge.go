@@ -25,10 +25,13 @@ func Through(k attn.Kernel) Attention { return Attention{k} }
 // Kernel is the kernel that answers; nil is the definition.
 func (a Attention) Kernel() attn.Kernel { return a.kernel }
 
-// Name is "definition", or algorithm and instruction set, such as "flash/avx512".
+// Definition is the name of the zero Attention.
+const Definition = "definition"
+
+// Name is Definition, or algorithm and instruction set, such as "flash/avx512".
 func (a Attention) Name() string {
 	if a.kernel == nil {
-		return "definition"
+		return Definition
 	}
 	algo, isa := a.kernel.Name()
 	return algo + "/" + isa
@@ -107,7 +110,7 @@ func (c *Call) begin() (*question, error) {
 	nk, d := c.K.Dims()
 	rows, dv := c.V.Dims()
 	if rows != nk {
-		return nil, fmt.Errorf("K has %d rows and V has %d: there is one value a key", nk, rows)
+		return nil, fmt.Errorf("rows of K and V are %d and %d: there is one value a key", nk, rows)
 	}
 	p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV = 1, 1, 1, nq, nk, d, dv
 	if dq != d {

@@ -12,7 +12,6 @@ package equations
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,82 +50,119 @@ const (
 	Unclaimed Verdict = "unclaimed"
 )
 
-// A Result is the verdict of one row: of its mathematics, where By is empty, of the definition, or of one kernel.
+// A Result is what is said of one row.
 type Result struct {
 	ID, Source, Statement string
-	By                    string `json:",omitempty"`
-	Verdict               Verdict
-	Residual, Bound       float64   // of the fact that is closest to failing
-	What                  string    `json:",omitempty"` // that fact
+	Verdict               Verdict   // fail, if any outcome is
 	Of                    []string  `json:",omitempty"`
-	Why                   string    `json:",omitempty"` // of Fail and Unclaimed
-	Facts                 []Fact    `json:",omitempty"`
-	Errata                []Erratum `json:",omitempty"`
-	Notes                 []string  `json:",omitempty"`
+	Outcomes              []Outcome `json:",omitempty"`
+}
+
+// An Outcome is the verdict of one check: of the mathematics where By is empty, of the definition, or of a kernel.
+type Outcome struct {
+	By              string `json:",omitempty"`
+	Verdict         Verdict
+	Residual, Bound Number    // of the fact that is closest to failing
+	What            string    `json:",omitempty"` // that fact; why, where a kernel has not claimed the row
+	Facts           []Fact    `json:",omitempty"`
+	Errata          []Erratum `json:",omitempty"`
+	Notes           []string  `json:",omitempty"`
 }
 
 // Env is what checks are given.
 type Env struct {
-	Kernels []attn.Kernel
-	Clock   func() time.Duration
+	Kernels     []attn.Kernel
+	Clock       func() time.Duration
+	KernelsOnly bool // leave the mathematics and the definition out, and rows that ask nothing of a kernel
 }
 
-// Run runs the given rows, in their order, and hands every result to each. It stops between results when the context ends.
+// Run runs the given rows, in their order, and hands every result to each. It stops between checks when the context ends, and says so.
 func Run(ctx context.Context, env Env, rows []Row, each func(Result)) error {
 	for i := range rows {
-		if err := run(ctx, env, &rows[i], each); err != nil {
+		r := &rows[i]
+		if env.KernelsOnly && r.Kernel == nil {
+			continue
+		}
+		res, err := r.Run(ctx, env)
+		if err != nil {
 			return err
 		}
+		each(res)
 	}
 	return nil
 }
 
-func run(ctx context.Context, env Env, r *Row, each func(Result)) error {
-	if !r.Computed() {
-		each(Result{ID: r.ID, Source: r.Source(), Statement: r.Statement, Verdict: r.Is, Of: r.Of})
-		return ctx.Err()
+// Run runs the checks of one row.
+func (r *Row) Run(ctx context.Context, env Env) (Result, error) {
+	res := Result{ID: r.ID, Source: r.Source(), Statement: r.Statement, Verdict: r.Is, Of: r.Of}
+	for _, check := range r.checks(env) {
+		if err := ctx.Err(); err != nil {
+			return res, err
+		}
+		res.Outcomes = append(res.Outcomes, check.outcome(newCheck(r.ID, env.Clock)))
 	}
-	if r.Check != nil {
-		each(r.result(newCheck(r.ID, env.Clock), "", r.Check))
+	if r.Computed() {
+		res.Verdict = Unclaimed
+	}
+	for _, o := range res.Outcomes {
+		if o.Verdict == Fail || res.Verdict == Unclaimed {
+			res.Verdict = o.Verdict
+		}
+	}
+	return res, ctx.Err()
+}
+
+// A check is one of a row's: by is empty for its mathematics.
+type check struct {
+	by  string
+	run func(*Check)
+}
+
+// checks are those of a row: its mathematics, then what it asks of the definition and of kernels.
+func (r *Row) checks(env Env) (list []check) {
+	if r.Check != nil && !env.KernelsOnly {
+		list = append(list, check{"", r.Check})
 	}
 	if r.Kernel == nil {
-		return ctx.Err()
+		return list
 	}
-	all := []bridge.Attention{{}}
+	var all []bridge.Attention
+	if !env.KernelsOnly {
+		all = append(all, bridge.Attention{})
+	}
 	for _, k := range env.Kernels {
 		all = append(all, bridge.Through(k))
 	}
 	for _, a := range all {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		each(r.result(newCheck(r.ID, env.Clock), a.Name(), func(c *Check) { r.Kernel(c, a) }))
+		list = append(list, check{a.Name(), func(c *Check) { r.Kernel(c, a) }})
 	}
-	return ctx.Err()
+	return list
 }
 
-// result runs one check.
-func (r *Row) result(c *Check, by string, f func(*Check)) Result {
-	res := Result{ID: r.ID, Source: r.Source(), Statement: r.Statement, By: by, Verdict: Pass}
-	if err := c.run(f); errors.Is(err, attn.ErrUnsupported) && by != "" {
-		res.Verdict, res.Why = Unclaimed, err.Error()
-		return res
+// outcome runs a check.
+func (k check) outcome(c *Check) Outcome {
+	o := Outcome{By: k.by, Verdict: Pass}
+	switch err := c.run(k.run); {
+	case errors.Is(err, attn.ErrUnsupported) && k.by != "":
+		o.Verdict, o.What = Unclaimed, err.Error()
+		return o
+	case err != nil:
+		c.Fail("%v", err)
 	}
-	res.Facts, res.Errata, res.Notes = c.facts, c.errata, c.notes
 	if len(c.facts) == 0 {
 		c.Fail("nothing was compared")
 	}
-	worst := slices.MaxFunc(c.facts, func(a, b Fact) int {
-		if a.ratio() < b.ratio() {
-			return -1
+	worst := c.facts[0]
+	for _, f := range c.facts[1:] {
+		if f.ratio() > worst.ratio() {
+			worst = f
 		}
-		return 1
-	})
-	res.Residual, res.Bound, res.What = worst.Residual, worst.Bound, worst.What
-	if !worst.Holds() {
-		res.Verdict, res.Why = Fail, worst.What
 	}
-	return res
+	o.Residual, o.Bound, o.What, o.Facts, o.Errata, o.Notes = worst.Residual, worst.Bound, worst.What, c.facts, c.errata, c.notes
+	if !worst.Holds() {
+		o.Verdict = Fail
+	}
+	return o
 }
 
 // A Chapter is the rows of one subject, from whichever source.

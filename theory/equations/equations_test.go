@@ -1,0 +1,196 @@
+package equations
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/kernels"
+	"attnlab/theory/bridge"
+)
+
+// Rows either compute or say why not. An alias is of rows that are there, and prose is the documentation of symbols that are.
+func TestRowsSayWhatTheyAre(t *testing.T) {
+	rows := Table()
+	for _, r := range rows {
+		if r.Statement == "" || r.Source() == "" {
+			t.Errorf("%s: no statement, or no source", r.ID)
+		}
+		if r.Computed() != (r.Is == "") {
+			t.Errorf("%s: has %q to say, computed is %v", r.ID, r.Is, r.Computed())
+		}
+		switch r.Is {
+		case Alias:
+			for _, id := range r.Of {
+				if some, _ := Select(rows, []string{id}, ""); len(some) != 1 || some[0].Is == Alias {
+					t.Errorf("%s is an alias of %s, which is no row, or an alias itself", r.ID, id)
+				}
+			}
+		case Prose:
+			for _, symbol := range r.Of {
+				if !documented(t, symbol) {
+					t.Errorf("%s: %s has no documentation", r.ID, symbol)
+				}
+			}
+		}
+		if !r.Computed() && len(r.Of) == 0 {
+			t.Errorf("%s: computes nothing, and does not say where to look", r.ID)
+		}
+	}
+}
+
+// documented says whether a package ("package attn/oracle") or an exported symbol ("attn.Problem", "attn.Problem.Count") has documentation.
+func documented(t *testing.T, symbol string) bool {
+	dir, isPackage := strings.CutPrefix(symbol, "package ")
+	name := ""
+	if !isPackage {
+		slash := strings.LastIndex(symbol, "/") + 1
+		pkg, rest, _ := strings.Cut(symbol[slash:], ".")
+		dir, name = symbol[:slash]+pkg, rest
+	}
+	files, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("%s: no package %s", symbol, dir)
+		return false
+	}
+	fset := token.NewFileSet()
+	var parsed []*ast.File
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, f, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, file)
+	}
+	p, err := doc.NewFromFiles(fset, parsed, "attnlab/"+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if isPackage {
+		return p.Doc != ""
+	}
+	text := map[string]string{}
+	funcs := func(prefix string, list []*doc.Func) {
+		for _, f := range list {
+			text[prefix+f.Name] = f.Doc
+		}
+	}
+	values := func(list []*doc.Value) {
+		for _, v := range list {
+			for _, n := range v.Names {
+				text[n] = v.Doc
+			}
+		}
+	}
+	funcs("", p.Funcs)
+	values(p.Consts)
+	values(p.Vars)
+	for _, ty := range p.Types {
+		text[ty.Name] = ty.Doc
+		funcs("", ty.Funcs)
+		funcs(ty.Name+".", ty.Methods)
+		values(ty.Consts)
+		values(ty.Vars)
+	}
+	return text[name] != ""
+}
+
+// A check that holds fails with any of its ingredients changed. What a row asks of kernels is asked of the definition, or of the first kernel that answers.
+func TestMutants(t *testing.T) {
+	attentions := []bridge.Attention{{}}
+	for _, k := range kernels.All() {
+		attentions = append(attentions, bridge.Through(k))
+	}
+	for _, r := range Table() {
+		if !r.Computed() {
+			continue
+		}
+		t.Run(r.ID, func(t *testing.T) {
+			t.Parallel()
+			found := 0
+			if r.Check != nil {
+				found += mutate(t, r.ID, r.Check)
+			}
+			if r.Kernel != nil {
+				found += mutate(t, r.ID, func(c *Check) {
+					for _, a := range attentions {
+						if err := c.run(func(c *Check) { r.Kernel(c, a) }); !errors.Is(err, attn.ErrUnsupported) {
+							c.Must(err)
+							return
+						}
+					}
+				})
+			}
+			if found == 0 {
+				t.Errorf("no ingredient of the check is marked")
+			}
+		})
+	}
+}
+
+// mutate runs a check with each of its ingredients changed and returns how many there were.
+func mutate(t *testing.T, id string, f func(*Check)) int {
+	honest := newCheck(id, nil)
+	if o := (check{run: f}).outcome(honest); o.Verdict != Pass {
+		t.Fatalf("without a mutant: %s: %v, at most %v", o.What, o.Residual, o.Bound)
+	}
+	for _, point := range honest.points {
+		c := newCheck(id, nil)
+		c.mutant = point
+		if o := (check{run: f}).outcome(c); o.Verdict == Pass {
+			t.Errorf("the check holds with %q changed", point)
+		}
+	}
+	return len(honest.points)
+}
+
+// A check that compares nothing, or a NaN, fails; what stops it is told.
+func TestVerdicts(t *testing.T) {
+	nan := func() float64 { var zero float64; return zero / zero }()
+	for _, test := range []struct {
+		name string
+		f    func(*Check)
+		want Verdict
+		by   string
+	}{
+		{"nothing", func(*Check) {}, Fail, ""},
+		{"NaN", func(c *Check) { c.Near("x", nan, 1, 1e9) }, Fail, ""},
+		{"NaN among others", func(c *Check) { c.NearAll("x", []float64{1, nan, 1}, []float64{1, 1, 1}, 1e9) }, Fail, ""},
+		{"lengths", func(c *Check) { c.NearAll("x", []float64{1}, []float64{1, 1}, 1) }, Fail, ""},
+		{"panic", func(*Check) { panic("lost") }, Fail, ""},
+		{"stopped", func(c *Check) { c.True("x", true); c.Must(errors.New("no")) }, Fail, "naive/go"},
+		{"unclaimed", func(c *Check) { c.Must(attn.ErrUnsupported) }, Unclaimed, "naive/go"},
+		{"unsupported mathematics", func(c *Check) { c.True("x", true); c.Must(attn.ErrUnsupported) }, Fail, ""},
+		{"near", func(c *Check) { c.Near("x", 1, 1.5, .5) }, Pass, ""},
+		{"far", func(c *Check) { c.Near("x", 1, 1.5, .49) }, Fail, ""},
+		{"one of two", func(c *Check) { c.True("x", false); c.True("y", true) }, Fail, ""},
+		{"printed", func(c *Check) { c.Printed("x", ".33 -2.5e-3 7", 1./3, -.00254, 7) }, Pass, ""},
+		{"printed otherwise", func(c *Check) { c.Printed("x", ".33 .33", 1./3, .34) }, Fail, ""},
+		{"refuted", func(c *Check) { c.Refutes("E-00", "x", ".42", .4410) }, Pass, ""},
+		{"not refuted", func(c *Check) { c.Refutes("E-00", "x", ".44", .4410) }, Fail, ""},
+	} {
+		if o := (check{test.by, test.f}).outcome(newCheck(test.name, nil)); o.Verdict != test.want {
+			t.Errorf("%s: %s (%s: %v of %v), want %s", test.name, o.Verdict, o.What, o.Residual, o.Bound, test.want)
+		}
+	}
+}
+
+// A context that has ended stops a run, which says so.
+func TestRunStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	rows := []Row{{ID: "T-1", Check: func(c *Check) { c.True("x", true) }}, {ID: "T-2", Check: func(c *Check) { cancel(); c.True("x", true) }}, {ID: "T-3"}}
+	if err := Run(ctx, Env{}, rows, func(Result) { n++ }); !errors.Is(err, context.Canceled) || n != 1 {
+		t.Errorf("%v after %d rows, want %v after 1", err, n, context.Canceled)
+	}
+}
