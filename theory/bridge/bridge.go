@@ -162,6 +162,12 @@ func (c *Call) begin() (*question, error) {
 			}
 		}
 	}
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if q.grads {
+		return q, p.CheckGrads(a, &q.g)
+	}
 	return q, p.Check(a)
 }
 
@@ -230,37 +236,44 @@ func (q *question) answer(define bool) (*Answer, error) {
 			{&ans.Scores, &s.Scores, row.Scores, row.TolScores, s.Scores.Data != nil},
 		} {
 			if v.written {
-				v.to.put(q.p.SeqQ, i, v.got.Row(0, i, 0), v.x, v.tol, define)
+				v.to.put(q.p.SeqQ, len(v.x), i, 0, v.got.Row(0, i, 0), v.x, v.tol, define)
 			}
 		}
 	}
 	if !q.grads {
 		return ans, nil
 	}
+	biases := 0 // numbers of dBias so far: they come one by one
 	_, err = o.EachGrad(&q.g, func(name string, at oracle.Index, got []float32, want, tol []float64) {
 		to, rows := map[string]*Values{
 			"dQ": &ans.DQ, "dK": &ans.DK, "dV": &ans.DV, "dRelative": &ans.DRelative, "dMetric": &ans.DMetric, "dBias": &ans.DBias,
 		}[name], map[string]int{
 			"dQ": q.p.SeqQ, "dK": q.p.SeqKV, "dV": q.p.SeqKV, "dRelative": q.a.Terms.Relative.S, "dMetric": q.a.Terms.Metric.S, "dBias": q.a.Terms.Bias.S,
 		}[name]
+		cols, from := len(want), 0
+		if name == "dBias" {
+			cols = q.a.Terms.Bias.D
+			from = biases % cols
+			biases++
+		}
 		if to != nil {
-			to.put(rows, at.I, got, want, tol, define)
+			to.put(rows, cols, at.I, from, got, want, tol, define)
 		}
 	})
 	return ans, err
 }
 
-// put writes row i of so many: what a kernel wrote, or the definition's numbers.
-func (v *Values) put(rows, i int, got []float32, want, tol []float64, define bool) {
+// put writes to row i, of so many, from a column on: what a kernel wrote, or the definition's numbers.
+func (v *Values) put(rows, cols, i, from int, got []float32, want, tol []float64, define bool) {
 	if v.X == nil {
-		v.X, v.Tol = mat.NewDense(rows, len(want), nil), mat.NewDense(rows, len(want), nil)
+		v.X, v.Tol = mat.NewDense(rows, cols, nil), mat.NewDense(rows, cols, nil)
 	}
 	for c := range want {
 		x := want[c]
 		if !define {
 			x = float64(got[c])
 		}
-		v.X.Set(i, c, x)
-		v.Tol.Set(i, c, math.Max(tol[c], 0))
+		v.X.Set(i, from+c, x)
+		v.Tol.Set(i, from+c, math.Max(tol[c], 0))
 	}
 }
