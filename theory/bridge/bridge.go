@@ -133,8 +133,12 @@ func (c *Call) begin() (*question, error) {
 		to   *attn.Tensor
 		wide bool
 	}{
-		{attn.WantLSE, &a.Stats.LSE, false}, {attn.WantMean, &a.Stats.Mean, false}, {attn.WantEntropy, &a.Stats.Entropy, false},
-		{attn.WantMax, &a.Stats.Max, false}, {attn.WantWeights, &a.Stats.Weights, true}, {attn.WantScores, &a.Stats.Scores, true},
+		{attn.WantLSE, &a.Stats.LSE, false},
+		{attn.WantMean, &a.Stats.Mean, false},
+		{attn.WantEntropy, &a.Stats.Entropy, false},
+		{attn.WantMax, &a.Stats.Max, false},
+		{attn.WantWeights, &a.Stats.Weights, true},
+		{attn.WantScores, &a.Stats.Scores, true},
 	} {
 		if p.Want&s.want == 0 {
 			continue
