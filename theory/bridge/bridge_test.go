@@ -123,9 +123,9 @@ func TestForward(t *testing.T) {
 			is   []float64
 		}{
 			{0, "O", func(a *bridge.Answer) bridge.Values { return a.O }, []float64{x, y, y, x}},
-			{attn.WantLSE, "LSE", func(a *bridge.Answer) bridge.Values { return a.LSE }, []float64{1.62062112, 1.62062112}},
+			{attn.WantLSE, "LSE", func(a *bridge.Answer) bridge.Values { return a.LSE }, []float64{1.62062114, 1.62062114}},
 			{attn.WantMean, "Mean", func(a *bridge.Answer) bridge.Values { return a.Mean }, []float64{mean, mean}},
-			{attn.WantEntropy, "Entropy", func(a *bridge.Answer) bridge.Values { return a.Entropy }, []float64{1.62062112 - mean, 1.62062112 - mean}},
+			{attn.WantEntropy, "Entropy", func(a *bridge.Answer) bridge.Values { return a.Entropy }, []float64{1.62062114 - mean, 1.62062114 - mean}},
 			{attn.WantMax, "Max", func(a *bridge.Answer) bridge.Values { return a.Max }, []float64{root, root}},
 			{attn.WantWeights, "Weights", func(a *bridge.Answer) bridge.Values { return a.Weights }, []float64{a, b, a, b, a, a}},
 			{attn.WantScores, "Scores", func(a *bridge.Answer) bridge.Values { return a.Scores }, []float64{root, 0, root, 0, root, root}},
@@ -311,7 +311,7 @@ func TestBadCalls(t *testing.T) {
 		text string
 		set  func(*bridge.Call)
 	}{
-		{"K has 6 rows and V has 5", func(c *bridge.Call) { c.V = normal(r, 5, 3) }},
+		{"rows of K and V are 6 and 5", func(c *bridge.Call) { c.V = normal(r, 5, 3) }},
 		{"dim_q 5 and dim 4", func(c *bridge.Call) { c.Q = normal(r, 4, 5) }},
 		{"dOut", func(c *bridge.Call) { c.DO = normal(r, 4, 2) }},
 		{"dLSE", func(c *bridge.Call) { c.DLSE = normal(r, 3, 1) }},
