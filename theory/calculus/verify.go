@@ -1,0 +1,181 @@
+package calculus
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"attnlab/attn"
+	"attnlab/theory/scorers"
+)
+
+// A Setting is a loss as a function of Q, K and V: attention by dot products, and what is made of its output. The zero Setting is half the squared norm
+// of the output of softmax(Q K^T / sqrt d) V.
+type Setting struct {
+	Scale, Temp float64
+	Mask        func(i, j int) bool // true shows key j to query i; nil shows all
+	Loss        Loss
+}
+
+// A Loss is Squares sum_ib O_ib^2 + sum_ib Weights_ib O_ib. The zero Loss is half the squared norm of O.
+type Loss struct {
+	Squares float64
+	Weights mat.Matrix // nil counts as 0
+}
+
+// squares is the coefficient of the squares.
+func (l Loss) squares() float64 {
+	if l.Squares == 0 && !given(l.Weights) {
+		return 0.5
+	}
+	return l.Squares
+}
+
+// weight is the coefficient of O_ib.
+func (l Loss) weight(i, b int) float64 {
+	if !given(l.Weights) {
+		return 0
+	}
+	return l.Weights.At(i, b)
+}
+
+// Of is the loss of an output.
+func (l Loss) Of(o mat.Matrix) float64 {
+	rows, cols := o.Dims()
+	total := 0.0
+	for i := range rows {
+		for b := range cols {
+			x := o.At(i, b)
+			total += l.squares()*x*x + l.weight(i, b)*x
+		}
+	}
+	return total
+}
+
+// Grad is dO, the gradient of the loss by the output.
+func (l Loss) Grad(o mat.Matrix) *mat.Dense {
+	var to mat.Dense
+	to.Apply(func(i, b int, x float64) float64 { return 2*l.squares()*x + l.weight(i, b) }, o)
+	return &to
+}
+
+// Gradients is the gradients of a loss by the operands.
+type Gradients struct{ DQ, DK, DV *mat.Dense }
+
+// A Backprop is a backward pass, as Backward is one.
+type Backprop func(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, dO mat.Matrix) *Staged
+
+// Exact and Approximate are how far a right gradient may be from derivatives without subtraction, and from central differences, relative to Verdict.Size.
+const (
+	Exact       = 1e-12
+	Approximate = 1e-7
+)
+
+// Errors is how far one gradient is from what three other ways say: the largest difference of an element, relative to Verdict.Size.
+type Errors struct {
+	Dual, ComplexStep, Difference float64
+	Right                         bool // the first two are within Exact, the third within Approximate
+}
+
+// A Verdict says which gradients are right.
+type Verdict struct {
+	DQ, DK, DV Errors
+	AllRight   bool
+	Size       float64 // the largest of the loss and of all elements of its gradients
+}
+
+// VerifyGradients verifies Backward on the given operands, for half the squared norm of the output.
+func VerifyGradients(q, k, v mat.Matrix) (Verdict, error) { return Setting{}.Verify(Backward, q, k, v) }
+
+// Verify verifies a backward pass on the given operands. Every element of every operand is moved by itself, in three ways, so it is for small problems. The
+// error is about operands or a setting for which there is nothing to verify.
+func (s Setting) Verify(b Backprop, q, k, v mat.Matrix) (Verdict, error) {
+	dual, err := s.Dual(q, k, v)
+	if err != nil {
+		return Verdict{}, err
+	}
+	step, err := s.ComplexStep(q, k, v)
+	if err != nil {
+		return Verdict{}, err
+	}
+	difference, err := s.Differences(q, k, v, 0)
+	if err != nil {
+		return Verdict{}, err
+	}
+	got := s.by(b, q, k, v)
+	size := math.Abs(s.Loss.Of(s.attend(q, k, v).Output))
+	for _, m := range []*mat.Dense{dual.DQ, dual.DK, dual.DV} {
+		size = max(size, mat.Max(m), -mat.Min(m))
+	}
+	against := func(of func(g Gradients) *mat.Dense) Errors {
+		e := Errors{Dual: apart(of(got), of(dual), size), ComplexStep: apart(of(got), of(step), size), Difference: apart(of(got), of(difference), size)}
+		e.Right = e.Dual <= Exact && e.ComplexStep <= Exact && e.Difference <= Approximate
+		return e
+	}
+	to := Verdict{
+		DQ:   against(func(g Gradients) *mat.Dense { return g.DQ }),
+		DK:   against(func(g Gradients) *mat.Dense { return g.DK }),
+		DV:   against(func(g Gradients) *mat.Dense { return g.DV }),
+		Size: size,
+	}
+	to.AllRight = to.DQ.Right && to.DK.Right && to.DV.Right
+	return to, nil
+}
+
+// apart is the largest difference of two elements, relative to a size; +Inf for matrices of different shapes or none.
+func apart(got, want *mat.Dense, size float64) float64 {
+	if got == nil {
+		return math.Inf(1)
+	}
+	r, c := got.Dims()
+	if rows, cols := want.Dims(); r != rows || c != cols {
+		return math.Inf(1)
+	}
+	worst, w := 0.0, flat(want)
+	for e, x := range flat(got) {
+		if d := math.Abs(x - w[e]); d > worst || math.IsNaN(d) {
+			worst = d // NaN stays
+		}
+	}
+	if worst == 0 {
+		return 0 // also where everything is
+	}
+	return worst / size
+}
+
+// by is what a backward pass says.
+func (s Setting) by(b Backprop, q, k, v mat.Matrix) Gradients {
+	d := s.attend(q, k, v)
+	st := b(d, q, k, v, s.Scale, s.Loss.Grad(d.Output))
+	return Gradients{st.DQ, st.DK, st.DV}
+}
+
+// check says what is wrong with operands that come from outside.
+func (s Setting) check(q, k, v mat.Matrix) error {
+	if !given(q) || !given(k) || !given(v) {
+		return errors.New("verify gradients: an operand is nil: give all three of Q, K and V")
+	}
+	nq, d := q.Dims()
+	nk, dk := k.Dims()
+	rows, dv := v.Dims()
+	switch {
+	case min(nq, nk, d, dv) < 1:
+		return errors.New("verify gradients: an operand is empty, and a gradient by it has no elements: give at least one query, key and dimension")
+	case d != dk:
+		return fmt.Errorf("verify gradients: Q has %d columns and K has %d: a dot product takes as many of both", d, dk)
+	case nk != rows:
+		return fmt.Errorf("verify gradients: K has %d rows and V has %d: there is one value a key", nk, rows)
+	case s.Temp == attn.Frozen || math.IsInf(s.Temp, 1):
+		return errors.New("verify gradients: a limit of the temperature: weights do not depend smoothly on scores there; choose a positive, finite temperature")
+	case s.Temp < 0 || math.IsNaN(s.Temp):
+		return fmt.Errorf("verify gradients: temperature %v: choose a positive one, or 0 for 1", s.Temp)
+	}
+	if w := s.Loss.Weights; given(w) {
+		if r, c := w.Dims(); r != nq || c != dv {
+			return fmt.Errorf("verify gradients: Loss.Weights is %d by %d for an output of %d by %d", r, c, nq, dv)
+		}
+	}
+	return nil
+}
