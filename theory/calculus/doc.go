@@ -53,10 +53,22 @@
 // Dual numbers (gonum num/dual) and the complex step give derivatives to the last digits, since neither subtracts two nearby numbers; both go through the
 // forward pass written out anew in loops. Central differences (gonum diff/fd) go through package scorers, as it is used, to about ten digits.
 //
+// # The reference library's module gradients
+//
+//	grad_output_wrt_V           GradV
+//	grad_output_wrt_A           GradA
+//	grad_softmax                GradSoftmax
+//	grad_scores_wrt_Q           GradQ
+//	grad_scores_wrt_K           GradK
+//	attention_backward          Backward
+//	verify_gradients            VerifyGradients, or Setting.Verify for another loss, mask, temperature or backward pass
+//	gradient_numerical_check    NumericalGradient
+//	gradient_flow_analysis      GradientFlow
+//
 // # Where the source documents are wrong
 //
 //	E-03    a summary has step 3 as dS = A (dA - rowsum(dA)); it is A (dA - rowsum(A dA))
 //	E-04    dO_ib/dV_mn is printed with [i=m] where it has [j=m], so that the sum over j finds no partner
-//	E-16    a step of 1e-5 is said to verify float32 gradients to machine precision; rounding alone leaves errors of some 1e-3 there. BestStep
+//	E-16    a step of 1e-5 is said to verify float32 gradients to machine precision; rounding alone leaves errors of 1e-3 to 1e-2 there. BestStep
 //	E-23    a chain rule in which the index i occurs three times: the inner factors need labels of their own, as in A_mn and S_pq
 package calculus
