@@ -23,12 +23,14 @@
 //
 // # Heads
 //
-// A head h projects rows of d_model numbers to d_k: Q_h = X W_Q^h. Whatever X is, the rows of Q_h are sums of the d_k rows of W_Q^h, so they lie in a subspace of d_k
-// dimensions at most, and rank Q_h <= d_k. Two heads with different subspaces compare the same rows by different properties; a head whose W_Q^h has a smaller
-// rank than d_k compares by fewer. The score q.k of a head is a bilinear form on X with the matrix W_Q^h W_K^hT / sqrt(d_k), which has rank d_k at most: many
-// heads of few dimensions are many forms of low rank, where one head of all dimensions would be a single form of full rank, at the same cost. What a head gives back is in the
-// d_v dimensions of W_V^h, and W_O adds the heads up. No projection is part of attn.Problem: a split of rows into heads is a view of the same numbers (attn.Wrap with
-// BSHD), and what differs between heads is what has been projected before.
+// A head projects rows of d_model numbers to d_k: Q_h = X W_Q^h, so that a row x becomes its inner products with the d_k columns of W_Q^h. All that the head
+// sees of x is the part in the space that these columns span, which has at most d_k of the d_model dimensions; what is orthogonal to it goes unseen. So rank
+// Q_h <= d_k, whatever X is. Heads with different subspaces compare the same rows by different properties. A head's score is a bilinear form on X, with the matrix
+// W_Q^h W_K^hT / sqrt(d_k) of rank d_k at most: many heads of few dimensions are many forms of low rank, where one head of all dimensions would be a single form
+// of full rank, at the same cost. What a head gives back is in the d_v dimensions, at most, that the rows of W_V^h W_O^h span, and the heads are summed.
+//
+// No projection is part of attn.Problem: a split of rows into heads is a view of the same numbers (attn.Wrap with BSHD), and what differs between heads is
+// what has been projected before.
 //
 // # References
 //

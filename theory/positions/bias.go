@@ -36,7 +36,8 @@ func T5(table []float64, most int, both bool, nq, nk int) (*mat.Dense, error) {
 		side /= 2
 	}
 	if side < 2 || most <= side/2 {
-		return nil, fmt.Errorf("positions: %d buckets, %d a side, up to distance %d: want two a side or more, and a distance that half of them do not reach", len(table), side, most)
+		return nil, fmt.Errorf("positions: %d buckets, %d a side, up to distance %d: want two a side or more, and a distance that half of them do not reach",
+			len(table), side, most)
 	}
 	return Bias(func(distance int) float64 { return table[attn.T5Bucket(distance, len(table), most, both)] }, nq, nk), nil
 }

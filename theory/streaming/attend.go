@@ -40,7 +40,8 @@ func Attend(q, k, v mat.Matrix, o Options) (out *mat.Dense, lse []float64) {
 	return out, lse
 }
 
-// Backward is the gradients of a number by Q, K and V, given those by the output of Attend, and what Attend answered. The weights are made once more, block by block.
+// Backward is the gradients of a number by Q, K and V, given the one by the output of Attend, and what Attend answered. The weights are made once more, block by
+// block.
 func Backward(q, k, v, out mat.Matrix, lse []float64, dOut mat.Matrix, o Options) (dq, dk, dv *mat.Dense) {
 	w := newWalk(q, k, v, o)
 	like := func(m *mat.Dense) *mat.Dense { r, c := m.Dims(); return mat.NewDense(r, c, nil) }
