@@ -31,6 +31,8 @@ func TestFreeEnergy(t *testing.T) {
 		{"limit of hot", []float64{2, 1, 2}, inf, -inf},
 		{"limit of hot, one state", []float64{2, hidden}, inf, -2},
 		{"nothing visible", []float64{hidden}, 1, inf},
+		{"nothing visible, cold", []float64{hidden}, 0, inf},
+		{"no state", nil, 1, inf},
 		{"one takes all", []float64{2, inf}, 1, -inf},
 		{"NaN", []float64{nan}, 1, nan},
 	} {

@@ -160,6 +160,7 @@ func TestLogPartition(t *testing.T) {
 		{"hidden ones do not count", []float64{0, hidden, 0}, 1, math.Ln2},
 		{"nothing visible", []float64{hidden}, 1, hidden},
 		{"no state", nil, 1, hidden},
+		{"no state and no temperature", nil, nan, hidden},
 		{"infinite", []float64{1, inf}, 1, inf},
 		{"infinite, hot", []float64{1, inf}, inf, inf},
 		{"hot", []float64{1, 5, hidden, 2}, inf, math.Log(3)},

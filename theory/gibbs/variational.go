@@ -87,11 +87,7 @@ func Minimize(s []float64, t float64, d Descent) (Minimum, error) {
 		} else if steps == d.Steps {
 			return m, fmt.Errorf("gibbs: still %.3g above the minimum after %d steps: allow more of them, or a larger gap", m.Gap, steps)
 		}
-		for j := range logs {
-			if !math.IsInf(s[j], -1) {
-				logs[j] -= d.Rate * g[j]
-			}
-		}
+		floats.AddScaled(logs, -d.Rate, g) // a hidden state stays at -Inf
 		logs = LogSoftmax(logs, 1) // back to a sum of 1
 	}
 }
