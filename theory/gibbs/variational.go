@@ -88,7 +88,7 @@ func Minimize(s []float64, t float64, d Descent) (Minimum, error) {
 			return m, fmt.Errorf("gibbs: still %.3g above the minimum after %d steps: allow more of them, or a larger gap", m.Gap, steps)
 		}
 		floats.AddScaled(logs, -d.Rate, g) // a hidden state stays at -Inf
-		logs = LogSoftmax(logs, 1) // back to a sum of 1
+		logs = LogSoftmax(logs, 1)         // back to a sum of 1
 	}
 }
 
