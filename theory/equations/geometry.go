@@ -752,7 +752,8 @@ func taughtAttention(c *Check) {
 			c.True("plain gradient: it takes more than 12 steps", needs > 12)
 			c.True("plain gradient: other weights for theta = B phi", apart > 1e-3)
 		}
-		c.Note("natural gradient %v: %d steps to a loss of 1e-8; weights by other parameters, theta = B phi, are up to %.2g away in %d steps", way.Natural, needs, apart, steps)
+		c.Note("natural gradient %v: %d steps to a loss of 1e-8; weights by other parameters, theta = B phi, are up to %.2g away in %d steps",
+			way.Natural, needs, apart, steps)
 	}
 }
 

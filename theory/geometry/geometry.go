@@ -21,7 +21,8 @@
 //	D_c g_ab  = d_c g_ab - G^d_ca g_db - G^d_cb g_ad = 0             MetricDerivative: the symbols are those for which it vanishes
 //	du^c/dt   = - G^c_ab u^a u^b,  u = dx/dt                         Geodesic: no acceleration, and so constant speed
 //
-// In polar coordinates those lines are straight; in the half-plane dx^2 + dy^2 over y^2 they are circles that meet the x axis at right angles.
+// In polar coordinates those lines are straight; in the half-plane dx^2 + dy^2 over y^2 they are circles that meet the x axis at right angles, and
+// upright lines.
 //
 // # Information
 //
@@ -39,7 +40,8 @@
 // At T = 1 it is also the Jacobian of softmax, dp/ds: every backward pass through attention is a multiplication by Fisher's information.
 //
 // What the natural gradient gives does not depend on how theta is written, exactly so if that changes linearly, theta = B phi. Otherwise it holds for
-// infinitesimal steps only: finite ones differ by the square of their size (E-10).
+// infinitesimal steps only: finite ones differ by the square of their size (E-10). With a singular information the steps of two ways of writing may differ by
+// what changes no probability; with a damping they differ.
 //
 // Where scores follow linearly from their parameters, as those of attention do from its queries, or from a metric between queries and keys, the information
 // is the second derivative of the loss, and the natural gradient is Newton's method: LogLinear.
