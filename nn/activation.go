@@ -40,13 +40,13 @@ type activationPass struct {
 func (p *activationPass) Forward(x Mat) Mat {
 	p.x = x
 	p.on.Products.eachRow(x.Rows, p.forward)
-	return p.y
+	return p.y.First(x.Rows)
 }
 
 func (p *activationPass) Backward(dy Mat) Mat {
 	p.dy = dy
 	p.on.Products.eachRow(dy.Rows, p.backward)
-	return p.dx
+	return p.dx.First(dy.Rows)
 }
 
 // slope and cubic make the argument of GELU's tanh: slope (x + cubic x^3).
@@ -154,17 +154,17 @@ type gatedPass struct {
 func (p *gatedPass) Forward(x Mat) Mat {
 	p.ya, p.yb = p.a.Forward(x), p.b.Forward(x)
 	p.on.Products.eachRow(x.Rows, p.forward)
-	return p.y
+	return p.y.First(x.Rows)
 }
 
 func (p *gatedPass) Backward(dy Mat) Mat {
 	p.dy = dy
 	p.on.Products.eachRow(dy.Rows, p.backward)
-	return p.add(p.dx, p.a.Backward(p.da), p.b.Backward(p.db))
+	return p.add(p.dx.First(dy.Rows), p.a.Backward(p.da.First(dy.Rows)), p.b.Backward(p.db.First(dy.Rows)))
 }
 
 func (p *gatedPass) forwardRows(_, task int) {
-	for i, last := span(task, p.y.Rows); i < last; i++ {
+	for i, last := span(task, p.ya.Rows); i < last; i++ {
 		a, b, y := p.ya.Row(i), p.yb.Row(i), p.y.Row(i)
 		for c := range y {
 			y[c] = a[c] * b[c]

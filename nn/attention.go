@@ -39,53 +39,73 @@ func NewAttention(name string, dim, heads, kvHeads int, bias bool, r *rand.Rand)
 // Params are those of the four projections.
 func (l *Attention) Params() []*Param { return Chain{l.Q, l.K, l.V, l.Out}.Params() }
 
-// Plan plans the projections and the kernel. What it returns is an *AttentionPass.
-func (l *Attention) Plan(on On, in Shape) (Pass, int, error) {
-	memory := in
-	if l.Memory > 0 {
-		memory.Seq, memory.Dim = l.Memory, l.K.W.W.Rows
-	}
-	p := &AttentionPass{adder: newAdder(on), Memory: NewMat(0, 0), cross: l.Memory > 0}
-	var dq, dk, dv, dim int
-	var err error
-	joined := l.Out.W.W.Rows
+// projections are the passes of an Attention's four products, and the sizes of what they make.
+type projections struct {
+	q, k, v, out Pass
+	dq, dk, dv   int // columns
+	joined, dim  int
+}
+
+// project plans the products. Memory is the shape of m.
+func (l *Attention) project(on On, in, memory Shape) (p projections, err error) {
+	p.joined = l.Out.W.W.Rows
 	for _, s := range []struct {
 		to   *Pass
 		from *Linear
 		in   Shape
 		dim  *int
-	}{{&p.q, l.Q, in, &dq}, {&p.k, l.K, memory, &dk}, {&p.v, l.V, memory, &dv}, {&p.out, l.Out, Shape{in.Batch, in.Seq, joined}, &dim}} {
+	}{{&p.q, l.Q, in, &p.dq}, {&p.k, l.K, memory, &p.dk}, {&p.v, l.V, memory, &p.dv}, {&p.out, l.Out, Shape{in.Batch, in.Seq, p.joined}, &p.dim}} {
 		if *s.to, *s.dim, err = s.from.Plan(on, s.in); err != nil {
-			return nil, 0, err
+			return p, err
 		}
 	}
-	if dq%l.Heads != 0 || dk%l.KVHeads != 0 || dv%l.KVHeads != 0 || dv/l.KVHeads*l.Heads != joined {
-		return nil, 0, fmt.Errorf("%w: %s has %d heads, %d of keys, in rows of %d, %d and %d, and joins rows of %d", ErrShape, l.Q.W.Name, l.Heads, l.KVHeads, dq, dk, dv, joined)
+	if p.dq%l.Heads != 0 || p.dk%l.KVHeads != 0 || p.dv%l.KVHeads != 0 || p.dv/l.KVHeads*l.Heads != p.joined {
+		return p, fmt.Errorf("%w: %s has %d heads, %d of keys, in rows of %d, %d and %d, and joins rows of %d", ErrShape, l.Q.W.Name, l.Heads, l.KVHeads, p.dq, p.dk, p.dv, p.joined)
 	}
+	return p, nil
+}
+
+// problem is what the kernel is asked, with queries and keys of so many rows.
+func (l *Attention) problem(p *projections, batch, queries, keys int) attn.Problem {
 	problem := attn.Problem{
-		Batch: in.Batch, SeqQ: in.Seq, SeqKV: memory.Seq, HeadsQ: l.Heads, HeadsKV: l.KVHeads, Dim: dk / l.KVHeads, DimV: dv / l.KVHeads,
-		Mask: l.Mask, Score: l.Score, Want: attn.WantLSE | attn.WantGrad,
+		Batch: batch, SeqQ: queries, SeqKV: keys, HeadsQ: l.Heads, HeadsKV: l.KVHeads, Dim: p.dk / l.KVHeads, DimV: p.dv / l.KVHeads, Mask: l.Mask, Score: l.Score,
 	}
-	if d := dq / l.Heads; d != problem.Dim {
+	if d := p.dq / l.Heads; d != problem.Dim {
 		problem.DimQ = d
 	}
+	return problem
+}
+
+// Plan plans the projections and the kernel. What it returns is an *AttentionPass, or, if On has caches, the pass of one that keeps its keys and values there.
+func (l *Attention) Plan(on On, in Shape) (Pass, int, error) {
+	if on.Caches != nil {
+		return l.planCached(on, in)
+	}
+	memory := in
+	if l.Memory > 0 {
+		memory.Seq, memory.Dim = l.Memory, l.K.W.W.Rows
+	}
+	made, err := l.project(on, in, memory)
+	if err != nil {
+		return nil, 0, err
+	}
+	problem := l.problem(&made, in.Batch, in.Seq, memory.Seq)
+	problem.Want = attn.WantLSE | attn.WantGrad
 	plan, err := on.Kernel.Plan(problem, on.Products.team)
 	if err != nil {
 		return nil, 0, fmt.Errorf("nn: %s: %w", l.Q.W.Name, err)
 	}
-	p.plan = plan.(attn.Differentiable)
-	p.o, p.dq, p.dk, p.dv = NewMat(in.Rows(), joined), NewMat(in.Rows(), dq), NewMat(memory.Rows(), dk), NewMat(memory.Rows(), dv)
-	p.a.Out, p.a.Terms = heads(p.o, in, l.Heads), l.Terms
-	p.a.Stats.LSE = attn.New(attn.BSHD, in.Batch, in.Seq, l.Heads, 1)
-	p.g.Q, p.g.K, p.g.V = heads(p.dq, in, l.Heads), heads(p.dk, memory, l.KVHeads), heads(p.dv, memory, l.KVHeads)
-	p.layer, p.in, p.keys, p.DMemory = l, in, memory, NewMat(memory.Rows(), memory.Dim)
-	return p, dim, nil
+	return &AttentionPass{
+		projections: made, adder: newAdder(on), layer: l, batch: in.Batch, plan: plan.(attn.Differentiable),
+		o: NewMat(in.Rows(), made.joined), gq: NewMat(in.Rows(), made.dq), gk: NewMat(memory.Rows(), made.dk), gv: NewMat(memory.Rows(), made.dv),
+		lse: attn.New(attn.BSHD, in.Batch, in.Seq, l.Heads, 1), gm: NewMat(memory.Rows(), memory.Dim),
+	}, made.dim, nil
 }
 
-// heads is m, whose rows are sequences one after the other, as an operand with so many heads in a row.
-func heads(m Mat, s Shape, n int) attn.Tensor {
-	d := m.Cols / n
-	return attn.Tensor{Data: m.Data, B: s.Batch, S: s.Seq, H: n, D: d, SB: s.Seq * m.Stride, SS: m.Stride, SH: d}
+// heads is m, whose rows are sequences one after another, as an operand with so many heads in a row.
+func heads(m Mat, batch, n int) attn.Tensor {
+	seq := m.Rows / batch
+	return attn.Tensor{Data: m.Data, B: batch, S: seq, H: n, D: m.Cols / n, SB: seq * m.Stride, SS: m.Stride, SH: m.Cols / n}
 }
 
 // An AttentionPass runs Attention.
@@ -93,37 +113,41 @@ type AttentionPass struct {
 	Memory  Mat // in cross-attention: what keys and values are made of, to be set before Forward
 	DMemory Mat // the gradient by it, or in self-attention the keys' and values' part of that by x, after Backward
 
+	projections
 	*adder
-	layer        *Attention
-	cross        bool
-	in, keys     Shape
-	plan         attn.Differentiable
-	q, k, v, out Pass
-	o            Mat // heads side by side
-	dq, dk, dv   Mat
-	a            attn.Args
-	g            attn.Grads
+	layer      *Attention
+	batch      int
+	plan       attn.Differentiable
+	o          Mat // heads side by side
+	lse        attn.Tensor
+	gq, gk, gv Mat // gradients of queries, keys, values
+	gm         Mat // of m
+	a          attn.Args
+	g          attn.Grads
 }
 
 // Forward runs the layer.
 func (p *AttentionPass) Forward(x Mat) Mat {
-	m := x
-	if p.cross {
+	l, m, o := p.layer, x, p.o.First(x.Rows)
+	if l.Memory > 0 {
 		m = p.Memory
 	}
-	l := p.layer
-	p.a.Q, p.a.K, p.a.V = heads(p.q.Forward(x), p.in, l.Heads), heads(p.k.Forward(m), p.keys, l.KVHeads), heads(p.v.Forward(m), p.keys, l.KVHeads)
+	p.a.Q, p.a.K, p.a.V = heads(p.q.Forward(x), p.batch, l.Heads), heads(p.k.Forward(m), p.batch, l.KVHeads), heads(p.v.Forward(m), p.batch, l.KVHeads)
+	p.a.Out, p.a.Stats.LSE, p.a.Terms = heads(o, p.batch, l.Heads), p.lse, l.Terms
+	p.a.Stats.LSE.S = x.Rows / p.batch
 	p.plan.Forward(&p.a)
-	return p.out.Forward(p.o)
+	return p.out.Forward(o)
 }
 
 // Backward runs it back.
 func (p *AttentionPass) Backward(dy Mat) Mat {
-	p.g.Out = heads(p.out.Backward(dy), p.in, p.layer.Heads)
+	l, gq, gk, gv := p.layer, p.gq.First(dy.Rows), p.gk.First(p.a.K.B*p.a.K.S), p.gv.First(p.a.V.B*p.a.V.S)
+	p.g.Out, p.g.Q = heads(p.out.Backward(dy), p.batch, l.Heads), heads(gq, p.batch, l.Heads)
+	p.g.K, p.g.V = heads(gk, p.batch, l.KVHeads), heads(gv, p.batch, l.KVHeads)
 	p.plan.Backward(&p.a, &p.g)
-	p.add(p.DMemory, p.k.Backward(p.dk), p.v.Backward(p.dv))
-	dx := p.q.Backward(p.dq)
-	if !p.cross {
+	p.DMemory = p.add(p.gm.First(gk.Rows), p.k.Backward(gk), p.v.Backward(gv))
+	dx := p.q.Backward(gq)
+	if l.Memory == 0 {
 		p.add(dx, dx, p.DMemory)
 	}
 	return dx

@@ -62,9 +62,11 @@ type residualPass struct {
 	y, dx Mat
 }
 
-func (p *residualPass) Forward(x Mat) Mat { return p.add(p.y, x, p.inner.Forward(x)) }
+func (p *residualPass) Forward(x Mat) Mat { return p.add(p.y.First(x.Rows), x, p.inner.Forward(x)) }
 
-func (p *residualPass) Backward(dy Mat) Mat { return p.add(p.dx, dy, p.inner.Backward(dy)) }
+func (p *residualPass) Backward(dy Mat) Mat {
+	return p.add(p.dx.First(dy.Rows), dy, p.inner.Backward(dy))
+}
 
 // An adder adds matrices.
 type adder struct {

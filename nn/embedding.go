@@ -34,10 +34,13 @@ func (e *Embedding) Params() []*Param {
 
 // An EmbeddingPass runs an Embedding.
 type EmbeddingPass struct {
-	layer  *Embedding
-	seq    int
-	tokens []int32
-	y      Mat
+	// Begin is the position of the first token of every sequence.
+	Begin int
+
+	layer      *Embedding
+	batch, seq int
+	tokens     []int32
+	y          Mat
 }
 
 // Plan allocates for so many sequences of so many tokens.
@@ -45,15 +48,18 @@ func (e *Embedding) Plan(batch, seq int) (*EmbeddingPass, error) {
 	if e.Position != nil && seq > e.Position.W.Rows {
 		return nil, fmt.Errorf("%w: %s has %d positions, and the sequence %d", ErrShape, e.Position.Name, e.Position.W.Rows, seq)
 	}
-	return &EmbeddingPass{layer: e, seq: seq, y: NewMat(batch*seq, e.Token.W.Cols)}, nil
+	if batch < 1 || seq < 0 {
+		return nil, fmt.Errorf("%w: %s for %d sequences of %d", ErrShape, e.Token.Name, batch, seq)
+	}
+	return &EmbeddingPass{layer: e, batch: batch, y: NewMat(batch*seq, e.Token.W.Cols)}, nil
 }
 
 // Forward returns a row for each token. A token that the table has no row for is a panic.
 func (p *EmbeddingPass) Forward(tokens []int32) Mat {
-	if len(tokens) != p.y.Rows {
-		panic(fmt.Sprintf("nn: %s: %d tokens, planned for %d", p.layer.Token.Name, len(tokens), p.y.Rows))
+	if len(tokens) > p.y.Rows || len(tokens)%p.batch != 0 {
+		panic(fmt.Sprintf("nn: %s: %d tokens, planned for %d in %d sequences", p.layer.Token.Name, len(tokens), p.y.Rows, p.batch))
 	}
-	p.tokens = tokens
+	p.tokens, p.seq = tokens, len(tokens)/p.batch
 	for i, t := range tokens {
 		if t < 0 || int(t) >= p.layer.Token.W.Rows {
 			panic(fmt.Sprintf("nn: %s: token %d is %d, of %d", p.layer.Token.Name, i, t, p.layer.Token.W.Rows))
@@ -61,10 +67,10 @@ func (p *EmbeddingPass) Forward(tokens []int32) Mat {
 		y := p.y.Row(i)
 		copy(y, p.layer.Token.W.Row(int(t)))
 		if p.layer.Position != nil {
-			add(y, p.layer.Position.W.Row(i%p.seq))
+			add(y, p.layer.Position.W.Row(p.Begin+i%p.seq))
 		}
 	}
-	return p.y
+	return p.y.First(len(tokens))
 }
 
 // Backward adds to the gradients of the rows that were taken.
@@ -72,7 +78,7 @@ func (p *EmbeddingPass) Backward(dy Mat) {
 	for i, t := range p.tokens {
 		add(p.layer.Token.Grad.Row(int(t)), dy.Row(i))
 		if p.layer.Position != nil {
-			add(p.layer.Position.Grad.Row(i%p.seq), dy.Row(i))
+			add(p.layer.Position.Grad.Row(p.Begin+i%p.seq), dy.Row(i))
 		}
 	}
 }

@@ -51,6 +51,7 @@ func Count(params []*Param) (n int) {
 type On struct {
 	Kernel   attn.Kernel // for attention
 	Products *Multiplier // for the rest, whose team is that of all
+	Caches   *Caches     // nil: attention sees the rows of one call
 }
 
 // A Shape is what comes to a layer: so many sequences of so many rows, one after the other, of Dim numbers each.
@@ -68,8 +69,8 @@ type Layer interface {
 	Plan(on On, in Shape) (p Pass, dim int, err error)
 }
 
-// A Pass runs a layer. Its methods allocate nothing, and what they return belongs to the pass and holds until the same method is called again. It is used by one
-// goroutine at a time, and so are all passes on one Multiplier.
+// A Pass runs a layer, on as many rows as it was planned for, or fewer: the same number of every sequence. Its methods allocate nothing, and what they return
+// belongs to the pass and holds until the same method is called again. It is used by one goroutine at a time, and so are all passes on one Multiplier.
 type Pass interface {
 	Forward(x Mat) Mat
 	// Backward takes the gradient of the loss by the last output, adds to that of the parameters, and returns that by the input, which must still be as

@@ -95,7 +95,7 @@ func checkLayer(t *testing.T, l Layer, in Shape, f twin) {
 			t.Fatal(err)
 		}
 		x := random(r, in.Rows(), in.Dim, 0)
-		pass, dim, err := l.Plan(On{kernel, NewMultiplier(ops, nil)}, in)
+		pass, dim, err := l.Plan(On{kernel, NewMultiplier(ops, nil), nil}, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func checkLayer(t *testing.T, l Layer, in Shape, f twin) {
 
 		team := attn.NewTeam(2)
 		defer team.Close()
-		other, _, err := l.Plan(On{kernel, NewMultiplier(ops, team)}, in)
+		other, _, err := l.Plan(On{kernel, NewMultiplier(ops, team), nil}, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,7 @@ func TestAttention(t *testing.T) {
 // What does not fit is an error that says so.
 func TestShapes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
-	on := On{kernels.All()[0], NewMultiplier(asm.Levels()[0].Ops, nil)}
+	on := On{kernels.All()[0], NewMultiplier(asm.Levels()[0].Ops, nil), nil}
 	for name, l := range map[string]Layer{
 		"linear": NewLinear("l", 7, 5, false, r), "norm": NewLayerNorm("n", 9), "residual": Residual{NewLinear("l", 8, 5, false, r)},
 		"chain": Chain{NewLinear("l", 8, 5, false, r), NewLinear("m", 8, 5, false, r)}, "gate": Gated{NewLinear("l", 8, 5, false, r), NewLinear("m", 8, 4, false, r)},

@@ -45,19 +45,21 @@ type linearPass struct {
 
 func (p *linearPass) Forward(x Mat) Mat {
 	p.x = x
+	y := p.y.First(x.Rows)
 	if b := p.layer.B; b != nil {
-		p.on.Products.Do(Product{C: p.y, A: p.ones, B: b.W})
+		p.on.Products.Do(Product{C: y, A: p.ones.First(x.Rows), B: b.W})
 	}
-	p.on.Products.Do(Product{C: p.y, A: x, B: p.layer.W.W, Add: p.layer.B != nil})
-	return p.y
+	p.on.Products.Do(Product{C: y, A: x, B: p.layer.W.W, Add: p.layer.B != nil})
+	return y
 }
 
 // Backward: dW += x^T dy, db += 1^T dy, dx = dy W^T.
 func (p *linearPass) Backward(dy Mat) Mat {
 	p.on.Products.Do(Product{C: p.layer.W.Grad, A: p.x, AT: true, B: dy, Add: true})
 	if b := p.layer.B; b != nil {
-		p.on.Products.Do(Product{C: b.Grad, A: p.ones, AT: true, B: dy, Add: true})
+		p.on.Products.Do(Product{C: b.Grad, A: p.ones.First(dy.Rows), AT: true, B: dy, Add: true})
 	}
-	p.on.Products.Do(Product{C: p.dx, A: dy, B: p.layer.W.W, BT: true})
-	return p.dx
+	dx := p.dx.First(dy.Rows)
+	p.on.Products.Do(Product{C: dx, A: dy, B: p.layer.W.W, BT: true})
+	return dx
 }

@@ -36,7 +36,7 @@ func (c *CrossEntropy) Loss(x Mat, targets []int32) (loss float64, right int, dx
 			right++
 		}
 	}
-	return loss / float64(max(c.counted, 1)), right, c.dx
+	return loss / float64(max(c.counted, 1)), right, c.dx.First(x.Rows)
 }
 
 // largest is the index of the first largest element.

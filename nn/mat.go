@@ -26,6 +26,9 @@ func (m Mat) Part(r, rows, c, cols int) Mat {
 	return p
 }
 
+// First is the first rows, in place.
+func (m Mat) First(rows int) Mat { return m.Part(0, rows, 0, m.Cols) }
+
 // Clear makes every element 0.
 func (m Mat) Clear() {
 	for i := range m.Rows {

@@ -56,7 +56,7 @@ type normPass struct {
 func (p *normPass) Forward(x Mat) Mat {
 	p.x = x
 	p.on.Products.eachRow(x.Rows, p.forward)
-	return p.y
+	return p.y.First(x.Rows)
 }
 
 func (p *normPass) forwardRows(_, task int) {
@@ -93,7 +93,7 @@ func (p *normPass) Backward(dy Mat) Mat {
 	p.dy = dy
 	p.on.Products.eachRow(dy.Rows, p.backward)
 	p.on.Products.eachRow(dy.Cols, p.params)
-	return p.dx
+	return p.dx.First(dy.Rows)
 }
 
 func (p *normPass) backwardRows(_, task int) {

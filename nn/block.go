@@ -1,0 +1,103 @@
+package nn
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"attnlab/attn"
+)
+
+// Config says what a stack of transformer blocks is like. Its zero values are the plain case.
+type Config struct {
+	Layers  int
+	Dim     int // of a row
+	Heads   int
+	KVHeads int // 0: Heads
+	Hidden  int // of the feed-forward layer; 0: 4 Dim
+
+	PostNorm bool // a norm behind every sum, as in the first transformers; else before every layer, and one at the end
+	RMS      bool // norms of root mean squares instead of layer norms
+	Gated    bool // feed-forward by SwiGLU; else by Act
+	Act      Activation
+	Bias     bool    // in the linear layers
+	Dropout  float64 // of what attention and feed-forward add
+	Noise    *Noise  // for Dropout
+
+	Mask  attn.Mask
+	Score attn.Score
+	Terms attn.Operands
+
+	Experts, Top int // a mixture of so many feed-forward layers, of which a row sees Top; 0: one
+}
+
+// NewStack makes the blocks, and the norm behind them where each has its own before.
+func NewStack(name string, c Config, r *rand.Rand) (Chain, error) {
+	if c.KVHeads == 0 {
+		c.KVHeads = c.Heads
+	}
+	if c.Hidden == 0 {
+		c.Hidden = 4 * c.Dim
+	}
+	var all Chain
+	for i := range c.Layers {
+		block, err := newBlock(fmt.Sprintf("%s.%d", name, i), c, uint64(2*i), r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, block...)
+	}
+	if !c.PostNorm {
+		all = append(all, c.norm(name+".norm"))
+	}
+	return all, nil
+}
+
+// newBlock is attention and feed-forward, each added to what comes in:
+//
+//	norm first:  x + f(norm(x))        norm behind:  norm(x + f(x))
+func newBlock(name string, c Config, number uint64, r *rand.Rand) (Chain, error) {
+	attention, err := NewAttention(name+".attention", c.Dim, c.Heads, c.KVHeads, c.Bias, r)
+	if err != nil {
+		return nil, err
+	}
+	attention.Mask, attention.Score, attention.Terms = c.Mask, c.Score, c.Terms
+	feed, err := c.feedForward(name, r)
+	if err != nil {
+		return nil, err
+	}
+	var block Chain
+	for i, l := range []Layer{attention, feed} {
+		norm := c.norm(fmt.Sprintf("%s.norm%d", name, i))
+		if c.Dropout > 0 {
+			l = Chain{l, &Dropout{c.Dropout, number + uint64(i), c.Noise}}
+		}
+		if c.PostNorm {
+			block = append(block, Residual{l}, norm)
+		} else {
+			block = append(block, Residual{Chain{norm, l}})
+		}
+	}
+	return block, nil
+}
+
+func (c *Config) norm(name string) Layer {
+	if c.RMS {
+		return NewRMSNorm(name, c.Dim)
+	}
+	return NewLayerNorm(name, c.Dim)
+}
+
+// feedForward is one layer, or a mixture of them.
+func (c *Config) feedForward(name string, r *rand.Rand) (Layer, error) {
+	one := func(name string) Layer {
+		up, down := NewLinear(name+".up", c.Dim, c.Hidden, c.Bias, r), NewLinear(name+".down", c.Hidden, c.Dim, c.Bias, r)
+		if c.Gated {
+			return Chain{Gated{Chain{NewLinear(name+".gate", c.Dim, c.Hidden, c.Bias, r), SiLU}, up}, down}
+		}
+		return Chain{up, c.Act, down}
+	}
+	if c.Experts == 0 {
+		return one(name), nil
+	}
+	return NewExperts(name, c.Dim, c.Experts, c.Top, func(i int) Layer { return one(fmt.Sprintf("%s.expert%d", name, i)) }, r)
+}
