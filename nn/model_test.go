@@ -356,7 +356,7 @@ func TestSampler(t *testing.T) {
 		{Sampler{Temperature: .5}, []float64{math.Exp(2), math.Exp(6), math.Exp(4), math.Exp(6), 0}},
 		{Sampler{Temperature: 1, TopK: 2}, []float64{0, 1, 0, 1, 0}},
 		{Sampler{Temperature: 1, TopP: .5}, []float64{0, 1, 0, 1, 0}},
-		{Sampler{Temperature: 1, TopP: .4}, []float64{0, 1, 0, 0, 0}},
+		{Sampler{Temperature: 1, TopP: .39}, []float64{0, 1, 0, 0, 0}},
 		{Sampler{Temperature: 1, TopP: 1}, []float64{math.Exp(1), math.Exp(3), math.Exp(2), math.Exp(3), 0}},
 	} {
 		test.s.Rand = rand.New(rand.NewPCG(33, 1))
