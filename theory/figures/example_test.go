@@ -1,0 +1,41 @@
+package figures_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"attnlab/theory/figures"
+)
+
+// Every figure, as SVG and PNG. A command that has measured something adds its curves.
+func ExampleAll() {
+	dir, err := os.MkdirTemp("", "figures")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	for _, f := range figures.All(figures.Measured{})[:2] {
+		if err := f.Save(dir); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(f.Caption)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, f := range files {
+		fmt.Println(filepath.Base(f))
+	}
+	// Output:
+	// Attention step by step. Each row of the scores becomes a row of weights, which are positive and sum to 1, and the output is the mean of the values with those weights.
+	// The weights of several heads. Above each is the mean number of keys that a query looks at, exp(H).
+	// attention.png
+	// attention.svg
+	// heads.png
+	// heads.svg
+}
