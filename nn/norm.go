@@ -34,18 +34,19 @@ func (n *Norm) Params() []*Param {
 	return []*Param{n.Gain, n.Bias}
 }
 
-// Plan allocates.
+// Plan allocates. What it returns is a *NormPass.
 func (n *Norm) Plan(on On, in Shape) (Pass, int, error) {
 	if err := expect(n.Gain.Name, in, n.Gain.W.Cols); err != nil {
 		return nil, 0, err
 	}
 	rows := in.Rows()
-	p := &normPass{layer: n, on: on, y: NewMat(rows, in.Dim), dx: NewMat(rows, in.Dim), mean: make([]float64, rows), inverse: make([]float64, rows)}
+	p := &NormPass{layer: n, on: on, y: NewMat(rows, in.Dim), dx: NewMat(rows, in.Dim), mean: make([]float64, rows), inverse: make([]float64, rows)}
 	p.forward, p.backward, p.params = p.forwardRows, p.backwardRows, p.paramColumns
 	return p, in.Dim, nil
 }
 
-type normPass struct {
+// A NormPass runs a Norm.
+type NormPass struct {
 	layer                     *Norm
 	on                        On
 	x, y, dy, dx              Mat
@@ -53,13 +54,20 @@ type normPass struct {
 	forward, backward, params func(worker, task int)
 }
 
-func (p *normPass) Forward(x Mat) Mat {
+// Moments are, of each row of the last Forward, the mean that was subtracted, which is 0 if the norm is not centred, and the 1/sqrt(...) that what remained was
+// multiplied by. They belong to the pass.
+func (p *NormPass) Moments() (mean, inverse []float64) {
+	return p.mean[:p.x.Rows], p.inverse[:p.x.Rows]
+}
+
+// Forward runs the norm.
+func (p *NormPass) Forward(x Mat) Mat {
 	p.x = x
 	p.on.Products.eachRow(x.Rows, p.forward)
 	return p.y.First(x.Rows)
 }
 
-func (p *normPass) forwardRows(_, task int) {
+func (p *NormPass) forwardRows(_, task int) {
 	gain, bias := p.layer.Gain.W.Row(0), []float32(nil)
 	if p.layer.Bias != nil {
 		bias = p.layer.Bias.W.Row(0)
@@ -89,14 +97,15 @@ func (p *normPass) forwardRows(_, task int) {
 	}
 }
 
-func (p *normPass) Backward(dy Mat) Mat {
+// Backward runs it back.
+func (p *NormPass) Backward(dy Mat) Mat {
 	p.dy = dy
 	p.on.Products.eachRow(dy.Rows, p.backward)
 	p.on.Products.eachRow(dy.Cols, p.params)
 	return p.dx.First(dy.Rows)
 }
 
-func (p *normPass) backwardRows(_, task int) {
+func (p *NormPass) backwardRows(_, task int) {
 	gain := p.layer.Gain.W.Row(0)
 	for i, last := span(task, p.x.Rows); i < last; i++ {
 		x, dy, dx, mean, inverse := p.x.Row(i), p.dy.Row(i), p.dx.Row(i), p.mean[i], p.inverse[i]
@@ -118,7 +127,7 @@ func (p *normPass) backwardRows(_, task int) {
 }
 
 // paramColumns adds up the gradients of some columns' gain and bias, row by row: the same order on any team.
-func (p *normPass) paramColumns(_, task int) {
+func (p *NormPass) paramColumns(_, task int) {
 	gain, bias := p.layer.Gain.Grad.Row(0), []float32(nil)
 	if p.layer.Bias != nil {
 		bias = p.layer.Bias.Grad.Row(0)

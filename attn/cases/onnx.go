@@ -17,6 +17,7 @@ import (
 type Outside struct {
 	Name, File string
 	Lacks      string    // the feature that attnlab lacks for this case, by name; nothing below is set then
+	Norm       *Norm     // a normalisation, which no kernel answers; nothing below is set then
 	Call                 // what a kernel is asked. Out, and Stats that the case expects, are laid out and hold Poison
 	Raw        *Call     // asked besides: the scores before masks and bias, where the case expects them; or nil
 	State      []float32 // linear: the state before the first row, or nil
@@ -60,8 +61,11 @@ const (
 // Run lets a kernel answer and compares every output that the case expects. A kernel that does not hand out weights or scores is excused from
 // that output, which Skipped then names. Any other refusal is the error. Outputs stay in Calls, for a second judge.
 func (o *Outside) Run(k attn.Kernel) (r Result, err error) {
-	if o.Lacks != "" {
+	switch {
+	case o.Lacks != "":
 		return r, fmt.Errorf("%s: %w: needs %s", o.Name, attn.ErrUnsupported, o.Lacks)
+	case o.Norm != nil:
+		return r, fmt.Errorf("%s: %w: a normalisation is not a call of attention: its answer is for Norm.Judge", o.Name, attn.ErrUnsupported)
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -184,8 +188,8 @@ func onnxRatio(got, want float32, typ attn.DType) float64 {
 //	  "inputs": [{"name": "Q", "dtype": "f32", "shape": [2,3,4,8], "b64": "..."}], "outputs": [{"name": "Y", ...}]}]
 //
 // Node inputs are positional, "" for one left out. Elements are f32, f64 (rounded to f32), f16 or bf16. Operators are Attention, LinearAttention of
-// the plain rule, Softmax, LogSoftmax and RotaryEmbedding; each becomes a call of attention, so that kernels answer. No case is dropped: one that asks
-// for what attnlab does not do says so in Lacks.
+// the plain rule, Softmax, LogSoftmax and RotaryEmbedding, each of which becomes a call of attention, so that kernels answer; and LayerNormalization and
+// RMSNormalization, which become a Norm. No case is dropped: one that asks for what attnlab does not do says so in Lacks.
 func ReadONNX(path string) ([]Outside, error) {
 	info, err := os.Stat(path)
 	if err != nil {

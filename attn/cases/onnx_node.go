@@ -109,6 +109,8 @@ func (n *onnxTest) outside() (o Outside, err error) {
 		err = n.rotary(&o)
 	case "Softmax", "LogSoftmax":
 		err = n.softmax(&o)
+	case "LayerNormalization", "RMSNormalization":
+		o.Norm, err = n.norm()
 	default:
 		err = lack("operator " + n.Node.Op)
 	}

@@ -88,18 +88,20 @@ func (n *onnxTest) axes(shape []int) (rows, length, inner int, err error) {
 	if err != nil || axis < 0 || axis >= len(shape) {
 		return 0, 0, 0, errors.Join(err, fmt.Errorf("axis %d of shape %v", axis, shape))
 	}
-	product := func(x []int) int {
-		n := 1
-		for _, d := range x {
-			n *= d
-		}
-		return n
-	}
 	rows, length, inner = product(shape[:axis]), shape[axis], product(shape[axis+1:])
 	if old {
 		length, inner = length*inner, 1
 	}
 	return rows, length, inner, nil
+}
+
+// product is the number of elements of a shape.
+func product(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
 }
 
 // logWeights is the logarithm of the weights. It is taken of them where it can be: score - LSE has lost what scores of 10000 have no digits for. Weights that

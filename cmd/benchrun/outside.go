@@ -14,15 +14,15 @@ import (
 	"attnlab/harness"
 )
 
-// verifyOutside runs the cases that were read from a file or folder on every kernel, and counts the wrong answers. Every case is accounted
-// for: it passes, it is wrong, or it is named with what it would take.
+// verifyOutside runs the cases that were read from a file or folder on every kernel, and those of layers on every instruction set of the kernels, and counts
+// the wrong answers. Every case is accounted for: it passes, it is wrong, or it is named with what it would take.
 func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []cases.Outside, out io.Writer) (wrong int, err error) {
 	report := newOutsideReport()
 	for _, k := range picked {
 		algo, isa := k.Name()
 		for i := range all {
 			o := &all[i]
-			if o.Lacks != "" {
+			if o.Lacks != "" || o.Norm != nil {
 				continue
 			}
 			f, err := w.TryOutside(context.Background(), algo, isa, path, o)
@@ -35,6 +35,13 @@ func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []ca
 			report.add(f)
 			if errors.Is(err, harness.ErrTimeout) {
 				break
+			}
+		}
+	}
+	for _, l := range levelsOf(picked) {
+		for i := range all {
+			if o := &all[i]; o.Norm != nil {
+				report.add(tryNorm(l, o))
 			}
 		}
 	}

@@ -31,6 +31,9 @@ func (*VerifyCmd) Help() string {
 	return `The table shows the worst error of each kernel in each family of cases, as a part of what float32 arithmetic may leave: 1 is the limit. A
 kernel that does not do what a case asks for must say so, exactly there; - is a family that a kernel does nothing of.
 
+Outside cases (--cases) are of Attention, LinearAttention, RotaryEmbedding, Softmax and LogSoftmax, which kernels answer, and of LayerNormalization and
+RMSNormalization, which the layers of package nn answer on the instruction sets of these kernels. Whatever else there is, is named as unsupported.
+
 Families: sizes, dims, masks (bands and boolean masks), lengths (keys in use, positions of queries), gqa, layouts, score (scale and temperature), bias, stats
 (by-products), terms (softcap, ALiBi, sinks, relative positions, metrics, RoPE), bitmaps (packed and block masks), ragged, cache (pages, rings, queries
 that continue one), types (16 bits and int8), pairs (every two features together), extremes, empty, linear.`
