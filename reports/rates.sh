@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # How often is benchrun ab wrong on this machine? Runs it so many times on the same code and on code that is 3 and 5 % slower, and prints a table with
-# 95 % binomial intervals (Wilson). With a second argument it is the same code alone, and that many neighbours keep a CPU busy each meanwhile. Every
-# verdict goes to standard error as it comes.
+# 95 % binomial intervals (Wilson). With a second argument it is the same code alone, and that many neighbours keep a CPU busy each meanwhile: the first
+# CPUs, as samples on one thread are taken on the last. Every verdict goes to standard error as it comes.
 #
 #	reports/rates.sh [RUNS [NEIGHBOURS]] > table.md
 set -euo pipefail
@@ -12,8 +12,8 @@ work=$(mktemp -d)
 busy=()
 trap 'for p in "${busy[@]:-}"; do [ -z "$p" ] || kill "$p" 2>/dev/null || true; done; rm -rf "$work"' EXIT
 go build -trimpath -tags slow -o "$work/benchrun" ./cmd/benchrun
-for _ in $(seq "$neighbours"); do
-	(while :; do :; done) &
+for cpu in $(seq 0 $((neighbours - 1))); do
+	taskset -c "$cpu" bash -c 'while :; do :; done' &
 	busy+=($!)
 done
 export XDG_CACHE_HOME=$work/cache

@@ -1,13 +1,17 @@
 package equations
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"go/ast"
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +19,32 @@ import (
 	"attnlab/kernels"
 	"attnlab/theory/bridge"
 )
+
+var update = flag.Bool("update", false, "rewrite docs/equations.md")
+
+// The table has exactly the rows of the inventory.
+func TestIDs(t *testing.T) {
+	data, err := os.ReadFile("testdata/ids.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Fields(string(data))
+	var got []string
+	for _, r := range Table() {
+		if slices.Contains(got, r.ID) {
+			t.Errorf("%s is there twice", r.ID)
+		}
+		got = append(got, r.ID)
+		if !slices.Contains(want, r.ID) {
+			t.Errorf("%s is no row of the inventory", r.ID)
+		}
+	}
+	for _, id := range want {
+		if !slices.Contains(got, id) {
+			t.Errorf("%s is not in the table", id)
+		}
+	}
+}
 
 // Rows either compute or say why not. An alias is of rows that are there, and prose is the documentation of symbols that are.
 func TestRowsSayWhatTheyAre(t *testing.T) {
@@ -103,6 +133,45 @@ func documented(t *testing.T, symbol string) bool {
 		values(ty.Vars)
 	}
 	return text[name] != ""
+}
+
+// results runs every row through every kernel of this machine.
+func results(t *testing.T) []Result {
+	var all []Result
+	if err := Run(t.Context(), Env{Kernels: kernels.All()}, Table(), func(r Result) { all = append(all, r) }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Every statement holds, of the mathematics and of every kernel that claims it, and the page in docs says so.
+func TestPage(t *testing.T) {
+	all := results(t)
+	for _, r := range all {
+		for _, o := range r.Outcomes {
+			if o.Verdict == Fail {
+				t.Errorf("%s %s: %s: %v, at most %v", r.ID, o.By, o.What, o.Residual, o.Bound)
+			}
+		}
+		if len(r.Outcomes) > 0 && r.Verdict != Pass && !t.Failed() {
+			t.Errorf("%s: %s", r.ID, r.Verdict)
+		}
+	}
+	var page bytes.Buffer
+	Page(&page, all)
+	const file = "../../docs/equations.md"
+	if *update {
+		if err := os.WriteFile(file, page.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(page.Bytes(), want) {
+		t.Errorf("%s is not what the table says: go test ./theory/equations -run Page -update", file)
+	}
 }
 
 // A check that holds fails with any of its ingredients changed. What a row asks of kernels is asked of the definition, or of the first kernel that answers.
