@@ -23,7 +23,7 @@ func begin(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	if args[0] != "badrun" {
 		args = append([]string{"benchrun"}, args...)
 	}
-	cmd = &exec.Cmd{Path: self, Args: args, Stderr: stderr}
+	cmd = &exec.Cmd{Path: self, Args: args, Stderr: stderr, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,35 +122,43 @@ func TestKilledSweepResumes(t *testing.T) {
 	}
 }
 
-// One Ctrl-C finishes the sample, saves, and says how to go on.
+// A Ctrl-C finishes the sample, saves, and says how to go on; so does what a terminal or a batch system sends to the whole group of processes.
 func TestInterruptedSweepSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("the killed sweep stands for it")
 	}
-	dir := filepath.Join(t.TempDir(), "r")
-	cmd, stderr := begin(t, sweepArgs(dir)...)
-	awaitVisits(t, dir, 5)
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
+	for name, interrupt := range map[string]func(pid int) error{
+		"alone":  func(pid int) error { return syscall.Kill(pid, syscall.SIGINT) },
+		"Ctrl-C": func(pid int) error { return syscall.Kill(-pid, syscall.SIGINT) },
+		"ended":  func(pid int) error { return syscall.Kill(-pid, syscall.SIGTERM) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "r")
+			cmd, stderr := begin(t, sweepArgs(dir)...)
+			awaitVisits(t, dir, 5)
+			if err := interrupt(cmd.Process.Pid); err != nil {
+				t.Fatal(err)
+			}
+			code := exitOf(cmd.Wait())
+			if code == 0 {
+				t.Skip("the sweep was over before it could be interrupted")
+			}
+			if want := "to go on: benchrun sweep --resume -o " + dir; code != exitIncomplete || !strings.Contains(stderr.String(), want) {
+				t.Fatalf("exit code %d, want %d; %q is not in: %s", code, exitIncomplete, want, stderr)
+			}
+			for _, f := range []string{run.CSVFile, run.BenchFile} {
+				if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
+					t.Errorf("%v", err)
+				}
+			}
+			again, stderr := begin(t, sweepArgs(dir, "--resume")...) // the same flags once more are no contradiction
+			if code := exitOf(again.Wait()); code != 0 {
+				t.Fatalf("resumed: exit code %d: %s", code, stderr)
+			}
+			whole(t, dir)
+		})
 	}
-	code := exitOf(cmd.Wait())
-	if code == 0 {
-		t.Skip("the sweep was over before it could be interrupted")
-	}
-	if want := "to go on: benchrun sweep --resume -o " + dir; code != exitIncomplete || !strings.Contains(stderr.String(), want) {
-		t.Fatalf("exit code %d, want %d; %q is not in: %s", code, exitIncomplete, want, stderr)
-	}
-	for _, f := range []string{run.CSVFile, run.BenchFile} {
-		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
-			t.Errorf("%v", err)
-		}
-	}
-	again, stderr := begin(t, sweepArgs(dir, "--resume")...) // the same flags once more are no contradiction
-	if code := exitOf(again.Wait()); code != 0 {
-		t.Fatalf("resumed: exit code %d: %s", code, stderr)
-	}
-	whole(t, dir)
 }
 
 // A comparison that is interrupted or killed says how to go on, and then has all its cells.

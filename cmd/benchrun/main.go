@@ -16,21 +16,21 @@ import (
 
 // commands is the command line.
 type commands struct {
-	Quick   QuickCmd   `cmd:"" default:"withargs" help:"Verify every kernel, sweep a small grid, print a table: about a minute. This is what benchrun does without arguments."`
-	List    ListCmd    `cmd:"" help:"List kernels, what each can do, and the instruction sets of this machine."`
-	Machine MachineCmd `cmd:"" help:"Measure this machine: its peak, its memory, how steady it is."`
-	Verify  VerifyCmd  `cmd:"" help:"Compare every kernel with the float64 definition."`
-	Sweep   SweepCmd   `cmd:"" help:"Verify, then time, every point of a grid."`
-	Compare CompareCmd `cmd:"" help:"Compare two runs: benchstat's numbers, and which cells are faster or slower."`
-	AB      ABCmd      `cmd:"" name:"ab" help:"Is a change slower? Two revisions, or two kernels, run by turns."`
-	Gate    GateCmd    `cmd:"" help:"May this run pass? Holds it against a baseline of the same machine: for CI."`
-	History HistoryCmd `cmd:"" help:"At which commit did a speed step? The series of every cell over the runs that are kept."`
-	Doctor  DoctorCmd  `cmd:"" help:"What are comparisons worth on this machine, and what disturbs them?"`
-	Report  ReportCmd  `cmd:"" help:"Write the report of a run, with charts; renew the README's table and chart."`
-	Worker  WorkerCmd  `cmd:"" hidden:"" help:"Do what the parent process asks on standard input."`
+	Quick     QuickCmd     `cmd:"" default:"withargs" help:"Verify every kernel, sweep a small grid, print a table: about a minute. This is what benchrun does without arguments."`
+	List      ListCmd      `cmd:"" help:"List kernels, what each can do, and the instruction sets of this machine."`
+	Machine   MachineCmd   `cmd:"" help:"Measure this machine: its peak, its memory, how steady it is."`
+	Verify    VerifyCmd    `cmd:"" help:"Compare every kernel with the float64 definition."`
+	Sweep     SweepCmd     `cmd:"" help:"Verify, then time, every point of a grid."`
+	Compare   CompareCmd   `cmd:"" help:"Compare two runs: benchstat's numbers, and which cells are faster or slower."`
+	AB        ABCmd        `cmd:"" name:"ab" help:"Is a change slower? Two revisions, or two kernels, run by turns."`
+	Gate      GateCmd      `cmd:"" help:"May this run pass? Holds it against a baseline of the same machine: for CI."`
+	History   HistoryCmd   `cmd:"" help:"At which commit did a speed step? The series of every cell over the runs that are kept."`
+	Doctor    DoctorCmd    `cmd:"" help:"What are comparisons worth on this machine, and what disturbs them?"`
+	Report    ReportCmd    `cmd:"" help:"Write the report of a run, with charts; renew the README's table and chart."`
+	Equations EquationsCmd `cmd:"" help:"Check every equation of the source documents, in float64 and on every kernel."`
+	Worker    WorkerCmd    `cmd:"" hidden:"" help:"Do what the parent process asks on standard input."`
 
-	Merge     notYet `cmd:"" hidden:""`
-	Equations notYet `cmd:"" hidden:""`
+	Merge notYet `cmd:"" hidden:""`
 }
 
 // notYet is a subcommand that is planned and refused by name until it is there.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"attnlab/harness"
@@ -16,8 +17,8 @@ type WorkerCmd struct{}
 
 // Run serves until standard input ends.
 func (*WorkerCmd) Run(to streams, all kernelList) error {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole process group; the parent decides what it means
-	os.Stdout = os.Stderr       // what a kernel prints is not an answer
+	signal.Ignore(os.Interrupt, syscall.SIGTERM) // they may reach the whole process group: the parent decides what they mean
+	os.Stdout = os.Stderr                        // what a kernel prints is not an answer
 	return newLab(all).Serve(orphan{os.Stdin}, to.Out)
 }
 

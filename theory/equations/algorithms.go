@@ -64,7 +64,7 @@ func algorithms() []Row {
 			ID: "P-10.1", Statement: "library layout: attention, bilinear, gradients, softmax, multihead, masking, hopfield, backend", Is: Prose,
 			Of: []string{"package theory"},
 		},
-		{ID: "M-utils", Statement: "utils: eight plots and tables", Is: Pending, Of: []string{"package theory/figures"}},
+		{ID: "M-utils", Statement: "utils: eight plots and tables", Is: Prose, Of: []string{"package theory/figures"}},
 		{ID: "L-3.2", Statement: "each head attends in a subspace of its own", Is: Prose, Of: []string{"package theory"}},
 		{ID: "L-ref", Statement: "references: Vaswani, Devlin, Brown, Su, Press, Dao", Is: Prose, Of: []string{"package theory"}},
 	}
