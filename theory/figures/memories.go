@@ -127,7 +127,7 @@ func HopfieldBasins(patterns mat.Matrix, betas []float64) Figure {
 			continue
 		}
 		far := longest / 5
-		h := plane(1.5*largest(patterns), 100, func(x, y float64) float64 {
+		h := plane(1.5*largest(patterns), 80, func(x, y float64) float64 {
 			end := m.Settle([]float64{x, y}, hopfield.Limit{Iterations: 60, Tolerance: 1e-4}).State
 			j, r := m.Nearest(end)
 			if r > far {
@@ -149,7 +149,7 @@ func HopfieldCapacity(rng *rand.Rand, spins int, loads []float64) Figure {
 	var at, recalled, fixed, bits, predicted []float64
 	for _, load := range loads {
 		m := max(int(math.Round(load*float64(spins))), 1)
-		r, err := hopfield.BinaryTrial{Spins: spins, Networks: 4, Probes: 20}.Run(rng, m)
+		r, err := hopfield.BinaryTrial{Spins: spins, Networks: 10, Probes: 5}.Run(rng, m)
 		if err != nil {
 			p.fail("capacity", err)
 			break
