@@ -12,17 +12,17 @@ func (p *Problem) Append(a *Args, k, v *Tensor) error {
 		return fmt.Errorf("append: %w", err)
 	}
 	for _, o := range [...]struct {
-		name      string
-		rows, own *Tensor
-		d         int
-	}{{"k", k, &a.K, p.Dim}, {"v", v, &a.V, p.DimV}} {
-		if err := o.rows.fits("append: "+o.name, F32, p.Batch, k.S, p.HeadsKV, o.d); err != nil {
+		name, cache string // whole, since texts put together would be allocated in every step of a decoder
+		rows, own   *Tensor
+		d           int
+	}{{"append: k", "append: the cache of k", k, &a.K, p.Dim}, {"append: v", "append: the cache of v", v, &a.V, p.DimV}} {
+		if err := o.rows.fits(o.name, F32, p.Batch, k.S, p.HeadsKV, o.d); err != nil {
 			return err
 		}
-		if err := o.own.fits("append: the cache of "+o.name, p.KV, o.own.B, o.own.S, p.HeadsKV, o.d); err != nil {
+		if err := o.own.fits(o.cache, p.KV, o.own.B, o.own.S, p.HeadsKV, o.d); err != nil {
 			return err
 		}
-		if err := o.own.writable("append: the cache of " + o.name); err != nil {
+		if err := o.own.writable(o.cache); err != nil {
 			return err
 		}
 	}

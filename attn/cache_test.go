@@ -147,3 +147,20 @@ func TestAppendRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A decoder appends in every step.
+func TestAppendAllocatesNothing(t *testing.T) {
+	for _, typ := range []attn.DType{attn.F32, attn.BF16, attn.I8} {
+		p, a := cached(typ, 8, 0, 0)
+		k, v := rows(2, 3, 1), rows(2, 2, -4)
+		n := testing.AllocsPerRun(3, func() {
+			clear(a.KLen)
+			if err := p.Append(a, k, v); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%v: %v allocations", typ, n)
+		}
+	}
+}
