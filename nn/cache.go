@@ -34,6 +34,17 @@ func (c *Caches) Truncate(n int) {
 	}
 }
 
+// Append puts keys and values that were made elsewhere behind those that a layer keeps, the layers being counted in the order in which they were planned: the
+// same number of rows of every sequence, one sequence after the other. To go on from there, all layers must have got as many.
+func (c *Caches) Append(layer int, k, v Mat) error {
+	p := c.kept[layer]
+	if k.Rows%p.batch != 0 || v.Rows != k.Rows || k.Cols != p.dk || v.Cols != p.dv {
+		return fmt.Errorf("%w: %s keeps %d sequences with keys of %d and values of %d, not %v and %v", ErrShape, p.layer.Q.W.Name, p.batch, p.dk, p.dv, k, v)
+	}
+	keys, values := heads(k, p.batch, p.layer.KVHeads), heads(v, p.batch, p.layer.KVHeads)
+	return p.problem.Append(&p.a, &keys, &values)
+}
+
 // Bytes is what all layers keep, when it is full.
 func (c *Caches) Bytes() (n int) {
 	for _, p := range c.kept {

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"time"
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
@@ -33,6 +34,7 @@ type Multiplier struct {
 	p       Product // in hand
 	columns int     // tasks side by side
 	task    func(worker, task int)
+	watch   func(p Product, took time.Duration)
 }
 
 type productWorker struct {
@@ -56,8 +58,21 @@ func NewMultiplier(ops *asm.Ops, team *attn.Team) *Multiplier {
 	return m
 }
 
+// Watch has f called after every product from now on, with the time that it took. Without it, or after a nil f, no clock is read.
+func (m *Multiplier) Watch(f func(p Product, took time.Duration)) { m.watch = f }
+
 // Do computes a product. C must not share elements with A or B. Shapes that do not fit are a panic.
 func (m *Multiplier) Do(p Product) {
+	if m.watch == nil {
+		m.do(p)
+		return
+	}
+	begun := time.Now()
+	m.do(p)
+	m.watch(p, time.Since(begun))
+}
+
+func (m *Multiplier) do(p Product) {
 	rows, terms := p.A.Rows, p.A.Cols
 	if p.AT {
 		rows, terms = terms, rows

@@ -179,3 +179,30 @@ func BenchmarkProduct(b *testing.B) {
 		}
 	}
 }
+
+// Every product is seen once, with its time, and then none any more.
+func TestWatch(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	p := Product{A: random(r, 70, 40, 0), B: random(r, 40, 50, 0), C: NewMat(70, 50)}
+	m := NewMultiplier(asm.Levels()[0].Ops, nil)
+	seen, spent := 0, time.Duration(0)
+	m.Watch(func(q Product, took time.Duration) {
+		seen++
+		spent += took
+		if q.C.Rows != 70 || q.A.Cols != 40 || q.C.Row(69)[49] == 0 {
+			t.Errorf("the product that was seen is of %v and %v into %v", q.A, q.B, q.C)
+		}
+	})
+	begun := time.Now()
+	m.Do(p)
+	if n := testing.AllocsPerRun(3, func() { m.Do(p) }); n != 0 {
+		t.Errorf("%v allocations a product", n)
+	}
+	if all := time.Since(begun); seen != 5 || spent <= 0 || spent > all {
+		t.Errorf("%d products in %v of %v, want 5", seen, spent, all)
+	}
+	m.Watch(nil)
+	if m.Do(p); seen != 5 {
+		t.Errorf("a product was seen after the watch had ended")
+	}
+}
