@@ -158,6 +158,9 @@ func (c *Child) Sample(ctx context.Context, at run.Point, hint int) (Sample, err
 	if err != nil {
 		return Sample{}, err
 	}
+	if at.Layer != "" && a.Sample.Elapsed.Products == 0 {
+		return Sample{}, errors.New("the worker timed the kernel without its layer: it is of a build that has no layers")
+	}
 	return *a.Sample, nil
 }
 

@@ -99,6 +99,15 @@ func TestSampleInAChild(t *testing.T) {
 	}
 }
 
+// A worker that knows no layers times the kernel alone: that is not taken for the layer's time.
+func TestSampleOfALayerByAnOlderBuild(t *testing.T) {
+	at := point("honest", 16)
+	at.Layer = run.LayerMHA
+	if s, err := testChild(t).Sample(t.Context(), at, 0); err == nil || !strings.Contains(err.Error(), "of a build that has no layers") {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // Peak memory is that of the kernel alone, and an allocation in every call is found.
 func TestMemoryInAChild(t *testing.T) {
 	c := testChild(t)

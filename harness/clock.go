@@ -6,6 +6,8 @@ import "time"
 type Elapsed struct {
 	Wall time.Duration
 	CPU  time.Duration // of the calling thread, or of the whole process for a team; 0 where the system does not tell
+
+	Attention, Products time.Duration // of a layer: the parts of Wall that its attention and its matrix products took
 }
 
 // since is the time from one reading of the clocks to now.

@@ -151,6 +151,9 @@ func (s *Sweep) plan() error {
 // count is the work of a point: what its workload says, or for a point that cannot be done here, what its problem does at capacity.
 func (s *Sweep) count(at run.Point) (attn.Count, error) {
 	if s.impossible(at) != "" {
+		if at.Layer != "" {
+			return at.LayerWork()
+		}
 		p, err := at.Problem()
 		return p.Count(nil), err
 	}
@@ -240,6 +243,7 @@ func (s *Sweep) visit(ctx context.Context, c *run.Cell, round int) error {
 	return s.Journal.Append(run.Record{Visit: &run.Visit{
 		Point: name, Round: round, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
 		Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Counts: got.Counts,
+		Attention: int64(got.Elapsed.Attention), Products: int64(got.Elapsed.Products),
 	}})
 }
 

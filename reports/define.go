@@ -65,6 +65,18 @@ var definitions = [...]definition{
 		[]string{"err_ratio"},
 		"The worst error against the float64 definition, in units of the tolerance that float32 is entitled to on that very data; up to 1 is right.",
 	},
+	{
+		"tokens", "Tokens/s",
+		[]string{"tokens/s"},
+		[]string{"tokens_s"},
+		"Of a layer: the rows that one call takes, of all sequences, over its time. GFLOP/s and the share of the peak count its matrix products and its attention.",
+	},
+	{
+		"shares", "In attention, in products",
+		[]string{"in attention", "in products"},
+		[]string{"attn_share", "product_share"},
+		"The parts of a layer's time that its attention and its matrix products take: medians over samples. The rest is what is done element by element. The note says which share of the peak the attention reaches in its part.",
+	},
 	{"slope", "Slope, n^x", []string{"slope", "slope of time in length"}, nil, "The exponent of time in length: the slope of the line through both logarithms."},
 	{
 		"fastest", "Fastest",

@@ -33,12 +33,12 @@ func TestDefinitions(t *testing.T) {
 		}
 	}
 	measured := false
-	for _, c := range pageColumns {
+	for _, c := range append(slices.Clone(pageColumns), layerColumns...) {
 		if measured = measured || c.Title == "time"; measured && c.Title != "note" && c.Defined() == "" {
 			t.Errorf("%s has no definition", c.Title)
 		}
 	}
-	skip := []string{"status", "note", "layer", "tokens_s", "attn_share", "product_share"}
+	skip := []string{"status", "note", "layer"}
 	names := run.Columns()
 	for _, name := range names[slices.Index(names, "status"):] {
 		if !slices.Contains(columns, name) && !slices.Contains(columns, strings.TrimSuffix(strings.TrimSuffix(name, "_lo"), "_hi")) && !slices.Contains(skip, name) {

@@ -158,7 +158,7 @@ func (p *page) fill(r *run.Run) error {
 		CSS: pageCSS, JS: p.JS, Live: p.Live, Definitions: definitions[:],
 		Title: "Attention kernels on " + orUnknown(r.Meta.Machine.CPU), Commit: r.Meta.Commit.String(), Started: started(r),
 		Warnings: slices.Clone(r.Warnings), Findings: findings(r, rows),
-		Head: pageColumns, Machine: machineLines(r),
+		Head: columnsFor(rows), Machine: machineLines(r),
 	}
 	end := ending(r)
 	if p.Live != "" && !r.Complete() {
@@ -183,7 +183,7 @@ func (p *page) fill(r *run.Run) error {
 	p.Notes = table("Skipped, failed, and remarks", header, lines)
 	for i := range rows {
 		line := pageLine{Status: rows[i].Status}
-		for _, c := range pageColumns {
+		for _, c := range p.Head {
 			line.Cells = append(line.Cells, c.show(&rows[i]))
 		}
 		p.Lines = append(p.Lines, line)
@@ -523,4 +523,19 @@ var pageColumns = []pageColumn{
 	{"allocs", "allocs", true, func(w *run.Row) string { return whole(w.Allocs) }},
 	{"err/tol", "err_ratio", true, func(w *run.Row) string { return digits(w.Err, 2) }},
 	{"note", "note", false, func(w *run.Row) string { return w.Note }},
+}
+
+// layerColumns stand before the notes where a run has layers.
+var layerColumns = []pageColumn{
+	{"tokens/s", "tokens_s", true, func(w *run.Row) string { return thousands(w.Tokens) }},
+	{"in attention", "attn_share", true, func(w *run.Row) string { return percent(w.AttnShare) }},
+	{"in products", "product_share", true, func(w *run.Row) string { return percent(w.MMShare) }},
+}
+
+// columnsFor are the columns of the table of some points.
+func columnsFor(rows []run.Row) []pageColumn {
+	if !slices.ContainsFunc(rows, func(w run.Row) bool { return w.Layer != "" }) {
+		return pageColumns
+	}
+	return slices.Insert(slices.Clone(pageColumns), len(pageColumns)-1, layerColumns...)
 }

@@ -190,6 +190,17 @@ func (d *document) group(r *run.Run, g *group) {
 		}
 	}
 	d.table([]string{"kernel", "seq", "time", "", "samples", "GFLOP/s", "of peak", "GB/s", "scratch", "peak RSS", "allocs", "err/tol"}, t)
+	var layers [][]string
+	for _, s := range g.series {
+		for _, n := range g.seqs {
+			if w := s.at(n); w != nil && w.Layer != "" {
+				layers = append(layers, []string{s.label(), fmt.Sprint(n), thousands(w.Tokens), percent(w.AttnShare), percent(w.MMShare)})
+			}
+		}
+	}
+	if len(layers) > 0 {
+		d.table([]string{"kernel", "seq", "tokens/s", "in attention", "in products"}, layers)
+	}
 	var slopes [][]string
 	for _, s := range g.series {
 		if x := s.slope(); run.Known(x) {

@@ -93,6 +93,9 @@ func (g *group) columns() []column {
 		measured("GB/s", func(w *run.Row) float64 { return w.GBps }, three)
 		measured("of bandwidth", bandwidth, percent)
 	}
+	measured("tokens/s", func(w *run.Row) float64 { return w.Tokens }, thousands)
+	measured("in attention", func(w *run.Row) float64 { return w.AttnShare }, percent)
+	measured("in products", func(w *run.Row) float64 { return w.MMShare }, percent)
 	measured("scratch", func(w *run.Row) float64 { return w.Scratch }, size)
 	measured("peak RSS", func(w *run.Row) float64 { return w.RSS }, size)
 	measured("err/tol", func(w *run.Row) float64 { return w.Err }, func(x float64) string { return digits(x, 2) })

@@ -77,7 +77,7 @@ func (t *Table) writeText(w io.Writer) {
 
 // word calls better and worse faster and slower where the unit is one of speed.
 func (t *Table) word(v Verdict) string {
-	if t.Unit == "sec/op" || strings.HasSuffix(t.Unit, "/s") || t.Unit == "%peak" {
+	if t.Unit == "sec/op" || strings.HasSuffix(t.Unit, "/s") || strings.HasSuffix(t.Unit, "peak") {
 		switch v {
 		case Better:
 			return "faster"

@@ -20,13 +20,16 @@ var units = [...]struct {
 	{unit: "scratch-B", better: "lower", exact: true},
 	{unit: "rss-B", better: "lower"},
 	{unit: "allocs/op", better: "lower", exact: true},
+	{unit: "tokens/s", better: "higher"},
+	{unit: "%attention-peak", better: "higher"},
 }
 
 // WriteBench writes every sample in the Go benchmark format, point by point. Configuration is what go test prints of the machine for
 // BenchmarkAttention in package kernels, so that both kinds of file compare with each other; nothing in it changes from run to run, since
 // benchstat makes a table of its own for each configuration.
 //
-// What the CPU counted has no direction: more instructions may well take less time.
+// What the CPU counted has no direction: more instructions may well take less time. Neither have the parts of a layer's time that attention and products
+// take, %attention and %products.
 //
 // Exact figures stand on every line of a point. Peak memory was measured once, so it stands on the first line alone.
 func (r *Run) WriteBench(w io.Writer) error {
@@ -86,6 +89,14 @@ func (c *Cell) writeBench(out *benchfmt.Writer, config []benchfmt.Config) error 
 			add(row.RSS, "rss-B")
 		}
 		add(row.Allocs, "allocs/op")
+		if c.Point.Layer != "" {
+			add(float64(c.Point.Tokens())/ns*1e9, "tokens/s")
+			add(100*float64(v.Attention)/float64(v.Wall), "%attention")
+			add(100*float64(v.Products)/float64(v.Wall), "%products")
+			if share, ok := c.attentionPeak(v); ok && !v.Dropped {
+				add(100*share, "%attention-peak")
+			}
+		}
 		for _, name := range slices.Sorted(maps.Keys(v.Counts)) {
 			add(float64(v.Counts[name])/float64(v.Calls), name+"/op")
 		}

@@ -41,7 +41,7 @@ var measures = [...]measure{
 	{column: "allocs", number: func(w *Row) *float64 { return &w.Allocs }},
 	{column: "err_ratio", number: func(w *Row) *float64 { return &w.Err }},
 	{column: "dropped", number: func(w *Row) *float64 { return &w.Dropped }},
-	{column: "layer", text: func(w *Row) *string { return &w.Layer }},
+	{column: "layer", text: func(w *Row) *string { return &w.Point.Layer }},
 	{column: "tokens_s", number: func(w *Row) *float64 { return &w.Tokens }},
 	{column: "attn_share", number: func(w *Row) *float64 { return &w.AttnShare }},
 	{column: "product_share", number: func(w *Row) *float64 { return &w.MMShare }},
@@ -50,8 +50,8 @@ var measures = [...]measure{
 // Columns are the columns of sweep.csv in their order.
 func Columns() []string {
 	var c []string
-	for i := range keys {
-		c = append(c, keys[i].column)
+	for i := range keyColumns {
+		c = append(c, keyColumns[i].column)
 	}
 	for i := range measures {
 		c = append(c, measures[i].column)
@@ -69,8 +69,8 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	var line []string
 	for i := range rows {
 		line = line[:0]
-		for k := range keys {
-			line = append(line, keys[k].get(&rows[i].Point))
+		for k := range keyColumns {
+			line = append(line, keyColumns[k].get(&rows[i].Point))
 		}
 		for m := range measures {
 			line = append(line, measures[m].get(&rows[i]))
@@ -102,12 +102,12 @@ func ReadCSV(r io.Reader) ([]Row, error) {
 		if err != nil {
 			return nil, fmt.Errorf("csv: %w", err)
 		}
-		var w Row
+		w := Row{AttnPeak: unknown}
 		for i, s := range line {
-			if i < len(keys) {
-				err = keys[i].set(&w.Point, s)
+			if i < len(keyColumns) {
+				err = keyColumns[i].set(&w.Point, s)
 			} else {
-				err = measures[i-len(keys)].set(&w, s)
+				err = measures[i-len(keyColumns)].set(&w, s)
 			}
 			if err != nil {
 				at, _ := in.FieldPos(i)

@@ -132,6 +132,9 @@ func temperature(q *attn.Problem, arg string) (arrangement, error) {
 type OtherOpError struct{ Features, Op, Feature, has string }
 
 func (e *OtherOpError) Error() string {
+	if e.has == "" {
+		return fmt.Sprintf("op %s has no %s", e.Op, e.Feature)
+	}
 	return fmt.Sprintf("features %q: op %s has no %s; it has %s", e.Features, e.Op, e.Feature, e.has)
 }
 

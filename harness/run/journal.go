@@ -43,6 +43,9 @@ type Visit struct {
 	Unit    string  `json:"unit,omitempty"`    // of the probes: ProbeFlop or ProbeBytes
 	Dropped bool    `json:"dropped,omitempty"` // the probes disagree: the sample does not enter peak_frac
 
+	Attention int64 `json:"attn_ns,omitempty"`    // of a layer: the part of Wall that its attention took,
+	Products  int64 `json:"product_ns,omitempty"` // and that its matrix products took
+
 	Counts map[string]int64 `json:"counts,omitempty"` // of the CPU's events in all calls together, by name: cycles, instructions, cache-misses
 }
 
@@ -159,6 +162,9 @@ func (r *Record) check() error {
 		}
 		if v.Before > 0 && v.Unit != ProbeFlop && v.Unit != ProbeBytes {
 			return fmt.Errorf("probe unit %q: one of %s, %s", v.Unit, ProbeFlop, ProbeBytes)
+		}
+		if v.Attention < 0 || v.Products < 0 || v.Attention+v.Products > v.Wall {
+			return fmt.Errorf("a visit of %d ns, %d of them in attention and %d in products", v.Wall, v.Attention, v.Products)
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"attnlab/attn"
 )
 
-// A Point is the identity of one cell of a sweep: one kernel on one problem in one setting. Its fields are the key columns of sweep.csv.
+// A Point is the identity of one cell of a sweep: one kernel on one problem in one setting, alone or in a layer. Its fields are the key columns of sweep.csv.
 // It is comparable. The same cell has one spelling only: the one that WithDefaults gives.
 type Point struct {
 	Kernel   string `json:"kernel"`
@@ -31,6 +31,8 @@ type Point struct {
 	Store    string `json:"store"`    // element type of keys and values
 	Page     int    `json:"page"`
 	Threads  int    `json:"threads"`
+
+	Layer string `json:"layer,omitempty"` // what is timed around the kernel, one of Layers, or empty: the kernel alone
 }
 
 // A key is one key column: its name in sweep.csv, its name in a benchmark name, whether the benchmark name always shows it, and where a
@@ -62,7 +64,11 @@ var keys = [...]key{
 	{column: "store", bench: "store", text: func(p *Point) *string { return &p.Store }},
 	{column: "page", bench: "page", number: func(p *Point) *int { return &p.Page }},
 	{column: "threads", bench: "threads", always: true, number: func(p *Point) *int { return &p.Threads }},
+	{column: "layer", bench: "layer", text: func(p *Point) *string { return &p.Layer }},
 }
+
+// keyColumns are the keys that stand in front in sweep.csv. The layer stands among the measures, before its own.
+var keyColumns = keys[:len(keys)-1]
 
 func (k *key) get(p *Point) string {
 	if k.text != nil {
@@ -245,7 +251,7 @@ func (p Point) Validate() error {
 			}
 		case k.number != nil && *k.number(&p) < 1:
 			return fmt.Errorf("%s is %d, want 1 or more", k.column, *k.number(&p))
-		case k.text != nil && !word.MatchString(k.get(&p)) && (k.column != "features" || p.Features != ""):
+		case k.text != nil && !word.MatchString(k.get(&p)) && (k.column != "features" && k.column != "layer" || k.get(&p) != ""):
 			return fmt.Errorf("%s: %q is not a name", k.column, k.get(&p))
 		}
 	}
@@ -264,7 +270,7 @@ func (p Point) Validate() error {
 	return q.Validate()
 }
 
-// Problem is the attention problem of a point. Its features are a list, joined by +, of
+// Problem is the attention problem of a point: of a layer, that of the attention in it. Its features are a list, joined by +, of
 //
 //	softmax  temp:T softcap:X bias alibi sinks relative relative-clipped:N metric metric-rect:D rope rope-halves
 //	linear   elu+1 relu+1 identity projection unnormalised gated delta gated-delta eps:X
@@ -293,6 +299,9 @@ func (p Point) problem() (attn.Problem, []arrangement, error) {
 		q.Op = attn.OpLinear
 	default:
 		return q, nil, fmt.Errorf("op %q: one of %v, %v", p.Op, attn.OpSoftmax, attn.OpLinear)
+	}
+	if err := p.checkLayer(); err != nil {
+		return q, nil, err
 	}
 	if q.Mask, err = ParseMask(p.Mask); err != nil {
 		return q, nil, err

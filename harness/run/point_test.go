@@ -39,6 +39,14 @@ func genPoint(t *rapid.T) Point {
 	if p.Pass == "backward" || p.Pass == "both" { // the operands of a backward pass
 		p.Store, p.Page = "", 0
 	}
+	if layer := rapid.SampledFrom([]string{"", "", "", "mha", "block", "decode"}).Draw(t, "layer"); layer != "" && op == "softmax" {
+		p.Kernel, p.Layer, p.Features, p.DimV, p.Layout, p.Data = "flash", layer, "", 0, "", ""
+		if p.SeqQ = 1; layer == "decode" {
+			p.Pass, p.Mask = "", "causal"
+		} else {
+			p.SeqQ, p.Pass, p.Store, p.Page = seq, rapid.SampledFrom([]string{"", "both"}).Draw(t, "layer's pass"), "", 0
+		}
+	}
 	return p.WithDefaults()
 }
 
@@ -121,6 +129,8 @@ func TestParseNameErrors(t *testing.T) {
 		{"/threads=1", "/page=12/threads=1", "power of two"},
 		{"/threads=1", "/store=f64/threads=1", "one of f32"},
 		{"/threads=1", "/threads=1/colour=red", "unknown, doubled or out of order"},
+		{"/threads=1", "/threads=1/layer=mlp", "one of mha, block, decode"},
+		{"/threads=1", "/layer=mha/threads=1", "threads= is due"},
 	} {
 		_, err := ParseName(strings.Replace(good, c.old, c.new, 1))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -169,5 +179,69 @@ func TestProblem(t *testing.T) {
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// What a layer is not timed with is refused by name.
+func TestLayers(t *testing.T) {
+	plain := Point{Kernel: "flash", ISA: "go", SeqKV: 64, Dim: 8, HeadsQ: 2}
+	for _, layer := range Layers() {
+		p := plain
+		if p.Layer = layer; layer == LayerDecode {
+			p.SeqQ = 1
+		}
+		if err := p.WithDefaults().Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	inside := plain
+	inside.Layer = LayerMHA
+	if got, want := inside.WithDefaults().Name(), plain.WithDefaults().Name()+"/layer=mha"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for want, change := range map[string]func(p *Point){
+		"forward or both ways":         func(p *Point) { p.Pass = "backward" },
+		"seq_q is 32, seq_kv 64":       func(p *Point) { p.SeqQ = 32 },
+		"store as bf16":                func(p *Point) { p.Store = "bf16" },
+		"in pages of 16":               func(p *Point) { p.Page = 16 },
+		"values are as wide":           func(p *Point) { p.DimV = 9 },
+		"has no features":              func(p *Point) { p.Features = "lse" },
+		"its inputs are normal":        func(p *Point) { p.Data = "std30" },
+		"in its own layout":            func(p *Point) { p.Layout = "bshd" },
+		"op linear has no layer mha":   func(p *Point) { p.Kernel, p.Op = "linear", "linear" },
+		"one row of each sequence":     func(p *Point) { p.Layer = LayerDecode },
+		"forward: seq_q is 1, the pas": func(p *Point) { p.Layer, p.SeqQ, p.Pass = LayerDecode, 1, "both" },
+		"from the first key on":        func(p *Point) { p.Layer, p.SeqQ, p.Mask = LayerDecode, 1, "causal-topleft" },
+	} {
+		p := plain
+		p.Layer = LayerMHA
+		change(&p)
+		if err := p.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// Rows of 6 numbers in 3 heads of 2, one head of keys. A row meets 6*6 weights of queries, 2*6*2 of keys and values, 6*6 of the output, and in a block 2*6*24 more.
+func TestLayerWork(t *testing.T) {
+	const mha, block = 6*6 + 2*6*2 + 6*6, 6*6 + 2*6*2 + 6*6 + 2*6*24
+	for _, c := range []struct {
+		layer, pass, store string
+		seqQ               int
+		flop, bytes        int64
+	}{
+		{LayerMHA, "forward", "", 5, 2*2*5*mha + 2*3*5*5*8, 4 * (mha + 2*2*5*6)},
+		{LayerMHA, "both", "", 5, 3*2*2*5*mha + 2*3*5*5*8/2*7, 3 * 4 * (mha + 2*2*5*6)},
+		{LayerBlock, "forward", "", 5, 2*2*5*block + 2*3*5*5*8, 4 * (block + 2*2*5*6)},
+		{LayerDecode, "forward", "f16", 1, 2*2*block + 2*3*5*8, 4*(block+2*2*6) + 2*(2*6*4+5*2*2*2)},
+	} {
+		p := Point{Kernel: "flash", ISA: "go", Layer: c.layer, Pass: c.pass, Store: c.store, Batch: 2, HeadsQ: 3, HeadsKV: 1, Dim: 2, SeqQ: c.seqQ, SeqKV: 5}.WithDefaults()
+		n, err := p.LayerWork()
+		if err != nil || n.Flop != c.flop || n.Bytes != c.bytes {
+			t.Errorf("%s: %+v, %v; want %d operations and %d bytes", p.Name(), n, err, c.flop, c.bytes)
+		}
+	}
+	if _, err := (Point{Kernel: "flash", ISA: "go", SeqKV: 5, Dim: 2}).WithDefaults().LayerWork(); err == nil {
+		t.Error("the work of a layer that is none")
 	}
 }

@@ -29,8 +29,8 @@ type Row struct {
 	Alloc, Allocs              float64 // bytes and objects a call
 	Err                        float64 // worst error over tolerance
 	Dropped                    float64 // samples left out of Peak or Bandwidth because the probes around them disagree
-	Layer                      string  // the columns of layers, empty for a kernel
-	Tokens, AttnShare, MMShare float64
+	Tokens, AttnShare, MMShare float64 // of a layer: rows a second, by the median; medians over samples of the parts of the time in attention and in products
+	AttnPeak                   float64 // of a layer: as Peak, of the operations and the time of the attention in it; not a column, but said in Note
 }
 
 // unknown is a number that was not measured.
@@ -55,6 +55,7 @@ func (c *Cell) Row() Row {
 		Samples: unknown, Ns: unknown, NsLo: unknown, NsHi: unknown, NsMin: unknown, GFlops: unknown, PeakGFlops: unknown,
 		Peak: unknown, PeakLo: unknown, PeakHi: unknown, GBps: unknown, Bandwidth: unknown, Scratch: unknown, RSS: unknown,
 		Alloc: unknown, Allocs: unknown, Err: unknown, Dropped: unknown, Tokens: unknown, AttnShare: unknown, MMShare: unknown,
+		AttnPeak: unknown,
 	}
 	if m := c.Memory; m != nil {
 		w.Scratch, w.RSS, w.Alloc, w.Allocs = count(m.Scratch), count(m.PeakRSS), count(m.Alloc), count(m.Allocs)
@@ -113,6 +114,42 @@ func (c *Cell) reduceVisits(w *Row) {
 	if w.Status == OK && probed > 0 && dropped == len(c.Visits) {
 		w.Note = fmt.Sprintf("the machine's speed moved during each of the %d samples: no share of its peak", dropped)
 	}
+	if c.Point.Layer != "" {
+		c.reduceLayer(w)
+	}
+}
+
+// reduceLayer is what a row of a layer has besides.
+func (c *Cell) reduceLayer(w *Row) {
+	var attention, products, peak []float64
+	for i := range c.Visits {
+		v := &c.Visits[i]
+		attention = append(attention, float64(v.Attention)/float64(v.Wall))
+		products = append(products, float64(v.Products)/float64(v.Wall))
+		if share, ok := c.attentionPeak(v); ok && !v.Dropped {
+			peak = append(peak, share)
+		}
+	}
+	w.Tokens = float64(c.Point.Tokens()) / w.Ns * 1e9
+	w.AttnShare, w.MMShare = stats.Summarise(attention).Median, stats.Summarise(products).Median
+	w.AttnPeak = stats.Summarise(peak).Median
+	if w.Note == "" && Known(w.AttnPeak) {
+		w.Note = fmt.Sprintf("the attention in the layer runs at %.1f %% of the peak", 100*w.AttnPeak)
+	}
+}
+
+// attentionPeak is the rate of the attention in one sample of a layer over that of its probes; ok is false where it has none. Its part of the time is one of wall
+// time, as its clock tells it; the time is that which the sample is judged by.
+func (c *Cell) attentionPeak(v *Visit) (share float64, ok bool) {
+	if v.Unit != ProbeFlop || v.Attention == 0 || !(v.Before > 0 && v.After > 0) {
+		return 0, false
+	}
+	n, err := c.Point.attention()
+	if err != nil {
+		return 0, false
+	}
+	took := c.judged(v) * float64(v.Attention) / float64(v.Wall) * 1e-9
+	return float64(n.Flop) * float64(v.Calls) / took / v.probe(), true
 }
 
 // finite turns the infinite end of an interval that a small sample does not have into an unknown number.

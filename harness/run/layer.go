@@ -1,0 +1,109 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"attnlab/attn"
+)
+
+// Layers are what a point may time around its kernel. A layer's rows are as wide as its heads together, HeadsQ Dim, and there are Batch SeqQ of them.
+//
+//	mha     multi-head attention: rows are projected to queries, keys and values, the heads attend, and what they find is projected back
+//	block   a block of a transformer, its norms first: x + mha(norm(x)), and to that the same of a feed-forward layer four times as wide
+//	decode  a block that reads one row of each sequence, behind SeqKV-1 that its cache holds
+//
+// A layer is timed forward, or forward and backward.
+const (
+	LayerMHA    = "mha"
+	LayerBlock  = "block"
+	LayerDecode = "decode"
+)
+
+// Layers lists their names.
+func Layers() []string { return []string{LayerMHA, LayerBlock, LayerDecode} }
+
+// Wider is how many times as wide as its rows the feed-forward layer of a block is inside.
+const Wider = 4
+
+// checkLayer says what is wrong with the layer of a point.
+func (p *Point) checkLayer() error {
+	wrong := func(format string, a ...any) error {
+		return fmt.Errorf("layer %s: "+format, append([]any{p.Layer}, a...)...)
+	}
+	switch {
+	case p.Layer == "":
+		return nil
+	case !slices.Contains(Layers(), p.Layer):
+		return fmt.Errorf("layer %q: one of %s", p.Layer, strings.Join(Layers(), ", "))
+	case p.Op != attn.OpSoftmax.String():
+		return &OtherOpError{Op: p.Op, Feature: "layer " + p.Layer}
+	case p.Features != "" || p.Layout != "bhsd" || p.Data != "normal":
+		return wrong("its inputs are normal and in its own layout, and it has no features: %s, %s and %q are for kernels alone", p.Data, p.Layout, p.Features)
+	case p.DimV != p.Dim:
+		return wrong("values are as wide as keys, %d and not %d", p.Dim, p.DimV)
+	case p.Layer == LayerDecode && (p.SeqQ != 1 || p.Pass != "forward"):
+		return wrong("it reads one row of each sequence, forward: seq_q is %d, the pass %s", p.SeqQ, p.Pass)
+	case p.Layer == LayerDecode && strings.HasSuffix(p.Mask, "topleft"):
+		return wrong("its row stands behind all others, and a mask from the first key on, %s, would hide them", p.Mask)
+	case p.Layer == LayerDecode:
+		return nil
+	case p.SeqQ != p.SeqKV:
+		return wrong("its queries are made of the rows that its keys are made of: seq_q is %d, seq_kv %d", p.SeqQ, p.SeqKV)
+	case p.Pass == "backward":
+		return wrong("it is timed forward or both ways, not backward alone")
+	case p.Store != attn.F32.String() || p.Page != 0:
+		return wrong("it has no cache to store as %s in pages of %d", p.Store, p.Page)
+	}
+	return nil
+}
+
+// Tokens is the number of rows that one call of a layer turns into as many.
+func (p Point) Tokens() int64 { return int64(p.Batch) * int64(p.SeqQ) }
+
+// Weights is the number of a layer's weights, without those of its norms.
+func (p Point) Weights() int64 {
+	wide, keys := int64(p.HeadsQ)*int64(p.Dim), int64(p.HeadsKV)*int64(p.Dim)
+	n := 2*wide*wide + 2*wide*keys
+	if p.Layer != LayerMHA {
+		n += 2 * Wider * wide * wide
+	}
+	return n
+}
+
+// LayerWork is the work of one call of a layer. Operations are those of its products, two a row and weight, and of the attention in it; the backward pass has
+// twice and two and a half times as many. What is done element by element counts none. Bytes are its weights, the rows that go in and come out, and of a decoding
+// layer what its attention reads; both passes together take three times as many.
+func (p Point) LayerWork() (attn.Count, error) {
+	if p.Layer == "" {
+		return attn.Count{}, errors.New("not a point of a layer")
+	}
+	c, err := p.attention()
+	if err != nil {
+		return c, err
+	}
+	products, bytes := 2*p.Tokens()*p.Weights(), 4*(p.Weights()+2*p.Tokens()*int64(p.HeadsQ)*int64(p.Dim))
+	if p.Layer == LayerDecode {
+		bytes += c.Bytes
+	}
+	if p.Pass == "both" {
+		products, bytes = 3*products, 3*bytes
+	}
+	c.Flop, c.Bytes = c.Flop+products, bytes
+	return c, nil
+}
+
+// attention is the work of the attention in one call of a layer.
+func (p Point) attention() (attn.Count, error) {
+	q, err := p.Problem()
+	if err != nil {
+		return attn.Count{}, err
+	}
+	c := q.Count(nil)
+	if p.Pass == "both" {
+		c.Flop = c.Flop / 2 * 7
+	}
+	return c, nil
+}
