@@ -33,11 +33,14 @@ type Grid struct {
 	Page    []int    `default:"0" placeholder:"N" help:"Rows in a page of the cache, a power of two of 8 or more; 0 is contiguous (${default})." group:"grid"`
 
 	Pass []string `default:"forward" placeholder:"PASS" help:"forward, backward or both." group:"grid"`
+
+	Layer []string `placeholder:"NAME" help:"What is timed around the kernel: mha, block or decode; nothing between two commas is the kernel alone. See above." group:"grid"`
 }
 
 // gridFlags are the names of the flags of a Grid. A run that is resumed keeps their values.
 var gridFlags = []string{
 	"kernel", "isa", "mask", "seq", "seq-kv", "dim", "dim-v", "heads", "kv-heads", "batch", "threads", "layout", "data", "with", "pass", "store", "page",
+	"layer",
 }
 
 // mostPoints is a size of grid that can only be a mistake.
@@ -112,6 +115,7 @@ func (g *Grid) each(f func(run.Point) error) error {
 		number []int
 		set    func(p *run.Point, s string, n int)
 	}{
+		{text: g.Layer, set: func(p *run.Point, s string, _ int) { p.Layer = s }},
 		{text: g.Pass, set: func(p *run.Point, s string, _ int) { p.Pass = s }},
 		{text: g.Mask, set: func(p *run.Point, s string, _ int) { p.Mask = s }},
 		{number: g.Batch, set: func(p *run.Point, _ string, n int) { p.Batch = n }},
@@ -130,6 +134,9 @@ func (g *Grid) each(f func(run.Point) error) error {
 			p.SeqQ = n
 			if p.SeqKV == 0 {
 				p.SeqKV = n
+				if p.Layer == run.LayerDecode { // --seq is the length of what there is to read
+					p.SeqQ = 1
+				}
 			}
 		}},
 	} {
@@ -199,6 +206,7 @@ func (g *Grid) check(all []attn.Kernel) error {
 		{"store", g.Store, []string{"f32", "f16", "bf16", "int8"}},
 		{"layout", g.Layout, []string{"bhsd", "bshd", "packed"}},
 		{"data", g.Data, []string{"normal", "std30", "rising", "sparse"}},
+		{"layer", slices.DeleteFunc(slices.Clone(g.Layer), func(s string) bool { return s == "" }), run.Layers()},
 	} {
 		for _, v := range f.values {
 			if !slices.Contains(f.now, v) {
@@ -301,6 +309,9 @@ func flagged(p run.Point) string {
 	}
 	if p.Page != 0 {
 		s += fmt.Sprintf(" --page %d", p.Page)
+	}
+	if p.Layer != "" {
+		s += " --layer " + p.Layer + " --pass " + p.Pass
 	}
 	return s
 }

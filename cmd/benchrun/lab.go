@@ -31,6 +31,9 @@ func newLab(all kernelList) *harness.Lab {
 		if err != nil {
 			return nil, absent(l, at, err)
 		}
+		if at.Layer != "" {
+			return layerWorkload(k, at)
+		}
 		return harness.Attention(k, at)
 	}
 	return l
@@ -52,18 +55,24 @@ func absent(l *harness.Lab, at run.Point, err error) error {
 // probes chooses the probe a point is judged by: its own instruction set's, and for loops that are not ours the fastest of this machine.
 func probes(levels []asm.Level) func(run.Point) harness.Probes {
 	return func(at run.Point) harness.Probes {
-		var best *asm.Ops
-		for _, v := range levels {
-			if !v.Available {
-				continue
-			}
-			best = v.Ops // they stand in order of speed
-			if v.ISA == at.ISA {
-				break
-			}
-		}
-		return harness.Probes{Peak: best.Peak, Read: best.Read}
+		ops := probed(levels, at)
+		return harness.Probes{Peak: ops.Peak, Read: ops.Read}
 	}
+}
+
+// probed are the loops of the instruction set that a point is judged by.
+func probed(levels []asm.Level, at run.Point) *asm.Ops {
+	var best *asm.Ops
+	for _, v := range levels {
+		if !v.Available {
+			continue
+		}
+		best = v.Ops // they stand in order of speed
+		if v.ISA == at.ISA {
+			break
+		}
+	}
+	return best
 }
 
 // algorithms lists the names of kernels in order.

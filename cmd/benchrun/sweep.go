@@ -68,6 +68,16 @@ same sequences one by one, each through a plan of its own length.
 Where the plain point stands beside one with features, with another --store, with a --page, fewer --kv-heads or a window, the last table shows what
 these cost; for ragged, where ragged-alone does.
 
+With --layer a kernel is timed inside a layer of package nn, whose rows are --heads times --dim wide, forward or both ways (--pass). Its table and bench.txt say how
+many rows it turns over in a second, and which parts of the time its attention and its products take; the note of a row says what share of the peak the
+attention in it reaches.
+
+- mha: multi-head attention: four projections and the attention between them.
+
+- block: a transformer block, its norms first: mha, and a feed-forward layer four times as wide.
+
+- decode: a block that reads one row of each of --batch sequences, behind --seq less one that its cache holds, as --store and --page say.
+
 Profiles are made after the last sample, in runs of their own, so that times are not those of a profiled process. With --resume they are added
 to a run that has none. go tool pprof -top FILE says where the time went, also where the loop is assembly.
 
