@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -45,6 +46,13 @@ const bound = 32 * 0x1p-24
 // near compares with a matrix of the twin; if that is 0 beside other, with the size of other.
 func near(t *testing.T, what string, got Mat, want [][]float64, other float64) {
 	t.Helper()
+	if err := compared(what, got, want, other); err != nil {
+		t.Error(err)
+	}
+}
+
+// compared says what is wrong where near would.
+func compared(what string, got Mat, want [][]float64, other float64) error {
 	scale, worst := largestOf(want), 0.0
 	if scale < bound*other {
 		scale = other
@@ -57,8 +65,9 @@ func near(t *testing.T, what string, got Mat, want [][]float64, other float64) {
 		}
 	}
 	if !(worst <= bound*scale) {
-		t.Errorf("%s: off by %.3g, which is %.3g of the largest, want at most %.3g", what, worst, worst/scale, bound)
+		return fmt.Errorf("%s: off by %.3g, which is %.3g of the largest, want at most %.3g", what, worst, worst/scale, bound)
 	}
+	return nil
 }
 
 // largestOf is the size of the largest element.
@@ -84,80 +93,105 @@ func differences(m [][]float64, f func() float64) [][]float64 {
 	return grad
 }
 
-// checkLayer holds a layer's output, and its gradients by the input and by every parameter, to its twin: on the loops of every instruction set, the same bits on two workers,
-// adding to gradients, and without allocating.
+// checkLayer holds a layer to its twin on the loops of every instruction set.
 func checkLayer(t *testing.T, l Layer, in Shape, f twin) {
 	t.Helper()
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
-		r := rand.New(rand.NewPCG(7, 8))
-		kernel, err := kernels.ByName("flash", ops.ISA)
-		if err != nil {
-			t.Fatal(err)
-		}
-		x := random(r, in.Rows(), in.Dim, 0)
-		pass, dim, err := l.Plan(On{kernel, NewMultiplier(ops, nil), nil}, in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dy := random(r, in.Rows(), dim, 0)
-		own := map[*Param][][]float64{}
-		for _, p := range l.Params() {
-			own[p] = wide(p.W)
-			p.Grad.Clear()
-		}
-		w := func(p *Param) [][]float64 { return own[p] }
-		x64, dy64 := wide(x), wide(dy)
-		y := pass.Forward(x)
-		near(t, "output", y, f(w, x64), 0)
-		dx := pass.Backward(dy)
-		value := func() float64 { return loss(dy64, f(w, x64)) }
-		wantX := differences(x64, value)
-		near(t, "gradient by the input", dx, wantX, 0)
-		for _, p := range l.Params() {
-			near(t, "gradient by "+p.Name, p.Grad, differences(own[p], value), largestOf(wantX))
-		}
-
-		team := attn.NewTeam(2)
-		defer team.Close()
-		other, _, err := l.Plan(On{kernel, NewMultiplier(ops, team), nil}, in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		same := func(what string, a, b Mat) {
-			t.Helper()
-			for i := range a.Rows {
-				for j, x := range a.Row(i) {
-					if math.Float32bits(x) != math.Float32bits(b.Row(i)[j]) {
-						t.Fatalf("%s %d, %d is %v on one worker and %v on two", what, i, j, x, b.Row(i)[j])
-					}
-				}
-			}
-		}
-		var before []Mat
-		for _, p := range l.Params() {
-			before = append(before, Mat{append([]float32(nil), p.Grad.Data...), p.Grad.Rows, p.Grad.Cols, p.Grad.Stride})
-			p.Grad.Clear()
-		}
-		same("output", y, other.Forward(x))
-		same("gradient by the input", dx, other.Backward(dy))
-		for i, p := range l.Params() {
-			same("gradient by "+p.Name, before[i], p.Grad)
-		}
-		pass.Forward(x)
-		pass.Backward(dy)
-		for i, p := range l.Params() {
-			twice := wide(before[i])
-			for _, row := range twice {
-				for k := range row {
-					row[k] *= 2
-				}
-			}
-			near(t, "a second pass besides, "+p.Name, p.Grad, twice, largestOf(wantX))
-		}
-		if n := testing.AllocsPerRun(2, func() { pass.Forward(x); pass.Backward(dy) }); n != 0 {
-			t.Errorf("%v allocations a pass", n)
+		t.Helper()
+		if err := check(ops, l, in, f); err != nil {
+			t.Error(err)
 		}
 	})
+}
+
+// check holds a layer's output, and its gradients by the input and by every parameter, to its twin: the same bits on two workers, adding to gradients, and without
+// allocating. It returns what is wrong first.
+func check(ops *asm.Ops, l Layer, in Shape, f twin) error {
+	r := rand.New(rand.NewPCG(7, 8))
+	kernel, err := kernels.ByName("flash", ops.ISA)
+	if err != nil {
+		return err
+	}
+	x := random(r, in.Rows(), in.Dim, 0)
+	pass, dim, err := l.Plan(On{kernel, NewMultiplier(ops, nil), nil}, in)
+	if err != nil {
+		return err
+	}
+	dy := random(r, in.Rows(), dim, 0)
+	own := map[*Param][][]float64{}
+	for _, p := range l.Params() {
+		own[p] = wide(p.W)
+		p.Grad.Clear()
+	}
+	w := func(p *Param) [][]float64 { return own[p] }
+	x64, dy64 := wide(x), wide(dy)
+	y := pass.Forward(x)
+	if err := compared("output", y, f(w, x64), 0); err != nil {
+		return err
+	}
+	dx := pass.Backward(dy)
+	value := func() float64 { return loss(dy64, f(w, x64)) }
+	wantX := differences(x64, value)
+	if err := compared("gradient by the input", dx, wantX, 0); err != nil {
+		return err
+	}
+	for _, p := range l.Params() {
+		if err := compared("gradient by "+p.Name, p.Grad, differences(own[p], value), largestOf(wantX)); err != nil {
+			return err
+		}
+	}
+
+	team := attn.NewTeam(2)
+	defer team.Close()
+	other, _, err := l.Plan(On{kernel, NewMultiplier(ops, team), nil}, in)
+	if err != nil {
+		return err
+	}
+	var before []Mat
+	for _, p := range l.Params() {
+		before = append(before, Mat{append([]float32(nil), p.Grad.Data...), p.Grad.Rows, p.Grad.Cols, p.Grad.Stride})
+		p.Grad.Clear()
+	}
+	if err := sameBits("output", y, other.Forward(x)); err != nil {
+		return err
+	}
+	if err := sameBits("gradient by the input", dx, other.Backward(dy)); err != nil {
+		return err
+	}
+	for i, p := range l.Params() {
+		if err := sameBits("gradient by "+p.Name, before[i], p.Grad); err != nil {
+			return err
+		}
+	}
+	pass.Forward(x)
+	pass.Backward(dy)
+	for i, p := range l.Params() {
+		twice := wide(before[i])
+		for _, row := range twice {
+			for k := range row {
+				row[k] *= 2
+			}
+		}
+		if err := compared("a second pass besides, "+p.Name, p.Grad, twice, largestOf(wantX)); err != nil {
+			return err
+		}
+	}
+	if n := testing.AllocsPerRun(2, func() { pass.Forward(x); pass.Backward(dy) }); n != 0 {
+		return fmt.Errorf("%v allocations a pass", n)
+	}
+	return nil
+}
+
+// sameBits says where one worker has other bits than two.
+func sameBits(what string, a, b Mat) error {
+	for i := range a.Rows {
+		for j, x := range a.Row(i) {
+			if math.Float32bits(x) != math.Float32bits(b.Row(i)[j]) {
+				return fmt.Errorf("%s %d, %d is %v on one worker and %v on two", what, i, j, x, b.Row(i)[j])
+			}
+		}
+	}
+	return nil
 }
 
 func linearTwin(l *Linear) twin {
