@@ -1,0 +1,238 @@
+package nn_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/mat"
+
+	"attnlab/attn"
+	"attnlab/kernels"
+	"attnlab/kernels/asm"
+	"attnlab/nn"
+)
+
+// on is what the examples run on: the first kernel, which is the one to read, and the portable loops, so that they print the same everywhere.
+func on() nn.On {
+	return nn.On{Kernel: kernels.All()[0], Products: nn.NewMultiplier(asm.Levels()[0].Ops, nil)}
+}
+
+// normal is a matrix of standard normal numbers.
+func normal(rows, cols int, r *rand.Rand) nn.Mat {
+	m := nn.NewMat(rows, cols)
+	for i := range m.Data {
+		m.Data[i] = float32(r.NormFloat64())
+	}
+	return m
+}
+
+// The lesson's multi-head attention: rows of 64 numbers, 8 heads, a sequence of 10. Any kernel may do the attention, and any mask be set; here each row sees those
+// before it. What every head did can be looked at afterwards.
+func Example_multiHeadAttention() {
+	r := rand.New(rand.NewPCG(42, 0))
+	layer, err := nn.NewAttention("attention", 64, 8, 8, false, r)
+	if err != nil {
+		panic(err)
+	}
+	layer.Mask = attn.Causal()
+	pass, _, err := layer.Plan(on(), nn.Shape{Batch: 1, Seq: 10, Dim: 64})
+	if err != nil {
+		panic(err)
+	}
+	y := pass.Forward(normal(10, 64, r))
+	fmt.Println("output", y)
+	fmt.Println("parameters", nn.Count(layer.Params()))
+
+	heads, err := pass.(*nn.AttentionPass).Decompose(0)
+	if err != nil {
+		panic(err)
+	}
+	var patterns []*mat.Dense
+	for _, h := range heads {
+		patterns = append(patterns, h.Weights)
+	}
+	fmt.Println("queries of a head", heads[0].Q)
+	fmt.Printf("the first row sees itself: %.0f\n", mat.Row(nil, 0, heads[0].Weights))
+	fmt.Printf("diversity of the heads %.2f, mean entropy of the first %.2f\n", nn.Diversity(patterns), nn.HeadEntropies(patterns)[0])
+
+	dx := pass.Backward(normal(10, 64, r))
+	fmt.Println("gradient by the input", dx)
+	// Output:
+	// output 10 x 64
+	// parameters 16384
+	// queries of a head 10 x 8
+	// the first row sees itself: [1 0 0 0 0 0 0 0 0 0]
+	// diversity of the heads 0.29, mean entropy of the first 1.23
+	// gradient by the input 10 x 64
+}
+
+// Queries of one sequence, keys and values of another: 6 rows of a decoder look at 10 of an encoder, through 4 heads.
+func ExampleAttention_cross() {
+	r := rand.New(rand.NewPCG(42, 1))
+	layer, err := nn.NewAttention("cross", 32, 4, 4, true, r)
+	if err != nil {
+		panic(err)
+	}
+	layer.Memory = 10
+	p, _, err := layer.Plan(on(), nn.Shape{Batch: 1, Seq: 6, Dim: 32})
+	if err != nil {
+		panic(err)
+	}
+	pass := p.(*nn.AttentionPass)
+	pass.Memory = normal(10, 32, r)
+	fmt.Println("output", pass.Forward(normal(6, 32, r)))
+	heads, err := pass.Decompose(0)
+	if err != nil {
+		panic(err)
+	}
+	rows, keys := heads[0].Weights.Dims()
+	fmt.Println("weights of a head", rows, "x", keys)
+	pass.Backward(normal(6, 32, r))
+	fmt.Println("gradient by the encoder's rows", pass.DMemory)
+	// Output:
+	// output 6 x 32
+	// weights of a head 6 x 10
+	// gradient by the encoder's rows 10 x 32
+}
+
+// Heads are views of a matrix. To split it into heads, and to join them, no number is moved.
+func ExampleSplit() {
+	m := nn.NewMat(6, 8) // two sequences of three rows
+	heads, err := nn.Split(m, 2, 4)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(heads.Shape())
+	heads.Row(1, 0, 3)[1] = 5 // sequence 1, its first row, the last number of the last head
+	fmt.Println(m.Row(3))
+	joined, err := nn.Combine(heads)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(joined, &joined.Data[0] == &m.Data[0])
+	// Output:
+	// [batch 2, seq 3, head 4, dim 2]
+	// [0 0 0 0 0 0 0 5]
+	// 6 x 8 true
+}
+
+// Decoding with a cache: the model reads a beginning in chunks, keeps the keys and values of all rows, and then makes a token at a time, each at the cost of one row. Without
+// the cache, every token would take a pass over all that there are: the tokens are the same.
+func ExampleModel_Generate() {
+	r := rand.New(rand.NewPCG(42, 2))
+	m, err := nn.NewModel(20, 32, 20, false, nn.Config{Layers: 2, Dim: 32, Heads: 4, KVHeads: 2, Act: nn.GELU, Mask: attn.Causal()}, r)
+	if err != nil {
+		panic(err)
+	}
+	for _, p := range m.Params() {
+		p.Normal(r, .3) // nothing was trained
+	}
+	run := on()
+	g, err := m.Generate(run, 32, 8, attn.F32, 16)
+	if err != nil {
+		panic(err)
+	}
+	tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}
+	if err := g.Read(tokens); err != nil {
+		panic(err)
+	}
+	same := true
+	for range 12 {
+		whole, err := m.Plan(run, 1, len(tokens))
+		if err != nil {
+			panic(err)
+		}
+		logits := whole.Forward(tokens).Row(len(tokens) - 1)
+		best := 0
+		for i, x := range logits {
+			if x > logits[best] {
+				best = i
+			}
+		}
+		next, err := g.Next(&nn.Sampler{}) // greedy
+		if err != nil {
+			panic(err)
+		}
+		same = same && int(next) == best
+		tokens = append(tokens, next)
+	}
+	fmt.Println(g.Len(), "tokens; with the cache as without it:", same)
+	// Output:
+	// 23 tokens; with the cache as without it: true
+}
+
+// The lesson's gate. Of four experts three are equally good for x = (1, -1), and the two of the lowest index are taken.
+func ExampleExperts() {
+	r := rand.New(rand.NewPCG(42, 3))
+	e, err := nn.NewExperts("mixture", 2, 4, 2, func(i int) nn.Layer { return nn.NewLinear(fmt.Sprint("expert", i), 2, 2, true, r) }, r)
+	if err != nil {
+		panic(err)
+	}
+	copy(e.Gate.W.W.Data, []float32{.5, 1, -1, 0, 0, .5, 1, -.5})
+	p, _, err := e.Plan(on(), nn.Shape{Batch: 1, Seq: 1, Dim: 2})
+	if err != nil {
+		panic(err)
+	}
+	pass := p.(*nn.ExpertsPass)
+	pass.Forward(nn.Mat{Data: []float32{1, -1}, Rows: 1, Cols: 2, Stride: 2})
+	fmt.Println("rows by expert", pass.Load)
+
+	all, chosen, weights := make([]float64, 4), make([]int, 2), make([]float64, 2)
+	e.Route([]float32{.5, .5, -2, .5}, all, chosen, weights)
+	fmt.Printf("G %.4f, chosen %d with %.4f\n", all, chosen, weights)
+	e.Renormalise = true
+	e.Route([]float32{.5, .5, -2, .5}, all, chosen, weights)
+	fmt.Printf("renormalised %.4f\n", weights)
+	// Output:
+	// rows by expert [1 1 0 0]
+	// G [0.3245 0.3245 0.0266 0.3245], chosen [0 1] with [0.3245 0.3245]
+	// renormalised [0.5000 0.5000]
+}
+
+// The lesson's encoder block: attention and a feed-forward layer with ReLU, a sum and a layer norm behind each. It learns which of two tokens a sequence has more of.
+func Example_encoderBlock() {
+	const batch, seq = 32, 7
+	r := rand.New(rand.NewPCG(42, 4))
+	m, err := nn.NewModel(2, seq, 2, true, nn.Config{Layers: 1, Dim: 16, Heads: 4, Hidden: 32, PostNorm: true, Act: nn.ReLU, Bias: true}, r)
+	if err != nil {
+		panic(err)
+	}
+	run := on()
+	pass, err := m.Plan(run, batch, seq)
+	if err != nil {
+		panic(err)
+	}
+	params, criterion := m.Params(), nn.NewCrossEntropy(run, batch, 2)
+	adam := nn.NewAdam(params, 0)
+	schedule := nn.Schedule{Rate: .01, Warmup: 10, Steps: 100}
+	tokens, more := make([]int32, batch*seq), make([]int32, batch)
+	draw := func() {
+		for b := range more {
+			ones := int32(0)
+			for i := range seq {
+				tokens[b*seq+i] = int32(r.IntN(2))
+				ones += tokens[b*seq+i]
+			}
+			more[b] = 2 * ones / (seq + 1)
+		}
+	}
+	first, last := math.NaN(), 0.0
+	for step := range schedule.Steps {
+		draw()
+		nn.ClearGrads(params)
+		loss, _, dlogits := criterion.Loss(pass.Forward(tokens), more)
+		pass.Backward(dlogits)
+		nn.ClipGrads(params, 1)
+		adam.Step(schedule.At(step))
+		if last = loss; step == 0 {
+			first = loss
+		}
+	}
+	draw()
+	_, right, _ := criterion.Loss(pass.Forward(tokens), more)
+	fmt.Printf("%d parameters; the loss began near log 2: %v; it fell: %v; right: at least 30 of %d: %v\n",
+		nn.Count(params), math.Abs(first-math.Ln2) < .3, last < first/2, batch, right >= 30)
+	// Output:
+	// 2402 parameters; the loss began near log 2: true; it fell: true; right: at least 30 of 32: true
+}
