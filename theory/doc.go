@@ -15,7 +15,7 @@
 //	gradients     calculus: Jacobians, and the backward pass step by step; streaming: the one that makes the weights once more
 //	hopfield      hopfield: classical and modern memories
 //	masking       attn: bands, bitmaps, key lengths, Problem.Picture; positions: what else depends on where rows stand
-//	multihead     attn: heads are a dimension of its tensors, see below; learned projections belong to a model
+//	multihead     nn: Attention, which learns the projections, taken apart by Decompose; Diversity and HeadEntropies. Heads are a dimension of attn's tensors, see below
 //	backend       kernels: All, ByName and Best. A kernel is a value that is passed, never a setting
 //	utils         figures: pictures and tables
 //

@@ -15,6 +15,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
+	"attnlab/nn"
 	"attnlab/theory/equations"
 	"attnlab/theory/figures"
 )
@@ -54,7 +55,11 @@ func (c *EquationsCmd) Run(to streams, all kernelList) error {
 		return err
 	}
 	began := time.Now()
-	env := equations.Env{Kernels: picked, KernelsOnly: len(c.Kernel)+len(c.ISA) > 0, Clock: func() time.Duration { return time.Since(began) }}
+	levels := levelsOf(picked)
+	env := equations.Env{
+		Kernels: picked, KernelsOnly: len(c.Kernel)+len(c.ISA) > 0, Clock: func() time.Duration { return time.Since(began) },
+		Products: func() *nn.Multiplier { return nn.NewMultiplier(levels[len(levels)-1].Ops, nil) },
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 

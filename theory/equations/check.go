@@ -1,24 +1,28 @@
 package equations
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gonum.org/v1/gonum/mat"
 
+	"attnlab/nn"
 	"attnlab/theory/bridge"
 )
 
 // A Check is what a row's check is written on. It collects facts, each a residual and what it may be at most, and the row passes if all hold. Factor, Sign,
 // Index and Flip mark the ingredients of an equation that a mutant may change: a test runs the check once with each of them changed, and demands that it fails.
 type Check struct {
-	Rand  *rand.Rand           // the same numbers every time, other ones for every row
-	Clock func() time.Duration // nil: there is none. What it measures is shown and never decides
+	Rand     *rand.Rand            // the same numbers every time, other ones for every row
+	Clock    func() time.Duration  // nil: there is none. What it measures is shown and never decides
+	Products func() *nn.Multiplier // for the layers of package nn: see On
 
 	facts  []Fact
 	errata []Erratum
@@ -61,10 +65,27 @@ func (f Fact) ratio() float64 {
 // An Erratum is a place where a source is wrong: what it prints, and what is right.
 type Erratum struct{ ID, What, Ours, Printed string }
 
-func newCheck(id string, clock func() time.Duration) *Check {
+func newCheck(id string, env Env) *Check {
 	h := fnv.New64a()
 	h.Write([]byte(id))
-	return &Check{Rand: rand.New(rand.NewPCG(h.Sum64(), 0)), Clock: clock}
+	return &Check{Rand: rand.New(rand.NewPCG(h.Sum64(), 0)), Clock: env.Clock, Products: env.Products}
+}
+
+// On is what layers run on: the kernel that answers, or the definition, and products. Without any, the check ends.
+func (c *Check) On(a bridge.Attention) nn.On {
+	if c.Products == nil {
+		c.Must(errors.New("no matrix products: Env.Products makes them, on the loops of an instruction set"))
+	}
+	on := nn.On{Kernel: a.Kernel(), Products: c.Products()}
+	if on.Kernel == nil {
+		on.Kernel = definition{}
+	}
+	return on
+}
+
+// holds says whether all that was compared so far holds.
+func (c *Check) holds() bool {
+	return !slices.ContainsFunc(c.facts, func(f Fact) bool { return !f.Holds() })
 }
 
 // Within demands residual <= bound.

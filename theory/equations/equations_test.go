@@ -17,6 +17,8 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels"
+	"attnlab/kernels/asm"
+	"attnlab/nn"
 	"attnlab/theory/bridge"
 )
 
@@ -45,6 +47,9 @@ func TestIDs(t *testing.T) {
 		}
 	}
 }
+
+// env has what rows of layers need besides kernels: products, here on the loops that every machine has.
+var env = Env{Products: func() *nn.Multiplier { return nn.NewMultiplier(asm.Levels()[0].Ops, nil) }}
 
 // Rows either compute or say why not. An alias is of rows that are there, and prose is the documentation of symbols that are.
 func TestRowsSayWhatTheyAre(t *testing.T) {
@@ -138,7 +143,9 @@ func documented(t *testing.T, symbol string) bool {
 // results runs every row through every kernel of this machine.
 func results(t *testing.T) []Result {
 	var all []Result
-	if err := Run(t.Context(), Env{Kernels: kernels.All()}, Table(), func(r Result) { all = append(all, r) }); err != nil {
+	with := env
+	with.Kernels = kernels.All()
+	if err := Run(t.Context(), with, Table(), func(r Result) { all = append(all, r) }); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -209,12 +216,12 @@ func TestMutants(t *testing.T) {
 
 // mutate runs a check with each of its ingredients changed and returns how many there were.
 func mutate(t *testing.T, id string, f func(*Check)) int {
-	honest := newCheck(id, nil)
+	honest := newCheck(id, env)
 	if o := (check{run: f}).outcome(honest); o.Verdict != Pass {
 		t.Fatalf("without a mutant: %s: %v, at most %v", o.What, o.Residual, o.Bound)
 	}
 	for _, point := range honest.points {
-		c := newCheck(id, nil)
+		c := newCheck(id, env)
 		c.mutant = point
 		if o := (check{run: f}).outcome(c); o.Verdict == Pass {
 			t.Errorf("the check holds with %q changed", point)
@@ -248,7 +255,7 @@ func TestVerdicts(t *testing.T) {
 		{"refuted", func(c *Check) { c.Refutes("E-00", "x", ".42", .4410) }, Pass, ""},
 		{"not refuted", func(c *Check) { c.Refutes("E-00", "x", ".44", .4410) }, Fail, ""},
 	} {
-		if o := (check{test.by, test.f}).outcome(newCheck(test.name, nil)); o.Verdict != test.want {
+		if o := (check{test.by, test.f}).outcome(newCheck(test.name, env)); o.Verdict != test.want {
 			t.Errorf("%s: %s (%s: %v of %v), want %s", test.name, o.Verdict, o.What, o.Residual, o.Bound, test.want)
 		}
 	}

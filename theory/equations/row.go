@@ -6,7 +6,7 @@
 // entitled to on those very numbers. The ingredients of an equation (a sign, an index, a factor) are marked where they stand, and a test demands that the
 // check fails with any of them changed: see Check.
 //
-// Kernels and the clock are arguments.
+// Kernels, matrix products and the clock are arguments.
 package equations
 
 import (
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"attnlab/attn"
+	"attnlab/nn"
 	"attnlab/theory/bridge"
 )
 
@@ -73,7 +74,8 @@ type Outcome struct {
 type Env struct {
 	Kernels     []attn.Kernel
 	Clock       func() time.Duration
-	KernelsOnly bool // leave the mathematics and the definition out, and rows that ask nothing of a kernel
+	Products    func() *nn.Multiplier // makes the matrix products of a check's layers, which are used by one goroutine at a time; rows of layers fail without
+	KernelsOnly bool                  // leave the mathematics and the definition out, and rows that ask nothing of a kernel
 }
 
 // Run runs the given rows, in their order, and hands every result to each. It stops between checks when the context ends, and says so.
@@ -99,7 +101,7 @@ func (r *Row) Run(ctx context.Context, env Env) (Result, error) {
 		if err := ctx.Err(); err != nil {
 			return res, err
 		}
-		res.Outcomes = append(res.Outcomes, check.outcome(newCheck(r.ID, env.Clock)))
+		res.Outcomes = append(res.Outcomes, check.outcome(newCheck(r.ID, env)))
 	}
 	if r.Computed() {
 		res.Verdict = Unclaimed
