@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"attnlab/examples/internal/program"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// In a process that is called classify, this binary is the program.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "classify" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// small are the arguments of a training that takes a moment.
+func small(task string, steps int, more ...string) []string {
+	return append([]string{"-task", task, "-steps", fmt.Sprint(steps), "-batch", "8", "-length", "12", "-layers", "1", "-dim", "16", "-heads", "2", "-every", "3"}, more...)
+}
+
+// checkpoint runs the program in this process to its end, and returns what it saved: weights, moments, losses and settings.
+func checkpoint(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	if err := classify(t.Context(), append(args, "-o", dir), io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	return saved(t, dir)
+}
+
+func saved(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// One thread and two, and training that was interrupted at any step, end in the same checkpoint, to the bit.
+func TestSameBits(t *testing.T) {
+	const steps = 20
+	for _, task := range taskNames {
+		want := checkpoint(t, filepath.Join(t.TempDir(), "r"), small(task, steps, "-threads", "1")...)
+		if checkpoint(t, filepath.Join(t.TempDir(), "r"), small(task, steps, "-threads", "2")...) != want {
+			t.Errorf("%s: two threads come to another checkpoint than one", task)
+		}
+		for _, at := range []int{1, 7} {
+			dir := filepath.Join(t.TempDir(), "r")
+			err := classify(stopAt(t, at), append(small(task, steps), "-o", dir), io.Discard, io.Discard)
+			if !errors.Is(err, program.ErrInterrupted) || !strings.Contains(err.Error(), "go run ./examples/classify -resume -o "+dir) {
+				t.Fatalf("interrupted, it says: %v", err)
+			}
+			if checkpoint(t, dir, "-resume", "-threads", "2") != want {
+				t.Errorf("%s: interrupted after %d steps and resumed, training comes to another checkpoint", task, at)
+			}
+		}
+		if testing.Short() {
+			return
+		}
+	}
+}
+
+// stopAt is a context that is over when it has been asked so often, which is once a step.
+func stopAt(t *testing.T, n int) context.Context { return &countdown{t.Context(), n} }
+
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A process that is killed outright, at no step in particular, leaves what a resumed one goes on from to the same end.
+func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestSameBits stands for it")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(self, "-test.run=^$").Run(); errors.Is(err, syscall.ENOEXEC) {
+		t.Skip("this binary runs in an emulator and cannot start itself")
+	}
+	args := small("brackets", 600)
+	want := checkpoint(t, filepath.Join(t.TempDir(), "r"), args...)
+	dir := filepath.Join(t.TempDir(), "r")
+	cmd := &exec.Cmd{Path: self, Args: append(append([]string{"classify"}, args...), "-o", dir)}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 10000 {
+		if _, err := os.Stat(filepath.Join(dir, "checkpoint")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	_ = cmd.Process.Kill()
+	if err := cmd.Wait(); err == nil {
+		t.Skip("the training was over before it could be killed")
+	}
+	if saved(t, dir) == want {
+		t.Error("there is the last checkpoint, and the training was killed")
+	}
+	if checkpoint(t, dir, "-resume") != want {
+		t.Error("killed and resumed, training comes to another checkpoint")
+	}
+}
+
+// In a reduced setting, each task is learned to 95 % of sequences that are held out.
+func TestLearns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it trains for seconds")
+	}
+	for task, steps := range map[string]int64{"majority": 300, "first": 300, "brackets": 1200} {
+		t.Run(task, func(t *testing.T) {
+			s := defaults()
+			s.Task, s.Length, s.Layers, s.Dim, s.Heads, s.Batch, s.Steps, s.Rate = task, 12, 2, 32, 4, 32, steps, 3e-3
+			on, team, err := program.On(s.Kernel, s.ISA, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer team.Close()
+			c, err := newClassifier(s, on)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for c.trainer.Done() < s.Steps {
+				if err := c.trainer.Step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			asked, right, wrong, err := c.ask(32)
+			if err != nil || asked != 1024 || right+len(wrong) != asked {
+				t.Fatalf("%d asked, %d right, %d wrong, %v", asked, right, len(wrong), err)
+			}
+			t.Logf("%d of %d right", right, asked)
+			if 100*right < 95*asked {
+				t.Errorf("%d of %d held-out sequences are right, want 95 %%", right, asked)
+			}
+		})
+	}
+}
+
+// A step of the program's training, its batch included, allocates nothing.
+func TestStepAllocatesNothing(t *testing.T) {
+	for _, task := range taskNames {
+		s := defaults()
+		s.Task, s.Batch, s.Steps = task, 4, 50
+		on, team, err := program.On(s.Kernel, s.ISA, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer team.Close()
+		c, err := newClassifier(s, on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(5, func() { _ = c.trainer.Step() }); n != 0 {
+			t.Errorf("%s: %v allocations a step", task, n)
+		}
+	}
+}
+
+// Classes are what they say, sequences for training and for questions never the same, and the sides about as large as they should be.
+func TestTasks(t *testing.T) {
+	for _, name := range taskNames {
+		d := newData(tasks[name], 10, 5)
+		tokens, classes := make([]int32, 640), make([]int32, 64)
+		seen, counts := map[string]bool{}, make([]int, len(d.classes))
+		for step := range 40 {
+			d.train(int64(step), tokens, classes)
+			for i, class := range classes {
+				x := tokens[i*10:][:10]
+				seen[d.write(x)] = true
+				counts[class]++
+				if want := define(name, d.write(x)); d.classes[class] != want {
+					t.Fatalf("%s: %s is %s, not %s", name, d.write(x), want, d.classes[class])
+				}
+			}
+		}
+		for class, n := range counts {
+			if each := 2560 / len(counts); n < each*3/4 || n > each*5/4 {
+				t.Errorf("%s: %d of 2560 sequences are %s, want about %d", name, n, d.classes[class], each)
+			}
+		}
+		for batch := range 10 {
+			d.ask(batch, tokens, classes)
+			for i := range classes {
+				if s := d.write(tokens[i*10:][:10]); seen[s] {
+					t.Fatalf("%s: %s is held out, and was trained on", name, s)
+				}
+			}
+		}
+	}
+}
+
+// define is the class of a sequence, found in another way.
+func define(task, s string) string {
+	switch task {
+	case "first":
+		return s[:1]
+	case "majority":
+		best := ""
+		for _, c := range "abcd" {
+			if best == "" || strings.Count(s, string(c)) > strings.Count(s, best) {
+				best = string(c)
+			}
+		}
+		return best
+	}
+	for strings.Contains(s, "()") {
+		s = strings.ReplaceAll(s, "()", "")
+	}
+	if s == "" {
+		return "balanced"
+	}
+	return "unbalanced"
+}
+
+// Each of the 14 balanced sequences of 8 brackets is as likely as any other.
+func TestNest(t *testing.T) {
+	const n = 14000
+	r, counts := rand.New(rand.NewPCG(4, 1)), map[string]float64{}
+	x := make([]int32, 8)
+	for range n {
+		nest(r, x)
+		s := tasks["brackets"].write(x)
+		if define("brackets", s) != "balanced" {
+			t.Fatalf("%s is not balanced", s)
+		}
+		counts[s]++
+	}
+	if len(counts) != 14 {
+		t.Fatalf("%d sequences, want 14", len(counts))
+	}
+	var got, want []float64
+	for _, c := range counts {
+		got, want = append(got, c), append(want, n/14)
+	}
+	if p := 1 - (distuv.ChiSquared{K: 13}).CDF(stat.ChiSquare(got, want)); p < 1e-4 || math.IsNaN(p) {
+		t.Errorf("counts %v: p = %v", got, p)
+	}
+}
+
+// What cannot be done is an error that says what to do, and leaves no folder behind.
+func TestRefuses(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r")
+	for want, args := range map[string][]string{
+		"majority, first, brackets": {"-task", "sorting"},
+		"even number of brackets":   {"-length", "11"},
+		"must divide the row":       {"-heads", "3"},
+		"no kernel":                 {"-kernel", "linen"},
+		"there is no run in":        {"-resume"},
+		"there are only flags":      {"brackets"},
+		"not defined: -tasks":       {"-tasks", "all"},
+	} {
+		err := classify(t.Context(), append([]string{"-o", dir}, args...), io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want an error with %q", args, err, want)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a run that never began has a folder: %v", err)
+	}
+	if err := classify(t.Context(), []string{"-resume"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "with -o") {
+		t.Errorf("resumed without a folder: %v", err)
+	}
+
+	var out, progress bytes.Buffer
+	if err := classify(t.Context(), small("first", 5, "-o", dir), &out, &progress); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); !strings.Contains(s, "held-out sequences right") || !strings.Contains(s, dir) || !strings.Contains(progress.String(), "5 of 5 steps") {
+		t.Errorf("it said: %s%s", progress.String(), s)
+	}
+	for _, file := range []string{"settings.json", "checkpoint", "loss.svg", "loss.png"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+	for want, args := range map[string][]string{
+		"holds a run":                  small("first", 5),
+		"begun with other settings":    {"-resume", "-rate", "1"},
+		"begun with other settings: l": {"-resume", "-task", "majority"},
+	} {
+		if err := classify(t.Context(), append([]string{"-o", dir}, args...), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want an error with %q", args, err, want)
+		}
+	}
+	if err := classify(t.Context(), []string{"-h"}, io.Discard, &progress); err == nil || !strings.Contains(progress.String(), "-task") {
+		t.Errorf("help: %v", err)
+	}
+}

@@ -1,0 +1,186 @@
+// Package picture draws what the examples find: curves and matrices, as SVG and PNG files.
+package picture
+
+import (
+	"fmt"
+	"image/color"
+	"os"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/palette"
+	"gonum.org/v1/plot/palette/moreland"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A Curve is numbers over numbers, with a name for the legend.
+type Curve struct {
+	Name   string
+	X, Y   []float64
+	Dashed bool
+	Thin   bool // without dots
+}
+
+// A Chart is curves in one frame.
+type Chart struct {
+	Title, X, Y string
+	LogX        bool    // ticks at every x of the first curve
+	Low, High   float64 // of the vertical axis, if they differ
+	Curves      []Curve
+}
+
+// colours are Okabe and Ito's, which people with any colour vision can tell apart, without their yellow, which white swallows.
+var colours = []color.RGBA{
+	{0x00, 0x72, 0xb2, 0xff},
+	{0xd5, 0x5e, 0x00, 0xff},
+	{0x00, 0x9e, 0x73, 0xff},
+	{0xcc, 0x79, 0xa7, 0xff},
+	{0xe6, 0x9f, 0x00, 0xff},
+	{0x56, 0xb4, 0xe9, 0xff},
+	{0x00, 0x00, 0x00, 0xff},
+}
+
+// frame is a plot with its fonts and a title.
+func frame(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Title.TextStyle.Font, p.Title.Padding = sans(11), 6
+	p.Legend.TextStyle.Font, p.Legend.ThumbnailWidth = sans(9), 24
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font, a.Tick.Label.Font = sans(10), sans(9)
+	}
+	return p
+}
+
+func sans(size font.Length) font.Font {
+	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
+}
+
+// Plot draws the chart.
+func (c *Chart) Plot() (*plot.Plot, error) {
+	p := frame(c.Title, c.X, c.Y)
+	if c.LogX && len(c.Curves) > 0 {
+		p.X.Scale = plot.LogScale{}
+		var ticks plot.ConstantTicks
+		for _, x := range c.Curves[0].X {
+			ticks = append(ticks, plot.Tick{Value: x, Label: fmt.Sprint(x)})
+		}
+		p.X.Tick.Marker = ticks
+	}
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xd8}, color.Gray{0xd8}
+	p.Add(grid)
+	for i, curve := range c.Curves {
+		if len(curve.X) == 0 || len(curve.X) != len(curve.Y) {
+			return nil, fmt.Errorf("%s: curve %s has %d numbers over %d", c.Title, curve.Name, len(curve.Y), len(curve.X))
+		}
+		at := make(plotter.XYs, len(curve.X))
+		for j, x := range curve.X {
+			at[j] = plotter.XY{X: x, Y: curve.Y[j]}
+		}
+		line, dots, err := plotter.NewLinePoints(at)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", c.Title, curve.Name, err)
+		}
+		line.Color, line.Width = colours[i%len(colours)], 1.6
+		if curve.Dashed {
+			line.Dashes = []vg.Length{5, 3}
+		}
+		if curve.Thin {
+			line.Width = 1
+			p.Add(line)
+			p.Legend.Add(curve.Name, line)
+			continue
+		}
+		dots.Color, dots.Shape, dots.Radius = line.Color, draw.CircleGlyph{}, 2.2
+		p.Add(line, dots)
+		p.Legend.Add(curve.Name, line, dots)
+	}
+	p.Legend.Top = true
+	if c.Low != c.High {
+		p.Y.Min, p.Y.Max = c.Low, c.High
+	}
+	return p, nil
+}
+
+// Matrix draws numbers from 0, white, to 1, black, row 0 on top; rows and columns have labels, where there are any.
+func Matrix(title string, rows [][]float64, left, below []string) *plot.Plot {
+	p := frame(title, "", "")
+	p.Title.TextStyle.Font = sans(10)
+	shades := moreland.Kindlmann()
+	h := plotter.NewHeatMap(matrix(rows), palette.Reverse(shades).Palette(256))
+	h.Min, h.Max = 0, 1
+	p.Add(h)
+	upward := make([]string, len(left)) // the axis goes up, and rows go down
+	for i, s := range left {
+		upward[len(left)-1-i] = s
+	}
+	for _, a := range []struct {
+		axis   *plot.Axis
+		labels []string
+	}{{&p.X, below}, {&p.Y, upward}} {
+		var ticks plot.ConstantTicks
+		for i, s := range a.labels {
+			ticks = append(ticks, plot.Tick{Value: float64(i), Label: s})
+		}
+		a.axis.Tick.Marker, a.axis.Tick.Length, a.axis.Tick.Label.Font = ticks, 0, sans(8)
+		a.axis.LineStyle.Width = 0
+	}
+	return p
+}
+
+// matrix is rows of numbers as a grid, whose y goes upward.
+type matrix [][]float64
+
+// Dims is the number of columns and of rows.
+func (m matrix) Dims() (c, r int) { return len(m[0]), len(m) }
+
+// Z is a number, held within what there are colours for.
+func (m matrix) Z(c, r int) float64 { return min(max(m[len(m)-1-r][c], 0), 1) }
+
+// X is the place of a column.
+func (m matrix) X(c int) float64 { return float64(c) }
+
+// Y is the place of a row.
+func (m matrix) Y(r int) float64 { return float64(r) }
+
+// Save draws plots in rows and columns into path.svg and path.png; a nil plot leaves its place empty.
+func Save(path string, width, height vg.Length, plots [][]*plot.Plot) error {
+	for _, format := range []string{"svg", "png"} {
+		canvas, err := draw.NewFormattedCanvas(width, height, format)
+		if err != nil {
+			return err
+		}
+		area := draw.New(canvas)
+		area.SetColor(color.White)
+		area.Fill(area.Path())
+		tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: 10, PadY: 10}
+		for i, row := range plot.Align(plots, tiles, draw.Crop(area, 8, -8, 8, -8)) {
+			for j, place := range row {
+				if p := plots[i][j]; p != nil {
+					p.Draw(place)
+				}
+			}
+		}
+		if err := write(path+"."+format, canvas); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func write(path string, from vg.CanvasWriterTo) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	_, err = from.WriteTo(f)
+	return err
+}
