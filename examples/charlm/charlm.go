@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"attnlab/attn"
+	"attnlab/examples/internal/program"
+	"attnlab/nn"
+)
+
+// settings are what the weights that come out depend on, besides the text.
+type settings struct {
+	Seed               uint64
+	Steps              int64
+	Batch, Context     int
+	Layers, Dim, Heads int
+	Rate, Dropout      float64
+	Kernel, ISA        string
+}
+
+func defaults() settings {
+	return settings{
+		Seed: 1, Steps: 1000, Batch: 16, Context: 128, Layers: 3, Dim: 128, Heads: 4, Rate: 2e-3, Dropout: .1, Kernel: "flash", ISA: program.BestISA(),
+	}
+}
+
+func flags(set *flag.FlagSet, s *settings) {
+	set.Uint64Var(&s.Seed, "seed", s.Seed, "of weights, batches and dropout")
+	set.Int64Var(&s.Steps, "steps", s.Steps, "of training")
+	set.IntVar(&s.Batch, "batch", s.Batch, "pieces of text in a step")
+	set.IntVar(&s.Context, "context", s.Context, "characters that the model sees")
+	set.IntVar(&s.Layers, "layers", s.Layers, "blocks of the model")
+	set.IntVar(&s.Dim, "dim", s.Dim, "numbers in a row")
+	set.IntVar(&s.Heads, "heads", s.Heads, "of attention")
+	set.Float64Var(&s.Rate, "rate", s.Rate, "learning rate, the highest")
+	set.Float64Var(&s.Dropout, "dropout", s.Dropout, "part of what layers add that is dropped in training")
+	set.StringVar(&s.Kernel, "kernel", s.Kernel, "of attention: flash, tiled, naive")
+	set.StringVar(&s.ISA, "isa", s.ISA, "instruction set")
+}
+
+// saying is what is asked of the model when it is trained.
+type saying struct {
+	root        string
+	prompt      string
+	length      int
+	temperature float64
+	topK        int
+	topP        float64
+	seed        uint64
+}
+
+func (y *saying) flags(set *flag.FlagSet) {
+	set.StringVar(&y.root, "root", ".", "`folder` in the checkout whose documentation is read")
+	set.StringVar(&y.prompt, "prompt", "A kernel ", "`text` that the model goes on from")
+	set.IntVar(&y.length, "length", 400, "characters to write; 0 is none")
+	set.Float64Var(&y.temperature, "temperature", .7, "of the choice; 0 is the most likely character")
+	set.IntVar(&y.topK, "top-k", 0, "choose among so many most likely characters; 0 is all")
+	set.Float64Var(&y.topP, "top-p", .95, "choose among the most likely characters that have so much of the weight; 0 is all")
+	set.Uint64Var(&y.seed, "sample-seed", 1, "of the choice")
+}
+
+// An author is a model of text, and its training.
+type author struct {
+	settings
+	vocabulary
+	train, heldOut []int32
+	model          *nn.Model
+	on             nn.On
+	trainer        *nn.Trainer
+}
+
+// rare is how often a character must be in the text to be one of the vocabulary.
+const rare = 8
+
+// newAuthor makes a model with random weights for a text, and plans its training.
+func newAuthor(s settings, train, heldOut string, on nn.On) (*author, error) {
+	if s.Batch < 1 || s.Context < 2 || s.Steps < 1 || s.Dropout < 0 || s.Dropout >= 1 {
+		return nil, fmt.Errorf("-batch %d -context %d -steps %d -dropout %v: want something to train, and a part below 1", s.Batch, s.Context, s.Steps, s.Dropout)
+	}
+	a := &author{settings: s, vocabulary: newVocabulary(train, rare), on: on}
+	a.train, a.heldOut = a.encode(train), a.encode(heldOut)
+	if len(a.train) <= s.Context+1 || len(a.heldOut) < 2 {
+		return nil, errShort
+	}
+	if s.Heads < 1 || s.Dim%(2*s.Heads) != 0 {
+		return nil, fmt.Errorf("-dim %d -heads %d: want heads of an even number of columns, which turn in pairs by their position", s.Dim, s.Heads)
+	}
+	noise := &nn.Noise{Seed: s.Seed}
+	cos, sin := attn.RopeTables(10000, s.Context, s.Dim/s.Heads)
+	var err error
+	a.model, err = nn.NewModel(len(a.vocabulary), 0, len(a.vocabulary), false, nn.Config{
+		Layers: s.Layers, Dim: s.Dim, Heads: s.Heads, Act: nn.GELU, RMS: true, Dropout: s.Dropout, Noise: noise, Mask: attn.Causal(),
+		Score: attn.Score{Rope: attn.RopeHalves}, Terms: attn.Operands{Cos: cos, Sin: sin},
+	}, rand.New(rand.NewPCG(s.Seed, 0)))
+	if err != nil {
+		return nil, err
+	}
+	schedule := nn.Schedule{Rate: s.Rate, Least: s.Rate / 20, Warmup: min(50, s.Steps/4), Steps: s.Steps}
+	a.trainer, err = nn.NewTrainer(a.model, on, s.Batch, s.Context, nn.NewAdam(a.model.Params(), .01), schedule)
+	if err != nil {
+		return nil, err
+	}
+	a.trainer.Clip, a.trainer.Noise, a.trainer.Fill = 1, noise, a.batch()
+	return a, nil
+}
+
+// batch makes the batches of training: pieces of the text from anywhere, and of each character the one behind it.
+func (a *author) batch() func(step int64, tokens, targets []int32) {
+	source := new(rand.PCG)
+	r, n := rand.New(source), a.Context
+	return func(step int64, tokens, targets []int32) {
+		source.Seed(a.Seed, uint64(step)+1)
+		for b := range a.Batch {
+			from := r.IntN(len(a.train) - n)
+			copy(tokens[b*n:][:n], a.train[from:])
+			copy(targets[b*n:][:n], a.train[from+1:])
+		}
+	}
+}
+
+// loss is the mean of -log p of every held-out character but the first, given those before it in its piece of Context characters.
+func (a *author) loss() (float64, error) {
+	n := a.Context
+	pass, err := a.model.Plan(a.on, a.Batch, n)
+	if err != nil {
+		return 0, err
+	}
+	criterion := nn.NewCrossEntropy(a.on, a.Batch*n, len(a.vocabulary))
+	tokens, targets := make([]int32, a.Batch*n), make([]int32, a.Batch*n)
+	sum, all := 0.0, len(a.heldOut)-1
+	for from := 0; from < all; from += len(tokens) {
+		here := min(len(tokens), all-from)
+		clear(tokens[copy(tokens, a.heldOut[from:all]):])
+		for i := copy(targets, a.heldOut[from+1:]); i < len(targets); i++ {
+			targets[i] = -1
+		}
+		mean, _, _ := criterion.Loss(pass.Forward(tokens), targets)
+		sum += mean * float64(here)
+	}
+	return sum / float64(all), nil
+}
+
+// goOn writes on behind a beginning, through the cache: a character costs one row. When the cache is full, it begins anew with the last half of what it held.
+func (a *author) goOn(beginning []int32, length int, s *nn.Sampler) ([]int32, error) {
+	text := slices.Clone(beginning)
+	for len(text) < len(beginning)+length {
+		g, err := a.model.Generate(a.on, a.Context, min(a.Context, 32), attn.F32, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.Read(text[max(0, len(text)-max(1, a.Context/2)):]); err != nil {
+			return nil, err
+		}
+		for len(text) < len(beginning)+length && g.Len() < a.Context {
+			next, err := g.Next(s)
+			if err != nil {
+				return nil, err
+			}
+			text = append(text, next)
+		}
+	}
+	return text[len(beginning):], nil
+}
+
+// goOnWhole is what goOn writes, greedily and up to the context, without a cache: all that there is goes through the model for each character.
+func (a *author) goOnWhole(beginning []int32, length int) ([]int32, error) {
+	text := slices.Clone(beginning)
+	pass, err := a.model.Plan(a.on, 1, len(beginning)+length)
+	if err != nil {
+		return nil, err
+	}
+	for range length {
+		text = append(text, new(nn.Sampler).Choose(pass.Forward(text).Row(len(text)-1)))
+	}
+	return text[len(beginning):], nil
+}
+
+// texts are what a run learns and what it is asked about: of a fresh one, what the repository says now; of a resumed one, what it said then.
+func texts(run *program.Run, root string) (train, heldOut string, err error) {
+	if run.Resume {
+		var sides [2][]byte
+		for i, file := range []string{trainFile, heldOutFile} {
+			if sides[i], err = os.ReadFile(run.Path(file)); err != nil {
+				return "", "", err
+			}
+		}
+		return string(sides[0]), string(sides[1]), nil
+	}
+	if root, err = findRoot(root); err != nil {
+		return "", "", err
+	}
+	text, err := documentation(root)
+	if err != nil {
+		return "", "", err
+	}
+	train, heldOut = split(text, 2000)
+	return train, heldOut, nil
+}
+
+// charlm trains a model of the repository's own documentation, compares it with counting pairs of characters, and lets it write.
+func charlm(ctx context.Context, args []string, out, progress io.Writer) error {
+	var say saying
+	s, run, err := program.Begin("charlm", args, defaults(), func(set *flag.FlagSet, s *settings) {
+		flags(set, s)
+		say.flags(set)
+	}, progress)
+	if err != nil {
+		return err
+	}
+	train, heldOut, err := texts(run, say.root)
+	if err != nil {
+		return err
+	}
+	on, team, err := program.On(s.Kernel, s.ISA, run.Threads)
+	if err != nil {
+		return err
+	}
+	defer team.Close()
+	a, err := newAuthor(s, train, heldOut, on)
+	if err != nil {
+		return err
+	}
+	prompt := a.encode(say.prompt)
+	if len(prompt) == 0 || say.length < 0 {
+		return fmt.Errorf("-prompt %q -length %d: the model goes on from something", say.prompt, say.length)
+	}
+	if err := run.Open(); err != nil {
+		return err
+	}
+	if !run.Resume {
+		for file, text := range map[string]string{trainFile: train, heldOutFile: heldOut} {
+			if err := os.WriteFile(run.Path(file), []byte(text), 0o666); err != nil {
+				return err
+			}
+		}
+	}
+	baseline := bigram(a.train, a.heldOut, len(a.vocabulary))
+	run.Levels = []program.Level{{Name: "pairs", Y: baseline}}
+	a.trainer.Setup = fmt.Sprintf("%s of the text %x", run.Settings(), sha256.Sum256([]byte(train+heldOut)))
+	begin := time.Now()
+	if err := run.Train(ctx, a.trainer, s.Steps); err != nil {
+		return err
+	}
+	took := time.Since(begin).Round(time.Second / 10)
+	loss, err := a.loss()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d characters to learn, %d held out, %d kinds; %d parameters, %d steps of %d times %d characters; this run took %v\n",
+		len(a.train), len(a.heldOut), len(a.vocabulary), nn.Count(a.model.Params()), s.Steps, s.Batch, s.Context, took)
+	fmt.Fprintf(out, "held-out loss: %.4f nats a character; counting pairs: %.4f\n", loss, baseline)
+	if err := a.speak(&say, prompt, out); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "checkpoint, text and curve of losses: %s\nto let it write again: go run ./examples/charlm -resume -o %s -prompt %q\n", run.Dir, run.Dir, say.prompt)
+	return nil
+}
+
+// speak says whether the cache changes what the model writes, and lets it write.
+func (a *author) speak(say *saying, prompt []int32, out io.Writer) error {
+	short := prompt[max(0, len(prompt)-max(1, a.Context/2)):]
+	n := a.Context - len(short)
+	cached, err := a.goOn(short, n, new(nn.Sampler))
+	if err != nil {
+		return err
+	}
+	whole, err := a.goOnWhole(short, n)
+	if err != nil {
+		return err
+	}
+	verdict := "the same"
+	if !slices.Equal(cached, whole) {
+		verdict = "NOT the same"
+	}
+	fmt.Fprintf(out, "%d most likely characters, one after another, through the cache and by full passes: %s\n", n, verdict)
+	if say.length == 0 {
+		return nil
+	}
+	text, err := a.goOn(prompt, say.length, &nn.Sampler{
+		Temperature: say.temperature, TopK: say.topK, TopP: say.topP, Rand: rand.New(rand.NewPCG(say.seed, 0)),
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s%s\n\n", a.decode(prompt), a.decode(text))
+	return nil
+}

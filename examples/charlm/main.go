@@ -1,0 +1,6 @@
+// Command charlm trains a small language model, character by character, on what this repository says about itself, and lets it write. See README.md.
+package main
+
+import "attnlab/examples/internal/program"
+
+func main() { program.Main("charlm", charlm) }
