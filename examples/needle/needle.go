@@ -212,7 +212,7 @@ func draw(path string, all [][]result) error {
 		return err
 	}
 	left.Legend.YOffs = -1 * vg.Centimeter // below the lines of those that retrieve all
-	other.Legend = plot.NewLegend() // that of the other picture serves both
+	other.Legend = plot.NewLegend()        // that of the other picture serves both
 	return picture.Save(path, 28*vg.Centimeter, 11*vg.Centimeter, [][]*plot.Plot{{left, other}})
 }
 
