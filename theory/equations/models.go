@@ -860,7 +860,7 @@ func encoderBlock(c *Check) {
 
 // firstToken trains an encoder to say which token a sequence began with, on some of all sequences, and returns the part of others that it tells right.
 func firstToken(c *Check) (right, chance float64) {
-	const tokens, seq, batch, steps, held = 3, 6, 32, 150, 128
+	const tokens, seq, batch, steps, held = 3, 6, 32, 90, 128
 	var all [][]int32 // every sequence there is
 	for n := range 729 {
 		var s []int32
