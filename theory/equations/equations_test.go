@@ -75,6 +75,9 @@ func TestRowsSayWhatTheyAre(t *testing.T) {
 				}
 			}
 		}
+		if r.Is == Pending {
+			t.Errorf("%s: waits for %v, and all that the documents speak of is built", r.ID, r.Of)
+		}
 		if !r.Computed() && len(r.Of) == 0 {
 			t.Errorf("%s: computes nothing, and does not say where to look", r.ID)
 		}
