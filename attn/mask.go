@@ -67,6 +67,23 @@ func (m Mask) Keys(pos, nk int) (lo, hi int) {
 	return lo, max(lo, hi)
 }
 
+// Each is Keys for queries one after the other from pos on, as many as los and his have. Neither bound ever decreases.
+func (m Mask) Each(pos, nk int, los, his []int) {
+	n := len(los)
+	his = his[:n]
+	left, right := n+pos, nk-pos // as good as unbounded
+	if m.Band && m.Left != Unbounded {
+		left = m.Left
+	}
+	if m.Band && m.Right != Unbounded {
+		right = m.Right
+	}
+	for i := range los { // without branches: at 48 queries a tile of a causal kernel, Keys itself took a hundredth of the time at 512 keys
+		lo := min(max(pos+i-left, 0), nk)
+		los[i], his[i] = lo, max(lo, min(pos+i+right+1, nk))
+	}
+}
+
 // String returns the name of the mask in benchmark keys and flags.
 func (m Mask) String() string {
 	s := "full"

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"attnlab/attn"
 )
 
@@ -74,4 +76,23 @@ func TestBroadcastRefuses(t *testing.T) {
 			t.Errorf("mask %v: %v", c.dims, err)
 		}
 	}
+}
+
+func TestEachIsKeys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		side := rapid.SampledFrom([]int{attn.Unbounded, 0, 1, 7, 40})
+		m := attn.Mask{Band: rapid.Bool().Draw(t, "band"), Left: side.Draw(t, "left"), Right: side.Draw(t, "right")}
+		pos, nk := rapid.IntRange(-20, 60).Draw(t, "pos"), rapid.IntRange(0, 50).Draw(t, "nk")
+		n := rapid.IntRange(0, 48).Draw(t, "n")
+		los, his := make([]int, n), make([]int, n)
+		m.Each(pos, nk, los, his)
+		for i := range n {
+			if lo, hi := m.Keys(pos+i, nk); los[i] != lo || his[i] != hi {
+				t.Fatalf("%v at %d of %d keys: [%d, %d), want [%d, %d)", m, pos+i, nk, los[i], his[i], lo, hi)
+			}
+			if i > 0 && (los[i] < los[i-1] || his[i] < his[i-1]) {
+				t.Fatalf("%v at %d of %d keys: bounds decrease", m, pos+i, nk)
+			}
+		}
+	})
 }

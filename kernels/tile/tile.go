@@ -132,13 +132,18 @@ func Count(p *attn.Problem, ops *asm.Ops, n int) int {
 // tiles is the number of tiles that n queries of a run fill.
 func tiles(ops *asm.Ops, n int) int { return (n + ops.Lanes - 1) / ops.Lanes }
 
-// Place is the first query of a tile of n queries, and how many it has.
+// Place is the first query of a tile of n queries, and how many it has. The first tile of a run takes what does not fill one: under a causal mask it has the
+// fewest keys.
 func Place(p *attn.Problem, ops *asm.Ops, n, tile int) (i, rows int) {
 	run := run(p, ops, n)
 	each := tiles(ops, run)
-	first := tile / each * run
-	within := tile % each * ops.Lanes
-	return first + within, min(ops.Lanes, run-within, n-first-within)
+	i, tile = tile/each*run, tile%each
+	length := min(run, n-i)
+	short := length - (tiles(ops, length)-1)*ops.Lanes
+	if tile == 0 {
+		return i, short
+	}
+	return i + short + (tile-1)*ops.Lanes, ops.Lanes
 }
 
 // At makes the tile one of those that the queries of head h in batch entry b fill. Lanes without a query see what the last one sees.
@@ -148,29 +153,44 @@ func (t *Tile) At(a *attn.Args, b, h, tile int) {
 	t.Width = (t.rows + t.ops.Vec - 1) / t.ops.Vec * t.ops.Vec
 	t.careful = false
 	t.stage.Forget()
-	pos, keys := a.Pos(t.p, b), a.Keys(t.p, b)
-	t.lo, t.hi, t.allLo, t.allHi = keys, 0, 0, keys
-	for lane := range t.Width {
-		lo, hi := t.p.Mask.Keys(pos+i+min(lane, t.rows-1), keys)
-		t.los[lane], t.his[lane] = lo, hi
-		t.allLo, t.allHi = max(t.allLo, lo), min(t.allHi, hi)
-		if lo < hi {
-			t.lo, t.hi = min(t.lo, lo), max(t.hi, hi)
-		}
-	}
+	t.place(a.Pos(t.p, b)+i, a.Keys(t.p, b))
 	t.placeEdits()
+}
+
+// place finds the keys that lanes see, whose bounds increase from one lane to the next, and those that some and that all of them see.
+func (t *Tile) place(pos, keys int) {
+	first, last := 0, t.rows-1
+	los, his := t.los[:t.Width], t.his[:t.Width]
+	t.p.Mask.Each(pos, keys, los[:t.rows], his[:t.rows])
+	for lane := t.rows; lane < t.Width; lane++ {
+		los[lane], his[lane] = los[last], his[last]
+	}
+	t.allLo, t.allHi = los[last], his[first]
+	for first < last && los[first] == his[first] {
+		first++
+	}
+	for first < last && los[last] == his[last] {
+		last--
+	}
+	if t.lo, t.hi = los[first], his[last]; t.lo >= t.hi { // nobody sees any
+		t.lo, t.hi = keys, 0
+	}
 }
 
 // Load brings the queries in and empties the sums.
 func (t *Tile) Load() {
 	t.loadQueries()
 	t.N, t.Done = 0, 0 // no block yet
-	for lane := range t.Width {
-		t.M[lane], t.L[lane] = asm.Unset, 0
-		t.hidden[lane] = false
-		t.edits.max[lane], t.edits.first[lane] = -inf, -1
-	}
+	fill(t.M, asm.Unset)
+	clear(t.L)
 	clear(t.S)
+	clear(t.hidden)
+	if t.p.Want != 0 {
+		fill(t.edits.max, -inf)
+		for lane := range t.edits.first {
+			t.edits.first[lane] = -1
+		}
+	}
 	clear(t.best)
 	if t.temp == attn.Frozen {
 		for lane := range t.best {
@@ -296,22 +316,19 @@ func (t *Tile) weigh(step func(*asm.Panel), p *asm.Panel) {
 func (t *Tile) band() {
 	t.hideRows()
 	t.Since, t.Until = t.since, t.until
-	unit, end := t.unit(), 0
-	for lane := range t.Width {
-		if last := min(lane+unit, t.Width); lane%unit == 0 {
-			if end = max(end, min(t.up(t.his[last-1]), t.N)); last == t.Width {
-				end = t.N
-			}
+	begin, end := 0, 0
+	for lane, unit := 0, t.unit(); lane < t.Width; lane += unit {
+		next := min(lane+unit, t.Width)
+		if end = max(end, min(t.up(t.his[next-1]), t.N)); next == t.Width {
+			end = t.N
 		}
-		t.until[lane/t.ops.Vec] = end
-	}
-	begin := 0
-	for lane := range t.Width {
-		if lane > 0 && lane%unit == 0 {
+		if lane > 0 {
 			row := max(t.los[lane]-t.key, 0)
 			begin = max(begin, min(row-row%t.ops.Keys, t.until[0]))
 		}
-		t.since[lane/t.ops.Vec] = begin
+		for v := lane / t.ops.Vec; v*t.ops.Vec < next; v++ {
+			t.since[v], t.until[v] = begin, end
+		}
 	}
 	first, last := min(t.up(t.allLo), t.N), 0
 	if last = min(t.allHi-t.key, t.N); last < t.N {
@@ -363,10 +380,11 @@ func (t *Tile) zeros() {
 
 // hideRows tells Edit which rows of the block each lane sees.
 func (t *Tile) hideRows() {
-	e := &t.Edit
-	for lane := range t.Width {
-		e.Lo[lane] = int32(min(max(t.los[lane]-t.key, 0), t.N))
-		e.Hi[lane] = int32(min(max(t.his[lane]-t.key, 0), t.N))
+	los, his := t.los[:t.Width], t.his[:t.Width]
+	lo, hi := t.Edit.Lo[:t.Width], t.Edit.Hi[:t.Width]
+	for lane := range los {
+		lo[lane] = int32(min(max(los[lane]-t.key, 0), t.N))
+		hi[lane] = int32(min(max(his[lane]-t.key, 0), t.N))
 	}
 }
 
