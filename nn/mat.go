@@ -19,11 +19,10 @@ func (m Mat) Part(r, rows, c, cols int) Mat {
 	if r < 0 || c < 0 || rows < 0 || cols < 0 || r+rows > m.Rows || c+cols > m.Cols {
 		panic(fmt.Sprintf("nn: rows %d+%d and columns %d+%d of a matrix of %v", r, rows, c, cols, m))
 	}
-	p := Mat{nil, rows, cols, m.Stride}
-	if rows > 0 && cols > 0 {
-		p.Data = m.Data[r*m.Stride+c:][:(rows-1)*m.Stride+cols]
+	if rows == 0 || cols == 0 {
+		return Mat{Rows: rows, Cols: cols}
 	}
-	return p
+	return Mat{m.Data[r*m.Stride+c:][:(rows-1)*m.Stride+cols], rows, cols, m.Stride}
 }
 
 // First is the first rows, in place.

@@ -20,10 +20,18 @@ type Product struct {
 // How a product is cut. Terms are added up depth at a time, in registers, and then to C: a panel of B, depth rows of width columns, lies packed in the
 // first-level cache while all rows of a task go past it. A task is high rows and width columns of C: whatever team takes the tasks, an element is
 // added up in the same order.
+//
+// Packing is worth it for many rows of C. Where there are no more than few, B is read where it lies, strip columns at a time. The additions are the same, and so
+// are the bits: a row comes out alone as it does among others. Only if B is transposed, its rows are multiplied with those of A as they lie, longest terms at a time,
+// which adds up in another order. On an EPYC (Zen 5) one row of A took B from memory at .95 of the speed of the probe that only reads, or faster (AVX-512; AVX2 .8),
+// 24 rows took .6 of their time with packing (AVX2 .8), and 100 about the same.
 const (
-	depth = 128
-	width = 64
-	high  = 384 // a multiple of the rows of every set's tiles
+	depth   = 128
+	width   = 64
+	high    = 384 // a multiple of the rows of every set's tiles
+	few     = 24  // so is this
+	strip   = 128
+	longest = 1024
 )
 
 // A Multiplier computes products on the loops of an instruction set. It is used by one goroutine at a time, and allocates nothing after it was made.
@@ -32,6 +40,8 @@ type Multiplier struct {
 	team    *attn.Team
 	workers []productWorker
 	p       Product // in hand
+	inPlace bool    // B is not packed
+	width   int     // columns of a task
 	columns int     // tasks side by side
 	task    func(worker, task int)
 	watch   func(p Product, took time.Duration)
@@ -40,6 +50,7 @@ type Multiplier struct {
 type productWorker struct {
 	panel asm.Panel
 	move  asm.Move
+	few   asm.Few
 	b     []float32 // [depth][width]
 }
 
@@ -49,6 +60,7 @@ func NewMultiplier(ops *asm.Ops, team *attn.Team) *Multiplier {
 	for i := range m.workers {
 		w := &m.workers[i]
 		w.b = make([]float32, depth*width)
+		w.few.Factor = 1
 		w.move.Scale = make([]float32, ops.Lanes)
 		for lane := range w.move.Scale {
 			w.move.Scale[lane] = 1
@@ -61,7 +73,8 @@ func NewMultiplier(ops *asm.Ops, team *attn.Team) *Multiplier {
 // Watch has f called after every product from now on, with the time that it took. Without it, or after a nil f, no clock is read.
 func (m *Multiplier) Watch(f func(p Product, took time.Duration)) { m.watch = f }
 
-// Do computes a product. C must not share elements with A or B. Shapes that do not fit are a panic.
+// Do computes a product. C must not share elements with A or B. Shapes that do not fit are a panic. An element has the same bits on any team and, if B is not
+// transposed, whatever other rows there are.
 func (m *Multiplier) Do(p Product) {
 	if m.watch == nil {
 		m.do(p)
@@ -90,7 +103,11 @@ func (m *Multiplier) do(p Product) {
 		}
 		return
 	}
-	m.p, m.columns = p, (cols+width-1)/width
+	m.p, m.inPlace, m.width = p, rows <= few && !(p.AT && p.BT), width
+	if m.inPlace && !p.BT {
+		m.width = strip
+	}
+	m.columns = (cols + m.width - 1) / m.width
 	m.team.Run((rows+high-1)/high*m.columns, m.task)
 	m.p = Product{}
 }
@@ -98,16 +115,25 @@ func (m *Multiplier) do(p Product) {
 // part computes one task.
 func (m *Multiplier) part(worker, task int) {
 	w, p := &m.workers[worker], &m.p
-	r, c := task/m.columns*high, task%m.columns*width
-	rows, cols, terms := min(high, p.C.Rows-r), min(width, p.C.Cols-c), p.A.Cols
+	r, c := task/m.columns*high, task%m.columns*m.width
+	rows, cols, terms := min(high, p.C.Rows-r), min(m.width, p.C.Cols-c), p.A.Cols
+	if m.inPlace && p.BT {
+		m.dots(w, c, cols)
+		return
+	}
 	if p.AT {
 		terms = p.A.Rows
 	}
 	q := &w.panel
-	q.N, q.C, q.X, q.XStr, q.Y, q.Lanes = rows, cols, p.C.Data[r*p.C.Stride+c:], p.C.Stride, asm.Rows{Data: w.b, Stride: width}, p.A.Stride
+	q.N, q.C, q.X, q.XStr, q.Lanes = rows, cols, p.C.Data[r*p.C.Stride+c:], p.C.Stride, p.A.Stride
 	for k := 0; k < terms; k += depth {
 		q.Width, q.Fresh = min(depth, terms-k), k == 0 && !p.Add
-		m.pack(w, k, q.Width, c, cols)
+		if m.inPlace {
+			q.Y = asm.Rows{Data: p.B.Data[k*p.B.Stride+c:], Stride: p.B.Stride}
+		} else {
+			m.pack(w, k, q.Width, c, cols)
+			q.Y = asm.Rows{Data: w.b, Stride: width}
+		}
 		if p.AT {
 			if q.Fresh { // which OuterT does not know
 				p.C.Part(r, rows, c, cols).Clear()
@@ -117,6 +143,28 @@ func (m *Multiplier) part(worker, task int) {
 		} else {
 			q.P = p.A.Data[r*p.A.Stride+k:]
 			m.ops.Outer(q)
+		}
+	}
+}
+
+// dots computes columns c to c+cols of few rows of C from rows of B.
+func (m *Multiplier) dots(w *productWorker, c, cols int) {
+	p, f := &m.p, &w.few
+	f.R, f.N = p.C.Rows, cols
+	for k := 0; k < p.A.Cols; k += longest {
+		f.D = min(longest, p.A.Cols-k)
+		f.Q = asm.Rows{Data: p.A.Data[k:], Stride: p.A.Stride}
+		f.K.Rows = asm.Rows{Data: p.B.Data[c*p.B.Stride+k:], Stride: p.B.Stride}
+		f.Next = f.K
+		if k == 0 && !p.Add {
+			f.P, f.Stride = p.C.Data[c:], p.C.Stride
+			m.ops.Dot(f)
+			continue
+		}
+		f.P, f.Stride = w.b, width
+		m.ops.Dot(f)
+		for i := range f.R {
+			add(p.C.Row(i)[c:], w.b[i*width:][:cols])
 		}
 	}
 }

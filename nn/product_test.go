@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,17 @@ func random(r *rand.Rand, rows, cols, extra int) Mat {
 	return m
 }
 
+// framed is a matrix like that, with rows of NaN before and behind it, too.
+func framed(r *rand.Rand, rows, cols int) (m, frame Mat) {
+	frame = random(r, rows+2, cols, 5)
+	for _, i := range []int{0, rows + 1} {
+		for j := range frame.Row(i) {
+			frame.Row(i)[j] = float32(math.NaN())
+		}
+	}
+	return frame.Part(1, rows, 0, cols), frame
+}
+
 // at is element (i, j) of m or of its transpose.
 func at(m Mat, i, j int, transposed bool) float64 {
 	if transposed {
@@ -47,55 +59,107 @@ func at(m Mat, i, j int, transposed bool) float64 {
 	return float64(m.Row(i)[j])
 }
 
+// checkProduct holds products of so many rows, terms and columns, in every form, to sums in float64. Nothing but the operands may be read, and nothing but C written: around
+// them is NaN. (That the loops do not even touch what lies behind is tested where they are.)
+func checkProduct(t *testing.T, ops *asm.Ops, r *rand.Rand, rows, terms, cols int) {
+	t.Helper()
+	for form := range 8 {
+		p := Product{AT: form&1 != 0, BT: form&2 != 0, Add: form&4 != 0}
+		name := fmt.Sprintf("%d x %d x %d, transposed %v %v, added %v", rows, terms, cols, p.AT, p.BT, p.Add)
+		if p.A, _ = framed(r, rows, terms); p.AT {
+			p.A, _ = framed(r, terms, rows)
+		}
+		if p.B, _ = framed(r, terms, cols); p.BT {
+			p.B, _ = framed(r, cols, terms)
+		}
+		var frame Mat
+		p.C, frame = framed(r, rows, cols)
+		was := wide(p.C)
+		if !p.Add { // what was there does not matter
+			for i := range frame.Data {
+				frame.Data[i] = float32(math.NaN())
+			}
+		}
+		NewMultiplier(ops, nil).Do(p)
+		for i := range rows {
+			for j, got := range p.C.Row(i) {
+				var want, size float64
+				if p.Add {
+					want, size = was[i][j], math.Abs(was[i][j])
+				}
+				for k := range terms {
+					x := at(p.A, i, k, p.AT) * at(p.B, k, j, p.BT)
+					want += x
+					size += math.Abs(x)
+				}
+				if tol := roundings(terms) * size; !(math.Abs(float64(got)-want) <= tol) {
+					t.Fatalf("%s: element %d, %d is %v, want %v within %v", name, i, j, got, want, tol)
+				}
+				p.C.Row(i)[j] = float32(math.NaN())
+			}
+		}
+		for i, x := range frame.Data {
+			if x == x {
+				t.Fatalf("%s: wrote beside C, element %d of the frame", name, i)
+			}
+		}
+	}
+}
+
 func TestProduct(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(1, 2))
-		for _, size := range [][3]int{ // rows, terms, columns
-			{1, 1, 1}, {6, 128, 64}, {7, 129, 65}, {5, 3, 2}, {13, 300, 50}, {385, 40, 130}, {768, 17, 64}, {1, 500, 70}, {70, 1, 500}, {0, 3, 3}, {3, 0, 3}, {3, 3, 0},
+		for _, size := range [][3]int{
+			{1, 1, 1}, {25, 128, 64}, {26, 129, 65}, {31, 300, 50}, {385, 40, 130}, {768, 17, 64}, {70, 1, 500}, {0, 3, 3}, {3, 0, 3}, {3, 3, 0},
 		} {
-			for form := range 8 {
-				rows, terms, cols := size[0], size[1], size[2]
-				p := Product{AT: form&1 != 0, BT: form&2 != 0, Add: form&4 != 0}
-				p.A, p.B, p.C = random(r, rows, terms, 3), random(r, terms, cols, 5), random(r, rows, cols, 2)
+			checkProduct(t, ops, r, size[0], size[1], size[2])
+		}
+	})
+}
+
+// As many rows as there are without packing, and one more, at the edges of tiles, strips, and runs of terms.
+func TestProductOfFewRows(t *testing.T) {
+	eachISA(t, func(t *testing.T, ops *asm.Ops) {
+		r := rand.New(rand.NewPCG(1, 3))
+		for _, rows := range []int{1, 2, 3, 5, 6, 7, few, few + 1} {
+			for _, terms := range []int{1, 31, depth, depth + 1} {
+				for _, cols := range []int{1, 17, width, width + 1, strip + 15, 2*strip + 1} {
+					checkProduct(t, ops, r, rows, terms, cols)
+				}
+			}
+			checkProduct(t, ops, r, rows, longest, 3)
+			checkProduct(t, ops, r, rows, 2*longest+1, 3)
+		}
+	})
+}
+
+// A row of few comes out as it does among many, to the bit, where B is not transposed.
+func TestProductOfRowsAlone(t *testing.T) {
+	eachISA(t, func(t *testing.T, ops *asm.Ops) {
+		r := rand.New(rand.NewPCG(1, 4))
+		m := NewMultiplier(ops, nil)
+		const rows, terms, cols = 48, 300, 200
+		for form := range 4 {
+			p := Product{AT: form&1 != 0, Add: form&2 != 0, A: random(r, rows, terms, 0), B: random(r, terms, cols, 0), C: random(r, rows, cols, 0)}
+			if p.AT {
+				p.A = random(r, terms, rows, 0)
+			}
+			before := Mat{slices.Clone(p.C.Data), rows, cols, cols}
+			m.Do(p)
+			from := 0
+			for _, n := range []int{1, 2, 5, 6, few} {
+				alone := p
 				if p.AT {
-					p.A = random(r, terms, rows, 1)
+					alone.A = p.A.Part(0, terms, from, n)
+				} else {
+					alone.A = p.A.Part(from, n, 0, terms)
 				}
-				if p.BT {
-					p.B = random(r, cols, terms, 0)
+				alone.C = before.Part(from, n, 0, cols)
+				m.Do(alone)
+				if err := sameBits(fmt.Sprintf("%d rows, transposed %v, added %v: element", n, p.AT, p.Add), p.C.Part(from, n, 0, cols), alone.C); err != nil {
+					t.Fatal(err)
 				}
-				name := fmt.Sprintf("%v, transposed %v %v, added %v", size, p.AT, p.BT, p.Add)
-				before := append([]float32(nil), p.C.Data...)
-				if !p.Add {
-					for i := range rows { // what was there does not matter
-						for j := range p.C.Row(i) {
-							p.C.Row(i)[j] = float32(math.NaN())
-						}
-					}
-				}
-				NewMultiplier(ops, nil).Do(p)
-				for i := range rows {
-					for j := range p.C.Stride {
-						got, was := p.C.Data[i*p.C.Stride+j], before[i*p.C.Stride+j]
-						if j >= cols {
-							if got == got {
-								t.Fatalf("%s: wrote behind row %d", name, i)
-							}
-							continue
-						}
-						var want, size float64
-						if p.Add {
-							want, size = float64(was), math.Abs(float64(was))
-						}
-						for k := range terms {
-							x := at(p.A, i, k, p.AT) * at(p.B, k, j, p.BT)
-							want += x
-							size += math.Abs(x)
-						}
-						if tol := 0x1p-24 * (math.Sqrt(float64(terms)) + 4) * size; !(math.Abs(float64(got)-want) <= tol) {
-							t.Fatalf("%s: element %d, %d is %v, want %v within %v", name, i, j, got, want, tol)
-						}
-					}
-				}
+				from += n
 			}
 		}
 	})
@@ -105,24 +169,28 @@ func TestProduct(t *testing.T) {
 func TestProductOnTeams(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(3, 4))
-		p := Product{A: random(r, 500, 200, 0), B: random(r, 200, 150, 0)}
-		var want Mat
-		for workers := 1; workers <= 3; workers++ {
-			team := attn.NewTeam(workers)
-			defer team.Close()
-			m := NewMultiplier(ops, team)
-			p.C = NewMat(500, 150)
-			m.Do(p)
-			if workers == 1 {
-				want = p.C
-			}
-			for i, x := range p.C.Data {
-				if math.Float32bits(x) != math.Float32bits(want.Data[i]) {
-					t.Fatalf("%d workers: element %d is %v, and %v on one", workers, i, x, want.Data[i])
+		for _, size := range [][3]int{{500, 200, 150}, {3, 200, 600}} {
+			rows, terms, cols := size[0], size[1], size[2]
+			for _, p := range []Product{
+				{A: random(r, rows, terms, 0), B: random(r, terms, cols, 0)}, {A: random(r, rows, terms, 0), B: random(r, cols, terms, 0), BT: true},
+			} {
+				var want Mat
+				for workers := 1; workers <= 3; workers++ {
+					team := attn.NewTeam(workers)
+					defer team.Close()
+					m := NewMultiplier(ops, team)
+					p.C = NewMat(rows, cols)
+					m.Do(p)
+					if workers == 1 {
+						want = p.C
+					}
+					if err := sameBits(fmt.Sprintf("%d rows on %d workers: element", rows, workers), want, p.C); err != nil {
+						t.Fatal(err)
+					}
+					if n := testing.AllocsPerRun(3, func() { m.Do(p) }); n != 0 {
+						t.Errorf("%d rows on %d workers: %v allocations a product", rows, workers, n)
+					}
 				}
-			}
-			if n := testing.AllocsPerRun(3, func() { m.Do(p) }); n != 0 {
-				t.Errorf("%d workers: %v allocations a product", workers, n)
 			}
 		}
 	})
@@ -175,6 +243,48 @@ func BenchmarkProduct(b *testing.B) {
 					b.ReportMetric(flops/1e9, "GFLOP/s")
 					b.ReportMetric(100*flops/(float64(probed)/probe.Seconds()), "%peak")
 				})
+			}
+		}
+	}
+}
+
+// BenchmarkFewRows is a product of a few rows, as of the tokens that are decoded, with matrices that come from memory: its bandwidth, that of the probe that reads the same
+// memory by turns, and what part the first is of the second.
+func BenchmarkFewRows(b *testing.B) {
+	const pool = 1 << 24 // numbers
+	for _, l := range asm.Levels() {
+		if !l.Available {
+			continue
+		}
+		for _, shape := range [][2]int{{512, 512}, {512, 2048}, {2048, 512}} {
+			for _, form := range []string{"AB", "ABt"} {
+				for _, rows := range []int{1, 2, 6, few, few + 1, 96} {
+					b.Run(fmt.Sprintf("isa=%s/terms=%d/cols=%d/form=%s/rows=%d", l.ISA, shape[0], shape[1], form, rows), func(b *testing.B) {
+						r := rand.New(rand.NewPCG(5, 7))
+						all, n := random(r, 1, pool, 0).Data, shape[0]*shape[1]
+						p := Product{A: random(r, rows, shape[0], 0), C: NewMat(rows, shape[1]), BT: form == "ABt"}
+						if p.B = (Mat{nil, shape[0], shape[1], shape[1]}); p.BT {
+							p.B = Mat{nil, shape[1], shape[0], shape[0]}
+						}
+						m := NewMultiplier(l.Ops, nil)
+						var work, probe time.Duration
+						at := 0
+						for b.Loop() {
+							here := all[at*n:][:n]
+							p.B.Data = here
+							t0 := time.Now()
+							m.Do(p)
+							t1 := time.Now()
+							l.Ops.Read(all[(at+pool/n/2)%(pool/n)*n:][:n])
+							work, probe = work+t1.Sub(t0), probe+time.Since(t1)
+							at = (at + 1) % (pool / n)
+						}
+						bytes := 4 * float64(n) * float64(b.N) / 1e9
+						b.ReportMetric(bytes/work.Seconds(), "GB/s")
+						b.ReportMetric(bytes/probe.Seconds(), "read-GB/s")
+						b.ReportMetric(100*probe.Seconds()/work.Seconds(), "%read")
+					})
+				}
 			}
 		}
 	}
