@@ -13,15 +13,18 @@ import (
 //	o_h = attention(q_h, k_g, v_g)           g = h / (Heads / KVHeads)
 //	y = concat(o_h) W_O = Σ_h o_h W_O^h
 //
-// m is x itself, or in cross-attention rows of something else (Memory). Heads are never copied apart: a head is a view of the columns it has. The kernel is an
+// m is x itself, or in cross-attention rows of something else (On.Memory). Heads are never copied apart: a head is a view of the columns it has. The kernel is an
 // argument (On), and so a layer says what a kernel is worth in it.
 type Attention struct {
+	Name           string // its parameters' names begin with it
 	Q, K, V, Out   *Linear
+	QKV            *Linear // whose columns Q, K and V are, after Fuse; else nil
 	Heads, KVHeads int
+	Cross          bool // m is On.Memory
 	Mask           attn.Mask
 	Score          attn.Score
 	Terms          attn.Operands // of Score: slopes, tables of rotations
-	Memory         int           // rows of a sequence of m; 0: m is x
+	Linear         *attn.Linear  // linear attention of this kind; nil: softmax
 }
 
 // NewAttention makes one that takes and returns rows of dim.
@@ -31,38 +34,111 @@ func NewAttention(name string, dim, heads, kvHeads int, bias bool, r *rand.Rand)
 	}
 	kv := dim / heads * kvHeads
 	return &Attention{
-		Q: NewLinear(name+".q", dim, dim, bias, r), K: NewLinear(name+".k", dim, kv, bias, r), V: NewLinear(name+".v", dim, kv, bias, r),
+		Name: name, Q: NewLinear(name+".q", dim, dim, bias, r), K: NewLinear(name+".k", dim, kv, bias, r), V: NewLinear(name+".v", dim, kv, bias, r),
 		Out: NewLinear(name+".o", dim, dim, bias, r), Heads: heads, KVHeads: kvHeads,
 	}, nil
 }
 
-// Params are those of the four projections.
-func (l *Attention) Params() []*Param { return Chain{l.Q, l.K, l.V, l.Out}.Params() }
-
-// projections are the passes of an Attention's four products, and the sizes of what they make.
-type projections struct {
-	q, k, v, out Pass
-	dq, dk, dv   int // columns
-	joined, dim  int
+// Fuse makes W_Q, W_K and W_V columns of one matrix, [dim][dq + dk + dv], and so their biases: one product of QKV instead of three. The numbers stay, and Q, K and V are
+// views of them from now on: what is trained and saved is QKV. Outputs have the same bits as before, and so have gradients of weights; that by x is added up in
+// another order. Cross-attention cannot be fused, as its projections are of different rows.
+func (l *Attention) Fuse() {
+	l.QKV = &Linear{W: join(l.Name+".qkv.w", l.Q.W, l.K.W, l.V.W)}
+	if l.Q.B != nil {
+		l.QKV.B = join(l.Name+".qkv.b", l.Q.B, l.K.B, l.V.B)
+	}
 }
 
-// project plans the products. Memory is the shape of m.
-func (l *Attention) project(on On, in, memory Shape) (p projections, err error) {
-	p.joined = l.Out.W.W.Rows
-	for _, s := range []struct {
+// join makes parameters columns of a new one.
+func join(name string, parts ...*Param) *Param {
+	rows, cols := parts[0].W.Rows, 0
+	for _, p := range parts {
+		cols += p.W.Cols
+	}
+	all, at := NewParam(name, rows, cols), 0
+	for _, p := range parts {
+		w, grad := all.W.Part(0, rows, at, p.W.Cols), all.Grad.Part(0, rows, at, p.W.Cols)
+		for i := range rows {
+			copy(w.Row(i), p.W.Row(i))
+			copy(grad.Row(i), p.Grad.Row(i))
+		}
+		p.W, p.Grad = w, grad
+		at += w.Cols
+	}
+	return all
+}
+
+// Params are those of the projections.
+func (l *Attention) Params() []*Param {
+	if l.QKV != nil {
+		return Chain{l.QKV, l.Out}.Params()
+	}
+	return Chain{l.Q, l.K, l.V, l.Out}.Params()
+}
+
+// projections are the passes of an Attention's products, and how many columns they make.
+type projections struct {
+	q, k, v    Pass
+	all        Pass // instead of these three, if they are fused
+	out        Pass
+	dq, dk, dv int
+	joined     int // columns that out takes
+}
+
+// of are the queries of x, and the keys and values of m.
+func (p *projections) of(x, m Mat) (q, k, v Mat) {
+	if p.all != nil {
+		return p.columns(p.all.Forward(x))
+	}
+	return p.q.Forward(x), p.k.Forward(m), p.v.Forward(m)
+}
+
+// columns are those of queries, keys and values in a matrix of all three.
+func (p *projections) columns(m Mat) (q, k, v Mat) {
+	return m.Part(0, m.Rows, 0, p.dq), m.Part(0, m.Rows, p.dq, p.dk), m.Part(0, m.Rows, p.dq+p.dk, p.dv)
+}
+
+// project plans the products, of inputs x and m.
+func (l *Attention) project(on On, x, m Shape) (p projections, err error) {
+	p = projections{dq: l.Q.W.W.Cols, dk: l.K.W.W.Cols, dv: l.V.W.W.Cols, joined: l.Out.W.W.Rows}
+	if p.dq%l.Heads != 0 || p.dk%l.KVHeads != 0 || p.dv%l.KVHeads != 0 || p.dv/l.KVHeads*l.Heads != p.joined {
+		return p, fmt.Errorf("%w: %s has %d heads, %d of keys, in rows of %d, %d and %d, and joins rows of %d", ErrShape, l.Name, l.Heads, l.KVHeads, p.dq, p.dk, p.dv, p.joined)
+	}
+	type product struct {
 		to   *Pass
 		from *Linear
 		in   Shape
-		dim  *int
-	}{{&p.q, l.Q, in, &p.dq}, {&p.k, l.K, memory, &p.dk}, {&p.v, l.V, memory, &p.dv}, {&p.out, l.Out, Shape{in.Batch, in.Seq, p.joined}, &p.dim}} {
-		if *s.to, *s.dim, err = s.from.Plan(on, s.in); err != nil {
+	}
+	products := []product{{&p.out, l.Out, Shape{x.Batch, x.Seq, p.joined}}}
+	switch {
+	case l.QKV == nil:
+		products = append(products, product{&p.q, l.Q, x}, product{&p.k, l.K, m}, product{&p.v, l.V, m})
+	case l.Cross:
+		return p, fmt.Errorf("nn: %s: the projections of cross-attention are of different rows: do not Fuse them", l.Name)
+	default:
+		products = append(products, product{&p.all, l.QKV, x})
+	}
+	for _, s := range products {
+		if *s.to, _, err = s.from.Plan(on, s.in); err != nil {
 			return p, err
 		}
 	}
-	if p.dq%l.Heads != 0 || p.dk%l.KVHeads != 0 || p.dv%l.KVHeads != 0 || p.dv/l.KVHeads*l.Heads != p.joined {
-		return p, fmt.Errorf("%w: %s has %d heads, %d of keys, in rows of %d, %d and %d, and joins rows of %d", ErrShape, l.Q.W.Name, l.Heads, l.KVHeads, p.dq, p.dk, p.dv, p.joined)
-	}
 	return p, nil
+}
+
+// memory is the shape of m, if that of x is in.
+func (l *Attention) memory(on On, in Shape) (Shape, error) {
+	if !l.Cross {
+		return in, nil
+	}
+	if on.Memory == nil {
+		return in, fmt.Errorf("nn: %s: cross-attention looks at On.Memory, and there is none: plan it with the rows of an encoder", l.Name)
+	}
+	m := on.Memory.W
+	if in.Batch < 1 || m.Rows%in.Batch != 0 {
+		return in, fmt.Errorf("%w: %s: On.Memory of %v is not %d sequences one after another", ErrShape, l.Name, m, in.Batch)
+	}
+	return Shape{in.Batch, m.Rows / in.Batch, m.Cols}, nil
 }
 
 // problem is what the kernel is asked, with queries and keys of so many rows.
@@ -73,33 +149,49 @@ func (l *Attention) problem(p *projections, batch, queries, keys int) attn.Probl
 	if d := p.dq / l.Heads; d != problem.Dim {
 		problem.DimQ = d
 	}
+	if l.Linear != nil {
+		problem.Op, problem.Linear = attn.OpLinear, *l.Linear
+	}
 	return problem
 }
 
-// Plan plans the projections and the kernel. What it returns is an *AttentionPass, or, if On has caches, the pass of one that keeps its keys and values there.
+// Plan plans the projections and the kernel. What it returns is an *AttentionPass, or, if On has caches, a pass that goes on where its last call ended.
 func (l *Attention) Plan(on On, in Shape) (Pass, int, error) {
-	if on.Caches != nil {
-		return l.planCached(on, in)
-	}
-	memory := in
-	if l.Memory > 0 {
-		memory.Seq, memory.Dim = l.Memory, l.K.W.W.Rows
+	memory, err := l.memory(on, in)
+	if err != nil {
+		return nil, 0, err
 	}
 	made, err := l.project(on, in, memory)
 	if err != nil {
 		return nil, 0, err
 	}
+	dim := l.Out.W.W.Cols
+	if on.Caches != nil {
+		p, err := on.Caches.plan(l, on, made, in, memory)
+		return p, dim, err
+	}
 	problem := l.problem(&made, in.Batch, in.Seq, memory.Seq)
-	problem.Want = attn.WantLSE | attn.WantGrad
+	problem.Want = attn.WantGrad
+	p := &AttentionPass{projections: made, adder: newAdder(on), layer: l, batch: in.Batch, o: NewMat(in.Rows(), made.joined)}
+	if l.Linear == nil {
+		problem.Want |= attn.WantLSE
+		p.lse = attn.New(attn.BSHD, in.Batch, in.Seq, l.Heads, 1)
+	}
+	if l.Cross {
+		p.memory = on.Memory
+	}
+	if made.all != nil {
+		p.gqkv = NewMat(in.Rows(), made.dq+made.dk+made.dv)
+		p.gq, p.gk, p.gv = made.columns(p.gqkv)
+	} else {
+		p.gq, p.gk, p.gv = NewMat(in.Rows(), made.dq), NewMat(memory.Rows(), made.dk), NewMat(memory.Rows(), made.dv)
+	}
 	plan, err := on.Kernel.Plan(problem, on.Products.team)
 	if err != nil {
-		return nil, 0, fmt.Errorf("nn: %s: %w", l.Q.W.Name, err)
+		return nil, 0, fmt.Errorf("nn: %s: %w", l.Name, err)
 	}
-	return &AttentionPass{
-		projections: made, adder: newAdder(on), layer: l, batch: in.Batch, plan: plan.(attn.Differentiable),
-		o: NewMat(in.Rows(), made.joined), gq: NewMat(in.Rows(), made.dq), gk: NewMat(memory.Rows(), made.dk), gv: NewMat(memory.Rows(), made.dv),
-		lse: attn.New(attn.BSHD, in.Batch, in.Seq, l.Heads, 1), gm: NewMat(memory.Rows(), memory.Dim),
-	}, made.dim, nil
+	p.plan = plan.(attn.Differentiable)
+	return p, dim, nil
 }
 
 // heads is m, whose rows are sequences one after another, as an operand with so many heads in a row.
@@ -110,18 +202,16 @@ func heads(m Mat, batch, n int) attn.Tensor {
 
 // An AttentionPass runs Attention.
 type AttentionPass struct {
-	Memory  Mat // in cross-attention: what keys and values are made of, to be set before Forward
-	DMemory Mat // the gradient by it, or in self-attention the keys' and values' part of that by x, after Backward
-
 	projections
 	*adder
 	layer      *Attention
 	batch      int
+	memory     *Param // of cross-attention
 	plan       attn.Differentiable
 	o          Mat // heads side by side
 	lse        attn.Tensor
 	gq, gk, gv Mat // gradients of queries, keys, values
-	gm         Mat // of m
+	gqkv       Mat // whose columns these are, if they are fused
 	a          attn.Args
 	g          attn.Grads
 }
@@ -129,26 +219,35 @@ type AttentionPass struct {
 // Forward runs the layer.
 func (p *AttentionPass) Forward(x Mat) Mat {
 	l, m, o := p.layer, x, p.o.First(x.Rows)
-	if l.Memory > 0 {
-		m = p.Memory
+	if p.memory != nil {
+		m = p.memory.W
 	}
-	p.a.Q, p.a.K, p.a.V = heads(p.q.Forward(x), p.batch, l.Heads), heads(p.k.Forward(m), p.batch, l.KVHeads), heads(p.v.Forward(m), p.batch, l.KVHeads)
-	p.a.Out, p.a.Stats.LSE, p.a.Terms = heads(o, p.batch, l.Heads), p.lse, l.Terms
-	p.a.Stats.LSE.S = x.Rows / p.batch
+	q, k, v := p.of(x, m)
+	p.a.Q, p.a.K, p.a.V = heads(q, p.batch, l.Heads), heads(k, p.batch, l.KVHeads), heads(v, p.batch, l.KVHeads)
+	p.a.Out, p.a.Terms = heads(o, p.batch, l.Heads), l.Terms
+	if l.Linear == nil {
+		p.a.Stats.LSE = p.lse
+		p.a.Stats.LSE.S = x.Rows / p.batch
+	}
 	p.plan.Forward(&p.a)
 	return p.out.Forward(o)
 }
 
-// Backward runs it back.
+// Backward runs it back. The gradient by the rows of On.Memory is added to that of others.
 func (p *AttentionPass) Backward(dy Mat) Mat {
 	l, gq, gk, gv := p.layer, p.gq.First(dy.Rows), p.gk.First(p.a.K.B*p.a.K.S), p.gv.First(p.a.V.B*p.a.V.S)
 	p.g.Out, p.g.Q = heads(p.out.Backward(dy), p.batch, l.Heads), heads(gq, p.batch, l.Heads)
 	p.g.K, p.g.V = heads(gk, p.batch, l.KVHeads), heads(gv, p.batch, l.KVHeads)
 	p.plan.Backward(&p.a, &p.g)
-	p.DMemory = p.add(p.gm.First(gk.Rows), p.k.Backward(gk), p.v.Backward(gv))
-	dx := p.q.Backward(gq)
-	if l.Memory == 0 {
-		p.add(dx, dx, p.DMemory)
+	if p.all != nil {
+		return p.all.Backward(p.gqkv.First(dy.Rows))
 	}
+	dx, dm, dv := p.q.Backward(gq), p.k.Backward(gk), p.v.Backward(gv)
+	p.add(dm, dm, dv)
+	to := dx
+	if p.memory != nil {
+		to = p.memory.Grad.First(dm.Rows)
+	}
+	p.add(to, to, dm)
 	return dx
 }

@@ -23,9 +23,12 @@ type Config struct {
 	Dropout  float64 // of what attention and feed-forward add
 	Noise    *Noise  // for Dropout
 
-	Mask  attn.Mask
-	Score attn.Score
-	Terms attn.Operands
+	Mask   attn.Mask
+	Score  attn.Score
+	Terms  attn.Operands
+	Linear *attn.Linear // linear attention; nil: softmax
+	Fused  bool         // queries, keys and values in one product: see Attention.Fuse
+	Cross  bool         // between attention and feed-forward, cross-attention of all rows with all of On.Memory: a decoder's blocks beside an encoder
 
 	Experts, Top int // a mixture of so many feed-forward layers, of which a row sees Top; 0: one
 }
@@ -38,9 +41,12 @@ func NewStack(name string, c Config, r *rand.Rand) (Chain, error) {
 	if c.Hidden == 0 {
 		c.Hidden = 4 * c.Dim
 	}
+	if c.Dropout < 0 || c.Dropout >= 1 || c.Dropout > 0 && c.Noise == nil {
+		return nil, fmt.Errorf("nn: %s: a dropout of %v: want a part below 1, and Noise, which says when the model trains", name, c.Dropout)
+	}
 	var all Chain
 	for i := range c.Layers {
-		block, err := newBlock(fmt.Sprintf("%s.%d", name, i), c, uint64(2*i), r)
+		block, err := newBlock(fmt.Sprintf("%s.%d", name, i), c, i, r)
 		if err != nil {
 			return nil, err
 		}
@@ -52,24 +58,37 @@ func NewStack(name string, c Config, r *rand.Rand) (Chain, error) {
 	return all, nil
 }
 
-// newBlock is attention and feed-forward, each added to what comes in:
+// newBlock is attention, cross-attention if there is any, and feed-forward, each added to what comes in:
 //
 //	norm first:  x + f(norm(x))        norm behind:  norm(x + f(x))
-func newBlock(name string, c Config, number uint64, r *rand.Rand) (Chain, error) {
+func newBlock(name string, c Config, number int, r *rand.Rand) (Chain, error) {
 	attention, err := NewAttention(name+".attention", c.Dim, c.Heads, c.KVHeads, c.Bias, r)
 	if err != nil {
 		return nil, err
 	}
-	attention.Mask, attention.Score, attention.Terms = c.Mask, c.Score, c.Terms
+	attention.Mask, attention.Score, attention.Terms, attention.Linear = c.Mask, c.Score, c.Terms, c.Linear
+	if c.Fused {
+		attention.Fuse()
+	}
+	layers := []Layer{attention}
+	if c.Cross {
+		cross, err := NewAttention(name+".cross", c.Dim, c.Heads, c.KVHeads, c.Bias, r)
+		if err != nil {
+			return nil, err
+		}
+		cross.Cross, cross.Linear = true, c.Linear
+		layers = append(layers, cross)
+	}
 	feed, err := c.feedForward(name, r)
 	if err != nil {
 		return nil, err
 	}
+	layers = append(layers, feed)
 	var block Chain
-	for i, l := range []Layer{attention, feed} {
+	for i, l := range layers {
 		norm := c.norm(fmt.Sprintf("%s.norm%d", name, i))
 		if c.Dropout > 0 {
-			l = Chain{l, &Dropout{c.Dropout, number + uint64(i), c.Noise}}
+			l = Chain{l, &Dropout{c.Dropout, uint64(number*len(layers) + i), c.Noise}}
 		}
 		if c.PostNorm {
 			block = append(block, Residual{l}, norm)

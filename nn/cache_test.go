@@ -2,7 +2,10 @@ package nn
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"attnlab/attn"
@@ -24,7 +27,7 @@ func TestCachesAppend(t *testing.T) {
 	}
 	const batch, read, page = 2, 5, 8
 	plan := func(caches *Caches) (On, Pass) {
-		on := On{kernel, NewMultiplier(asm.Levels()[0].Ops, nil), caches}
+		on := On{Kernel: kernel, Products: NewMultiplier(asm.Levels()[0].Ops, nil), Caches: caches}
 		p, _, err := l.Plan(on, Shape{batch, read, 8})
 		if err != nil {
 			t.Fatal(err)
@@ -61,5 +64,95 @@ func TestCachesAppend(t *testing.T) {
 		if err := other.Append(0, NewMat(batch*16, 4), NewMat(batch*16, 4)); err == nil || other.Len() != read+1 {
 			t.Errorf("more rows than there is room for: %v, and %d are kept", err, other.Len())
 		}
+	}
+}
+
+// What linear attention keeps does not grow; it can begin anew, but not go back, and takes rows alone, under a causal mask, from a kernel that carries a state.
+func TestState(t *testing.T) {
+	r := rand.New(rand.NewPCG(32, 1))
+	l, err := NewAttention("a", 8, 4, 2, false, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Mask, l.Linear = attn.Causal(), &attn.Linear{}
+	kernel, err := kernels.ByName("linear", "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := func(capacity int) (*Caches, Pass) {
+		caches := &Caches{Capacity: capacity}
+		p, _, err := l.Plan(On{Kernel: kernel, Products: NewMultiplier(asm.Levels()[0].Ops, nil), Caches: caches}, Shape{2, 3, 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return caches, p
+	}
+	caches, p := plan(10)
+	const state = 4 * 2 * 2 * (2*2 + 2) // bytes of two sequences and two key heads: Σ f(k) v^T and Σ f(k), for 2 columns
+	if huge, _ := plan(1 << 40); caches.Bytes() != state || huge.Bytes() != state {
+		t.Errorf("room for 10 rows takes %d bytes, room for 2^40 %d; want %d", caches.Bytes(), huge.Bytes(), state)
+	}
+	x := random(r, 6, 8, 0)
+	first := wide(p.Forward(x))
+	for range 40 {
+		p.Forward(x.First(2))
+	}
+	if caches.Len() != 43 {
+		t.Errorf("%d rows taken in, want 43", caches.Len())
+	}
+	caches.Truncate(43)
+	if caches.Len() != 43 {
+		t.Errorf("having forgotten none, %d rows", caches.Len())
+	}
+	if caches.Truncate(0); caches.Len() != 0 {
+		t.Errorf("having forgotten all, %d rows", caches.Len())
+	}
+	for i, row := range wide(p.Forward(x)) {
+		if !slices.Equal(row, first[i]) {
+			t.Errorf("anew, row %d is %v, want %v", i, row, first[i])
+		}
+	}
+	if err := caches.Append(0, NewMat(2, 4), NewMat(2, 4)); err == nil || !strings.Contains(err.Error(), "something else") {
+		t.Errorf("keys behind a state: %v", err)
+	}
+	func() {
+		defer func() {
+			if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "cannot go back to 2") {
+				t.Errorf("back to the second row: %v", r)
+			}
+		}()
+		caches.Truncate(2)
+	}()
+	l.Mask = attn.Full()
+	if _, _, err := l.Plan(On{Kernel: kernel, Products: NewMultiplier(asm.Levels()[0].Ops, nil), Caches: caches}, Shape{1, 3, 8}); err == nil || !strings.Contains(err.Error(), "attn.Causal()") {
+		t.Errorf("without a causal mask: %v", err)
+	}
+}
+
+// Cross-attention makes its keys and values once, at the beginning.
+func TestMemoryOnce(t *testing.T) {
+	r := rand.New(rand.NewPCG(33, 1))
+	l, err := NewAttention("a", 8, 2, 1, false, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Cross = true
+	on := On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, nil), Caches: &Caches{}, Memory: NewParam("m", 5, 8).Normal(r, 1)}
+	p, _, err := l.Plan(on, Shape{1, 3, 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := random(r, 1, 8, 0)
+	first := wide(p.Forward(x))
+	on.Memory.W.Clear()
+	if y := wide(p.Forward(x)); !slices.Equal(y[0], first[0]) {
+		t.Errorf("the second call made keys and values again: %v, want %v", y[0], first[0])
+	}
+	if on.Caches.Len() != 2 || on.Caches.Bytes() != 4*5*(4+4) {
+		t.Errorf("%d rows seen and %d bytes kept, want 2 and %d", on.Caches.Len(), on.Caches.Bytes(), 4*5*(4+4))
+	}
+	on.Caches.Truncate(0)
+	if y := p.Forward(x); largestOf(wide(y)) != 0 {
+		t.Errorf("anew, with a memory of zeros: %v, want zeros", y.Row(0))
 	}
 }

@@ -74,22 +74,23 @@ func ExampleAttention_cross() {
 	if err != nil {
 		panic(err)
 	}
-	layer.Memory = 10
-	p, _, err := layer.Plan(on(), nn.Shape{Batch: 1, Seq: 6, Dim: 32})
+	layer.Cross = true
+	encoder := nn.NewParam("encoder", 10, 32).Normal(r, 1)
+	run := on()
+	run.Memory = encoder
+	pass, _, err := layer.Plan(run, nn.Shape{Batch: 1, Seq: 6, Dim: 32})
 	if err != nil {
 		panic(err)
 	}
-	pass := p.(*nn.AttentionPass)
-	pass.Memory = normal(10, 32, r)
 	fmt.Println("output", pass.Forward(normal(6, 32, r)))
-	heads, err := pass.Decompose(0)
+	heads, err := pass.(*nn.AttentionPass).Decompose(0)
 	if err != nil {
 		panic(err)
 	}
 	rows, keys := heads[0].Weights.Dims()
 	fmt.Println("weights of a head", rows, "x", keys)
 	pass.Backward(normal(6, 32, r))
-	fmt.Println("gradient by the encoder's rows", pass.DMemory)
+	fmt.Println("gradient by the encoder's rows", encoder.Grad)
 	// Output:
 	// output 6 x 32
 	// weights of a head 6 x 10
@@ -235,4 +236,190 @@ func Example_encoderBlock() {
 		nn.Count(params), math.Abs(first-math.Ln2) < .3, last < first/2, batch, right >= 30)
 	// Output:
 	// 2402 parameters; the loss began near log 2: true; it fell: true; right: at least 30 of 32: true
+}
+
+// A decoder beside an encoder: the encoder's rows are what the decoder's blocks look at besides their own, and the gradient by them goes back through it. The two learn to
+// write a word backwards, a letter from the letters before it; then they do so through the cache, a letter at a time.
+func Example_encoderDecoder() {
+	const batch, length, letters, begin = 16, 5, 6, 6 // begin is the token that a word begins after
+	r := rand.New(rand.NewPCG(42, 5))
+	config := nn.Config{Layers: 1, Dim: 32, Heads: 2, Hidden: 64, Act: nn.GELU, Bias: true}
+	embed := nn.NewEmbedding("encoder.embed", letters, length, config.Dim, r)
+	encoder, err := nn.NewStack("encoder", config, r)
+	if err != nil {
+		panic(err)
+	}
+	config.Mask, config.Cross = attn.Causal(), true
+	decoder, err := nn.NewModel(letters+1, length, letters, false, config, r)
+	if err != nil {
+		panic(err)
+	}
+
+	run, words := on(), nn.Shape{Batch: batch, Seq: length, Dim: config.Dim}
+	reads, err := embed.Plan(batch, length)
+	if err != nil {
+		panic(err)
+	}
+	encodes, _, err := encoder.Plan(run, words)
+	if err != nil {
+		panic(err)
+	}
+	run.Memory = nn.NewParam("memory", words.Rows(), config.Dim)
+	decodes, err := decoder.Plan(run, batch, length)
+	if err != nil {
+		panic(err)
+	}
+
+	params := append(append(embed.Params(), encoder.Params()...), decoder.Params()...)
+	adam, criterion, schedule := nn.NewAdam(params, 0), nn.NewCrossEntropy(run, batch*length, letters), nn.Schedule{Rate: .005, Warmup: 20, Steps: 300}
+	word, before, backwards := make([]int32, batch*length), make([]int32, batch*length), make([]int32, batch*length)
+	for step := range schedule.Steps {
+		for b := range batch {
+			for i := range length {
+				word[b*length+i] = int32(r.IntN(letters))
+			}
+			before[b*length] = begin
+			for i := range length {
+				backwards[b*length+i] = word[(b+1)*length-1-i]
+			}
+			copy(before[b*length+1:][:length-1], backwards[b*length:])
+		}
+		run.Memory.W = encodes.Forward(reads.Forward(word))
+		_, _, dlogits := criterion.Loss(decodes.Forward(before), backwards)
+		nn.ClearGrads(append(params, run.Memory))
+		decodes.Backward(dlogits)
+		reads.Backward(encodes.Backward(run.Memory.Grad))
+		nn.ClipGrads(params, 1)
+		adam.Step(schedule.At(step))
+	}
+
+	run.Memory.W = encodes.Forward(reads.Forward(word)).First(length) // the first word
+	generator, err := decoder.Generate(run, length, 1, attn.F32, 0)
+	if err != nil {
+		panic(err)
+	}
+	if err := generator.Read([]int32{begin}); err != nil {
+		panic(err)
+	}
+	var written []int32
+	for range length - 1 {
+		letter, err := generator.Next(&nn.Sampler{})
+		if err != nil {
+			panic(err)
+		}
+		written = append(written, letter)
+	}
+	written = append(written, new(nn.Sampler).Choose(generator.Logits()))
+	fmt.Println(word[:length], "backwards is", written)
+	// Output:
+	// [1 1 4 5 3] backwards is [3 5 4 1 1]
+}
+
+// Decoding with linear attention: what has been read is summed up in a state, which is as large after a thousand tokens as after one. The tokens are those of one pass
+// over all.
+func Example_linearAttention() {
+	r := rand.New(rand.NewPCG(42, 6))
+	m, err := nn.NewModel(20, 0, 20, false, nn.Config{Layers: 2, Dim: 32, Heads: 4, Act: nn.GELU, Mask: attn.Causal(), Linear: &attn.Linear{Feature: attn.EluPlusOne}}, r)
+	if err != nil {
+		panic(err)
+	}
+	for _, p := range m.Params() {
+		p.Normal(r, .3) // nothing was trained
+	}
+	run := on()
+	if run.Kernel, err = kernels.ByName("linear", "go"); err != nil {
+		panic(err)
+	}
+	for _, capacity := range []int{100, 1000000} {
+		caches := &nn.Caches{Capacity: capacity}
+		if _, err := m.Plan(nn.On{Kernel: run.Kernel, Products: run.Products, Caches: caches}, 1, 8); err != nil {
+			panic(err)
+		}
+		fmt.Println("bytes for", capacity, "tokens:", caches.Bytes())
+	}
+	g, err := m.Generate(run, 1000000, 8, attn.F32, 0)
+	if err != nil {
+		panic(err)
+	}
+	tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}
+	if err := g.Read(tokens); err != nil {
+		panic(err)
+	}
+	whole, err := m.Plan(run, 1, len(tokens)+12)
+	if err != nil {
+		panic(err)
+	}
+	same := true
+	for range 12 {
+		want := new(nn.Sampler).Choose(whole.Forward(tokens).Row(len(tokens) - 1))
+		next, err := g.Next(&nn.Sampler{})
+		if err != nil {
+			panic(err)
+		}
+		same = same && next == want
+		tokens = append(tokens, next)
+	}
+	fmt.Println(g.Len(), "tokens; from the state as from all:", same)
+	// Output:
+	// bytes for 100 tokens: 2304
+	// bytes for 1000000 tokens: 2304
+	// 23 tokens; from the state as from all: true
+}
+
+// The natural gradient of a layer that tells two classes apart by two numbers, one a hundred times as large as the other. Each row's information is observed before a
+// step: here of its own target.
+func ExampleNatural() {
+	const rows = 100
+	r := rand.New(rand.NewPCG(42, 7))
+	x, classes := nn.NewMat(rows, 2), make([]int32, rows)
+	for i := range rows {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		x.Row(i)[0], x.Row(i)[1] = float32(a), float32(b/100)
+		if a+b+r.NormFloat64() > 0 {
+			classes[i] = 1
+		}
+	}
+	layer := nn.NewLinear("l", 2, 2, false, r)
+	run := on()
+	all, _, err := layer.Plan(run, nn.Shape{Batch: 1, Seq: rows, Dim: 2})
+	if err != nil {
+		panic(err)
+	}
+	one, _, err := layer.Plan(run, nn.Shape{Batch: 1, Seq: 1, Dim: 2})
+	if err != nil {
+		panic(err)
+	}
+	params, criterion := layer.Params(), nn.NewCrossEntropy(run, rows, 2)
+	gradient := func(pass nn.Pass, x nn.Mat, classes []int32) float64 {
+		nn.ClearGrads(params)
+		loss, _, d := criterion.Loss(pass.Forward(x), classes)
+		pass.Backward(d)
+		return loss
+	}
+
+	natural, err := nn.NewNatural(params, 1e-6)
+	if err != nil {
+		panic(err)
+	}
+	layer.W.W.Clear()
+	for range 10 {
+		for i := range rows {
+			gradient(one, x.Part(i, 1, 0, 2), classes[i:i+1])
+			natural.Observe(1. / rows)
+		}
+		gradient(all, x, classes)
+		natural.Step(1)
+	}
+	fmt.Printf("loss after 10 steps of the natural gradient: %.2f\n", gradient(all, x, classes))
+
+	plain := nn.NewSGD(params, 0)
+	layer.W.W.Clear()
+	for range 1000 {
+		gradient(all, x, classes)
+		plain.Step(1)
+	}
+	fmt.Printf("after 1000 of the gradient: %.2f\n", gradient(all, x, classes))
+	// Output:
+	// loss after 10 steps of the natural gradient: 0.43
+	// after 1000 of the gradient: 0.57
 }

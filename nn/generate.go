@@ -27,6 +27,9 @@ func (s *Sampler) Choose(logits []float32) int32 {
 	if s.Temperature == 0 {
 		return int32(largest(logits))
 	}
+	if s.Rand == nil || !(s.Temperature > 0) {
+		panic(fmt.Sprintf("nn: a Sampler of temperature %v: want 0, or more and a Rand to choose by", s.Temperature))
+	}
 	s.order, s.weights = s.order[:0], s.weights[:0]
 	for i := range logits {
 		s.order = append(s.order, int32(i))
@@ -59,7 +62,8 @@ func (s *Sampler) Choose(logits []float32) int32 {
 	return s.order[len(s.order)-1]
 }
 
-// A Generator continues a sequence with a language model: what it has read is in caches, so that a token costs one row.
+// A Generator continues a sequence with a language model: what it has read is in caches, so that a token costs one row. A decoder beside an encoder generates as any
+// other model does, On.Memory being what the encoder has made.
 type Generator struct {
 	pass   *ModelPass
 	caches *Caches
@@ -68,10 +72,11 @@ type Generator struct {
 	logits []float32 // after the last token
 }
 
-// ErrFull is that a generator's caches have no room.
-var ErrFull = errors.New("nn: the cache is full")
+// ErrFull is that a generator has no room for what it should read.
+var ErrFull = errors.New("nn: the generator is full: make one with more capacity, or a new one that reads the end of the text")
 
-// Generate makes a generator for a sequence of up to capacity tokens, which reads a given beginning chunk tokens at a time.
+// Generate makes a generator for a sequence of up to capacity tokens, which reads a given beginning chunk tokens at a time. Keys and values are stored as store says, in
+// pages of so many rows, or in one if page is 0; linear attention stores none, and its memory does not depend on the capacity.
 func (m *Model) Generate(on On, capacity, chunk int, store attn.DType, page int) (*Generator, error) {
 	if m.Pool {
 		return nil, errors.New("nn: a classifier has nothing to generate")

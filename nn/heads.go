@@ -94,7 +94,9 @@ func (p *AttentionPass) Decompose(b int) ([]Head, error) {
 	case p.a.Q.Data == nil:
 		return nil, errors.New("nn: there is nothing to take apart before Forward")
 	case b < 0 || b >= p.batch:
-		return nil, fmt.Errorf("nn: sequence %d of %d", b, p.batch)
+		return nil, fmt.Errorf("nn: %s: sequence %d of %d", p.layer.Name, b, p.batch)
+	case p.layer.Linear != nil:
+		return nil, fmt.Errorf("nn: %s: linear attention has no softmax of scores to take apart", p.layer.Name)
 	}
 	l, q, k := p.layer, &p.a.Q, &p.a.K
 	problem := l.problem(&p.projections, p.batch, q.S, k.S)

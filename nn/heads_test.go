@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -110,23 +111,24 @@ func TestDecompose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Mask, l.Memory = test.mask, test.memory
+		l.Mask, l.Cross = test.mask, test.memory > 0
 		if test.bias {
 			l.Out.B.Normal(r, 1)
 		}
-		pass, _, err := l.Plan(On{kernels.All()[0], NewMultiplier(asm.Levels()[0].Ops, nil), nil}, Shape{2, 5, 8})
+		x := random(r, 10, 8, 0)
+		m := x
+		on := On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, nil)}
+		if test.memory > 0 {
+			m = random(r, 2*test.memory, 8, 0)
+			on.Memory = &Param{W: m}
+		}
+		pass, _, err := l.Plan(on, Shape{2, 5, 8})
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := pass.(*AttentionPass)
 		if _, err := p.Decompose(0); err == nil {
 			t.Error("before Forward: no error")
-		}
-		x := random(r, 10, 8, 0)
-		m := x
-		if test.memory > 0 {
-			m = random(r, 2*test.memory, 8, 0)
-			p.Memory = m
 		}
 		y, sum := p.Forward(x), p.SumOverHeads()
 		keys := m.Rows / 2
@@ -206,19 +208,48 @@ func TestDecompose(t *testing.T) {
 	}
 }
 
-// Whoever writes a matrix for each head writes the layer's.
-func TestHeadWeights(t *testing.T) {
-	l, err := NewAttention("att", 8, 4, 2, false, rand.New(rand.NewPCG(53, 1)))
+// Linear attention has no softmax to take apart.
+func TestDecomposeLinear(t *testing.T) {
+	l, err := NewAttention("att", 8, 2, 2, false, rand.New(rand.NewPCG(52, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for h := range 4 {
-		q, k, v, o := l.HeadWeights(h)
-		if &q.Row(3)[0] != &l.Q.W.W.Row(3)[2*h] || &k.Row(3)[1] != &l.K.W.W.Row(3)[h/2*2+1] || &v.Row(3)[1] != &l.V.W.W.Row(3)[h/2*2+1] || &o.Row(1)[5] != &l.Out.W.W.Row(2*h + 1)[5] {
-			t.Errorf("head %d has others' weights", h)
+	l.Linear = &attn.Linear{}
+	kernel, err := kernels.ByName("linear", "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := l.Plan(On{Kernel: kernel, Products: NewMultiplier(asm.Levels()[0].Ops, nil)}, Shape{1, 3, 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Forward(NewMat(3, 8))
+	if _, err := p.(*AttentionPass).Decompose(0); err == nil || !strings.Contains(err.Error(), "linear attention") {
+		t.Errorf("decomposed: %v", err)
+	}
+}
+
+// Whoever writes a matrix for each head writes the layer's, fused or not.
+func TestHeadWeights(t *testing.T) {
+	for _, fused := range []bool{false, true} {
+		l, err := NewAttention("att", 8, 4, 2, false, rand.New(rand.NewPCG(53, 1)))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if q.Rows != 8 || q.Cols != 2 || k.Cols != 2 || v.Cols != 2 || o.Rows != 2 || o.Cols != 8 {
-			t.Errorf("head %d has W_Q of %v, W_K of %v, W_V of %v, W_O of %v", h, q, k, v, o)
+		wq, wk, wv := l.Q.W.W, l.K.W.W, l.V.W.W
+		if fused {
+			l.Fuse()
+			w := l.QKV.W.W
+			wq, wk, wv = w.Part(0, 8, 0, 8), w.Part(0, 8, 8, 4), w.Part(0, 8, 12, 4)
+		}
+		for h := range 4 {
+			q, k, v, o := l.HeadWeights(h)
+			if &q.Row(3)[0] != &wq.Row(3)[2*h] || &k.Row(3)[1] != &wk.Row(3)[h/2*2+1] || &v.Row(3)[1] != &wv.Row(3)[h/2*2+1] || &o.Row(1)[5] != &l.Out.W.W.Row(2*h + 1)[5] {
+				t.Errorf("head %d has others' weights, fused %v", h, fused)
+			}
+			if q.Rows != 8 || q.Cols != 2 || k.Cols != 2 || v.Cols != 2 || o.Rows != 2 || o.Cols != 8 {
+				t.Errorf("head %d has W_Q of %v, W_K of %v, W_V of %v, W_O of %v, fused %v", h, q, k, v, o, fused)
+			}
 		}
 	}
 }

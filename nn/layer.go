@@ -22,16 +22,20 @@ func NewParam(name string, rows, cols int) *Param {
 
 // Normal fills the parameter with normal numbers of the given deviation.
 func (p *Param) Normal(r *rand.Rand, deviation float64) *Param {
-	for i := range p.W.Data {
-		p.W.Data[i] = float32(r.NormFloat64() * deviation)
+	for i := range p.W.Rows {
+		for j := range p.W.Row(i) {
+			p.W.Row(i)[j] = float32(r.NormFloat64() * deviation)
+		}
 	}
 	return p
 }
 
 // Ones fills the parameter with ones.
 func (p *Param) Ones() *Param {
-	for i := range p.W.Data {
-		p.W.Data[i] = 1
+	for i := range p.W.Rows {
+		for j := range p.W.Row(i) {
+			p.W.Row(i)[j] = 1
+		}
 	}
 	return p
 }
@@ -52,6 +56,7 @@ type On struct {
 	Kernel   attn.Kernel // for attention
 	Products *Multiplier // for the rest, whose team is that of all
 	Caches   *Caches     // nil: attention sees the rows of one call
+	Memory   *Param      // for cross-attention: the rows that it looks at, such as an encoder's output, and the gradient by them
 }
 
 // A Shape is what comes to a layer: so many sequences of so many rows, one after the other, of Dim numbers each.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"attnlab/attn"
@@ -113,7 +115,7 @@ func check(ops *asm.Ops, l Layer, in Shape, f twin) error {
 		return err
 	}
 	x := random(r, in.Rows(), in.Dim, 0)
-	pass, dim, err := l.Plan(On{kernel, NewMultiplier(ops, nil), nil}, in)
+	pass, dim, err := l.Plan(On{Kernel: kernel, Products: NewMultiplier(ops, nil)}, in)
 	if err != nil {
 		return err
 	}
@@ -143,7 +145,7 @@ func check(ops *asm.Ops, l Layer, in Shape, f twin) error {
 
 	team := attn.NewTeam(2)
 	defer team.Close()
-	other, _, err := l.Plan(On{kernel, NewMultiplier(ops, team), nil}, in)
+	other, _, err := l.Plan(On{Kernel: kernel, Products: NewMultiplier(ops, team)}, in)
 	if err != nil {
 		return err
 	}
@@ -182,12 +184,12 @@ func check(ops *asm.Ops, l Layer, in Shape, f twin) error {
 	return nil
 }
 
-// sameBits says where one worker has other bits than two.
+// sameBits says where two matrices have other bits.
 func sameBits(what string, a, b Mat) error {
 	for i := range a.Rows {
 		for j, x := range a.Row(i) {
 			if math.Float32bits(x) != math.Float32bits(b.Row(i)[j]) {
-				return fmt.Errorf("%s %d, %d is %v on one worker and %v on two", what, i, j, x, b.Row(i)[j])
+				return fmt.Errorf("%s %d, %d is %v, and another time %v", what, i, j, x, b.Row(i)[j])
 			}
 		}
 	}
@@ -280,40 +282,112 @@ func identity(_ func(*Param) [][]float64, x [][]float64) [][]float64 {
 func plus(a, b float64) float64  { return a + b }
 func times(a, b float64) float64 { return a * b }
 
-// attentionTwin is causal or not, head by head, of self-attention.
-func attentionTwin(l *Attention, in Shape, causal bool) twin {
+// attentionTwin is attention head by head: of x with itself, or with the rows of memory.
+func attentionTwin(l *Attention, in Shape, memory *Param) twin {
 	return func(w func(*Param) [][]float64, x [][]float64) [][]float64 {
-		q, k, v := linearTwin(l.Q)(w, x), linearTwin(l.K)(w, x), linearTwin(l.V)(w, x)
-		d := len(q[0]) / l.Heads
+		m := x
+		if l.Cross {
+			m = w(memory)
+		}
+		var q, k, v [][]float64
+		if l.QKV == nil {
+			q, k, v = linearTwin(l.Q)(w, x), linearTwin(l.K)(w, m), linearTwin(l.V)(w, m)
+		} else {
+			dq, dk := l.Q.W.W.Cols, l.K.W.W.Cols
+			for _, row := range linearTwin(l.QKV)(w, x) {
+				q, k, v = append(q, row[:dq]), append(k, row[dq:dq+dk]), append(v, row[dq+dk:])
+			}
+		}
+		d, keys := len(q[0])/l.Heads, len(m)/in.Batch
 		o := make([][]float64, len(q))
 		for i := range o {
 			o[i] = make([]float64, len(q[0]))
-			first := i / in.Seq * in.Seq
-			last := first + in.Seq - 1
-			if causal {
+			first := i / in.Seq * keys
+			last := first + keys - 1
+			if l.Mask.Band {
 				last = i
 			}
 			for h := range l.Heads {
 				g := h / (l.Heads / l.KVHeads)
 				sum := 0.0
 				for j := first; j <= last; j++ {
-					s := 0.0
-					for a := range d {
-						s += q[i][h*d+a] * k[j][g*d+a]
-					}
-					p := math.Exp(s / math.Sqrt(float64(d)))
+					p := weight(l, q[i][h*d:][:d], k[j][g*d:][:d])
 					sum += p
 					for a := range d {
 						o[i][h*d+a] += p * v[j][g*d+a]
 					}
 				}
-				for a := range d {
+				for a := 0; a < d && l.Linear == nil; a++ {
 					o[i][h*d+a] /= sum
 				}
 			}
 		}
 		return linearTwin(l.Out)(w, o)
 	}
+}
+
+// weight is that of a key, before it is divided by the sum of all: e^(q.k/√d), or q.k/√d itself, which is then not divided (products).
+func weight(l *Attention, q, k []float64) float64 {
+	s := 0.0
+	for a := range q {
+		s += q[a] * k[a] / math.Sqrt(float64(len(q)))
+	}
+	if l.Linear != nil {
+		return s
+	}
+	return math.Exp(s)
+}
+
+// products is linear attention with the features that have derivatives of all orders, which differences need; those with a kink are asked about where kernels are.
+var products = &attn.Linear{Feature: attn.Identity, Unnormalised: true}
+
+// twinOf is the twin of layers that are put together.
+func twinOf(l Layer, in Shape, memory *Param) twin {
+	switch l := l.(type) {
+	case *Linear:
+		return linearTwin(l)
+	case *Norm:
+		return normTwin(l)
+	case Activation:
+		return activationTwin(l)
+	case *Attention:
+		return attentionTwin(l, in, memory)
+	case Residual:
+		return both(identity, twinOf(l.Layer, in, memory), plus)
+	case Gated:
+		return both(twinOf(l.A, in, memory), twinOf(l.B, in, memory), times)
+	case Chain:
+		var all twin = identity
+		for _, next := range l {
+			all = then(all, twinOf(next, in, memory))
+		}
+		return all
+	}
+	panic(fmt.Sprintf("there is no twin of a %T", l))
+}
+
+// beside is a layer that looks at a memory, which counts as one of its parameters: so its gradient is checked as theirs are.
+type beside struct {
+	Layer
+	memory *Param
+}
+
+func (b beside) Params() []*Param { return append(b.Layer.Params(), b.memory) }
+
+func (b beside) Plan(on On, in Shape) (Pass, int, error) {
+	on.Memory = b.memory
+	return b.Layer.Plan(on, in)
+}
+
+// linearly is a layer that runs on kernel linear, of the same instruction set.
+type linearly struct{ Layer }
+
+func (l linearly) Plan(on On, in Shape) (p Pass, dim int, err error) {
+	_, isa := on.Kernel.Name()
+	if on.Kernel, err = kernels.ByName("linear", isa); err != nil {
+		return nil, 0, err
+	}
+	return l.Layer.Plan(on, in)
 }
 
 func TestLinear(t *testing.T) {
@@ -346,33 +420,106 @@ func TestActivation(t *testing.T) {
 func TestGatedAndResidual(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	a, b, c := NewLinear("a", 6, 10, true, r), NewLinear("b", 6, 10, true, r), NewLinear("c", 10, 6, true, r)
-	norm := NewRMSNorm("n", 6)
-	l := Residual{Chain{norm, Gated{Chain{a, SiLU}, b}, c}}
-	checkLayer(t, l, Shape{2, 4, 6}, both(identity, then(normTwin(norm), then(both(then(linearTwin(a), activationTwin(SiLU)), linearTwin(b), times), linearTwin(c))), plus))
+	l := Residual{Chain{NewRMSNorm("n", 6), Gated{Chain{a, SiLU}, b}, c}}
+	in := Shape{2, 4, 6}
+	checkLayer(t, l, in, twinOf(l, in, nil))
 }
 
 func TestAttention(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 1))
 	for _, test := range []struct {
-		heads, kv int
-		causal    bool
-	}{{1, 1, false}, {2, 2, true}, {4, 2, true}, {4, 1, false}} {
-		l, err := NewAttention("att", 8, test.heads, test.kv, true, r)
+		heads, kv                    int
+		causal, fused, cross, linear bool
+	}{
+		{heads: 1, kv: 1},
+		{heads: 2, kv: 2, causal: true},
+		{heads: 4, kv: 2, causal: true},
+		{heads: 4, kv: 1},
+		{heads: 2, kv: 2, fused: true},
+		{heads: 4, kv: 2, fused: true, causal: true},
+		{heads: 2, kv: 2, cross: true},
+		{heads: 4, kv: 1, cross: true},
+		{heads: 2, kv: 1, linear: true},
+		{heads: 2, kv: 2, linear: true, causal: true, fused: true},
+		{heads: 2, kv: 2, linear: true, cross: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
+			l, err := NewAttention("att", 8, test.heads, test.kv, true, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Cross = test.cross; test.causal {
+				l.Mask = attn.Causal()
+			}
+			if test.fused {
+				l.Fuse()
+			}
+			var layer Layer = l
+			in, memory := Shape{2, 5, 8}, NewParam("memory", 2*7, 8).Normal(r, 1)
+			if test.cross {
+				layer = beside{layer, memory}
+			}
+			if test.linear {
+				l.Linear = products
+				layer = linearly{layer}
+			}
+			checkLayer(t, layer, in, attentionTwin(l, in, memory))
+		})
+	}
+}
+
+// Fused projections make what they made apart: outputs and gradients of weights to the bit, of the input but for the order of additions.
+func TestFuse(t *testing.T) {
+	eachISA(t, func(t *testing.T, ops *asm.Ops) {
+		const rows, dim = 20, 24
+		kernel, err := kernels.ByName("flash", ops.ISA)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if test.causal {
+		r := rand.New(rand.NewPCG(6, 1))
+		x, dy := random(r, rows, dim, 0), random(r, rows, dim, 0)
+		run := func(fused bool) (l *Attention, y, dx Mat) {
+			if l, err = NewAttention("a", dim, 6, 2, true, rand.New(rand.NewPCG(6, 2))); err != nil {
+				t.Fatal(err)
+			}
 			l.Mask = attn.Causal()
+			if fused {
+				l.Fuse()
+			}
+			p, _, err := l.Plan(On{Kernel: kernel, Products: NewMultiplier(ops, nil)}, Shape{2, rows / 2, dim})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l, p.Forward(x), p.Backward(dy)
 		}
-		in := Shape{2, 5, 8}
-		checkLayer(t, l, in, attentionTwin(l, in, test.causal))
-	}
+		apart, y, dx := run(false)
+		fused, yFused, dxFused := run(true)
+		if err := sameBits("output", y, yFused); err != nil {
+			t.Error(err)
+		}
+		for i, of := range []*Linear{apart.Q, apart.K, apart.V} {
+			in := []*Linear{fused.Q, fused.K, fused.V}[i]
+			for name, pair := range map[string][2]Mat{"w": {of.W.W, in.W.W}, "gradient of w": {of.W.Grad, in.W.Grad}, "gradient of b": {of.B.Grad, in.B.Grad}} {
+				if err := sameBits(fmt.Sprint(name, " of projection ", i), pair[0], pair[1]); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		near(t, "gradient by the input", dxFused, wide(dx), 0)
+		var names []string
+		for _, p := range fused.Params() {
+			names = append(names, fmt.Sprint(p.Name, " ", p.W))
+		}
+		if want := []string{"a.qkv.w 24 x 40", "a.qkv.b 1 x 40", "a.o.w 24 x 24", "a.o.b 1 x 24"}; !slices.Equal(names, want) {
+			t.Errorf("parameters %q, want %q", names, want)
+		}
+	})
 }
 
 // What does not fit is an error that says so.
 func TestShapes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
-	on := On{kernels.All()[0], NewMultiplier(asm.Levels()[0].Ops, nil), nil}
+	on := On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, nil)}
 	for name, l := range map[string]Layer{
 		"linear": NewLinear("l", 7, 5, false, r), "norm": NewLayerNorm("n", 9), "residual": Residual{NewLinear("l", 8, 5, false, r)},
 		"chain": Chain{NewLinear("l", 8, 5, false, r), NewLinear("m", 8, 5, false, r)}, "gate": Gated{NewLinear("l", 8, 5, false, r), NewLinear("m", 8, 4, false, r)},
@@ -385,5 +532,26 @@ func TestShapes(t *testing.T) {
 		if _, err := NewAttention("a", n[0], n[1], n[2], false, r); err == nil {
 			t.Errorf("attention of %v: no error", n)
 		}
+	}
+	l, err := NewAttention("a", 8, 2, 2, false, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Cross = true
+	for name, test := range map[string]struct {
+		memory *Param
+		want   string
+	}{
+		"no memory": {nil, "there is none"}, "rows of another width": {NewParam("m", 4, 7), "takes rows of 8"}, "no whole sequences": {NewParam("m", 5, 8), "is not 2 sequences"},
+	} {
+		on.Memory = test.memory
+		if _, _, err := l.Plan(on, Shape{2, 3, 8}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("cross-attention with %s: %v, want %q", name, err, test.want)
+		}
+	}
+	l.Fuse()
+	on.Memory = NewParam("m", 4, 8)
+	if _, _, err := l.Plan(on, Shape{2, 3, 8}); err == nil || !strings.Contains(err.Error(), "do not Fuse") {
+		t.Errorf("cross-attention, fused: %v", err)
 	}
 }

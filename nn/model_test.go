@@ -14,26 +14,22 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// blockTwin is a block of a stack with layer norms and one activation.
-func blockTwin(l Chain, in Shape, causal, post bool) twin {
-	feed := func(l Layer) twin {
-		c := l.(Chain)
-		return then(then(linearTwin(c[0].(*Linear)), activationTwin(c[1].(Activation))), linearTwin(c[2].(*Linear)))
-	}
-	if post {
-		a, f := l[0].(Residual).Layer.(*Attention), l[2].(Residual).Layer
-		return then(then(both(identity, attentionTwin(a, in, causal), plus), normTwin(l[1].(*Norm))), then(both(identity, feed(f), plus), normTwin(l[3].(*Norm))))
-	}
-	a, f := l[0].(Residual).Layer.(Chain), l[1].(Residual).Layer.(Chain)
-	return then(both(identity, then(normTwin(a[0].(*Norm)), attentionTwin(a[1].(*Attention), in, causal)), plus),
-		both(identity, then(normTwin(f[0].(*Norm)), feed(f[1])), plus))
-}
-
-// Every parameter of a block, its norms before or behind its layers, has the gradient that differences of its twin have.
+// Every parameter of a block has the gradient that differences of its twin have: an encoder's and a decoder's, which also looks at an encoder's rows, norms before or
+// behind their layers.
 func TestBlocks(t *testing.T) {
-	for _, post := range []bool{false, true} {
+	causal := attn.Causal()
+	for _, c := range []Config{
+		{},
+		{PostNorm: true},
+		{Mask: causal},
+		{Mask: causal, PostNorm: true, Fused: true},
+		{Mask: causal, Cross: true},
+		{Mask: causal, Cross: true, PostNorm: true},
+		{Mask: causal, Cross: true, Gated: true, RMS: true, KVHeads: 1, Linear: products},
+	} {
 		r := rand.New(rand.NewPCG(21, 1))
-		stack, err := NewStack("b", Config{Layers: 1, Dim: 6, Heads: 2, Hidden: 7, PostNorm: post, Act: GELU, Bias: true, Mask: attn.Causal()}, r)
+		c.Layers, c.Dim, c.Heads, c.Hidden, c.Act, c.Bias = 1, 6, 2, 7, GELU, true
+		stack, err := NewStack("b", c, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,15 +38,21 @@ func TestBlocks(t *testing.T) {
 				p.Normal(r, .3)
 			}
 		}
-		in := Shape{2, 4, 6}
-		f := blockTwin(stack, in, true, post)
-		if !post {
-			f = then(f, normTwin(stack[2].(*Norm)))
+		in, memory := Shape{2, 4, 6}, NewParam("memory", 2*3, 6).Normal(r, 1)
+		var l Layer = stack
+		if c.Cross {
+			l = beside{l, memory}
 		}
-		checkLayer(t, stack, in, f)
+		if c.Linear != nil {
+			l = linearly{l}
+		}
+		checkLayer(t, l, in, twinOf(stack, in, memory))
 	}
-	if _, err := NewStack("b", Config{Layers: 1, Dim: 6, Heads: 4}, rand.New(rand.NewPCG(1, 1))); err == nil {
-		t.Error("4 heads in rows of 6: no error")
+	for _, c := range []Config{{Heads: 4}, {Heads: 2, Dropout: .1}, {Heads: 2, Dropout: 1, Noise: new(Noise)}} {
+		c.Layers, c.Dim = 1, 6
+		if _, err := NewStack("b", c, rand.New(rand.NewPCG(1, 1))); err == nil {
+			t.Errorf("%d heads in rows of 6, dropout %v: no error", c.Heads, c.Dropout)
+		}
 	}
 }
 
@@ -153,7 +155,7 @@ func TestBalance(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Balance = .7
-	pass, _, err := e.Plan(On{kernels.All()[0], NewMultiplier(asm.Levels()[0].Ops, nil), nil}, Shape{1, 12, 3})
+	pass, _, err := e.Plan(On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, nil)}, Shape{1, 12, 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,23 +253,28 @@ func language(t *testing.T, r *rand.Rand, c Config) *Model {
 	return m
 }
 
-// Reading through caches, in chunks of any length and token by token, gives the logits of one pass over all.
+// Reading through caches, in chunks of any length and token by token, gives the logits of one pass over all: whatever it is that layers keep.
 func TestGeneratorIsOnePass(t *testing.T) {
 	cos, sin := attn.RopeTables(10000, 64, 4)
 	configs := map[string]Config{
 		"learned": {}, "grouped": {KVHeads: 2}, "rope": {Score: attn.Score{Rope: attn.RopeHalves}, Terms: attn.Operands{Cos: cos, Sin: sin}},
 		"alibi": {Score: attn.Score{Terms: attn.TermALiBi}, Terms: attn.Operands{Slopes: attn.ALiBiSlopes(4)}}, "gated": {Gated: true, RMS: true}, "experts": {Experts: 3, Top: 2},
+		"fused": {Fused: true, KVHeads: 1}, "decoder": {Cross: true}, "decoder, norms behind": {Cross: true, PostNorm: true},
+		"linear": {Linear: &attn.Linear{}, KVHeads: 2}, "linear decoder": {Linear: &attn.Linear{Feature: attn.ReluPlusOne, Eps: 1e-6}, Cross: true, Fused: true},
 	}
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
-		kernel, err := kernels.ByName("flash", ops.ISA)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for name, c := range configs {
 			for _, page := range []int{0, 8} {
 				r := rand.New(rand.NewPCG(31, 1))
 				m := language(t, r, c)
-				on := On{kernel, NewMultiplier(ops, nil), nil}
+				on := On{Products: NewMultiplier(ops, nil), Memory: NewParam("memory", 9, 16).Normal(r, 1)}
+				algo, err := "flash", error(nil)
+				if c.Linear != nil {
+					algo = "linear"
+				}
+				if on.Kernel, err = kernels.ByName(algo, ops.ISA); err != nil {
+					t.Fatal(err)
+				}
 				tokens := make([]int32, 37)
 				for i := range tokens {
 					tokens[i] = int32(r.IntN(11))
@@ -294,10 +301,13 @@ func TestGeneratorIsOnePass(t *testing.T) {
 					}
 				}
 				if g.Len() != len(tokens) {
-					t.Errorf("%d tokens taken in, want %d", g.Len(), len(tokens))
+					t.Errorf("%s: %d tokens taken in, want %d", name, g.Len(), len(tokens))
 				}
 				if err := g.Read(tokens[:4]); !errors.Is(err, ErrFull) {
-					t.Errorf("41 tokens in room for 40: %v", err)
+					t.Errorf("%s: 41 tokens in room for 40: %v", name, err)
+				}
+				if n := testing.AllocsPerRun(2, func() { _ = g.Read(tokens[:1]) }); n != 0 {
+					t.Errorf("%s: %v allocations a token", name, n)
 				}
 			}
 		}
@@ -308,7 +318,7 @@ func TestGeneratorIsOnePass(t *testing.T) {
 func TestGenerate(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	m := language(t, r, Config{})
-	on := On{kernels.All()[0], NewMultiplier(asm.Levels()[0].Ops, nil), nil}
+	on := On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, nil)}
 	g, err := m.Generate(on, 30, 4, attn.F32, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -345,6 +355,16 @@ func TestGenerate(t *testing.T) {
 
 func TestSampler(t *testing.T) {
 	logits := []float32{1, 3, 2, 3, float32(math.Inf(-1))}
+	for _, s := range []Sampler{{Temperature: 1}, {Temperature: -1, Rand: rand.New(rand.NewPCG(33, 1))}} {
+		func() {
+			defer func() {
+				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "want 0, or more and a Rand") {
+					t.Errorf("temperature %v, a source of random numbers %v: %v", s.Temperature, s.Rand != nil, r)
+				}
+			}()
+			s.Choose(logits)
+		}()
+	}
 	if got := (&Sampler{}).Choose(logits); got != 1 {
 		t.Errorf("greedy chose %d, want 1", got)
 	}
@@ -398,7 +418,7 @@ func TestLearns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		on := On{kernel, NewMultiplier(ops, team), nil}
+		on := On{Kernel: kernel, Products: NewMultiplier(ops, team)}
 		pass, err := m.Plan(on, 16, 9)
 		if err != nil {
 			t.Fatal(err)

@@ -156,7 +156,7 @@ func TestMutants(t *testing.T) {
 	gated := Gated{Chain{linear, SiLU}, second}
 	residual := Residual{linear}
 
-	linearLike, normLike, attentionLike, expertsLike := linearTwin(linear), normTwin(norm), attentionTwin(attention, in, true), expertsTwin(experts)
+	linearLike, normLike, attentionLike, expertsLike := linearTwin(linear), normTwin(norm), attentionTwin(attention, in, nil), expertsTwin(experts)
 	gatedLike := both(then(linearTwin(linear), activationTwin(SiLU)), linearTwin(second), times)
 	geluLike, residualLike := activationTwin(GELU), both(identity, linearTwin(linear), plus)
 
@@ -165,6 +165,20 @@ func TestMutants(t *testing.T) {
 	hotter.Score.Scale = .5 // 1/d, where 1/sqrt(d) is right
 	shared.K = &Linear{W: attention.Q.W, B: attention.Q.B}
 	shared.KVHeads, shared.V = 4, attention.Q
+	other := func() *Attention {
+		l, err := NewAttention("a", 8, 4, 2, true, rand.New(rand.NewPCG(61, 2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	fused, exchanged := other(), other()
+	exchanged.K, exchanged.V = exchanged.V, exchanged.K
+	fused.Fuse()
+	exchanged.Fuse()
+	cross, memory := other(), NewParam("memory", 2*6, 8).Normal(r, 1)
+	cross.Cross = true
+	decoder := beside{cross, memory}
 	smooth := *norm
 	smooth.Eps = 1e-2
 
@@ -235,15 +249,30 @@ func TestMutants(t *testing.T) {
 		{"x has no gradient as keys and values", attention, altered{attention, func(_ On, p Pass) Pass {
 			a := p.(*AttentionPass)
 			return wrongPass{Pass: p, backward: func(dy Mat) Mat {
-				dx := p.Backward(dy)
-				for i := range dx.Rows {
-					for c, g := range a.DMemory.Row(i) {
-						dx.Row(i)[c] -= g
-					}
-				}
-				return dx
+				p.Backward(dy)
+				return a.q.Backward(a.gq)
 			}}
 		}}, attentionLike, "gradient by the input: "},
+		{"fused, keys and values change places", fused, instead{fused, exchanged}, attentionTwin(fused, in, nil), "output: "},
+		{"fused, keys have no gradient", fused, altered{fused, func(_ On, p Pass) Pass {
+			a := p.(*AttentionPass)
+			a.gk = NewMat(a.gk.Rows, a.gk.Cols) // which is no part of the whole
+			return a
+		}}, attentionTwin(fused, in, nil), "gradient by the input: "},
+		{"what cross-attention looks at has no gradient", decoder, untrained(decoder, memory), attentionTwin(cross, in, memory), "gradient by memory: "},
+		{"only one thing that looks at it has its gradient", decoder, altered{decoder, func(_ On, p Pass) Pass {
+			return wrongPass{Pass: p, backward: func(dy Mat) Mat {
+				memory.Grad.Clear()
+				return p.Backward(dy)
+			}}
+		}}, attentionTwin(cross, in, memory), "a second pass besides, memory: "},
+		{"cross-attention looks at itself", decoder, altered{decoder, func(_ On, p Pass) Pass {
+			a := p.(*AttentionPass)
+			return wrongPass{Pass: p, forward: func(x Mat) Mat {
+				a.memory = &Param{W: x, Grad: NewMat(x.Rows, x.Cols)}
+				return p.Forward(x)
+			}}
+		}}, attentionTwin(cross, in, memory), "output: "},
 
 		{"gradients leak to experts that were not chosen", experts, altered{experts, func(_ On, p Pass) Pass {
 			e, raw := p.(*ExpertsPass), *experts

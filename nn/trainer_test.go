@@ -23,7 +23,7 @@ func copying(t *testing.T, workers int, setup string) *Trainer {
 	}
 	team := attn.NewTeam(workers)
 	t.Cleanup(team.Close)
-	on := On{kernels.All()[0], NewMultiplier(asm.Levels()[0].Ops, team), nil}
+	on := On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, team)}
 	trainer, err := NewTrainer(m, on, 4, 8, NewAdam(m.Params(), .01), Schedule{Rate: .02, Warmup: 5, Steps: 40})
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func layerWidth(at run.Point) int { return at.HeadsQ * at.Dim }
 func layerFloats(at run.Point, p attn.Problem) (slab, own int64) {
 	d, kv, rows := int64(layerWidth(at)), int64(at.HeadsKV*at.Dim), at.Tokens()
 	weights := at.Weights()
-	each := 9*d + 4*kv + int64(at.HeadsQ)
+	each := 8*d + 4*kv + int64(at.HeadsQ)
 	if at.Layer != run.LayerMHA {
 		weights += 4 * d // of two norms
 		each += (5+5+8)*d + 4*d + 4*d

@@ -491,14 +491,14 @@ func crossAttentionAsked(c *Check, a bridge.Attention) {
 	on := c.On(a)
 	for _, memory := range []int{0, nk} {
 		l := attentionLayer(c, dim, n, n, true)
-		l.Memory = memory
-		p := planned(c, l, on, 1, nq, dim).(*nn.AttentionPass)
 		x, dy := normals(c, nq, dim), normals(c, nq, dim)
 		m, keys, what := x, nq, "self-attention: "
-		if memory > 0 {
+		if l.Cross = memory > 0; l.Cross {
 			m, keys, what = normals(c, nk, dim), nk, "cross-attention: "
-			p.Memory = single(m)
+			on.Memory = nn.NewParam("memory", nk, dim)
+			on.Memory.W = single(m)
 		}
+		p := planned(c, l, on, 1, nq, dim).(*nn.AttentionPass)
 		y := p.Forward(single(x))
 		t := newTwin(c, c, l.Params())
 		want, back := t.attention("a", x, m, heading{n, n, 1, nil})
@@ -514,7 +514,9 @@ func crossAttentionAsked(c *Check, a bridge.Attention) {
 			dx = plus(dx, dm)
 		}
 		nearGradients(c, l.Params(), got, t, dx)
-		nearLargest(c, what+"gradient by what keys and values are of", dense(p.DMemory), dm, 0, layerBound)
+		if l.Cross {
+			nearLargest(c, what+"gradient by what keys and values are of", dense(on.Memory.Grad), dm, 0, layerBound)
+		}
 	}
 }
 
