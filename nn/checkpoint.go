@@ -131,7 +131,12 @@ func (c *Checkpoint) parse(text []byte) error {
 	}
 	want, all := c.head()
 	if !slices.Equal(h.Params, want.Params) {
-		return fmt.Errorf("its parameters are not these: %v, want %v", h.Params, want.Params)
+		at := 0
+		for at < min(len(h.Params), len(want.Params)) && h.Params[at] == want.Params[at] {
+			at++
+		}
+		return fmt.Errorf("its parameters are not these: there are %d, want %d, and from number %d on they are %v, want %v",
+			len(h.Params), len(want.Params), at, h.Params[at:min(at+1, len(h.Params))], want.Params[at:min(at+1, len(want.Params))])
 	}
 	if !slices.Equal(h.Memory, want.Memory) {
 		return errors.New("it is of another optimiser")
