@@ -21,7 +21,7 @@ func (Activation) Params() []*Param { return nil }
 
 // Plan allocates.
 func (f Activation) Plan(on On, in Shape) (Pass, int, error) {
-	p := &activationPass{f: f, on: on, y: NewMat(in.Rows(), in.Dim), dx: NewMat(in.Rows(), in.Dim)}
+	p := &activationPass{rowwise: newRowwise(on, in), f: f}
 	for range on.Products.workers {
 		p.tanh = append(p.tanh, newTanh(on.Products.ops, in.Dim))
 	}
@@ -30,23 +30,9 @@ func (f Activation) Plan(on On, in Shape) (Pass, int, error) {
 }
 
 type activationPass struct {
-	f                 Activation
-	on                On
-	x, y, dy, dx      Mat
-	tanh              []tanh
-	forward, backward func(worker, task int)
-}
-
-func (p *activationPass) Forward(x Mat) Mat {
-	p.x = x
-	p.on.Products.eachRow(x.Rows, p.forward)
-	return p.y.First(x.Rows)
-}
-
-func (p *activationPass) Backward(dy Mat) Mat {
-	p.dy = dy
-	p.on.Products.eachRow(dy.Rows, p.backward)
-	return p.dx.First(dy.Rows)
+	rowwise
+	f    Activation
+	tanh []tanh
 }
 
 // slope and cubic make the argument of GELU's tanh: slope (x + cubic x^3).

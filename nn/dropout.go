@@ -22,7 +22,7 @@ func (d *Dropout) Params() []*Param { return nil }
 
 // Plan allocates.
 func (d *Dropout) Plan(on On, in Shape) (Pass, int, error) {
-	p := &dropoutPass{layer: d, on: on, y: NewMat(in.Rows(), in.Dim), dx: NewMat(in.Rows(), in.Dim), keep: make([]uint32, in.Rows()*in.Dim)}
+	p := &dropoutPass{rowwise: newRowwise(on, in), layer: d, keep: make([]uint32, in.Rows()*in.Dim)}
 	for range on.Products.workers {
 		p.sources = append(p.sources, new(rand.PCG))
 	}
@@ -31,31 +31,25 @@ func (d *Dropout) Plan(on On, in Shape) (Pass, int, error) {
 }
 
 type dropoutPass struct {
-	layer             *Dropout
-	on                On
-	x, y, dy, dx      Mat
-	keep              []uint32 // by element: a random number, which keeps it if it is large enough
-	trained           bool     // the last Forward was in training
-	sources           []*rand.PCG
-	forward, backward func(worker, task int)
+	rowwise
+	layer   *Dropout
+	keep    []uint32 // by element: a random number, which keeps it if it is large enough
+	trained bool     // the last Forward was in training
+	sources []*rand.PCG
 }
 
 func (p *dropoutPass) Forward(x Mat) Mat {
 	if p.trained = p.layer.Noise.Train && p.layer.Rate > 0; !p.trained {
 		return x
 	}
-	p.x = x
-	p.on.Products.eachRow(x.Rows, p.forward)
-	return p.y.First(x.Rows)
+	return p.rowwise.Forward(x)
 }
 
 func (p *dropoutPass) Backward(dy Mat) Mat {
 	if !p.trained {
 		return dy
 	}
-	p.dy = dy
-	p.on.Products.eachRow(dy.Rows, p.backward)
-	return p.dx.First(dy.Rows)
+	return p.rowwise.Backward(dy)
 }
 
 // least is the smallest number that keeps an element.

@@ -106,3 +106,28 @@ func (m *Multiplier) eachRow(rows int, job func(worker, task int)) {
 func span(task, rows int) (from, to int) {
 	return task * rowsAtOnce, min((task+1)*rowsAtOnce, rows)
 }
+
+// A rowwise is a pass that makes each row of its output from the same row of its input, and so its gradients.
+type rowwise struct {
+	on                On
+	x, y, dy, dx      Mat
+	forward, backward func(worker, task int)
+}
+
+func newRowwise(on On, in Shape) rowwise {
+	return rowwise{on: on, y: NewMat(in.Rows(), in.Dim), dx: NewMat(in.Rows(), in.Dim)}
+}
+
+// Forward makes all rows.
+func (p *rowwise) Forward(x Mat) Mat {
+	p.x = x
+	p.on.Products.eachRow(x.Rows, p.forward)
+	return p.y.First(x.Rows)
+}
+
+// Backward makes the gradients of all rows.
+func (p *rowwise) Backward(dy Mat) Mat {
+	p.dy = dy
+	p.on.Products.eachRow(dy.Rows, p.backward)
+	return p.dx.First(dy.Rows)
+}

@@ -39,32 +39,23 @@ func (n *Norm) Plan(on On, in Shape) (Pass, int, error) {
 	if err := expect(n.Gain.Name, in, n.Gain.W.Cols); err != nil {
 		return nil, 0, err
 	}
-	rows := in.Rows()
-	p := &NormPass{layer: n, on: on, y: NewMat(rows, in.Dim), dx: NewMat(rows, in.Dim), mean: make([]float64, rows), inverse: make([]float64, rows)}
+	p := &NormPass{rowwise: newRowwise(on, in), layer: n, mean: make([]float64, in.Rows()), inverse: make([]float64, in.Rows())}
 	p.forward, p.backward, p.params = p.forwardRows, p.backwardRows, p.paramColumns
 	return p, in.Dim, nil
 }
 
 // A NormPass runs a Norm.
 type NormPass struct {
-	layer                     *Norm
-	on                        On
-	x, y, dy, dx              Mat
-	mean, inverse             []float64 // by row; inverse is 1/sqrt(...)
-	forward, backward, params func(worker, task int)
+	rowwise
+	layer         *Norm
+	mean, inverse []float64 // by row; inverse is 1/sqrt(...)
+	params        func(worker, task int)
 }
 
 // Moments are, of each row of the last Forward, the mean that was subtracted, which is 0 if the norm is not centred, and the 1/sqrt(...) that what remained was
 // multiplied by. They belong to the pass.
 func (p *NormPass) Moments() (mean, inverse []float64) {
 	return p.mean[:p.x.Rows], p.inverse[:p.x.Rows]
-}
-
-// Forward runs the norm.
-func (p *NormPass) Forward(x Mat) Mat {
-	p.x = x
-	p.on.Products.eachRow(x.Rows, p.forward)
-	return p.y.First(x.Rows)
 }
 
 func (p *NormPass) forwardRows(_, task int) {
@@ -99,10 +90,9 @@ func (p *NormPass) forwardRows(_, task int) {
 
 // Backward runs it back.
 func (p *NormPass) Backward(dy Mat) Mat {
-	p.dy = dy
-	p.on.Products.eachRow(dy.Rows, p.backward)
+	dx := p.rowwise.Backward(dy)
 	p.on.Products.eachRow(dy.Cols, p.params)
-	return p.dx.First(dy.Rows)
+	return dx
 }
 
 func (p *NormPass) backwardRows(_, task int) {
