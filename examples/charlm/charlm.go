@@ -18,32 +18,22 @@ import (
 
 // settings are what the weights that come out depend on, besides the text.
 type settings struct {
-	Seed               uint64
-	Steps              int64
-	Batch, Context     int
-	Layers, Dim, Heads int
-	Rate, Dropout      float64
-	Kernel, ISA        string
+	Context int
+	Dropout float64
+	program.Training
 }
 
 func defaults() settings {
 	return settings{
-		Seed: 1, Steps: 1000, Batch: 16, Context: 128, Layers: 3, Dim: 128, Heads: 4, Rate: 2e-3, Dropout: .1, Kernel: "flash", ISA: program.BestISA(),
+		Context: 128, Dropout: .1,
+		Training: program.Training{Seed: 1, Steps: 1000, Batch: 16, Layers: 3, Dim: 128, Heads: 4, Rate: 2e-3, Kernel: "flash", ISA: program.BestISA()},
 	}
 }
 
 func flags(set *flag.FlagSet, s *settings) {
-	set.Uint64Var(&s.Seed, "seed", s.Seed, "of weights, batches and dropout")
-	set.Int64Var(&s.Steps, "steps", s.Steps, "of training")
-	set.IntVar(&s.Batch, "batch", s.Batch, "pieces of text in a step")
-	set.IntVar(&s.Context, "context", s.Context, "characters that the model sees")
-	set.IntVar(&s.Layers, "layers", s.Layers, "blocks of the model")
-	set.IntVar(&s.Dim, "dim", s.Dim, "numbers in a row")
-	set.IntVar(&s.Heads, "heads", s.Heads, "of attention")
-	set.Float64Var(&s.Rate, "rate", s.Rate, "learning rate, the highest")
+	set.IntVar(&s.Context, "context", s.Context, "characters that the model sees: a sequence")
 	set.Float64Var(&s.Dropout, "dropout", s.Dropout, "part of what layers add that is dropped in training")
-	set.StringVar(&s.Kernel, "kernel", s.Kernel, "of attention: flash, tiled, naive")
-	set.StringVar(&s.ISA, "isa", s.ISA, "instruction set")
+	s.Training.Flags(set)
 }
 
 // saying is what is asked of the model when it is trained.
@@ -103,12 +93,10 @@ func newAuthor(s settings, train, heldOut string, on nn.On) (*author, error) {
 	if err != nil {
 		return nil, err
 	}
-	schedule := nn.Schedule{Rate: s.Rate, Least: s.Rate / 20, Warmup: min(50, s.Steps/4), Steps: s.Steps}
-	a.trainer, err = nn.NewTrainer(a.model, on, s.Batch, s.Context, nn.NewAdam(a.model.Params(), .01), schedule)
-	if err != nil {
+	if a.trainer, err = s.Trainer(a.model, on, s.Context); err != nil {
 		return nil, err
 	}
-	a.trainer.Clip, a.trainer.Noise, a.trainer.Fill = 1, noise, a.batch()
+	a.trainer.Noise, a.trainer.Fill = noise, a.batch()
 	return a, nil
 }
 

@@ -15,34 +15,23 @@ import (
 
 // settings are what the weights that come out depend on.
 type settings struct {
-	Task               string
-	Seed               uint64
-	Steps              int64
-	Batch, Length      int
-	Layers, Dim, Heads int
-	Rate               float64
-	Kernel, ISA        string
+	Task   string
+	Length int
+	program.Training
 }
 
 // defaults reach 95 % in each task.
 func defaults() settings {
 	return settings{
-		Task: "brackets", Seed: 1, Steps: 1500, Batch: 64, Layers: 2, Dim: 64, Heads: 4, Rate: 2e-3, Kernel: "flash", ISA: program.BestISA(),
+		Task:     "brackets",
+		Training: program.Training{Seed: 1, Steps: 1500, Batch: 64, Layers: 2, Dim: 64, Heads: 4, Rate: 2e-3, Kernel: "flash", ISA: program.BestISA()},
 	}
 }
 
 func flags(set *flag.FlagSet, s *settings) {
 	set.StringVar(&s.Task, "task", s.Task, "what to learn: "+strings.Join(taskNames, ", "))
-	set.Uint64Var(&s.Seed, "seed", s.Seed, "of weights and sequences")
-	set.Int64Var(&s.Steps, "steps", s.Steps, "of training")
-	set.IntVar(&s.Batch, "batch", s.Batch, "sequences in a step")
 	set.IntVar(&s.Length, "length", s.Length, "tokens in a sequence; 0 is the task's own")
-	set.IntVar(&s.Layers, "layers", s.Layers, "blocks of the encoder")
-	set.IntVar(&s.Dim, "dim", s.Dim, "numbers in a row")
-	set.IntVar(&s.Heads, "heads", s.Heads, "of attention")
-	set.Float64Var(&s.Rate, "rate", s.Rate, "learning rate, the highest")
-	set.StringVar(&s.Kernel, "kernel", s.Kernel, "of attention: flash, tiled, naive")
-	set.StringVar(&s.ISA, "isa", s.ISA, "instruction set")
+	s.Training.Flags(set)
 }
 
 // classifier is a model, its task, and its training.
@@ -74,12 +63,10 @@ func newClassifier(s settings, on nn.On) (*classifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	schedule := nn.Schedule{Rate: s.Rate, Least: s.Rate / 20, Warmup: min(50, s.Steps/4), Steps: s.Steps}
-	c.trainer, err = nn.NewTrainer(c.model, on, s.Batch, s.Length, nn.NewAdam(c.model.Params(), .01), schedule)
-	if err != nil {
+	if c.trainer, err = s.Trainer(c.model, on, s.Length); err != nil {
 		return nil, err
 	}
-	c.trainer.Clip, c.trainer.Fill = 1, c.data.train
+	c.trainer.Fill = c.data.train
 	return c, nil
 }
 
