@@ -106,6 +106,30 @@ func checkProduct(t *testing.T, ops *asm.Ops, r *rand.Rand, rows, terms, cols in
 	}
 }
 
+// Columns of an A whose rows lie alias apart are packed before they are multiplied: the bits are those of an A whose rows are not.
+func TestAliasedProduct(t *testing.T) {
+	eachISA(t, func(t *testing.T, ops *asm.Ops) {
+		r := rand.New(rand.NewPCG(7, 8))
+		m := NewMultiplier(ops, nil)
+		for _, rows := range []int{few + 1, aside, aside + 1, high + aside + 5} {
+			const terms, cols = depth + 3, width + 1
+			apart, b := random(r, terms, rows, 1), random(r, terms, cols, 3)
+			near := random(r, terms, rows, alias-rows)
+			want, got := NewMat(rows, cols), NewMat(rows, cols)
+			for k := range terms {
+				copy(near.Row(k), apart.Row(k))
+			}
+			for _, add := range []bool{false, true} {
+				m.Do(Product{C: want, A: apart, B: b, AT: true, Add: add})
+				m.Do(Product{C: got, A: near, B: b, AT: true, Add: add})
+				if !slices.Equal(got.Data, want.Data) {
+					t.Errorf("%d rows, added %v: other numbers", rows, add)
+				}
+			}
+		}
+	})
+}
+
 func TestProduct(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(1, 2))
