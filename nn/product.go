@@ -23,8 +23,11 @@ type Product struct {
 //
 // Packing is worth it for many rows of C. Where there are no more than few, B is read where it lies, strip columns at a time. The additions are the same, and so
 // are the bits: a row comes out alone as it does among others. Only if B is transposed, its rows are multiplied with those of A as they lie, longest terms at a time,
-// which adds up in another order. On an EPYC (Zen 5) one row of A took B from memory at .95 of the speed of the probe that only reads, or faster (AVX-512; AVX2 .8),
-// 24 rows took .6 of their time with packing (AVX2 .8), and 100 about the same.
+// which adds up in another order.
+//
+// On an EPYC (Zen 5), with 64 MiB of matrices in turn, one row of A took .5 of its time with packing, which is as long as the probe takes to read B and no more; 12 rows
+// took .6 (AVX2 .8). With 24 rows AVX2 took 1.2 where rows of B are 8 KiB apart and displace each other in the first-level cache, and .9 elsewhere. Strips of 64
+// columns cost one row a quarter or a third more with AVX-512, strips of 256 no less.
 //
 // If A is transposed, a tile reads a few numbers of each of depth of its rows. Rows a multiple of alias apart all fall into one set of the first-level cache: of such an
 // A aside columns at a time are packed too. With rows of 4 KB read in place AVX-512 made .69 of the peak on that EPYC, and AVX2 .57; so packed .79 and .89.
@@ -32,8 +35,8 @@ const (
 	depth   = 128
 	width   = 64
 	high    = 384 // a multiple of the rows of every set's tiles
-	few     = 24  // so is this
-	aside   = 96  // and this
+	few     = 12
+	aside   = 96 // and so is this
 	strip   = 128
 	longest = 1024
 	alias   = 4096 / 4
