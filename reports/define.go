@@ -92,7 +92,7 @@ var definitions = [...]definition{
 	},
 	{
 		"noise", "Noise", nil, nil,
-		"Half of the points have a time whose interval is narrower than that. Drift is how far a probe moved during the run; stolen is the time that the hypervisor gave to others.",
+		"Half of the points have a time whose interval is narrower than that. Drift is how far a probe moved during the run; stolen is the time that the hypervisor gave to others, and interruptions are what a thread loses, before the run, that only looks at the clock.",
 	},
 }
 

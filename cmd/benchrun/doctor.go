@@ -182,6 +182,9 @@ func (d *diagnosis) advise(out io.Writer, stolen, busy float64) {
 	if stolen > 0.01 {
 		say("the hypervisor ran somebody else for %s of the time: no setting here helps; measure by turns (ab), or on another machine", machine.Percent(stolen))
 	}
+	if i := machine.Watch(); i.Lost > 0.01 {
+		say("a thread that only looks at the clock is interrupted: %v. Caches are colder after each, which a kernel feels more than the probe of multiply-adds: measure by turns (ab)", i)
+	}
 	if busy > 1.3/float64(runtime.NumCPU()) {
 		say("the processors were busy for %s of the time, and this needs one of %d: other work runs here; end it, or leave it a CPU of its own", machine.Percent(busy), runtime.NumCPU())
 	}

@@ -80,9 +80,10 @@ func (*MachineCmd) Run(to streams) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprintf(to.Out, "\ninterruptions: %v\n", machine.Watch())
 	if u, ok := machine.ReadUsage(); ok {
 		var never machine.Usage
-		fmt.Fprintf(to.Out, "\nstolen by the hypervisor since the machine started: %s\n", machine.Percent(never.Stolen(u)))
+		fmt.Fprintf(to.Out, "stolen by the hypervisor since the machine started: %s\n", machine.Percent(never.Stolen(u)))
 	}
 	return nil
 }
@@ -142,6 +143,7 @@ func quiet() ([]run.Peak, map[string]string) {
 		peaks = append(peaks, p)
 		noise["drift of the "+v.ISA+" probe"] = machine.Percent(drift)
 	}
+	noise["interruptions"] = machine.Watch().String()
 	if u, ok := machine.ReadUsage(); ok {
 		var never machine.Usage
 		noise["stolen since the machine started"] = machine.Percent(never.Stolen(u))
