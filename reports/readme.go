@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,8 @@ func ladderTable(r *run.Run, rows []run.Row, g *group, seq int) (header []string
 	return []string{"rung", "isa", "time of one call", "GFLOP/s", ladderShare, "scratch", "err/tol"}, lines
 }
 
-// README rewrites what stands between the ladder's marks in the README at path, and the chart it shows, docs/ladder.svg and .png beside it.
+// README rewrites what stands between the ladder's marks in the README at path, and the chart it shows, docs/ladder.svg and .png beside it. What was skipped,
+// such as a form that a kernel does not have, is no rung there; the run's own report names it.
 func README(path string, r *run.Run) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
@@ -112,7 +114,9 @@ func README(path string, r *run.Run) error {
 		d.text("Warning: %s.", s)
 	}
 	d.text("")
-	header, lines := ladderTable(r, rows, g, seq)
+	rungs := *g
+	rungs.series = slices.DeleteFunc(slices.Clone(g.series), func(s *series) bool { return s.rows[seq] != nil && s.rows[seq].Status == run.Skipped })
+	header, lines := ladderTable(r, rows, &rungs, seq)
 	d.table(header, lines)
 	d.text("![Time and scratch memory against sequence length](%s.svg)", ladderPicture)
 	b.WriteString(endMark)

@@ -301,6 +301,36 @@ func TestREADME(t *testing.T) {
 	}
 }
 
+// A form that a kernel does not have is no rung; one that failed is.
+func TestREADMERungs(t *testing.T) {
+	dir := t.TempDir()
+	r := runtest.Make(t, filepath.Join(dir, "run"), runtest.Model{})
+	for _, c := range r.Cells {
+		switch c.Point.Kernel {
+		case "tiled":
+			c.Skipped = "has no such form"
+		case "flash":
+			c.Failed = "wrong answer"
+		}
+	}
+	path := filepath.Join(dir, "README.md")
+	if err := os.WriteFile(path, []byte(beginMark+"\n"+endMark+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := README(path, r); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rung, want := range map[string]bool{"| naive |": true, "| tiled |": false, "| flash | go | failed: wrong answer |": true} {
+		if strings.Contains(string(got), rung) != want {
+			t.Errorf("%q: %v, want %v in\n%s", rung, !want, want, got)
+		}
+	}
+}
+
 // A README whose marks are not as they must be is left alone.
 func TestREADMEMarks(t *testing.T) {
 	dir := t.TempDir()
