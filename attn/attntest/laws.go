@@ -20,8 +20,8 @@ type margin struct {
 	lse  float64
 }
 
-// margins has one entry a row, in the order of cases.Rows.
-func margins(p attn.Problem, a *attn.Args) ([]margin, error) {
+// tolerances are the margins of a call.
+func tolerances(p attn.Problem, a *attn.Args) ([]margin, error) {
 	o, err := oracle.New(p, a)
 	if err != nil {
 		return nil, err

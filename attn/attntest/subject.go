@@ -140,12 +140,8 @@ func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
 const judgedProducts = 1 << 20
 
 func judge(c *cases.Case, a *attn.Args) (oracle.Verdict, error) {
-	o, err := oracle.New(c.Problem, a)
-	if err != nil {
-		return oracle.Verdict{}, err
-	}
 	row := a.K.S*(c.Problem.Dim+c.Problem.DimV) + 1
-	return o.Judge(oracle.Sample(&c.Problem, a, max(24, judgedProducts/row), c.Seed())), nil
+	return compared(c.Problem, a, max(24, judgedProducts/row), c.Seed())
 }
 
 // plan makes a plan and holds Check and Scratch to it.
@@ -191,7 +187,9 @@ func catch(err *error) {
 
 // collect copies the outputs of a call, of all rows or of those that keep picks.
 func collect(a *attn.Args, keep func(b, s, h int) bool) []float32 {
-	var all []float32
+	n := len(a.Stats.ArgMax)
+	cases.Outputs(a, func(_ string, t *attn.Tensor) { n += t.Size() })
+	all := make([]float32, 0, n)
 	cases.Outputs(a, func(_ string, t *attn.Tensor) {
 		cases.Rows(t, func(b, s, h int, row []float32) {
 			if keep == nil || keep(b, s, h) {
@@ -221,8 +219,9 @@ func written(p *attn.Problem, a *attn.Args) (err error) {
 	}
 	cases.Outputs(a, func(name string, t *attn.Tensor) {
 		cases.Rows(t, func(b, s, h int, row []float32) {
+			want := answers(b, s)
 			for _, x := range row {
-				if cases.IsPoison(x) == answers(b, s) {
+				if cases.IsPoison(x) == want {
 					fail(name, b, s, h, cases.IsPoison(x))
 				}
 			}

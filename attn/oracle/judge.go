@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"attnlab/attn"
 )
@@ -19,40 +20,93 @@ type Verdict struct {
 // Judge compares a.Out, and every member of a.Stats that is set, with the definition in the given rows.
 func (o *Oracle) Judge(rows []Index) Verdict {
 	v := Verdict{Rows: len(rows)}
-	s := &o.a.Stats
 	buf := make([]float32, o.p.DimV)
 	for _, at := range rows {
-		r := o.Row(at)
-		b, row := o.a.QRow(&o.p, at.B, at.I)
-		v.Out = max(v.Out, v.vector("Out", at, o.a.Out.Read(buf, b, row, at.H), r.Out, r.TolOut))
-		for _, n := range [...]struct {
-			name      string
-			t         *attn.Tensor
-			want, tol float64
-		}{
-			{"LSE", &s.LSE, r.LSE, r.TolLSE},
-			{"Mean", &s.Mean, r.Mean, r.TolMean},
-			{"Entropy", &s.Entropy, r.Entropy, r.TolEntropy},
-			{"Max", &s.Max, r.Max, r.TolMax},
-		} {
-			if n.t.Data != nil {
-				v.vector(n.name, at, n.t.Row(b, row, at.H), []float64{n.want}, []float64{n.tol})
-			}
-		}
-		if s.Weights.Data != nil {
-			v.vector("Weights", at, s.Weights.Row(b, row, at.H), r.Weights, r.TolWeights)
-		}
-		if s.Scores.Data != nil {
-			v.vector("Scores", at, s.Scores.Row(b, row, at.H), r.Scores, r.TolScores)
-		}
-		if s.ArgMax != nil {
-			if j := int(s.ArgMax[(b*o.a.Q.S+row)*o.p.HeadsQ+at.H]); !r.MayBeFirst(j) && !math.IsInf(v.Worst, 1) {
-				v.Worst = math.Inf(1)
-				v.Where = fmt.Sprintf("ArgMax[batch %d, head %d, query %d]: key %d, and the largest score is %v", at.B, at.H, at.I, j, r.Max)
-			}
-		}
+		v.row(&o.p, o.a, at, o.Row(at), buf)
 	}
 	return v
+}
+
+// Answers are what an oracle said of rows of a call, kept: they are the answers to every call of the same problem with the same inputs.
+type Answers struct {
+	p    attn.Problem
+	rows []Index
+	said []Row
+}
+
+// Answers answers for rows, and keeps what Judge compares of the outputs that the call has.
+func (o *Oracle) Answers(rows []Index) *Answers {
+	k := &Answers{p: o.p, rows: rows, said: make([]Row, len(rows))}
+	kept := func(x []float64, yes bool) []float64 {
+		if yes {
+			return slices.Clone(x)
+		}
+		return nil
+	}
+	s := &o.a.Stats
+	weights, scores := s.Weights.Data != nil, s.Scores.Data != nil || s.ArgMax != nil
+	for i, at := range rows {
+		r := o.Row(at)
+		k.said[i] = *r
+		to := &k.said[i]
+		to.Out, to.TolOut = kept(r.Out, true), kept(r.TolOut, true)
+		to.Weights, to.TolWeights = kept(r.Weights, weights), kept(r.TolWeights, weights)
+		to.Scores, to.TolScores = kept(r.Scores, scores), kept(r.TolScores, scores)
+	}
+	return k
+}
+
+// Len is how many numbers are kept.
+func (k *Answers) Len() int {
+	n := 0
+	for i := range k.said {
+		r := &k.said[i]
+		n += 2*(len(r.Out)+len(r.Weights)+len(r.Scores)) + 32
+	}
+	return n
+}
+
+// Judge is Oracle.Judge for a call with the inputs that the oracle saw, and outputs as that call had them.
+func (k *Answers) Judge(a *attn.Args) Verdict {
+	v := Verdict{Rows: len(k.rows)}
+	buf := make([]float32, k.p.DimV)
+	for i, at := range k.rows {
+		v.row(&k.p, a, at, &k.said[i], buf)
+	}
+	return v
+}
+
+// row compares one row of a call with the definition.
+func (v *Verdict) row(p *attn.Problem, a *attn.Args, at Index, r *Row, buf []float32) {
+	s := &a.Stats
+	b, row := a.QRow(p, at.B, at.I)
+	v.Out = max(v.Out, v.vector("Out", at, a.Out.Read(buf, b, row, at.H), r.Out, r.TolOut))
+	for _, n := range [...]struct {
+		name      string
+		t         *attn.Tensor
+		want, tol float64
+	}{
+		{"LSE", &s.LSE, r.LSE, r.TolLSE},
+		{"Mean", &s.Mean, r.Mean, r.TolMean},
+		{"Entropy", &s.Entropy, r.Entropy, r.TolEntropy},
+		{"Max", &s.Max, r.Max, r.TolMax},
+	} {
+		if n.t.Data != nil {
+			v.vector(n.name, at, n.t.Row(b, row, at.H), []float64{n.want}, []float64{n.tol})
+		}
+	}
+	if s.Weights.Data != nil {
+		v.vector("Weights", at, s.Weights.Row(b, row, at.H), r.Weights, r.TolWeights)
+	}
+	if s.Scores.Data != nil {
+		v.vector("Scores", at, s.Scores.Row(b, row, at.H), r.Scores, r.TolScores)
+	}
+	if s.ArgMax != nil {
+		if j := int(s.ArgMax[(b*a.Q.S+row)*p.HeadsQ+at.H]); !r.MayBeFirst(j) && !math.IsInf(v.Worst, 1) {
+			v.Worst = math.Inf(1)
+			v.Where = fmt.Sprintf("ArgMax[batch %d, head %d, query %d]: key %d, and the largest score is %v", at.B, at.H, at.I, j, r.Max)
+		}
+	}
 }
 
 func (v *Verdict) vector(name string, at Index, got []float32, want, tol []float64) (worst float64) {

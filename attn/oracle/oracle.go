@@ -221,15 +221,21 @@ func (o *Oracle) visible(at Index, j int) bool {
 func numbers(to []float64, t *attn.Tensor, b, s, h int) []float64 {
 	at := b*t.SB + s*t.SS + h*t.SH
 	to = to[:t.D]
-	for c := range to {
-		switch t.Type {
-		case attn.F32:
+	switch t.Type {
+	case attn.F32:
+		for c := range to {
 			to[c] = float64(t.Data[at+c])
-		case attn.F16:
+		}
+	case attn.F16:
+		for c := range to {
 			to[c] = half(t.Bits[at+c])
-		case attn.BF16:
+		}
+	case attn.BF16:
+		for c := range to {
 			to[c] = float64(math.Float32frombits(uint32(t.Bits[at+c]) << 16))
-		case attn.I8:
+		}
+	case attn.I8:
+		for c := range to {
 			to[c] = float64(float32(t.Int8[at+c]) * t.Scale[at/t.D]) // the row as it is read, rounded; what it was before is another question
 		}
 	}
