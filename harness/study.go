@@ -103,14 +103,18 @@ func (s *AB) study(st *Study) {
 
 // worse is whether rounds come to the verdict Worse. Ranks, which take the longest, are looked at last.
 func (s *AB) worse(rounds []stats.Pair, level float64) bool {
-	var ratios, a, b []float64
-	for _, p := range rounds {
-		ratios, a, b = append(ratios, p.Ratio()), append(a, p.A[:]...), append(b, p.B[:]...)
+	ratios := make([]float64, len(rounds))
+	for i, p := range rounds {
+		ratios[i] = p.Ratio()
 	}
 	slices.Sort(ratios)
 	c := ABCell{Paired: stats.Paired{Median: ratios[len(ratios)/2], Least: least(rounds), Lo: math.Inf(-1), Hi: math.Inf(1)}}
 	if s.verdict(&c, level) != Worse {
 		return false
+	}
+	var a, b []float64
+	for _, p := range rounds {
+		a, b = append(a, p.A[:]...), append(b, p.B[:]...)
 	}
 	c.Adjusted = stats.RankTest(a, b)
 	return s.verdict(&c, level) == Worse
