@@ -97,6 +97,7 @@ var sink []float32
 // badLab has one kernel for each thing that can go wrong, and an honest one.
 func badLab() *harness.Lab {
 	lab := &harness.Lab{
+		Profile: 500 * time.Millisecond,
 		Kernels: []attn.Kernel{
 			odd{name: "honest"},
 			odd{name: "crashes", forward: func(*attn.Args, attn.Plan) { panic("lost its head") }},

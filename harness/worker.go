@@ -25,6 +25,7 @@ type Lab struct {
 	Workload func(run.Point) (*Workload, error) // allocates nothing of the workload's
 	Probes   func(run.Point) Probes
 	Count    machine.Counter // nil: this machine does not count
+	Profile  time.Duration   // how long a point runs under the profiler; 0 is ProfileTime
 }
 
 // Kernel finds a kernel by its name.
@@ -117,9 +118,13 @@ func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
 	return s, err
 }
 
-// profile runs a point for profileTime under the CPU profiler.
+// profile runs a point under the CPU profiler.
 func (b *bench) profile(at run.Point) (p []byte, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	left := b.Profile
+	if left == 0 {
+		left = ProfileTime
+	}
 	err = b.job(at, func(_ *Workload, j Job) error {
 		took, err := j.Run(1)
 		if err != nil {
@@ -130,8 +135,8 @@ func (b *bench) profile(at run.Point) (p []byte, err error) {
 			return err
 		}
 		defer func() { pprof.StopCPUProfile(); p = out.Bytes() }()
-		calls := max(1, int(profileTime/20/max(took.Wall, 1)))
-		for left := profileTime; left > 0; left -= took.Wall {
+		calls := max(1, int(left/20/max(took.Wall, 1)))
+		for ; left > 0; left -= took.Wall {
 			if took, err = j.Run(calls); err != nil {
 				return err
 			}
@@ -141,8 +146,8 @@ func (b *bench) profile(at run.Point) (p []byte, err error) {
 	return p, err
 }
 
-// profileTime is enough for about two hundred samples on each thread, at the profiler's hundred a second.
-const profileTime = 2 * time.Second
+// ProfileTime is enough for about two hundred samples on each thread, at the profiler's hundred a second.
+const ProfileTime = 2 * time.Second
 
 // probe is the one a point is judged by: memory for one query against many keys, multiply-adds for the others.
 func (b *bench) probe(at run.Point, j Job) Probe {

@@ -20,9 +20,12 @@ type kernelList []attn.Kernel
 // some that waste time, which ab must catch, and a fault in one cell, which gate must name.
 func allKernels() kernelList { return slices.Concat(faulty(kernels.All()), mutant(), slowed()) }
 
+// profileTime is how long a point runs under the profiler. Tests take less.
+var profileTime = harness.ProfileTime
+
 // newLab is what is handed to the harness.
 func newLab(all kernelList) *harness.Lab {
-	l := &harness.Lab{Kernels: all, Probes: probes(asm.Levels())}
+	l := &harness.Lab{Kernels: all, Probes: probes(asm.Levels()), Profile: profileTime}
 	if count, _, err := machine.Counters(); err == nil {
 		l.Count = count
 	}

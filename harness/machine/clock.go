@@ -13,22 +13,24 @@ type Limit struct {
 	Doubt    string  // why the probe is not to be trusted, "" if nothing speaks against it
 }
 
+// Tries of each probe are enough for Against: short ones, of which the best are those that nothing disturbed.
+const Tries = 300
+
 const (
-	limitTries = 300 // of each probe, short ones: the best of them are those that nothing disturbed
 	limitTime  = 100 * time.Microsecond
 	limitSlack = 0.02
 )
 
 // Against holds a probe of multiply-adds on so many lanes against one of additions that wait for one another, a cycle each. Both do so many rounds and
-// return the operations done. They run in turns, so that they meet the same clock, and the best of each counts, for what disturbs a try makes it slow.
+// return the operations done. They run in turns, so many times, so that they meet the same clock, and the best of each counts, for what disturbs a try makes it slow.
 //
 // A CPU starts one, two or four multiply-adds in a cycle (four: Neoverse V1, Apple). A rate that is none of these means that something else limited the
 // probe, or that it ran at another clock, and shares of such a peak say nothing. On one lane nothing is doubted: portable loops multiply, round and
 // add, which takes units that each CPU has in numbers of its own.
-func Against(lanes int, peak, chain func(rounds int) int64) Limit {
+func Against(lanes int, peak, chain func(rounds int) int64, tries int) Limit {
 	var flop, clock float64
 	again := []func() float64{timed(peak), timed(chain)}
-	for range limitTries {
+	for range tries {
 		flop, clock = max(flop, again[0]()), max(clock, again[1]())
 	}
 	return limit(lanes, flop, clock)

@@ -107,7 +107,7 @@ func TestAgainst(t *testing.T) {
 		}
 		return int64(rounds)
 	}
-	l := Against(1, func(rounds int) int64 { return 2 * spin(rounds) }, spin)
+	l := Against(1, func(rounds int) int64 { return 2 * spin(rounds) }, spin, Tries)
 	if math.Abs(l.PerCycle-2) > 0.1 || l.Clock < 9e4 || l.Clock > 1e5 {
 		t.Errorf("%+v", l)
 	}
