@@ -62,6 +62,9 @@ func trial(t *testing.T, seed uint64, cells int, slower float64) []harness.ABCel
 
 // On a machine that is made of noise, the same code is called slower in fewer runs than Alpha, and code that is slower is caught.
 func TestABErrorRates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("rates are of hundreds of comparisons")
+	}
 	const trials, cells = 200, 3
 	count := func(slower float64) (caught, wrong, unsure int) {
 		for n := range trials {
@@ -146,6 +149,9 @@ func TestABFailures(t *testing.T) {
 
 // A study tells a quiet machine from a noisy one, and its floor is what keeps an AB from calling the same code different.
 func TestStudy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a study is hundreds of comparisons")
+	}
 	study := func(noise float64) harness.Study {
 		r := rand.New(rand.NewPCG(4, 4))
 		w := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) {

@@ -143,12 +143,25 @@ func documented(t *testing.T, symbol string) bool {
 	return text[name] != ""
 }
 
-// results runs every row through every kernel of this machine.
+// some are the rows that tests run: every one, with -short one in eight.
+func some() []Row {
+	rows := Table()
+	if !testing.Short() {
+		return rows
+	}
+	var few []Row
+	for i := 1; i < len(rows); i += 8 {
+		few = append(few, rows[i])
+	}
+	return few
+}
+
+// results runs rows through every kernel of this machine.
 func results(t *testing.T) []Result {
 	var all []Result
 	with := env
 	with.Kernels = kernels.All()
-	if err := Run(t.Context(), with, Table(), func(r Result) { all = append(all, r) }); err != nil {
+	if err := Run(t.Context(), with, some(), func(r Result) { all = append(all, r) }); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -166,6 +179,9 @@ func TestPage(t *testing.T) {
 		if len(r.Outcomes) > 0 && r.Verdict != Pass && !t.Failed() {
 			t.Errorf("%s: %s", r.ID, r.Verdict)
 		}
+	}
+	if testing.Short() {
+		return // the page has every row
 	}
 	var page bytes.Buffer
 	Page(&page, all)
@@ -190,7 +206,7 @@ func TestMutants(t *testing.T) {
 	for _, k := range kernels.All() {
 		attentions = append(attentions, bridge.Through(k))
 	}
-	for _, r := range Table() {
+	for _, r := range some() {
 		if !r.Computed() {
 			continue
 		}
