@@ -58,8 +58,10 @@ func Merge(a, b State) State {
 			continue
 		}
 		w := relative(part.Max, to.Max)
-		to.Sum += w * part.Sum
-		floats.AddScaled(to.Acc, w, part.Acc)
+		to.Sum += float64(w * part.Sum) // rounded apart: where products and sums are fused, the part that comes first would have other bits
+		for c, x := range part.Acc {
+			to.Acc[c] += float64(w * x)
+		}
 	}
 	return to
 }
