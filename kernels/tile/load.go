@@ -183,18 +183,16 @@ func (t *Tile) storePairs(to *attn.Tensor) {
 
 // scales are what the lanes' outputs are to be multiplied by: 0 for a lane that sees nothing.
 func (t *Tile) scales() {
-	if t.p.Score.Terms&attn.TermSinks == 0 {
-		for lane, l := range t.L[:t.rows] {
-			if t.scale[lane] = 0; l != 0 {
-				t.scale[lane] = 1 / l
-			}
-		}
-		return
-	}
+	sinks := t.p.Score.Terms&attn.TermSinks != 0
 	for lane, l := range t.L[:t.rows] {
-		_, sum, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(l), 0)
-		if t.scale[lane] = 0; l != 0 {
+		switch {
+		case l == 0:
+			t.scale[lane] = 0
+		case sinks:
+			_, sum, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(l), 0)
 			t.scale[lane] = float32(keep / sum)
+		default:
+			t.scale[lane] = 1 / l
 		}
 	}
 }
