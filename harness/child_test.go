@@ -14,6 +14,7 @@ import (
 	"attnlab/harness"
 	"attnlab/harness/profile"
 	"attnlab/harness/run"
+	"attnlab/internal/processtest"
 )
 
 // A crash, a hang or nonsense costs the point that did it its row, and nobody else anything.
@@ -67,6 +68,7 @@ func TestWrongAnswersAreSeen(t *testing.T) {
 }
 
 func TestChildThatCannotStart(t *testing.T) {
+	processtest.Needed(t)
 	c := &harness.Child{Command: func() *exec.Cmd { return exec.Command("/nonexistent/benchrun") }}
 	if _, err := c.Verify(t.Context(), point("honest", 3)); !errors.Is(err, harness.ErrNoChild) {
 		t.Errorf("error %v", err)

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"attnlab/attn/oracle"
 	"attnlab/harness"
 	"attnlab/harness/run"
+	"attnlab/internal/processtest"
 	"attnlab/kernels/naive"
 )
 
@@ -38,13 +38,7 @@ func TestMain(m *testing.M) {
 
 // testChild runs the bad lab in a process of its own.
 func testChild(t *testing.T) *harness.Child {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := exec.Command(self, "-test.run=^$").Run(); errors.Is(err, syscall.ENOEXEC) {
-		t.Skip("this binary runs in an emulator and cannot start itself")
-	}
+	self := processtest.Self(t)
 	c := &harness.Child{Timeout: time.Minute, Command: func() *exec.Cmd {
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0") // or each end takes the race detector a second

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/perf/benchfmt"
@@ -16,6 +15,7 @@ import (
 	"attnlab/attn"
 	"attnlab/harness"
 	"attnlab/harness/run"
+	"attnlab/internal/processtest"
 	"attnlab/kernels"
 )
 
@@ -89,14 +89,8 @@ func benchmark(b *testing.B, pass string) {
 // TestBenchstat runs the benchmark's tiny cell as a process, and reads what it prints as benchstat would with -col /kernel -filter /isa:go:
 // every portable kernel must be a column of one table, with enough samples for a verdict.
 func TestBenchstat(t *testing.T) {
-	self, err := os.Executable()
+	out, err := exec.Command(processtest.Self(t), "-test.run=^$", "-test.bench=Attention", "-test.benchtime=1x", "-test.count=6", "-test.short").Output()
 	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command(self, "-test.run=^$", "-test.bench=Attention", "-test.benchtime=1x", "-test.count=6", "-test.short").Output()
-	if errors.Is(err, syscall.ENOEXEC) {
-		t.Skip("SKIPPED: under emulation a test cannot run itself")
-	} else if err != nil {
 		t.Fatal(err)
 	}
 	filter, err := benchproc.NewFilter("/isa:go")

@@ -2,7 +2,6 @@ package kernels_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,12 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/attn/oracle"
+	"attnlab/internal/processtest"
 	"attnlab/kernels"
 )
 
@@ -130,18 +129,12 @@ func stateFile(dir, problem, kernel string, part int) string {
 // Processes that each see a part of the keys agree, through files, with the definition over all of them: in whatever order their states are merged, and
 // though each kernel rounds in its own way. It is what attention over a sequence that no one machine holds rests on.
 func TestStatesOfProcesses(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := processtest.Self(t)
 	dir, parts := t.TempDir(), len(cuts)-1
 	for i := range parts {
 		c := exec.Command(self, "-test.run=^TestPart$")
 		c.Env = append(os.Environ(), fmt.Sprintf("%s=%d", partOf, i), partTo+"="+dir)
-		out, err := c.CombinedOutput()
-		if errors.Is(err, syscall.ENOEXEC) {
-			t.Skip("SKIPPED: under emulation a test cannot run itself")
-		} else if err != nil {
+		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"attnlab/harness/run"
+	"attnlab/internal/processtest"
 )
 
 // begin starts benchrun, or the name of another command of this binary, in a process of its own.
 func begin(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
-	self := needsProcesses(t)
+	self := processtest.Self(t)
 	stderr = new(bytes.Buffer)
 	if args[0] != "badrun" {
 		args = append([]string{"benchrun"}, args...)

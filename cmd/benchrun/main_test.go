@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"attnlab/attn"
 	"attnlab/harness/run"
 	"attnlab/harness/run/runtest"
+	"attnlab/internal/processtest"
 	"attnlab/kernels/naive"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -41,21 +41,8 @@ func TestMain(m *testing.M) {
 // The race detector has every process sleep for a second as it ends, unless it is told not to.
 const noRaceSleep, noRaceSleepValue = "GORACE", "atexit_sleep_ms=0"
 
-// needsProcesses skips a test that starts this binary again where that is not possible.
-func needsProcesses(t *testing.T) (self string) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := exec.Command(self, "-test.run=^$").Run(); errors.Is(err, syscall.ENOEXEC) {
-		t.Skip("this binary runs in an emulator and cannot start itself")
-	}
-	return self
-}
-
 func TestScripts(t *testing.T) {
-	needsProcesses(t)
+	processtest.Needed(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error { e.Setenv(noRaceSleep, noRaceSleepValue); return nil },

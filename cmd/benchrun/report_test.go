@@ -12,12 +12,13 @@ import (
 
 	"attnlab/harness/run"
 	"attnlab/harness/run/runtest"
+	"attnlab/internal/processtest"
 )
 
 // report --serve shows a run that goes on, says when there is more, writes nothing, and ends cleanly when it is interrupted.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	self := needsProcesses(t)
+	self := processtest.Self(t)
 	dir := filepath.Join(t.TempDir(), "r")
 	runtest.Make(t, dir, runtest.Model{Samples: 1, Masks: []string{"full"}})
 	before := folder(t, dir)

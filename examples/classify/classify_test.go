@@ -12,11 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"attnlab/examples/internal/program"
+	"attnlab/internal/processtest"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -97,13 +97,7 @@ func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestSameBits stands for it")
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := exec.Command(self, "-test.run=^$").Run(); errors.Is(err, syscall.ENOEXEC) {
-		t.Skip("this binary runs in an emulator and cannot start itself")
-	}
+	self := processtest.Self(t)
 	args := small("brackets", 600)
 	want := checkpoint(t, filepath.Join(t.TempDir(), "r"), args...)
 	dir := filepath.Join(t.TempDir(), "r")

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"attnlab/internal/processtest"
 )
 
 var sink float64
@@ -160,13 +161,9 @@ func TestLoop(t *testing.T) {
 
 // Listed samples are those of the profile, at instructions that are there.
 func TestListing(t *testing.T) {
-	p := parsed(t)
+	self, p := processtest.Self(t), parsed(t)
 	if _, err := exec.LookPath("objdump"); err != nil {
 		t.Skip(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
 	}
 	var out strings.Builder
 	if err := p.WriteListing(&out, self); err != nil {

@@ -6,9 +6,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"attnlab/internal/processtest"
 )
 
 func TestCurrentCommit(t *testing.T) {
+	processtest.Needed(t)
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git command here")
 	}
