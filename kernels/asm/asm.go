@@ -163,6 +163,8 @@ type Ops struct {
 	Outer func(*Panel)
 	// OuterT is Outer with P transposed: X[j][c] += Σ_lane P[lane][j] Y[lane][c], with N numbers in a row of P.
 	OuterT func(*Panel)
+	// Inner is to[i] = Σ_c x[i][c] y[i][c] over d columns.
+	Inner func(to []float32, x, y Rows, d int)
 	// Elu is to[i] = from[i]+1 above 0, e^from[i] elsewhere, or 0 where that is below 2^-125; to is as long as from, and may be it.
 	Elu func(to, from []float32)
 	// Rotate turns n = len(cos) pairs of numbers in place, (a, b) to (a*cos - b*sin, a*sin + b*cos): those of x[c] and x[c+n], or, if pairs, of x[2c]

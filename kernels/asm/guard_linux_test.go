@@ -122,6 +122,7 @@ func products(o *Ops) []twins {
 	twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
 	weights := func(p *Panel) (Rows, int) { return Rows{p.P, p.Lanes}, p.Width }
 	outputs := func(p *Panel) (Rows, int) { return Rows{p.O, p.Lanes}, p.Width }
+	sums := func(p *Panel) (Rows, int) { return Rows{p.X, p.XStr}, p.C }
 	return []twins{
 		{"Score", o.Score, twin.Score, weights},
 		{"Top", o.Top, twin.Top, func(p *Panel) (Rows, int) { return Rows{p.M, p.Lanes}, p.Width }},
@@ -134,8 +135,25 @@ func products(o *Ops) []twins {
 		{"Add", o.Add, twin.Add, weights},
 		{"Slope", o.Slope, twin.Slope, weights},
 		{"Hide", o.Hide, twin.Hide, weights},
-		{"Outer", o.Outer, twin.Outer, func(p *Panel) (Rows, int) { return Rows{p.X, p.XStr}, p.C }},
+		{"Outer", o.Outer, twin.Outer, sums},
+		{"OuterOfNone", none(o.Outer), none(twin.Outer), sums},
+		{"Inner", inOrder(o.Inner), inOrder(twin.Inner), func(p *Panel) (Rows, int) { return Rows{p.M, p.Lanes}, p.Width }},
 		{"OuterT", turned(o.OuterT), turned(twin.OuterT), func(p *Panel) (Rows, int) { return Rows{p.O, p.C}, p.C }},
+	}
+}
+
+// inOrder is Inner of rows of K and of V, as many as there are lanes for.
+func inOrder(inner func(to []float32, x, y Rows, d int)) func(*Panel) {
+	return func(p *Panel) { inner(p.M[:min(p.N, p.Width)], p.K, p.V, min(p.D, p.C)) }
+}
+
+// none is Outer with no lanes in use, which only scales, or empties, what is there.
+func none(outer func(*Panel)) func(*Panel) {
+	return func(p *Panel) {
+		width := p.Width
+		p.Width = 0
+		outer(p)
+		p.Width = width
 	}
 }
 

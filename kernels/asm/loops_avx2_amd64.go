@@ -112,6 +112,9 @@ func avx2Weigh(p *Few, from, vectors int) (done int)
 func avx2WeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
+func avx2Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
+
+//go:noescape
 func avx2Outer(p *Panel)
 
 //go:noescape
@@ -183,7 +186,7 @@ var avx2 = loops{
 	raise:     avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few: fewLoops{
 		dot: []func(*Few){avx2Dot, avx2DotF16, avx2DotBF16, avx2DotI8}, sum: []func(*Few){avx2Sum, avx2SumF16, avx2SumBF16, avx2SumI8}, scale: avx2ScaleKeys, ask: avx2Ask,
-		weigh: avx2Weigh, weighSums: avx2WeighSums, outer: avx2Outer, outerT: avx2OuterT,
+		weigh: avx2Weigh, weighSums: avx2WeighSums, inner: avx2Inner, outer: avx2Outer, outerT: avx2OuterT,
 	},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){avx2Widen, avx2WidenF16, avx2WidenBF16, avx2WidenI8},

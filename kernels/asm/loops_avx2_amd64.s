@@ -20250,6 +20250,137 @@ over:
 	VZEROUPPER
 	RET
 
+// func avx2Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
+//
+//	for i := range rows { // 4 at a time
+//		var sum [8]float32
+//		for c := range d { // 8 at a time; what is left over is added to sum[0]
+//			sum[c%8] = fma(x[i*xStride+c], y[i*yStride+c], sum[c%8])
+//		}
+//		to[i] = Σ sum
+//	}
+TEXT ·avx2Inner(SB), NOSPLIT, $0-56
+	MOVQ to+0(FP), DX
+	MOVQ x+8(FP), BX
+	MOVQ xStride+16(FP), R9
+	MOVQ y+24(FP), DI
+	MOVQ yStride+32(FP), R13
+	MOVQ rows+40(FP), CX
+	IMULQ $4, R9
+	IMULQ $4, R13
+	LEAQ (R9)(R9*2), R10
+	LEAQ (R13)(R13*2), R14
+	CMPQ CX, $4
+	JLT end4
+rows4:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ BX, R8
+	MOVQ DI, SI
+	MOVQ d+48(FP), R11
+	CMPQ R11, $8
+	JLT end4vector
+columns4vector:
+	VMOVUPS (R8), Y4
+	VMOVUPS (SI), Y5
+	VFMADD231PS Y5, Y4, Y0
+	VMOVUPS (R8)(R9*1), Y6
+	VMOVUPS (SI)(R13*1), Y7
+	VFMADD231PS Y7, Y6, Y1
+	VMOVUPS (R8)(R9*2), Y4
+	VMOVUPS (SI)(R13*2), Y5
+	VFMADD231PS Y5, Y4, Y2
+	VMOVUPS (R8)(R10*1), Y6
+	VMOVUPS (SI)(R14*1), Y7
+	VFMADD231PS Y7, Y6, Y3
+	ADDQ $32, R8
+	ADDQ $32, SI
+	ADDQ $-8, R11
+	CMPQ R11, $8
+	JGE columns4vector
+end4vector:
+	CMPQ R11, $1
+	JLT end4one
+columns4one:
+	VMOVSS (R8), X4
+	VMOVSS (SI), X5
+	VFMADD231PS Y5, Y4, Y0
+	VMOVSS (R8)(R9*1), X6
+	VMOVSS (SI)(R13*1), X7
+	VFMADD231PS Y7, Y6, Y1
+	VMOVSS (R8)(R9*2), X4
+	VMOVSS (SI)(R13*2), X5
+	VFMADD231PS Y5, Y4, Y2
+	VMOVSS (R8)(R10*1), X6
+	VMOVSS (SI)(R14*1), X7
+	VFMADD231PS Y7, Y6, Y3
+	ADDQ $4, R8
+	ADDQ $4, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE columns4one
+end4one:
+	VHADDPS Y1, Y0, Y0
+	VHADDPS Y3, Y2, Y2
+	VHADDPS Y2, Y0, Y0
+	VEXTRACTF128 $1, Y0, X4
+	VADDPS X4, X0, X0
+	VMOVUPS X0, (DX)
+	ADDQ $16, DX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (DI)(R13*4), DI
+	ADDQ $-4, CX
+	CMPQ CX, $4
+	JGE rows4
+end4:
+	CMPQ CX, $1
+	JLT end1
+rows1:
+	VXORPS Y0, Y0, Y0
+	MOVQ BX, R8
+	MOVQ DI, SI
+	MOVQ d+48(FP), R11
+	CMPQ R11, $8
+	JLT end1vector
+columns1vector:
+	VMOVUPS (R8), Y4
+	VMOVUPS (SI), Y5
+	VFMADD231PS Y5, Y4, Y0
+	ADDQ $32, R8
+	ADDQ $32, SI
+	ADDQ $-8, R11
+	CMPQ R11, $8
+	JGE columns1vector
+end1vector:
+	CMPQ R11, $1
+	JLT end1one
+columns1one:
+	VMOVSS (R8), X4
+	VMOVSS (SI), X5
+	VFMADD231PS Y5, Y4, Y0
+	ADDQ $4, R8
+	ADDQ $4, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE columns1one
+end1one:
+	VHADDPS Y0, Y0, Y0
+	VHADDPS Y0, Y0, Y0
+	VEXTRACTF128 $1, Y0, X4
+	VADDPS X4, X0, X0
+	VMOVSS X0, (DX)
+	ADDQ $4, DX
+	LEAQ (BX)(R9*1), BX
+	LEAQ (DI)(R13*1), DI
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE rows1
+end1:
+	VZEROUPPER
+	RET
+
 // func avx2Outer(p *Panel)
 //
 //	for r := range p.N { // 6 at a time

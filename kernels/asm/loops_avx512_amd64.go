@@ -112,6 +112,9 @@ func avx512Weigh(p *Few, from, vectors int) (done int)
 func avx512WeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
+func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
+
+//go:noescape
 func avx512Outer(p *Panel)
 
 //go:noescape
@@ -177,7 +180,7 @@ var avx512 = loops{
 	raise:     avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
 	few: fewLoops{
 		dot: []func(*Few){avx512Dot, avx512DotF16, avx512DotBF16, avx512DotI8}, sum: []func(*Few){avx512Sum, avx512SumF16, avx512SumBF16, avx512SumI8}, scale: avx512ScaleKeys, ask: avx512Ask,
-		weigh: avx512Weigh, weighSums: avx512WeighSums, outer: avx512Outer, outerT: avx512OuterT,
+		weigh: avx512Weigh, weighSums: avx512WeighSums, inner: avx512Inner, outer: avx512Outer, outerT: avx512OuterT,
 	},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){avx512Widen, avx512WidenF16, avx512WidenBF16, avx512WidenI8},

@@ -26025,6 +26025,151 @@ over:
 	VZEROUPPER
 	RET
 
+// func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
+//
+//	for i := range rows { // 4 at a time
+//		var sum [16]float32
+//		for c := range d { // 16 at a time; what is left over is added to sum[0]
+//			sum[c%16] = fma(x[i*xStride+c], y[i*yStride+c], sum[c%16])
+//		}
+//		to[i] = Σ sum
+//	}
+TEXT ·avx512Inner(SB), NOSPLIT, $0-56
+	MOVQ to+0(FP), DX
+	MOVQ x+8(FP), BX
+	MOVQ xStride+16(FP), R9
+	MOVQ y+24(FP), DI
+	MOVQ yStride+32(FP), R13
+	MOVQ rows+40(FP), CX
+	IMULQ $4, R9
+	IMULQ $4, R13
+	LEAQ (R9)(R9*2), R10
+	LEAQ (R13)(R13*2), R14
+	CMPQ CX, $4
+	JLT end4
+rows4:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ BX, R8
+	MOVQ DI, SI
+	MOVQ d+48(FP), R11
+	CMPQ R11, $16
+	JLT end4vector
+columns4vector:
+	VMOVUPS (R8), Z4
+	VMOVUPS (SI), Z5
+	VFMADD231PS Z5, Z4, Z0
+	VMOVUPS (R8)(R9*1), Z6
+	VMOVUPS (SI)(R13*1), Z7
+	VFMADD231PS Z7, Z6, Z1
+	VMOVUPS (R8)(R9*2), Z4
+	VMOVUPS (SI)(R13*2), Z5
+	VFMADD231PS Z5, Z4, Z2
+	VMOVUPS (R8)(R10*1), Z6
+	VMOVUPS (SI)(R14*1), Z7
+	VFMADD231PS Z7, Z6, Z3
+	ADDQ $64, R8
+	ADDQ $64, SI
+	ADDQ $-16, R11
+	CMPQ R11, $16
+	JGE columns4vector
+end4vector:
+	CMPQ R11, $1
+	JLT end4one
+columns4one:
+	VMOVSS (R8), X4
+	VMOVSS (SI), X5
+	VFMADD231PS Z5, Z4, Z0
+	VMOVSS (R8)(R9*1), X6
+	VMOVSS (SI)(R13*1), X7
+	VFMADD231PS Z7, Z6, Z1
+	VMOVSS (R8)(R9*2), X4
+	VMOVSS (SI)(R13*2), X5
+	VFMADD231PS Z5, Z4, Z2
+	VMOVSS (R8)(R10*1), X6
+	VMOVSS (SI)(R14*1), X7
+	VFMADD231PS Z7, Z6, Z3
+	ADDQ $4, R8
+	ADDQ $4, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE columns4one
+end4one:
+	VSHUFPS $0x88, Z1, Z0, Z4
+	VSHUFPS $0xdd, Z1, Z0, Z0
+	VADDPS Z0, Z4, Z0
+	VSHUFPS $0x88, Z3, Z2, Z4
+	VSHUFPS $0xdd, Z3, Z2, Z2
+	VADDPS Z2, Z4, Z2
+	VSHUFPS $0x88, Z2, Z0, Z4
+	VSHUFPS $0xdd, Z2, Z0, Z0
+	VADDPS Z0, Z4, Z0
+	VEXTRACTF64X4 $1, Z0, Y4
+	VADDPS Y4, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X4
+	VADDPS X4, X0, X0
+	VMOVUPS X0, (DX)
+	ADDQ $16, DX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (DI)(R13*4), DI
+	ADDQ $-4, CX
+	CMPQ CX, $4
+	JGE rows4
+end4:
+	CMPQ CX, $1
+	JLT end1
+rows1:
+	VXORPS Z0, Z0, Z0
+	MOVQ BX, R8
+	MOVQ DI, SI
+	MOVQ d+48(FP), R11
+	CMPQ R11, $16
+	JLT end1vector
+columns1vector:
+	VMOVUPS (R8), Z4
+	VMOVUPS (SI), Z5
+	VFMADD231PS Z5, Z4, Z0
+	ADDQ $64, R8
+	ADDQ $64, SI
+	ADDQ $-16, R11
+	CMPQ R11, $16
+	JGE columns1vector
+end1vector:
+	CMPQ R11, $1
+	JLT end1one
+columns1one:
+	VMOVSS (R8), X4
+	VMOVSS (SI), X5
+	VFMADD231PS Z5, Z4, Z0
+	ADDQ $4, R8
+	ADDQ $4, SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE columns1one
+end1one:
+	VSHUFPS $0x88, Z0, Z0, Z4
+	VSHUFPS $0xdd, Z0, Z0, Z0
+	VADDPS Z0, Z4, Z0
+	VSHUFPS $0x88, Z0, Z0, Z4
+	VSHUFPS $0xdd, Z0, Z0, Z0
+	VADDPS Z0, Z4, Z0
+	VEXTRACTF64X4 $1, Z0, Y4
+	VADDPS Y4, Y0, Y0
+	VEXTRACTF32X4 $1, Y0, X4
+	VADDPS X4, X0, X0
+	VMOVSS X0, (DX)
+	ADDQ $4, DX
+	LEAQ (BX)(R9*1), BX
+	LEAQ (DI)(R13*1), DI
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE rows1
+end1:
+	VZEROUPPER
+	RET
+
 // func avx512Outer(p *Panel)
 //
 //	for r := range p.N { // 6 at a time

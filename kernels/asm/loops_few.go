@@ -15,6 +15,7 @@ type fewLoops struct {
 	ask              func(from unsafe.Pointer, at *int, runs, size, step, lines int)
 	weigh, weighSums func(f *Few, from, vectors int) (done int)
 	outer, outerT    func(p *Panel)
+	inner            func(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 }
 
 // rows puts the checks before the loops on rows.
@@ -68,14 +69,19 @@ func (l *loops) rows(o *Ops) {
 		}
 		if l.checkOuter(p) {
 			l.few.outer(p)
-		} else if p.C > 0 { // Fresh or Scale without terms
-			outer(p)
 		}
 	}
 	o.OuterT = func(p *Panel) {
 		reach("P", len(p.P), p.Width, p.N, p.Lanes)
 		if l.checkOuter(p) {
 			l.few.outerT(p)
+		}
+	}
+	o.Inner = func(to []float32, x, y Rows, d int) {
+		reach("x", len(x.Data), len(to), d, x.Stride)
+		reach("y", len(y.Data), len(to), d, y.Stride)
+		if len(to) > 0 {
+			l.few.inner(unsafe.SliceData(to), unsafe.SliceData(x.Data), x.Stride, unsafe.SliceData(y.Data), y.Stride, len(to), d)
 		}
 	}
 	o.Elu = func(to, from []float32) {
@@ -133,7 +139,7 @@ func (l *loops) askRuns(from unsafe.Pointer, at []int, size, n, stride int) {
 func (l *loops) checkOuter(p *Panel) bool {
 	reach("Y", len(p.Y.Data), p.Width, p.C, p.Y.Stride)
 	reach("X", len(p.X), p.N, p.C, p.XStr)
-	return p.N > 0 && p.Width > 0 && p.C > 0
+	return p.N > 0 && p.C > 0
 }
 
 // weigh does whole vectors: what lies behind the last key is set to weigh nothing.

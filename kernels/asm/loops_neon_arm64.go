@@ -130,6 +130,9 @@ func neonWeigh(p *Few, from, vectors int) (done int)
 func neonWeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
+func neonInner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
+
+//go:noescape
 func neonOuter(p *Panel)
 
 //go:noescape
@@ -201,7 +204,7 @@ var neon = loops{
 	raise:     neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
 	few: fewLoops{
 		dot: []func(*Few){neonDot, neonDotF16, neonDotBF16, neonDotI8}, sum: []func(*Few){neonSum, neonSumF16, neonSumBF16, neonSumI8}, scale: neonScaleKeys, ask: neonAsk,
-		weigh: neonWeigh, weighSums: neonWeighSums, outer: neonOuter, outerT: neonOuterT,
+		weigh: neonWeigh, weighSums: neonWeighSums, inner: neonInner, outer: neonOuter, outerT: neonOuterT,
 	},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){neonWiden, neonWidenF16, neonWidenBF16, neonWidenI8},

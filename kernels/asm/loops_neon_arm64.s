@@ -29496,6 +29496,146 @@ over:
 	MOVD R11, done+24(FP)
 	RET
 
+// func neonInner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
+//
+//	for i := range rows { // 4 at a time
+//		var sum [4]float32
+//		for c := range d { // 4 at a time; what is left over is added to sum[0]
+//			sum[c%4] = fma(x[i*xStride+c], y[i*yStride+c], sum[c%4])
+//		}
+//		to[i] = Σ sum
+//	}
+TEXT ·neonInner(SB), NOSPLIT, $0-56
+	MOVD to+0(FP), R8
+	MOVD x+8(FP), R3
+	MOVD xStride+16(FP), R6
+	MOVD y+24(FP), R1
+	MOVD yStride+32(FP), R20
+	MOVD rows+40(FP), R9
+	MOVD $4, R14
+	MUL R14, R6
+	MOVD $4, R14
+	MUL R14, R20
+	ADD R6<<1, R6, R7
+	ADD R20<<1, R20, R21
+	CMP $4, R9
+	BLT end4
+rows4:
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	MOVD R3, R4
+	MOVD R1, R2
+	MOVD d+48(FP), R10
+	CMP $4, R10
+	BLT end4vector
+columns4vector:
+	FMOVQ (R4), F4
+	FMOVQ (R2), F5
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F6
+	ADD R20, R2, R14
+	FMOVQ (R14), F7
+	VFMLA V7.S4, V6.S4, V1.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F4
+	ADD R20<<1, R2, R14
+	FMOVQ (R14), F5
+	VFMLA V5.S4, V4.S4, V2.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F6
+	ADD R21, R2, R14
+	FMOVQ (R14), F7
+	VFMLA V7.S4, V6.S4, V3.S4
+	ADD $16, R4
+	ADD $16, R2
+	ADD $-4, R10
+	CMP $4, R10
+	BGE columns4vector
+end4vector:
+	CMP $1, R10
+	BLT end4one
+columns4one:
+	FMOVS (R4), F4
+	FMOVS (R2), F5
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F6
+	ADD R20, R2, R14
+	FMOVS (R14), F7
+	VFMLA V7.S4, V6.S4, V1.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F4
+	ADD R20<<1, R2, R14
+	FMOVS (R14), F5
+	VFMLA V5.S4, V4.S4, V2.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F6
+	ADD R21, R2, R14
+	FMOVS (R14), F7
+	VFMLA V7.S4, V6.S4, V3.S4
+	ADD $4, R4
+	ADD $4, R2
+	ADD $-1, R10
+	CMP $1, R10
+	BGE columns4one
+end4one:
+	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
+	WORD $0x6e23d442 // VFADDP V3.S4, V2.S4, V2.S4
+	WORD $0x6e22d400 // VFADDP V2.S4, V0.S4, V0.S4
+	FMOVQ F0, (R8)
+	ADD $16, R8
+	ADD R6<<2, R3, R3
+	ADD R20<<2, R1, R1
+	ADD $-4, R9
+	CMP $4, R9
+	BGE rows4
+end4:
+	CMP $1, R9
+	BLT end1
+rows1:
+	VMOVI $0, V0.B16
+	MOVD R3, R4
+	MOVD R1, R2
+	MOVD d+48(FP), R10
+	CMP $4, R10
+	BLT end1vector
+columns1vector:
+	FMOVQ (R4), F4
+	FMOVQ (R2), F5
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD $16, R4
+	ADD $16, R2
+	ADD $-4, R10
+	CMP $4, R10
+	BGE columns1vector
+end1vector:
+	CMP $1, R10
+	BLT end1one
+columns1one:
+	FMOVS (R4), F4
+	FMOVS (R2), F5
+	VFMLA V5.S4, V4.S4, V0.S4
+	ADD $4, R4
+	ADD $4, R2
+	ADD $-1, R10
+	CMP $1, R10
+	BGE columns1one
+end1one:
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
+	FMOVS F0, (R8)
+	ADD $4, R8
+	ADD R6, R3, R3
+	ADD R20, R1, R1
+	ADD $-1, R9
+	CMP $1, R9
+	BGE rows1
+end1:
+	RET
+
 // func neonOuter(p *Panel)
 //
 //	for r := range p.N { // 6 at a time

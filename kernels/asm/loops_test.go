@@ -238,6 +238,8 @@ func TestShortFew(t *testing.T) {
 			{"Sum", "V.Scale", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales[0] = 2 * f.N }},
 			{"Widen", "from", func(f *Few) { o.Widen(make([]float32, f.N*f.D), &f.K, f.N, f.D) }, func(f *Few) { f.K = cut(f.K, I8, f.N, f.D) }},
 			{"Widen", "to", func(f *Few) { o.Widen(make([]float32, f.N*f.D-1), &f.K, f.N, f.D) }, func(*Few) {}},
+			{"Inner", "x", func(f *Few) { o.Inner(f.M, f.Q, f.V.Rows, f.D) }, func(f *Few) { last(&f.Q.Data, f.R, f.D, f.Q.Stride) }},
+			{"Inner", "y", func(f *Few) { o.Inner(f.M, f.Q, f.V.Rows, f.D) }, func(f *Few) { last(&f.V.Data, f.R, f.D, f.V.Stride) }},
 			{"Narrow", "to", func(f *Few) { o.Narrow(make([]uint16, f.D-1), f.L[:f.R], F16) }, func(f *Few) { f.R, f.L = f.D, make([]float32, f.D) }},
 			{"Narrow", "type 3", func(f *Few) { o.Narrow(make([]uint16, f.R), f.L, I8) }, func(*Few) {}},
 		} {

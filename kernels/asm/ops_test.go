@@ -386,3 +386,22 @@ func TestFinite(t *testing.T) {
 		}
 	}
 }
+
+// A product of rows has the same bits whatever other rows are there.
+func TestInner(t *testing.T) {
+	every(t, func(t *testing.T, o *Ops, p *Panel) {
+		n, d := p.N, min(p.D, p.C)
+		to, one := make([]float32, n), make([]float32, 1)
+		o.Inner(to, p.K, p.V, d)
+		for i, got := range to {
+			terms := []float64{0}
+			for c, x := range p.K.Row(i, d) {
+				terms = append(terms, float64(x)*float64(p.V.Row(i, d)[c]))
+			}
+			check(t, fmt.Sprint("product of rows ", i), got, terms...)
+			if o.Inner(one, p.K.From(i), p.V.From(i), d); one[0] != got {
+				t.Errorf("product of rows %d: %v, and %v alone", i, got, one[0])
+			}
+		}
+	})
+}

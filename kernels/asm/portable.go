@@ -15,7 +15,7 @@ import (
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank,
-		Load: load, Store: store, Score: score, Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows, Rotate: rotate, DScore: dscore, Outer: outer, OuterT: outerT, Elu: elu,
+		Load: load, Store: store, Score: score, Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows, Rotate: rotate, DScore: dscore, Outer: outer, OuterT: outerT, Inner: inner, Elu: elu,
 		Dot: dot, Weigh: weigh, Sum: sum, Ask: func(*Cells, []int, []int, int) {}, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Peak: peak, Chain: chain, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
@@ -50,6 +50,13 @@ func store(m *Move) {
 		for c := range out {
 			out[c] = m.Tile[c*m.Lanes+lane] * s
 		}
+	}
+}
+
+func inner(to []float32, x, y Rows, d int) {
+	clear(to)
+	for i := 0; i < len(to) && d > 0; i++ {
+		to[i] = product(x.Row(i, d), y.Row(i, d))
 	}
 }
 

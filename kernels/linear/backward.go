@@ -145,15 +145,13 @@ func (w *worker) incoming(i, n, h int) {
 		clear(b.dZ[:n])
 		return
 	}
+	w.ops.Inner(b.dZ[:n], tile.From(&w.grads.Out, w.b, i, h), tile.From(&w.a.Out, w.b, i, h), dv)
 	for r := range n {
-		do, o, sum := w.grads.Out.Row(w.b, i+r, h), w.a.Out.Row(w.b, i+r, h), float32(0)
-		for c, x := range do {
+		for c, x := range w.grads.Out.Row(w.b, i+r, h) {
 			b.dN[r*dv+c] = x * over[r]
-			sum += float32(x * o[c])
 		}
-		b.dZ[r] = 0
-		if w.z != nil {
-			b.dZ[r] = -sum * over[r]
+		if b.dZ[r] *= -over[r]; w.z == nil {
+			b.dZ[r] = 0
 		}
 	}
 }

@@ -150,13 +150,15 @@ func (b *Back) Recall(g *attn.Grads, keysSound bool) {
 	} else {
 		clear(b.dot)
 	}
+	b.shared.Incoming(t.Sub[:t.rows], t.a, g, t.b, t.h, t.i)
 	finite := t.ops.Finite(t.Qt)
 	for lane := range t.Width {
+		incoming := t.Sub[lane]
 		b.lse[lane], t.M[lane], t.Sub[lane], b.h[lane], b.gh[lane], b.unsound[lane] = -inf, math.MaxFloat32, 0, 0, 0, false
 		if lane >= t.rows {
 			continue
 		}
-		x := b.shared.At(t.a, g, t.b, t.h, t.i+lane)
+		x := b.shared.with(incoming, t.a, g, t.b, t.h, t.i+lane)
 		if !x.Sound(finite) {
 			b.rowsSound, b.unsound[lane] = false, true
 			for c := range p.DimV {

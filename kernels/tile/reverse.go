@@ -14,6 +14,9 @@ type Reverse struct {
 	ops   *asm.Ops
 	r     *attn.Reverse
 	sines []float32 // of angles that turn back
+	scale []float32 // of rows of dK
+	panel asm.Panel
+	one   [1]float32
 
 	a                 *attn.Args
 	g                 *attn.Grads
@@ -34,21 +37,38 @@ func angles(p *attn.Problem) int {
 }
 
 // ReverseFloats is the number of float32 numbers in a Reverse.
-func ReverseFloats(p *attn.Problem) int { return attn.ReverseFloats(p) + angles(p) }
+func ReverseFloats(p *attn.Problem) int { return attn.ReverseFloats(p) + angles(p) + finished }
+
+// finished is the number of rows of dK that Finish takes at once.
+const finished = 64
 
 // NewReverse allocates a Reverse of a plan of problem p, which must stay where it is.
 func NewReverse(p *attn.Problem, ops *asm.Ops) *Reverse {
-	return &Reverse{p: p, ops: ops, r: attn.NewReverse(p), sines: make([]float32, angles(p))}
+	return &Reverse{p: p, ops: ops, r: attn.NewReverse(p), sines: make([]float32, angles(p)), scale: make([]float32, finished)}
 }
 
 // At goes to query i of head h in batch entry b.
 func (r *Reverse) At(a *attn.Args, g *attn.Grads, b, h, i int) *Reverse {
+	r.Incoming(r.one[:], a, g, b, h, i)
+	return r.with(r.one[0], a, g, b, h, i)
+}
+
+// Incoming fills dO . O of queries from i on: 0, if the rows have no gradient.
+func (r *Reverse) Incoming(to []float32, a *attn.Args, g *attn.Grads, b, h, i int) {
+	clear(to)
+	if batch, row := a.QRow(r.p, b, i); g.Out.Data != nil {
+		r.ops.Inner(to, From(&g.Out, batch, row, h), From(&a.Out, batch, row, h), r.p.DimV)
+	}
+}
+
+// with is At for a query whose dO . O is known.
+func (r *Reverse) with(incoming float32, a *attn.Args, g *attn.Grads, b, h, i int) *Reverse {
 	r.a, r.g, r.b, r.h, r.i = a, g, b, h, i
 	r.batch, r.row = a.QRow(r.p, b, i)
-	r.dout, r.LSE, r.Less, r.Entropy, r.DEntropy = nil, r.number(&a.Stats.LSE), -float64(r.number(&g.LSE)), 0, 0
+	r.dout, r.LSE, r.Entropy, r.DEntropy = nil, r.number(&a.Stats.LSE), 0, 0
+	r.Less = float64(incoming) - float64(r.number(&g.LSE))
 	if g.Out.Data != nil {
 		r.dout = g.Out.Row(r.batch, r.row, h)
-		r.Less += float64(product(r.dout, a.Out.Row(r.batch, r.row, h)))
 	}
 	if g.Entropy.Data != nil {
 		r.Entropy, r.DEntropy = r.number(&a.Stats.Entropy), r.number(&g.Entropy)
@@ -62,26 +82,6 @@ func (r *Reverse) number(t *attn.Tensor) float32 {
 		return 0
 	}
 	return t.Row(r.batch, r.row, r.h)[0]
-}
-
-// product is a dot product. Eight sums do not wait for one another.
-func product(x, y []float32) float32 {
-	var s0, s1, s2, s3, s4, s5, s6, s7 float32
-	for ; len(x) >= 8 && len(y) >= 8; x, y = x[8:], y[8:] {
-		a, b := (*[8]float32)(x), (*[8]float32)(y)
-		s0 += float32(a[0] * b[0])
-		s1 += float32(a[1] * b[1])
-		s2 += float32(a[2] * b[2])
-		s3 += float32(a[3] * b[3])
-		s4 += float32(a[4] * b[4])
-		s5 += float32(a[5] * b[5])
-		s6 += float32(a[6] * b[6])
-		s7 += float32(a[7] * b[7])
-	}
-	for i, a := range x {
-		s0 += float32(a * y[i])
-	}
-	return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
 }
 
 // Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key. Its own row is looked at if it is not known to be; a
@@ -113,12 +113,13 @@ func (r *Reverse) Finish(a *attn.Args, g *attn.Grads, b, kv int, queries bool) (
 	p, group, factor := r.p, r.p.Group(), float32(r.p.Scale()/r.p.Temperature())
 	n := a.Keys(p, b)
 	at, row := a.KRow(p, b, 0)
-	sound = Finite(r.ops, &g.V, at, row, kv, n) && Finite(r.ops, &g.K, at, row, kv, n)
-	for j := 0; j < n && g.K.Data != nil; j++ {
-		x := g.K.Row(at, row+j, kv)
-		for c := range x {
-			x[c] *= factor
-		}
+	sound = Finite(r.ops, &g.V, at, row, kv, n)
+	fill(r.scale, factor)
+	for j := 0; j < n && g.K.Data != nil; j += len(r.scale) {
+		x, rows := From(&g.K, at, row+j, kv), min(len(r.scale), n-j)
+		r.panel = asm.Panel{N: rows, C: g.K.D, X: x.Data, XStr: x.Stride, Scale: r.scale}
+		r.ops.Outer(&r.panel)
+		sound = Finite(r.ops, &g.K, at, row+j, kv, rows) && sound
 	}
 	for h := kv * group; h < (kv+1)*group && !queries; h++ {
 		for i := range a.Queries(p, b) {
@@ -179,7 +180,8 @@ func (r *Reverse) byDefinition() {
 		}
 		w := weight(z) / sum
 		if r.dout != nil {
-			d = float64(product(r.dout, r.r.Scorer.Value(j)))
+			r.ops.Inner(r.one[:], asm.Rows{Data: r.dout}, asm.Rows{Data: r.r.Scorer.Value(j)}, len(r.dout))
+			d = float64(r.one[0])
 			r.r.Value(j, float32(w), r.dout)
 		}
 		r.r.Score(j, float32(slope(w, z, d)/r.p.Temperature()))

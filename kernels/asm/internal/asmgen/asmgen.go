@@ -10,6 +10,7 @@
 //	flash.go  all three at once
 //	move.go   transposes: Load and Store
 //	few.go    products of rows with rows, weights of rows: Dot, Weigh and Ask
+//	inner.go  products of rows each with its own: Inner
 //	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
 //	cells.go  rows stored in less than a float32: Widen and Narrow
 //	elu.go    the feature map of linear attention
@@ -92,6 +93,7 @@ func (g *gen) all() {
 	g.ask()
 	g.weigh(false)
 	g.weigh(true)
+	g.inner()
 	g.outer(outerRows)
 	g.outer(outerTransposed)
 	for c := range allCells {
@@ -155,7 +157,7 @@ var %[1]s = loops{
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{
 		dot: []func(*Few){%[13]s}, sum: []func(*Few){%[14]s}, scale: %[1]sScaleKeys, ask: %[1]sAsk,
-		weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, outer: %[1]sOuter, outerT: %[1]sOuterT,
+		weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, inner: %[1]sInner, outer: %[1]sOuter, outerT: %[1]sOuterT,
 	},
 	cells: cellLoops{
 		widen: []func(to *float32, from *Cells, n, d int){%[15]s},
