@@ -39,7 +39,8 @@ type Back struct {
 	h, gh  []float32 // [Lanes]: entropies, and their gradients
 	slope  float64   // the tile's share of the gradient of its head's slope
 
-	keysSound bool   // all keys and values are finite
+	fresh     bool   // nothing is in dq yet
+	keysSound bool   // the keys and values of the block are finite
 	rowsSound bool   // all queries are
 	unsound   []bool // lanes to be answered by definition
 }
@@ -132,13 +133,12 @@ func NewBack(p *attn.Problem, ops *asm.Ops, stage *Stage, shared *Shared) *Back 
 	return b
 }
 
-// Recall brings in queries, gradients of their rows, and references, and empties dQ. Whether all keys and values of the key head are finite, the caller
-// says.
-func (b *Back) Recall(g *attn.Grads, keysSound bool) {
+// Recall brings in queries, gradients of their rows, and references, and empties dQ.
+func (b *Back) Recall(g *attn.Grads) {
 	t, p := b.Tile, b.p
-	b.g, b.keysSound, b.rowsSound, b.slope = g, keysSound, true, 0
+	b.g, b.rowsSound, b.slope = g, true, 0
 	t.Load()
-	clear(b.dq)
+	b.fresh = true
 	clear(b.raw)
 	if len(b.met) > 0 {
 		b.store(b.met, b.Qt, p.Dim, 1)
@@ -200,9 +200,11 @@ func (b *Back) Reweigh(unfused bool) {
 	t.weigh(t.ops.Exp, &t.Panel)
 }
 
-// Share turns the panel from weights into dZ and adds what the block gives to dV, dQ and dK.
-func (b *Back) Share() {
+// Share turns the panel from weights into dZ and adds what the block gives to dV, dQ and dK. Whether the block's keys and values are finite, the caller
+// says.
+func (b *Back) Share(keysSound bool) {
 	t, p, g := b.Tile, b.p, b.g
+	b.keysSound = keysSound
 	if t.edits.seen >= t.edits.last {
 		return // nobody sees any of it
 	}
@@ -323,8 +325,9 @@ func (b *Back) mixKeys() {
 	if t.D > 0 {
 		keys = keys.From(t.edits.seen)
 	}
-	q.C, q.O, q.Keep, q.V = t.D, b.dq, nil, keys
+	q.C, q.O, q.Keep, q.V, q.Fresh = t.D, b.dq, nil, keys, b.fresh
 	t.ops.Mix(q)
+	b.fresh = false
 }
 
 // disorder works out what the gradient of the entropy H adds to dZ: -dH p (log p + H).
@@ -455,6 +458,9 @@ func (b *Back) uncap() {
 // Return writes the rows of dQ, and is false if they have come out with numbers that are not finite.
 func (b *Back) Return() (sound bool) {
 	t, p, to := b.Tile, b.p, &b.g.Q
+	if b.fresh {
+		clear(b.dq)
+	}
 	if to.Data == nil {
 		return true
 	}

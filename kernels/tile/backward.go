@@ -27,13 +27,14 @@ type Backward struct {
 	g       *attn.Grads
 	items   []item
 	n       int       // items of this call
-	sound   []bool    // of each key head of each batch entry: its keys and values are finite,
-	bad     []bool    // and it is answered by definition
+	bad     []bool    // of each key head of each batch entry: it is answered by definition
+	looks   []int8    // of each of its blocks: 1 if keys and values are finite, -1 if not, 0 if nobody has looked yet
+	blocks  int       // how many it has
 	last    []int     // of each chain: the last item so far, less than 0 if there is none
 	joint   bool      // chains are of several key heads
 	shared  []*Shared // of each worker
 
-	look, walk func(worker, task int)
+	walk func(worker, task int)
 }
 
 // An item is a bundle on its way over the keys.
@@ -75,6 +76,9 @@ func (c Cut) bundle(p *attn.Problem, ops *asm.Ops, workers int) (tiles int) {
 	return max(1, min(tiles, all))
 }
 
+// blocks is how many blocks the keys are.
+func (c Cut) blocks(p *attn.Problem) int { return (p.SeqKV + c.Block - 1) / c.Block }
+
 // bundles is the number of items of one key head, at most.
 func bundles(p *attn.Problem, ops *asm.Ops, tiles int) int {
 	return (p.Group()*Count(p, ops, p.SeqQ) + tiles - 1) / tiles
@@ -91,8 +95,12 @@ func BackwardBytes(p *attn.Problem, ops *asm.Ops, c Cut, workers int) (int64, er
 	if err != nil {
 		return 0, err
 	}
+	looks, err := attn.Floats(p.Batch, p.HeadsKV, (c.blocks(p)+3)/4)
+	if err != nil {
+		return 0, err
+	}
 	scratch, err := attn.Floats(busy(&own, ops, tiles, workers), tiles*BackFloats(&own, ops)+SharedFloats(&own, ops, c.Block)+StageFloats(&own, c.Block))
-	return items + scratch, err
+	return items + looks + scratch, err
 }
 
 // busy is how many of a team's workers can be busy at once.
@@ -115,8 +123,9 @@ func NewBackward(p attn.Problem, ops *asm.Ops, c Cut, team *attn.Team) *Backward
 	w.size = c.bundle(&w.p, ops, team.Workers())
 	w.items = make([]item, p.Batch*p.HeadsKV*bundles(&w.p, ops, w.size))
 	heads := p.Batch * p.HeadsKV
-	w.last, w.sound, w.bad = make([]int, heads), make([]bool, heads), make([]bool, heads)
-	w.look, w.walk = w.lookAt, w.walkItem
+	w.blocks = c.blocks(&w.p)
+	w.last, w.bad, w.looks = make([]int, heads), make([]bool, heads), make([]int8, heads*w.blocks)
+	w.walk = w.walkItem
 	for range busy(&w.p, ops, w.size, team.Workers()) {
 		shared, stage := NewShared(&w.p, ops, c.Block), NewStage(&w.p, ops, c.Block)
 		own := make([]*Back, w.size)
@@ -131,7 +140,8 @@ func NewBackward(p attn.Problem, ops *asm.Ops, c Cut, team *attn.Team) *Backward
 // Run is the backward pass of a call whose operands have been checked.
 func (w *Backward) Run(a *attn.Args, g *attn.Grads) {
 	w.a, w.g = a, g
-	w.team.Run(w.p.Batch*w.p.HeadsKV, w.look)
+	clear(w.bad)
+	clear(w.looks)
 	for again := true; again; {
 		again = false
 		sums := *g
@@ -205,13 +215,19 @@ func (w *Backward) apart() (byBatch, byHead bool) {
 	return byBatch, byHead
 }
 
-// lookAt looks whether the keys and values of a key head are finite.
-func (w *Backward) lookAt(_, task int) {
+// sound is whether the keys and values of the block that begins at a key are finite. The first item that comes to the block looks, which brings it into
+// the cache; nobody else is on the block then.
+func (w *Backward) sound(it *item, key int) bool {
 	p, a := &w.p, w.a
-	b, kv := task/p.HeadsKV, task%p.HeadsKV
-	at, row := a.KRow(p, b, 0)
-	w.bad[task] = false
-	w.sound[task] = Finite(w.ops, &a.K, at, row, kv, a.Keys(p, b)) && Finite(w.ops, &a.V, at, row, kv, a.Keys(p, b))
+	known := &w.looks[it.pair(p)*w.blocks+key/w.cut.Block]
+	if *known == 0 {
+		at, row := a.KRow(p, it.b, key)
+		n := min(w.cut.Block, a.Keys(p, it.b)-key)
+		if *known = -1; Finite(w.ops, &a.K, at, row, it.kv, n) && Finite(w.ops, &a.V, at, row, it.kv, n) {
+			*known = 1
+		}
+	}
+	return *known > 0
 }
 
 // walkItem takes the tiles of an item over the keys that they see.
@@ -230,7 +246,7 @@ func (w *Backward) walkItem(worker, task int) {
 	for i, t := range tiles {
 		row, h := (it.first+i)/p.Group(), (it.first+i)%p.Group()
 		t.At(w.a, it.b, it.kv*p.Group()+h, row)
-		t.Recall(w.g, w.sound[it.pair(p)])
+		t.Recall(w.g)
 		it.sound = t.Sound() && it.sound
 		if t.End() > 0 {
 			first, end = min(first, t.First(w.cut.Block)), max(end, t.End())
@@ -243,10 +259,11 @@ func (w *Backward) walkItem(worker, task int) {
 	hold := it.ends && w.joint && terms.Bias.Data != nil // what is done at the end may add to any
 	for key := first; key < end; key += w.cut.Block {
 		w.await(it, key+w.cut.Block)
+		sound := w.sound(it, key)
 		for _, t := range tiles {
 			if t.Block(key, w.cut.Block) {
 				t.Reweigh(w.cut.Unfused)
-				t.Share()
+				t.Share(sound)
 			}
 		}
 		if !hold {
