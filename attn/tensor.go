@@ -219,8 +219,11 @@ func (t *Tensor) apart(name string, other *Tensor, otherName string) error {
 }
 
 func (t *Tensor) bounds() (lo, hi uintptr) {
+	if t.length() == 0 {
+		return 0, 0
+	}
 	n := t.span()
-	if n <= 0 || t.length() == 0 {
+	if n <= 0 {
 		return 0, 0
 	}
 	switch t.Type {
