@@ -1,9 +1,7 @@
 package reports
 
 import (
-	"fmt"
 	"image/color"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,14 +9,12 @@ import (
 	"strconv"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"attnlab/harness/run"
+	"attnlab/internal/canvas"
 )
 
 // A chart is one quantity against sequence length.
@@ -88,7 +84,7 @@ func Plots(dir string, r *run.Run) error {
 			if !c.drawable(g) {
 				continue
 			}
-			if err := save(filepath.Join(dir, c.file(g)), 17*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
+			if err := canvas.Save(filepath.Join(dir, c.file(g)), 17*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
 				return panel(area, g, c, c.title+"\n"+g.title(), true)
 			}); err != nil {
 				return err
@@ -100,7 +96,7 @@ func Plots(dir string, r *run.Run) error {
 
 // ladderChart draws time and scratch memory side by side.
 func ladderChart(path string, g *group) error {
-	return save(path, 24*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
+	return canvas.Save(path, 24*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
 		left, right := area, area
 		split := area.Min.X + (area.Max.X-area.Min.X-legendWidth)/2
 		left.Max.X, right.Min.X = split-8, split+8
@@ -109,53 +105,6 @@ func ladderChart(path string, g *group) error {
 		}
 		return panel(right, g, &charts[2], charts[2].title, true)
 	})
-}
-
-// save draws one picture twice.
-func save(path string, w, h vg.Length, paint func(draw.Canvas) error) error {
-	svg := vgsvg.New(w, h)
-	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(150))}
-	for _, f := range []struct {
-		canvas vg.CanvasSizer
-		ext    string
-		out    io.WriterTo
-	}{{svg, ".svg", svg}, {png, ".png", png}} {
-		area := draw.New(f.canvas)
-		area.SetColor(color.White)
-		area.Fill(area.Path())
-		if err := paint(draw.Crop(area, 6, -6, 6, -6)); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		if err := write(path+f.ext, f.out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func write(path string, from io.WriterTo) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	_, err = from.WriteTo(f)
-	return err
-}
-
-// palette is Okabe and Ito's, which people with any colour vision can tell apart, without its yellow, which white swallows.
-var palette = []color.RGBA{
-	{0x00, 0x72, 0xb2, 0xff},
-	{0xd5, 0x5e, 0x00, 0xff},
-	{0x00, 0x9e, 0x73, 0xff},
-	{0xcc, 0x79, 0xa7, 0xff},
-	{0xe6, 0x9f, 0x00, 0xff},
-	{0x56, 0xb4, 0xe9, 0xff},
-	{0x00, 0x00, 0x00, 0xff},
 }
 
 var (
@@ -176,7 +125,7 @@ func (g *group) style(s *series) (color.Color, []vg.Length, draw.GlyphDrawer) {
 		}
 	}
 	k, i := slices.Index(kernels, s.kernel+s.features), slices.Index(isas, s.isa)
-	return palette[k%len(palette)], dashes[i%len(dashes)], shapes[i%len(shapes)]
+	return canvas.Colors[k%len(canvas.Colors)], dashes[i%len(dashes)], shapes[i%len(shapes)]
 }
 
 // legendWidth is the room to the right of a chart.
@@ -186,12 +135,12 @@ const legendWidth = 3.6 * vg.Centimeter
 func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) error {
 	p := plot.New()
 	p.Title.Text = title
-	p.Title.TextStyle.Font = sans(11)
+	p.Title.TextStyle.Font = canvas.Sans(11)
 	p.Title.Padding = 6
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Scale = plot.LogScale{}
-		a.Label.TextStyle.Font = sans(10)
-		a.Tick.Label.Font = sans(9)
+		a.Label.TextStyle.Font = canvas.Sans(10)
+		a.Tick.Label.Font = canvas.Sans(9)
 		a.Padding = 0
 	}
 	p.X.Label.Text = "sequence length"
@@ -283,7 +232,7 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 	})
 	legend := plot.NewLegend()
 	legend.Top, legend.Left = true, true
-	legend.TextStyle.Font = sans(9)
+	legend.TextStyle.Font = canvas.Sans(9)
 	legend.Padding = 3
 	legend.ThumbnailWidth = 28
 	for _, e := range entries {
@@ -310,10 +259,6 @@ func coincide(a, b []bar) bool {
 		}
 	}
 	return 2*near > shared
-}
-
-func sans(size font.Length) font.Font {
-	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
 }
 
 // orElse is x where it is known.

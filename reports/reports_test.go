@@ -16,6 +16,7 @@ import (
 
 	"attnlab/harness/run"
 	"attnlab/harness/run/runtest"
+	"attnlab/internal/canvas"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -257,7 +258,7 @@ func TestPlots(t *testing.T) {
 					seen[[3]uint32{r >> 8, g >> 8, b >> 8}] = true
 				}
 			}
-			for _, c := range palette[:4] {
+			for _, c := range canvas.Colors[:4] {
 				if !seen[[3]uint32{uint32(c.R), uint32(c.G), uint32(c.B)}] {
 					t.Errorf("%s has nothing in colour %v", path, c)
 				}

@@ -36,9 +36,10 @@ var table = []rule{
 	{"harness/stats", nil},
 	{"harness/run", []string{"attn", "harness/stats"}},
 	{"harness/...", []string{"attn", "attn/oracle", "attn/cases", "harness/..."}},
-	{"reports/...", []string{"harness/run", "harness/stats", "harness/history"}},
+	{"reports/...", []string{"harness/run", "harness/stats", "harness/history", "internal/canvas"}},
 
 	{"theory/equations", []string{"attn", "attn/oracle", "theory/...", "nn/..."}},
+	{"theory/figures", []string{"attn", "attn/oracle", "theory/...", "!theory/equations", "internal/canvas"}},
 	{"theory/...", []string{"attn", "attn/oracle", "theory/...", "!theory/equations"}},
 	{"nn/...", []string{"attn", "attn/oracle", "kernels/asm", "theory/...", "!theory/equations", "nn/..."}},
 

@@ -9,6 +9,8 @@ import (
 	"sort"
 	"strconv"
 
+	"attnlab/internal/canvas"
+
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette/brewer"
@@ -113,7 +115,7 @@ func (s *scale) draw(c draw.Canvas) {
 		from := c.Min.Y + high*vg.Length(i)/steps
 		fill(c, c.Min.X, c.Min.X+barWidth, from, c.Max.Y, s.at(s.min+(s.max-s.min)*(float64(i)+.5)/steps))
 	}
-	style := text.Style{Color: color.Black, Font: sans(8), YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
+	style := text.Style{Color: color.Black, Font: canvas.Sans(8), YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
 	for i, t := range s.ticks() {
 		y := c.Min.Y + high*vg.Length(i)/2
 		c.StrokeLine2(draw.LineStyle{Color: color.Black, Width: .5}, c.Min.X+barWidth, y, c.Min.X+barWidth+3, y)
@@ -168,7 +170,7 @@ func (h *cells) boxes(c draw.Canvas, p *plot.Plot) {
 			if h.label == nil || math.IsNaN(h.m.At(i, j)) {
 				continue
 			}
-			style := text.Style{Color: color.Black, Font: sans(8), XAlign: draw.XCenter, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
+			style := text.Style{Color: color.Black, Font: canvas.Sans(8), XAlign: draw.XCenter, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
 			if dark(col) {
 				style.Color = color.White
 			}
@@ -186,7 +188,7 @@ func (h *cells) image(c draw.Canvas, p *plot.Plot) {
 	xa, xb, ya, yb := trX(h.x0), trX(h.x1), trY(h.y0), trY(h.y1)
 	area := vg.Rectangle{Min: vg.Point{X: min(xa, xb), Y: min(ya, yb)}, Max: vg.Point{X: max(xa, xb), Y: max(ya, yb)}}
 	size := area.Size()
-	wide, high := int(math.Ceil(size.X.Dots(dpi))), int(math.Ceil(size.Y.Dots(dpi)))
+	wide, high := int(math.Ceil(size.X.Dots(canvas.DPI))), int(math.Ceil(size.Y.Dots(canvas.DPI)))
 	img := image.NewRGBA(image.Rect(0, 0, wide, high))
 	rows, cols := h.m.Dims()
 	for v := range high { // pixel row 0 is the top

@@ -7,15 +7,13 @@ package figures
 
 import (
 	"fmt"
-	"image/color"
-	"io"
 	"os"
 	"path/filepath"
 
+	"attnlab/internal/canvas"
+
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // A Figure is panels in rows.
@@ -34,50 +32,19 @@ func (f Figure) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("figure %s: %w; name a folder that can be written to", f.Name, err)
 	}
-	svg := vgsvg.New(f.Width, f.Height)
-	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(f.Width, f.Height), vgimg.UseDPI(dpi))}
-	for _, c := range []struct {
-		canvas vg.CanvasSizer
-		ext    string
-		out    io.WriterTo
-	}{{svg, ".svg", svg}, {png, ".png", png}} {
-		if err := f.Draw(draw.New(c.canvas)); err != nil {
-			return err
-		}
-		if err := write(filepath.Join(dir, f.Name+c.ext), c.out); err != nil {
-			return fmt.Errorf("figure %s: %w; name a folder that can be written to", f.Name, err)
-		}
+	if err := canvas.Save(filepath.Join(dir, f.Name), f.Width, f.Height, f.Draw); err != nil {
+		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
 	return nil
 }
 
-// dpi is the resolution of pictures, and of matrices too large to draw cell by cell.
-const dpi = 150
-
-func write(path string, from io.WriterTo) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	_, err = from.WriteTo(f)
-	return err
-}
-
 // Draw draws the figure: rows share the height evenly, panels of a row its width.
 func (f Figure) Draw(c draw.Canvas) error {
-	c.SetColor(color.White)
-	c.Fill(c.Path())
-	c = draw.Crop(c, 8, -8, 8, -8)
 	for r, row := range f.Rows {
 		tiles := draw.Tiles{Cols: len(row), Rows: len(f.Rows), PadX: 14, PadY: 14}
 		for i, p := range row {
 			if p.err != nil {
-				return fmt.Errorf("figure %s: %w", f.Name, p.err)
+				return p.err
 			}
 			p.draw(tiles.At(c, i, r))
 		}

@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"attnlab/internal/canvas"
 	"attnlab/theory/hopfield"
 )
 
@@ -71,7 +72,7 @@ func TestAllAreDrawn(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", f.Name, err)
 		}
-		if want := f.Width.Dots(dpi); math.Abs(float64(img.Bounds().Dx())-want) > 1 {
+		if want := f.Width.Dots(canvas.DPI); math.Abs(float64(img.Bounds().Dx())-want) > 1 {
 			t.Errorf("%s is %d pixels wide, want %.0f", f.Name, img.Bounds().Dx(), want)
 		}
 		colours, ink := inkOf(img)

@@ -6,8 +6,9 @@ import (
 	"math"
 	"strconv"
 
+	"attnlab/internal/canvas"
+
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
@@ -33,11 +34,11 @@ type named struct {
 func newPanel(title, x, y string) *Panel {
 	p := &Panel{Plot: plot.New()}
 	p.Title.Text = title
-	p.Title.TextStyle.Font = sans(10)
+	p.Title.TextStyle.Font = canvas.Sans(10)
 	p.Title.Padding = 6
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font = sans(9)
-		a.Tick.Label.Font = sans(8)
+		a.Label.TextStyle.Font = canvas.Sans(9)
+		a.Tick.Label.Font = canvas.Sans(8)
 		a.Tick.Length = 4
 		a.Tick.Marker = plot.TickerFunc(evenTicks)
 		a.Padding = 0
@@ -185,7 +186,7 @@ func (p *Panel) draw(c draw.Canvas) {
 	}
 	legend := plot.NewLegend()
 	legend.Top, legend.Left = true, true
-	legend.TextStyle.Font = sans(8)
+	legend.TextStyle.Font = canvas.Sans(8)
 	legend.Padding, legend.ThumbnailWidth = 3, thumb
 	for _, n := range p.names {
 		legend.Add(n.name, n.thumb...)
@@ -197,7 +198,7 @@ const thumb = 20 // width of the sample of a line in the legend
 
 // room is how wide the legend or the bar is.
 func (p *Panel) room() vg.Length {
-	style := text.Style{Font: sans(8), Handler: plot.DefaultTextHandler}
+	style := text.Style{Font: canvas.Sans(8), Handler: plot.DefaultTextHandler}
 	widest := vg.Length(0)
 	if p.bar != nil {
 		for _, t := range p.bar.ticks() {
@@ -226,27 +227,13 @@ func (p *Panel) squared(c draw.Canvas) draw.Canvas {
 	return draw.Crop(c, 0, 0, high/2, -high/2)
 }
 
-func sans(size font.Length) font.Font {
-	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
-}
-
-// hues is Okabe and Ito's palette, without its yellow, which white swallows.
-var hues = []color.RGBA{
-	{0x00, 0x72, 0xb2, 0xff},
-	{0xd5, 0x5e, 0x00, 0xff},
-	{0x00, 0x9e, 0x73, 0xff},
-	{0xcc, 0x79, 0xa7, 0xff},
-	{0xe6, 0x9f, 0x00, 0xff},
-	{0x56, 0xb4, 0xe9, 0xff},
-}
-
 var (
 	pale = color.RGBA{0xe0, 0xe0, 0xe0, 0xff}
 	grey = color.RGBA{0x80, 0x80, 0x80, 0xff}
 )
 
 // hue is the colour of line i.
-func hue(i int) color.RGBA { return hues[i%len(hues)] }
+func hue(i int) color.RGBA { return canvas.Colors[i%len(canvas.Colors)] }
 
 // solid and dashed are how lines look.
 func solid(c color.Color) draw.LineStyle { return draw.LineStyle{Color: c, Width: 1.4} }

@@ -4,10 +4,10 @@ package picture
 import (
 	"fmt"
 	"image/color"
-	"os"
+
+	"attnlab/internal/canvas"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
 	"gonum.org/v1/plot/plotter"
@@ -31,31 +31,16 @@ type Chart struct {
 	Curves      []Curve
 }
 
-// colours are Okabe and Ito's, which people with any colour vision can tell apart, without their yellow, which white swallows.
-var colours = []color.RGBA{
-	{0x00, 0x72, 0xb2, 0xff},
-	{0xd5, 0x5e, 0x00, 0xff},
-	{0x00, 0x9e, 0x73, 0xff},
-	{0xcc, 0x79, 0xa7, 0xff},
-	{0xe6, 0x9f, 0x00, 0xff},
-	{0x56, 0xb4, 0xe9, 0xff},
-	{0x00, 0x00, 0x00, 0xff},
-}
-
 // frame is a plot with its fonts and a title.
 func frame(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Title.TextStyle.Font, p.Title.Padding = sans(11), 6
-	p.Legend.TextStyle.Font, p.Legend.ThumbnailWidth = sans(9), 24
+	p.Title.TextStyle.Font, p.Title.Padding = canvas.Sans(11), 6
+	p.Legend.TextStyle.Font, p.Legend.ThumbnailWidth = canvas.Sans(9), 24
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Tick.Label.Font = sans(10), sans(9)
+		a.Label.TextStyle.Font, a.Tick.Label.Font = canvas.Sans(10), canvas.Sans(9)
 	}
 	return p
-}
-
-func sans(size font.Length) font.Font {
-	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
 }
 
 // Plot draws the chart.
@@ -84,7 +69,7 @@ func (c *Chart) Plot() (*plot.Plot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", c.Title, curve.Name, err)
 		}
-		line.Color, line.Width = colours[i%len(colours)], 1.6
+		line.Color, line.Width = canvas.Colors[i%len(canvas.Colors)], 1.6
 		if curve.Dashed {
 			line.Dashes = []vg.Length{5, 3}
 		}
@@ -108,7 +93,7 @@ func (c *Chart) Plot() (*plot.Plot, error) {
 // Matrix draws numbers from 0, white, to 1, black, row 0 on top; rows and columns have labels, where there are any.
 func Matrix(title string, rows [][]float64, left, below []string) *plot.Plot {
 	p := frame(title, "", "")
-	p.Title.TextStyle.Font = sans(10)
+	p.Title.TextStyle.Font = canvas.Sans(10)
 	shades := moreland.Kindlmann()
 	h := plotter.NewHeatMap(matrix(rows), palette.Reverse(shades).Palette(256))
 	h.Min, h.Max = 0, 1
@@ -125,7 +110,7 @@ func Matrix(title string, rows [][]float64, left, below []string) *plot.Plot {
 		for i, s := range a.labels {
 			ticks = append(ticks, plot.Tick{Value: float64(i), Label: s})
 		}
-		a.axis.Tick.Marker, a.axis.Tick.Length, a.axis.Tick.Label.Font = ticks, 0, sans(8)
+		a.axis.Tick.Marker, a.axis.Tick.Length, a.axis.Tick.Label.Font = ticks, 0, canvas.Sans(8)
 		a.axis.LineStyle.Width = 0
 	}
 	return p
@@ -148,39 +133,15 @@ func (m matrix) Y(r int) float64 { return float64(r) }
 
 // Save draws plots in rows and columns into path.svg and path.png; a nil plot leaves its place empty.
 func Save(path string, width, height vg.Length, plots [][]*plot.Plot) error {
-	for _, format := range []string{"svg", "png"} {
-		canvas, err := draw.NewFormattedCanvas(width, height, format)
-		if err != nil {
-			return err
-		}
-		area := draw.New(canvas)
-		area.SetColor(color.White)
-		area.Fill(area.Path())
+	return canvas.Save(path, width, height, func(area draw.Canvas) error {
 		tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: 10, PadY: 10}
-		for i, row := range plot.Align(plots, tiles, draw.Crop(area, 8, -8, 8, -8)) {
+		for i, row := range plot.Align(plots, tiles, area) {
 			for j, place := range row {
 				if p := plots[i][j]; p != nil {
 					p.Draw(place)
 				}
 			}
 		}
-		if err := write(path+"."+format, canvas); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func write(path string, from vg.CanvasWriterTo) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	_, err = from.WriteTo(f)
-	return err
+		return nil
+	})
 }
