@@ -51,9 +51,8 @@ func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 	return block, min(max(tiles, 1), most)
 }
 
-// cut is that of the backward pass: each key has four rows in the cache, and each query five. All of it should take half of the cache, and keys a quarter: with 4096 keys and
-// d = 128, on a Xeon (AVX-512, 2 MB), four tiles were faster by 2 % than eight, which take three quarters. There is no such difference between blocks of
-// 192, 128 and 96 keys. 192 are whole groups of keys for Outer too, whose tiles have six rows.
+// cut is that of the backward pass: each key has four rows in the cache, and each query five. Keys should take three eighths of it and queries a quarter.
+// 192 keys are whole groups for Outer too, whose tiles have six rows.
 func (k kernel) cut(p *attn.Problem) tile.Cut {
 	ops, cache := k.ops, k.cache
 	longest, most := 192, 8
@@ -62,10 +61,10 @@ func (k kernel) cut(p *attn.Problem) tile.Cut {
 	}
 	row := 8 * max(p.Dim+p.DimV, 1)
 	block := longest
-	for block > ops.Keys && block*row > cache/4 {
+	for block > ops.Keys && block*row > cache*3/8 {
 		block = max(ops.Keys, block/2/ops.Keys*ops.Keys)
 	}
-	tiles := (cache/2 - block*(row+4*ops.Lanes)) / (ops.Lanes * 4 * max(3*p.Dim+2*p.DimV, 1))
+	tiles := cache / 4 / (ops.Lanes * 4 * max(3*p.Dim+2*p.DimV, 1))
 	return tile.Cut{Block: block, Tiles: min(max(tiles, 1), most)}
 }
 
