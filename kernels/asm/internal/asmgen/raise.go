@@ -157,22 +157,21 @@ for i := range %d * rounds {
 	}
 }
 return 0`, g.reads*g.vec))
-	const sums = 4
-	nothing, all, flags, tmp := vec(sums), vec(0), vec(1), vec(2)
+	nothing, all, flags, tmp := vec(g.reads), vec(0), vec(1), vec(2)
 	g.arg(lanes, "x", 0)
 	g.arg(count, "rounds", 8)
-	for i := range sums + 1 {
+	for i := range g.reads + 1 {
 		g.zero(vec(i))
 	}
 	g.align()
 	g.label("round")
 	for i := range g.reads {
-		g.fma(vec(i%sums), nothing, mem{base: lanes, off: i * g.bytes()})
+		g.fma(vec(i), nothing, mem{base: lanes, off: i * g.bytes()})
 	}
 	g.increase(lanes, g.reads*g.bytes())
 	g.increase(count, -1)
 	g.jumpAtLeast(count, 1, "round")
-	for i := 1; i < sums; i++ {
+	for i := 1; i < g.reads; i++ {
 		g.add(all, all, vec(i))
 	}
 	g.set(aux, 0)
