@@ -70,10 +70,6 @@ func NewMultiplier(ops *asm.Ops, team *attn.Team) *Multiplier {
 		w := &m.workers[i]
 		w.a, w.b = make([]float32, depth*aside), make([]float32, depth*width)
 		w.few.Factor = 1
-		w.move.Scale = make([]float32, ops.Lanes)
-		for lane := range w.move.Scale {
-			w.move.Scale[lane] = 1
-		}
 	}
 	m.task = m.part
 	return m

@@ -120,7 +120,7 @@ type Move struct {
 	D            int
 	Tile         []float32 // [D][Lanes]
 	Outside      Rows
-	Scale        []float32 // one factor a lane
+	Scale        []float32 // Store: one factor a lane
 }
 
 // Ops is the set of loops of one instruction set. Slices that are too short for the lengths in the panel are a panic, before assembly touches
@@ -130,7 +130,7 @@ type Ops struct {
 	Lanes, Vec       int // queries in a tile; floats in a vector, the unit of a short tile
 	Keys, Cols, Rank int // rows that Score, Mix, Outer take at once
 
-	// Load transposes rows into lanes, Tile[c][lane] = Outside[lane][c]*Scale[lane]; Store is the way back.
+	// Load transposes rows into lanes, Tile[c][lane] = Outside[lane][c]; Store is the way back, Outside[lane][c] = Tile[c][lane]*Scale[lane].
 	Load, Store func(*Move)
 	// Score is P[j][lane] = Factor Σ_x K[j][x] Qt[x][lane] for all N rows.
 	Score func(*Panel)

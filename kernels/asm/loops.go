@@ -30,9 +30,8 @@ type loops struct {
 	rotate      func(x, cos, sin *float32, n int) // in halves
 	rotatePairs func(x, cos, sin *float32, n int)
 	dscore      []func(p *Panel)
-	load        func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
-	store       func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
-	square      int // side of a square that load and store move
+	load        []loadBlock  // small ones first
+	store       []storeBlock // small ones first
 	peak        func(rounds int, x *float32)
 	perRound    int // operations of a round of peak
 	chain       func(rounds int)
@@ -65,8 +64,29 @@ func (l *loops) ops() *Ops {
 	lanes := len(l.score) * l.vec
 	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
 	o.ISA = l.isa
-	o.Load = func(m *Move) { l.move(m, load, l.load) }
-	o.Store = func(m *Move) { l.move(m, store, l.store) }
+	for _, b := range l.load {
+		rest := o.Load
+		o.Load = func(m *Move) {
+			l.checkMove(m)
+			lanes, n := m.blocks(b.lanes, b.cols)
+			for lane := 0; lane < lanes; lane += b.lanes {
+				b.move(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, n)
+			}
+			m.rest(lanes, n*b.cols, rest)
+		}
+	}
+	for _, b := range l.store {
+		rest := o.Store
+		o.Store = func(m *Move) {
+			l.checkMove(m)
+			reach("Scale", len(m.Scale), 1, m.Rows, 0)
+			lanes, n := m.blocks(b.lanes, b.cols)
+			for lane := 0; lane < lanes; lane += b.lanes {
+				b.move(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, n, &m.Scale[lane])
+			}
+			m.rest(lanes, n*b.cols, rest)
+		}
+	}
 	o.Score = func(p *Panel) { l.scores(p, 0) }
 	o.Exp = func(p *Panel) {
 		l.checkExp(p)
@@ -170,34 +190,47 @@ func (l *loops) ops() *Ops {
 	return o
 }
 
-// move moves what fills squares, and has the rest moved by the portable loop.
-func (l *loops) move(m *Move, portable func(*Move), squares func(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)) {
-	l.checkMove(m)
-	side := l.square
-	lanes, cols := m.Rows-m.Rows%side, m.D-m.D%side
-	if cols > 0 {
-		for lane := 0; lane < lanes; lane += side {
-			squares(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, &m.Scale[lane], cols/side)
-		}
-	} else {
-		lanes = 0
+// A block is so many lanes by so many columns, which a loop moves at once, one block of columns after the other.
+type (
+	loadBlock struct {
+		lanes, cols int
+		move        func(tile *float32, row int, rows *float32, stride, blocks int)
+	}
+	storeBlock struct {
+		lanes, cols int
+		move        func(tile *float32, row int, rows *float32, stride, blocks int, scale *float32)
+	}
+)
+
+// blocks are the lanes that fill blocks, and how many of these each has, one beside the other.
+func (m *Move) blocks(lanes, cols int) (whole, n int) {
+	if n = m.D / cols; n == 0 {
+		return 0, 0
+	}
+	return m.Rows - m.Rows%lanes, n
+}
+
+// rest has move do what is not among the first lanes and columns.
+func (m *Move) rest(lanes, cols int, move func(*Move)) {
+	if lanes == m.Width && cols == m.D {
+		return
 	}
 	whole := *m // what is left goes through m itself: a copy passed on would escape
 
-	if lanes > 0 && cols < m.D { // columns to the right of the squares
+	if lanes > 0 && cols < m.D { // columns to the right of the blocks
 		m.Width, m.Rows, m.D = lanes, lanes, m.D-cols
 		m.Tile, m.Outside.Data = m.Tile[cols*m.Lanes:], m.Outside.Data[cols:]
-		portable(m)
+		move(m)
 		*m = whole
 	}
 	if lanes < m.Width { // lanes below them
 		if m.Width, m.Rows = m.Width-lanes, m.Rows-lanes; m.D > 0 {
-			m.Tile, m.Scale = m.Tile[lanes:], m.Scale[lanes:]
+			m.Tile, m.Scale = m.Tile[lanes:], m.Scale[min(lanes, len(m.Scale)):]
 			if m.Rows > 0 {
 				m.Outside = m.Outside.From(lanes)
 			}
 		}
-		portable(m)
+		move(m)
 		*m = whole
 	}
 }
@@ -270,7 +303,6 @@ func (l *loops) checkMove(m *Move) {
 	}
 	reach("Tile", len(m.Tile), m.D, m.Width, m.Lanes)
 	reach("Outside", len(m.Outside.Data), m.Rows, m.D, m.Outside.Stride)
-	reach("Scale", len(m.Scale), 1, m.Rows, 0)
 }
 
 // checkExp is the same for Exp; the rows to do must begin with a group of the block.

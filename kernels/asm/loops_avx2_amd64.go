@@ -160,10 +160,10 @@ func avx2Rotate(x, cos, sin *float32, n int)
 func avx2RotatePairs(x, cos, sin *float32, n int)
 
 //go:noescape
-func avx2Load(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+func avx2Load(tile *float32, row int, rows *float32, stride, squares int)
 
 //go:noescape
-func avx2Store(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+func avx2Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
 
 //go:noescape
 func avx2Peak(rounds int, x *float32)
@@ -177,7 +177,8 @@ func avx2Read(x *float32, rounds int, sum *float32)
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
-	load: avx2Load, store: avx2Store, square: 8,
+	load:      []loadBlock{{8, 8, avx2Load}},
+	store:     []storeBlock{{8, 8, avx2Store}},
 	score:     []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
 	mix:       []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
 	stairs:    []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},

@@ -24509,42 +24509,33 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Load(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+// func avx2Load(tile *float32, row int, rows *float32, stride, squares int)
 //
 //	for c := range 8 * squares { // 8 at a time
 //		for lane := range 8 {
-//			tile[c*row+lane] = rows[lane*stride+c] * scale[lane]
+//			tile[c*row+lane] = rows[lane*stride+c]
 //		}
 //	}
-TEXT ·avx2Load(SB), NOSPLIT, $0-48
+TEXT ·avx2Load(SB), NOSPLIT, $0-40
 	MOVQ tile+0(FP), DX
 	MOVQ row+8(FP), R12
 	MOVQ rows+16(FP), R8
 	MOVQ stride+24(FP), R9
-	MOVQ scale+32(FP), DI
-	MOVQ squares+40(FP), CX
+	MOVQ squares+32(FP), CX
 	IMULQ $4, R12
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R8)(R9*4), R15
 	PCALIGN $64
 square:
-	VBROADCASTSS (DI), Y0
-	VMULPS (R8), Y0, Y0
-	VBROADCASTSS 4(DI), Y1
-	VMULPS (R8)(R9*1), Y1, Y1
-	VBROADCASTSS 8(DI), Y2
-	VMULPS (R8)(R9*2), Y2, Y2
-	VBROADCASTSS 12(DI), Y3
-	VMULPS (R8)(R10*1), Y3, Y3
-	VBROADCASTSS 16(DI), Y4
-	VMULPS (R15), Y4, Y4
-	VBROADCASTSS 20(DI), Y5
-	VMULPS (R15)(R9*1), Y5, Y5
-	VBROADCASTSS 24(DI), Y6
-	VMULPS (R15)(R9*2), Y6, Y6
-	VBROADCASTSS 28(DI), Y7
-	VMULPS (R15)(R10*1), Y7, Y7
+	VMOVUPS (R8), Y0
+	VMOVUPS (R8)(R9*1), Y1
+	VMOVUPS (R8)(R9*2), Y2
+	VMOVUPS (R8)(R10*1), Y3
+	VMOVUPS (R15), Y4
+	VMOVUPS (R15)(R9*1), Y5
+	VMOVUPS (R15)(R9*2), Y6
+	VMOVUPS (R15)(R10*1), Y7
 	VUNPCKLPS Y1, Y0, Y8
 	VUNPCKHPS Y1, Y0, Y9
 	VUNPCKLPS Y3, Y2, Y10
@@ -24597,7 +24588,7 @@ square:
 	VZEROUPPER
 	RET
 
-// func avx2Store(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+// func avx2Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
 //
 //	for c := range 8 * squares { // 8 at a time
 //		for lane := range 8 {
@@ -24605,12 +24596,12 @@ square:
 //		}
 //	}
 TEXT ·avx2Store(SB), NOSPLIT, $0-48
+	MOVQ scale+40(FP), DI
 	MOVQ tile+0(FP), DX
 	MOVQ row+8(FP), R12
 	MOVQ rows+16(FP), R8
 	MOVQ stride+24(FP), R9
-	MOVQ scale+32(FP), DI
-	MOVQ squares+40(FP), CX
+	MOVQ squares+32(FP), CX
 	IMULQ $4, R12
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10

@@ -178,10 +178,10 @@ func neonRotate(x, cos, sin *float32, n int)
 func neonRotatePairs(x, cos, sin *float32, n int)
 
 //go:noescape
-func neonLoad(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+func neonLoad(tile *float32, row int, rows *float32, stride, squares int)
 
 //go:noescape
-func neonStore(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+func neonStore(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
 
 //go:noescape
 func neonPeak(rounds int, x *float32)
@@ -195,7 +195,8 @@ func neonRead(x *float32, rounds int, sum *float32)
 // neon are the loops of this file, by the number of vectors in use where there are several.
 var neon = loops{
 	isa: "neon", vec: 4, keys: 4,
-	load: neonLoad, store: neonStore, square: 4,
+	load:      []loadBlock{{4, 4, neonLoad}},
+	store:     []storeBlock{{4, 4, neonStore}},
 	score:     []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
 	mix:       []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
 	stairs:    []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},

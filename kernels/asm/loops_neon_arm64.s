@@ -34093,20 +34093,19 @@ numbers1:
 end1:
 	RET
 
-// func neonLoad(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+// func neonLoad(tile *float32, row int, rows *float32, stride, squares int)
 //
 //	for c := range 4 * squares { // 4 at a time
 //		for lane := range 4 {
-//			tile[c*row+lane] = rows[lane*stride+c] * scale[lane]
+//			tile[c*row+lane] = rows[lane*stride+c]
 //		}
 //	}
-TEXT ·neonLoad(SB), NOSPLIT, $0-48
+TEXT ·neonLoad(SB), NOSPLIT, $0-40
 	MOVD tile+0(FP), R8
 	MOVD row+8(FP), R11
 	MOVD rows+16(FP), R4
 	MOVD stride+24(FP), R6
-	MOVD scale+32(FP), R1
-	MOVD squares+40(FP), R9
+	MOVD squares+32(FP), R9
 	MOVD $4, R14
 	MUL R14, R11
 	MOVD $4, R14
@@ -34114,25 +34113,13 @@ TEXT ·neonLoad(SB), NOSPLIT, $0-48
 	ADD R6<<1, R6, R7
 	PCALIGN $64
 square:
-	FMOVS (R1), F0
-	VDUP V0.S[0], V0.S4
-	FMOVQ (R4), F31
-	WORD $0x6e3fdc00 // VFMUL V31.S4, V0.S4, V0.S4
-	FMOVS 4(R1), F1
-	VDUP V1.S[0], V1.S4
+	FMOVQ (R4), F0
 	ADD R6, R4, R14
-	FMOVQ (R14), F31
-	WORD $0x6e3fdc21 // VFMUL V31.S4, V1.S4, V1.S4
-	FMOVS 8(R1), F2
-	VDUP V2.S[0], V2.S4
+	FMOVQ (R14), F1
 	ADD R6<<1, R4, R14
-	FMOVQ (R14), F31
-	WORD $0x6e3fdc42 // VFMUL V31.S4, V2.S4, V2.S4
-	FMOVS 12(R1), F3
-	VDUP V3.S[0], V3.S4
+	FMOVQ (R14), F2
 	ADD R7, R4, R14
-	FMOVQ (R14), F31
-	WORD $0x6e3fdc63 // VFMUL V31.S4, V3.S4, V3.S4
+	FMOVQ (R14), F3
 	VTRN1 V1.S4, V0.S4, V4.S4
 	VTRN2 V1.S4, V0.S4, V5.S4
 	VTRN1 V3.S4, V2.S4, V6.S4
@@ -34155,7 +34142,7 @@ square:
 	BGE square
 	RET
 
-// func neonStore(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)
+// func neonStore(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
 //
 //	for c := range 4 * squares { // 4 at a time
 //		for lane := range 4 {
@@ -34163,12 +34150,12 @@ square:
 //		}
 //	}
 TEXT ·neonStore(SB), NOSPLIT, $0-48
+	MOVD scale+40(FP), R1
 	MOVD tile+0(FP), R8
 	MOVD row+8(FP), R11
 	MOVD rows+16(FP), R4
 	MOVD stride+24(FP), R6
-	MOVD scale+32(FP), R1
-	MOVD squares+40(FP), R9
+	MOVD squares+32(FP), R9
 	MOVD $4, R14
 	MUL R14, R11
 	MOVD $4, R14

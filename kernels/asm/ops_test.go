@@ -226,13 +226,13 @@ func TestMove(t *testing.T) {
 			for i := range p.Qt {
 				p.Qt[i] = nan
 			}
-			m := &Move{Lanes: p.Lanes, Width: p.Width, Rows: rows, D: p.C, Tile: p.O, Outside: p.Y, Scale: p.L}
+			m := &Move{Lanes: p.Lanes, Width: p.Width, Rows: rows, D: p.C, Tile: p.O, Outside: p.Y}
 			o.Load(m)
 			for c := range p.C {
 				for l := range p.Width {
 					want := float32(0)
 					if l < rows {
-						want = p.Y.Row(l, p.C)[c] * p.L[l]
+						want = p.Y.Row(l, p.C)[c]
 					}
 					if got := p.O[c*p.Lanes+l]; got != want {
 						t.Fatalf("Load: lane %d, column %d is %v, want %v", l, c, got, want)
@@ -240,7 +240,7 @@ func TestMove(t *testing.T) {
 				}
 			}
 			back := Rows{make([]float32, len(p.Y.Data)), p.Y.Stride}
-			m.Outside = back
+			m.Outside, m.Scale = back, p.L
 			o.Store(m)
 			for i, x := range back.Data {
 				l, c := i/back.Stride, i%back.Stride

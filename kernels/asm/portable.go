@@ -36,9 +36,8 @@ func load(m *Move) {
 			}
 			continue
 		}
-		s := m.Scale[lane]
 		for c, x := range m.Outside.Row(lane, m.D) {
-			m.Tile[c*m.Lanes+lane] = x * s
+			m.Tile[c*m.Lanes+lane] = x
 		}
 	}
 }

@@ -325,7 +325,7 @@ func (t *Tile) loadBias(key, n int) {
 		return
 	}
 	t.move = asm.Move{
-		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: n, Tile: e.bias, Scale: t.load.ones,
+		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: n, Tile: e.bias,
 		Outside: asm.Rows{Data: b.Data[e.biasAt+key:], Stride: stride},
 	}
 	t.ops.Load(&t.move)

@@ -9,7 +9,6 @@ import (
 
 // loader is the scratch of a tile's way in and out.
 type loader struct {
-	ones []float32
 	rows []float32 // [Lanes][dim of Q]: queries that are not float32 or have to be turned, nil if there are none
 	raw  []float32 // [dim of Q][Lanes]: queries as they are, where relative positions want them and Qt holds others
 	bent []float32 // [dim of Q][Lanes]: queries before the metric
@@ -39,13 +38,12 @@ func loaderSizes(p *attn.Problem, ops *asm.Ops) (rows, raw, bent, outs int) {
 
 func loaderFloats(p *attn.Problem, ops *asm.Ops) int {
 	rows, raw, bent, outs := loaderSizes(p, ops)
-	return rows + raw + bent + outs + ops.Lanes
+	return rows + raw + bent + outs
 }
 
 func newLoader(p *attn.Problem, ops *asm.Ops) loader {
 	rows, raw, bent, outs := loaderSizes(p, ops)
-	l := loader{ones: make([]float32, ops.Lanes)}
-	fill(l.ones, 1)
+	var l loader
 	for _, o := range []struct {
 		to *[]float32
 		n  int
@@ -96,7 +94,7 @@ func (t *Tile) loadQueries() {
 }
 
 func (t *Tile) intoLanes(tile []float32, rows asm.Rows, d int) {
-	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: d, Tile: tile, Scale: t.load.ones, Outside: rows}
+	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: d, Tile: tile, Outside: rows}
 	t.ops.Load(&t.move)
 }
 

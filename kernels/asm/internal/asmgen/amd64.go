@@ -9,7 +9,7 @@ import (
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
 	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, mover: avx2, spell: newX86("Z")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, smaller: avx2, spell: newX86("Z")}
 )
 
 // x86 spells AVX2 and AVX-512, which differ in the letter of their registers and in little else. Go writes the destination last.
@@ -23,7 +23,7 @@ func newX86(letter string) func(*file) isa { return func(f *file) isa { return x
 var x86Regs = map[reg]string{
 	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
 	steps: "R11", aux: "R12", refs: "R12", nextRow: "R13", groupSums: "R14", pause: "BP",
-	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15",
+	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15", elemAt8: "R13", elemAt12: "R14",
 }
 
 func (x x86) v(v vec) string { return x.letter + strconv.Itoa(int(v)) }
@@ -274,7 +274,6 @@ func (x x86) result(name string, at int, src reg) {
 	x.emit("MOVQ", x86Regs[src], fmt.Sprintf("%s+%d(FP)", name, at))
 }
 
-// transpose is AVX2's: pairs of rows, then pairs of pairs, are joined within halves of 128 bits, and the halves change places at the end.
 // div divides. AVX-512's division takes 16 cycles, in which nothing else is divided; an estimate of the reciprocal, good to 2^-14, and one step from
 // there take four multiply-adds, which do not wait for one another.
 func (x x86) div(dst, a, b, tmp vec) {
@@ -288,19 +287,35 @@ func (x x86) div(dst, a, b, tmp vec) {
 	x.fma(dst, a, tmp)
 }
 
+// transpose joins pairs of rows, then pairs of pairs, within 128 bits, which change places at the end: in AVX-512 twice, by two each time.
 func (x x86) transpose() {
 	two := func(op, selects string, a, b, dst int) {
 		x.emit(op, append(strings.Fields(selects), x.v(vec(b)), x.v(vec(a)), x.v(vec(dst)))...)
 	}
-	for i := 0; i < 8; i += 2 {
-		two("VUNPCKLPS", "", i, i+1, 8+i)
-		two("VUNPCKHPS", "", i, i+1, 9+i)
+	n := x.vec
+	for i := 0; i < n; i += 2 {
+		two("VUNPCKLPS", "", i, i+1, n+i)
+		two("VUNPCKHPS", "", i, i+1, n+i+1)
 	}
-	for _, i := range []int{0, 4} {
-		two("VSHUFPS", "$0x44", 8+i, 10+i, i)
-		two("VSHUFPS", "$0xee", 8+i, 10+i, 1+i)
-		two("VSHUFPS", "$0x44", 9+i, 11+i, 2+i)
-		two("VSHUFPS", "$0xee", 9+i, 11+i, 3+i)
+	for i := 0; i < n; i += 4 {
+		two("VSHUFPS", "$0x44", n+i, n+i+2, i)
+		two("VSHUFPS", "$0xee", n+i, n+i+2, i+1)
+		two("VSHUFPS", "$0x44", n+i+1, n+i+3, i+2)
+		two("VSHUFPS", "$0xee", n+i+1, n+i+3, i+3)
+	}
+	if x.letter == "Z" {
+		for i := range 4 {
+			even, odd := n+4*i, n+4*i+2
+			for j := range 2 { // of rows and of columns
+				two("VSHUFF64X2", "$0x88", i+8*j, i+8*j+4, even+j)
+				two("VSHUFF64X2", "$0xdd", i+8*j, i+8*j+4, odd+j)
+			}
+			for j, half := range []int{even, odd} {
+				two("VSHUFF64X2", "$0x88", half, half+1, i+4*j)
+				two("VSHUFF64X2", "$0xdd", half, half+1, i+4*j+8)
+			}
+		}
+		return
 	}
 	for i := range 4 {
 		two("VPERM2F128", "$0x20", i, 4+i, 8+i)

@@ -108,8 +108,8 @@ func (g *gen) all() {
 	g.hideScores()
 	g.rotate()
 	g.rotatePairs()
-	if g.mover == nil {
-		g.moveIn()
+	g.moveIn()
+	if g.smaller == nil {
 		g.moveOut()
 	}
 	g.peak()
@@ -140,27 +140,32 @@ func (g *gen) table() string {
 		}
 		return strings.Join(names, ", ")
 	}
-	moves := g.target
-	if g.mover != nil {
-		moves = g.mover
+	loads := ""
+	for t := g.target; t != nil; t = t.smaller {
+		loads = fmt.Sprintf("{%[2]d, %[2]d, %[1]sLoad}, ", t.name, t.vec) + loads
+	}
+	stores := g.target
+	if g.smaller != nil {
+		stores = g.smaller
 	}
 	return fmt.Sprintf(`
 // %[1]s are the loops of this file, by the number of vectors in use where there are several.
 var %[1]s = loops{
 	isa: %[1]q, vec: %[2]d, keys: %[3]d,
-	load: %[11]sLoad, store: %[11]sStore, square: %[12]d,
+	load: []loadBlock{%[11]s},
+	store: []storeBlock{{%[17]d, %[17]d, %[16]sStore}},
 	score: []func(*Panel, int, int){%[4]s},
 	mix: []func(*Panel, *float32){%[5]s},
 	stairs: []func(*Panel, *float32){%[9]s},
 	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
-	flashSums: []func(p *Panel, from, to, scored int) int{%[16]s},
+	flashSums: []func(p *Panel, from, to, scored int) int{%[15]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{
-		dot: []func(*Few){%[13]s}, sum: []func(*Few){%[14]s}, scale: %[1]sScaleKeys, ask: %[1]sAsk,
+		dot: []func(*Few){%[12]s}, sum: []func(*Few){%[13]s}, scale: %[1]sScaleKeys, ask: %[1]sAsk,
 		weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, inner: %[1]sInner, outer: %[1]sOuter, outerT: %[1]sOuterT,
 	},
 	cells: cellLoops{
-		widen: []func(to *float32, from *Cells, n, d int){%[15]s},
+		widen: []func(to *float32, from *Cells, n, d int){%[14]s},
 		narrow: []func(to *uint16, from *float32, vectors int){%[1]sNarrowF16, %[1]sNarrowBF16},
 	},
 	elu: %[1]sElu,
@@ -171,8 +176,8 @@ var %[1]s = loops{
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
 	read: %[1]sRead, perRead: %[7]d,
 }
-`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), moves.name, moves.vec,
-		g.byCells("Dot"), g.byCells("Sum"), g.byCells("Widen"), by("FlashSums"))
+`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), loads,
+		g.byCells("Dot"), g.byCells("Sum"), g.byCells("Widen"), by("FlashSums"), stores.name, stores.vec)
 }
 
 // constant lays down a vector whose element i has certain bits.

@@ -15,7 +15,7 @@ type target struct {
 	reads      int     // vectors a round of the bandwidth probe
 	byElement  bool    // multiplies by one element of a register; else that element is broadcast to one
 	pooled     bool    // constants lie after one another, under one symbol
-	mover      *target // whose Load and Store serve this set, if not its own
+	smaller    *target // whose moves do what is too small for those of this set
 	spell      func(*file) isa
 }
 
@@ -37,6 +37,8 @@ const (
 	elem                 // the first of the elements that a tile broadcasts: in K, V
 	elemAt               // and of those that it has come to
 	elemAt4              // four strides further
+	elemAt8              // eight
+	elemAt12             // and twelve
 	stride               // bytes from one row of these to the next
 	stride3              // three times as many
 	out                  // where the tile's results go

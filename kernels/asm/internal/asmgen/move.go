@@ -3,21 +3,19 @@ package asmgen
 import "fmt"
 
 // A move goes in squares of as many columns as lanes, vec of each: load a side, transpose in registers, store the other. What is left over
-// at the edges is package asm's to move. Shuffles set the speed, and AVX-512 has no more of them in a cycle than AVX2, so it uses AVX2's.
+// at the edges is package asm's to move.
 
 // moveIn emits Ops.Load for vec lanes.
 func (g *gen) moveIn() {
-	g.function("Load", "(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)", 0, 48, fmt.Sprintf(`
+	g.function("Load", "(tile *float32, row int, rows *float32, stride, squares int)", 0, 40, fmt.Sprintf(`
 for c := range %[1]d * squares { // %[1]d at a time
 	for lane := range %[1]d {
-		tile[c*row+lane] = rows[lane*stride+c] * scale[lane]
+		tile[c*row+lane] = rows[lane*stride+c]
 	}
 }`, g.vec))
 	t := g.moves()
 	for c := range g.vec {
-		row := vec(c)
-		g.broadcast(row, mem{base: weightsAt, off: 4 * c})
-		g.mul(row, row, t.at(c, 0))
+		g.load(vec(c), t.at(c, 0))
 	}
 	g.transpose()
 	for c := range g.vec {
@@ -29,12 +27,13 @@ for c := range %[1]d * squares { // %[1]d at a time
 
 // moveOut emits Ops.Store for vec lanes.
 func (g *gen) moveOut() {
-	g.function("Store", "(tile *float32, row int, rows *float32, stride int, scale *float32, squares int)", 0, 48, fmt.Sprintf(`
+	g.function("Store", "(tile *float32, row int, rows *float32, stride, squares int, scale *float32)", 0, 48, fmt.Sprintf(`
 for c := range %[1]d * squares { // %[1]d at a time
 	for lane := range %[1]d {
 		rows[lane*stride+c] = tile[c*row+lane] * scale[lane]
 	}
 }`, g.vec))
+	g.arg(weightsAt, "scale", 40)
 	t := g.moves()
 	g.load(vec(g.vec), mem{base: weightsAt})
 	for c := range g.vec {
@@ -55,13 +54,12 @@ func (g *gen) moves() tile {
 	g.arg(aux, "row", 8)
 	g.arg(elemAt, "rows", 16)
 	g.arg(stride, "stride", 24)
-	g.arg(weightsAt, "scale", 32)
-	g.arg(count, "squares", 40)
+	g.arg(count, "squares", 32)
 	g.scale(aux, 4)
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
-	if t.far() {
-		g.offset(elemAt4, elemAt, stride, 4)
+	for i := 4; i < t.rows; i += 4 {
+		g.offset(cursors[i/4], cursors[i/4-1], stride, 4)
 	}
 	g.align()
 	g.label("square")
@@ -69,9 +67,8 @@ func (g *gen) moves() tile {
 }
 
 func (g *gen) endMoves(t tile) {
-	g.increase(elemAt, g.bytes())
-	if t.far() {
-		g.increase(elemAt4, g.bytes())
+	for i := 0; i < t.rows; i += 4 {
+		g.increase(cursors[i/4], g.bytes())
 	}
 	g.increase(count, -1)
 	g.jumpAtLeast(count, 1, "square")

@@ -70,16 +70,16 @@ func (t tile) element(r, k, n int) operand {
 // unroll is the number of steps in k that the main loop takes at once. Four, because rows up to four strides apart can be addressed.
 const unroll = 4
 
+// cursors are four strides apart.
+var cursors = [...]reg{elemAt, elemAt4, elemAt8, elemAt12}
+
 // at is the element of row r, k steps from the cursor.
 func (t tile) at(r, k int) mem {
 	far, near := k, r
 	if t.along {
 		far, near = r, k
 	}
-	m := t.rowsOn(elemAt, far)
-	if far >= 4 {
-		m = t.rowsOn(elemAt4, far-4)
-	}
+	m := t.rowsOn(cursors[far/4], far%4)
 	m.off = 4 * near
 	return m
 }
