@@ -163,6 +163,9 @@ func avx512RotatePairs(x, cos, sin *float32, n int)
 func avx512Load(tile *float32, row int, rows *float32, stride, squares int)
 
 //go:noescape
+func avx512Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
+
+//go:noescape
 func avx512Peak(rounds int, x *float32)
 
 //go:noescape
@@ -175,7 +178,7 @@ func avx512Read(x *float32, rounds int, sum *float32)
 var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
 	load:      []loadBlock{{8, 8, avx2Load}, {16, 16, avx512Load}},
-	store:     []storeBlock{{8, 8, avx2Store}},
+	store:     []storeBlock{{8, 8, avx2Store}, {8, 16, avx512Store}},
 	score:     []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
 	mix:       []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
 	stairs:    []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},

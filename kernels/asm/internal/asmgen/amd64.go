@@ -8,8 +8,8 @@ import (
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
-	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, smaller: avx2, spell: newX86("Z")}
+	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, spell: newX86("Y")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, storeLanes: 8, smaller: avx2, spell: newX86("Z")}
 )
 
 // x86 spells AVX2 and AVX-512, which differ in the letter of their registers and in little else. Go writes the destination last.
@@ -287,40 +287,63 @@ func (x x86) div(dst, a, b, tmp vec) {
 	x.fma(dst, a, tmp)
 }
 
-// transpose joins pairs of rows, then pairs of pairs, within 128 bits, which change places at the end: in AVX-512 twice, by two each time.
+func (x x86) shuffle(op, selects string, a, b, dst int) {
+	x.emit(op, append(strings.Fields(selects), x.v(vec(b)), x.v(vec(a)), x.v(vec(dst)))...)
+}
+
+// transpose is twice as much in AVX-512: there, quarters change places in two steps.
 func (x x86) transpose() {
-	two := func(op, selects string, a, b, dst int) {
-		x.emit(op, append(strings.Fields(selects), x.v(vec(b)), x.v(vec(a)), x.v(vec(dst)))...)
-	}
-	n := x.vec
-	for i := 0; i < n; i += 2 {
-		two("VUNPCKLPS", "", i, i+1, n+i)
-		two("VUNPCKHPS", "", i, i+1, n+i+1)
-	}
-	for i := 0; i < n; i += 4 {
-		two("VSHUFPS", "$0x44", n+i, n+i+2, i)
-		two("VSHUFPS", "$0xee", n+i, n+i+2, i+1)
-		two("VSHUFPS", "$0x44", n+i+1, n+i+3, i+2)
-		two("VSHUFPS", "$0xee", n+i+1, n+i+3, i+3)
-	}
-	if x.letter == "Z" {
-		for i := range 4 {
-			even, odd := n+4*i, n+4*i+2
-			for j := range 2 { // of rows and of columns
-				two("VSHUFF64X2", "$0x88", i+8*j, i+8*j+4, even+j)
-				two("VSHUFF64X2", "$0xdd", i+8*j, i+8*j+4, odd+j)
-			}
-			for j, half := range []int{even, odd} {
-				two("VSHUFF64X2", "$0x88", half, half+1, i+4*j)
-				two("VSHUFF64X2", "$0xdd", half, half+1, i+4*j+8)
-			}
-		}
+	x.transposeFours(x.vec)
+	if x.letter == "Y" {
+		x.exchange("VPERM2F128", "$0x20", "$0x31")
 		return
 	}
 	for i := range 4 {
-		two("VPERM2F128", "$0x20", i, 4+i, 8+i)
-		two("VPERM2F128", "$0x31", i, 4+i, 4+i)
+		even, odd := x.vec+4*i, x.vec+4*i+2
+		for j := range 2 {
+			x.shuffle("VSHUFF64X2", "$0x88", i+8*j, i+8*j+4, even+j)
+			x.shuffle("VSHUFF64X2", "$0xdd", i+8*j, i+8*j+4, odd+j)
+		}
+		for j, from := range []int{even, odd} {
+			x.shuffle("VSHUFF64X2", "$0x88", from, from+1, i+4*j)
+			x.shuffle("VSHUFF64X2", "$0xdd", from, from+1, i+4*j+8)
+		}
+	}
+}
+
+func (x x86) transposeHalves() {
+	x.transposeFours(8)
+	x.exchange("VSHUFF64X2", "$0x88", "$0xdd")
+}
+
+// transposeFours transposes squares of four within 128 bits of each four of n registers: it joins pairs of rows, then pairs of pairs.
+func (x x86) transposeFours(n int) {
+	for i := 0; i < n; i += 2 {
+		x.shuffle("VUNPCKLPS", "", i, i+1, n+i)
+		x.shuffle("VUNPCKHPS", "", i, i+1, n+i+1)
+	}
+	for i := 0; i < n; i += 4 {
+		x.shuffle("VSHUFPS", "$0x44", n+i, n+i+2, i)
+		x.shuffle("VSHUFPS", "$0xee", n+i, n+i+2, i+1)
+		x.shuffle("VSHUFPS", "$0x44", n+i+1, n+i+3, i+2)
+		x.shuffle("VSHUFPS", "$0xee", n+i+1, n+i+3, i+3)
+	}
+}
+
+// exchange joins what is at even and what is at odd places of two registers, four times.
+func (x x86) exchange(op, even, odd string) {
+	for i := range 4 {
+		x.shuffle(op, even, i, 4+i, 8+i)
+		x.shuffle(op, odd, i, 4+i, 4+i)
 		x.emit("VMOVAPS", x.v(vec(8+i)), x.v(vec(i)))
+	}
+}
+
+func (x x86) loadHalf(dst vec, half int, m mem) {
+	if half == 0 {
+		x.emit("VMOVUPS", x.m(m), "Y"+strconv.Itoa(int(dst)))
+	} else {
+		x.emit("VINSERTF64X4", "$1", x.m(m), x.v(dst), x.v(dst))
 	}
 }
 

@@ -109,9 +109,7 @@ func (g *gen) all() {
 	g.rotate()
 	g.rotatePairs()
 	g.moveIn()
-	if g.smaller == nil {
-		g.moveOut()
-	}
+	g.moveOut()
 	g.peak()
 	g.chain()
 	g.read()
@@ -140,20 +138,17 @@ func (g *gen) table() string {
 		}
 		return strings.Join(names, ", ")
 	}
-	loads := ""
+	loads, stores := "", ""
 	for t := g.target; t != nil; t = t.smaller {
-		loads = fmt.Sprintf("{%[2]d, %[2]d, %[1]sLoad}, ", t.name, t.vec) + loads
-	}
-	stores := g.target
-	if g.smaller != nil {
-		stores = g.smaller
+		loads = fmt.Sprintf("{%d, %d, %sLoad}, ", t.vec, t.vec, t.name) + loads
+		stores = fmt.Sprintf("{%d, %d, %sStore}, ", t.storeLanes, t.vec, t.name) + stores
 	}
 	return fmt.Sprintf(`
 // %[1]s are the loops of this file, by the number of vectors in use where there are several.
 var %[1]s = loops{
 	isa: %[1]q, vec: %[2]d, keys: %[3]d,
 	load: []loadBlock{%[11]s},
-	store: []storeBlock{{%[17]d, %[17]d, %[16]sStore}},
+	store: []storeBlock{%[16]s},
 	score: []func(*Panel, int, int){%[4]s},
 	mix: []func(*Panel, *float32){%[5]s},
 	stairs: []func(*Panel, *float32){%[9]s},
@@ -177,7 +172,7 @@ var %[1]s = loops{
 	read: %[1]sRead, perRead: %[7]d,
 }
 `, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), loads,
-		g.byCells("Dot"), g.byCells("Sum"), g.byCells("Widen"), by("FlashSums"), stores.name, stores.vec)
+		g.byCells("Dot"), g.byCells("Sum"), g.byCells("Widen"), by("FlashSums"), stores)
 }
 
 // constant lays down a vector whose element i has certain bits.

@@ -15,6 +15,7 @@ type target struct {
 	reads      int     // vectors a round of the bandwidth probe
 	byElement  bool    // multiplies by one element of a register; else that element is broadcast to one
 	pooled     bool    // constants lie after one another, under one symbol
+	storeLanes int     // lanes that Store moves at once
 	smaller    *target // whose moves do what is too small for those of this set
 	spell      func(*file) isa
 }
@@ -175,6 +176,14 @@ type isa interface {
 	jumpLess(a, b reg, to string)        // if a < b
 	align()                              // the loop that follows
 	ret()
+}
+
+// A halved isa stores half as many lanes as its vectors have elements.
+type halved interface {
+	loadHalf(dst vec, half int, m mem) // the lower one, 0, first: it empties the upper one
+	// transposeHalves makes row i of half as many as a vector has elements in register i. Before, half h of register r has a column of them, which is
+	// r%4 + 4h + 8(r/4).
+	transposeHalves()
 }
 
 // A tabled isa has the operations of exp2 with a table.

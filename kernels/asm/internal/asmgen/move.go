@@ -2,7 +2,7 @@ package asmgen
 
 import "fmt"
 
-// A move goes in squares of as many columns as lanes, vec of each: load a side, transpose in registers, store the other. What is left over
+// A move goes in squares, or halves of squares, vec columns wide: load a side, transpose in registers, store the other. What is left over
 // at the edges is package asm's to move.
 
 // moveIn emits Ops.Load for vec lanes.
@@ -13,7 +13,7 @@ for c := range %[1]d * squares { // %[1]d at a time
 		tile[c*row+lane] = rows[lane*stride+c]
 	}
 }`, g.vec))
-	t := g.moves()
+	t := g.moves(g.vec)
 	for c := range g.vec {
 		g.load(vec(c), t.at(c, 0))
 	}
@@ -25,31 +25,54 @@ for c := range %[1]d * squares { // %[1]d at a time
 	g.endMoves(t)
 }
 
-// moveOut emits Ops.Store for vec lanes.
+// moveOut emits Ops.Store for storeLanes lanes and vec columns.
+//
+// In AVX-512 lanes are half as many: rows of a tensor are often a power of two apart, and sixteen lines of them would share a set of a cache that has
+// room for twelve.
 func (g *gen) moveOut() {
 	g.function("Store", "(tile *float32, row int, rows *float32, stride, squares int, scale *float32)", 0, 48, fmt.Sprintf(`
 for c := range %[1]d * squares { // %[1]d at a time
-	for lane := range %[1]d {
+	for lane := range %[2]d {
 		rows[lane*stride+c] = tile[c*row+lane] * scale[lane]
 	}
-}`, g.vec))
+}`, g.vec, g.storeLanes))
 	g.arg(weightsAt, "scale", 40)
-	t := g.moves()
-	g.load(vec(g.vec), mem{base: weightsAt})
-	for c := range g.vec {
-		g.mul(vec(c), vec(g.vec), mem{base: out})
-		g.offset(out, out, aux, 1)
+	t := g.moves(g.storeLanes)
+	if g.storeLanes < g.vec {
+		g.halves()
+	} else {
+		g.load(vec(g.vec), mem{base: weightsAt})
+		for c := range g.vec {
+			g.mul(vec(c), vec(g.vec), mem{base: out})
+			g.offset(out, out, aux, 1)
+		}
+		g.transpose()
 	}
-	g.transpose()
-	for c := range g.vec {
-		g.store(t.at(c, 0), vec(c))
+	for lane := range t.rows {
+		g.store(t.at(lane, 0), vec(lane))
 	}
 	g.endMoves(t)
 }
 
+// halves emits loads of columns that are half a vector, their products, and the transposition.
+func (g *gen) halves() {
+	h, scale := g.isa.(halved), vec(g.vec)
+	for c := 0; c < g.vec; c += 2 { // two at a step, as each step waits for the one before
+		h.loadHalf(vec(c/8*4+c%4), c/4%2, mem{base: out})
+		h.loadHalf(vec(c/8*4+c%4+1), c/4%2, mem{base: out, index: aux, times: 1})
+		g.offset(out, out, aux, 2)
+	}
+	h.loadHalf(scale, 0, mem{base: weightsAt})
+	h.loadHalf(scale, 1, mem{base: weightsAt})
+	for r := range vec(g.storeLanes) {
+		g.mul(r, r, scale)
+	}
+	h.transposeHalves()
+}
+
 // moves begins the loop over squares; rows are addressed as those of a tile are.
-func (g *gen) moves() tile {
-	t := tile{gen: g, vecs: 1, rows: g.vec, along: true}
+func (g *gen) moves(lanes int) tile {
+	t := tile{gen: g, vecs: 1, rows: lanes, along: true}
 	g.arg(out, "tile", 0)
 	g.arg(aux, "row", 8)
 	g.arg(elemAt, "rows", 16)
