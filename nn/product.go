@@ -179,7 +179,6 @@ func (m *Multiplier) dots(w *productWorker, c, cols int) {
 		f.D = min(longest, p.A.Cols-k)
 		f.Q = asm.Rows{Data: p.A.Data[k:], Stride: p.A.Stride}
 		f.K.Rows = asm.Rows{Data: p.B.Data[c*p.B.Stride+k:], Stride: p.B.Stride}
-		f.Next = f.K
 		if k == 0 && !p.Add {
 			f.P, f.Stride = p.C.Data[c:], p.C.Stride
 			m.ops.Dot(f)

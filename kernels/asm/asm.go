@@ -178,9 +178,6 @@ type Ops struct {
 	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit, as Exp does. Where V is I8, Sum may leave its
 	// scales multiplied into P.
 	Dot, Weigh, Sum func(*Few)
-	// Ask asks memory for runs of n rows that will be read before long, if the set can: not for every line of them, but often enough for the CPU to
-	// see where they begin and to bring the rest by itself. Runs begin at elements and, where rows have such, scales.
-	Ask func(rows *Cells, at, scales []int, n int)
 	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took.
 	Peak func(rounds int) int64
 	// Chain is the probe of the clock: it returns the number of additions that rounds rounds took, each a cycle after the one before.

@@ -1,6 +1,9 @@
 package asm
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // A Type is how an element of a row is stored.
 type Type uint8
@@ -38,6 +41,17 @@ func (c Cells) at(element, scale int) Cells {
 		c.Byte, c.Scale = c.Byte[element:], c.Scale[scale:]
 	}
 	return c
+}
+
+// Address is where an element is stored.
+func (c *Cells) Address(element int) uintptr {
+	switch c.Type {
+	case F32:
+		return uintptr(unsafe.Pointer(unsafe.SliceData(c.Data))) + 4*uintptr(element)
+	case I8:
+		return uintptr(unsafe.Pointer(unsafe.SliceData(c.Byte))) + uintptr(element)
+	}
+	return uintptr(unsafe.Pointer(unsafe.SliceData(c.Half))) + 2*uintptr(element)
 }
 
 // scale is what row j is multiplied by.

@@ -7,7 +7,6 @@ type Few struct {
 	Factor     float64
 	Q, O       Rows
 	K, V       Cells
-	Next       Cells     // Dot, Sum: rows that are read next. Assembly asks memory for them, as if they had the type and stride of K (Sum: V)
 	P          []float32 // [R][Stride]: scores, then weights, a query's in one row
 	Stride     int       // at least N rounded up to a multiple of 16: Weigh may write so far
 	M, L, S    []float32 // [R]; S may be nil
@@ -15,12 +14,15 @@ type Few struct {
 	From int // Weigh: first query to do
 	Done int // Weigh: queries finished
 
-	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i];
-	// the rows asked for meanwhile begin at element NextAt[i] of Next. Where Run is 0 all keys are one run, from the first element on.
-	Run                int
-	At, NextAt, Scales []int
+	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i].
+	// While assembly reads it, it asks memory for what is read before long: as many rows, as far apart, from the address Ahead[i] on, where there need
+	// be nothing. Where Run is 0 all keys are one run, from the first element on, and it asks for what lies Ahead bytes further on them.
+	Run        int
+	At, Scales []int
+	Ahead      []uintptr
 	//lint:ignore U1000 assembly counts in them: runs done, and keys to do
 	run, left int
+	ahead     [1]uintptr // of one run
 }
 
 // runLength is the number of keys in a run that is not the last.

@@ -383,7 +383,6 @@ func TestFewOfCells(t *testing.T) {
 					what := fmt.Sprintf("%s, type %d: %d queries, %d keys, %d columns", o.ISA, typ, r, n, d)
 					got, want := fs.putFew(t, f, o.Vec, first), plain.putFew(t, f, o.Vec, first)
 					want.K, want.V = widened(f.K, n, d), widened(f.V, n, d)
-					got.Next, want.Next = got.V, want.V
 					o.Dot(got)
 					o.Dot(want)
 					if special && typ == I8 { // what is subnormal on the way is rounded apart
@@ -442,9 +441,9 @@ func TestRunsKeepBits(t *testing.T) {
 							got.Run = run
 							rows := run * ((n-1)/run + 1)
 							k, at, scales := scattered(want.K, n, d, run)
-							got.At, got.Scales, got.NextAt = at, scales, at
+							got.At, got.Scales = at, scales
 							got.K = fs.cells(t, "K", k, rows, d, first)
-							got.Next = got.K
+							got.Ahead = make([]uintptr, rows/run) // nothing is there
 							v, at, scales := scattered(want.V, n, d, run)
 							got.V = fs.cells(t, "V", v, rows, d, first)
 							what := fmt.Sprintf("%s, type %d: %d queries, %d columns, runs of %d", o.ISA, typ, r, d, run)
@@ -492,27 +491,6 @@ func scattered(c Cells, n, d, run int) (to Cells, at, scales []int) {
 		}
 	}
 	return to, at, scales
-}
-
-// Ask may be given rows that are not there.
-func TestAskBeyondRows(t *testing.T) {
-	for _, o := range append(assembled(), Go()) {
-		fs := fences{}
-		for _, typ := range []Type{F32, F16, BF16, I8} {
-			for _, stride := range []int{0, 8, 1 << 10} {
-				for _, first := range []bool{true, false} {
-					c := fs.cells(t, "rows", stored(randomFew(1, 3, 8, 0).K.Rows, 3, 8, typ, 1), 3, 8, first)
-					if c.Stride = stride; typ == I8 {
-						c.ScaleStride = stride
-					}
-					for _, n := range []int{0, 1, 3, 1000} {
-						o.Ask(&c, []int{0, 1000}, []int{0, 1000}, n)
-					}
-					o.Ask(&Cells{Type: typ}, nil, nil, 3)
-				}
-			}
-		}
-	}
 }
 
 // sameBits holds numbers to what is wanted, bit for bit but for which NaN.

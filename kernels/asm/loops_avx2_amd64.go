@@ -4,8 +4,6 @@
 
 package asm
 
-import "unsafe"
-
 //go:noescape
 func avx2Score1(p *Panel, from, to int)
 
@@ -103,9 +101,6 @@ func avx2SumI8(p *Few)
 func avx2ScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func avx2Ask(from unsafe.Pointer, at *int, runs, size, step, lines int)
-
-//go:noescape
 func avx2Weigh(p *Few, from, vectors int) (done int)
 
 //go:noescape
@@ -186,7 +181,7 @@ var avx2 = loops{
 	flashSums: []func(p *Panel, from, to, scored int) int{avx2FlashSums1, avx2FlashSums2, avx2FlashSums3},
 	raise:     avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
 	few: fewLoops{
-		dot: []func(*Few){avx2Dot, avx2DotF16, avx2DotBF16, avx2DotI8}, sum: []func(*Few){avx2Sum, avx2SumF16, avx2SumBF16, avx2SumI8}, scale: avx2ScaleKeys, ask: avx2Ask,
+		dot: []func(*Few){avx2Dot, avx2DotF16, avx2DotBF16, avx2DotI8}, sum: []func(*Few){avx2Sum, avx2SumF16, avx2SumBF16, avx2SumI8}, scale: avx2ScaleKeys,
 		weigh: avx2Weigh, weighSums: avx2WeighSums, inner: avx2Inner, outer: avx2Outer, outerT: avx2OuterT,
 	},
 	cells: cellLoops{

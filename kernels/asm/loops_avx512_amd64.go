@@ -4,8 +4,6 @@
 
 package asm
 
-import "unsafe"
-
 //go:noescape
 func avx512Score1(p *Panel, from, to int)
 
@@ -103,9 +101,6 @@ func avx512SumI8(p *Few)
 func avx512ScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func avx512Ask(from unsafe.Pointer, at *int, runs, size, step, lines int)
-
-//go:noescape
 func avx512Weigh(p *Few, from, vectors int) (done int)
 
 //go:noescape
@@ -186,7 +181,7 @@ var avx512 = loops{
 	flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSums1, avx512FlashSums2, avx512FlashSums3},
 	raise:     avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
 	few: fewLoops{
-		dot: []func(*Few){avx512Dot, avx512DotF16, avx512DotBF16, avx512DotI8}, sum: []func(*Few){avx512Sum, avx512SumF16, avx512SumBF16, avx512SumI8}, scale: avx512ScaleKeys, ask: avx512Ask,
+		dot: []func(*Few){avx512Dot, avx512DotF16, avx512DotBF16, avx512DotI8}, sum: []func(*Few){avx512Sum, avx512SumF16, avx512SumBF16, avx512SumI8}, scale: avx512ScaleKeys,
 		weigh: avx512Weigh, weighSums: avx512WeighSums, inner: avx512Inner, outer: avx512Outer, outerT: avx512OuterT,
 	},
 	cells: cellLoops{

@@ -12,7 +12,6 @@ import (
 type fewLoops struct {
 	dot, sum         []func(f *Few)
 	scale            func(f *Few, scale *float32, apart int)
-	ask              func(from unsafe.Pointer, at *int, runs, size, step, lines int)
 	weigh, weighSums func(f *Few, from, vectors int) (done int)
 	outer, outerT    func(p *Panel)
 	inner            func(to, x *float32, xStride int, y *float32, yStride, rows, d int)
@@ -23,7 +22,7 @@ func (l *loops) rows(o *Ops) {
 	o.Dot = func(f *Few) {
 		f.check()
 		reach("Q", len(f.Q.Data), f.R, f.D, f.Q.Stride)
-		whole := f.oneRun()
+		whole := f.oneRun(&f.K)
 		f.checkRuns("K", "K.Scale", &f.K, f.D)
 		switch {
 		case f.R == 0 || f.N == 0:
@@ -41,7 +40,7 @@ func (l *loops) rows(o *Ops) {
 	o.Sum = func(f *Few) {
 		f.check()
 		reach("O", len(f.O.Data), f.R, f.C, f.O.Stride)
-		whole := f.oneRun()
+		whole := f.oneRun(&f.V)
 		f.checkRuns("V", "V.Scale", &f.V, f.C)
 		if f.R > 0 && f.N > 0 && f.C > 0 {
 			if f.V.Type == I8 {
@@ -51,7 +50,6 @@ func (l *loops) rows(o *Ops) {
 		}
 		f.endRun(whole)
 	}
-	o.Ask = l.ask
 	o.DScore = func(p *Panel) {
 		width := l.checkWidth(p)
 		reach("V", len(p.V.Data), p.N, p.C, p.V.Stride)
@@ -89,49 +87,6 @@ func (l *loops) rows(o *Ops) {
 		if len(from) > 0 {
 			l.elu(&to[0], &from[0], len(from))
 		}
-	}
-}
-
-// A run is asked for by lines that lie askLeast bytes apart, or as many more, up to a page of memory, as leaves it askLines of them: more are in the way
-// of what the loops ask for themselves. Pages of keys, out of order (AVX-512, [page, head, row, dim], d = 128), took with a line in 2 KiB and in 4 KiB
-// so much of their time with one in 1 KiB:
-//
-//	              2 KiB   4 KiB
-//	float32, 64   .956    .933
-//	float32, 16   .976    .969
-//	int8, 64      .971    .978
-//	int8, 16      1.028   1.041   whose runs are 2 KiB
-//
-// That was on a Xeon with 2 MB of second-level cache that the CPU calls family 6, model 167. On one of model 207 float32 pages of 16 ran at .97, 1.00,
-// .99 and .91 of keys without pages with a line in 256 bytes, 512, 1 KiB and 4 KiB, and at .85 without Ask; with chunks of 64 keys, asked for two
-// chunks ahead.
-const (
-	askLines = 4
-	askLeast = 1 << 10
-	askMost  = 4 << 10
-)
-
-// ask needs no checks: what does not exist is not brought.
-func (l *loops) ask(c *Cells, at, scales []int, n int) {
-	from, size := unsafe.Pointer(unsafe.SliceData(c.Data)), 4
-	switch c.Type {
-	case F16, BF16:
-		from, size = unsafe.Pointer(unsafe.SliceData(c.Half)), 2
-	case I8:
-		from, size = unsafe.Pointer(unsafe.SliceData(c.Byte)), 1
-		l.askRuns(unsafe.Pointer(unsafe.SliceData(c.Scale)), scales, 4, n, c.ScaleStride)
-	}
-	l.askRuns(from, at, size, n, c.Stride)
-}
-
-// askRuns asks for runs of rows: those that lie far apart one by one.
-func (l *loops) askRuns(from unsafe.Pointer, at []int, size, n, stride int) {
-	apart := size * stride
-	if every := min(max(n*apart/askLines, askLeast), askMost); apart < every {
-		n, apart = (n*apart+every-1)/every, every
-	}
-	if len(at) > 0 {
-		l.few.ask(from, &at[0], len(at), size, apart, n)
 	}
 }
 
@@ -177,11 +132,12 @@ func (f *Few) check() { reach("P", len(f.P), f.R, f.N, f.Stride) }
 var origin [1]int
 
 // oneRun makes all keys one run, if nothing is said about runs, until endRun.
-func (f *Few) oneRun() bool {
+func (f *Few) oneRun(c *Cells) bool {
 	if f.Run != 0 {
 		return false
 	}
-	f.Run, f.At, f.NextAt, f.Scales = max(f.N, 1), origin[:], origin[:], origin[:]
+	f.Run, f.At, f.Scales, f.ahead[0] = max(f.N, 1), origin[:], origin[:], c.Address(0)
+	f.Ahead = f.ahead[:]
 	return true
 }
 
@@ -197,7 +153,7 @@ func (f *Few) checkRuns(name, scale string, c *Cells, cols int) {
 		panic(fmt.Errorf("asm: %d keys, and Run is %d: neither may be negative", f.N, f.Run))
 	}
 	whole, rest := f.N/f.Run, f.N%f.Run
-	furthest("NextAt", f.NextAt, 0, whole+set(rest > 0))
+	reach("Ahead", len(f.Ahead), 1, whole+set(rest > 0), 0)
 	f.checkRun(name, scale, c, 0, whole, f.Run*set(whole > 0), cols)
 	f.checkRun(name, scale, c, whole, whole+set(rest > 0), rest, cols)
 }

@@ -4,8 +4,6 @@
 
 package asm
 
-import "unsafe"
-
 //go:noescape
 func neonScore1(p *Panel, from, to int)
 
@@ -121,9 +119,6 @@ func neonSumI8(p *Few)
 func neonScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func neonAsk(from unsafe.Pointer, at *int, runs, size, step, lines int)
-
-//go:noescape
 func neonWeigh(p *Few, from, vectors int) (done int)
 
 //go:noescape
@@ -204,7 +199,7 @@ var neon = loops{
 	flashSums: []func(p *Panel, from, to, scored int) int{neonFlashSums1, neonFlashSums2, neonFlashSums3, neonFlashSums4},
 	raise:     neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
 	few: fewLoops{
-		dot: []func(*Few){neonDot, neonDotF16, neonDotBF16, neonDotI8}, sum: []func(*Few){neonSum, neonSumF16, neonSumBF16, neonSumI8}, scale: neonScaleKeys, ask: neonAsk,
+		dot: []func(*Few){neonDot, neonDotF16, neonDotBF16, neonDotI8}, sum: []func(*Few){neonSum, neonSumF16, neonSumBF16, neonSumI8}, scale: neonScaleKeys,
 		weigh: neonWeigh, weighSums: neonWeighSums, inner: neonInner, outer: neonOuter, outerT: neonOuterT,
 	},
 	cells: cellLoops{

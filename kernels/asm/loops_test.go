@@ -192,9 +192,9 @@ func TestShortOperands(t *testing.T) {
 
 // inRuns says of keys where they lie that they lie in runs.
 func inRuns(f *Few, run int) {
-	f.Run, f.Next = run, f.K
+	f.Run = run
 	for j := 0; j < f.N; j += run {
-		f.At, f.NextAt, f.Scales = append(f.At, j*f.K.Stride), append(f.NextAt, j*f.K.Stride), append(f.Scales, j)
+		f.At, f.Ahead, f.Scales = append(f.At, j*f.K.Stride), append(f.Ahead, f.K.Address(j*f.K.Stride)), append(f.Scales, j)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestShortFew(t *testing.T) {
 			{"Dot", "K", o.Dot, func(f *Few) { inRuns(f, 4); f.At[0] = 13*f.K.Stride + 9 }},
 			{"Dot", "At", o.Dot, func(f *Few) { inRuns(f, 4); f.At[0] = -1 }},
 			{"Dot", "At", o.Dot, func(f *Few) { inRuns(f, 4); f.At = f.At[:4] }},
-			{"Dot", "NextAt", o.Dot, func(f *Few) { inRuns(f, 4); f.NextAt = nil }},
+			{"Dot", "Ahead", o.Dot, func(f *Few) { inRuns(f, 4); f.Ahead = nil }},
 			{"Dot", "Run", o.Dot, func(f *Few) { inRuns(f, 4); f.Run = -4 }},
 			{"Sum", "V", o.Sum, func(f *Few) { inRuns(f, 4); f.At[0] = math.MaxInt }},
 			{"Sum", "Scales", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = nil }},

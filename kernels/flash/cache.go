@@ -2,56 +2,82 @@ package flash
 
 import (
 	"math/bits"
+	"unsafe"
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
 	"attnlab/kernels/tile"
 )
 
-// Rows of K and V are read where they lie and as they are stored: float32 or less, after one another or in pages. A chunk of keys is one run or, where
-// pages are shorter, a run for each; loops take all of a chunk's runs in one call, with the bits of one run.
+// Rows of K and V are read where they lie and as they are stored: float32 or less, after one another or in pages. A chunk of keys is cut into runs that
+// lie in one page each; loops take all of a chunk's runs in one call, with the bits of one run. While they read a run they ask memory for the one that
+// they read some KiB later, so that nothing waits at the end of a page, or where values follow on keys and the next head on this one.
 
-// A cache is the keys and values of one key head.
+// A cache is the keys and values of some key heads.
 type cache struct {
+	heads []head
 	k, v  pool
 	pages []int32     // of the batch entry; nil: keys lie after one another
 	shift int         // a key's page is key>>shift
 	run   int         // keys in a run
+	later int         // a run asks for the one that comes so many runs later
+	ahead []uintptr   // where that is, of the runs of a chunk
 	stage *tile.Stage // of keys that have to be turned
 }
 
-// pool is one of the two.
+// A head has its rows from key 0 on, or from the first page of the pool on.
+type head struct{ k, v asm.Cells }
+
+// pool says how the rows of K, or of V, lie there: for all heads alike.
 type pool struct {
-	asm.Cells               // from key 0 on, or from the first page of the pool on
-	page, pageScales int    // elements, and scales, from one page to the next
-	now, next        places // of the chunk in hand, and of the one after it
+	row, page distance // from one to the next
+	now, next places   // of the chunk in hand, and of the one after it
 }
+
+// A distance is in elements, and in scales.
+type distance struct{ at, scales int }
 
 // places are where the runs of a chunk begin: in elements, and in scales.
 type places struct{ at, scales []int }
 
-// runs is the number of runs in a chunk.
-func runs(p *attn.Problem) int {
-	if p.Page == 0 {
-		return 1
+// In bytes, the size of a run that no page ends, and how far ahead it asks: far enough for rows to come from memory, near enough for the first cache to
+// keep them until then.
+const (
+	longestRun = 4 << 10
+	askAhead   = 6 << 10
+)
+
+// runOf is the number of keys in a run, and how many runs later comes what it asks for.
+func runOf(p *attn.Problem) (run, later int) {
+	run = chunkOf(p)
+	row := 4 * max(p.Dim, 1) * chunk / run // bytes: a chunk has as many of them whatever the type
+	if p.Page != 0 {
+		run = min(run, p.Page)
 	}
-	return max(1, chunkOf(p)/p.Page)
+	for run > 4 && run*row > longestRun {
+		run /= 2
+	}
+	return run, (askAhead + run*row - 1) / (run * row)
 }
 
 func newCache(p *attn.Problem) cache {
-	n := runs(p)
+	run, later := runOf(p)
+	n := chunkOf(p) / run
 	pool := func() pool {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
 		return pool{now: places(), next: places()}
 	}
-	return cache{k: pool(), v: pool(), run: chunkOf(p) / n}
+	return cache{heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, ahead: make([]uintptr, n)}
 }
 
-// cacheFloats is the size of its places, in floats.
-func cacheFloats(p *attn.Problem) int { return 2 * 8 * runs(p) }
+// cacheFloats is the size of its heads and places, in floats.
+func cacheFloats(p *attn.Problem) int {
+	run, _ := runOf(p)
+	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 9*2*chunkOf(p)/run
+}
 
-// open finds the keys and values of a key head, and where the chunk that begins with a key lies.
-func (c *cache) open(p *attn.Problem, a *attn.Args, b, kv, key, keys int) {
+// open finds the keys and values of so many key heads from one on, and where the chunk that begins with a key lies.
+func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, keys int) {
 	at, row := 0, 0
 	if c.pages = nil; p.Page != 0 {
 		c.pages, c.shift = a.Pages[b*p.PagesEach():], bits.TrailingZeros(uint(p.Page))
@@ -61,15 +87,19 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, kv, key, keys int) {
 	if c.stage != nil {
 		c.stage.Forget()
 	}
-	c.k.open(&a.K, at, row, kv)
-	c.v.open(&a.V, at, row, kv)
+	c.heads = c.heads[:heads]
+	for i := range c.heads {
+		c.heads[i] = head{tile.Cells(&a.K, at, row, from+i), tile.Cells(&a.V, at, row, from+i)}
+	}
+	c.k.open(&a.K)
+	c.v.open(&a.V)
 	c.find(key, keys)
 }
 
-func (p *pool) open(t *attn.Tensor, b, s, h int) {
-	p.Cells, p.page, p.pageScales = tile.Cells(t, b, s, h), t.SB, t.SB/max(t.D, 1)
-	if t.D == 0 {
-		p.page, p.Stride = 0, 0
+func (p *pool) open(t *attn.Tensor) {
+	p.row, p.page = distance{}, distance{}
+	if t.D > 0 {
+		p.row, p.page = distance{t.SS, t.SS / t.D}, distance{t.SB, t.SB / t.D}
 	}
 }
 
@@ -82,51 +112,48 @@ func (c *cache) find(key, keys int) {
 			if c.pages != nil {
 				page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
 			}
-			p.next.at[i] = page*p.page + row*p.Stride
-			p.next.scales[i] = page*p.pageScales + row*p.ScaleStride
+			p.next.at[i] = page*p.page.at + row*p.row.at
+			p.next.scales[i] = page*p.page.scales + row*p.row.scales
 		}
 	}
 }
 
-// ask asks for the keys of the next chunk where they begin anew at every page: what brings rows that follow one another to the cache before they are
-// read does not see a jump coming. Rows with those of other heads between them jump all the time, and are not asked for: that left float32 pages of 16
-// as fast as they were, and slowed int8's to .86.
-func (d *decoder) ask(w *fewWorker) {
-	if w.pages == nil || w.k.Stride != d.p.Dim {
-		return
-	}
-	d.ops.Ask(&w.k.Cells, w.k.next.at, w.k.next.scales, w.run)
-	d.ops.Ask(&w.v.Cells, w.v.next.at, w.v.next.scales, w.run)
-}
-
-// dot computes the scores of a chunk. Its values are asked for meanwhile. Keys that have to be turned are, first.
-func (d *decoder) dot(w *fewWorker, b, kv, key, n int) {
+// dot computes the scores of a chunk. Keys that have to be turned are, first.
+func (d *decoder) dot(w *fewWorker, b, kv, head, key, n int) {
 	if w.stage != nil {
-		w.K = asm.Cells{Rows: w.stage.K(d.a, b, kv, key, n)}
-		w.Next, w.Run = w.K, 0
-		d.ops.Dot(&w.Few)
-		return
-	}
-	w.K, w.Next = w.k.Cells, w.v.Cells
-	w.Run, w.At, w.Scales, w.NextAt = w.run, w.k.now.at, w.k.now.scales, w.v.now.at
-	if w.k.Stride != w.v.Stride {
-		w.Next, w.NextAt = w.K, w.k.next.at
+		w.K, w.Run = asm.Cells{Rows: w.stage.K(d.a, b, kv, key, n)}, 0
+	} else {
+		h := &w.heads[head]
+		w.K, w.Run, w.At, w.Scales = h.k, w.run, w.k.now.at, w.k.now.scales
+		w.look(&h.k, w.At, &h.v, w.v.now.at)
 	}
 	d.ops.Dot(&w.Few)
 }
 
-// sum adds the values of a chunk. The keys of the next one are asked for meanwhile.
-func (d *decoder) sum(w *fewWorker) {
+// sum adds the values of a chunk. The next keys are those of the next head in hand, or of the next chunk of the first one.
+func (d *decoder) sum(w *fewWorker, head int) {
 	if d.careful {
-		w.V = asm.Cells{Rows: asm.Rows{Data: w.clean, Stride: d.p.DimV}}
-		w.Next, w.Run = w.V, 0
-		d.ops.Sum(&w.Few)
-		return
-	}
-	w.V, w.Next = w.v.Cells, w.k.Cells
-	w.Run, w.At, w.Scales, w.NextAt = w.run, w.v.now.at, w.v.now.scales, w.k.next.at
-	if w.k.Stride != w.v.Stride {
-		w.Next, w.NextAt = w.V, w.v.next.at
+		w.V, w.Run = asm.Cells{Rows: asm.Rows{Data: w.clean, Stride: d.p.DimV}}, 0
+	} else {
+		h := &w.heads[head]
+		w.V, w.Run, w.At, w.Scales = h.v, w.run, w.v.now.at, w.v.now.scales
+		if head++; head < len(w.heads) {
+			w.look(&h.v, w.At, &w.heads[head].k, w.k.now.at)
+		} else {
+			w.look(&h.v, w.At, &w.heads[0].k, w.k.next.at)
+		}
 	}
 	d.ops.Sum(&w.Few)
+}
+
+// look says what the runs that begin at some places ask for: those that come later, and then the next ones.
+func (w *fewWorker) look(now *asm.Cells, at []int, next *asm.Cells, nextAt []int) {
+	for i := range at {
+		if j := i + w.later; j < len(at) {
+			w.ahead[i] = now.Address(at[j])
+		} else {
+			w.ahead[i] = next.Address(nextAt[min(j-len(at), len(nextAt)-1)])
+		}
+	}
+	w.Ahead = w.ahead
 }

@@ -15,9 +15,8 @@ const (
 	// part is the number of keys that one task reads. Parts start at multiples of it, whatever the number of workers, and are merged in order,
 	// so that the bits are the same for any of them.
 	part = 1024
-	// chunk is the number of float32 keys that go through scores, weights and output together: while rows of K are read those of V come from memory,
-	// and scores never leave the cache. There are as many more keys of other types as are the same number of bytes. On a Xeon (family 6, model 207;
-	// AVX-512, d = 128) float32 ran so at 1.05 of its speed in chunks of 64, in pages of 16 and 64 at 1.14 and 1.10, int8 at 1.00, 1.06 and 1.04.
+	// chunk is the number of float32 keys that go through scores, weights and output together: scores never leave the cache. There are as many more
+	// keys of other types as are the same number of bytes.
 	chunk = 128
 )
 
@@ -51,7 +50,7 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	rows, chunk := p.Group()*p.SeqQ, chunkOf(p)
-	scratch, err := attn.Floats(k.workersFew(p, workers), rows*(chunk+5)+chunk*(p.DimV+1)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
+	scratch, err := attn.Floats(k.workersFew(p, workers), rows*chunk+5*p.HeadsQ*p.SeqQ+chunk*(p.DimV+1)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
 	if err != nil {
 		return 0, err
 	}
@@ -90,11 +89,11 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 		natural: s.Softcap != 0 || s.Terms&(attn.TermBias|attn.TermALiBi|attn.TermRelative) != 0,
 	}
 	d.scan, d.merge, d.prepare = d.scanPart, d.mergeRow, d.prepareRow
-	rows := p.Group() * p.SeqQ
+	rows, all := p.Group()*p.SeqQ, p.HeadsQ*p.SeqQ
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
-			cache: newCache(&p), clean: f(d.chunk * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, rows),
-			row: tile.NewRow(&d.p), max: f(rows), first: make([]int32, rows), relative: f(d.chunk), m: f(rows), l: f(rows), s: f(rows),
+			cache: newCache(&p), clean: f(d.chunk * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
+			row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(d.chunk), m: f(all), l: f(all), s: f(all),
 		}
 		if s.Rope != attn.NoRope {
 			w.stage = tile.NewStage(&d.p, k.ops, d.chunk)
@@ -105,8 +104,8 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	return d
 }
 
-// decoder is the plan of the decode path: a task scans one part of the keys for all queries that share a key head and leaves a partial state
-// (o, m, l, s) of each; then each query's states are merged.
+// decoder is the plan of the decode path: a task scans one part of the keys of one or more heads for all queries that share them and leaves a partial
+// state (o, m, l, s) of each; then each query's states are merged.
 type decoder struct {
 	kernel
 	p       attn.Problem
@@ -119,6 +118,7 @@ type decoder struct {
 	back    *tile.Backward
 	a       *attn.Args
 	n       int // parts of this call's keys
+	heads   int // key heads that a task takes through a part
 
 	q []float32 // [batch][head][query][dim]: queries as they meet the keys, where they do not lie so in Q
 
@@ -133,7 +133,7 @@ type decoder struct {
 	prepare, scan, merge func(worker, task int)
 }
 
-// fewWorker is the scratch of one worker. A row of it is a query: those of one head after those of the head before.
+// fewWorker is the scratch of one worker. A row of it is a query: those of one head after those of the head before, for all key heads in hand.
 type fewWorker struct {
 	asm.Few
 	cache
@@ -143,7 +143,7 @@ type fewWorker struct {
 	m, l, s  []float32
 	max      []float32
 	first    []int32
-	lo, hi   []int
+	lo, hi   []int // of the rows of one key head: they are those of all
 	bad      []bool
 }
 
@@ -161,12 +161,13 @@ func (d *decoder) Forward(a *attn.Args) {
 		longest = max(longest, a.Keys(&d.p, b))
 	}
 	d.a, d.n, d.careful = a, parts(longest), false
+	d.heads = d.together()
 	if len(d.q) > 0 {
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.prepare)
 	}
 	for {
 		d.again.Store(false)
-		d.team.Run(d.p.Batch*d.p.HeadsKV*d.n, d.scan)
+		d.team.Run(d.p.Batch*d.sets()*d.n, d.scan)
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.merge)
 		if !d.again.Load() {
 			break
@@ -175,6 +176,22 @@ func (d *decoder) Forward(a *attn.Args) {
 	}
 	d.a = nil
 }
+
+// together is the number of key heads that one task takes through its part, a chunk of each in turn: where the rows of one lie between those of another,
+// as in pages, what the CPU brings beyond the end of a run is then what the next head reads. Where they lie apart it is one.
+func (d *decoder) together() int {
+	p, k := &d.p, &d.a.K
+	if k.SH > d.chunk*k.SS {
+		return 1
+	}
+	if n := len(d.workers); n > 1 { // enough tasks for all workers to end at about the same time
+		return max(1, min(p.HeadsKV, p.Batch*p.HeadsKV*d.n/(4*n)))
+	}
+	return p.HeadsKV
+}
+
+// sets is the number of tasks that take a part.
+func (d *decoder) sets() int { return (d.p.HeadsKV + d.heads - 1) / d.heads }
 
 // state is the index of the first partial state of query i of a head; that of the query after it is d.n on.
 func (d *decoder) state(b, h, i int) int { return ((b*d.p.HeadsQ+h)*d.p.SeqQ + i) * d.n }
@@ -213,68 +230,78 @@ func (d *decoder) queries(b, h, nq int) asm.Rows {
 	return rows
 }
 
-// scanPart takes the queries of one key head through one part of the keys.
+// scanPart takes the queries of some key heads through one part of the keys.
 func (d *decoder) scanPart(worker, task int) {
 	w, p, a := d.workers[worker], &d.p, d.a
-	at, kv, b := task%d.n, task/d.n%p.HeadsKV, task/d.n/p.HeadsKV
-	nq, keys := a.Queries(p, b), a.Keys(p, b)
+	sets := d.sets()
+	at, from, b := task%d.n, task/d.n%sets*d.heads, task/d.n/sets
+	nq, keys, heads := a.Queries(p, b), a.Keys(p, b), min(d.heads, p.HeadsKV-from)
 	rows := p.Group() * nq
 	first, last := keys, 0
 	for r := range rows {
-		w.lo[r], w.hi[r] = a.Visible(p, b, r%nq)
-		w.m[r], w.l[r], w.s[r], w.bad[r] = asm.Unset, 0, 0, false
-		w.max[r], w.first[r] = float32(math.Inf(-1)), -1
-		if w.lo[r] < w.hi[r] {
+		if w.lo[r], w.hi[r] = a.Visible(p, b, r%nq); w.lo[r] < w.hi[r] {
 			first, last = min(first, w.lo[r]), max(last, w.hi[r])
 		}
-		clear(d.o[(d.state(b, kv*p.Group()+r/nq, r%nq)+at)*p.DimV:][:p.DimV])
+	}
+	for r := range heads * rows {
+		w.m[r], w.l[r], w.s[r], w.bad[r] = asm.Unset, 0, 0, false
+		w.max[r], w.first[r] = float32(math.Inf(-1)), -1
+		clear(d.o[(d.state(b, from*p.Group()+r/nq, r%nq)+at)*p.DimV:][:p.DimV])
 	}
 	first, last = max(first-first%d.chunk, at*part), min(last, (at+1)*part)
 	if first < last {
-		w.open(p, a, b, kv, first, keys)
+		w.open(p, a, b, from, heads, first, keys)
 	}
 	for key := first; key < last; key += d.chunk {
-		n := min(d.chunk, last-key)
 		w.find(key+d.chunk, keys)
-		d.ask(w)
-		if d.careful {
-			d.cleanValues(w, b, kv, key, n, nq)
-		}
-		// Queries of different heads are one set of rows when each head has one, otherwise head by head.
-		step := nq
-		if nq == 1 {
-			step = rows
-		}
-		for r := 0; r < rows; r += step {
-			w.R, w.N, w.D, w.C, w.Factor = step, n, p.Dim, p.DimV, p.Scale()
-			if !d.natural {
-				w.Factor *= d.factor
-			}
-			w.M, w.L, w.S = w.m[r:], w.l[r:], w.s[r:]
-			if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
-				w.S = nil
-			}
-			w.Q = d.queries(b, kv*p.Group()+r/nq, nq)
-			w.O = asm.Rows{Data: d.o[(d.state(b, kv*p.Group()+r/nq, 0)+at)*p.DimV:], Stride: d.n * p.DimV}
-			if nq == 1 {
-				w.O.Stride *= p.SeqQ
-			}
-			d.dot(w, b, kv, key, n)
-			for i := range w.R {
-				d.edit(w, b, kv*p.Group()+(r+i)/nq, (r+i)%nq, r+i, i, key)
-			}
-			w.From = 0
-			for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
-				w.raise(r+w.Done, w.Done)
-				w.From = w.Done
-			}
-			d.sum(w)
+		for head := range heads {
+			d.scanChunk(w, b, from+head, head, at, key, min(d.chunk, last-key), nq)
 		}
 	}
-	for r := range rows {
-		i := d.state(b, kv*p.Group()+r/nq, r%nq) + at
+	for r := range heads * rows {
+		i := d.state(b, from*p.Group()+r/nq, r%nq) + at
 		d.m[i], d.l[i], d.s[i], d.bad[i] = w.m[r], w.l[r], w.s[r], w.bad[r] || w.l[r] != w.l[r]
 		d.max[i], d.first[i] = w.max[r], w.first[r]
+	}
+}
+
+// scanChunk takes the queries of a key head, which is one of those that the worker has in hand, through n keys of part at.
+func (d *decoder) scanChunk(w *fewWorker, b, kv, head, at, key, n, nq int) {
+	p := &d.p
+	rows := p.Group() * nq
+	row := head * rows // the first of its queries
+	if d.careful {
+		d.cleanValues(w, b, kv, row, key, n, nq)
+	}
+	// Queries of different heads are one set of rows when each head has one, otherwise head by head.
+	step := nq
+	if nq == 1 {
+		step = rows
+	}
+	for r := 0; r < rows; r += step {
+		w.R, w.N, w.D, w.C, w.Factor = step, n, p.Dim, p.DimV, p.Scale()
+		if !d.natural {
+			w.Factor *= d.factor
+		}
+		w.M, w.L, w.S = w.m[row+r:], w.l[row+r:], w.s[row+r:]
+		if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
+			w.S = nil
+		}
+		w.Q = d.queries(b, kv*p.Group()+r/nq, nq)
+		w.O = asm.Rows{Data: d.o[(d.state(b, kv*p.Group()+r/nq, 0)+at)*p.DimV:], Stride: d.n * p.DimV}
+		if nq == 1 {
+			w.O.Stride *= p.SeqQ
+		}
+		d.dot(w, b, kv, head, key, n)
+		for i := range w.R {
+			d.edit(w, b, kv*p.Group()+(r+i)/nq, (r+i)%nq, row+r+i, i, key)
+		}
+		w.From = 0
+		for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
+			w.raise(row+r+w.Done, w.Done)
+			w.From = w.Done
+		}
+		d.sum(w, head)
 	}
 }
 
@@ -304,8 +331,8 @@ func (d *decoder) edit(w *fewWorker, b, h, i, row, at, key int) {
 			scores[j] = float32((s + float64(bias[off+(key+j)*step])) * d.factor)
 		}
 	}
-	hide(scores, 0, w.lo[row]-key)
-	hide(scores, w.hi[row]-key, len(scores))
+	hide(scores, 0, w.lo[i]-key)
+	hide(scores, w.hi[i]-key, len(scores))
 	if p.Mask.Bitmap != attn.NoBitmap {
 		for j := range scores {
 			if !a.Shows(p, b, i, h, key+j) {
@@ -332,7 +359,7 @@ func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key i
 	few := w.Few
 	w.R, w.N, w.D = 1, last-first+1, p.QDim()
 	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, h, i), Stride: p.QDim()}, asm.Cells{Rows: tile.From(table, 0, first, h%table.H)}, w.relative
-	w.Next, w.Run = w.K, 0
+	w.Run = 0
 	d.ops.Dot(&w.Few)
 	w.Few = few
 	for j := range scores {
@@ -374,19 +401,19 @@ func (w *fewWorker) raise(row, at int) {
 }
 
 // cleanValues copies the values of a chunk without the rows that are not finite, and marks the queries that see one of those.
-func (d *decoder) cleanValues(w *fewWorker, b, kv, key, n, nq int) {
+func (d *decoder) cleanValues(w *fewWorker, b, kv, row, key, n, nq int) {
 	p, a := &d.p, d.a
 	for j := range n {
 		to := w.clean[j*p.DimV:][:p.DimV]
-		at, row := a.KRow(p, b, key+j)
-		if from := a.V.Read(to, at, row, kv); d.ops.Finite(from) {
+		batch, s := a.KRow(p, b, key+j)
+		if from := a.V.Read(to, batch, s, kv); d.ops.Finite(from) {
 			copy(to, from)
 			continue
 		}
 		clear(to)
 		for r := range p.Group() * nq {
 			sees := w.lo[r] <= key+j && key+j < w.hi[r] && a.Shows(p, b, r%nq, kv*p.Group()+r/nq, key+j)
-			w.bad[r] = w.bad[r] || sees
+			w.bad[row+r] = w.bad[row+r] || sees
 		}
 	}
 }

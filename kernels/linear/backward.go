@@ -306,7 +306,6 @@ func (w *worker) dotTo(to []float32, stride int, q []float32, qStride, n int, k 
 	f := &w.few
 	f.R, f.N, f.D, f.P, f.Stride = n, rows, terms, to, stride
 	f.Q, f.K.Rows = asm.Rows{Data: q, Stride: qStride}, asm.Rows{Data: k, Stride: kStride}
-	f.Next = f.K
 	w.ops.Dot(f)
 }
 

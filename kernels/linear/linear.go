@@ -352,7 +352,6 @@ func (w *worker) dot(to, q []float32, qStride, r int, k []float32, kStride, n, d
 	f := &w.few
 	f.R, f.N, f.D, f.P, f.Stride = r, n, d, to, chunk
 	f.Q, f.K.Rows = asm.Rows{Data: q, Stride: qStride}, asm.Rows{Data: k, Stride: kStride}
-	f.Next = f.K
 	w.ops.Dot(f)
 }
 

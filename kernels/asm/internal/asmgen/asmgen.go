@@ -90,7 +90,6 @@ func (g *gen) all() {
 		g.outer(outerFew(c))
 	}
 	g.scaleKeys()
-	g.ask()
 	g.weigh(false)
 	g.weigh(true)
 	g.inner()
@@ -121,7 +120,7 @@ func (g *gen) assembly() string {
 }
 
 func (g *gen) declarations() string {
-	s := header + "//go:build !purego\n\npackage asm\n\nimport \"unsafe\"\n" + g.stubs.String() + g.table()
+	s := header + "//go:build !purego\n\npackage asm\n" + g.stubs.String() + g.table()
 	src, err := format.Source([]byte(s))
 	if err != nil {
 		panic(fmt.Errorf("%s: the declarations are not Go: %w", g.name, err))
@@ -156,7 +155,7 @@ var %[1]s = loops{
 	flashSums: []func(p *Panel, from, to, scored int) int{%[15]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
 	few: fewLoops{
-		dot: []func(*Few){%[12]s}, sum: []func(*Few){%[13]s}, scale: %[1]sScaleKeys, ask: %[1]sAsk,
+		dot: []func(*Few){%[12]s}, sum: []func(*Few){%[13]s}, scale: %[1]sScaleKeys,
 		weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, inner: %[1]sInner, outer: %[1]sOuter, outerT: %[1]sOuterT,
 	},
 	cells: cellLoops{

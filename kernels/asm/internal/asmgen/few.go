@@ -11,10 +11,8 @@ import "fmt"
 //
 // What is left over goes by fewer queries, by one key, and by one column; the additions, and so the bits, are the same for all of them.
 //
-// While these keys are read, the rows of Next are asked for from memory, line for line: with Dot and Sum asking for what the other reads,
-// memory is busy while either computes. On a Xeon (family 6, model 207) eight queries that share keys (AVX-512, d = 128) ran so at .78 of the
-// bandwidth; at .67 when each loop asked for its own rows, eight further on; at .61 when lines were asked into the first-level cache, where
-// K and V displace each other.
+// While these keys are read, what Few.Ahead says is asked for from memory, line for line. One query takes keys one after another and a row in order, as
+// far as registers reach: a CPU that looks for streams does not see one in lines taken from four rows in turn.
 //
 // K may be cells of any type; their scales are multiplied in afterwards, by ScaleKeys.
 func (g *gen) dot(c cells) {
@@ -40,8 +38,7 @@ for j := range p.N { // 4 at a time
 	g.label("run")
 	g.get(steps, few("run"))
 	g.runAt(elem, "At", "K+"+c.field(), c.size(), elemAt)
-	g.runAt(lead, "NextAt", "Next+"+c.field(), c.size(), elemAt)
-	g.subtract(lead, elem)
+	g.leadOf(elem)
 	g.keysOfRun(count, "taken")
 	for _, keys := range []int{4, 1} {
 		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
@@ -85,6 +82,14 @@ func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
 	g.plus(dst, temp)
 }
 
+// leadOf finds how far ahead of its rows, which begin at a place, the run whose number is in steps asks.
+func (g *gen) leadOf(at reg) {
+	g.get(lead, few("Ahead"))
+	g.offset(lead, lead, steps, 8)
+	g.get(lead, mem{base: lead})
+	g.subtract(lead, at)
+}
+
 // keysOfRun counts the keys of the run whose number is in steps, and moves on to the one that follows.
 func (g *gen) keysOfRun(dst reg, taken string) {
 	g.increase(steps, 1)
@@ -103,37 +108,6 @@ func (g *gen) keysOfRun(dst reg, taken string) {
 func (g *gen) moreRuns(label string) {
 	g.get(steps, few("left"))
 	g.jumpAtLeast(steps, 1, label)
-}
-
-// ask emits Ops.Ask, which is no loop over elements: a line comes to the cache for each step.
-func (g *gen) ask() {
-	g.function("Ask", "(from unsafe.Pointer, at *int, runs, size, step, lines int)", 0, 48, `
-for i := range runs {
-	for j := range lines {
-		prefetch(from + at[i]*size + j*step)
-	}
-}`)
-	g.arg(elem, "at", 8)
-	g.arg(count, "runs", 16)
-	g.arg(apart, "size", 24)
-	g.arg(stride, "step", 32)
-	g.label("run")
-	g.get(lanesAt, mem{base: elem})
-	g.multiply(lanesAt, apart)
-	g.arg(elemAt, "from", 0)
-	g.plus(elemAt, lanesAt)
-	g.arg(steps, "lines", 40)
-	g.jumpBelow(steps, 1, "done")
-	g.label("line")
-	g.prefetch(mem{base: elemAt})
-	g.plus(elemAt, stride)
-	g.increase(steps, -1)
-	g.jumpAtLeast(steps, 1, "line")
-	g.increase(elem, 8)
-	g.increase(count, -1)
-	g.jumpAtLeast(count, 1, "run")
-	g.label("done")
-	g.ret()
 }
 
 func few(field string) mem { return mem{base: panel, field: "Few_" + field} }
@@ -163,11 +137,12 @@ func (d dots) emit() {
 	d.move(elemAt, elem)
 	d.offset(leadAt, elem, lead, 1)
 	d.get(steps, few("D"))
-	many := min(line/(d.vec*d.size()), 4)
-	d.columns(name+"line", many, false)
-	if many > 1 {
-		d.columns(name+"vector", 1, false)
+	if d.queries == 1 {
+		d.inTurn(name)
+	} else if many := min(line/(d.vec*d.size()), 4); many > 1 {
+		d.columns(name+"line", many, false)
 	}
+	d.columns(name+"vector", 1, false)
 	d.columns(name+"one", 1, true)
 	d.finish()
 	d.increase(rowsLeft, -d.queries)
@@ -177,6 +152,34 @@ func (d dots) emit() {
 
 // line is the size of a cache line.
 const line = 64
+
+// inTurn emits the products of one query, key after key, by eight vectors of columns, which registers hold of the query, then by four and two.
+func (d dots) inTurn(name string) {
+	const most = 8
+	for vecs := most; vecs > 1; vecs /= 2 {
+		name, n := fmt.Sprint(name, "turn", vecs), vecs*d.vec
+		d.jumpBelow(steps, n, "end"+name)
+		d.label("columns" + name)
+		for v := range vecs {
+			d.load(d.key()+vec(v), mem{base: lanesAt, off: v * d.bytes()})
+		}
+		for j := range d.keys {
+			for v := range vecs {
+				off := v * d.vec * d.size()
+				if off%line == 0 {
+					d.prefetchNear(row(leadAt, stride, stride3, j, off))
+				}
+				d.widen(d.query(0), row(elemAt, stride, stride3, j, off), d.cells)
+				d.fma(d.sum(0, j), d.key()+vec(v), d.query(0))
+			}
+		}
+		d.next(n)
+		if vecs == most {
+			d.jumpAtLeast(steps, n, "columns"+name)
+		}
+		d.label("end" + name)
+	}
+}
 
 // columns emits the loop over columns, so many vectors at a time or one element.
 func (d dots) columns(name string, vecs int, single bool) {
@@ -193,19 +196,24 @@ func (d dots) columns(name string, vecs int, single bool) {
 		for j := range d.keys {
 			widen(d.key(), row(elemAt, stride, stride3, j, v*d.vec*d.size()), d.cells)
 			if v == 0 && !single {
-				d.prefetch(row(leadAt, stride, stride3, j, 0))
+				d.prefetchNear(row(leadAt, stride, stride3, j, 0))
 			}
 			for r := range d.queries {
 				d.fma(d.sum(r, j), d.query(r), d.key())
 			}
 		}
 	}
+	d.next(n)
+	d.jumpAtLeast(steps, n, "columns"+name)
+	d.label("end" + name)
+}
+
+// next moves on by so many columns.
+func (d dots) next(n int) {
 	d.increase(lanesAt, 4*n)
 	d.increase(elemAt, d.size()*n)
 	d.increase(leadAt, d.size()*n)
 	d.increase(steps, -n)
-	d.jumpAtLeast(steps, n, "columns"+name)
-	d.label("end" + name)
 }
 
 // row is the element so many bytes from a cursor, up to three rows further on.

@@ -7,8 +7,8 @@ import "fmt"
 //	x[r][c] += Σ_k weights[r][k] * y[k][c]
 //
 // Columns stand in lanes: rows of y are loaded, weights broadcast, nothing is packed. It is Ops.Outer, and Ops.OuterT with the weights
-// transposed; Ops.Sum is it for the few rows of queries that share keys, where y is V and comes from memory, and asks for the rows of Next
-// meanwhile, as Dot does.
+// transposed; Ops.Sum is it for the few rows of queries that share keys, where y is V and comes from memory, and asks for
+// the rows that follow meanwhile, as Dot does.
 //
 // Outer asks for the rows of x that a tile will be added to while it sums, and for those of the next one, where a row is several lines. With AVX-512,
 // blocks of 192 keys and 8 tiles of queries in turn, in the second-level cache, Outer ran so at .88 of the peak instead of .83 on an Intel Xeon.
@@ -79,7 +79,7 @@ type outer struct {
 	rows, terms, weights, y, x, xStride string // fields: numbers of rows and terms, stride of weights, y, results, their stride
 	weight, result                      string // as Go
 	tiles                               []int  // rows of tiles
-	transposed, ahead/* runs of terms; asks for Next */ bool
+	transposed, ahead/* runs of terms; asks ahead */ bool
 	finishes       bool   // knows fresh results, and factors of rows
 	cells                 // how y is stored
 	yData, yStride string // fields of that
@@ -152,8 +152,7 @@ func (t tile) runsOuter(o outer, name string) {
 	t.label("run" + name)
 	t.get(steps, few("run"))
 	t.runAt(lanesAt, "At", start, o.size(), temp)
-	t.runAt(lead, "NextAt", "Next+"+o.yData, o.size(), temp)
-	t.subtract(lead, lanesAt)
+	t.leadOf(lanesAt)
 	t.note("the columns of the tile")
 	t.plus(lanesAt, lanes)
 	t.get(temp, few(start))
