@@ -22,7 +22,8 @@ type Few struct {
 	Ahead      []uintptr
 	//lint:ignore U1000 assembly counts in them: runs done, and keys to do
 	run, left int
-	ahead     [1]uintptr // of one run
+	//lint:ignore U1000 where there is assembly: Ahead of one run
+	ahead [1]uintptr
 }
 
 // runLength is the number of keys in a run that is not the last.
