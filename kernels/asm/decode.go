@@ -16,7 +16,7 @@ type Few struct {
 
 	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i].
 	// While assembly reads it, it asks memory for what is read before long: as many rows, as far apart, from the address Ahead[i] on, where there need
-	// be nothing. Where Run is 0 all keys are one run, from the first element on, and it asks for what lies Ahead bytes further on them.
+	// be nothing. Where Run is 0 all keys are one run, from the first element on, and it asks for no others.
 	Run        int
 	At, Scales []int
 	Ahead      []uintptr

@@ -37,14 +37,14 @@ func angles(p *attn.Problem) int {
 }
 
 // ReverseFloats is the number of float32 numbers in a Reverse.
-func ReverseFloats(p *attn.Problem) int { return attn.ReverseFloats(p) + angles(p) + finished }
+func ReverseFloats(p *attn.Problem) int { return attn.ReverseFloats(p) + angles(p) + finishAtOnce }
 
-// finished is the number of rows of dK that Finish takes at once.
-const finished = 64
+// finishAtOnce is the number of rows of dK that Finish scales, and looks at, before it goes on to the next.
+const finishAtOnce = 64
 
 // NewReverse allocates a Reverse of a plan of problem p, which must stay where it is.
 func NewReverse(p *attn.Problem, ops *asm.Ops) *Reverse {
-	return &Reverse{p: p, ops: ops, r: attn.NewReverse(p), sines: make([]float32, angles(p)), scale: make([]float32, finished)}
+	return &Reverse{p: p, ops: ops, r: attn.NewReverse(p), sines: make([]float32, angles(p)), scale: make([]float32, finishAtOnce)}
 }
 
 // At goes to query i of head h in batch entry b.
