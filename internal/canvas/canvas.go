@@ -49,7 +49,7 @@ func Save(path string, w, h vg.Length, paint func(draw.Canvas) error) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if err := write(path+f.ext, f.out); err != nil {
-			return err
+			return fmt.Errorf("%w; name a folder that can be written to", err)
 		}
 	}
 	return nil
