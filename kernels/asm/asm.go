@@ -45,7 +45,10 @@
 // the sets out.
 package asm
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // Unset is the reference M of a lane that has seen no key yet.
 const Unset = -math.MaxFloat32
@@ -67,6 +70,11 @@ func (r *Rows) Row(j, n int) []float32 { return r.Data[j*r.Stride:][:n:n] }
 
 // From returns the rows from row j on.
 func (r Rows) From(j int) Rows { return Rows{r.Data[j*r.Stride:], r.Stride} }
+
+// Ahead is the address of a row, which there need not be.
+func (r Rows) Ahead(j int) uintptr {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(r.Data))) + 4*uintptr(j*r.Stride)
+}
 
 // A Panel is the argument block of one call. It lives in a worker's scratch: on the stack it would escape through the func fields of Ops.
 type Panel struct {
@@ -91,6 +99,9 @@ type Panel struct {
 	Since []int     // Mix: vector i of the lanes uses rows from Since[i], of which the first is 0 and none is more than Until[0],
 	Until []int     // up to Until[i]; both do not decrease. nil: all N
 	Keep  []float32 // [Lanes]; Raise, Mix: what becomes of O; for Mix, nil is 1
+
+	Ahead   uintptr // OuterT: where it asks memory for what comes next, and need be nothing; 0: it asks for nothing new
+	AheadBy int     // so many bytes further each time, four terms of a tile later
 
 	X     []float32 // Outer: [N][XStride]
 	XStr  int       // Outer: row length of X
@@ -165,8 +176,9 @@ type Ops struct {
 	OuterT func(*Panel)
 	// Inner is to[i] = Σ_c x[i][c] y[i][c] over d columns.
 	Inner func(to []float32, x, y Rows, d int)
-	// Elu is to[i] = from[i]+1 above 0, e^from[i] elsewhere, or 0 where that is below 2^-125; to is as long as from, and may be it.
-	Elu func(to, from []float32)
+	// Elu is to[i] = from[i]+1 above 0, e^from[i] elsewhere, or 0 where that is below 2^-125; to is as long as from, and may be it. Meanwhile it asks
+	// memory for as many numbers from an address on, where there need be nothing.
+	Elu func(to, from []float32, ahead uintptr)
 	// Rotate turns n = len(cos) pairs of numbers in place, (a, b) to (a*cos - b*sin, a*sin + b*cos): those of x[c] and x[c+n], or, if pairs, of x[2c]
 	// and x[2c+1].
 	Rotate func(x, cos, sin []float32, pairs bool)

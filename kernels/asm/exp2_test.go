@@ -175,7 +175,7 @@ func TestElu(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range append(assembled(), Go()) {
 		to := make([]float32, len(all))
-		o.Elu(to, all)
+		o.Elu(to, all, 0)
 		worst, at := 0.0, float32(0)
 		for i, x := range all {
 			want := math.Exp(float64(x))
@@ -197,7 +197,7 @@ func TestElu(t *testing.T) {
 				for i := range from {
 					clear(from)
 					from[i], to[n] = c.x, 7
-					o.Elu(to, from)
+					o.Elu(to, from, Rows{Data: from, Stride: n}.Ahead(1))
 					for j, got := range to[:n] {
 						if want := c.want; j == i && got != want && (got == got || want == want) || j != i && got != 1 {
 							t.Fatalf("%s: number %d of %d: elu(%v)+1 = %v, want %v", o.ISA, j, n, from[j], got, want)

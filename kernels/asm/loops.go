@@ -24,7 +24,7 @@ type loops struct {
 	exp         func(p *Panel, from, to int) (done int)
 	expSums     func(p *Panel, from, to int) (done int) // with S
 	few         fewLoops
-	elu         func(to, from *float32, n int)
+	elu         func(to, from *float32, n int, ahead uintptr)
 	edits       editLoops
 	cells       cellLoops
 	rotate      func(x, cos, sin *float32, n int) // in halves

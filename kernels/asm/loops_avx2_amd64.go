@@ -134,7 +134,7 @@ func avx2NarrowF16(to *uint16, from *float32, vectors int)
 func avx2NarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
-func avx2Elu(to, from *float32, n int)
+func avx2Elu(to, from *float32, n int, ahead uintptr)
 
 //go:noescape
 func avx2Cap(p *Panel, from, to int, scale float32)

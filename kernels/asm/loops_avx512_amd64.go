@@ -134,7 +134,7 @@ func avx512NarrowF16(to *uint16, from *float32, vectors int)
 func avx512NarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
-func avx512Elu(to, from *float32, n int)
+func avx512Elu(to, from *float32, n int, ahead uintptr)
 
 //go:noescape
 func avx512Cap(p *Panel, from, to int, scale float32)

@@ -82,10 +82,10 @@ func (l *loops) rows(o *Ops) {
 			l.few.inner(unsafe.SliceData(to), unsafe.SliceData(x.Data), x.Stride, unsafe.SliceData(y.Data), y.Stride, len(to), d)
 		}
 	}
-	o.Elu = func(to, from []float32) {
+	o.Elu = func(to, from []float32, ahead uintptr) {
 		reach("to", len(to), 1, len(from), 0)
 		if len(from) > 0 {
-			l.elu(&to[0], &from[0], len(from))
+			l.elu(&to[0], &from[0], len(from), ahead)
 		}
 	}
 }

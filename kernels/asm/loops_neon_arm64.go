@@ -152,7 +152,7 @@ func neonNarrowF16(to *uint16, from *float32, vectors int)
 func neonNarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
-func neonElu(to, from *float32, n int)
+func neonElu(to, from *float32, n int, ahead uintptr)
 
 //go:noescape
 func neonCap(p *Panel, from, to int, scale float32)

@@ -193,11 +193,12 @@ func TestOuter(t *testing.T) {
 	})
 }
 
-// turned runs OuterT on the operands of Mix, with the rows of V for Y and those of O for X.
+// turned runs OuterT on the operands of Mix, with the rows of V for Y and those of O for X, and has it ask for what lies behind Y.
 func turned(run func(*Panel)) func(*Panel) {
 	return func(p *Panel) {
 		q := *p
 		q.N, q.Width, q.X, q.XStr, q.Y = p.Width, p.N, p.O, p.C, p.V
+		q.Ahead, q.AheadBy = q.Y.Ahead(q.Width), 4*q.Y.Stride
 		clear(q.X)
 		run(&q)
 	}

@@ -375,7 +375,7 @@ func outerT(p *Panel) {
 }
 
 // elu takes e^x itself, not elu+1, which would cancel.
-func elu(to, from []float32) {
+func elu(to, from []float32, _ uintptr) {
 	for i, x := range from {
 		if x <= 0 {
 			to[i] = float32(math.Exp(float64(x)))

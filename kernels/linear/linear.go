@@ -199,6 +199,9 @@ func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
 	return w
 }
 
+// line is the size of a cache line.
+const line = 64
+
 // Positions of queries that see every key, or none.
 const (
 	everything = math.MaxInt / 2
@@ -274,13 +277,17 @@ func (w *worker) load(key, n int) {
 	w.values = asm.Rows{Data: w.clean, Stride: d}
 }
 
-// absorb adds the loaded keys and their values to the state.
+// absorb adds the loaded keys and their values to the state, and asks memory for the values after them.
 func (w *worker) absorb(key, n int) {
 	d, dv, p := w.p.Dim, w.p.DimV, &w.panel
 	p.Fresh, p.Scale = false, nil
 	p.N, p.C, p.Width, p.P, p.Lanes = d, dv, n, w.keys, d
 	p.X, p.XStr, p.Y = w.x, dv, tile.From(&w.a.V, w.b, key, w.kv)
+	if p.Ahead, p.AheadBy = p.Y.Ahead(n), 4*p.Y.Stride; p.Y.Stride == dv {
+		p.AheadBy = line
+	}
 	w.ops.OuterT(p)
+	p.Ahead = 0
 	if w.z != nil {
 		p.N, p.C, p.P = 1, d, w.ones
 		p.X, p.Y = w.z, asm.Rows{Data: w.keys, Stride: d}
@@ -416,17 +423,17 @@ func (w *worker) row() {
 	}
 }
 
-// features applies the feature map to n rows.
+// features applies the feature map to n rows, and asks memory for the n after them.
 func (w *worker) features(to []float32, from asm.Rows, n int) {
 	d := w.p.Dim
 	if from.Stride == d { // as if they were one
-		d, n = n*d, 1
+		d, n, from.Stride = n*d, 1, n*d
 	}
 	for j := range n {
-		to, from := to[j*d:][:d], from.Row(j, d)
+		to, from, next := to[j*d:][:d], from.Row(j, d), from.Ahead(j+n)
 		switch w.p.Linear.Feature {
 		case attn.EluPlusOne:
-			w.ops.Elu(to, from)
+			w.ops.Elu(to, from, next)
 		case attn.ReluPlusOne:
 			for i, x := range from {
 				to[i] = max(x, 0) + 1

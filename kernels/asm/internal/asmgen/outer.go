@@ -13,12 +13,16 @@ import "fmt"
 // Outer asks for the rows of x that a tile will be added to while it sums, and for those of the next one, where a row is several lines. With AVX-512,
 // blocks of 192 keys and 8 tiles of queries in turn, in the second-level cache, Outer ran so at .88 of the peak instead of .83 on an Intel Xeon.
 //
+// OuterT asks for a line of what Panel.Ahead says in every four terms of a tile: its caller knows what comes from memory next, and a product leaves time
+// to bring it. In linear attention with 8 heads, N = 8192 and d = 64 nobody asked for values before, and AVX-512 on a Zen 5 ran at .55 of its
+// peak instead of .62.
+//
 // Tiles are of 6 rows (4, transposed) by as many vectors as there are registers for; what is left over at the edges goes by fewer rows, by fewer
 // vectors, and at last by one column. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the
 // tile, and through all runs of keys.
 func (g *gen) outer(o outer) {
 	frame, after := 0, ""
-	if o.ahead || o.finishes {
+	if o.ahead || o.finishes || o.asks {
 		frame = 8 // for the register of the frame pointer
 	}
 	if o.finishes {
@@ -45,6 +49,12 @@ for r := range p.%[1]s { // %[2]d at a time
 	g.scale(apart, o.cells.size())
 	g.scale(outStride, 4)
 	g.offset(stride3, stride, stride, 2)
+	if o.asks {
+		g.get(lead, o.field("Ahead"))
+		g.jumpAtLeast(lead, 1, "asks")
+		g.move(lead, elem)
+		g.label("asks")
+	}
 	for _, rows := range o.tiles {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))
@@ -80,6 +90,7 @@ type outer struct {
 	weight, result                      string // as Go
 	tiles                               []int  // rows of tiles
 	transposed, ahead/* runs of terms; asks ahead */ bool
+	asks           bool   // for what lies elsewhere
 	finishes       bool   // knows fresh results, and factors of rows
 	cells                 // how y is stored
 	yData, yStride string // fields of that
@@ -92,7 +103,7 @@ var (
 	}
 	outerTransposed = outer{
 		name: "OuterT", block: "Panel", rows: "N", terms: "Width", weights: "Lanes", y: "Y", x: "X", xStride: "XStr", yData: "Rows_Data", yStride: "Rows_Stride",
-		weight: "k*p.Lanes+r", result: "p.X[r*p.XStr+c]", tiles: []int{4, 1}, transposed: true,
+		weight: "k*p.Lanes+r", result: "p.X[r*p.XStr+c]", tiles: []int{4, 1}, transposed: true, asks: true,
 	}
 )
 
@@ -125,6 +136,7 @@ func (t tile) outerColumns(o outer) {
 		if t.results = o.finishes && t.vecs*t.bytes() > line; t.results {
 			t.move(lead, out)
 		}
+		t.asks = o.asks
 		t.get(steps, o.field(o.terms))
 		t.increase(steps, -unroll)
 		t.rest(name)

@@ -25,6 +25,7 @@ type tile struct {
 	ahead      bool // other rows are asked for meanwhile
 	below      bool // elements eight steps further are asked for meanwhile
 	results    bool // and so are what the sums are added to
+	asks       bool // and what lies elsewhere
 	first      int  // vectors before it take no more steps
 	late       int  // so many of the last vectors take none yet
 	cells           // how rows of lanes are stored
@@ -168,6 +169,11 @@ func (t tile) step(k, n int, between func()) {
 		if k == n-1 {
 			t.offset(lead, lead, outStride, 1)
 		}
+	}
+	if t.asks && k == unroll-1 {
+		t.prefetchNear(mem{base: lead})
+		t.get(leadAt, mem{base: panel, field: "Panel_AheadBy"})
+		t.plus(lead, leadAt)
 	}
 	widen := t.widen
 	if t.single {
