@@ -167,7 +167,7 @@ func (d dots) inTurn(name string) {
 			for v := range vecs {
 				off := v * d.vec * d.size()
 				if off%line == 0 {
-					d.prefetchNear(row(leadAt, stride, stride3, j, off))
+					d.prefetchOnce(row(leadAt, stride, stride3, j, off))
 				}
 				d.widen(d.query(0), row(elemAt, stride, stride3, j, off), d.cells)
 				d.fma(d.sum(0, j), d.key()+vec(v), d.query(0))
@@ -196,7 +196,7 @@ func (d dots) columns(name string, vecs int, single bool) {
 		for j := range d.keys {
 			widen(d.key(), row(elemAt, stride, stride3, j, v*d.vec*d.size()), d.cells)
 			if v == 0 && !single {
-				d.prefetchNear(row(leadAt, stride, stride3, j, 0))
+				d.prefetchOnce(row(leadAt, stride, stride3, j, 0))
 			}
 			for r := range d.queries {
 				d.fma(d.sum(r, j), d.query(r), d.key())

@@ -130,6 +130,7 @@ type isa interface {
 	// prefetch asks for the cache line of an address, which need not exist, to be brought to the second-level cache.
 	prefetch(m mem)
 	prefetchNear(m mem) // to the first-level cache
+	prefetchOnce(m mem) // there too, and to no other on its way out: it is read once
 
 	// a vector's bits
 	shiftLeft(dst, a vec, n int)
