@@ -9,7 +9,7 @@
 //	raise.go  Raise, Top and Finite
 //	flash.go  all three at once
 //	move.go   transposes: Load and Store
-//	few.go    products of rows with rows, weights of rows: Dot, Weigh and Ask
+//	few.go    products of rows with rows, weights of rows: Dot and Weigh
 //	inner.go  products of rows each with its own: Inner
 //	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
 //	cells.go  rows stored in less than a float32: Widen and Narrow
