@@ -43,7 +43,7 @@ func (p *Problem) Count(a *Args) Count {
 		c.Flop = times(2*(d+dv), c.Pairs)
 	}
 	_, nk := a.grid(p)
-	c.Bytes = queries*(int64(p.QDim())*width(p.Q)+dv*width(p.Out)) + c.Keys*(d+dv)*width(p.KV)
+	c.Bytes = queries*(int64(p.QDim()*p.Q.Bytes())+dv*int64(p.Out.Bytes())) + c.Keys*(d+dv)*int64(p.KV.Bytes())
 	for w := WantLSE; w <= WantMax; w <<= 1 {
 		if p.Want&w != 0 {
 			c.Bytes += 4 * queries
@@ -129,8 +129,6 @@ func staircase(from, n, top int) int64 {
 	rise := int64(n - low - high)
 	return rise*int64(from+low) + rise*(rise-1)/2 + int64(high)*int64(top)
 }
-
-func width(t DType) int64 { return [...]int64{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
 
 // Floats is the size in bytes of n[0]*n[1]*... float32 numbers, or an error when no memory can hold them.
 func Floats(n ...int) (int64, error) {

@@ -22,6 +22,9 @@ var dtypeNames = [...]string{"f32", "f16", "bf16", "int8"}
 // String returns the name used in flags, benchmark keys and errors.
 func (t DType) String() string { return name(dtypeNames[:], int(t), "dtype") }
 
+// Bytes is the size of an element; a row of I8 has a scale besides.
+func (t DType) Bytes() int { return [...]int{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
+
 // A Tensor is a strided view of a [batch, sequence, head, dim] array. The last dimension is contiguous; a zero stride broadcasts.
 //
 // A row of I8 stands for its numbers times its scale. The scale of the row at element o is Scale[o/D], in whatever order the rows lie, so
@@ -234,5 +237,5 @@ func (t *Tensor) bounds() (lo, hi uintptr) {
 	default:
 		lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Bits)))
 	}
-	return lo, lo + uintptr(width(t.Type))*uintptr(n)
+	return lo, lo + uintptr(t.Type.Bytes())*uintptr(n)
 }

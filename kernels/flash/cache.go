@@ -50,7 +50,7 @@ const (
 // runOf is the number of keys in a run, and how many runs later comes what it asks for.
 func runOf(p *attn.Problem) (run, later int) {
 	run = chunkOf(p)
-	row := sizeOf(p.KV) * max(p.Dim, 1)
+	row := p.KV.Bytes() * max(p.Dim, 1)
 	if p.Page != 0 {
 		run = min(run, p.Page)
 	}

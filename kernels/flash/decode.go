@@ -15,26 +15,15 @@ const (
 	// part is the number of keys that one task reads. Parts start at multiples of it, whatever the number of workers, and are merged in order,
 	// so that the bits are the same for any of them.
 	part = 1024
-	// chunk is the number of float32 keys that go through scores, weights and output together. There are as many more keys of other types as are the same
-	// number of bytes. The time between one loop and the next is lost to memory, which has nothing to do then: with 128 keys one query was slower by
-	// a twelfth (AVX-512, d = 128, a Zen 5). Where several queries share keys, loops take a chunk of V in more than one turn: with 1024, eight of them were
-	// slower by a twentieth.
+	// chunk is the number of float32 keys that go through scores, weights and output together; of other types, as many more as are the same number of
+	// bytes, up to a part. The time between one loop and the next is lost to memory, which has nothing to do then: with 128 keys one query took 1.07
+	// times as long (AVX-512, d = 128, 32768 keys, a Zen 5). Where several queries share keys, loops take a chunk of V in more than one turn: with 1024
+	// eight queries took 1.05 times as long.
 	chunk = 512
 )
 
 // chunkOf is the number of keys in a chunk of a problem.
-func chunkOf(p *attn.Problem) int { return min(chunk*4/sizeOf(p.KV), part) }
-
-// sizeOf is the number of bytes that a number of a type takes.
-func sizeOf(t attn.DType) int {
-	switch t {
-	case attn.F16, attn.BF16:
-		return 2
-	case attn.I8:
-		return 1
-	}
-	return 4
-}
+func chunkOf(p *attn.Problem) int { return min(chunk*attn.F32.Bytes()/p.KV.Bytes(), part) }
 
 // few says that a problem takes the decode path. The limits of temperature do not: they are not worth a second set of rules.
 func few(p *attn.Problem) bool {
