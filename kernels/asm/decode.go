@@ -11,19 +11,23 @@ type Few struct {
 	Stride     int       // at least N rounded up to a multiple of 16: Weigh may write so far
 	M, L, S    []float32 // [R]; S may be nil
 
-	From int // Weigh: first query to do
-	Done int // Weigh: queries finished
+	From int     // Weigh: first query to do
+	Done int     // Weigh: queries finished
+	Top  float32 // Weigh: the largest score of the query that it left before
 
 	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i].
 	// While assembly reads it, it asks memory for what is read before long: as many rows, as far apart, from the address Ahead[i] on, where there need
-	// be nothing. Where Run is 0 all keys are one run, from the first element on, and it asks for no others.
+	// be nothing, and touches the line at Far[i], where it comes later: to find a page of memory takes longer than to read a line of it. Where Run is 0 all
+	// keys are one run, from the first element on, and it asks for no others.
 	Run        int
 	At, Scales []int
-	Ahead      []uintptr
+	Ahead, Far []uintptr
 	//lint:ignore U1000 assembly counts in them: runs done, and keys to do
 	run, left int
 	//lint:ignore U1000 where there is assembly: Ahead of one run
 	ahead [1]uintptr
+	//lint:ignore U1000 where there is assembly: Top, of each lane
+	tops [16]float32
 }
 
 // runLength is the number of keys in a run that is not the last.
@@ -84,16 +88,20 @@ func product(q, k []float32) float32 {
 	return (a + b) + (c + d)
 }
 
-// weigh is P = 2^(P-M), L += Σ P, S += Σ P*score for queries From to R. It leaves before a query with a score over M+Limit.
+// weigh is P = 2^(P-M), L += Σ P, S += Σ P*score for queries From to R. It leaves before a query with a score over M+Limit, and says what its Top is.
+// A NaN is no reason to leave: it becomes a weight.
 func weigh(p *Few) {
 	for p.Done = p.From; p.Done < p.R; p.Done++ {
 		r := p.Done
 		row, ref := p.P[r*p.Stride:][:p.N], p.M[r]
-		limit := ref + Limit
+		p.Top = ref
 		for _, z := range row {
-			if z > limit {
-				return
+			if z > p.Top {
+				p.Top = z
 			}
+		}
+		if p.Top > ref+Limit {
+			return
 		}
 		sum, sumZ := float32(0), float32(0)
 		for j, z := range row {

@@ -87,8 +87,8 @@ func TestWeighLeaves(t *testing.T) {
 				f := randomFew(5, n, 1, 1)
 				f.P[3*f.Stride+n-1] = bad
 				raw := slices.Clone(f.P)
-				if o.Weigh(f); f.Done != 3 || f.L[2] == 2 || f.L[3] != 2 || f.P[3*f.Stride] != raw[3*f.Stride] && n > 1 {
-					t.Fatalf("%s: %v as the last of %d scores of query 3: done %d, sums %v", o.ISA, bad, n, f.Done, f.L)
+				if o.Weigh(f); f.Done != 3 || f.Top != bad || f.L[2] == 2 || f.L[3] != 2 || f.P[3*f.Stride] != raw[3*f.Stride] && n > 1 {
+					t.Fatalf("%s: %v as the last of %d scores of query 3: done %d, top %v, sums %v", o.ISA, bad, n, f.Done, f.Top, f.L)
 				}
 				f.P[3*f.Stride+n-1] = 4 + Limit
 				f.From = f.Done

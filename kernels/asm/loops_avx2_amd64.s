@@ -9847,6 +9847,10 @@ run:
 	IMULQ $4, BX
 	MOVQ (Few_K+Cells_Rows+Rows_Data)(AX), R8
 	ADDQ R8, BX
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -10552,6 +10556,10 @@ run6x16:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -10780,6 +10788,10 @@ run6x8:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -10955,6 +10967,10 @@ run6x1:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -11149,6 +11165,10 @@ run2x32:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -11331,6 +11351,10 @@ run2x16:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -11464,6 +11488,10 @@ run2x8:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -11576,6 +11604,10 @@ run2x1:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -11709,6 +11741,10 @@ run1x64:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -11915,6 +11951,10 @@ run1x32:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -12057,6 +12097,10 @@ run1x16:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -12167,6 +12211,10 @@ run1x8:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -12264,6 +12312,10 @@ run1x1:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -12389,6 +12441,10 @@ run:
 	IMULQ $2, BX
 	MOVQ (Few_K+Cells_Half)(AX), R8
 	ADDQ R8, BX
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -13137,6 +13193,10 @@ run6x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -13365,6 +13425,10 @@ run6x8:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -13540,6 +13604,10 @@ run6x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -13744,6 +13812,10 @@ run2x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -13921,6 +13993,10 @@ run2x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14054,6 +14130,10 @@ run2x8:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14166,6 +14246,10 @@ run2x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14309,6 +14393,10 @@ run1x64:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14505,6 +14593,10 @@ run1x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14642,6 +14734,10 @@ run1x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14752,6 +14848,10 @@ run1x8:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14849,6 +14949,10 @@ run1x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14984,6 +15088,10 @@ run:
 	IMULQ $2, BX
 	MOVQ (Few_K+Cells_Half)(AX), R8
 	ADDQ R8, BX
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -15822,6 +15930,10 @@ run6x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -16060,6 +16172,10 @@ run6x8:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -16240,6 +16356,10 @@ run6x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -16439,6 +16559,10 @@ run2x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -16636,6 +16760,10 @@ run2x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -16779,6 +16907,10 @@ run2x8:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -16896,6 +17028,10 @@ run2x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17034,6 +17170,10 @@ run1x64:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17270,6 +17410,10 @@ run1x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17427,6 +17571,10 @@ run1x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17547,6 +17695,10 @@ run1x8:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17649,6 +17801,10 @@ run1x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17779,6 +17935,10 @@ run:
 	IMULQ $1, BX
 	MOVQ (Few_K+Cells_Byte)(AX), R8
 	ADDQ R8, BX
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18632,6 +18792,10 @@ run6x16:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18870,6 +19034,10 @@ run6x8:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19050,6 +19218,10 @@ run6x1:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19259,6 +19431,10 @@ run2x32:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19456,6 +19632,10 @@ run2x16:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19599,6 +19779,10 @@ run2x8:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19716,6 +19900,10 @@ run2x1:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19864,6 +20052,10 @@ run1x64:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20095,6 +20287,10 @@ run1x32:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20252,6 +20448,10 @@ run1x16:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20372,6 +20572,10 @@ run1x8:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20474,6 +20678,10 @@ run1x1:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20673,6 +20881,7 @@ end1:
 //	n := 8 * vectors
 //	for r := from; r < p.R; r++ {
 //		if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
+//			p.tops[j%8] = max(p.P[r*p.Stride+j])
 //			return r
 //		}
 //		p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])
@@ -20709,8 +20918,9 @@ check:
 	ADDQ $-1, R11
 	CMPQ R11, $1
 	JGE check
-	VCMPPS $0x1e, Y5, Y4, Y4
-	VMOVMSKPS Y4, R15
+	VMOVUPS Y4, Y6
+	VCMPPS $0x1e, Y5, Y6, Y6
+	VMOVMSKPS Y6, R15
 	TESTL R15, R15
 	JNE over
 	VXORPS Y1, Y1, Y1
@@ -20754,18 +20964,21 @@ vector:
 	CMPQ CX, $1
 	JGE row
 done:
-over:
 	MOVQ (Few_R)(AX), R12
 	SUBQ CX, R12
 	MOVQ R12, done+24(FP)
 	VZEROUPPER
 	RET
+over:
+	VMOVUPS Y4, (Few_tops)(AX)
+	JMP done
 
 // func avx2WeighSums(p *Few, from, vectors int) (done int)
 //
 //	n := 8 * vectors
 //	for r := from; r < p.R; r++ {
 //		if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
+//			p.tops[j%8] = max(p.P[r*p.Stride+j])
 //			return r
 //		}
 //		p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])
@@ -20805,8 +21018,9 @@ check:
 	ADDQ $-1, R11
 	CMPQ R11, $1
 	JGE check
-	VCMPPS $0x1e, Y5, Y4, Y4
-	VMOVMSKPS Y4, R15
+	VMOVUPS Y4, Y6
+	VCMPPS $0x1e, Y5, Y6, Y6
+	VMOVMSKPS Y6, R15
 	TESTL R15, R15
 	JNE over
 	VXORPS Y1, Y1, Y1
@@ -20863,12 +21077,14 @@ vector:
 	CMPQ CX, $1
 	JGE row
 done:
-over:
 	MOVQ (Few_R)(AX), R12
 	SUBQ CX, R12
 	MOVQ R12, done+24(FP)
 	VZEROUPPER
 	RET
+over:
+	VMOVUPS Y4, (Few_tops)(AX)
+	JMP done
 
 // func avx2Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 //

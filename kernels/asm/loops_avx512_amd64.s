@@ -12588,6 +12588,10 @@ run:
 	IMULQ $4, BX
 	MOVQ (Few_K+Cells_Rows+Rows_Data)(AX), R8
 	ADDQ R8, BX
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -13598,6 +13602,10 @@ run6x64:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -13953,6 +13961,10 @@ run6x32:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14186,6 +14198,10 @@ run6x16:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14361,6 +14377,10 @@ run6x1:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14555,6 +14575,10 @@ run2x64:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14747,6 +14771,10 @@ run2x32:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14885,6 +14913,10 @@ run2x16:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -14997,6 +15029,10 @@ run2x1:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -15130,6 +15166,10 @@ run1x128:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -15356,6 +15396,10 @@ run1x64:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -15508,6 +15552,10 @@ run1x32:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -15623,6 +15671,10 @@ run1x16:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -15720,6 +15772,10 @@ run1x1:
 	IMULQ $4, SI
 	MOVQ (Few_V+Cells_Rows+Rows_Data)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -15845,6 +15901,10 @@ run:
 	IMULQ $2, BX
 	MOVQ (Few_K+Cells_Half)(AX), R8
 	ADDQ R8, BX
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17004,6 +17064,10 @@ run6x64:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17349,6 +17413,10 @@ run6x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17577,6 +17645,10 @@ run6x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17752,6 +17824,10 @@ run6x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17956,6 +18032,10 @@ run2x64:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18138,6 +18218,10 @@ run2x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18271,6 +18355,10 @@ run2x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18383,6 +18471,10 @@ run2x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18526,6 +18618,10 @@ run1x128:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18732,6 +18828,10 @@ run1x64:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18874,6 +18974,10 @@ run1x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18984,6 +19088,10 @@ run1x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19081,6 +19189,10 @@ run1x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19216,6 +19328,10 @@ run:
 	IMULQ $2, BX
 	MOVQ (Few_K+Cells_Half)(AX), R8
 	ADDQ R8, BX
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20465,6 +20581,10 @@ run6x64:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20830,6 +20950,10 @@ run6x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -21068,6 +21192,10 @@ run6x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -21248,6 +21376,10 @@ run6x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -21447,6 +21579,10 @@ run2x64:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -21649,6 +21785,10 @@ run2x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -21792,6 +21932,10 @@ run2x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -21909,6 +22053,10 @@ run2x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -22047,6 +22195,10 @@ run1x128:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -22293,6 +22445,10 @@ run1x64:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -22455,6 +22611,10 @@ run1x32:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -22575,6 +22735,10 @@ run1x16:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -22677,6 +22841,10 @@ run1x1:
 	IMULQ $2, SI
 	MOVQ (Few_V+Cells_Half)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -22807,6 +22975,10 @@ run:
 	IMULQ $1, BX
 	MOVQ (Few_K+Cells_Byte)(AX), R8
 	ADDQ R8, BX
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -24195,6 +24367,10 @@ run6x64:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -24555,6 +24731,10 @@ run6x32:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -24793,6 +24973,10 @@ run6x16:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -24973,6 +25157,10 @@ run6x1:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25182,6 +25370,10 @@ run2x64:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25379,6 +25571,10 @@ run2x32:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25522,6 +25718,10 @@ run2x16:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25639,6 +25839,10 @@ run2x1:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25787,6 +25991,10 @@ run1x128:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26023,6 +26231,10 @@ run1x64:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26180,6 +26392,10 @@ run1x32:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26300,6 +26516,10 @@ run1x16:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26402,6 +26622,10 @@ run1x1:
 	IMULQ $1, SI
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
+	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26601,6 +26825,7 @@ end1:
 //	n := 16 * vectors
 //	for r := from; r < p.R; r++ {
 //		if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
+//			p.tops[j%16] = max(p.P[r*p.Stride+j])
 //			return r
 //		}
 //		p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])
@@ -26637,7 +26862,8 @@ check:
 	ADDQ $-1, R11
 	CMPQ R11, $1
 	JGE check
-	VCMPPS $0x1e, Z5, Z4, K1
+	VMOVUPS Z4, Z6
+	VCMPPS $0x1e, Z5, Z6, K1
 	KORTESTW K1, K1
 	JNE over
 	VXORPS Z1, Z1, Z1
@@ -26685,18 +26911,21 @@ vector:
 	CMPQ CX, $1
 	JGE row
 done:
-over:
 	MOVQ (Few_R)(AX), R12
 	SUBQ CX, R12
 	MOVQ R12, done+24(FP)
 	VZEROUPPER
 	RET
+over:
+	VMOVUPS Z4, (Few_tops)(AX)
+	JMP done
 
 // func avx512WeighSums(p *Few, from, vectors int) (done int)
 //
 //	n := 16 * vectors
 //	for r := from; r < p.R; r++ {
 //		if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
+//			p.tops[j%16] = max(p.P[r*p.Stride+j])
 //			return r
 //		}
 //		p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])
@@ -26736,7 +26965,8 @@ check:
 	ADDQ $-1, R11
 	CMPQ R11, $1
 	JGE check
-	VCMPPS $0x1e, Z5, Z4, K1
+	VMOVUPS Z4, Z6
+	VCMPPS $0x1e, Z5, Z6, K1
 	KORTESTW K1, K1
 	JNE over
 	VXORPS Z1, Z1, Z1
@@ -26803,12 +27033,14 @@ vector:
 	CMPQ CX, $1
 	JGE row
 done:
-over:
 	MOVQ (Few_R)(AX), R12
 	SUBQ CX, R12
 	MOVQ R12, done+24(FP)
 	VZEROUPPER
 	RET
+over:
+	VMOVUPS Z4, (Few_tops)(AX)
+	JMP done
 
 // func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 //

@@ -5,6 +5,7 @@ package asm
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 )
 
@@ -122,7 +123,9 @@ func (l *loops) weigh(f *Few) {
 			rest[j] = negInf
 		}
 	}
-	f.Done = weigh(f, f.From, whole/l.vec)
+	if f.Done = weigh(f, f.From, whole/l.vec); f.Done < f.R {
+		f.Top = slices.Max(f.tops[:l.vec])
+	}
 }
 
 // check panics if the block's scores do not lie within P.
@@ -137,7 +140,7 @@ func (f *Few) oneRun(c *Cells) bool {
 		return false
 	}
 	f.Run, f.At, f.Scales, f.ahead[0] = max(f.N, 1), origin[:], origin[:], c.Address(0)
-	f.Ahead = f.ahead[:]
+	f.Ahead, f.Far = f.ahead[:], f.ahead[:]
 	return true
 }
 
@@ -154,6 +157,7 @@ func (f *Few) checkRuns(name, scale string, c *Cells, cols int) {
 	}
 	whole, rest := f.N/f.Run, f.N%f.Run
 	reach("Ahead", len(f.Ahead), 1, whole+set(rest > 0), 0)
+	reach("Far", len(f.Far), 1, whole+set(rest > 0), 0)
 	f.checkRun(name, scale, c, 0, whole, f.Run*set(whole > 0), cols)
 	f.checkRun(name, scale, c, whole, whole+set(rest > 0), rest, cols)
 }

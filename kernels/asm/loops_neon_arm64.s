@@ -15850,6 +15850,10 @@ run:
 	MUL R14, R3
 	MOVD (Few_K+Cells_Rows+Rows_Data)(R0), R4
 	ADD R4, R3
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -17112,6 +17116,10 @@ run6x12:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -17395,6 +17403,10 @@ run6x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -17572,6 +17584,10 @@ run6x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -17769,6 +17785,10 @@ run2x16:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -17950,6 +17970,10 @@ run2x8:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -18087,6 +18111,10 @@ run2x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -18203,6 +18231,10 @@ run2x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -18341,6 +18373,10 @@ run1x32:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -18546,6 +18582,10 @@ run1x16:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -18687,6 +18727,10 @@ run1x8:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -18801,6 +18845,10 @@ run1x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -18902,6 +18950,10 @@ run1x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -19033,6 +19085,10 @@ run:
 	MUL R14, R3
 	MOVD (Few_K+Cells_Half)(R0), R4
 	ADD R4, R3
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -20442,6 +20498,10 @@ run6x12:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -20740,6 +20800,10 @@ run6x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -20922,6 +20986,10 @@ run6x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -21129,6 +21197,10 @@ run2x16:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -21330,6 +21402,10 @@ run2x8:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -21477,6 +21553,10 @@ run2x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -21598,6 +21678,10 @@ run2x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -21746,6 +21830,10 @@ run1x32:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -21981,6 +22069,10 @@ run1x16:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -22142,6 +22234,10 @@ run1x8:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -22266,6 +22362,10 @@ run1x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -22372,6 +22472,10 @@ run1x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -22513,6 +22617,10 @@ run:
 	MUL R14, R3
 	MOVD (Few_K+Cells_Half)(R0), R4
 	ADD R4, R3
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -23922,6 +24030,10 @@ run6x12:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -24220,6 +24332,10 @@ run6x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -24402,6 +24518,10 @@ run6x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -24609,6 +24729,10 @@ run2x16:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -24810,6 +24934,10 @@ run2x8:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -24957,6 +25085,10 @@ run2x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -25078,6 +25210,10 @@ run2x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -25226,6 +25362,10 @@ run1x32:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -25461,6 +25601,10 @@ run1x16:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -25622,6 +25766,10 @@ run1x8:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -25746,6 +25894,10 @@ run1x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -25852,6 +26004,10 @@ run1x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Half)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -25993,6 +26149,10 @@ run:
 	MUL R14, R3
 	MOVD (Few_K+Cells_Byte)(R0), R4
 	ADD R4, R3
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -27682,6 +27842,10 @@ run6x12:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28010,6 +28174,10 @@ run6x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28202,6 +28370,10 @@ run6x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28419,6 +28591,10 @@ run2x16:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28660,6 +28836,10 @@ run2x8:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28827,6 +29007,10 @@ run2x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28958,6 +29142,10 @@ run2x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29116,6 +29304,10 @@ run1x32:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29431,6 +29623,10 @@ run1x16:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29632,6 +29828,10 @@ run1x8:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29776,6 +29976,10 @@ run1x4:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29892,6 +30096,10 @@ run1x1:
 	MUL R14, R2
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
+	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -30103,6 +30311,7 @@ end1:
 //	n := 4 * vectors
 //	for r := from; r < p.R; r++ {
 //		if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
+//			p.tops[j%4] = max(p.P[r*p.Stride+j])
 //			return r
 //		}
 //		p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])
@@ -30143,9 +30352,10 @@ check:
 	ADD $-1, R10
 	CMP $1, R10
 	BGE check
-	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
-	VADDV V4.S4, V4
-	FMOVS F4, R14
+	VMOV V4.B16, V6.B16
+	WORD $0x6ea5e4c6 // VFCMGT V5.S4, V6.S4, V6.S4
+	VADDV V6.S4, V6
+	FMOVS F6, R14
 	CBNZW R14, over
 	VMOVI $0, V1.B16
 	MOVD R8, R2
@@ -30192,17 +30402,20 @@ vector:
 	CMP $1, R9
 	BGE row
 done:
-over:
 	MOVD (Few_R)(R0), R11
 	SUB R9, R11
 	MOVD R11, done+24(FP)
 	RET
+over:
+	FMOVQ F4, (Few_tops)(R0)
+	B done
 
 // func neonWeighSums(p *Few, from, vectors int) (done int)
 //
 //	n := 4 * vectors
 //	for r := from; r < p.R; r++ {
 //		if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
+//			p.tops[j%4] = max(p.P[r*p.Stride+j])
 //			return r
 //		}
 //		p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])
@@ -30246,9 +30459,10 @@ check:
 	ADD $-1, R10
 	CMP $1, R10
 	BGE check
-	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
-	VADDV V4.S4, V4
-	FMOVS F4, R14
+	VMOV V4.B16, V6.B16
+	WORD $0x6ea5e4c6 // VFCMGT V5.S4, V6.S4, V6.S4
+	VADDV V6.S4, V6
+	FMOVS F6, R14
 	CBNZW R14, over
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -30307,11 +30521,13 @@ vector:
 	CMP $1, R9
 	BGE row
 done:
-over:
 	MOVD (Few_R)(R0), R11
 	SUB R9, R11
 	MOVD R11, done+24(FP)
 	RET
+over:
+	FMOVQ F4, (Few_tops)(R0)
+	B done
 
 // func neonInner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 //

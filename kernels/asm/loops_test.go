@@ -196,6 +196,7 @@ func inRuns(f *Few, run int) {
 	for j := 0; j < f.N; j += run {
 		f.At, f.Ahead, f.Scales = append(f.At, j*f.K.Stride), append(f.Ahead, f.K.Address(j*f.K.Stride)), append(f.Scales, j)
 	}
+	f.Far = f.Ahead
 }
 
 // The same for the loops on rows.
@@ -232,6 +233,7 @@ func TestShortFew(t *testing.T) {
 			{"Dot", "At", o.Dot, func(f *Few) { inRuns(f, 4); f.At[0] = -1 }},
 			{"Dot", "At", o.Dot, func(f *Few) { inRuns(f, 4); f.At = f.At[:4] }},
 			{"Dot", "Ahead", o.Dot, func(f *Few) { inRuns(f, 4); f.Ahead = nil }},
+			{"Dot", "Far", o.Dot, func(f *Few) { inRuns(f, 4); f.Far = nil }},
 			{"Dot", "Run", o.Dot, func(f *Few) { inRuns(f, 4); f.Run = -4 }},
 			{"Sum", "V", o.Sum, func(f *Few) { inRuns(f, 4); f.At[0] = math.MaxInt }},
 			{"Sum", "Scales", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = nil }},

@@ -20,8 +20,10 @@ type cache struct {
 	pages []int32     // of the batch entry; nil: keys lie after one another
 	shift int         // a key's page is key>>shift
 	run   int         // keys in a run
-	later int         // a run asks for the one that comes so many runs later
-	ahead []uintptr   // where that is, of the runs of a chunk
+	later int         // a run asks for the one that comes so many runs later,
+	far   int         // and touches the one that comes so many later
+	size  uintptr     // of an element
+	runs  []uintptr   // where the runs of the chunk in hand begin, and as many of the one after it
 	stage *tile.Stage // of keys that have to be turned
 }
 
@@ -41,14 +43,16 @@ type distance struct{ at, scales int }
 type places struct{ at, scales []int }
 
 // In bytes, the size of a run that no page ends, and how far ahead it asks: far enough for rows to come from memory, near enough for the first cache to
-// keep them until then.
+// keep them until then. Further ahead it touches each run once, so that the CPU has found its page of memory, and seen where the next stream begins, when
+// its rows are asked for.
 const (
 	longestRun = 4 << 10
 	askAhead   = 6 << 10
+	touchAhead = 28 << 10
 )
 
-// runOf is the number of keys in a run, and how many runs later comes what it asks for.
-func runOf(p *attn.Problem) (run, later int) {
+// runOf is the number of keys in a run, and how many runs later comes what it asks for, and what it touches.
+func runOf(p *attn.Problem) (run, later, far int) {
 	run = chunkOf(p)
 	row := p.KV.Bytes() * max(p.Dim, 1)
 	if p.Page != 0 {
@@ -57,23 +61,24 @@ func runOf(p *attn.Problem) (run, later int) {
 	for run > 4 && run*row > longestRun {
 		run /= 2
 	}
-	return run, (askAhead + run*row - 1) / (run * row)
+	runs := func(bytes int) int { return (bytes + run*row - 1) / (run * row) }
+	return run, runs(askAhead), runs(touchAhead)
 }
 
 func newCache(p *attn.Problem) cache {
-	run, later := runOf(p)
+	run, later, far := runOf(p)
 	n := chunkOf(p) / run
 	pool := func() pool {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
 		return pool{now: places(), next: places()}
 	}
-	return cache{heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, ahead: make([]uintptr, n)}
+	return cache{heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()), runs: make([]uintptr, n+far)}
 }
 
 // cacheFloats is the size of its heads and places, in floats.
 func cacheFloats(p *attn.Problem) int {
-	run, _ := runOf(p)
-	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 9*2*chunkOf(p)/run
+	run, _, far := runOf(p)
+	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(9*chunkOf(p)/run+far)
 }
 
 // open finds the keys and values of so many key heads from one on, and where the chunk that begins with a key lies.
@@ -105,17 +110,21 @@ func (p *pool) open(t *attn.Tensor) {
 
 // find makes the chunk that was next the one in hand, and finds the one that begins with a key.
 func (c *cache) find(key, keys int) {
-	for _, p := range [...]*pool{&c.k, &c.v} {
-		p.now, p.next = p.next, p.now
-		for i := range p.next.at {
-			page, row := 0, min(key+i*c.run, keys-1)
-			if c.pages != nil {
-				page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
-			}
-			p.next.at[i] = page*p.page.at + row*p.row.at
-			p.next.scales[i] = page*p.page.scales + row*p.row.scales
+	c.k.now, c.k.next = c.k.next, c.k.now
+	c.v.now, c.v.next = c.v.next, c.v.now
+	for i := range c.k.next.at {
+		page, row := 0, min(key+i*c.run, keys-1)
+		if c.pages != nil {
+			page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
 		}
+		c.k.place(i, page, row)
+		c.v.place(i, page, row)
 	}
+}
+
+func (p *pool) place(i, page, row int) {
+	p.next.at[i] = page*p.page.at + row*p.row.at
+	p.next.scales[i] = page*p.page.scales + row*p.row.scales
 }
 
 // dot computes the scores of a chunk. Keys that have to be turned are, first.
@@ -148,12 +157,13 @@ func (d *decoder) sum(w *fewWorker, head int) {
 
 // look says what the runs that begin at some places ask for: those that come later, and then the next ones.
 func (w *fewWorker) look(now *asm.Cells, at []int, next *asm.Cells, nextAt []int) {
-	for i := range at {
-		if j := i + w.later; j < len(at) {
-			w.ahead[i] = now.Address(at[j])
-		} else {
-			w.ahead[i] = next.Address(nextAt[min(j-len(at), len(nextAt)-1)])
-		}
+	from := now.Address(0)
+	for i, x := range at {
+		w.runs[i] = from + w.size*uintptr(x)
 	}
-	w.Ahead = w.ahead
+	from = next.Address(0)
+	for i := range w.runs[len(at):] {
+		w.runs[len(at)+i] = from + w.size*uintptr(nextAt[min(i, len(at)-1)])
+	}
+	w.Ahead, w.Far = w.runs[w.later:], w.runs[w.far:]
 }

@@ -369,20 +369,12 @@ func hide(scores []float32, from, to int) {
 }
 
 // raise lifts the reference of one row, which is row at of the block in hand, to its largest score, and scales what was summed below the old one.
-// A row with a score that is no number, or +Inf, is hidden instead.
+// A row with a score of +Inf is hidden instead.
 func (w *fewWorker) raise(row, at int) {
-	scores, top := w.P[at*w.Stride:][:w.N], float32(math.Inf(-1))
-	for _, x := range scores {
-		if !(x <= top) {
-			top = x
-		}
-		if x != x {
-			break
-		}
-	}
-	if top-top != 0 { // NaN or +Inf
+	top := w.Top
+	if top > math.MaxFloat32 {
 		w.bad[row] = true
-		hide(scores, 0, len(scores))
+		hide(w.P[at*w.Stride:], 0, w.N)
 		return
 	}
 	f := float32(math.Exp2(float64(w.m[row]) - float64(top)))

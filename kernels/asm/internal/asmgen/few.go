@@ -11,8 +11,8 @@ import "fmt"
 //
 // What is left over goes by fewer queries, by one key, and by one column; the additions, and so the bits, are the same for all of them.
 //
-// While these keys are read, what Few.Ahead says is asked for from memory, line for line. One query takes keys one after another and a row in order, as
-// far as registers reach: a CPU that looks for streams does not see one in lines taken from four rows in turn.
+// While these keys are read, what Few.Ahead says is asked for from memory, line for line, and a line of what Few.Far says. One query takes keys one after
+// another and a row in order, as far as registers reach: a CPU that looks for streams does not see one in lines taken from four rows in turn.
 //
 // K may be cells of any type; their scales are multiplied in afterwards, by ScaleKeys.
 func (g *gen) dot(c cells) {
@@ -82,8 +82,12 @@ func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
 	g.plus(dst, temp)
 }
 
-// leadOf finds how far ahead of its rows, which begin at a place, the run whose number is in steps asks.
+// leadOf finds how far ahead of its rows, which begin at a place, the run whose number is in steps asks. It touches the line that Far says.
 func (g *gen) leadOf(at reg) {
+	g.get(lead, few("Far"))
+	g.offset(lead, lead, steps, 8)
+	g.get(lead, mem{base: lead})
+	g.prefetch(mem{base: lead})
 	g.get(lead, few("Ahead"))
 	g.offset(lead, lead, steps, 8)
 	g.get(lead, mem{base: lead})
@@ -268,6 +272,7 @@ func (g *gen) weigh(sums bool) {
 n := %[1]d * vectors
 for r := from; r < p.R; r++ {
 	if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
+		p.tops[j%%%[1]d] = max(p.P[r*p.Stride+j])
 		return r
 	}
 	p.L[r] += Σ e // with e = 2^(p.P[r*p.Stride+j] - p.M[r])%[2]s
@@ -307,7 +312,8 @@ return p.R`, g.vec, s))
 	g.move(at, out)
 	g.arg(steps, "vectors", 16)
 	g.largest(top, score, at, g.bytes(), "check")
-	g.jumpAbove(top, highest, "over")
+	g.load(score, top)
+	g.jumpAbove(score, highest, "over")
 
 	g.zero(sum)
 	if sums {
@@ -328,11 +334,14 @@ return p.R`, g.vec, s))
 	g.jumpAtLeast(count, 1, "row")
 
 	g.label("done")
-	g.label("over")
 	g.get(aux, few("R"))
 	g.subtract(aux, count)
 	g.result("done", 24, aux)
 	g.ret()
+
+	g.label("over")
+	g.store(mem{base: panel, field: "Few_tops"}, top)
+	g.jump("done")
 }
 
 // total adds the elements of a vector to a number.
