@@ -54,6 +54,11 @@ func (c *Cells) Address(element int) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(c.Half))) + 2*uintptr(element)
 }
 
+// ScaleAddress is where a scale of I8 is stored.
+func (c *Cells) ScaleAddress(scale int) uintptr {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(c.Scale))) + 4*uintptr(scale)
+}
+
 // scale is what row j is multiplied by.
 func (c *Cells) scale(j int) float32 {
 	if c.Type != I8 {

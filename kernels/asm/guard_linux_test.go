@@ -444,7 +444,7 @@ func TestRunsKeepBits(t *testing.T) {
 							got.At, got.Scales = at, scales
 							got.K = fs.cells(t, "K", k, rows, d, first)
 							got.Ahead = make([]uintptr, rows/run) // nothing is there
-							got.Far = got.Ahead
+							got.Far, got.FarScale = got.Ahead, got.Ahead
 							v, at, scales := scattered(want.V, n, d, run)
 							got.V = fs.cells(t, "V", v, rows, d, first)
 							what := fmt.Sprintf("%s, type %d: %d queries, %d columns, runs of %d", o.ISA, typ, r, d, run)

@@ -17939,6 +17939,10 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18796,6 +18800,10 @@ run6x16:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19038,6 +19046,10 @@ run6x8:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19219,6 +19231,10 @@ run6x1:
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
 	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
@@ -19435,6 +19451,10 @@ run2x32:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19636,6 +19656,10 @@ run2x16:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19783,6 +19807,10 @@ run2x8:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19901,6 +19929,10 @@ run2x1:
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
 	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
@@ -20053,6 +20085,10 @@ run1x64:
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
 	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
@@ -20291,6 +20327,10 @@ run1x32:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20452,6 +20492,10 @@ run1x16:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20576,6 +20620,10 @@ run1x8:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20679,6 +20727,10 @@ run1x1:
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
 	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
@@ -20792,7 +20844,7 @@ end1:
 
 // func avx2ScaleKeys(p *Few, scale *float32, apart int)
 //
-//	for j := range p.N { // 4 at a time
+//	for j := range p.N { // 8 at a time if apart is 1, or else 4
 //		for r := range p.R {
 //			p.P[r*p.Stride+j] *= scale[j*apart]
 //		}
@@ -20827,49 +20879,74 @@ taken:
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	CMPQ R9, $4
+	JLT apart
+	CMPQ R9, $5
+	JGE apart
+	CMPQ CX, $8
+	JLT end8
+keys8:
+	VMOVUPS (BX), Y0
+	MOVQ DX, SI
+	MOVQ (Few_R)(AX), R11
+query8:
+	VMOVUPS (SI), Y1
+	VMULPS Y0, Y1, Y1
+	VMOVUPS Y1, (SI)
+	LEAQ (SI)(R13*1), SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE query8
+	LEAQ (BX)(R9*8), BX
+	ADDQ $32, DX
+	ADDQ $-8, CX
+	CMPQ CX, $8
+	JGE keys8
+end8:
+apart:
 	CMPQ CX, $4
-	JLT end4
-keys4:
+	JLT end4apart
+keys4apart:
 	VMOVSS (BX), X0
 	VINSERTPS $16, (BX)(R9*1), X0, X0
 	VINSERTPS $32, (BX)(R9*2), X0, X0
 	VINSERTPS $48, (BX)(R10*1), X0, X0
 	MOVQ DX, SI
 	MOVQ (Few_R)(AX), R11
-query4:
+query4apart:
 	VMOVUPS (SI), X1
 	VMULPS Y0, Y1, Y1
 	VMOVUPS X1, (SI)
 	LEAQ (SI)(R13*1), SI
 	ADDQ $-1, R11
 	CMPQ R11, $1
-	JGE query4
+	JGE query4apart
 	LEAQ (BX)(R9*4), BX
 	ADDQ $16, DX
 	ADDQ $-4, CX
 	CMPQ CX, $4
-	JGE keys4
-end4:
+	JGE keys4apart
+end4apart:
 	CMPQ CX, $1
-	JLT end1
-keys1:
+	JLT end1apart
+keys1apart:
 	VMOVSS (BX), X0
 	MOVQ DX, SI
 	MOVQ (Few_R)(AX), R11
-query1:
+query1apart:
 	VMOVSS (SI), X1
 	VMULPS Y0, Y1, Y1
 	VMOVSS X1, (SI)
 	LEAQ (SI)(R13*1), SI
 	ADDQ $-1, R11
 	CMPQ R11, $1
-	JGE query1
+	JGE query1apart
 	LEAQ (BX)(R9*1), BX
 	ADDQ $4, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
-	JGE keys1
-end1:
+	JGE keys1apart
+end1apart:
 	MOVQ (Few_left)(AX), R11
 	CMPQ R11, $1
 	JGE run

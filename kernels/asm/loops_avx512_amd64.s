@@ -22979,6 +22979,10 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -24371,6 +24375,10 @@ run6x64:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -24735,6 +24743,10 @@ run6x32:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -24977,6 +24989,10 @@ run6x16:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25158,6 +25174,10 @@ run6x1:
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
 	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
@@ -25374,6 +25394,10 @@ run2x64:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25575,6 +25599,10 @@ run2x32:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25722,6 +25750,10 @@ run2x16:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25840,6 +25872,10 @@ run2x1:
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
 	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
@@ -25992,6 +26028,10 @@ run1x128:
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
 	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
@@ -26235,6 +26275,10 @@ run1x64:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26396,6 +26440,10 @@ run1x32:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26520,6 +26568,10 @@ run1x16:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26623,6 +26675,10 @@ run1x1:
 	MOVQ (Few_V+Cells_Byte)(AX), R15
 	ADDQ R15, SI
 	MOVQ (Few_Far)(AX), BP
+	LEAQ (BP)(R11*8), BP
+	MOVQ (BP), BP
+	PREFETCHT1 (BP)
+	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	PREFETCHT1 (BP)
@@ -26736,7 +26792,7 @@ end1:
 
 // func avx512ScaleKeys(p *Few, scale *float32, apart int)
 //
-//	for j := range p.N { // 4 at a time
+//	for j := range p.N { // 16 at a time if apart is 1, or else 4
 //		for r := range p.R {
 //			p.P[r*p.Stride+j] *= scale[j*apart]
 //		}
@@ -26771,49 +26827,75 @@ taken:
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	CMPQ R9, $4
+	JLT apart
+	CMPQ R9, $5
+	JGE apart
+	CMPQ CX, $16
+	JLT end16
+keys16:
+	VMOVUPS (BX), Z0
+	MOVQ DX, SI
+	MOVQ (Few_R)(AX), R11
+query16:
+	VMOVUPS (SI), Z1
+	VMULPS Z0, Z1, Z1
+	VMOVUPS Z1, (SI)
+	LEAQ (SI)(R13*1), SI
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE query16
+	LEAQ (BX)(R9*8), BX
+	LEAQ (BX)(R9*8), BX
+	ADDQ $64, DX
+	ADDQ $-16, CX
+	CMPQ CX, $16
+	JGE keys16
+end16:
+apart:
 	CMPQ CX, $4
-	JLT end4
-keys4:
+	JLT end4apart
+keys4apart:
 	VMOVSS (BX), X0
 	VINSERTPS $16, (BX)(R9*1), X0, X0
 	VINSERTPS $32, (BX)(R9*2), X0, X0
 	VINSERTPS $48, (BX)(R10*1), X0, X0
 	MOVQ DX, SI
 	MOVQ (Few_R)(AX), R11
-query4:
+query4apart:
 	VMOVUPS (SI), X1
 	VMULPS Z0, Z1, Z1
 	VMOVUPS X1, (SI)
 	LEAQ (SI)(R13*1), SI
 	ADDQ $-1, R11
 	CMPQ R11, $1
-	JGE query4
+	JGE query4apart
 	LEAQ (BX)(R9*4), BX
 	ADDQ $16, DX
 	ADDQ $-4, CX
 	CMPQ CX, $4
-	JGE keys4
-end4:
+	JGE keys4apart
+end4apart:
 	CMPQ CX, $1
-	JLT end1
-keys1:
+	JLT end1apart
+keys1apart:
 	VMOVSS (BX), X0
 	MOVQ DX, SI
 	MOVQ (Few_R)(AX), R11
-query1:
+query1apart:
 	VMOVSS (SI), X1
 	VMULPS Z0, Z1, Z1
 	VMOVSS X1, (SI)
 	LEAQ (SI)(R13*1), SI
 	ADDQ $-1, R11
 	CMPQ R11, $1
-	JGE query1
+	JGE query1apart
 	LEAQ (BX)(R9*1), BX
 	ADDQ $4, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
-	JGE keys1
-end1:
+	JGE keys1apart
+end1apart:
 	MOVQ (Few_left)(AX), R11
 	CMPQ R11, $1
 	JGE run

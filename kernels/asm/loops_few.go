@@ -140,7 +140,7 @@ func (f *Few) oneRun(c *Cells) bool {
 		return false
 	}
 	f.Run, f.At, f.Scales, f.ahead[0] = max(f.N, 1), origin[:], origin[:], c.Address(0)
-	f.Ahead, f.Far = f.ahead[:], f.ahead[:]
+	f.Ahead, f.Far, f.FarScale = f.ahead[:], f.ahead[:], f.ahead[:]
 	return true
 }
 
@@ -158,6 +158,9 @@ func (f *Few) checkRuns(name, scale string, c *Cells, cols int) {
 	whole, rest := f.N/f.Run, f.N%f.Run
 	reach("Ahead", len(f.Ahead), 1, whole+set(rest > 0), 0)
 	reach("Far", len(f.Far), 1, whole+set(rest > 0), 0)
+	if c.Type == I8 {
+		reach("FarScale", len(f.FarScale), 1, whole+set(rest > 0), 0)
+	}
 	f.checkRun(name, scale, c, 0, whole, f.Run*set(whole > 0), cols)
 	f.checkRun(name, scale, c, whole, whole+set(rest > 0), rest, cols)
 }

@@ -26153,6 +26153,10 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -27846,6 +27850,10 @@ run6x12:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28178,6 +28186,10 @@ run6x4:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28371,6 +28383,10 @@ run6x1:
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
 	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
@@ -28592,6 +28608,10 @@ run2x16:
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
 	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
@@ -28840,6 +28860,10 @@ run2x8:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29011,6 +29035,10 @@ run2x4:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29143,6 +29171,10 @@ run2x1:
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
 	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
@@ -29305,6 +29337,10 @@ run1x32:
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
 	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
@@ -29627,6 +29663,10 @@ run1x16:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29832,6 +29872,10 @@ run1x8:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29980,6 +30024,10 @@ run1x4:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -30097,6 +30145,10 @@ run1x1:
 	MOVD (Few_V+Cells_Byte)(R0), R5
 	ADD R5, R2
 	MOVD (Few_Far)(R0), R24
+	ADD R10<<3, R24, R24
+	MOVD (R24), R24
+	PRFM (R24), PLDL2KEEP
+	MOVD (Few_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
@@ -30218,7 +30270,7 @@ end1:
 
 // func neonScaleKeys(p *Few, scale *float32, apart int)
 //
-//	for j := range p.N { // 4 at a time
+//	for j := range p.N { // 4 at a time if apart is 1, or else 4
 //		for r := range p.R {
 //			p.P[r*p.Stride+j] *= scale[j*apart]
 //		}
@@ -30255,16 +30307,14 @@ taken:
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	CMP $4, R6
+	BLT apart
+	CMP $5, R6
+	BGE apart
 	CMP $4, R9
 	BLT end4
 keys4:
-	FMOVS (R3), F0
-	ADD R6, R3, R14
-	VLD1 (R14), V0.S[1]
-	ADD R6<<1, R3, R14
-	VLD1 (R14), V0.S[2]
-	ADD R7, R3, R14
-	VLD1 (R14), V0.S[3]
+	FMOVQ (R3), F0
 	MOVD R8, R2
 	MOVD (Few_R)(R0), R10
 query4:
@@ -30281,26 +30331,53 @@ query4:
 	CMP $4, R9
 	BGE keys4
 end4:
+apart:
+	CMP $4, R9
+	BLT end4apart
+keys4apart:
+	FMOVS (R3), F0
+	ADD R6, R3, R14
+	VLD1 (R14), V0.S[1]
+	ADD R6<<1, R3, R14
+	VLD1 (R14), V0.S[2]
+	ADD R7, R3, R14
+	VLD1 (R14), V0.S[3]
+	MOVD R8, R2
+	MOVD (Few_R)(R0), R10
+query4apart:
+	FMOVQ (R2), F1
+	WORD $0x6e20dc21 // VFMUL V0.S4, V1.S4, V1.S4
+	FMOVQ F1, (R2)
+	ADD R20, R2, R2
+	ADD $-1, R10
+	CMP $1, R10
+	BGE query4apart
+	ADD R6<<2, R3, R3
+	ADD $16, R8
+	ADD $-4, R9
+	CMP $4, R9
+	BGE keys4apart
+end4apart:
 	CMP $1, R9
-	BLT end1
-keys1:
+	BLT end1apart
+keys1apart:
 	FMOVS (R3), F0
 	MOVD R8, R2
 	MOVD (Few_R)(R0), R10
-query1:
+query1apart:
 	FMOVS (R2), F1
 	WORD $0x6e20dc21 // VFMUL V0.S4, V1.S4, V1.S4
 	FMOVS F1, (R2)
 	ADD R20, R2, R2
 	ADD $-1, R10
 	CMP $1, R10
-	BGE query1
+	BGE query1apart
 	ADD R6, R3, R3
 	ADD $4, R8
 	ADD $-1, R9
 	CMP $1, R9
-	BGE keys1
-end1:
+	BGE keys1apart
+end1apart:
 	MOVD (Few_left)(R0), R10
 	CMP $1, R10
 	BGE run

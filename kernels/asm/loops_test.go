@@ -196,7 +196,7 @@ func inRuns(f *Few, run int) {
 	for j := 0; j < f.N; j += run {
 		f.At, f.Ahead, f.Scales = append(f.At, j*f.K.Stride), append(f.Ahead, f.K.Address(j*f.K.Stride)), append(f.Scales, j)
 	}
-	f.Far = f.Ahead
+	f.Far, f.FarScale = f.Ahead, f.Ahead
 }
 
 // The same for the loops on rows.
@@ -237,6 +237,7 @@ func TestShortFew(t *testing.T) {
 			{"Dot", "Run", o.Dot, func(f *Few) { inRuns(f, 4); f.Run = -4 }},
 			{"Sum", "V", o.Sum, func(f *Few) { inRuns(f, 4); f.At[0] = math.MaxInt }},
 			{"Sum", "Scales", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = nil }},
+			{"Sum", "FarScale", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.FarScale = nil }},
 			{"Sum", "V.Scale", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales[0] = 2 * f.N }},
 			{"Widen", "from", func(f *Few) { o.Widen(make([]float32, f.N*f.D), &f.K, f.N, f.D) }, func(f *Few) { f.K = cut(f.K, I8, f.N, f.D) }},
 			{"Widen", "to", func(f *Few) { o.Widen(make([]float32, f.N*f.D-1), &f.K, f.N, f.D) }, func(*Few) {}},

@@ -23,7 +23,8 @@ type cache struct {
 	later int         // a run asks for the one that comes so many runs later,
 	far   int         // and touches the one that comes so many later
 	size  uintptr     // of an element
-	runs  []uintptr   // where the runs of the chunk in hand begin, and as many of the one after it
+	runs  []uintptr   // where the runs of the chunk in hand begin, and some of what is read next
+	lines []uintptr   // where the scales of these begin
 	stage *tile.Stage // of keys that have to be turned
 }
 
@@ -72,13 +73,13 @@ func newCache(p *attn.Problem) cache {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
 		return pool{now: places(), next: places()}
 	}
-	return cache{heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()), runs: make([]uintptr, n+far)}
+	return cache{heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()), runs: make([]uintptr, n+far), lines: make([]uintptr, n)}
 }
 
 // cacheFloats is the size of its heads and places, in floats.
 func cacheFloats(p *attn.Problem) int {
 	run, _, far := runOf(p)
-	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(9*chunkOf(p)/run+far)
+	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*chunkOf(p)/run+far)
 }
 
 // open finds the keys and values of so many key heads from one on, and where the chunk that begins with a key lies.
@@ -134,7 +135,7 @@ func (d *decoder) dot(w *fewWorker, b, kv, head, key, n int) {
 	} else {
 		h := &w.heads[head]
 		w.K, w.Run, w.At, w.Scales = h.k, w.run, w.k.now.at, w.k.now.scales
-		w.look(&h.k, w.At, &h.v, w.v.now.at)
+		w.look(&h.k, w.At, &h.v, w.v.now)
 	}
 	d.ops.Dot(&w.Few)
 }
@@ -147,23 +148,29 @@ func (d *decoder) sum(w *fewWorker, head int) {
 		h := &w.heads[head]
 		w.V, w.Run, w.At, w.Scales = h.v, w.run, w.v.now.at, w.v.now.scales
 		if head++; head < len(w.heads) {
-			w.look(&h.v, w.At, &w.heads[head].k, w.k.now.at)
+			w.look(&h.v, w.At, &w.heads[head].k, w.k.now)
 		} else {
-			w.look(&h.v, w.At, &w.heads[0].k, w.k.next.at)
+			w.look(&h.v, w.At, &w.heads[0].k, w.k.next)
 		}
 	}
 	d.ops.Sum(&w.Few)
 }
 
-// look says what the runs that begin at some places ask for: those that come later, and then the next ones.
-func (w *fewWorker) look(now *asm.Cells, at []int, next *asm.Cells, nextAt []int) {
+// look says what the runs that begin at some places ask for: those that come later, and then the next ones, of which it touches the scales.
+func (w *fewWorker) look(now *asm.Cells, at []int, next *asm.Cells, then places) {
 	from := now.Address(0)
 	for i, x := range at {
 		w.runs[i] = from + w.size*uintptr(x)
 	}
 	from = next.Address(0)
 	for i := range w.runs[len(at):] {
-		w.runs[len(at)+i] = from + w.size*uintptr(nextAt[min(i, len(at)-1)])
+		w.runs[len(at)+i] = from + w.size*uintptr(then.at[min(i, len(at)-1)])
 	}
 	w.Ahead, w.Far = w.runs[w.later:], w.runs[w.far:]
+	if next.Type == asm.I8 {
+		for i, x := range then.scales {
+			w.lines[i] = next.ScaleAddress(x)
+		}
+		w.FarScale = w.lines
+	}
 }

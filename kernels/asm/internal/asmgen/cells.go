@@ -53,16 +53,15 @@ func (g *gen) byCells(what string) string {
 	return strings.Join(names, ", ")
 }
 
-// scaleKeys emits what multiplies scores or weights by the scales of their keys. Four keys go at once, for all queries: the scales may lie
-// apart.
+// scaleKeys emits what multiplies scores or weights by the scales of their keys, for all queries. A vector of keys goes at once where the scales lie side
+// by side, and otherwise four.
 func (g *gen) scaleKeys() {
-	g.function("ScaleKeys", "(p *Few, scale *float32, apart int)", 0, 24, `
-for j := range p.N { // 4 at a time
+	g.function("ScaleKeys", "(p *Few, scale *float32, apart int)", 0, 24, fmt.Sprintf(`
+for j := range p.N { // %d at a time if apart is 1, or else 4
 	for r := range p.R {
 		p.P[r*p.Stride+j] *= scale[j*apart]
 	}
-}`)
-	const scale, product = vec(0), vec(1)
+}`, g.vec))
 	g.arg(panel, "p", 0)
 	g.arg(stride, "apart", 16)
 	g.scale(stride, 4)
@@ -79,35 +78,48 @@ for j := range p.N { // 4 at a time
 	g.arg(elem, "scale", 8)
 	g.offset(elem, elem, lanesAt, 4)
 	g.keysOfRun(count, "taken")
-	for _, keys := range []int{4, 1} {
-		load, store := g.loadFour, g.storeFour
-		if keys == 1 {
-			load, store = func(dst vec, m mem) { g.loadOne(dst, m) }, g.storeOne
-		}
-		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
-		g.label(fmt.Sprint("keys", keys))
-		if keys == 1 {
-			g.loadOne(scale, mem{base: elem})
-		} else {
-			g.gatherFour(scale, elem, stride, stride3)
-		}
-		g.move(lanesAt, out)
-		g.get(steps, few("R"))
-		g.label(fmt.Sprint("query", keys))
-		load(product, mem{base: lanesAt})
-		g.mul(product, product, scale)
-		store(mem{base: lanesAt}, product)
-		g.offset(lanesAt, lanesAt, apart, 1)
-		g.increase(steps, -1)
-		g.jumpAtLeast(steps, 1, fmt.Sprint("query", keys))
-		g.down(elem, stride, keys)
-		g.increase(out, 4*keys)
-		g.increase(count, -keys)
-		g.jumpAtLeast(count, keys, fmt.Sprint("keys", keys))
-		g.label(fmt.Sprint("end", keys))
-	}
+	g.jumpBelow(stride, 4, "apart")
+	g.jumpAtLeast(stride, 5, "apart")
+	g.scaled(g.vec, false)
+	g.label("apart")
+	g.scaled(4, true)
+	g.scaled(1, true)
 	g.moreRuns("run")
 	g.ret()
+}
+
+// scaled emits the steps of ScaleKeys that take so many keys.
+func (g *gen) scaled(keys int, scalesApart bool) {
+	const scale, product = vec(0), vec(1)
+	load, store := func(dst vec, m mem) { g.load(dst, m) }, g.store
+	switch keys {
+	case 1:
+		load, store = func(dst vec, m mem) { g.loadOne(dst, m) }, g.storeOne
+	case 4:
+		load, store = g.loadFour, g.storeFour
+	}
+	name := fmt.Sprint(keys, map[bool]string{true: "apart"}[scalesApart])
+	g.jumpBelow(count, keys, "end"+name)
+	g.label("keys" + name)
+	if keys == 4 && scalesApart {
+		g.gatherFour(scale, elem, stride, stride3)
+	} else {
+		load(scale, mem{base: elem})
+	}
+	g.move(lanesAt, out)
+	g.get(steps, few("R"))
+	g.label("query" + name)
+	load(product, mem{base: lanesAt})
+	g.mul(product, product, scale)
+	store(mem{base: lanesAt}, product)
+	g.offset(lanesAt, lanesAt, apart, 1)
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, "query"+name)
+	g.down(elem, stride, keys)
+	g.increase(out, 4*keys)
+	g.increase(count, -keys)
+	g.jumpAtLeast(count, keys, "keys"+name)
+	g.label("end" + name)
 }
 
 // widenRows emits Ops.Widen: four vectors of a row at a time, then one, then one element.

@@ -38,7 +38,7 @@ for j := range p.N { // 4 at a time
 	g.label("run")
 	g.get(steps, few("run"))
 	g.runAt(elem, "At", "K+"+c.field(), c.size(), elemAt)
-	g.leadOf(elem)
+	g.leadOf(elem, c)
 	g.keysOfRun(count, "taken")
 	for _, keys := range []int{4, 1} {
 		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
@@ -82,15 +82,20 @@ func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
 	g.plus(dst, temp)
 }
 
-// leadOf finds how far ahead of its rows, which begin at a place, the run whose number is in steps asks. It touches the line that Far says.
-func (g *gen) leadOf(at reg) {
-	g.get(lead, few("Far"))
-	g.offset(lead, lead, steps, 8)
-	g.get(lead, mem{base: lead})
+// leadOf finds how far ahead of its rows, which begin at a place, the run whose number is in steps asks. It touches the lines that Far and FarScale say.
+func (g *gen) leadOf(at reg, c cells) {
+	find := func(list string) {
+		g.get(lead, few(list))
+		g.offset(lead, lead, steps, 8)
+		g.get(lead, mem{base: lead})
+	}
+	find("Far")
 	g.prefetch(mem{base: lead})
-	g.get(lead, few("Ahead"))
-	g.offset(lead, lead, steps, 8)
-	g.get(lead, mem{base: lead})
+	if c == i8 {
+		find("FarScale")
+		g.prefetch(mem{base: lead})
+	}
+	find("Ahead")
 	g.subtract(lead, at)
 }
 

@@ -164,7 +164,7 @@ func (t tile) runsOuter(o outer, name string) {
 	t.label("run" + name)
 	t.get(steps, few("run"))
 	t.runAt(lanesAt, "At", start, o.size(), temp)
-	t.leadOf(lanesAt)
+	t.leadOf(lanesAt, o.cells)
 	t.note("the columns of the tile")
 	t.plus(lanesAt, lanes)
 	t.get(temp, few(start))
