@@ -167,7 +167,7 @@ func (w *fewWorker) look(now *asm.Cells, at []int, next *asm.Cells, then places)
 		w.runs[len(at)+i] = from + w.size*uintptr(then.at[min(i, len(at)-1)])
 	}
 	w.Ahead, w.Far = w.runs[w.later:], w.runs[w.far:]
-	if next.Type == asm.I8 {
+	if now.Type == asm.I8 {
 		for i, x := range then.scales {
 			w.lines[i] = next.ScaleAddress(x)
 		}
