@@ -34,6 +34,10 @@ for range rounds {
 // ask at all cost AVX2 a sixth of the rate on a Xeon (family 6, model 207).
 const readAhead = 4 << 10
 
+// touchAhead is how far ahead, in bytes, it touches a line of each round, so that the CPU has found the page of memory in time. On a Zen 5 whose pages are of
+// 4 KiB, under a hypervisor, lines came at 31 to 33 GB/s without and at 36 to 42 with it.
+const touchAhead = 28 << 10
+
 // read emits the probe of bandwidth. It returns a sum of what it read in a vector, so that no part of it can be left out. It asks for memory
 // in advance, as the loops that are judged by it do.
 func (g *gen) read() {
@@ -51,6 +55,7 @@ for i := range %d * rounds {
 	for off := 0; off < g.reads*g.bytes(); off += line {
 		g.prefetchOnce(mem{base: lanes, off: off + readAhead})
 	}
+	g.prefetch(mem{base: lanes, off: touchAhead})
 	for i := range g.reads {
 		g.add(vec(i), vec(i), mem{base: lanes, off: i * g.bytes()})
 	}
