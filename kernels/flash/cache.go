@@ -23,8 +23,8 @@ type cache struct {
 	later int         // a run asks for the one that comes so many runs later,
 	far   int         // and touches the one that comes so many later
 	size  uintptr     // of an element
-	runs  []uintptr   // where the runs of the chunk in hand begin, and some of what is read next
-	lines []uintptr   // where the scales of these begin
+	runs  []uintptr   // where the runs begin of what is read, and some of those of what is read next
+	lines []uintptr   // where the scales begin of all that is read next
 	stage *tile.Stage // of keys that have to be turned
 }
 
