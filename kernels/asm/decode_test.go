@@ -100,6 +100,29 @@ func TestWeighLeaves(t *testing.T) {
 	}
 }
 
+// A NaN is no reason to leave, and does not hide a score that is.
+func TestWeighPassesNaN(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, o := range append(assembled(), Go()) {
+		for n := 2; n < 40; n++ {
+			for at := range n {
+				f := randomFew(2, n, 1, 1)
+				f.P[f.Stride+at] = nan
+				over := slices.Clone(f.P)
+				if o.Weigh(f); f.Done != 2 || f.L[1] == f.L[1] || f.L[0] != f.L[0] {
+					t.Fatalf("%s: NaN as score %d of %d of query 1: done %d, sums %v", o.ISA, at, n, f.Done, f.L)
+				}
+				f = randomFew(2, n, 1, 1)
+				f.P = over
+				f.P[f.Stride+(at+1)%n] = 5 + Limit
+				if o.Weigh(f); f.Done != 1 || f.Top != 5+Limit {
+					t.Fatalf("%s: NaN as score %d of %d beside one to leave for: done %d, top %v", o.ISA, at, n, f.Done, f.Top)
+				}
+			}
+		}
+	}
+}
+
 func TestSum(t *testing.T) {
 	eachFew(t, func(t *testing.T, o *Ops, f *Few) {
 		old := slices.Clone(f.O.Data)

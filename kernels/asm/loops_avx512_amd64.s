@@ -26832,70 +26832,70 @@ taken:
 	CMPQ R9, $5
 	JGE apart
 	CMPQ CX, $16
-	JLT end16
-keys16:
+	JLT endvector
+vector:
 	VMOVUPS (BX), Z0
 	MOVQ DX, SI
 	MOVQ (Few_R)(AX), R11
-query16:
+queryvector:
 	VMOVUPS (SI), Z1
 	VMULPS Z0, Z1, Z1
 	VMOVUPS Z1, (SI)
 	LEAQ (SI)(R13*1), SI
 	ADDQ $-1, R11
 	CMPQ R11, $1
-	JGE query16
+	JGE queryvector
 	LEAQ (BX)(R9*8), BX
 	LEAQ (BX)(R9*8), BX
 	ADDQ $64, DX
 	ADDQ $-16, CX
 	CMPQ CX, $16
-	JGE keys16
-end16:
+	JGE vector
+endvector:
 apart:
 	CMPQ CX, $4
-	JLT end4apart
-keys4apart:
+	JLT endfour
+four:
 	VMOVSS (BX), X0
 	VINSERTPS $16, (BX)(R9*1), X0, X0
 	VINSERTPS $32, (BX)(R9*2), X0, X0
 	VINSERTPS $48, (BX)(R10*1), X0, X0
 	MOVQ DX, SI
 	MOVQ (Few_R)(AX), R11
-query4apart:
+queryfour:
 	VMOVUPS (SI), X1
 	VMULPS Z0, Z1, Z1
 	VMOVUPS X1, (SI)
 	LEAQ (SI)(R13*1), SI
 	ADDQ $-1, R11
 	CMPQ R11, $1
-	JGE query4apart
+	JGE queryfour
 	LEAQ (BX)(R9*4), BX
 	ADDQ $16, DX
 	ADDQ $-4, CX
 	CMPQ CX, $4
-	JGE keys4apart
-end4apart:
+	JGE four
+endfour:
 	CMPQ CX, $1
-	JLT end1apart
-keys1apart:
+	JLT endone
+one:
 	VMOVSS (BX), X0
 	MOVQ DX, SI
 	MOVQ (Few_R)(AX), R11
-query1apart:
+queryone:
 	VMOVSS (SI), X1
 	VMULPS Z0, Z1, Z1
 	VMOVSS X1, (SI)
 	LEAQ (SI)(R13*1), SI
 	ADDQ $-1, R11
 	CMPQ R11, $1
-	JGE query1apart
+	JGE queryone
 	LEAQ (BX)(R9*1), BX
 	ADDQ $4, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
-	JGE keys1apart
-end1apart:
+	JGE one
+endone:
 	MOVQ (Few_left)(AX), R11
 	CMPQ R11, $1
 	JGE run

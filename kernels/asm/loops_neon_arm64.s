@@ -30312,29 +30312,29 @@ taken:
 	CMP $5, R6
 	BGE apart
 	CMP $4, R9
-	BLT end4
-keys4:
+	BLT endvector
+vector:
 	FMOVQ (R3), F0
 	MOVD R8, R2
 	MOVD (Few_R)(R0), R10
-query4:
+queryvector:
 	FMOVQ (R2), F1
 	WORD $0x6e20dc21 // VFMUL V0.S4, V1.S4, V1.S4
 	FMOVQ F1, (R2)
 	ADD R20, R2, R2
 	ADD $-1, R10
 	CMP $1, R10
-	BGE query4
+	BGE queryvector
 	ADD R6<<2, R3, R3
 	ADD $16, R8
 	ADD $-4, R9
 	CMP $4, R9
-	BGE keys4
-end4:
+	BGE vector
+endvector:
 apart:
 	CMP $4, R9
-	BLT end4apart
-keys4apart:
+	BLT endfour
+four:
 	FMOVS (R3), F0
 	ADD R6, R3, R14
 	VLD1 (R14), V0.S[1]
@@ -30344,40 +30344,40 @@ keys4apart:
 	VLD1 (R14), V0.S[3]
 	MOVD R8, R2
 	MOVD (Few_R)(R0), R10
-query4apart:
+queryfour:
 	FMOVQ (R2), F1
 	WORD $0x6e20dc21 // VFMUL V0.S4, V1.S4, V1.S4
 	FMOVQ F1, (R2)
 	ADD R20, R2, R2
 	ADD $-1, R10
 	CMP $1, R10
-	BGE query4apart
+	BGE queryfour
 	ADD R6<<2, R3, R3
 	ADD $16, R8
 	ADD $-4, R9
 	CMP $4, R9
-	BGE keys4apart
-end4apart:
+	BGE four
+endfour:
 	CMP $1, R9
-	BLT end1apart
-keys1apart:
+	BLT endone
+one:
 	FMOVS (R3), F0
 	MOVD R8, R2
 	MOVD (Few_R)(R0), R10
-query1apart:
+queryone:
 	FMOVS (R2), F1
 	WORD $0x6e20dc21 // VFMUL V0.S4, V1.S4, V1.S4
 	FMOVS F1, (R2)
 	ADD R20, R2, R2
 	ADD $-1, R10
 	CMP $1, R10
-	BGE query1apart
+	BGE queryone
 	ADD R6, R3, R3
 	ADD $4, R8
 	ADD $-1, R9
 	CMP $1, R9
-	BGE keys1apart
-end1apart:
+	BGE one
+endone:
 	MOVD (Few_left)(R0), R10
 	CMP $1, R10
 	BGE run

@@ -73,7 +73,10 @@ func newCache(p *attn.Problem) cache {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
 		return pool{now: places(), next: places()}
 	}
-	return cache{heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()), runs: make([]uintptr, n+far), lines: make([]uintptr, n)}
+	return cache{
+		heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()),
+		runs: make([]uintptr, n+far), lines: make([]uintptr, n),
+	}
 }
 
 // cacheFloats is the size of its heads and places, in floats.

@@ -80,16 +80,16 @@ for j := range p.N { // %d at a time if apart is 1, or else 4
 	g.keysOfRun(count, "taken")
 	g.jumpBelow(stride, 4, "apart")
 	g.jumpAtLeast(stride, 5, "apart")
-	g.scaled(g.vec, false)
+	g.scaled("vector", g.vec, false)
 	g.label("apart")
-	g.scaled(4, true)
-	g.scaled(1, true)
+	g.scaled("four", 4, true)
+	g.scaled("one", 1, false)
 	g.moreRuns("run")
 	g.ret()
 }
 
-// scaled emits the steps of ScaleKeys that take so many keys.
-func (g *gen) scaled(keys int, scalesApart bool) {
+// scaled emits the steps of ScaleKeys that take so many keys: a vector of them, four whose scales it gathers, or one.
+func (g *gen) scaled(name string, keys int, gather bool) {
 	const scale, product = vec(0), vec(1)
 	load, store := func(dst vec, m mem) { g.load(dst, m) }, g.store
 	switch keys {
@@ -98,10 +98,9 @@ func (g *gen) scaled(keys int, scalesApart bool) {
 	case 4:
 		load, store = g.loadFour, g.storeFour
 	}
-	name := fmt.Sprint(keys, map[bool]string{true: "apart"}[scalesApart])
 	g.jumpBelow(count, keys, "end"+name)
-	g.label("keys" + name)
-	if keys == 4 && scalesApart {
+	g.label(name)
+	if gather {
 		g.gatherFour(scale, elem, stride, stride3)
 	} else {
 		load(scale, mem{base: elem})
@@ -118,7 +117,7 @@ func (g *gen) scaled(keys int, scalesApart bool) {
 	g.down(elem, stride, keys)
 	g.increase(out, 4*keys)
 	g.increase(count, -keys)
-	g.jumpAtLeast(count, keys, "keys"+name)
+	g.jumpAtLeast(count, keys, name)
 	g.label("end" + name)
 }
 
