@@ -75,6 +75,31 @@ func TestPagesKeepBits(t *testing.T) {
 	}
 }
 
+// Keys of int8 have scales to find even where there are no values, and their sums are the same then.
+func TestKeysWithoutValues(t *testing.T) {
+	for _, l := range asm.Levels() {
+		if !l.Available {
+			continue
+		}
+		var sums [2]float32
+		for i, dv := range []int{8, 0} {
+			p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 50, HeadsQ: 1, HeadsKV: 1, Dim: 24, DimV: dv, KV: attn.I8, Want: attn.WantLSE}
+			a, err := cases.NewArgs(p, "bhsd", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cases.Fill("normal", p, a, 1); err != nil {
+				t.Fatal(err)
+			}
+			decode(l.Ops, p, nil, a)
+			sums[i] = a.Stats.LSE.Row(0, 0, 0)[0]
+		}
+		if !same(sums[0], sums[1]) || sums[0] == 0 {
+			t.Errorf("%s: LSE is %v with values, %v without", l.ISA, sums[0], sums[1])
+		}
+	}
+}
+
 func same(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
 
 // fillPages copies the keys and values in use of one call to the pages of another.
