@@ -138,6 +138,13 @@ func TestMemoryInAChild(t *testing.T) {
 	if m.Allocs == nil || *m.Allocs != 1 || *m.Bytes != 4096 {
 		t.Errorf("a call that makes 4000 bytes allocates %v times, %v bytes", show(m.Allocs), show(m.Bytes))
 	}
+	m, err = c.Weigh(t.Context(), point("disturbed", 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Allocs == nil || *m.Allocs != 0 || *m.Bytes != 0 {
+		t.Errorf("a slow call beside which something allocates once allocates %v times, %v bytes", show(m.Allocs), show(m.Bytes))
+	}
 }
 
 func show(n *int64) any {

@@ -88,6 +88,18 @@ func (p oddPlan) Forward(a *attn.Args) {
 
 var sink []float32
 
+// disturbed is a slow kernel: while its second call goes on, the first that is counted, something else allocates.
+func disturbed() func(*attn.Args, attn.Plan) {
+	calls := 0
+	return func(a *attn.Args, honest attn.Plan) {
+		if calls++; calls == 2 {
+			sink = make([]float32, 1000)
+		}
+		time.Sleep(110 * time.Millisecond)
+		honest.Forward(a)
+	}
+}
+
 // badLab has one kernel for each thing that can go wrong, and an honest one.
 func badLab() *harness.Lab {
 	lab := &harness.Lab{
@@ -101,6 +113,7 @@ func badLab() *harness.Lab {
 			odd{name: "wrong", forward: func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
 			odd{name: "lazy", forward: func(*attn.Args, attn.Plan) {}},
 			odd{name: "garbles", forward: func(*attn.Args, attn.Plan) { fmt.Println("hello") }},
+			odd{name: "disturbed", forward: disturbed()},
 			odd{name: "allocates", forward: func(a *attn.Args, honest attn.Plan) { sink = make([]float32, 1000); honest.Forward(a) }},
 		},
 		Probes: func(run.Point) harness.Probes {

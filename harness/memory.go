@@ -15,12 +15,13 @@ type Memory struct {
 	Allocs  *int64 `json:"allocs"`
 }
 
-// Allocations are counted over up to steadyCalls calls, so that one of the runtime's own rounds down to 0 a call, its bytes with it; of a few tries
-// the least counts, because a call's own allocations are in each. A slow kernel gets one call.
+// Allocations are counted over up to steadyCalls calls, so that one of the runtime's own rounds down to 0 a call, its bytes with it. A slow kernel
+// gets one call, which the runtime's own are not divided by: so of a few tries the least counts, because a call's own allocations are in each.
 const (
 	steadyCalls = 5
-	steadyTime  = 100 * time.Millisecond
-	steadyTries = 3
+	steadyTime  = 100 * time.Millisecond // of calls that are counted together
+	steadyTries = 5
+	triesTime   = 2 * time.Second // after which there is no other try: one that begins is ended
 )
 
 // Weigh measures what a workload costs in memory. It is meant for a process of its own: what an earlier job left behind would count.
@@ -44,7 +45,7 @@ func Weigh(w *Workload, slab *Slab) (m Memory, err error) {
 	m.PeakRSS = peak()
 	m.Scratch = j.Scratch()
 	calls := max(1, min(steadyCalls, int(steadyTime/max(first.Wall, 1))))
-	for try, spent := 0, time.Duration(0); try < steadyTries && spent < steadyTime && (try == 0 || *m.Allocs > 0); try++ {
+	for try, spent := 0, time.Duration(0); try < steadyTries && spent < triesTime && (try == 0 || *m.Allocs > 0); try++ {
 		bytes, allocs, took, err := allocated(j, calls)
 		if err != nil {
 			return m, err
