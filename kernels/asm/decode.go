@@ -22,8 +22,8 @@ type Few struct {
 	Run                  int
 	At, Scales           []int
 	Ahead, Far, FarScale []uintptr
-	//lint:ignore U1000 assembly counts in them: runs done, and keys to do
-	run, left int
+	//lint:ignore U1000 assembly counts in them: runs done, keys to do, and keys of the run in hand
+	run, left, keys int
 	//lint:ignore U1000 where there is assembly: Ahead of one run
 	ahead [1]uintptr
 	//lint:ignore U1000 where there is assembly: Top, of each lane
@@ -119,24 +119,19 @@ func weigh(p *Few) {
 	}
 }
 
-// sum is O[r][c] += Σ_j P[r][j] V[j][c], the sum over keys first. The scale of a row of V multiplies its weights.
+// sum is O[r][c] += Σ_j P[r][j] V[j][c], key after key. The scale of a row of V multiplies its weights.
 func sum(p *Few) {
-	var sums, row [piece]float32
-	for r := range p.R {
-		for c := 0; c < p.C; c += piece {
-			out := p.O.Data[r*p.O.Stride+c:][:min(piece, p.C-c)]
-			to := sums[:len(out)]
-			clear(to)
-			for i, j := 0, 0; j < p.N; i, j = i+1, j+p.runLength() {
-				v, weights := p.rowsOf(&p.V, i), p.P[r*p.Stride+j:][:min(p.runLength(), p.N-j)]
+	var row [piece]float32
+	for i, j := 0, 0; j < p.N; i, j = i+1, j+p.runLength() {
+		v, n := p.rowsOf(&p.V, i), min(p.runLength(), p.N-j)
+		for r := range p.R {
+			for c := 0; c < p.C; c += piece {
+				out, weights := p.O.Data[r*p.O.Stride+c:][:min(piece, p.C-c)], p.P[r*p.Stride+j:][:n]
 				if v.Type == F32 {
-					accumulate(to, weights, Rows{v.Data[c:], v.Stride})
+					accumulate(out, weights, Rows{v.Data[c:], v.Stride})
 				} else {
-					accumulateCells(to, weights, &v, c, row[:len(to)])
+					accumulateCells(out, weights, &v, c, row[:len(out)])
 				}
-			}
-			for i, x := range to {
-				out[i] += x
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// Rows of K and V are read where they lie and as they are stored: float32 or less, after one another or in pages. A chunk of keys is cut into runs that
-// lie in one page each; loops take all of a chunk's runs in one call, with the bits of one run. While they read a run they ask memory for the one that
+// Rows of K and V are read where they lie and as they are stored: float32 or less, after one another or in pages. A part of the keys is cut into runs that
+// lie in one page each; loops take all of a part's runs in one call, with the bits of one run. While they read a run they ask memory for the one that
 // they read some KiB later, so that nothing waits at the end of a page, or where values follow on keys and the next head on this one.
 
 // A cache is the keys and values of some key heads.
@@ -34,27 +34,28 @@ type head struct{ k, v asm.Cells }
 // pool says how the rows of K, or of V, lie there: for all heads alike.
 type pool struct {
 	row, page distance // from one to the next
-	now, next places   // of the chunk in hand, and of the one after it
+	now, next places   // of the part in hand, and of the one after it
 }
 
 // A distance is in elements, and in scales.
 type distance struct{ at, scales int }
 
-// places are where the runs of a chunk begin: in elements, and in scales.
+// places are where the runs of a part begin: in elements, and in scales.
 type places struct{ at, scales []int }
 
 // In bytes, the size of a run that no page ends, and how far ahead it asks: far enough for rows to come from memory, near enough for the first cache to
-// keep them until then. Further ahead it touches each run once, so that the CPU has found its page of memory, and seen where the next stream begins, when
-// its rows are asked for.
+// keep them until then. Float32 rows want it nearer than those which keep the CPU busier. Further ahead it touches each run once, so that the CPU has
+// found its page of memory, and seen where the next stream begins, when its rows are asked for.
 const (
 	longestRun = 4 << 10
-	askAhead   = 6 << 10
+	askAhead   = 4 << 10
+	askNarrow  = 8 << 10
 	touchAhead = 28 << 10
 )
 
 // runOf is the number of keys in a run, and how many runs later comes what it asks for, and what it touches.
 func runOf(p *attn.Problem) (run, later, far int) {
-	run = chunkOf(p)
+	run = part
 	row := p.KV.Bytes() * max(p.Dim, 1)
 	if p.Page != 0 {
 		run = min(run, p.Page)
@@ -63,12 +64,15 @@ func runOf(p *attn.Problem) (run, later, far int) {
 		run /= 2
 	}
 	runs := func(bytes int) int { return (bytes + run*row - 1) / (run * row) }
-	return run, runs(askAhead), runs(touchAhead)
+	if p.KV == attn.F32 {
+		return run, runs(askAhead), runs(touchAhead)
+	}
+	return run, runs(askNarrow), runs(touchAhead)
 }
 
 func newCache(p *attn.Problem) cache {
 	run, later, far := runOf(p)
-	n := chunkOf(p) / run
+	n := part / run
 	pool := func() pool {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
 		return pool{now: places(), next: places()}
@@ -82,11 +86,11 @@ func newCache(p *attn.Problem) cache {
 // cacheFloats is the size of its heads and places, in floats.
 func cacheFloats(p *attn.Problem) int {
 	run, _, far := runOf(p)
-	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*chunkOf(p)/run+far)
+	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*part/run+far)
 }
 
-// open finds the keys and values of so many key heads from one on, and where the chunk that begins with a key lies.
-func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, keys int) {
+// open finds the keys and values of so many key heads from one on: where those lie that begin with a key, and those of the part that begins with next.
+func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, next, keys int) {
 	at, row := 0, 0
 	if c.pages = nil; p.Page != 0 {
 		c.pages, c.shift = a.Pages[b*p.PagesEach():], bits.TrailingZeros(uint(p.Page))
@@ -102,7 +106,10 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, keys in
 	}
 	c.k.open(&a.K)
 	c.v.open(&a.V)
-	c.find(key, keys)
+	for i := range c.k.now.at {
+		c.place(&c.k.now, &c.v.now, i, key, keys)
+		c.place(&c.k.next, &c.v.next, i, next, keys)
+	}
 }
 
 func (p *pool) open(t *attn.Tensor) {
@@ -112,26 +119,22 @@ func (p *pool) open(t *attn.Tensor) {
 	}
 }
 
-// find makes the chunk that was next the one in hand, and finds the one that begins with a key.
-func (c *cache) find(key, keys int) {
-	c.k.now, c.k.next = c.k.next, c.k.now
-	c.v.now, c.v.next = c.v.next, c.v.now
-	for i := range c.k.next.at {
-		page, row := 0, min(key+i*c.run, keys-1)
-		if c.pages != nil {
-			page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
-		}
-		c.k.place(i, page, row)
-		c.v.place(i, page, row)
+// place finds run i of those that begin with a key, in K and in V. Behind the last key it is that one's place.
+func (c *cache) place(k, v *places, i, key, keys int) {
+	page, row := 0, min(key+i*c.run, keys-1)
+	if c.pages != nil {
+		page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
 	}
+	c.k.place(k, i, page, row)
+	c.v.place(v, i, page, row)
 }
 
-func (p *pool) place(i, page, row int) {
-	p.next.at[i] = page*p.page.at + row*p.row.at
-	p.next.scales[i] = page*p.page.scales + row*p.row.scales
+func (p *pool) place(to *places, i, page, row int) {
+	to.at[i] = page*p.page.at + row*p.row.at
+	to.scales[i] = page*p.page.scales + row*p.row.scales
 }
 
-// dot computes the scores of a chunk. Keys that have to be turned are, first.
+// dot computes the scores of n keys. Those that have to be turned are, first.
 func (d *decoder) dot(w *fewWorker, b, kv, head, key, n int) {
 	if w.stage != nil {
 		w.K, w.Run = asm.Cells{Rows: w.stage.K(d.a, b, kv, key, n)}, 0
@@ -143,7 +146,7 @@ func (d *decoder) dot(w *fewWorker, b, kv, head, key, n int) {
 	d.ops.Dot(&w.Few)
 }
 
-// sum adds the values of a chunk. The next keys are those of the next head in hand, or of the next chunk of the first one.
+// sum adds the values of the keys in hand. The next keys are those of the next head in hand, or of the next part of the first one.
 func (d *decoder) sum(w *fewWorker, head int) {
 	if d.careful {
 		w.V, w.Run = asm.Cells{Rows: asm.Rows{Data: w.clean, Stride: d.p.DimV}}, 0

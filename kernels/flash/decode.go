@@ -12,18 +12,14 @@ import (
 const (
 	// fewRows is the largest SeqQ that takes the decode path. Lanes are then mostly empty, and time is what it takes to read K and V.
 	fewRows = 4
-	// part is the number of keys that one task reads. Parts start at multiples of it, whatever the number of workers, and are merged in order,
-	// so that the bits are the same for any of them.
+	// part is the number of keys that one task reads, and that go through scores, weights and output together. Parts start at multiples of it, whatever the
+	// number of workers, and are merged in order, so that the bits are the same for any of them. The time between one loop and the next is lost to memory,
+	// which has nothing to do then: with half as many keys one query took 1.02 times as long (float32, d = 128, 32768 keys, a Zen 5).
 	part = 1024
-	// chunk is the number of float32 keys that go through scores, weights and output together; of other types, as many more as are the same number of
-	// bytes, up to a part. The time between one loop and the next is lost to memory, which has nothing to do then: with 128 keys one query took 1.07
-	// times as long (AVX-512, d = 128, 32768 keys, a Zen 5). Where several queries share keys, loops take a chunk of V in more than one turn: with 1024
-	// eight queries took 1.05 times as long.
-	chunk = 512
+	// aligned is what the keys begin at a multiple of where those before are hidden from all queries: vectors and pages then lie as they would from the
+	// beginning of the part.
+	aligned = 64
 )
-
-// chunkOf is the number of keys in a chunk of a problem.
-func chunkOf(p *attn.Problem) int { return min(chunk*attn.F32.Bytes()/p.KV.Bytes(), part) }
 
 // few says that a problem takes the decode path. The limits of temperature do not: they are not worth a second set of rules.
 func few(p *attn.Problem) bool {
@@ -43,8 +39,8 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	rows, chunk := p.Group()*p.SeqQ, chunkOf(p)
-	scratch, err := attn.Floats(k.workersFew(p, workers), rows*chunk+5*p.HeadsQ*p.SeqQ+chunk*(p.DimV+1)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
+	rows := p.Group() * p.SeqQ
+	scratch, err := attn.Floats(k.workersFew(p, workers), rows*part+5*p.HeadsQ*p.SeqQ+part*(p.DimV+1)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
 	if err != nil {
 		return 0, err
 	}
@@ -64,12 +60,12 @@ func prepared(p *attn.Problem) int {
 	return 0
 }
 
-// stageFloats is the number of float32 numbers that a chunk of keys takes that has to be turned.
+// stageFloats is the number of float32 numbers that a part of the keys takes that has to be turned.
 func stageFloats(p *attn.Problem) int {
 	if p.Score.Rope == attn.NoRope {
 		return 0
 	}
-	return tile.StageFloats(p, chunkOf(p))
+	return tile.StageFloats(p, part)
 }
 
 func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Plan {
@@ -78,7 +74,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	s := &p.Score
 	d := &decoder{
 		kernel: k, p: p, team: team, scratch: scratch, o: f(n * p.DimV), m: f(n), l: f(n), s: f(n), max: f(n), first: make([]int32, n), bad: make([]bool, n),
-		q: f(p.Batch * p.HeadsQ * p.SeqQ * prepared(&p)), factor: math.Log2E / p.Temperature(), chunk: chunkOf(&p),
+		q: f(p.Batch * p.HeadsQ * p.SeqQ * prepared(&p)), factor: math.Log2E / p.Temperature(),
 		back:    tile.NewBackward(p, k.ops, k.cut(&p), team),
 		natural: s.Softcap != 0 || s.Terms&(attn.TermBias|attn.TermALiBi|attn.TermRelative) != 0,
 	}
@@ -86,13 +82,13 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	rows, all := p.Group()*p.SeqQ, p.HeadsQ*p.SeqQ
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
-			cache: newCache(&p), clean: f(d.chunk * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
-			row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(d.chunk), m: f(all), l: f(all), s: f(all),
+			cache: newCache(&p), clean: f(part * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
+			row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(part), m: f(all), l: f(all), s: f(all),
 		}
 		if s.Rope != attn.NoRope {
-			w.stage = tile.NewStage(&d.p, k.ops, d.chunk)
+			w.stage = tile.NewStage(&d.p, k.ops, part)
 		}
-		w.P, w.Stride = f(rows*d.chunk), d.chunk
+		w.P, w.Stride = f(rows*part), part
 		d.workers = append(d.workers, w)
 	}
 	return d
@@ -108,7 +104,6 @@ type decoder struct {
 	workers []*fewWorker
 	factor  float64 // from natural scores to those in base-2 logarithms
 	natural bool    // scores are edited while they are natural
-	chunk   int
 	back    *tile.Backward
 	a       *attn.Args
 	n       int // parts of this call's keys
@@ -132,8 +127,8 @@ type fewWorker struct {
 	asm.Few
 	cache
 	row      tile.Row
-	clean    []float32 // [chunk][d_v]: rows of V without those that are not finite
-	relative []float32 // [chunk]: products with rows of the table
+	clean    []float32 // [part][d_v]: rows of V without those that are not finite
+	relative []float32 // [part]: products with rows of the table
 	m, l, s  []float32
 	max      []float32
 	first    []int32
@@ -171,11 +166,11 @@ func (d *decoder) Forward(a *attn.Args) {
 	d.a = nil
 }
 
-// together is the number of key heads that one task takes through its part, a chunk of each in turn: where the rows of one lie between those of another,
+// together is the number of key heads that one task takes through its part, one after another: where the rows of one lie between those of another,
 // as in pages, what the CPU brings beyond the end of a run is then what the next head reads. Where they lie apart it is one.
 func (d *decoder) together() int {
 	p, k := &d.p, &d.a.K
-	if k.SH > d.chunk*k.SS {
+	if k.SH > part*k.SS {
 		return 1
 	}
 	if n := len(d.workers); n > 1 { // enough tasks for all workers to end at about the same time
@@ -242,14 +237,11 @@ func (d *decoder) scanPart(worker, task int) {
 		w.max[r], w.first[r] = float32(math.Inf(-1)), -1
 		clear(d.o[(d.state(b, from*p.Group()+r/nq, r%nq)+at)*p.DimV:][:p.DimV])
 	}
-	first, last = max(first-first%d.chunk, at*part), min(last, (at+1)*part)
+	first, last = max(first-first%max(w.run, aligned), at*part), min(last, (at+1)*part)
 	if first < last {
-		w.open(p, a, b, from, heads, first, keys)
-	}
-	for key := first; key < last; key += d.chunk {
-		w.find(key+d.chunk, keys)
+		w.open(p, a, b, from, heads, first, (at+1)*part, keys)
 		for head := range heads {
-			d.scanChunk(w, b, from+head, head, at, key, min(d.chunk, last-key), nq)
+			d.scanHead(w, b, from+head, head, at, first, last-first, nq)
 		}
 	}
 	for r := range heads * rows {
@@ -259,8 +251,8 @@ func (d *decoder) scanPart(worker, task int) {
 	}
 }
 
-// scanChunk takes the queries of a key head, which is one of those that the worker has in hand, through n keys of part at.
-func (d *decoder) scanChunk(w *fewWorker, b, kv, head, at, key, n, nq int) {
+// scanHead takes the queries of a key head, which is one of those that the worker has in hand, through n keys of part at.
+func (d *decoder) scanHead(w *fewWorker, b, kv, head, at, key, n, nq int) {
 	p := &d.p
 	rows := p.Group() * nq
 	row := head * rows // the first of its queries
@@ -299,7 +291,7 @@ func (d *decoder) scanChunk(w *fewWorker, b, kv, head, at, key, n, nq int) {
 	}
 }
 
-// edit finishes the scores of one query, which is row in the worker and row at of the chunk in hand: terms added, hidden keys set to -Inf. It works
+// edit finishes the scores of one query, which is row in the worker and row at of the scores in hand: terms added, hidden keys set to -Inf. It works
 // in float64 and rounds once.
 func (d *decoder) edit(w *fewWorker, b, h, i, row, at, key int) {
 	p, a, scores := &d.p, d.a, w.P[at*w.Stride:][:w.N]
@@ -386,7 +378,7 @@ func (w *fewWorker) raise(row, at int) {
 	}
 }
 
-// cleanValues copies the values of a chunk without the rows that are not finite, and marks the queries that see one of those.
+// cleanValues copies the values of n keys without the rows that are not finite, and marks the queries that see one of those.
 func (d *decoder) cleanValues(w *fewWorker, b, kv, row, key, n, nq int) {
 	p, a := &d.p, d.a
 	for j := range n {

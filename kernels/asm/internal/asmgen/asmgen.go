@@ -87,7 +87,7 @@ func (g *gen) all() {
 	g.exp(true)
 	for c := range allCells {
 		g.dot(c)
-		g.outer(outerFew(c))
+		g.sum(c)
 	}
 	g.scaleKeys()
 	g.weigh(false)

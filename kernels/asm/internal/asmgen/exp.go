@@ -147,7 +147,6 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 		top, highest          = vec(0), vec(1)                 // of the check
 		ref, sum, sumZ, z     = vec(0), vec(1), vec(2), vec(3) // of weighted
 	)
-	field := func(f string) mem { return mem{base: panel, field: "Panel_" + f} }
 	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
 
 	g.arg(panel, "p", 0)
@@ -155,14 +154,14 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.arg(count, "to", 16)
 	g.subtract(count, aux)
 	g.scale(aux, g.row())
-	g.get(out, field("P"))
+	g.get(out, ofPanel("P"))
 	g.offset(out, out, aux, 1)
-	g.get(refs, field("M"))
-	g.get(weights, field("L"))
+	g.get(refs, ofPanel("M"))
+	g.get(weights, ofPanel("L"))
 	if sums {
-		g.get(sumsOf, field("S"))
+		g.get(sumsOf, ofPanel("S"))
 	}
-	g.get(width, field("Width"))
+	g.get(width, ofPanel("Width"))
 	g.scale(width, 4)
 	g.jumpBelow(count, 1, "done")
 

@@ -18,17 +18,18 @@ import "fmt"
 type tile struct {
 	*gen
 	vecs, rows int
-	along      bool // elements of a row follow one another with k, and rows are a stride apart; else the other way round
-	apart      bool // rows of lanes are rows of something else, any stride apart
-	single     bool // there is one lane
-	sums       bool // Flash: with S
-	ahead      bool // other rows are asked for meanwhile
-	below      bool // elements eight steps further are asked for meanwhile
-	results    bool // and so are what the sums are added to
-	asks       bool // and what lies elsewhere
-	first      int  // vectors before it take no more steps
-	late       int  // so many of the last vectors take none yet
-	cells           // how rows of lanes are stored
+	along      bool   // elements of a row follow one another with k, and rows are a stride apart; else the other way round
+	apart      bool   // rows of lanes are rows of something else, any stride apart
+	single     bool   // there is one lane
+	name       string // of its labels, where it is one of many
+	sums       bool   // Flash: with S
+	ahead      bool   // other rows are asked for meanwhile
+	below      bool   // elements eight steps further are asked for meanwhile
+	results    bool   // and so are what the sums are added to
+	asks       bool   // and what lies elsewhere
+	first      int    // vectors before it take no more steps
+	late       int    // so many of the last vectors take none yet
+	cells             // how rows of lanes are stored
 }
 
 func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
@@ -134,15 +135,17 @@ func (t tile) far() bool { return t.along && t.rows > 4 }
 
 // rest emits the steps that remain; their number less unroll is in steps.
 func (t tile) rest(suffix string) {
-	t.jumpBelow(steps, 0, "rest"+suffix)
-	t.align()
-	t.label("steps" + suffix)
-	for k := range unroll {
-		t.step(k, unroll, nil)
+	if !t.ahead || t.rows > 1 || t.cells != f32 { // otherwise few loads: see dot
+		t.jumpBelow(steps, 0, "rest"+suffix)
+		t.align()
+		t.label("steps" + suffix)
+		for k := range unroll {
+			t.step(k, unroll, nil)
+		}
+		t.advance(unroll)
+		t.jumpAtLeast(steps, 0, "steps"+suffix)
+		t.label("rest" + suffix)
 	}
-	t.advance(unroll)
-	t.jumpAtLeast(steps, 0, "steps"+suffix)
-	t.label("rest" + suffix)
 	t.increase(steps, unroll-1)
 	t.jumpBelow(steps, 0, "done"+suffix)
 	t.label("one" + suffix)
