@@ -14,6 +14,7 @@ type Few struct {
 	From int     // Weigh: first query to do
 	Done int     // Weigh: queries finished
 	Top  float32 // Weigh: the largest score of the query that it left before
+	Next uintptr // Weigh: where that begins which it asks memory for meanwhile; there need be nothing
 
 	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i].
 	// While assembly reads it, it asks memory for what is read before long: as many rows, as far apart, from the address Ahead[i] on, where there need

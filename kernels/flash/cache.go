@@ -22,6 +22,7 @@ type cache struct {
 	run   int         // keys in a run
 	later int         // a run asks for the one that comes so many runs later,
 	far   int         // and touches the one that comes so many later
+	ahead int         // runs of the next part of which something is asked or touched
 	size  uintptr     // of an element
 	runs  []uintptr   // where the runs begin of what is read, and some of those of what is read next
 	lines []uintptr   // where the scales begin of all that is read next
@@ -77,8 +78,12 @@ func newCache(p *attn.Problem) cache {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
 		return pool{now: places(), next: places()}
 	}
+	ahead := min(far, n)
+	if p.KV == attn.I8 {
+		ahead = n // their scales
+	}
 	return cache{
-		heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()),
+		ahead: ahead, heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()),
 		runs: make([]uintptr, n+far), lines: make([]uintptr, n),
 	}
 }
@@ -106,10 +111,8 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, next, k
 	}
 	c.k.open(&a.K)
 	c.v.open(&a.V)
-	for i := range c.k.now.at {
-		c.place(&c.k.now, &c.v.now, i, key, keys)
-		c.place(&c.k.next, &c.v.next, i, next, keys)
-	}
+	c.find(&c.k.now, &c.v.now, len(c.runs)-c.far, key, keys)
+	c.find(&c.k.next, &c.v.next, c.ahead, next, keys)
 }
 
 func (p *pool) open(t *attn.Tensor) {
@@ -119,14 +122,16 @@ func (p *pool) open(t *attn.Tensor) {
 	}
 }
 
-// place finds run i of those that begin with a key, in K and in V. Behind the last key it is that one's place.
-func (c *cache) place(k, v *places, i, key, keys int) {
-	page, row := 0, min(key+i*c.run, keys-1)
-	if c.pages != nil {
-		page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
+// find finds the first n runs of those that begin with a key, in K and in V. Behind the last key they are where that one is.
+func (c *cache) find(k, v *places, n, key, keys int) {
+	for i := range n {
+		page, row := 0, min(key+i*c.run, keys-1)
+		if c.pages != nil {
+			page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
+		}
+		c.k.place(k, i, page, row)
+		c.v.place(v, i, page, row)
 	}
-	c.k.place(k, i, page, row)
-	c.v.place(v, i, page, row)
 }
 
 func (p *pool) place(to *places, i, page, row int) {
@@ -144,6 +149,12 @@ func (d *decoder) dot(w *fewWorker, b, kv, head, key, n int) {
 		w.look(&h.k, w.At, &h.v, w.v.now)
 	}
 	d.ops.Dot(&w.Few)
+}
+
+// next is where the values begin that dot did not ask for.
+func (w *fewWorker) next(head int) uintptr {
+	at := w.v.now.at
+	return w.heads[head].v.Address(at[min(w.later, len(at)-1)])
 }
 
 // sum adds the values of the keys in hand. The next keys are those of the next head in hand, or of the next part of the first one.

@@ -282,7 +282,7 @@ func (d *decoder) scanHead(w *fewWorker, b, kv, head, at, key, n, nq int) {
 		for i := range w.R {
 			d.edit(w, b, kv*p.Group()+(r+i)/nq, (r+i)%nq, row+r+i, i, key)
 		}
-		w.From = 0
+		w.From, w.Next = 0, w.next(head)
 		for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
 			w.raise(row+r+w.Done, w.Done)
 			w.From = w.Done

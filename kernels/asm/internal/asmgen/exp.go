@@ -192,7 +192,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.offset(at, out, off, 1)
 	g.move(steps, rows)
 	g.align()
-	g.weighted(at, g.row(), "row", sums)
+	g.weighted(at, g.row(), "row", sums, func() {})
 	g.add(sum, sum, vector(weights))
 	g.store(vector(weights), sum)
 	if sums {
@@ -226,10 +226,11 @@ func (g *gen) largest(top, x vec, at reg, by int, label string) {
 }
 
 // weighted emits a loop over as many vectors, whose scores it turns into weights. Their reference is in register 0, sums of weights and, if
-// asked for, of weights times scores in 1 and 2.
-func (g *gen) weighted(at reg, by int, label string, sums bool) {
+// asked for, of weights times scores in 1 and 2. A vector's turn begins with what meanwhile emits.
+func (g *gen) weighted(at reg, by int, label string, sums bool, meanwhile func()) {
 	const ref, sum, sumZ, z, e = vec(0), vec(1), vec(2), vec(3), vec(6)
 	g.label(label)
+	meanwhile()
 	g.exp2([4]vec{4, 5, e, 7}, mem{base: at}, ref)
 	if sums {
 		g.load(z, mem{base: at})

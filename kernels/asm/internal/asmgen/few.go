@@ -330,7 +330,7 @@ func (d dots) finish() {
 
 // sum emits Ops.Sum. A run of V is read once, for all columns of all queries, and the sums lie in O meanwhile: while two loops over the columns of 512
 // bytes each went through all runs, AVX2 on a Zen 5 read values at .7 of the rate of a bare read, and so it does at .87. Tiles are Outer's, and one query
-// takes keys as Dot does.
+// takes one key after another, in a loop of few loads.
 //
 // V may be cells of any type; ScaleKeys multiplies their scales into the weights before.
 func (g *gen) sum(c cells) {
@@ -399,13 +399,14 @@ func (t tile) sumColumns() {
 	t.eachResult(func(r, v int, at mem) { t.storeLanes(at, t.sum(r, v)) })
 }
 
-// weigh emits Ops.Weigh for rows from one on, with or without S. Rows are done in whole vectors, up to the one that holds the last key.
+// weigh emits Ops.Weigh for rows from one on, with or without S. Rows are done in whole vectors, up to the one that holds the last key. Memory would have
+// nothing to do meanwhile: it is asked for as many bytes as a row's scores from Few.Next on.
 func (g *gen) weigh(sums bool) {
 	name, s := "Weigh", ""
 	if sums {
 		name, s = "WeighSums", "\n\tp.S[r] += Σ e*p.P[r*p.Stride+j]"
 	}
-	g.function(name, "(p *Few, from, vectors int) (done int)", 0, 32, fmt.Sprintf(`
+	g.function(name, "(p *Few, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
 n := %[1]d * vectors
 for r := from; r < p.R; r++ {
 	if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
@@ -457,8 +458,10 @@ return p.R`, g.vec, s))
 		g.zero(sumZ)
 	}
 	g.move(at, out)
+	g.get(lead, few("Next"))
+	g.subtract(lead, at)
 	g.arg(steps, "vectors", 16)
-	g.weighted(at, g.bytes(), "vector", sums)
+	g.weighted(at, g.bytes(), "vector", sums, func() { g.prefetchOnce(mem{base: at, index: lead, times: 1}) })
 	g.total(sum, weights)
 	if sums {
 		g.total(sumZ, sumsOf)

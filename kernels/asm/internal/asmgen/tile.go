@@ -135,7 +135,7 @@ func (t tile) far() bool { return t.along && t.rows > 4 }
 
 // rest emits the steps that remain; their number less unroll is in steps.
 func (t tile) rest(suffix string) {
-	if !t.ahead || t.rows > 1 || t.cells != f32 { // otherwise few loads: see dot
+	if !t.ahead || t.rows > 1 || t.cells == i8 { // otherwise few loads: see dot; int8 is too busy for that
 		t.jumpBelow(steps, 0, "rest"+suffix)
 		t.align()
 		t.label("steps" + suffix)
