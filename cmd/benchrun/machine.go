@@ -65,13 +65,13 @@ func (*MachineCmd) Run(to streams) error {
 	}
 	fmt.Fprintln(t, "\nMEMORY\tREAD\tBANDWIDTH\tDRIFT")
 	for _, m := range memories(f.Caches) {
+		x := make([]float32, m.Bytes/4)
+		for i := range x {
+			x[i] = 1 // resident, and not the one zero page
+		}
 		for _, v := range asm.Levels() {
 			if !v.Available {
 				continue
-			}
-			x := make([]float32, m.Bytes/4)
-			for i := range x {
-				x[i] = 1 // resident, and not the one zero page
 			}
 			rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Read}.ForRead(nil, x)))
 			fmt.Fprintf(t, "%s (%s)\t%s\t%.3g GB/s\t%s\n", m.Name, v.ISA, binary(m.Bytes), rate/1e9, machine.Percent(drift))
@@ -113,20 +113,23 @@ func readings(p harness.Probe) []float64 {
 	return rates
 }
 
+// unreported is a cache behind which memory surely lies: hypervisors hide those that processors share.
+const unreported = 64 << 20
+
 // memories are sizes that lie well inside one level each: half of a cache, and several times the largest for what is behind them, as far as a
 // quarter of the available memory allows.
 func memories(caches []run.Cache) []run.Cache {
 	var levels []run.Cache
-	last := int64(32 << 20)
+	largest := int64(unreported)
 	for _, c := range caches {
 		levels = append(levels, run.Cache{Name: c.Name, Bytes: c.Bytes / 2})
-		last = c.Bytes
+		largest = max(largest, c.Bytes)
 	}
-	behind := min(4*last, 1<<30)
+	behind := min(4*largest, 1<<30)
 	if n, ok := machine.Available(); ok {
 		behind = min(behind, n/4)
 	}
-	if behind > last {
+	if behind > largest {
 		levels = append(levels, run.Cache{Name: "memory", Bytes: behind})
 	}
 	return levels
