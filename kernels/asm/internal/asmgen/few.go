@@ -15,7 +15,7 @@ import "fmt"
 //
 // A CPU guesses what comes next by the instruction that loads, and loses its way where these are many: when four rows of 512 bytes had 32 loads, AVX-512 on
 // a Zen 5 read float32 keys at .7 to .85 of the rate of a bare read, as the loop happened to lie in the binary; with 8, key after key, at .9. One query
-// therefore takes float32 keys so. Of other types, which keep it busier, it takes four keys by four vectors of columns: that is 16 loads.
+// therefore takes keys so. Of int8, which keeps it busier, it takes four keys by four vectors of columns: that is 16 loads.
 //
 // K may be cells of any type; their scales are multiplied in afterwards, by ScaleKeys.
 func (g *gen) dot(c cells) {
@@ -140,7 +140,7 @@ func (d dots) emit() {
 	name := fmt.Sprintf("%dx%d", d.queries, d.keys)
 	d.jumpBelow(rowsLeft, d.queries, "done"+name)
 	d.label("queries" + name)
-	if d.queries == 1 && d.cells == f32 {
+	if d.queries == 1 && d.cells != i8 {
 		d.keyByKey(name)
 	} else {
 		d.together(name)
