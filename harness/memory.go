@@ -21,7 +21,7 @@ const (
 	steadyCalls = 5
 	steadyTime  = 100 * time.Millisecond // of calls that are counted together
 	steadyTries = 5
-	triesTime   = 2 * time.Second // after which there is no other try: one that begins is ended
+	triesTime   = 2 * time.Second // after which no other try begins
 )
 
 // Weigh measures what a workload costs in memory. It is meant for a process of its own: what an earlier job left behind would count.

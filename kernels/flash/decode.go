@@ -13,11 +13,11 @@ const (
 	// fewRows is the largest SeqQ that takes the decode path. Lanes are then mostly empty, and time is what it takes to read K and V.
 	fewRows = 4
 	// part is the number of keys that one task reads, and that go through scores, weights and output together. Parts start at multiples of it, whatever the
-	// number of workers, and are merged in order, so that the bits are the same for any of them. The time between one loop and the next is lost to memory,
-	// which has nothing to do then: with half as many keys one query took 1.02 times as long (float32, d = 128, 32768 keys, a Zen 5).
+	// number of workers, and are merged in order, so that the bits are the same for any of them. Memory has little to do between one
+	// loop and the next: fewer keys would be slower, more would leave little to share between workers.
 	part = 1024
-	// aligned is what the keys begin at a multiple of where those before are hidden from all queries: vectors and pages then lie as they would from the
-	// beginning of the part.
+	// aligned is a number of keys. Where the first ones of a part are hidden from all queries, it begins at a multiple of it: vectors and runs then lie as
+	// they would from the beginning of the part.
 	aligned = 64
 )
 

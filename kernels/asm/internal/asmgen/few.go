@@ -13,9 +13,9 @@ import "fmt"
 //
 // While these keys are read, what Few.Ahead says is asked for from memory, line for line, and a line of what Few.Far says.
 //
-// A CPU guesses what comes next by the instruction that loads, and loses its way where these are many: when four rows of 512 bytes had 32 loads, AVX-512 on
-// a Zen 5 read float32 keys at .7 to .85 of the rate of a bare read, as the loop happened to lie in the binary; with 8, key after key, at .9. One query
-// therefore takes keys so. Of int8, which keeps it busier, it takes four keys by four vectors of columns: that is 16 loads.
+// A CPU guesses what comes next by the instruction that loads, and loses its way where these are many: with 32 loads for four rows of 512 bytes AVX-512 on
+// a Zen 5 read float32 keys slower than with 8, key after key, and as fast as the loop happened to lie in the binary. One query therefore takes keys one
+// after another. Of int8, which keeps the CPU busier, it takes four keys by four vectors of columns: that is 16 loads.
 //
 // K may be cells of any type; their scales are multiplied in afterwards, by ScaleKeys.
 func (g *gen) dot(c cells) {
@@ -328,9 +328,9 @@ func (d dots) finish() {
 	d.down(lanes, apart, d.queries)
 }
 
-// sum emits Ops.Sum. A run of V is read once, for all columns of all queries, and the sums lie in O meanwhile: while two loops over the columns of 512
-// bytes each went through all runs, AVX2 on a Zen 5 read values at .7 of the rate of a bare read, and so it does at .87. Tiles are Outer's, and one query
-// takes one key after another, in a loop of few loads.
+// sum emits Ops.Sum. A run of V is read once, for all columns of all queries, and the sums lie in O meanwhile: a loop over all
+// runs for some columns, and another for the rest, would read rows from memory in halves. Tiles are Outer's, and one query takes one key after another, as
+// in Dot.
 //
 // V may be cells of any type; ScaleKeys multiplies their scales into the weights before.
 func (g *gen) sum(c cells) {
