@@ -16,5 +16,6 @@
 //
 //	slab: gap | Q | gap | K | gap | V | gap | Out | gap | LSE | gap ...
 //
-// The gaps (a cache line) and the padding keep what the slab held before, which a test makes NaN to find reads and writes that stray.
+// The gaps (a cache line) and the padding keep what the slab held before, which a test makes NaN to find reads and writes that stray. A large operand
+// begins at a multiple of 8 KiB, as what make returns does.
 package cases

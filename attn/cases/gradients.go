@@ -58,7 +58,7 @@ func carveGrads(p *attn.Problem, a *attn.Args, layout string, c *carver) *attn.G
 	if len(t.Sinks) == 0 {
 		g.Terms.Sinks = nil
 	}
-	c.take(0)
+	c.close()
 	return g
 }
 

@@ -17,13 +17,19 @@ var layouts = []string{"bhsd", "bshd", "packed", "padded", "broadcast"}
 // Layouts lists the names that NewArgs knows.
 func Layouts() []string { return slices.Clone(layouts) }
 
-// gap is the number of floats between the operands of a slab: a cache line.
-const gap = 16
+// In floats: the gap between the operands of a slab, a cache line; what is a large operand, and what its place is a multiple of. Go's make places slices
+// so, as long as the slab itself does not begin elsewhere: where rows lie in pages of memory decides how fast they are read.
+const (
+	gap     = 16
+	large   = 32 << 10 / 4
+	aligned = 8 << 10 / 4
+)
 
 // A carver cuts tensors off a slab; without a slab it only counts.
 type carver struct {
 	slab []float32
 	used int
+	odd  int // how far from its place each operand lies
 }
 
 // view cuts a tensor with the given strides.
@@ -56,7 +62,7 @@ func as[T any](x []float32, n int) []T {
 }
 
 func (c *carver) take(n int) []float32 {
-	at := c.used + gap
+	at := c.next(n) + c.odd
 	c.used = at + n
 	if c.slab == nil {
 		return nil
@@ -64,12 +70,24 @@ func (c *carver) take(n int) []float32 {
 	return c.slab[at : at+n : at+n]
 }
 
+// next is the place of the next operand, of n floats.
+func (c *carver) next(n int) int {
+	at := c.used + gap
+	if n > large {
+		at = (at + aligned - 1) / aligned * aligned
+	}
+	return at
+}
+
+// close leaves the last gap, behind which another slab may begin.
+func (c *carver) close() { c.used = c.next(c.used) }
+
 func (c *carver) tensor(typ attn.DType, layout string, b, s, h, d int) attn.Tensor {
 	switch layout {
 	case "bhsd", "broadcast":
 		return c.view(typ, b, s, h, d, h*s*d, d, s*d)
 	case "padded":
-		c.used++
+		c.odd = 1
 		sh := d + 3
 		if typ == attn.I8 { // strides are multiples of d
 			sh = 2 * d
@@ -147,7 +165,7 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 		n := min(p.QDim(), d) / 2
 		t.Cos, t.Sin = c.tensor(attn.F32, "bhsd", 1, nq+nk, 1, n), c.tensor(attn.F32, "bhsd", 1, nq+nk, 1, n)
 	}
-	c.take(0)
+	c.close()
 	return a
 }
 
