@@ -111,6 +111,14 @@ func extremes(l *list) {
 	both("two-infs-in-value", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
 		a.V.Row(0, 70, 0)[5], a.V.Row(0, 7, 0)[5] = inf, -inf
 	})
+	long := wanting(masked(head(1, 5000, 8, 8), attn.Full().With(attn.BoolBitmap)), rowStats)
+	l.add("nan-behind-bool-long-decode", long).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
+		for _, j := range []int{0, 255, 256, 2047, 2048, 4999} {
+			fill(a.V.Row(0, j, 0), nan)
+			a.Allowed.Bool[j] = false
+		}
+	})
+	l.add("inf-in-value-long-decode", long).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { a.V.Row(0, 2304, 0)[5] = inf })
 	both("nan-in-query", true, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) { a.Q.Row(0, 0, 0)[3] = nan })
 	both("inf-in-key", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
 		Rows(&a.Q, func(_, _, _ int, row []float32) { row[4] = 1 })

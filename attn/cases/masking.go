@@ -25,8 +25,11 @@ func masks(l *list) {
 		l.add(fmt.Sprintf("%v-70x33", m), masked(head(70, 33, 8, 8), m)) // the last rows look past the last key
 	}
 	l.add("window-sparse-tiles", masked(head(300, 300, 8, 8), attn.Window(16, 0)))
-	for _, n := range []int{1, 4} {
+	for _, n := range []int{1, 4} { // so many keys that decoding takes them apart
 		l.add(fmt.Sprintf("window-end-of-%dx2100", n), wanting(masked(head(n, 2100, 8, 8), attn.Window(300, 0)), everyRowStat)).core(n == 1)
+		long := wanting(problem(1, n, 11000, 4, 2, 8, 8), everyRowStat)
+		l.add(fmt.Sprintf("window-end-of-%dx11000", n), masked(long, attn.Window(5000, 0))).core(n == 4)
+		l.add(fmt.Sprintf("causal-%dx11000", n), masked(long, attn.Causal()))
 	}
 	for rank := 1; rank <= 4; rank++ {
 		for _, n := range [][2]int{{19, 70}, {1, 70}} {

@@ -22,7 +22,6 @@ type cache struct {
 	run   int         // keys in a run
 	later int         // a run asks for the one that comes so many runs later,
 	far   int         // and touches the one that comes so many later
-	ahead int         // runs of the next part of which something is asked or touched
 	size  uintptr     // of an element
 	runs  []uintptr   // where the runs begin of what is read, and some of those of what is read next
 	lines []uintptr   // where the scales begin of all that is read next
@@ -51,7 +50,7 @@ const (
 	longestRun = 4 << 10
 	askAhead   = 4 << 10
 	askNarrow  = 8 << 10
-	touchAhead = 28 << 10
+	touchAhead = 48 << 10
 )
 
 // runOf is the number of keys in a run, and how many runs later comes what it asks for, and what it touches.
@@ -73,29 +72,30 @@ func runOf(p *attn.Problem) (run, later, far int) {
 
 func newCache(p *attn.Problem) cache {
 	run, later, far := runOf(p)
-	n := part / run
+	n := span(p) * part / run
 	pool := func() pool {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
 		return pool{now: places(), next: places()}
 	}
-	ahead := min(far, n)
+	var lines []uintptr
 	if p.KV == attn.I8 {
-		ahead = n // their scales
+		lines = make([]uintptr, n)
 	}
 	return cache{
-		ahead: ahead, heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()),
-		runs: make([]uintptr, n+far), lines: make([]uintptr, n),
+		heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()),
+		runs: make([]uintptr, n+far), lines: lines,
 	}
 }
 
 // cacheFloats is the size of its heads and places, in floats.
 func cacheFloats(p *attn.Problem) int {
 	run, _, far := runOf(p)
-	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*part/run+far)
+	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*span(p)*part/run+far)
 }
 
-// open finds the keys and values of so many key heads from one on: where those lie that begin with a key, and those of the part that begins with next.
-func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, next, keys int) {
+// open finds the keys and values of so many key heads from one on: where those lie from one key to another, and, as far as anything is asked or touched
+// of them, those that begin with next.
+func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, to, next, keys int) {
 	at, row := 0, 0
 	if c.pages = nil; p.Page != 0 {
 		c.pages, c.shift = a.Pages[b*p.PagesEach():], bits.TrailingZeros(uint(p.Page))
@@ -111,8 +111,13 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, next, k
 	}
 	c.k.open(&a.K)
 	c.v.open(&a.V)
-	c.find(&c.k.now, &c.v.now, len(c.runs)-c.far, key, keys)
-	c.find(&c.k.next, &c.v.next, c.ahead, next, keys)
+	n := (to - key + c.run - 1) / c.run
+	asked := min(c.far, len(c.k.next.at))
+	if c.lines != nil {
+		asked = max(asked, n)
+	}
+	c.find(&c.k.now, &c.v.now, max(n, asked), key, keys)
+	c.find(&c.k.next, &c.v.next, asked, next, keys)
 }
 
 func (p *pool) open(t *attn.Tensor) {
@@ -139,54 +144,66 @@ func (p *pool) place(to *places, i, page, row int) {
 	to.scales[i] = page*p.page.scales + row*p.row.scales
 }
 
-// dot computes the scores of n keys. Those that have to be turned are, first.
-func (d *decoder) dot(w *fewWorker, b, kv, head, key, n int) {
+// dot computes the scores of a block. Keys that have to be turned are, first.
+func (d *decoder) dot(w *fewWorker, k *block) {
 	if w.stage != nil {
-		w.K, w.Run = asm.Cells{Rows: w.stage.K(d.a, b, kv, key, n)}, 0
+		w.K, w.Run = asm.Cells{Rows: w.stage.K(d.a, k.b, k.kv, k.key, k.n)}, 0
 	} else {
-		h := &w.heads[head]
-		w.K, w.Run, w.At, w.Scales = h.k, w.run, w.k.now.at, w.k.now.scales
-		w.look(&h.k, w.At, &h.v, w.v.now)
+		h := &w.heads[k.head]
+		w.K = h.k
+		w.look(&h.k, w.k.now, 0)
+		w.ask(&h.v, w.v.now, 0)
 	}
 	d.ops.Dot(&w.Few)
 }
 
 // next is where the values begin that dot did not ask for.
-func (w *fewWorker) next(head int) uintptr {
+func (w *fewWorker) next(k *block) uintptr {
 	at := w.v.now.at
-	return w.heads[head].v.Address(at[min(w.later, len(at)-1)])
+	return w.heads[k.head].v.Address(at[min(w.later, len(at)-1)])
 }
 
-// sum adds the values of the keys in hand. The next keys are those of the next head in hand, or of the next part of the first one.
-func (d *decoder) sum(w *fewWorker, head int) {
+// sum adds the values of the keys in hand, from one of a block's on. Behind its last keys come those of the next head in hand, or of the next part of the first.
+func (d *decoder) sum(w *fewWorker, k *block, from int) {
 	if d.careful {
 		w.V, w.Run = asm.Cells{Rows: asm.Rows{Data: w.clean, Stride: d.p.DimV}}, 0
 	} else {
-		h := &w.heads[head]
-		w.V, w.Run, w.At, w.Scales = h.v, w.run, w.v.now.at, w.v.now.scales
-		if head++; head < len(w.heads) {
-			w.look(&h.v, w.At, &w.heads[head].k, w.k.now)
-		} else {
-			w.look(&h.v, w.At, &w.heads[0].k, w.k.next)
+		h := &w.heads[k.head]
+		w.V = h.v
+		w.look(&h.v, w.v.now, from)
+		switch {
+		case from+w.N < k.n:
+			w.ask(&h.v, w.v.now, from+w.N)
+		case k.head+1 < len(w.heads):
+			w.ask(&w.heads[k.head+1].k, w.k.now, 0)
+		default:
+			w.ask(&w.heads[0].k, w.k.next, 0)
 		}
 	}
 	d.ops.Sum(&w.Few)
 }
 
-// look says what the runs that begin at some places ask for: those that come later, and then the next ones, of which it touches the scales.
-func (w *fewWorker) look(now *asm.Cells, at []int, next *asm.Cells, then places) {
-	from := now.Address(0)
-	for i, x := range at {
-		w.runs[i] = from + w.size*uintptr(x)
+// look says where the runs begin of the keys in hand, from one of a block's on.
+func (w *fewWorker) look(c *asm.Cells, runs places, from int) {
+	first, n := from/w.run, (w.N+w.run-1)/w.run
+	w.Run, w.At, w.Scales = w.run, runs.at[first:][:n], runs.scales[first:][:n]
+	base := c.Address(0)
+	for i, x := range w.At {
+		w.runs[i] = base + w.size*uintptr(x)
 	}
-	from = next.Address(0)
-	for i := range w.runs[len(at):] {
-		w.runs[len(at)+i] = from + w.size*uintptr(then.at[min(i, len(at)-1)])
+}
+
+// ask says what these runs ask for: those that come later, and then the next ones, from one of a block's keys on, of which it touches the scales.
+func (w *fewWorker) ask(next *asm.Cells, runs places, from int) {
+	n, first, last := len(w.At), from/w.run, len(runs.at)-1
+	base := next.Address(0)
+	for i := range w.far {
+		w.runs[n+i] = base + w.size*uintptr(runs.at[min(first+i, last)])
 	}
 	w.Ahead, w.Far = w.runs[w.later:], w.runs[w.far:]
-	if now.Type == asm.I8 {
-		for i, x := range then.scales {
-			w.lines[i] = next.ScaleAddress(x)
+	if w.lines != nil {
+		for i := range n {
+			w.lines[i] = next.ScaleAddress(runs.scales[min(first+i, last)])
 		}
 		w.FarScale = w.lines
 	}

@@ -14,7 +14,8 @@ func decode(ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
 	kernel{ops: ops, name: "flash/" + ops.ISA}.planFew(p, team, 0).Forward(a)
 }
 
-// What a query gets does not depend on whether its keys lie in pages, in what order these lie, or on who else is at work.
+// What a query gets does not depend on whether its keys lie in pages, in what order these lie, whether a task takes several heads or several parts, or on who
+// else is at work.
 func TestPagesKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
@@ -28,7 +29,7 @@ func TestPagesKeepBits(t *testing.T) {
 		}
 		for _, typ := range types {
 			for _, nq := range []int{1, 3} {
-				p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 1100, HeadsQ: 4, HeadsKV: 2, Dim: 40, DimV: 24, KV: typ, Lengths: true}
+				p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 2*part + 76, HeadsQ: 4, HeadsKV: 2, Dim: 40, DimV: 24, KV: typ, Lengths: true}
 				if nq == 3 {
 					p.Mask = attn.Window(290, 0)
 				}
@@ -72,6 +73,20 @@ func TestPagesKeepBits(t *testing.T) {
 				decode(l.Ops, p, team, whole)
 				if !slices.EqualFunc(whole.Out.Data, want, same) {
 					t.Errorf("%s, %v: other bits with three workers", l.ISA, typ)
+				}
+				apart, err := cases.NewArgs(p, "bhsd", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cases.Fill("normal", p, apart, 1)
+				apart.Q, apart.KLen, apart.Out = whole.Q, whole.KLen, whole.Out
+				fillPages(&p, apart, whole)
+				for _, team := range []*attn.Team{nil, team} {
+					clear(whole.Out.Data)
+					decode(l.Ops, p, team, apart)
+					if !slices.EqualFunc(whole.Out.Data, want, same) {
+						t.Errorf("%s, %v: other bits where heads lie apart", l.ISA, typ)
+					}
 				}
 			}
 		}

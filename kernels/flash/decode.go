@@ -12,10 +12,14 @@ import (
 const (
 	// fewRows is the largest SeqQ that takes the decode path. Lanes are then mostly empty, and time is what it takes to read K and V.
 	fewRows = 4
-	// part is the number of keys that one task reads, and that go through scores, weights and output together. Parts start at multiples of it, whatever the
-	// number of workers, and are merged in order, so that the bits are the same for any of them. Memory has little to do between one
-	// loop and the next: fewer keys would be slower, more would leave little to share between workers.
-	part = 1024
+	// part is the number of keys that have a partial state of their own. Parts start at multiples of it, whatever the number of workers, and are merged in
+	// order, so that the bits are the same for any of them.
+	part = 2048
+	// longest is the largest number of parts that a task takes together: first all their scores, then all their weights, then all their values. Memory has little
+	// to do between one loop and the next.
+	longest = 4
+	// cleaned is the number of values that are copied without what is not finite.
+	cleaned = 256
 	// aligned is a number of keys. Where the first ones of a part are hidden from all queries, it begins at a multiple of it: vectors and runs then lie as
 	// they would from the beginning of the part.
 	aligned = 64
@@ -31,7 +35,7 @@ func few(p *attn.Problem) bool {
 func parts(keys int) int { return max(1, (keys+part-1)/part) }
 
 func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
-	states, err := attn.Floats(p.Batch, p.HeadsQ, p.SeqQ, parts(p.SeqKV), p.DimV+5)
+	results, err := attn.Floats(p.Batch, p.HeadsQ, p.SeqQ, parts(p.SeqKV), p.DimV+5)
 	if err != nil {
 		return 0, err
 	}
@@ -39,18 +43,32 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	rows := p.Group() * p.SeqQ
-	scratch, err := attn.Floats(k.workersFew(p, workers), rows*part+5*p.HeadsQ*p.SeqQ+part*(p.DimV+1)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
+	scratch, err := attn.Floats(k.workersFew(p, workers), atOnce(p)*span(p)*part+5*states(p)+cleaned*p.DimV+part+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
 	if err != nil {
 		return 0, err
 	}
 	back, err := tile.BackwardBytes(p, k.ops, k.cut(p), workers)
-	return scratch + states + queries + back, err
+	return scratch + results + queries + back, err
 }
 
 func (k kernel) workersFew(p *attn.Problem, workers int) int {
 	return max(1, min(workers, p.Batch*max(p.HeadsKV*parts(p.SeqKV), p.HeadsQ*p.SeqQ)))
 }
+
+// atOnce is the largest number of queries whose scores are in hand together, and span the largest number of parts that these may be of: the second cache
+// holds them beside what is read.
+func atOnce(p *attn.Problem) int { return max(p.Group(), p.SeqQ) }
+
+func span(p *attn.Problem) int {
+	const scores = 32 // times part
+	if p.Score.Rope != attn.NoRope {
+		return 1 // keys are turned part by part
+	}
+	return min(longest, max(1, scores/atOnce(p)))
+}
+
+// states is the largest number of partial states that a task leaves.
+func states(p *attn.Problem) int { return max(p.HeadsKV, span(p)) * p.Group() * p.SeqQ }
 
 // prepared is the length of a query as it meets the keys, where it does not lie so in Q, and otherwise 0.
 func prepared(p *attn.Problem) int {
@@ -78,24 +96,24 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 		back:    tile.NewBackward(p, k.ops, k.cut(&p), team),
 		natural: s.Softcap != 0 || s.Terms&(attn.TermBias|attn.TermALiBi|attn.TermRelative) != 0,
 	}
-	d.scan, d.merge, d.prepare = d.scanPart, d.mergeRow, d.prepareRow
-	rows, all := p.Group()*p.SeqQ, p.HeadsQ*p.SeqQ
+	d.scan, d.merge, d.prepare = d.scanParts, d.mergeRow, d.prepareRow
+	rows, all := p.Group()*p.SeqQ, states(&p)
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
-			cache: newCache(&p), clean: f(part * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
+			cache: newCache(&p), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
 			row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(part), m: f(all), l: f(all), s: f(all),
 		}
 		if s.Rope != attn.NoRope {
 			w.stage = tile.NewStage(&d.p, k.ops, part)
 		}
-		w.P, w.Stride = f(rows*part), part
+		w.scores, w.Stride = f(atOnce(&p)*span(&p)*part), span(&p)*part
 		d.workers = append(d.workers, w)
 	}
 	return d
 }
 
-// decoder is the plan of the decode path: a task scans one part of the keys of one or more heads for all queries that share them and leaves a partial
-// state (o, m, l, s) of each; then each query's states are merged.
+// decoder is the plan of the decode path: a task scans one or more parts of the keys of a head, or one part of several heads, for all queries that share them
+// and leaves a partial state (o, m, l, s) of each query and part; then each query's states are merged.
 type decoder struct {
 	kernel
 	p       attn.Problem
@@ -107,7 +125,8 @@ type decoder struct {
 	back    *tile.Backward
 	a       *attn.Args
 	n       int // parts of this call's keys
-	heads   int // key heads that a task takes through a part
+	heads   int // key heads that a task takes through its parts,
+	parts   int // and how many these are
 
 	q []float32 // [batch][head][query][dim]: queries as they meet the keys, where they do not lie so in Q
 
@@ -122,12 +141,14 @@ type decoder struct {
 	prepare, scan, merge func(worker, task int)
 }
 
-// fewWorker is the scratch of one worker. A row of it is a query: those of one head after those of the head before, for all key heads in hand.
+// fewWorker is the scratch of one worker. A row of it is a query: those of one head after those of the head before, for all key heads in hand, or all of
+// them for one part after those for the part before.
 type fewWorker struct {
 	asm.Few
 	cache
 	row      tile.Row
-	clean    []float32 // [part][d_v]: rows of V without those that are not finite
+	scores   []float32 // [query][span]
+	clean    []float32 // [cleaned][d_v]: rows of V without those that are not finite
 	relative []float32 // [part]: products with rows of the table
 	m, l, s  []float32
 	max      []float32
@@ -150,13 +171,13 @@ func (d *decoder) Forward(a *attn.Args) {
 		longest = max(longest, a.Keys(&d.p, b))
 	}
 	d.a, d.n, d.careful = a, parts(longest), false
-	d.heads = d.together()
+	d.heads, d.parts = d.together()
 	if len(d.q) > 0 {
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.prepare)
 	}
 	for {
 		d.again.Store(false)
-		d.team.Run(d.p.Batch*d.sets()*d.n, d.scan)
+		d.team.Run(d.p.Batch*d.sets()*d.spans(), d.scan)
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.merge)
 		if !d.again.Load() {
 			break
@@ -167,20 +188,26 @@ func (d *decoder) Forward(a *attn.Args) {
 }
 
 // together is the number of key heads that one task takes through its part, one after another: where the rows of one lie between those of another,
-// as in pages, what the CPU brings beyond the end of a run is then what the next head reads. Where they lie apart it is one.
-func (d *decoder) together() int {
+// as in pages, what the CPU brings beyond the end of a run is then what the next head reads. Where they lie apart it is one head and several parts.
+func (d *decoder) together() (heads, parts int) {
 	p, k := &d.p, &d.a.K
-	if k.SH > part*k.SS {
-		return 1
+	apart := k.SH > part*k.SS
+	most := p.HeadsKV
+	if apart {
+		most = min(d.n, span(p))
 	}
 	if n := len(d.workers); n > 1 { // enough tasks for all workers to end at about the same time
-		return max(1, min(p.HeadsKV, p.Batch*p.HeadsKV*d.n/(4*n)))
+		most = max(1, min(most, p.Batch*p.HeadsKV*d.n/(4*n)))
 	}
-	return p.HeadsKV
+	if apart {
+		return 1, most
+	}
+	return most, 1
 }
 
-// sets is the number of tasks that take a part.
-func (d *decoder) sets() int { return (d.p.HeadsKV + d.heads - 1) / d.heads }
+// sets is the number of tasks that take a part, and spans of those that take a head.
+func (d *decoder) sets() int  { return (d.p.HeadsKV + d.heads - 1) / d.heads }
+func (d *decoder) spans() int { return (d.n + d.parts - 1) / d.parts }
 
 // state is the index of the first partial state of query i of a head; that of the query after it is d.n on.
 func (d *decoder) state(b, h, i int) int { return ((b*d.p.HeadsQ+h)*d.p.SeqQ + i) * d.n }
@@ -219,12 +246,12 @@ func (d *decoder) queries(b, h, nq int) asm.Rows {
 	return rows
 }
 
-// scanPart takes the queries of some key heads through one part of the keys.
-func (d *decoder) scanPart(worker, task int) {
+// scanParts takes the queries of some key heads through some parts of the keys.
+func (d *decoder) scanParts(worker, task int) {
 	w, p, a := d.workers[worker], &d.p, d.a
-	sets := d.sets()
-	at, from, b := task%d.n, task/d.n%sets*d.heads, task/d.n/sets
-	nq, keys, heads := a.Queries(p, b), a.Keys(p, b), min(d.heads, p.HeadsKV-from)
+	sets, spans := d.sets(), d.spans()
+	at, from, b := task%spans*d.parts, task/spans%sets*d.heads, task/spans/sets
+	nq, keys, heads, parts := a.Queries(p, b), a.Keys(p, b), min(d.heads, p.HeadsKV-from), min(d.parts, d.n-at)
 	rows := p.Group() * nq
 	first, last := keys, 0
 	for r := range rows {
@@ -232,63 +259,94 @@ func (d *decoder) scanPart(worker, task int) {
 			first, last = min(first, w.lo[r]), max(last, w.hi[r])
 		}
 	}
-	for r := range heads * rows {
+	for r := range heads * parts * rows {
 		w.m[r], w.l[r], w.s[r], w.bad[r] = asm.Unset, 0, 0, false
 		w.max[r], w.first[r] = float32(math.Inf(-1)), -1
-		clear(d.o[(d.state(b, from*p.Group()+r/nq, r%nq)+at)*p.DimV:][:p.DimV])
 	}
-	first, last = max(first-first%max(w.run, aligned), at*part), min(last, (at+1)*part)
-	if first < last {
-		w.open(p, a, b, from, heads, first, (at+1)*part, keys)
-		for head := range heads {
-			d.scanHead(w, b, from+head, head, at, first, last-first, nq)
+	// Heads or parts are one.
+	for r := range heads * rows {
+		for i := range parts {
+			clear(d.o[(d.state(b, from*p.Group()+r/nq, r%nq)+at+i)*p.DimV:][:p.DimV])
 		}
 	}
-	for r := range heads * rows {
-		i := d.state(b, from*p.Group()+r/nq, r%nq) + at
-		d.m[i], d.l[i], d.s[i], d.bad[i] = w.m[r], w.l[r], w.s[r], w.bad[r] || w.l[r] != w.l[r]
-		d.max[i], d.first[i] = w.max[r], w.first[r]
+	first, last = max(first-first%max(w.run, aligned), at*part), min(last, (at+parts)*part)
+	if first < last {
+		w.open(p, a, b, from, heads, first, last, (at+parts)*part, keys)
+		for head := range heads {
+			d.scanHead(w, block{b: b, kv: from + head, head: head, queries: nq, at: at, key: first, n: last - first})
+		}
+	}
+	for i := range parts {
+		for r := range heads * rows {
+			k, j := d.state(b, from*p.Group()+r/nq, r%nq)+at+i, i*rows+r
+			d.m[k], d.l[k], d.s[k], d.bad[k] = w.m[j], w.l[j], w.s[j], w.bad[j] || w.l[j] != w.l[j]
+			d.max[k], d.first[k] = w.max[j], w.first[j]
+		}
 	}
 }
 
-// scanHead takes the queries of a key head, which is one of those that the worker has in hand, through n keys of part at.
-func (d *decoder) scanHead(w *fewWorker, b, kv, head, at, key, n, nq int) {
+// A block is what goes through scores, weights and output together: queries of a key head, and keys of one part or several.
+type block struct {
+	b, kv, head int // batch entry; key head, and which it is of those that the worker has in hand
+	q, queries  int // the head of the first query, and how many queries each head has
+	row         int // the worker's row of the first query, for the first part
+	at, key, n  int // that part; the keys
+}
+
+// scanHead takes the queries of a key head through the keys of a block.
+func (d *decoder) scanHead(w *fewWorker, k block) {
 	p := &d.p
-	rows := p.Group() * nq
-	row := head * rows // the first of its queries
-	if d.careful {
-		d.cleanValues(w, b, kv, row, key, n, nq)
-	}
+	rows := p.Group() * k.queries
 	// Queries of different heads are one set of rows when each head has one, otherwise head by head.
-	step := nq
-	if nq == 1 {
+	step := k.queries
+	if k.queries == 1 {
 		step = rows
 	}
-	for r := 0; r < rows; r += step {
-		w.R, w.N, w.D, w.C, w.Factor = step, n, p.Dim, p.DimV, p.Scale()
-		if !d.natural {
-			w.Factor *= d.factor
-		}
-		w.M, w.L, w.S = w.m[row+r:], w.l[row+r:], w.s[row+r:]
-		if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
-			w.S = nil
-		}
-		w.Q = d.queries(b, kv*p.Group()+r/nq, nq)
-		w.O = asm.Rows{Data: d.o[(d.state(b, kv*p.Group()+r/nq, 0)+at)*p.DimV:], Stride: d.n * p.DimV}
-		if nq == 1 {
-			w.O.Stride *= p.SeqQ
-		}
-		d.dot(w, b, kv, head, key, n)
-		for i := range w.R {
-			d.edit(w, b, kv*p.Group()+(r+i)/nq, (r+i)%nq, row+r+i, i, key)
-		}
-		w.From, w.Next = 0, w.next(head)
-		for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
-			w.raise(row+r+w.Done, w.Done)
-			w.From = w.Done
-		}
-		d.sum(w, head)
+	w.R, w.D, w.C, w.Factor = step, p.Dim, p.DimV, p.Scale()
+	if !d.natural {
+		w.Factor *= d.factor
 	}
+	for r := 0; r < rows; r += step {
+		k.q, k.row = k.kv*p.Group()+r/k.queries, k.head*rows+r
+		w.Q, w.P, w.N = d.queries(k.b, k.q, k.queries), w.scores, k.n
+		d.dot(w, &k)
+		for from := 0; from < k.n; from += w.N {
+			row := d.hold(w, &k, from)
+			for i := range w.R {
+				d.edit(w, k.b, k.q+i/k.queries, i%k.queries, row+i, i, k.key+from)
+			}
+			w.From, w.Next = 0, w.next(&k)
+			for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
+				w.raise(row+w.Done, w.Done)
+				w.From = w.Done
+			}
+		}
+		for from := 0; from < k.n; from += w.N {
+			row := d.hold(w, &k, from)
+			if d.careful {
+				w.N = min(w.N, cleaned)
+				d.cleanValues(w, &k, from, row)
+			}
+			d.sum(w, &k, from)
+		}
+	}
+}
+
+// hold makes the rest of a part, from one of the block's keys on, what Weigh and Sum are about. It returns the worker's row of the first query.
+func (d *decoder) hold(w *fewWorker, k *block, from int) (row int) {
+	p := &d.p
+	at := (k.key + from) / part
+	row = k.row + (at-k.at)*p.Group()*k.queries
+	w.N, w.P = min(k.n, (at+1)*part-k.key)-from, w.scores[from:]
+	w.M, w.L, w.S = w.m[row:], w.l[row:], w.s[row:]
+	if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
+		w.S = nil
+	}
+	w.O = asm.Rows{Data: d.o[(d.state(k.b, k.q, 0)+at)*p.DimV:], Stride: d.n * p.DimV}
+	if k.queries == 1 {
+		w.O.Stride *= p.SeqQ
+	}
+	return row
 }
 
 // edit finishes the scores of one query, which is row in the worker and row at of the scores in hand: terms added, hidden keys set to -Inf. It works
@@ -378,19 +436,21 @@ func (w *fewWorker) raise(row, at int) {
 	}
 }
 
-// cleanValues copies the values of n keys without the rows that are not finite, and marks the queries that see one of those.
-func (d *decoder) cleanValues(w *fewWorker, b, kv, row, key, n, nq int) {
+// cleanValues copies the values of the keys in hand without the rows that are not finite, and marks the queries that see one of those, the first of which
+// is a row of the worker's.
+func (d *decoder) cleanValues(w *fewWorker, k *block, from, row int) {
 	p, a := &d.p, d.a
-	for j := range n {
-		to := w.clean[j*p.DimV:][:p.DimV]
-		batch, s := a.KRow(p, b, key+j)
-		if from := a.V.Read(to, batch, s, kv); d.ops.Finite(from) {
-			copy(to, from)
+	for j := range w.N {
+		key, to := k.key+from+j, w.clean[j*p.DimV:][:p.DimV]
+		batch, s := a.KRow(p, k.b, key)
+		if values := a.V.Read(to, batch, s, k.kv); d.ops.Finite(values) {
+			copy(to, values)
 			continue
 		}
 		clear(to)
-		for r := range p.Group() * nq {
-			sees := w.lo[r] <= key+j && key+j < w.hi[r] && a.Shows(p, b, r%nq, kv*p.Group()+r/nq, key+j)
+		for r := range w.R {
+			i := r % k.queries
+			sees := w.lo[i] <= key && key < w.hi[i] && a.Shows(p, k.b, i, k.q+r/k.queries, key)
 			w.bad[row+r] = w.bad[row+r] || sees
 		}
 	}
