@@ -231,8 +231,56 @@ func (d dots) columns(name string, vecs int, single bool) {
 	d.label("end" + name)
 }
 
-// keyByKey emits the sums of one query with keys one after another: each is the last, and moves up when the next one comes.
+// keyByKey emits the sums of one query with keys one after another: each is the last, and moves up when the next one comes. A query of eight vectors, or of
+// four, stays in registers meanwhile.
 func (d dots) keyByKey(name string) {
+	const most = 8
+	d.held(name, most)
+	d.held(name, most/2)
+	d.eachKey(name, func(key reg) {
+		d.move(lanesAt, lanes)
+		d.move(elemAt, key)
+		d.get(steps, few("D"))
+		for vecs := most; vecs > 0; vecs /= 2 {
+			d.columnsOfKey(fmt.Sprint(name, "vectors", vecs), vecs, vecs == most, false)
+		}
+		d.columnsOfKey(name+"one", 1, true, true)
+	})
+	d.label("summed" + name)
+	d.set(rowsLeft, 1)
+}
+
+// held emits the sums of a query of so many vectors, and goes on where it is another.
+func (d dots) held(name string, vecs int) {
+	all := name
+	name += fmt.Sprint("held", vecs)
+	d.get(steps, few("D"))
+	d.jumpBelow(steps, vecs*d.vec, "end"+name)
+	d.jumpAtLeast(steps, vecs*d.vec+1, "end"+name)
+	query := func(v int) vec { return d.key() + vec(1+v) }
+	for v := range vecs {
+		d.load(query(v), mem{base: lanes, off: v * d.bytes()})
+	}
+	d.eachKey(name, func(key reg) {
+		for v := range vecs {
+			at := mem{base: key, off: v * d.vec * d.size()}
+			if at.off%line == 0 {
+				d.prefetchOnce(mem{base: key, index: lead, times: 1, off: at.off})
+			}
+			if d.cells == f32 {
+				d.fma(d.sum(0, d.keys-1), query(v), at)
+			} else {
+				d.widen(d.key(), at, d.cells)
+				d.fma(d.sum(0, d.keys-1), query(v), d.key())
+			}
+		}
+	})
+	d.jump("summed" + all)
+	d.label("end" + name)
+}
+
+// eachKey emits a loop over keys, whose body adds to the last sum.
+func (d dots) eachKey(name string, body func(key reg)) {
 	const keysLeft, key = rowsLeft, leadAt // one query is left
 	d.move(key, elem)
 	d.set(keysLeft, d.keys)
@@ -241,18 +289,10 @@ func (d dots) keyByKey(name string) {
 		d.load(d.sum(0, j), d.sum(0, j+1))
 	}
 	d.zero(d.sum(0, d.keys-1))
-	d.move(lanesAt, lanes)
-	d.move(elemAt, key)
-	d.get(steps, few("D"))
-	const most = 8
-	for vecs := most; vecs > 0; vecs /= 2 {
-		d.columnsOfKey(fmt.Sprint(name, "vectors", vecs), vecs, vecs == most, false)
-	}
-	d.columnsOfKey(name+"one", 1, true, true)
+	body(key)
 	d.plus(key, stride)
 	d.increase(keysLeft, -1)
 	d.jumpAtLeast(keysLeft, 1, "key"+name)
-	d.set(rowsLeft, 1)
 }
 
 // columnsOfKey emits the products with so many vectors of columns of a key, or with one element; with loop, until fewer are left.
