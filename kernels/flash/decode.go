@@ -191,7 +191,7 @@ func (d *decoder) Forward(a *attn.Args) {
 // as in pages, what the CPU brings beyond the end of a run is then what the next head reads. Where they lie apart it is one head and several parts.
 func (d *decoder) together() (heads, parts int) {
 	p, k := &d.p, &d.a.K
-	apart := k.SH > part*k.SS
+	apart := p.HeadsKV == 1 || k.SH > part*k.SS
 	most := p.HeadsKV
 	if apart {
 		most = min(d.n, span(p))

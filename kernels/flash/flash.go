@@ -10,7 +10,8 @@
 // go through both in one loop. Keys that are turned, lie in pages or are not float32 are brought into rows of float32 once for a bundle.
 //
 // A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share, and read where
-// they lie, in the type they have (cache.go).
+// they lie, in the type they have (cache.go). Memory decides how fast that goes: rows of a head that follow one another are read fastest, and pages fastest
+// where a head's rows in them begin with a page of memory, as they do in a pool that make returned.
 //
 // The backward pass (tile.Backward) makes the weights once more, by the same steps, and holds no matrix either.
 //
