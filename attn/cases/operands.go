@@ -79,7 +79,7 @@ func (c *carver) next(n int) int {
 	return at
 }
 
-// close leaves the last gap, behind which another slab may begin.
+// close leaves the last gap. A slab that is large ends where another may begin.
 func (c *carver) close() { c.used = c.next(c.used) }
 
 func (c *carver) tensor(typ attn.DType, layout string, b, s, h, d int) attn.Tensor {

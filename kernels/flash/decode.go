@@ -187,8 +187,9 @@ func (d *decoder) Forward(a *attn.Args) {
 	d.a = nil
 }
 
-// together is the number of key heads that one task takes through its part, one after another: where the rows of one lie between those of another,
-// as in pages, what the CPU brings beyond the end of a run is then what the next head reads. Where they lie apart it is one head and several parts.
+// together is how many key heads a task takes, one after another, and how many parts of their keys: where the rows of one lie between those of another,
+// as in pages, it is one part of several heads, since what the CPU brings beyond the end of a run is then what the next head reads. Where they lie apart
+// it is several parts of one head.
 func (d *decoder) together() (heads, parts int) {
 	p, k := &d.p, &d.a.K
 	apart := p.HeadsKV == 1 || k.SH > part*k.SS
@@ -259,13 +260,11 @@ func (d *decoder) scanParts(worker, task int) {
 			first, last = min(first, w.lo[r]), max(last, w.hi[r])
 		}
 	}
-	for r := range heads * parts * rows {
-		w.m[r], w.l[r], w.s[r], w.bad[r] = asm.Unset, 0, 0, false
-		w.max[r], w.first[r] = float32(math.Inf(-1)), -1
-	}
-	// Heads or parts are one.
-	for r := range heads * rows {
-		for i := range parts {
+	for i := range parts { // heads or parts are one
+		for r := range heads * rows {
+			j := i*rows + r
+			w.m[j], w.l[j], w.s[j], w.bad[j] = asm.Unset, 0, 0, false
+			w.max[j], w.first[j] = float32(math.Inf(-1)), -1
 			clear(d.o[(d.state(b, from*p.Group()+r/nq, r%nq)+at+i)*p.DimV:][:p.DimV])
 		}
 	}
