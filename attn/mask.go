@@ -68,19 +68,28 @@ func (m Mask) Keys(pos, nk int) (lo, hi int) {
 }
 
 // Each is Keys for queries one after the other from pos on, as many as los and his have. Neither bound ever decreases.
-func (m Mask) Each(pos, nk int, los, his []int) {
-	n := len(los)
-	his = his[:n]
-	left, right := n+pos, nk-pos // as good as unbounded
+func (m Mask) Each(pos, nk int, los, his []int32) {
+	lo, hi := -len(los), nk // unbounded
 	if m.Band && m.Left != Unbounded {
-		left = m.Left
+		lo = pos - m.Left
 	}
 	if m.Band && m.Right != Unbounded {
-		right = m.Right
+		hi = pos + m.Right + 1
 	}
-	for i := range los { // without branches: kernels ask it for every query
-		lo := min(max(pos+i-left, 0), nk)
-		los[i], his[i] = lo, max(lo, min(pos+i+right+1, nk))
+	ramp(los, lo, nk)
+	ramp(his, hi, nk)
+}
+
+// ramp is from, from+1 and so on, each as far as 0 to n goes.
+func ramp(to []int32, from, n int) {
+	begin := min(max(-from, 0), len(to))
+	end := min(max(n-from, begin), len(to))
+	clear(to[:begin])
+	for i := begin; i < end; i++ {
+		to[i] = int32(from + i)
+	}
+	for i := end; i < len(to); i++ {
+		to[i] = int32(n)
 	}
 }
 

@@ -84,10 +84,10 @@ func TestEachIsKeys(t *testing.T) {
 		m := attn.Mask{Band: rapid.Bool().Draw(t, "band"), Left: side.Draw(t, "left"), Right: side.Draw(t, "right")}
 		pos, nk := rapid.IntRange(-20, 60).Draw(t, "pos"), rapid.IntRange(0, 50).Draw(t, "nk")
 		n := rapid.IntRange(0, 48).Draw(t, "n")
-		los, his := make([]int, n), make([]int, n)
+		los, his := make([]int32, n), make([]int32, n)
 		m.Each(pos, nk, los, his)
 		for i := range n {
-			if lo, hi := m.Keys(pos+i, nk); los[i] != lo || his[i] != hi {
+			if lo, hi := m.Keys(pos+i, nk); int(los[i]) != lo || int(his[i]) != hi {
 				t.Fatalf("%v at %d of %d keys: [%d, %d), want [%d, %d)", m, pos+i, nk, los[i], his[i], lo, hi)
 			}
 			if i > 0 && (los[i] < los[i-1] || his[i] < his[i-1]) {

@@ -272,6 +272,9 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("problem: batch %d, heads %d and %d, seq %d by %d, dim %d and %d are more than any machine can hold or do",
 			p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV)
 	}
+	if n := max(p.SeqQ, p.SeqKV); n > math.MaxInt32 {
+		return fmt.Errorf("problem: seq %d, want at most %d: positions are numbers of 32 bits", n, math.MaxInt32)
+	}
 	if err := p.Mask.validate(); err != nil {
 		return err
 	}

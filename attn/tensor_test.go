@@ -116,6 +116,11 @@ func TestProblemTooLarge(t *testing.T) {
 	if err := p.Validate(); err != nil {
 		t.Errorf("2^44 elements fit: %v", err)
 	}
+	q := p
+	q.SeqKV, q.HeadsQ, q.HeadsKV = 1<<31, 1, 1
+	if err := q.Validate(); err == nil || !strings.Contains(err.Error(), "seq 2147483648, want at most 2147483647") {
+		t.Error(err)
+	}
 	if c := p.Count(nil); c.Pairs != 1<<50 || c.Flop != math.MaxInt64 {
 		t.Errorf("2^50 pairs and 2^65 operations are counted as %d and %d", c.Pairs, c.Flop)
 	}

@@ -100,8 +100,10 @@ type Panel struct {
 	Until []int     // up to Until[i]; both do not decrease. nil: all N
 	Keep  []float32 // [Lanes]; Raise, Mix: what becomes of O; for Mix, nil is 1
 
-	Ahead   uintptr // OuterT: where it asks memory for what comes next, and need be nothing; 0: it asks for nothing new
-	AheadBy int     // so many bytes further each time, four terms of a tile later
+	// OuterT and Mix ask memory for what comes next, a line in every four terms of a tile, AheadBy bytes after the last one. OuterT begins at Ahead;
+	// Mix, with each tile, at the columns at hand of a row there. There need be nothing; 0: nothing new is asked for, and AheadBy is 0 too.
+	Ahead   uintptr
+	AheadBy int
 
 	X     []float32 // Outer: [N][XStride]
 	XStr  int       // Outer: row length of X
@@ -114,7 +116,8 @@ type Panel struct {
 
 // An Edit says what becomes of scores between the product and the weights.
 type Edit struct {
-	Lo, Hi []int32 // Flash: [Lanes], rows Lo <= j < Hi of the block are visible
+	Lo, Hi []int32 // Flash: [Lanes], rows Lo <= Key+j < Hi of the block are visible
+	Key    int
 
 	Scale            float64   // Cap: of tanh; Add, Slope: of the score, whose product is not rounded apart
 	Add              []float32 // Add: [N][Lanes], the bias

@@ -555,14 +555,14 @@ func TestFlashSeeds(t *testing.T) {
 		}
 		grid(o, func(width, n, d int) {
 			p := random(o, width, n, d, 0)
-			p.Plain, p.Edit.Lo, p.Edit.Hi = 0, nil, nil
+			p.Plain, p.Edit.Key = 0, rng.IntN(1000)
 			begun := rng.IntN(2) == 0 // some lanes are
 			for l := range width {
 				p.M[l], p.L[l], p.S[l], p.Keep[l] = Unset, 0, 0, 1
 				if begun && rng.IntN(4) == 0 {
 					p.M[l], p.L[l], p.S[l] = rng.Float32()-Limit, 1, 1
 				}
-				p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(rng.IntN(n+1))), append(p.Edit.Hi, int32(n))
+				p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(p.Edit.Key+rng.IntN(n+1))), append(p.Edit.Hi, int32(p.Edit.Key+n))
 			}
 			if rng.IntN(3) == 0 {
 				p.S = nil
@@ -624,9 +624,9 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 			}
 			p.From = rng.IntN(n/o.Keys+1) * o.Keys
 			if rng.IntN(2) == 0 {
-				p.Plain = rng.IntN(n/o.Keys+1) * o.Keys
+				p.Plain, p.Edit.Key = rng.IntN(n/o.Keys+1)*o.Keys, rng.IntN(1000)
 				for range width {
-					p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(rng.IntN(n+1))), append(p.Edit.Hi, int32(rng.IntN(n+1)))
+					p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(p.Edit.Key+rng.IntN(n+1))), append(p.Edit.Hi, int32(p.Edit.Key+rng.IntN(n+1)))
 				}
 			}
 			first := rng.IntN(2) == 0

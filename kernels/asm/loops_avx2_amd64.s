@@ -500,7 +500,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -1041,6 +1041,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y4
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -1080,7 +1082,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -1663,6 +1665,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y4
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -1712,7 +1716,7 @@ mask:
 //			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Mix1(SB), NOSPLIT, $0-16
+TEXT ·avx2Mix1(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -1726,6 +1730,14 @@ TEXT ·avx2Mix1(SB), NOSPLIT, $0-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	MOVQ (Panel_N)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1768,6 +1780,9 @@ steps4:
 	VBROADCASTSS 12(R8)(R9*2), Y5
 	VFMADD231PS Y5, Y4, Y3
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y4
 	VBROADCASTSS (R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1901,7 +1916,7 @@ end1:
 //			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Stairs1(SB), NOSPLIT, $0-16
+TEXT ·avx2Stairs1(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -1915,6 +1930,14 @@ TEXT ·avx2Stairs1(SB), NOSPLIT, $0-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1961,6 +1984,9 @@ steps4Until0:
 	VBROADCASTSS 12(R8)(R9*2), Y5
 	VFMADD231PS Y5, Y4, Y3
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y4
 	VBROADCASTSS (R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -2487,7 +2513,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -3285,6 +3311,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y8
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -3355,7 +3383,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -4231,6 +4259,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y8
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -4311,7 +4341,7 @@ mask:
 //			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Mix2(SB), NOSPLIT, $0-16
+TEXT ·avx2Mix2(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -4325,6 +4355,14 @@ TEXT ·avx2Mix2(SB), NOSPLIT, $0-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	MOVQ (Panel_N)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4386,6 +4424,9 @@ steps4:
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y8
 	VMOVUPS 320(SI), Y9
 	VBROADCASTSS (R8)(R10*1), Y10
@@ -4552,7 +4593,7 @@ end1:
 //			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Stairs2(SB), NOSPLIT, $0-16
+TEXT ·avx2Stairs2(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -4566,6 +4607,14 @@ TEXT ·avx2Stairs2(SB), NOSPLIT, $0-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -4616,6 +4665,9 @@ steps4Since1:
 	VBROADCASTSS 12(R8)(R9*2), Y10
 	VFMADD231PS Y10, Y8, Y6
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y8
 	VBROADCASTSS (R8)(R10*1), Y10
 	VFMADD231PS Y10, Y8, Y0
@@ -4708,6 +4760,9 @@ steps4Until0:
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y8
 	VMOVUPS 320(SI), Y9
 	VBROADCASTSS (R8)(R10*1), Y10
@@ -4791,6 +4846,9 @@ steps4Until1:
 	VFMADD231PS Y10, Y9, Y5
 	VBROADCASTSS 12(R8)(R9*2), Y10
 	VFMADD231PS Y10, Y9, Y7
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 320(SI), Y9
 	VBROADCASTSS (R8)(R10*1), Y10
 	VFMADD231PS Y10, Y9, Y1
@@ -5522,7 +5580,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -6577,6 +6635,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y12
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -6678,7 +6738,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -7847,6 +7907,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Y12
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -7958,7 +8020,7 @@ mask:
 //			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Mix3(SB), NOSPLIT, $0-16
+TEXT ·avx2Mix3(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -7972,6 +8034,14 @@ TEXT ·avx2Mix3(SB), NOSPLIT, $0-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	MOVQ (Panel_N)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -8052,6 +8122,9 @@ steps4:
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y12
 	VMOVUPS 320(SI), Y13
 	VMOVUPS 352(SI), Y14
@@ -8251,7 +8324,7 @@ end1:
 //			p.O[c*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Stairs3(SB), NOSPLIT, $0-16
+TEXT ·avx2Stairs3(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -8265,6 +8338,14 @@ TEXT ·avx2Stairs3(SB), NOSPLIT, $0-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -8319,6 +8400,9 @@ steps4Since1:
 	VBROADCASTSS 12(R8)(R9*2), Y15
 	VFMADD231PS Y15, Y12, Y9
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y12
 	VBROADCASTSS (R8)(R10*1), Y15
 	VFMADD231PS Y15, Y12, Y0
@@ -8411,6 +8495,9 @@ steps4Since2:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y12
 	VMOVUPS 320(SI), Y13
 	VBROADCASTSS (R8)(R10*1), Y15
@@ -8528,6 +8615,9 @@ steps4Until0:
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 288(SI), Y12
 	VMOVUPS 320(SI), Y13
 	VMOVUPS 352(SI), Y14
@@ -8636,6 +8726,9 @@ steps4Until1:
 	VBROADCASTSS 12(R8)(R9*2), Y15
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 320(SI), Y13
 	VMOVUPS 352(SI), Y14
 	VBROADCASTSS (R8)(R10*1), Y15
@@ -8716,6 +8809,9 @@ steps4Until2:
 	VFMADD231PS Y15, Y14, Y8
 	VBROADCASTSS 12(R8)(R9*2), Y15
 	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 352(SI), Y14
 	VBROADCASTSS (R8)(R10*1), Y15
 	VFMADD231PS Y15, Y14, Y2

@@ -780,7 +780,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8
@@ -1420,6 +1420,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Z8
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -1483,7 +1485,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8
@@ -2165,6 +2167,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Z8
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -2238,7 +2242,7 @@ mask:
 //			p.O[c*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Mix1(SB), NOSPLIT, $0-16
+TEXT ·avx512Mix1(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -2252,6 +2256,14 @@ TEXT ·avx512Mix1(SB), NOSPLIT, $0-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	MOVQ (Panel_N)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -2322,6 +2334,9 @@ steps8:
 	VBROADCASTSS 28(R8)(R9*2), Z9
 	VFMADD231PS Z9, Z8, Z7
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z8
 	VBROADCASTSS (R8)(R10*1), Z9
 	VFMADD231PS Z9, Z8, Z0
@@ -2479,7 +2494,7 @@ end1:
 //			p.O[c*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Stairs1(SB), NOSPLIT, $0-16
+TEXT ·avx512Stairs1(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -2493,6 +2508,14 @@ TEXT ·avx512Stairs1(SB), NOSPLIT, $0-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -2567,6 +2590,9 @@ steps8Until0:
 	VBROADCASTSS 28(R8)(R9*2), Z9
 	VFMADD231PS Z9, Z8, Z7
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z8
 	VBROADCASTSS (R8)(R10*1), Z9
 	VFMADD231PS Z9, Z8, Z0
@@ -3263,7 +3289,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8
@@ -4212,6 +4238,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Z16
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -4330,7 +4358,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8
@@ -5357,6 +5385,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Z16
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -5485,7 +5515,7 @@ mask:
 //			p.O[c*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Mix2(SB), NOSPLIT, $0-16
+TEXT ·avx512Mix2(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -5499,6 +5529,14 @@ TEXT ·avx512Mix2(SB), NOSPLIT, $0-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	MOVQ (Panel_N)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -5604,6 +5642,9 @@ steps8:
 	VFMADD231PS Z18, Z16, Z14
 	VFMADD231PS Z18, Z17, Z15
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z16
 	VMOVUPS 640(SI), Z17
 	VBROADCASTSS (R8)(R10*1), Z18
@@ -5810,7 +5851,7 @@ end1:
 //			p.O[c*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Stairs2(SB), NOSPLIT, $0-16
+TEXT ·avx512Stairs2(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -5824,6 +5865,14 @@ TEXT ·avx512Stairs2(SB), NOSPLIT, $0-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -5906,6 +5955,9 @@ steps8Since1:
 	VBROADCASTSS 28(R8)(R9*2), Z18
 	VFMADD231PS Z18, Z16, Z14
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z16
 	VBROADCASTSS (R8)(R10*1), Z18
 	VFMADD231PS Z18, Z16, Z0
@@ -6050,6 +6102,9 @@ steps8Until0:
 	VFMADD231PS Z18, Z16, Z14
 	VFMADD231PS Z18, Z17, Z15
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z16
 	VMOVUPS 640(SI), Z17
 	VBROADCASTSS (R8)(R10*1), Z18
@@ -6181,6 +6236,9 @@ steps8Until1:
 	VFMADD231PS Z18, Z17, Z13
 	VBROADCASTSS 28(R8)(R9*2), Z18
 	VFMADD231PS Z18, Z17, Z15
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 640(SI), Z17
 	VBROADCASTSS (R8)(R10*1), Z18
 	VFMADD231PS Z18, Z17, Z1
@@ -7158,7 +7216,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8
@@ -8416,6 +8474,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Z24
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -8589,7 +8649,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8
@@ -9961,6 +10021,8 @@ over:
 	JNE leave
 	JMP fits
 mask:
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS (R11), Z24
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -10144,7 +10206,7 @@ mask:
 //			p.O[c*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Mix3(SB), NOSPLIT, $0-16
+TEXT ·avx512Mix3(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -10158,6 +10220,14 @@ TEXT ·avx512Mix3(SB), NOSPLIT, $0-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	MOVQ (Panel_N)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -10298,6 +10368,9 @@ steps8:
 	VFMADD231PS Z27, Z25, Z22
 	VFMADD231PS Z27, Z26, Z23
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z24
 	VMOVUPS 640(SI), Z25
 	VMOVUPS 704(SI), Z26
@@ -10553,7 +10626,7 @@ end1:
 //			p.O[c*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Stairs3(SB), NOSPLIT, $0-16
+TEXT ·avx512Stairs3(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
 	MOVQ (Panel_P)(AX), DI
 	MOVQ (Panel_V+Rows_Data)(AX), BX
@@ -10567,6 +10640,14 @@ TEXT ·avx512Stairs3(SB), NOSPLIT, $0-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ BX, BP
+	MOVQ (Panel_Ahead)(AX), R11
+	CMPQ R11, $1
+	JLT asks
+	ADDQ R11, BP
+	MOVQ (Panel_V+Rows_Data)(AX), R11
+	SUBQ R11, BP
+asks:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -10657,6 +10738,9 @@ steps8Since1:
 	VBROADCASTSS 28(R8)(R9*2), Z27
 	VFMADD231PS Z27, Z24, Z21
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z24
 	VBROADCASTSS (R8)(R10*1), Z27
 	VFMADD231PS Z27, Z24, Z0
@@ -10801,6 +10885,9 @@ steps8Since2:
 	VFMADD231PS Z27, Z24, Z21
 	VFMADD231PS Z27, Z25, Z22
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z24
 	VMOVUPS 640(SI), Z25
 	VBROADCASTSS (R8)(R10*1), Z27
@@ -10990,6 +11077,9 @@ steps8Until0:
 	VFMADD231PS Z27, Z25, Z22
 	VFMADD231PS Z27, Z26, Z23
 	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 576(SI), Z24
 	VMOVUPS 640(SI), Z25
 	VMOVUPS 704(SI), Z26
@@ -11166,6 +11256,9 @@ steps8Until1:
 	VBROADCASTSS 28(R8)(R9*2), Z27
 	VFMADD231PS Z27, Z25, Z22
 	VFMADD231PS Z27, Z26, Z23
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 640(SI), Z25
 	VMOVUPS 704(SI), Z26
 	VBROADCASTSS (R8)(R10*1), Z27
@@ -11294,6 +11387,9 @@ steps8Until2:
 	VFMADD231PS Z27, Z26, Z20
 	VBROADCASTSS 28(R8)(R9*2), Z27
 	VFMADD231PS Z27, Z26, Z23
+	PREFETCHT0 (BP)
+	MOVQ (Panel_AheadBy)(AX), R14
+	ADDQ R14, BP
 	VMOVUPS 704(SI), Z26
 	VBROADCASTSS (R8)(R10*1), Z27
 	VFMADD231PS Z27, Z26, Z2

@@ -330,7 +330,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -865,6 +865,8 @@ over:
 	CBNZW R14, leave
 	B fits
 mask:
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F4
 	MOVD (Panel_Edit+Edit_Hi)(R0), R10
@@ -916,7 +918,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -1502,6 +1504,8 @@ over:
 	CBNZW R14, leave
 	B fits
 mask:
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F4
 	MOVD (Panel_Edit+Edit_Hi)(R0), R10
@@ -1563,7 +1567,7 @@ mask:
 //			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonMix1(SB), NOSPLIT, $0-16
+TEXT ·neonMix1(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -1578,6 +1582,14 @@ TEXT ·neonMix1(SB), NOSPLIT, $0-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R3, R24
+	MOVD (Panel_Ahead)(R0), R10
+	CMP $1, R10
+	BLT asks
+	ADD R10, R24
+	MOVD (Panel_V+Rows_Data)(R0), R10
+	SUB R10, R24
+asks:
 	MOVD (Panel_N)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -1616,6 +1628,9 @@ steps4:
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F4
 	ADD R7, R4, R14
 	FMOVQ (R14), F5
@@ -1756,7 +1771,7 @@ end1:
 //			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonStairs1(SB), NOSPLIT, $0-16
+TEXT ·neonStairs1(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -1771,6 +1786,14 @@ TEXT ·neonStairs1(SB), NOSPLIT, $0-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R3, R24
+	MOVD (Panel_Ahead)(R0), R10
+	CMP $1, R10
+	BLT asks
+	ADD R10, R24
+	MOVD (Panel_V+Rows_Data)(R0), R10
+	SUB R10, R24
+asks:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -1813,6 +1836,9 @@ steps4Until0:
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F4
 	ADD R7, R4, R14
 	FMOVQ (R14), F5
@@ -2351,7 +2377,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -3176,6 +3202,8 @@ over:
 	CBNZW R14, leave
 	B fits
 mask:
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F8
 	MOVD (Panel_Edit+Edit_Hi)(R0), R10
@@ -3270,7 +3298,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -4190,6 +4218,8 @@ over:
 	CBNZW R14, leave
 	B fits
 mask:
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F8
 	MOVD (Panel_Edit+Edit_Hi)(R0), R10
@@ -4294,7 +4324,7 @@ mask:
 //			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonMix2(SB), NOSPLIT, $0-16
+TEXT ·neonMix2(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -4309,6 +4339,14 @@ TEXT ·neonMix2(SB), NOSPLIT, $0-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R3, R24
+	MOVD (Panel_Ahead)(R0), R10
+	CMP $1, R10
+	BLT asks
+	ADD R10, R24
+	MOVD (Panel_V+Rows_Data)(R0), R10
+	SUB R10, R24
+asks:
 	MOVD (Panel_N)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -4366,6 +4404,9 @@ steps4:
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F8
 	FMOVQ 208(R2), F9
 	ADD R7, R4, R14
@@ -4544,7 +4585,7 @@ end1:
 //			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonStairs2(SB), NOSPLIT, $0-16
+TEXT ·neonStairs2(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -4559,6 +4600,14 @@ TEXT ·neonStairs2(SB), NOSPLIT, $0-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R3, R24
+	MOVD (Panel_Ahead)(R0), R10
+	CMP $1, R10
+	BLT asks
+	ADD R10, R24
+	MOVD (Panel_V+Rows_Data)(R0), R10
+	SUB R10, R24
+asks:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -4605,6 +4654,9 @@ steps4Since1:
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F8
 	ADD R7, R4, R14
 	FMOVQ (R14), F10
@@ -4688,6 +4740,9 @@ steps4Until0:
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F8
 	FMOVQ 208(R2), F9
 	ADD R7, R4, R14
@@ -4759,6 +4814,9 @@ steps4Until1:
 	WORD $0x4faa1123 // VFMLA V10.S[1], V9.S4, V3.S4
 	WORD $0x4f8a1925 // VFMLA V10.S[2], V9.S4, V5.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 208(R2), F9
 	ADD R7, R4, R14
 	FMOVQ (R14), F10
@@ -5533,7 +5591,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -6648,6 +6706,8 @@ over:
 	CBNZW R14, leave
 	B fits
 mask:
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F12
 	MOVD (Panel_Edit+Edit_Hi)(R0), R10
@@ -6785,7 +6845,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -8039,6 +8099,8 @@ over:
 	CBNZW R14, leave
 	B fits
 mask:
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F12
 	MOVD (Panel_Edit+Edit_Hi)(R0), R10
@@ -8186,7 +8248,7 @@ mask:
 //			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonMix3(SB), NOSPLIT, $0-16
+TEXT ·neonMix3(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -8201,6 +8263,14 @@ TEXT ·neonMix3(SB), NOSPLIT, $0-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R3, R24
+	MOVD (Panel_Ahead)(R0), R10
+	CMP $1, R10
+	BLT asks
+	ADD R10, R24
+	MOVD (Panel_V+Rows_Data)(R0), R10
+	SUB R10, R24
+asks:
 	MOVD (Panel_N)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -8277,6 +8347,9 @@ steps4:
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F12
 	FMOVQ 208(R2), F13
 	FMOVQ 224(R2), F14
@@ -8493,7 +8566,7 @@ end1:
 //			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonStairs3(SB), NOSPLIT, $0-16
+TEXT ·neonStairs3(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -8508,6 +8581,14 @@ TEXT ·neonStairs3(SB), NOSPLIT, $0-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R3, R24
+	MOVD (Panel_Ahead)(R0), R10
+	CMP $1, R10
+	BLT asks
+	ADD R10, R24
+	MOVD (Panel_V+Rows_Data)(R0), R10
+	SUB R10, R24
+asks:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -8558,6 +8639,9 @@ steps4Since1:
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F12
 	ADD R7, R4, R14
 	FMOVQ (R14), F15
@@ -8641,6 +8725,9 @@ steps4Since2:
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F12
 	FMOVQ 208(R2), F13
 	ADD R7, R4, R14
@@ -8749,6 +8836,9 @@ steps4Until0:
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F12
 	FMOVQ 208(R2), F13
 	FMOVQ 224(R2), F14
@@ -8845,6 +8935,9 @@ steps4Until1:
 	WORD $0x4f8f19c8 // VFMLA V15.S[2], V14.S4, V8.S4
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 208(R2), F13
 	FMOVQ 224(R2), F14
 	ADD R7, R4, R14
@@ -8913,6 +9006,9 @@ steps4Until2:
 	WORD $0x4faf11c5 // VFMLA V15.S[1], V14.S4, V5.S4
 	WORD $0x4f8f19c8 // VFMLA V15.S[2], V14.S4, V8.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 224(R2), F14
 	ADD R7, R4, R14
 	FMOVQ (R14), F15
@@ -9946,7 +10042,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -11351,6 +11447,8 @@ over:
 	CBNZW R14, leave
 	B fits
 mask:
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F16
 	MOVD (Panel_Edit+Edit_Hi)(R0), R10
@@ -11531,7 +11629,7 @@ mask:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
@@ -13119,6 +13217,8 @@ over:
 	CBNZW R14, leave
 	B fits
 mask:
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
 	FMOVQ (R10), F16
 	MOVD (Panel_Edit+Edit_Hi)(R0), R10
@@ -13309,7 +13409,7 @@ mask:
 //			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonMix4(SB), NOSPLIT, $0-16
+TEXT ·neonMix4(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -13324,6 +13424,14 @@ TEXT ·neonMix4(SB), NOSPLIT, $0-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R3, R24
+	MOVD (Panel_Ahead)(R0), R10
+	CMP $1, R10
+	BLT asks
+	ADD R10, R24
+	MOVD (Panel_V+Rows_Data)(R0), R10
+	SUB R10, R24
+asks:
 	MOVD (Panel_N)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -13419,6 +13527,9 @@ steps4:
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
 	FMOVQ 224(R2), F18
@@ -13673,7 +13784,7 @@ end1:
 //			p.O[c*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonStairs4(SB), NOSPLIT, $0-16
+TEXT ·neonStairs4(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
 	MOVD (Panel_P)(R0), R1
 	MOVD (Panel_V+Rows_Data)(R0), R3
@@ -13688,6 +13799,14 @@ TEXT ·neonStairs4(SB), NOSPLIT, $0-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD R3, R24
+	MOVD (Panel_Ahead)(R0), R10
+	CMP $1, R10
+	BLT asks
+	ADD R10, R24
+	MOVD (Panel_V+Rows_Data)(R0), R10
+	SUB R10, R24
+asks:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -13742,6 +13861,9 @@ steps4Since1:
 	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F16
 	ADD R7, R4, R14
 	FMOVQ (R14), F20
@@ -13825,6 +13947,9 @@ steps4Since2:
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
 	ADD R7, R4, R14
@@ -13933,6 +14058,9 @@ steps4Since3:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
 	FMOVQ 224(R2), F18
@@ -14066,6 +14194,9 @@ steps4Until0:
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD R7, R5, R14
 	PRFM (R14), PLDL2KEEP
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
 	FMOVQ 224(R2), F18
@@ -14187,6 +14318,9 @@ steps4Until1:
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 208(R2), F17
 	FMOVQ 224(R2), F18
 	FMOVQ 240(R2), F19
@@ -14280,6 +14414,9 @@ steps4Until2:
 	WORD $0x4f941a6b // VFMLA V20.S[2], V19.S4, V11.S4
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 224(R2), F18
 	FMOVQ 240(R2), F19
 	ADD R7, R4, R14
@@ -14348,6 +14485,9 @@ steps4Until3:
 	WORD $0x4fb41267 // VFMLA V20.S[1], V19.S4, V7.S4
 	WORD $0x4f941a6b // VFMLA V20.S[2], V19.S4, V11.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
+	PRFM (R24), PLDL1KEEP
+	MOVD (Panel_AheadBy)(R0), R25
+	ADD R25, R24
 	FMOVQ 240(R2), F19
 	ADD R7, R4, R14
 	FMOVQ (R14), F20

@@ -67,6 +67,9 @@ func random(o *Ops, width, n, d, c int) *Panel {
 		M: lanes(1), L: lanes(1), S: lanes(1), Keep: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStr: c + 2, Y: rows(o.Lanes, c),
 	}
 	p.Fresh = n%3 == 0
+	if n%5 < 3 { // nothing is there
+		p.Ahead, p.AheadBy = 4096, 4*d
+	}
 	for j := range n * (n % 2) {
 		p.Scale = append(p.Scale, float32(j%3)+.5)
 	}

@@ -106,8 +106,8 @@ func mask(p *Panel, from, to int) {
 		return
 	}
 	for lane := range p.Width {
-		lo := min(max(int(p.Edit.Lo[lane]), from), to)
-		hi := min(max(int(p.Edit.Hi[lane]), lo), to)
+		lo := min(max(int(p.Edit.Lo[lane])-p.Edit.Key, from), to)
+		hi := min(max(int(p.Edit.Hi[lane])-p.Edit.Key, lo), to)
 		hide(p, lane, from, lo)
 		hide(p, lane, hi, to)
 	}

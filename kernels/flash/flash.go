@@ -212,13 +212,18 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 		}
 	}
 	for key := first; key == first || key < end; key += pl.block {
-		for _, t := range tiles {
+		for i, t := range tiles {
 			if key == first {
 				t.Load()
 				t.Empty()
 			}
 			if t.Block(key, pl.block) {
 				t.Weights()
+				if key == first && i+1 < len(tiles) {
+					t.Ask(tiles[i+1])
+				} else if t.End() <= key+pl.block {
+					t.Ask(nil)
+				}
 				t.Mix()
 			}
 		}

@@ -212,7 +212,7 @@ func (b *Back) Share(keysSound bool) {
 	if !b.rowsSound {
 		b.each(b.drop)
 	}
-	at, row := t.a.KRow(p, t.b, t.key)
+	at, row := t.a.KRow(p, t.b, t.Edit.Key)
 	if g.V.Data != nil && g.Out.Data != nil {
 		b.outer(From(&g.V, at, row, t.kv), b.dout, p.DimV)
 	}
@@ -361,7 +361,7 @@ func (b *Back) toBias() {
 	t, to := b.Tile, &b.g.Terms.Bias
 	off, step := to.Offset(t.b, t.i, t.h)
 	first, n, factor := t.edits.seen, t.edits.last-t.edits.seen, 1/t.temp
-	data, panel := to.Data[off+(t.key+first)*step:], t.P[first*t.Lanes:]
+	data, panel := to.Data[off+(t.Edit.Key+first)*step:], t.P[first*t.Lanes:]
 	if to.S == 1 { // one for all queries
 		for j := range n {
 			sum := 0.0
@@ -395,7 +395,7 @@ func (b *Back) toBias() {
 func (b *Back) toSlope() {
 	t, sum := b.Tile, 0.0
 	for j := t.edits.seen; j < t.edits.last; j++ {
-		apart := t.edits.pos - t.key - j
+		apart := t.edits.pos - t.Edit.Key - j
 		for lane, x := range t.P[j*t.Lanes:][:t.rows] {
 			sum += float64(x) * float64(max(apart+lane, -apart-lane))
 		}
@@ -412,7 +412,7 @@ func (b *Back) toRelative() {
 	factor := float32(b.factor)
 	for from := t.edits.seen; from < t.edits.last; from += t.edits.step {
 		n := min(t.edits.step, t.edits.last-from)
-		at := func(lane, j int) int { return t.a.Relative(p, t.b, t.i+lane, t.key+from+j) }
+		at := func(lane, j int) int { return t.a.Relative(p, t.b, t.i+lane, t.Edit.Key+from+j) }
 		first, last := at(t.rows-1, 0), at(0, n-1)
 		w := t.edits.relative[:(last-first+1)*t.Lanes]
 		clear(w)

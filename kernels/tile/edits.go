@@ -142,12 +142,12 @@ const (
 
 // show works out which of n rows each lane sees, for Hide.
 func (t *Tile) show(row, n int) sight {
-	if key := t.key + row; t.p.Mask.Bitmap == attn.NoBitmap && t.allLo <= key && key+n <= t.allHi {
+	if key := t.Edit.Key + row; t.p.Mask.Bitmap == attn.NoBitmap && t.allLo <= key && key+n <= t.allHi {
 		return all
 	}
 	e := &t.edits
-	if side := t.p.Mask.Block; side != 0 && e.bitsAt[0] == e.bitsAt[t.Width-1] && t.allLo <= t.key+row && t.key+row+n <= t.allHi {
-		if first := (t.key + row) / side; first == (t.key+row+n-1)/side { // one bit for all of it
+	if side := t.p.Mask.Block; side != 0 && e.bitsAt[0] == e.bitsAt[t.Width-1] && t.allLo <= t.Edit.Key+row && t.Edit.Key+row+n <= t.allHi {
+		if first := (t.Edit.Key + row) / side; first == (t.Edit.Key+row+n-1)/side { // one bit for all of it
 			if bit := e.bitsAt[0] + first*e.bitsStep; t.a.Allowed.Words[bit/64]>>(bit%64)&1 == 0 {
 				return none
 			}
@@ -156,12 +156,12 @@ func (t *Tile) show(row, n int) sight {
 	}
 	union, common := uint32(0), ^uint32(0)
 	for at := 0; at < n; at += 32 {
-		key, count := t.key+row+at, min(32, n-at)
+		key, count := t.Edit.Key+row+at, min(32, n-at)
 		words := e.bits[at/32*t.Lanes:][:t.Width]
 		rest := ^interval(0, count)
 		place, shown := -1, ^uint32(0)
 		for lane := range words {
-			word := interval(t.los[lane]-key, min(t.his[lane]-key, count))
+			word := interval(int(t.Edit.Lo[lane])-key, min(int(t.Edit.Hi[lane])-key, count))
 			if t.p.Mask.Bitmap != attn.NoBitmap && word != 0 {
 				if e.bitsAt[lane] != place { // queries of a block, or all of them, share a row of the bitmap
 					place = e.bitsAt[lane]
@@ -275,7 +275,7 @@ func (t *Tile) finish(row, n int, v sight) {
 	if p.D > 0 {
 		p.K = p.K.From(row)
 	}
-	key := t.key + row
+	key := t.Edit.Key + row
 	t.ops.Score(p)
 	if s.Terms&attn.TermRelative != 0 {
 		t.addRelative(p, key)

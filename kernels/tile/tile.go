@@ -38,8 +38,6 @@ type Tile struct {
 	temp   float64
 	best   []float32
 	hidden []bool    // lanes to be answered by row
-	los    []int     // keys los <= j < his are visible to a lane,
-	his    []int     // as far as the band goes
 	since  []int     // rows of a block that a vector of lanes uses: from one
 	until  []int     // to another
 	part   asm.Panel // some lanes and rows of the block
@@ -55,7 +53,6 @@ type Tile struct {
 	kv      int
 	rows    int
 	lo, hi  int  // keys that some query of the tile may see
-	key     int  // in row 0 of the block
 	allLo   int  // keys allLo <= j < allHi are visible to every query of the tile,
 	allHi   int  // as far as the band goes
 	careful bool // the second round
@@ -103,7 +100,6 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
 	t.Keep = make([]float32, n)
-	t.los, t.his = make([]int, n), make([]int, n)
 	t.since, t.until = make([]int, n/ops.Vec), make([]int, n/ops.Vec)
 	t.Edit.Lo, t.Edit.Hi = make([]int32, n), make([]int32, n)
 	t.load = newLoader(p, ops)
@@ -160,19 +156,19 @@ func (t *Tile) At(a *attn.Args, b, h, tile int) {
 // place finds the keys that lanes see, whose bounds increase from one lane to the next, and those that some and that all of them see.
 func (t *Tile) place(pos, keys int) {
 	first, last := 0, t.rows-1
-	los, his := t.los[:t.Width], t.his[:t.Width]
+	los, his := t.Edit.Lo[:t.Width], t.Edit.Hi[:t.Width]
 	t.p.Mask.Each(pos, keys, los[:t.rows], his[:t.rows])
 	for lane := t.rows; lane < t.Width; lane++ {
 		los[lane], his[lane] = los[last], his[last]
 	}
-	t.allLo, t.allHi = los[last], his[first]
+	t.allLo, t.allHi = int(los[last]), int(his[first])
 	for first < last && los[first] == his[first] {
 		first++
 	}
 	for first < last && los[last] == his[last] {
 		last--
 	}
-	if t.lo, t.hi = los[first], his[last]; t.lo >= t.hi { // nobody sees any
+	if t.lo, t.hi = int(los[first]), int(his[last]); t.lo >= t.hi { // nobody sees any
 		t.lo, t.hi = keys, 0
 	}
 }
@@ -226,25 +222,26 @@ func (t *Tile) Block(key, size int) bool {
 }
 
 // Key is the index of the key in the panel's row 0.
-func (t *Tile) Key() int { return t.key }
+func (t *Tile) Key() int { return t.Edit.Key }
 
 func (t *Tile) at(key, n int) {
 	for lane := range t.Keep {
 		t.Keep[lane] = 1
 	}
-	t.key, t.N, t.From, t.Done, t.Scored, t.Since, t.Until, t.Plain = key, n, 0, 0, false, nil, nil, n
+	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Since, t.Until, t.Plain = key, n, 0, 0, false, nil, nil, n
 	t.edits.seen, t.edits.last = 0, n
+	t.Ahead, t.AheadBy = 0, 0
 	t.K, t.V = asm.Rows{}, asm.Rows{}
 }
 
 // keys and values have the stage bring the block's rows.
-func (t *Tile) keys() { t.K = t.stage.K(t.a, t.b, t.kv, t.key, t.N) }
+func (t *Tile) keys() { t.K = t.stage.K(t.a, t.b, t.kv, t.Edit.Key, t.N) }
 
-func (t *Tile) values() { t.V = t.stage.V(t.a, t.b, t.kv, t.key, t.N) }
+func (t *Tile) values() { t.V = t.stage.V(t.a, t.b, t.kv, t.Edit.Key, t.N) }
 
 // plain is whether the band shows the whole block to every query.
 func (t *Tile) plain() bool {
-	return t.allLo <= t.key && t.key+t.N <= t.allHi
+	return t.allLo <= t.Edit.Key && t.Edit.Key+t.N <= t.allHi
 }
 
 // Scores fills the panel's P with finished scores; hidden keys are -Inf.
@@ -314,16 +311,15 @@ func (t *Tile) weigh(step func(*asm.Panel), p *asm.Panel) {
 //	         └──┐▚▚│ and so on
 //	            └──┘
 func (t *Tile) band() {
-	t.hideRows()
 	t.Since, t.Until = t.since, t.until
 	begin, end := 0, 0
 	for lane, unit := 0, t.unit(); lane < t.Width; lane += unit {
 		next := min(lane+unit, t.Width)
-		if end = max(end, min(t.up(t.his[next-1]), t.N)); next == t.Width {
+		if end = max(end, min(t.up(int(t.Edit.Hi[next-1])), t.N)); next == t.Width {
 			end = t.N
 		}
 		if lane > 0 {
-			row := max(t.los[lane]-t.key, 0)
+			row := max(int(t.Edit.Lo[lane])-t.Edit.Key, 0)
 			begin = max(begin, min(row-row%t.ops.Keys, t.until[0]))
 		}
 		for v := lane / t.ops.Vec; v*t.ops.Vec < next; v++ {
@@ -331,7 +327,7 @@ func (t *Tile) band() {
 		}
 	}
 	first, last := min(t.up(t.allLo), t.N), 0
-	if last = min(t.allHi-t.key, t.N); last < t.N {
+	if last = min(t.allHi-t.Edit.Key, t.N); last < t.N {
 		last -= last % t.ops.Keys
 	}
 	last = max(last, first)
@@ -344,7 +340,7 @@ func (t *Tile) unit() int { return max(t.ops.Vec, min(t.Lanes, 8)) }
 
 // up is the row of a key, rounded up to a group's first, not less than 0.
 func (t *Tile) up(key int) int {
-	row := max(key-t.key, 0) + t.ops.Keys - 1
+	row := max(key-t.Edit.Key, 0) + t.ops.Keys - 1
 	return row - row%t.ops.Keys
 }
 
@@ -375,16 +371,6 @@ func (t *Tile) zeros() {
 		for row := range t.Since[lane/t.ops.Vec] {
 			clear(t.P[row*t.Lanes+lane:][:t.ops.Vec])
 		}
-	}
-}
-
-// hideRows tells Edit which rows of the block each lane sees.
-func (t *Tile) hideRows() {
-	los, his := t.los[:t.Width], t.his[:t.Width]
-	lo, hi := t.Edit.Lo[:t.Width], t.Edit.Hi[:t.Width]
-	for lane := range los {
-		lo[lane] = int32(min(max(los[lane]-t.key, 0), t.N))
-		hi[lane] = int32(min(max(his[lane]-t.key, 0), t.N))
 	}
 }
 
@@ -429,6 +415,19 @@ func maximum(rows []float32, lane, lanes int) float32 {
 	return top
 }
 
+// Ask has Mix ask memory, while it multiplies, for the queries of the tile that is loaded next; or if there is none, for the rows of its own output.
+func (t *Tile) Ask(next *Tile) {
+	x := &t.a.Q
+	if next == nil {
+		next, x = t, &t.a.Out
+	}
+	if x.Type == attn.F32 {
+		batch, first := t.a.QRow(t.p, t.b, next.i)
+		rows := From(x, batch, first, next.h)
+		t.Ahead, t.AheadBy = rows.Ahead(0), 4*rows.Stride
+	}
+}
+
 // Mix adds the block's values to the output. With care, it takes rows of V that are not finite as zeros and hides the lanes that see them.
 func (t *Tile) Mix() {
 	if t.edits.seen >= t.edits.last {
@@ -457,14 +456,14 @@ func (t *Tile) cleanValues() {
 	v := t.V
 	t.V = asm.Rows{Data: t.stage.clean, Stride: t.C}
 	for j := range t.N {
-		to, from, key := t.V.Row(j, t.C), v.Row(j, t.C), t.key+j
+		to, from, key := t.V.Row(j, t.C), v.Row(j, t.C), t.Edit.Key+j
 		if t.ops.Finite(from) {
 			copy(to, from)
 			continue
 		}
 		clear(to)
 		for lane := range t.rows {
-			if t.los[lane] <= key && key < t.his[lane] && t.a.Shows(t.p, t.b, t.i+lane, t.h, key) {
+			if lo, hi := t.Edit.Lo[lane], t.Edit.Hi[lane]; int(lo) <= key && key < int(hi) && t.a.Shows(t.p, t.b, t.i+lane, t.h, key) {
 				t.hidden[lane] = true
 			}
 		}

@@ -30,7 +30,7 @@ for j := from; j < to; j += %[1]d {
 	if j > from || scored == 0 {
 		score rows j to j+%[1]d
 		if j >= p.Plain {
-			p.P[i*%[2]d+lane] = -Inf where !(p.Edit.Lo[lane] <= i && i < p.Edit.Hi[lane]) // j <= i < j+%[1]d
+			p.P[i*%[2]d+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+%[1]d
 		}
 	}
 	if any p.P[i*%[2]d+lane] > p.M[lane]+Limit { // j <= i < j+%[1]d
@@ -121,6 +121,8 @@ const rowOf = lanesAt
 // mask hides scores outside Lo and Hi, in the sums and where finishScore has stored them.
 func (t tile) mask() {
 	lo, last, key, tmp := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
+	t.get(steps, ofPanel("Edit+Edit_Key"))
+	t.plus(rowOf, steps)
 	for v := range t.vecs {
 		at := mem{base: steps, off: v * t.bytes()}
 		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Lo"})

@@ -58,6 +58,7 @@ const (
 	refsOf               // Weigh: M
 	lead                 // bytes from rows to those asked for meanwhile
 	leadAt               // the row of these that it has come to
+	leadBy               // Mix: and bytes from one of them to the next
 )
 
 // A mem is an operand in memory: base + times*index + off bytes, or a field of package asm's structs.

@@ -119,7 +119,9 @@ func (t tile) outerColumns(o outer) {
 	if t.results = !o.transposed && t.vecs*t.bytes() > line; t.results {
 		t.move(lead, out)
 	}
-	t.asks = o.transposed
+	if o.transposed {
+		t.asks = leadAt
+	}
 	t.get(steps, ofPanel("Width"))
 	t.increase(steps, -unroll)
 	t.rest(t.name)

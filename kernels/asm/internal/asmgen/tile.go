@@ -26,7 +26,7 @@ type tile struct {
 	ahead      bool   // other rows are asked for meanwhile
 	below      bool   // elements eight steps further are asked for meanwhile
 	results    bool   // and so are what the sums are added to
-	asks       bool   // and what lies elsewhere
+	asks       reg    // and what lies elsewhere: in which register the way from one line to the next can be
 	first      int    // vectors before it take no more steps
 	late       int    // so many of the last vectors take none yet
 	cells             // how rows of lanes are stored
@@ -173,10 +173,10 @@ func (t tile) step(k, n int, between func()) {
 			t.offset(lead, lead, outStride, 1)
 		}
 	}
-	if t.asks && k == unroll-1 {
+	if t.asks != 0 && k == unroll-1 {
 		t.prefetchNear(mem{base: lead})
-		t.get(leadAt, mem{base: panel, field: "Panel_AheadBy"})
-		t.plus(lead, leadAt)
+		t.get(t.asks, ofPanel("AheadBy"))
+		t.plus(lead, t.asks)
 	}
 	widen := t.widen
 	if t.single {
@@ -335,7 +335,7 @@ func (g *gen) mix(vecs int, stairs bool) {
 	if stairs {
 		name, first, last = "Stairs", fmt.Sprintf("p.Since[lane/%d]", g.vec), fmt.Sprintf("p.Until[lane/%d]", g.vec)
 	}
-	g.function(fmt.Sprint(name, vecs), "(p *Panel, keep *float32)", 0, 16, fmt.Sprintf(`
+	g.function(fmt.Sprint(name, vecs), "(p *Panel, keep *float32)", 8, 16, fmt.Sprintf(`
 for c := range p.C { // %d at a time
 	var sum [%d]float32
 	for lane := range sum {
@@ -361,7 +361,10 @@ for c := range p.C { // %d at a time
 	g.tiles(vecs, false, func(t tile) {
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
-		t.below = t.rows > 1
+		if t.below = t.rows > 1; t.below {
+			t.asks = leadBy
+			t.askColumns()
+		}
 		if stairs {
 			t.stairs()
 			return
@@ -390,6 +393,17 @@ for c := range p.C { // %d at a time
 		t.increase(elem, 4*t.rows)
 	})
 	g.ret()
+}
+
+// askColumns has Mix ask for the columns at hand of the rows that Panel.Ahead says, or of the first row of V if it says nothing.
+func (t tile) askColumns() {
+	t.move(lead, elem)
+	t.get(steps, ofPanel("Ahead"))
+	t.jumpBelow(steps, 1, "asks")
+	t.plus(lead, steps)
+	t.get(steps, ofPanel("V+Rows_Data"))
+	t.subtract(lead, steps)
+	t.label("asks")
 }
 
 // stairs emits a tile of which each vector takes the steps between Since and Until: first the first one alone, then one more after the other, then all,
