@@ -113,22 +113,22 @@ func narrow(to []uint16, from []float32, t Type) {
 // piece is the number of columns that the portable loops take from a row of cells at a time.
 const piece = 128
 
-// dotCells is dotRun for rows that are not float32.
-func dotCells(p *Few, k *Cells, from, n int) {
+// dotCells is dotRows for rows that are not float32.
+func dotCells(p *Few, k *Cells, q *Rows, scores []float32, n int) {
 	var row [piece]float32
 	for j := range n {
 		for r := range p.R {
-			p.P[r*p.Stride+from+j] = 0
+			scores[r*p.Stride+j] = 0
 		}
 		for x := 0; x < p.D; x += piece {
 			part := row[:min(piece, p.D-x)]
 			k.read(part, j, x)
 			for r := range p.R {
-				p.P[r*p.Stride+from+j] += product(p.Q.Data[r*p.Q.Stride+x:][:len(part)], part)
+				scores[r*p.Stride+j] += product(q.Data[r*q.Stride+x:][:len(part)], part)
 			}
 		}
 		for r := range p.R {
-			z := &p.P[r*p.Stride+from+j]
+			z := &scores[r*p.Stride+j]
 			*z = float32(float64(float64(*z)*p.Factor) * float64(k.scale(j)))
 		}
 	}

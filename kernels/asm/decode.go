@@ -23,8 +23,14 @@ type Few struct {
 	Run                  int
 	At, Scales           []int
 	Ahead, Far, FarScale []uintptr
-	//lint:ignore U1000 assembly counts in them: runs done, keys to do, and keys of the run in hand
-	run, left, keys int
+
+	// Dot and Sum may take several heads, whose runs lie between one another, in turn: run i is then of head i%Heads, and the same keys are in a run of
+	// each. A head has its R queries HeadQ after those of the one before in Q, HeadO after them in O, and R rows on in P. 0 is one head.
+	Heads, HeadQ, HeadO int
+	//lint:ignore U1000 assembly counts in them: runs done, keys to do, and keys of the run in hand; its head, and where rows of Q or O begin for it
+	run, left, keys, head int
+	//lint:ignore U1000 as above
+	rows uintptr
 	//lint:ignore U1000 where there is assembly: Ahead of one run
 	ahead [1]uintptr
 	//lint:ignore U1000 where there is assembly: Top, of each lane
@@ -51,22 +57,40 @@ func (p *Few) rowsOf(c *Cells, i int) Cells {
 	return c.at(p.At[i], scale)
 }
 
-// dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x]. The scale of a row of K multiplies its finished sums.
-func dot(p *Few) {
-	for i, j := 0, 0; j < p.N; i, j = i+1, j+p.runLength() {
-		k := p.rowsOf(&p.K, i)
-		dotRun(p, &k, j, min(p.runLength(), p.N-j))
+// heads is the number of heads that go in turn.
+func (p *Few) heads() int { return max(p.Heads, 1) }
+
+// eachRun visits run after run: the n keys from one on of a head, whose rows of P begin at scores.
+func (p *Few) eachRun(do func(run, head int, scores []float32, n int)) {
+	heads := p.heads()
+	for i, j := 0, 0; j < p.N && p.R > 0; i++ {
+		head, n := i%heads, min(p.runLength(), p.N-j)
+		do(i, head, p.P[head*p.R*p.Stride+j:], n)
+		if head == heads-1 {
+			j += n
+		}
 	}
 }
 
-// dotRun does the n keys from one on, whose rows are k.
-func dotRun(p *Few, k *Cells, from, n int) {
-	if k.Type != F32 {
-		dotCells(p, k, from, n)
-		return
-	}
+// dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x]. The scale of a row of K multiplies its finished sums.
+func dot(p *Few) {
+	p.eachRun(func(run, head int, scores []float32, n int) {
+		k, q := p.rowsOf(&p.K, run), p.Q
+		if p.D > 0 {
+			q.Data = q.Data[head*p.HeadQ:]
+		}
+		if k.Type == F32 {
+			dotRows(p, &k, &q, scores, n)
+		} else {
+			dotCells(p, &k, &q, scores, n)
+		}
+	})
+}
+
+// dotRows does n keys, whose rows are k, for the queries q.
+func dotRows(p *Few, k *Cells, q *Rows, scores []float32, n int) {
 	for r := range p.R {
-		q, row := p.Q.Row(r, p.D), p.P[r*p.Stride+from:][:n]
+		q, row := q.Row(r, p.D), scores[r*p.Stride:][:n]
 		for j := range row {
 			row[j] = float32(float64(product(q, k.Row(j, p.D))) * p.Factor)
 		}
@@ -123,11 +147,11 @@ func weigh(p *Few) {
 // sum is O[r][c] += Σ_j P[r][j] V[j][c], key after key. The scale of a row of V multiplies its weights.
 func sum(p *Few) {
 	var row [piece]float32
-	for i, j := 0, 0; j < p.N; i, j = i+1, j+p.runLength() {
-		v, n := p.rowsOf(&p.V, i), min(p.runLength(), p.N-j)
+	p.eachRun(func(run, head int, weights []float32, n int) {
+		v := p.rowsOf(&p.V, run)
 		for r := range p.R {
 			for c := 0; c < p.C; c += piece {
-				out, weights := p.O.Data[r*p.O.Stride+c:][:min(piece, p.C-c)], p.P[r*p.Stride+j:][:n]
+				out, weights := p.O.Data[head*p.HeadO+r*p.O.Stride+c:][:min(piece, p.C-c)], weights[r*p.Stride:][:n]
 				if v.Type == F32 {
 					accumulate(out, weights, Rows{v.Data[c:], v.Stride})
 				} else {
@@ -135,7 +159,7 @@ func sum(p *Few) {
 				}
 			}
 		}
-	}
+	})
 }
 
 // accumulate is o[c] += Σ_j w[j] y[j][c], in order of j, four rows at a time.

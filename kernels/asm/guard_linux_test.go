@@ -463,6 +463,59 @@ func TestRunsKeepBits(t *testing.T) {
 	}
 }
 
+// Heads whose runs go in turn give the bits of each head alone.
+func TestHeadsInTurn(t *testing.T) {
+	for _, o := range append(assembled(), Go()) {
+		fs := fences{}
+		for _, heads := range []int{2, 3} {
+			for _, r := range []int{1, 2, 9} {
+				for _, d := range []int{1, 64, 130} {
+					for _, typ := range []Type{F32, F16, BF16, I8} {
+						for _, run := range []int{3, 8, 29, 40} {
+							const n = 29
+							each := (n-1)/run + 1 // runs of a head
+							rows := heads * each * run
+							all := randomFew(heads*r, rows, d, d)
+							all.K, all.V = stored(all.K.Rows, rows, d, typ, 1), stored(all.V.Rows, rows, d, typ, 2)
+							got := *all
+							got.R, got.N, got.Run, got.Heads, got.HeadQ, got.HeadO = r, n, run, heads, r*all.Q.Stride, r*all.O.Stride
+							got.P, got.O.Data = slices.Clone(all.P), slices.Clone(all.O.Data)
+							place := func(name string, c Cells) Cells {
+								c, at, scales := scattered(c, rows, d, run)
+								got.At, got.Scales = nil, nil
+								for i := range each * heads {
+									from := i%heads*each + i/heads
+									got.At, got.Scales = append(got.At, at[from]), append(got.Scales, scales[from])
+								}
+								got.Ahead = make([]uintptr, each*heads) // nothing is there
+								got.Far, got.FarScale = got.Ahead, got.Ahead
+								return fs.cells(t, name, c, rows, d, true)
+							}
+							alone := func(loop func(*Few)) {
+								for h := range heads {
+									f := *all
+									f.R, f.N, f.K, f.V = r, n, all.K.From(h*each*run), all.V.From(h*each*run)
+									f.Q, f.O, f.P = all.Q.From(h*r), all.O.From(h*r), all.P[h*r*all.Stride:]
+									loop(&f)
+								}
+							}
+							what := fmt.Sprintf("%s, type %d: %d heads of %d queries, %d columns, runs of %d", o.ISA, typ, heads, r, d, run)
+							got.K = place("K", all.K)
+							o.Dot(&got)
+							alone(o.Dot)
+							sameBits(t, what+": Dot", got.P, all.P)
+							got.V = place("V", all.V)
+							o.Sum(&got)
+							alone(o.Sum)
+							sameBits(t, what+": Sum", got.O.Data, all.O.Data)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // scattered returns rows in runs, the first run last, and where these begin.
 func scattered(c Cells, n, d, run int) (to Cells, at, scales []int) {
 	runs := (n-1)/run + 1

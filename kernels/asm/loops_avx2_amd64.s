@@ -9926,13 +9926,13 @@ TEXT ·avx2Dot(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
-	MOVQ (Few_P)(AX), DX
 	IMULQ $4, R9
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -9951,6 +9951,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ BX, BP
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadQ)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Q+Rows_Data)(AX), R8
+	LEAQ (R8)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Stride)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_N)(AX), R8
+	ADDQ R8, R11
+	MOVQ (Few_left)(AX), R8
+	SUBQ R8, R11
+	MOVQ (Few_P)(AX), R8
+	LEAQ (R8)(R11*4), DX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -9959,13 +9977,21 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
 	JLT done2x4
@@ -10313,7 +10339,7 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
 	JLT done2x1
@@ -10624,6 +10650,7 @@ TEXT ·avx2Sum(SB), NOSPLIT, $8-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -10642,12 +10669,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ DI, BP
-	// the weights of the run
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadO)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_O+Rows_Data)(AX), BX
+	LEAQ (BX)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), CX
+	IMULQ CX, R11
+	MOVQ (Few_Stride)(AX), CX
+	IMULQ CX, R11
 	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_left)(AX), BX
-	SUBQ BX, CX
-	MOVQ (Few_P)(AX), BX
-	LEAQ (BX)(CX*4), BX
+	ADDQ CX, R11
+	MOVQ (Few_left)(AX), CX
+	SUBQ CX, R11
+	MOVQ (Few_P)(AX), CX
+	LEAQ (CX)(R11*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -10656,11 +10695,19 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
-	MOVQ (Few_O+Rows_Data)(AX), DX
+	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
 	JLT end6
@@ -11786,13 +11833,13 @@ TEXT ·avx2DotF16(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
-	MOVQ (Few_P)(AX), DX
 	IMULQ $2, R9
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -11811,6 +11858,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ BX, BP
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadQ)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Q+Rows_Data)(AX), R8
+	LEAQ (R8)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Stride)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_N)(AX), R8
+	ADDQ R8, R11
+	MOVQ (Few_left)(AX), R8
+	SUBQ R8, R11
+	MOVQ (Few_P)(AX), R8
+	LEAQ (R8)(R11*4), DX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -11819,13 +11884,21 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
 	JLT done2x4
@@ -12217,7 +12290,7 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
 	JLT done2x1
@@ -12548,6 +12621,7 @@ TEXT ·avx2SumF16(SB), NOSPLIT, $8-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -12566,12 +12640,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ DI, BP
-	// the weights of the run
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadO)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_O+Rows_Data)(AX), BX
+	LEAQ (BX)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), CX
+	IMULQ CX, R11
+	MOVQ (Few_Stride)(AX), CX
+	IMULQ CX, R11
 	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_left)(AX), BX
-	SUBQ BX, CX
-	MOVQ (Few_P)(AX), BX
-	LEAQ (BX)(CX*4), BX
+	ADDQ CX, R11
+	MOVQ (Few_left)(AX), CX
+	SUBQ CX, R11
+	MOVQ (Few_P)(AX), CX
+	LEAQ (CX)(R11*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -12580,11 +12666,19 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
-	MOVQ (Few_O+Rows_Data)(AX), DX
+	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
 	JLT end6
@@ -13724,13 +13818,13 @@ TEXT ·avx2DotBF16(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
-	MOVQ (Few_P)(AX), DX
 	IMULQ $2, R9
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -13749,6 +13843,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ BX, BP
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadQ)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Q+Rows_Data)(AX), R8
+	LEAQ (R8)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Stride)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_N)(AX), R8
+	ADDQ R8, R11
+	MOVQ (Few_left)(AX), R8
+	SUBQ R8, R11
+	MOVQ (Few_P)(AX), R8
+	LEAQ (R8)(R11*4), DX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -13757,13 +13869,21 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
 	JLT done2x4
@@ -14197,7 +14317,7 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
 	JLT done2x1
@@ -14558,6 +14678,7 @@ TEXT ·avx2SumBF16(SB), NOSPLIT, $8-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -14576,12 +14697,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ DI, BP
-	// the weights of the run
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadO)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_O+Rows_Data)(AX), BX
+	LEAQ (BX)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), CX
+	IMULQ CX, R11
+	MOVQ (Few_Stride)(AX), CX
+	IMULQ CX, R11
 	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_left)(AX), BX
-	SUBQ BX, CX
-	MOVQ (Few_P)(AX), BX
-	LEAQ (BX)(CX*4), BX
+	ADDQ CX, R11
+	MOVQ (Few_left)(AX), CX
+	SUBQ CX, R11
+	MOVQ (Few_P)(AX), CX
+	LEAQ (CX)(R11*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -14590,11 +14723,19 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
-	MOVQ (Few_O+Rows_Data)(AX), DX
+	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
 	JLT end6
@@ -15788,13 +15929,13 @@ TEXT ·avx2DotI8(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
-	MOVQ (Few_P)(AX), DX
 	IMULQ $1, R9
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -15817,6 +15958,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ BX, BP
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadQ)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Q+Rows_Data)(AX), R8
+	LEAQ (R8)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Stride)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_N)(AX), R8
+	ADDQ R8, R11
+	MOVQ (Few_left)(AX), R8
+	SUBQ R8, R11
+	MOVQ (Few_P)(AX), R8
+	LEAQ (R8)(R11*4), DX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -15825,13 +15984,21 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
 	JLT done2x4
@@ -16232,7 +16399,7 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
 	JLT done2x1
@@ -16473,6 +16640,7 @@ TEXT ·avx2SumI8(SB), NOSPLIT, $8-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -16495,12 +16663,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ DI, BP
-	// the weights of the run
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadO)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_O+Rows_Data)(AX), BX
+	LEAQ (BX)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), CX
+	IMULQ CX, R11
+	MOVQ (Few_Stride)(AX), CX
+	IMULQ CX, R11
 	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_left)(AX), BX
-	SUBQ BX, CX
-	MOVQ (Few_P)(AX), BX
-	LEAQ (BX)(CX*4), BX
+	ADDQ CX, R11
+	MOVQ (Few_left)(AX), CX
+	SUBQ CX, R11
+	MOVQ (Few_P)(AX), CX
+	LEAQ (CX)(R11*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -16509,11 +16689,19 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
-	MOVQ (Few_O+Rows_Data)(AX), DX
+	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
 	JLT end6
@@ -18030,20 +18218,32 @@ TEXT ·avx2ScaleKeys(SB), NOSPLIT, $0-24
 	MOVQ apart+16(FP), R9
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_P)(AX), DX
 	MOVQ (Few_Stride)(AX), R13
 	IMULQ $4, R13
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_Stride)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_N)(AX), BX
+	ADDQ BX, R11
+	MOVQ (Few_left)(AX), BX
+	SUBQ BX, R11
+	MOVQ (Few_P)(AX), BX
+	LEAQ (BX)(R11*4), DX
 	MOVQ (Few_run)(AX), R11
 	MOVQ (Few_Scales)(AX), BX
 	LEAQ (BX)(R11*8), BX
 	MOVQ (BX), SI
 	MOVQ scale+8(FP), BX
 	LEAQ (BX)(SI*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -18052,9 +18252,17 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), SI
+	CMPQ R11, SI
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ R9, $4
 	JLT apart
 	CMPQ R9, $5

@@ -12667,13 +12667,13 @@ TEXT ·avx512Dot(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
-	MOVQ (Few_P)(AX), DX
 	IMULQ $4, R9
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -12692,6 +12692,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ BX, BP
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadQ)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Q+Rows_Data)(AX), R8
+	LEAQ (R8)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Stride)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_N)(AX), R8
+	ADDQ R8, R11
+	MOVQ (Few_left)(AX), R8
+	SUBQ R8, R11
+	MOVQ (Few_P)(AX), R8
+	LEAQ (R8)(R11*4), DX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -12700,13 +12718,21 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $4
 	JLT done4x4
@@ -13217,7 +13243,7 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $4
 	JLT done4x1
@@ -13649,6 +13675,7 @@ TEXT ·avx512Sum(SB), NOSPLIT, $8-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -13667,12 +13694,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ DI, BP
-	// the weights of the run
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadO)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_O+Rows_Data)(AX), BX
+	LEAQ (BX)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), CX
+	IMULQ CX, R11
+	MOVQ (Few_Stride)(AX), CX
+	IMULQ CX, R11
 	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_left)(AX), BX
-	SUBQ BX, CX
-	MOVQ (Few_P)(AX), BX
-	LEAQ (BX)(CX*4), BX
+	ADDQ CX, R11
+	MOVQ (Few_left)(AX), CX
+	SUBQ CX, R11
+	MOVQ (Few_P)(AX), CX
+	LEAQ (CX)(R11*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -13681,11 +13720,19 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
-	MOVQ (Few_O+Rows_Data)(AX), DX
+	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
 	JLT end6
@@ -15129,13 +15176,13 @@ TEXT ·avx512DotF16(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
-	MOVQ (Few_P)(AX), DX
 	IMULQ $2, R9
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -15154,6 +15201,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ BX, BP
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadQ)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Q+Rows_Data)(AX), R8
+	LEAQ (R8)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Stride)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_N)(AX), R8
+	ADDQ R8, R11
+	MOVQ (Few_left)(AX), R8
+	SUBQ R8, R11
+	MOVQ (Few_P)(AX), R8
+	LEAQ (R8)(R11*4), DX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -15162,13 +15227,21 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $4
 	JLT done4x4
@@ -15800,7 +15873,7 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $4
 	JLT done4x1
@@ -16287,6 +16360,7 @@ TEXT ·avx512SumF16(SB), NOSPLIT, $8-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -16305,12 +16379,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ DI, BP
-	// the weights of the run
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadO)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_O+Rows_Data)(AX), BX
+	LEAQ (BX)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), CX
+	IMULQ CX, R11
+	MOVQ (Few_Stride)(AX), CX
+	IMULQ CX, R11
 	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_left)(AX), BX
-	SUBQ BX, CX
-	MOVQ (Few_P)(AX), BX
-	LEAQ (BX)(CX*4), BX
+	ADDQ CX, R11
+	MOVQ (Few_left)(AX), CX
+	SUBQ CX, R11
+	MOVQ (Few_P)(AX), CX
+	LEAQ (CX)(R11*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -16319,11 +16405,19 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
-	MOVQ (Few_O+Rows_Data)(AX), DX
+	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
 	JLT end6
@@ -17752,13 +17846,13 @@ TEXT ·avx512DotBF16(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
-	MOVQ (Few_P)(AX), DX
 	IMULQ $2, R9
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -17777,6 +17871,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ BX, BP
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadQ)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Q+Rows_Data)(AX), R8
+	LEAQ (R8)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Stride)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_N)(AX), R8
+	ADDQ R8, R11
+	MOVQ (Few_left)(AX), R8
+	SUBQ R8, R11
+	MOVQ (Few_P)(AX), R8
+	LEAQ (R8)(R11*4), DX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -17785,13 +17897,21 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $4
 	JLT done4x4
@@ -18465,7 +18585,7 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $4
 	JLT done4x1
@@ -18982,6 +19102,7 @@ TEXT ·avx512SumBF16(SB), NOSPLIT, $8-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -19000,12 +19121,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ DI, BP
-	// the weights of the run
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadO)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_O+Rows_Data)(AX), BX
+	LEAQ (BX)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), CX
+	IMULQ CX, R11
+	MOVQ (Few_Stride)(AX), CX
+	IMULQ CX, R11
 	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_left)(AX), BX
-	SUBQ BX, CX
-	MOVQ (Few_P)(AX), BX
-	LEAQ (BX)(CX*4), BX
+	ADDQ CX, R11
+	MOVQ (Few_left)(AX), CX
+	SUBQ CX, R11
+	MOVQ (Few_P)(AX), CX
+	LEAQ (CX)(R11*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -19014,11 +19147,19 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
-	MOVQ (Few_O+Rows_Data)(AX), DX
+	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
 	JLT end6
@@ -20521,13 +20662,13 @@ TEXT ·avx512DotI8(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
 	MOVQ (Few_K+Cells_Rows+Rows_Stride)(AX), R9
 	MOVQ (Few_Q+Rows_Stride)(AX), R13
-	MOVQ (Few_P)(AX), DX
 	IMULQ $1, R9
 	IMULQ $4, R13
 	LEAQ (R9)(R9*2), R10
 	LEAQ (R13)(R13*2), R14
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -20550,6 +20691,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ BX, BP
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadQ)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Q+Rows_Data)(AX), R8
+	LEAQ (R8)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_Stride)(AX), R8
+	IMULQ R8, R11
+	MOVQ (Few_N)(AX), R8
+	ADDQ R8, R11
+	MOVQ (Few_left)(AX), R8
+	SUBQ R8, R11
+	MOVQ (Few_P)(AX), R8
+	LEAQ (R8)(R11*4), DX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -20558,13 +20717,21 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $4
 	JLT done4x4
@@ -21299,7 +21466,7 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Few_Q+Rows_Data)(AX), DI
+	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $4
 	JLT done4x1
@@ -21724,6 +21891,7 @@ TEXT ·avx512SumI8(SB), NOSPLIT, $8-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
@@ -21746,12 +21914,24 @@ run:
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
 	SUBQ DI, BP
-	// the weights of the run
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_HeadO)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_O+Rows_Data)(AX), BX
+	LEAQ (BX)(R11*4), R11
+	MOVQ R11, (Few_rows)(AX)
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), CX
+	IMULQ CX, R11
+	MOVQ (Few_Stride)(AX), CX
+	IMULQ CX, R11
 	MOVQ (Few_N)(AX), CX
-	MOVQ (Few_left)(AX), BX
-	SUBQ BX, CX
-	MOVQ (Few_P)(AX), BX
-	LEAQ (BX)(CX*4), BX
+	ADDQ CX, R11
+	MOVQ (Few_left)(AX), CX
+	SUBQ CX, R11
+	MOVQ (Few_P)(AX), CX
+	LEAQ (CX)(R11*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -21760,11 +21940,19 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), R8
+	CMPQ R11, R8
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
-	MOVQ (Few_O+Rows_Data)(AX), DX
+	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
 	JLT end6
@@ -23582,20 +23770,32 @@ TEXT ·avx512ScaleKeys(SB), NOSPLIT, $0-24
 	MOVQ apart+16(FP), R9
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_P)(AX), DX
 	MOVQ (Few_Stride)(AX), R13
 	IMULQ $4, R13
 	MOVQ $0, R11
 	MOVQ R11, (Few_run)(AX)
+	MOVQ R11, (Few_head)(AX)
 	MOVQ (Few_N)(AX), R11
 	MOVQ R11, (Few_left)(AX)
 run:
+	MOVQ (Few_head)(AX), R11
+	MOVQ (Few_R)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_Stride)(AX), BX
+	IMULQ BX, R11
+	MOVQ (Few_N)(AX), BX
+	ADDQ BX, R11
+	MOVQ (Few_left)(AX), BX
+	SUBQ BX, R11
+	MOVQ (Few_P)(AX), BX
+	LEAQ (BX)(R11*4), DX
 	MOVQ (Few_run)(AX), R11
 	MOVQ (Few_Scales)(AX), BX
 	LEAQ (BX)(R11*8), BX
 	MOVQ (BX), SI
 	MOVQ scale+8(FP), BX
 	LEAQ (BX)(SI*4), BX
+	MOVQ (Few_run)(AX), R11
 	ADDQ $1, R11
 	MOVQ R11, (Few_run)(AX)
 	MOVQ (Few_left)(AX), CX
@@ -23604,9 +23804,17 @@ run:
 	JLT taken
 	MOVQ R11, CX
 taken:
+	MOVQ (Few_head)(AX), R11
+	ADDQ $1, R11
+	MOVQ (Few_Heads)(AX), SI
+	CMPQ R11, SI
+	JLT turn
 	MOVQ (Few_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Few_left)(AX)
+	MOVQ $0, R11
+turn:
+	MOVQ R11, (Few_head)(AX)
 	CMPQ R9, $4
 	JLT apart
 	CMPQ R9, $5

@@ -5,6 +5,7 @@ package asm
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"unsafe"
 )
@@ -21,8 +22,8 @@ type fewLoops struct {
 // rows puts the checks before the loops on rows.
 func (l *loops) rows(o *Ops) {
 	o.Dot = func(f *Few) {
-		f.check()
-		reach("Q", len(f.Q.Data), f.R, f.D, f.Q.Stride)
+		f.check(f.heads())
+		f.checkHeads("Q", &f.Q, f.D, f.HeadQ)
 		whole := f.oneRun(&f.K)
 		f.checkRuns("K", "K.Scale", &f.K, f.D)
 		switch {
@@ -39,8 +40,8 @@ func (l *loops) rows(o *Ops) {
 	}
 	o.Weigh = func(f *Few) { l.weigh(f) }
 	o.Sum = func(f *Few) {
-		f.check()
-		reach("O", len(f.O.Data), f.R, f.C, f.O.Stride)
+		f.check(f.heads())
+		f.checkHeads("O", &f.O, f.C, f.HeadO)
 		whole := f.oneRun(&f.V)
 		f.checkRuns("V", "V.Scale", &f.V, f.C)
 		if f.R > 0 && f.N > 0 && f.C > 0 {
@@ -100,7 +101,7 @@ func (l *loops) checkOuter(p *Panel) bool {
 
 // weigh does whole vectors: what lies behind the last key is set to weigh nothing.
 func (l *loops) weigh(f *Few) {
-	f.check()
+	f.check(1)
 	whole := (f.N + l.vec - 1) / l.vec * l.vec
 	reach("P", len(f.P), f.R, whole, f.Stride)
 	reach("M", len(f.M), 1, f.R, 0)
@@ -128,8 +129,29 @@ func (l *loops) weigh(f *Few) {
 	}
 }
 
-// check panics if the block's scores do not lie within P.
-func (f *Few) check() { reach("P", len(f.P), f.R, f.N, f.Stride) }
+// check panics if the scores of so many heads do not lie within P.
+func (f *Few) check(heads int) {
+	if f.Heads < 0 || f.Heads > 1 && f.Run == 0 {
+		panic(fmt.Errorf("asm: Heads is %d, and Run %d: several heads have runs to go in turn", f.Heads, f.Run))
+	}
+	if f.R > math.MaxInt/heads {
+		panic(fmt.Errorf("asm: P: %d elements for %d heads of %d queries", len(f.P), heads, f.R))
+	}
+	reach("P", len(f.P), heads*f.R, f.N, f.Stride)
+}
+
+// checkHeads panics if rows of the heads, so far apart, do not lie within an operand.
+func (f *Few) checkHeads(name string, rows *Rows, cols, apart int) {
+	first := 0
+	if last := f.heads() - 1; last > 0 && f.R > 0 && cols > 0 {
+		over, at := bits.Mul64(uint64(last), uint64(apart))
+		if apart < 0 || over != 0 || at > uint64(len(rows.Data)) {
+			panic(fmt.Errorf("asm: %s: %d elements, and %d heads %d apart reach past them", name, len(rows.Data), f.heads(), apart))
+		}
+		first = int(at)
+	}
+	reach(name, len(rows.Data)-first, f.R, cols, rows.Stride)
+}
 
 // origin is where a run of all keys begins.
 var origin [1]int
@@ -155,14 +177,16 @@ func (f *Few) checkRuns(name, scale string, c *Cells, cols int) {
 	if f.Run < 0 || f.N < 0 {
 		panic(fmt.Errorf("asm: %d keys, and Run is %d: neither may be negative", f.N, f.Run))
 	}
-	whole, rest := f.N/f.Run, f.N%f.Run
-	reach("Ahead", len(f.Ahead), 1, whole+set(rest > 0), 0)
-	reach("Far", len(f.Far), 1, whole+set(rest > 0), 0)
+	rest, heads := f.N%f.Run, f.heads()
+	whole := f.N / f.Run * heads
+	all := whole + set(rest > 0)*heads
+	reach("Ahead", len(f.Ahead), 1, all, 0)
+	reach("Far", len(f.Far), 1, all, 0)
 	if c.Type == I8 {
-		reach("FarScale", len(f.FarScale), 1, whole+set(rest > 0), 0)
+		reach("FarScale", len(f.FarScale), 1, all, 0)
 	}
 	f.checkRun(name, scale, c, 0, whole, f.Run*set(whole > 0), cols)
-	f.checkRun(name, scale, c, whole, whole+set(rest > 0), rest, cols)
+	f.checkRun(name, scale, c, whole, all, rest, cols)
 }
 
 // checkRun does the same for runs from one to another, of so many rows.

@@ -15970,7 +15970,6 @@ TEXT ·neonDot(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Few_Q+Rows_Stride)(R0), R20
-	MOVD (Few_P)(R0), R8
 	MOVD $4, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -15979,6 +15978,7 @@ TEXT ·neonDot(SB), NOSPLIT, $8-8
 	ADD R20<<1, R20, R21
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
@@ -15998,6 +15998,24 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R3, R24
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_HeadQ)(R0), R4
+	MUL R4, R10
+	MOVD (Few_Q+Rows_Data)(R0), R4
+	ADD R10<<2, R4, R10
+	MOVD R10, (Few_rows)(R0)
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R4
+	MUL R4, R10
+	MOVD (Few_Stride)(R0), R4
+	MUL R4, R10
+	MOVD (Few_N)(R0), R4
+	ADD R4, R10
+	MOVD (Few_left)(R0), R4
+	SUB R4, R10
+	MOVD (Few_P)(R0), R4
+	ADD R10<<2, R4, R8
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -16006,13 +16024,21 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R4
+	CMP R4, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Few_Q+Rows_Data)(R0), R1
+	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
 	BLT done4x4
@@ -16713,7 +16739,7 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Few_Q+Rows_Data)(R0), R1
+	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
 	BLT done4x1
@@ -17201,6 +17227,7 @@ TEXT ·neonSum(SB), NOSPLIT, $8-8
 	ADD R6<<1, R6, R7
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
@@ -17220,12 +17247,24 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R1, R24
-	// the weights of the run
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_HeadO)(R0), R3
+	MUL R3, R10
+	MOVD (Few_O+Rows_Data)(R0), R3
+	ADD R10<<2, R3, R10
+	MOVD R10, (Few_rows)(R0)
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R9
+	MUL R9, R10
+	MOVD (Few_Stride)(R0), R9
+	MUL R9, R10
 	MOVD (Few_N)(R0), R9
-	MOVD (Few_left)(R0), R3
-	SUB R3, R9
-	MOVD (Few_P)(R0), R3
-	ADD R9<<2, R3, R3
+	ADD R9, R10
+	MOVD (Few_left)(R0), R9
+	SUB R9, R10
+	MOVD (Few_P)(R0), R9
+	ADD R10<<2, R9, R3
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -17234,11 +17273,19 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R4
+	CMP R4, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	MOVD R9, (Few_keys)(R0)
-	MOVD (Few_O+Rows_Data)(R0), R8
+	MOVD (Few_rows)(R0), R8
 	MOVD (Few_R)(R0), R9
 	CMP $6, R9
 	BLT end6
@@ -18434,7 +18481,6 @@ TEXT ·neonDotF16(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Few_Q+Rows_Stride)(R0), R20
-	MOVD (Few_P)(R0), R8
 	MOVD $2, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -18443,6 +18489,7 @@ TEXT ·neonDotF16(SB), NOSPLIT, $8-8
 	ADD R20<<1, R20, R21
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
@@ -18462,6 +18509,24 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R3, R24
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_HeadQ)(R0), R4
+	MUL R4, R10
+	MOVD (Few_Q+Rows_Data)(R0), R4
+	ADD R10<<2, R4, R10
+	MOVD R10, (Few_rows)(R0)
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R4
+	MUL R4, R10
+	MOVD (Few_Stride)(R0), R4
+	MUL R4, R10
+	MOVD (Few_N)(R0), R4
+	ADD R4, R10
+	MOVD (Few_left)(R0), R4
+	SUB R4, R10
+	MOVD (Few_P)(R0), R4
+	ADD R10<<2, R4, R8
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -18470,13 +18535,21 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R4
+	CMP R4, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Few_Q+Rows_Data)(R0), R1
+	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
 	BLT done4x4
@@ -19258,7 +19331,7 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Few_Q+Rows_Data)(R0), R1
+	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
 	BLT done4x1
@@ -19785,6 +19858,7 @@ TEXT ·neonSumF16(SB), NOSPLIT, $8-8
 	ADD R6<<1, R6, R7
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
@@ -19804,12 +19878,24 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R1, R24
-	// the weights of the run
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_HeadO)(R0), R3
+	MUL R3, R10
+	MOVD (Few_O+Rows_Data)(R0), R3
+	ADD R10<<2, R3, R10
+	MOVD R10, (Few_rows)(R0)
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R9
+	MUL R9, R10
+	MOVD (Few_Stride)(R0), R9
+	MUL R9, R10
 	MOVD (Few_N)(R0), R9
-	MOVD (Few_left)(R0), R3
-	SUB R3, R9
-	MOVD (Few_P)(R0), R3
-	ADD R9<<2, R3, R3
+	ADD R9, R10
+	MOVD (Few_left)(R0), R9
+	SUB R9, R10
+	MOVD (Few_P)(R0), R9
+	ADD R10<<2, R9, R3
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -19818,11 +19904,19 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R4
+	CMP R4, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	MOVD R9, (Few_keys)(R0)
-	MOVD (Few_O+Rows_Data)(R0), R8
+	MOVD (Few_rows)(R0), R8
 	MOVD (Few_R)(R0), R9
 	CMP $6, R9
 	BLT end6
@@ -21108,7 +21202,6 @@ TEXT ·neonDotBF16(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Few_Q+Rows_Stride)(R0), R20
-	MOVD (Few_P)(R0), R8
 	MOVD $2, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -21117,6 +21210,7 @@ TEXT ·neonDotBF16(SB), NOSPLIT, $8-8
 	ADD R20<<1, R20, R21
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
@@ -21136,6 +21230,24 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R3, R24
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_HeadQ)(R0), R4
+	MUL R4, R10
+	MOVD (Few_Q+Rows_Data)(R0), R4
+	ADD R10<<2, R4, R10
+	MOVD R10, (Few_rows)(R0)
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R4
+	MUL R4, R10
+	MOVD (Few_Stride)(R0), R4
+	MUL R4, R10
+	MOVD (Few_N)(R0), R4
+	ADD R4, R10
+	MOVD (Few_left)(R0), R4
+	SUB R4, R10
+	MOVD (Few_P)(R0), R4
+	ADD R10<<2, R4, R8
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -21144,13 +21256,21 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R4
+	CMP R4, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Few_Q+Rows_Data)(R0), R1
+	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
 	BLT done4x4
@@ -21932,7 +22052,7 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Few_Q+Rows_Data)(R0), R1
+	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
 	BLT done4x1
@@ -22459,6 +22579,7 @@ TEXT ·neonSumBF16(SB), NOSPLIT, $8-8
 	ADD R6<<1, R6, R7
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
@@ -22478,12 +22599,24 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R1, R24
-	// the weights of the run
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_HeadO)(R0), R3
+	MUL R3, R10
+	MOVD (Few_O+Rows_Data)(R0), R3
+	ADD R10<<2, R3, R10
+	MOVD R10, (Few_rows)(R0)
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R9
+	MUL R9, R10
+	MOVD (Few_Stride)(R0), R9
+	MUL R9, R10
 	MOVD (Few_N)(R0), R9
-	MOVD (Few_left)(R0), R3
-	SUB R3, R9
-	MOVD (Few_P)(R0), R3
-	ADD R9<<2, R3, R3
+	ADD R9, R10
+	MOVD (Few_left)(R0), R9
+	SUB R9, R10
+	MOVD (Few_P)(R0), R9
+	ADD R10<<2, R9, R3
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -22492,11 +22625,19 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R4
+	CMP R4, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	MOVD R9, (Few_keys)(R0)
-	MOVD (Few_O+Rows_Data)(R0), R8
+	MOVD (Few_rows)(R0), R8
 	MOVD (Few_R)(R0), R9
 	CMP $6, R9
 	BLT end6
@@ -23782,7 +23923,6 @@ TEXT ·neonDotI8(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Few_Q+Rows_Stride)(R0), R20
-	MOVD (Few_P)(R0), R8
 	MOVD $1, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -23791,6 +23931,7 @@ TEXT ·neonDotI8(SB), NOSPLIT, $8-8
 	ADD R20<<1, R20, R21
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
@@ -23814,6 +23955,24 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R3, R24
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_HeadQ)(R0), R4
+	MUL R4, R10
+	MOVD (Few_Q+Rows_Data)(R0), R4
+	ADD R10<<2, R4, R10
+	MOVD R10, (Few_rows)(R0)
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R4
+	MUL R4, R10
+	MOVD (Few_Stride)(R0), R4
+	MUL R4, R10
+	MOVD (Few_N)(R0), R4
+	ADD R4, R10
+	MOVD (Few_left)(R0), R4
+	SUB R4, R10
+	MOVD (Few_P)(R0), R4
+	ADD R10<<2, R4, R8
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -23822,13 +23981,21 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R4
+	CMP R4, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Few_Q+Rows_Data)(R0), R1
+	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
 	BLT done4x4
@@ -24753,7 +24920,7 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Few_Q+Rows_Data)(R0), R1
+	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
 	BLT done4x1
@@ -25192,6 +25359,7 @@ TEXT ·neonSumI8(SB), NOSPLIT, $8-8
 	ADD R6<<1, R6, R7
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
@@ -25215,12 +25383,24 @@ run:
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R1, R24
-	// the weights of the run
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_HeadO)(R0), R3
+	MUL R3, R10
+	MOVD (Few_O+Rows_Data)(R0), R3
+	ADD R10<<2, R3, R10
+	MOVD R10, (Few_rows)(R0)
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R9
+	MUL R9, R10
+	MOVD (Few_Stride)(R0), R9
+	MUL R9, R10
 	MOVD (Few_N)(R0), R9
-	MOVD (Few_left)(R0), R3
-	SUB R3, R9
-	MOVD (Few_P)(R0), R3
-	ADD R9<<2, R3, R3
+	ADD R9, R10
+	MOVD (Few_left)(R0), R9
+	SUB R9, R10
+	MOVD (Few_P)(R0), R9
+	ADD R10<<2, R9, R3
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -25229,11 +25409,19 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R4
+	CMP R4, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	MOVD R9, (Few_keys)(R0)
-	MOVD (Few_O+Rows_Data)(R0), R8
+	MOVD (Few_rows)(R0), R8
 	MOVD (Few_R)(R0), R9
 	CMP $6, R9
 	BLT end6
@@ -27113,21 +27301,33 @@ TEXT ·neonScaleKeys(SB), NOSPLIT, $0-24
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	MOVD (Few_P)(R0), R8
 	MOVD (Few_Stride)(R0), R20
 	MOVD $4, R14
 	MUL R14, R20
 	MOVD $0, R10
 	MOVD R10, (Few_run)(R0)
+	MOVD R10, (Few_head)(R0)
 	MOVD (Few_N)(R0), R10
 	MOVD R10, (Few_left)(R0)
 run:
+	MOVD (Few_head)(R0), R10
+	MOVD (Few_R)(R0), R3
+	MUL R3, R10
+	MOVD (Few_Stride)(R0), R3
+	MUL R3, R10
+	MOVD (Few_N)(R0), R3
+	ADD R3, R10
+	MOVD (Few_left)(R0), R3
+	SUB R3, R10
+	MOVD (Few_P)(R0), R3
+	ADD R10<<2, R3, R8
 	MOVD (Few_run)(R0), R10
 	MOVD (Few_Scales)(R0), R3
 	ADD R10<<3, R3, R3
 	MOVD (R3), R2
 	MOVD scale+8(FP), R3
 	ADD R2<<2, R3, R3
+	MOVD (Few_run)(R0), R10
 	ADD $1, R10
 	MOVD R10, (Few_run)(R0)
 	MOVD (Few_left)(R0), R9
@@ -27136,9 +27336,17 @@ run:
 	BLT taken
 	MOVD R10, R9
 taken:
+	MOVD (Few_head)(R0), R10
+	ADD $1, R10
+	MOVD (Few_Heads)(R0), R2
+	CMP R2, R10
+	BLT turn
 	MOVD (Few_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Few_left)(R0)
+	MOVD $0, R10
+turn:
+	MOVD R10, (Few_head)(R0)
 	CMP $4, R6
 	BLT apart
 	CMP $5, R6

@@ -199,6 +199,19 @@ func inRuns(f *Few, run int) {
 	f.Far, f.FarScale = f.Ahead, f.Ahead
 }
 
+// inTurn makes the queries those of two heads, with the same keys.
+func inTurn(f *Few, run int) {
+	inRuns(f, run)
+	for _, list := range []*[]int{&f.At, &f.Scales} {
+		for i := len(*list) - 1; i >= 0; i-- {
+			*list = slices.Insert(*list, i, (*list)[i])
+		}
+	}
+	f.Ahead = make([]uintptr, len(f.At))
+	f.Far, f.FarScale = f.Ahead, f.Ahead
+	f.Heads, f.R, f.HeadQ, f.HeadO = 2, f.R/2, f.R/2*f.Q.Stride, f.R/2*f.O.Stride
+}
+
 // The same for the loops on rows.
 func TestShortFew(t *testing.T) {
 	for _, o := range assembled() {
@@ -235,6 +248,16 @@ func TestShortFew(t *testing.T) {
 			{"Dot", "Ahead", o.Dot, func(f *Few) { inRuns(f, 4); f.Ahead = nil }},
 			{"Dot", "Far", o.Dot, func(f *Few) { inRuns(f, 4); f.Far = nil }},
 			{"Dot", "Run", o.Dot, func(f *Few) { inRuns(f, 4); f.Run = -4 }},
+			{"Dot", "Heads", o.Dot, func(f *Few) { f.Heads = 2 }},
+			{"Dot", "Heads", o.Dot, func(f *Few) { f.Heads = -1 }},
+			{"Dot", "P", o.Dot, func(f *Few) { inTurn(f, 4); f.P = f.P[:(2*f.R-1)*f.Stride] }},
+			{"Dot", "Q", o.Dot, func(f *Few) { inTurn(f, 4); f.HeadQ++ }},
+			{"Dot", "Q", o.Dot, func(f *Few) { inTurn(f, 4); f.HeadQ = math.MinInt }},
+			{"Dot", "At", o.Dot, func(f *Few) { inTurn(f, 4); f.At = f.At[:len(f.At)-1] }},
+			{"Dot", "Ahead", o.Dot, func(f *Few) { inTurn(f, 4); f.Ahead = f.Ahead[:len(f.At)-1] }},
+			{"Dot", "K", o.Dot, func(f *Few) { inTurn(f, 4); f.At[len(f.At)-1] += 9 * f.K.Stride }},
+			{"Sum", "O", o.Sum, func(f *Few) { inTurn(f, 4); f.HeadO++ }},
+			{"Sum", "Scales", o.Sum, func(f *Few) { inTurn(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = f.Scales[:len(f.At)-1] }},
 			{"Sum", "V", o.Sum, func(f *Few) { inRuns(f, 4); f.At[0] = math.MaxInt }},
 			{"Sum", "Scales", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = nil }},
 			{"Sum", "FarScale", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.FarScale = nil }},
@@ -246,7 +269,8 @@ func TestShortFew(t *testing.T) {
 			{"Narrow", "to", func(f *Few) { o.Narrow(make([]uint16, f.D-1), f.L[:f.R], F16) }, func(f *Few) { f.R, f.L = f.D, make([]float32, f.D) }},
 			{"Narrow", "type 3", func(f *Few) { o.Narrow(make([]uint16, f.R), f.L, I8) }, func(*Few) {}},
 		} {
-			f := randomFew(3, 17, 9, 9)
+			f := randomFew(4, 17, 9, 9)
+			f.Q.Data, f.O.Data = f.Q.Data[:3*f.Q.Stride+9], f.O.Data[:3*f.O.Stride+9]
 			c.cut(f)
 			if said := panicOf(func() { c.run(f) }); !strings.Contains(said, c.operand) || strings.Contains(said, "runtime error") {
 				t.Errorf("%s/%s: a bad %s: panic %q", o.ISA, c.name, c.operand, said)

@@ -19,6 +19,7 @@ type cache struct {
 	k, v  pool
 	pages []int32     // of the batch entry; nil: keys lie after one another
 	shift int         // a key's page is key>>shift
+	turn  int         // heads whose runs are read in turn
 	run   int         // keys in a run
 	later int         // a run asks for the one that comes so many runs later,
 	far   int         // and touches the one that comes so many later
@@ -33,8 +34,8 @@ type head struct{ k, v asm.Cells }
 
 // pool says how the rows of K, or of V, lie there: for all heads alike.
 type pool struct {
-	row, page distance // from one to the next
-	now, next places   // of the part in hand, and of the one after it
+	row, page, head distance // from one to the next
+	now, next       places   // of the part in hand, and of the one after it
 }
 
 // A distance is in elements, and in scales.
@@ -72,7 +73,7 @@ func runOf(p *attn.Problem) (run, later, far int) {
 
 func newCache(p *attn.Problem) cache {
 	run, later, far := runOf(p)
-	n := span(p) * part / run
+	n := abreast(p) * part / run
 	pool := func() pool {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
 		return pool{now: places(), next: places()}
@@ -90,13 +91,14 @@ func newCache(p *attn.Problem) cache {
 // cacheFloats is the size of its heads and places, in floats.
 func cacheFloats(p *attn.Problem) int {
 	run, _, far := runOf(p)
-	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*span(p)*part/run+far)
+	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*abreast(p)*part/run+far)
 }
 
 // open finds the keys and values of so many key heads from one on: where those lie from one key to another, and, as far as anything is asked or touched
-// of them, those that begin with next.
-func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, to, next, keys int) {
+// of them, those that begin with next. So many of the heads go in turn.
+func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, turn, key, to, next, keys int) {
 	at, row := 0, 0
+	c.turn = turn
 	if c.pages = nil; p.Page != 0 {
 		c.pages, c.shift = a.Pages[b*p.PagesEach():], bits.TrailingZeros(uint(p.Page))
 	} else if a.Keys(p, b) > 0 {
@@ -111,7 +113,7 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, to, nex
 	}
 	c.k.open(&a.K)
 	c.v.open(&a.V)
-	n := (to - key + c.run - 1) / c.run
+	n := (to - key + c.run - 1) / c.run * c.turn
 	asked := min(c.far, len(c.k.next.at))
 	if c.lines != nil {
 		asked = max(asked, n)
@@ -121,27 +123,30 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, key, to, nex
 }
 
 func (p *pool) open(t *attn.Tensor) {
-	p.row, p.page = distance{}, distance{}
+	p.row, p.page, p.head = distance{}, distance{}, distance{}
 	if t.D > 0 {
-		p.row, p.page = distance{t.SS, t.SS / t.D}, distance{t.SB, t.SB / t.D}
+		p.row, p.page, p.head = distance{t.SS, t.SS / t.D}, distance{t.SB, t.SB / t.D}, distance{t.SH, t.SH / t.D}
 	}
 }
 
 // find finds the first n runs of those that begin with a key, in K and in V. Behind the last key they are where that one is.
 func (c *cache) find(k, v *places, n, key, keys int) {
-	for i := range n {
-		page, row := 0, min(key+i*c.run, keys-1)
+	for i := 0; i < n; key += c.run {
+		page, row := 0, min(key, keys-1)
 		if c.pages != nil {
 			page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
 		}
-		c.k.place(k, i, page, row)
-		c.v.place(v, i, page, row)
+		for h := 0; h < c.turn && i < n; h++ {
+			c.k.place(k, i, page, row, h)
+			c.v.place(v, i, page, row, h)
+			i++
+		}
 	}
 }
 
-func (p *pool) place(to *places, i, page, row int) {
-	to.at[i] = page*p.page.at + row*p.row.at
-	to.scales[i] = page*p.page.scales + row*p.row.scales
+func (p *pool) place(to *places, i, page, row, head int) {
+	to.at[i] = page*p.page.at + row*p.row.at + head*p.head.at
+	to.scales[i] = page*p.page.scales + row*p.row.scales + head*p.head.scales
 }
 
 // dot computes the scores of a block. Keys that have to be turned are, first.
@@ -154,16 +159,20 @@ func (d *decoder) dot(w *fewWorker, k *block) {
 		w.look(&h.k, w.k.now, 0)
 		w.ask(&h.v, w.v.now, 0)
 	}
+	w.Heads, w.HeadQ = k.heads, d.nextHead()
 	d.ops.Dot(&w.Few)
+	w.Heads = 0
 }
 
-// next is where the values begin that dot did not ask for.
+// next is where the values begin that dot did not ask for, nor weights of heads before this one in its turn.
 func (w *fewWorker) next(k *block) uintptr {
-	at := w.v.now.at
-	return w.heads[k.head].v.Address(at[min(w.later, len(at)-1)])
+	at, before := w.v.now.at, k.head%w.turn
+	asked := before * w.R * 4 * w.N / (w.run * max(w.D, 1) * int(w.size))
+	return w.heads[k.head-before].v.Address(at[min(w.later+asked, len(at)-1)])
 }
 
-// sum adds the values of the keys in hand, from one of a block's on. Behind its last keys come those of the next head in hand, or of the next part of the first.
+// sum adds the values of the keys in hand, from one of a block's on, for all of its heads. Behind its last keys come those of the next head in hand, or of the
+// next part of the first.
 func (d *decoder) sum(w *fewWorker, k *block, from int) {
 	if d.careful {
 		w.V, w.Run = asm.Cells{Rows: asm.Rows{Data: w.clean, Stride: d.p.DimV}}, 0
@@ -174,18 +183,20 @@ func (d *decoder) sum(w *fewWorker, k *block, from int) {
 		switch {
 		case from+w.N < k.n:
 			w.ask(&h.v, w.v.now, from+w.N)
-		case k.head+1 < len(w.heads):
+		case k.head+k.heads < len(w.heads):
 			w.ask(&w.heads[k.head+1].k, w.k.now, 0)
 		default:
 			w.ask(&w.heads[0].k, w.k.next, 0)
 		}
 	}
+	w.Heads, w.HeadO = k.heads, d.p.Group()*d.p.SeqQ*d.n*d.p.DimV
 	d.ops.Sum(&w.Few)
+	w.Heads = 0
 }
 
 // look says where the runs begin of the keys in hand, from one of a block's on.
 func (w *fewWorker) look(c *asm.Cells, runs places, from int) {
-	first, n := from/w.run, (w.N+w.run-1)/w.run
+	first, n := from/w.run*w.turn, (w.N+w.run-1)/w.run*w.turn
 	w.Run, w.At, w.Scales = w.run, runs.at[first:][:n], runs.scales[first:][:n]
 	base := c.Address(0)
 	for i, x := range w.At {
@@ -195,7 +206,7 @@ func (w *fewWorker) look(c *asm.Cells, runs places, from int) {
 
 // ask says what these runs ask for: those that come later, and then the next ones, from one of a block's keys on, of which it touches the scales.
 func (w *fewWorker) ask(next *asm.Cells, runs places, from int) {
-	n, first, last := len(w.At), from/w.run, len(runs.at)-1
+	n, first, last := len(w.At), from/w.run*w.turn, len(runs.at)-1
 	base := next.Address(0)
 	for i := range w.far {
 		w.runs[n+i] = base + w.size*uintptr(runs.at[min(first+i, last)])

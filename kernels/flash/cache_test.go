@@ -93,6 +93,52 @@ func TestPagesKeepBits(t *testing.T) {
 	}
 }
 
+// Heads that go in turn, all of them or a few at a time, give the bits of heads that lie apart.
+func TestTurnsKeepBits(t *testing.T) {
+	team := attn.NewTeam(3)
+	defer team.Close()
+	for _, l := range asm.Levels() {
+		if !l.Available {
+			continue
+		}
+		for _, typ := range []attn.DType{attn.F32, attn.BF16, attn.I8} {
+			for _, c := range []struct{ nq, heads, kv, turns int }{{1, 6, 6, 6}, {1, 48, 3, 2}, {3, 4, 4, 4}, {3, 8, 4, 1}} {
+				p := attn.Problem{Batch: 1, SeqQ: c.nq, SeqKV: part + 76, HeadsQ: c.heads, HeadsKV: c.kv, Dim: 24, DimV: 40, KV: typ}
+				if n := turns(&p); n != c.turns {
+					t.Fatalf("%d queries of %d heads, %d of keys: %d in turn, want %d", c.nq, c.heads, c.kv, n, c.turns)
+				}
+				between, err := cases.NewArgs(p, "bshd", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				apart, err := cases.NewArgs(p, "bhsd", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cases.Fill("normal", p, between, 1)
+				fillPages(&p, apart, between)
+				apart.Q = between.Q
+				for _, careful := range []bool{false, true} {
+					if careful && typ == attn.F32 {
+						between.V.Row(0, 5, c.kv-1)[0], apart.V.Row(0, 5, c.kv-1)[0] = inf, inf
+					}
+					decode(l.Ops, p, nil, apart)
+					for _, team := range []*attn.Team{nil, team} {
+						decode(l.Ops, p, team, between)
+						for i := range c.nq {
+							for h := range c.heads {
+								if !slices.EqualFunc(between.Out.Row(0, i, h), apart.Out.Row(0, i, h), same) {
+									t.Fatalf("%s, %v, %v: query %d of head %d is %v, want %v", l.ISA, typ, c, i, h, between.Out.Row(0, i, h), apart.Out.Row(0, i, h))
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // Keys of int8 have scales to find even where there are no values, and their sums are the same then.
 func TestKeysWithoutValues(t *testing.T) {
 	for _, l := range asm.Levels() {
@@ -117,6 +163,8 @@ func TestKeysWithoutValues(t *testing.T) {
 		}
 	}
 }
+
+var inf = float32(math.Inf(1))
 
 func same(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
 

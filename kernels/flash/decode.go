@@ -18,6 +18,8 @@ const (
 	// longest is the largest number of parts that a task takes together: first all their scores, then all their weights, then all their values. Memory has little
 	// to do between one loop and the next.
 	longest = 4
+	// inHand is the number of queries whose scores of a part may be in hand together.
+	inHand = 32
 	// cleaned is the number of values that are copied without what is not finite.
 	cleaned = 256
 	// aligned is a number of keys. Where the first ones of a part are hidden from all queries, it begins at a multiple of it: vectors and runs then lie as
@@ -43,7 +45,7 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	scratch, err := attn.Floats(k.workersFew(p, workers), atOnce(p)*span(p)*part+5*states(p)+cleaned*p.DimV+part+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
+	scratch, err := attn.Floats(k.workersFew(p, workers), atOnce(p)*abreast(p)*part+5*states(p)+cleaned*p.DimV+part+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
 	if err != nil {
 		return 0, err
 	}
@@ -60,12 +62,22 @@ func (k kernel) workersFew(p *attn.Problem, workers int) int {
 func atOnce(p *attn.Problem) int { return max(p.Group(), p.SeqQ) }
 
 func span(p *attn.Problem) int {
-	const scores = 32 // times part
 	if p.Score.Rope != attn.NoRope {
 		return 1 // keys are turned part by part
 	}
-	return min(longest, max(1, scores/atOnce(p)))
+	return min(longest, max(1, inHand/atOnce(p)))
 }
+
+// turns is the largest number of heads that go in turn.
+func turns(p *attn.Problem) int {
+	if p.Score.Rope != attn.NoRope || p.SeqQ > 1 && p.Group() > 1 {
+		return 1 // queries of several heads are not rows at one distance
+	}
+	return min(p.HeadsKV, max(1, inHand/atOnce(p)))
+}
+
+// abreast is the largest number of parts whose scores are in hand together, of one head or of each in its turn.
+func abreast(p *attn.Problem) int { return max(span(p), turns(p)) }
 
 // states is the largest number of partial states that a task leaves.
 func states(p *attn.Problem) int { return max(p.HeadsKV, span(p)) * p.Group() * p.SeqQ }
@@ -106,7 +118,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 		if s.Rope != attn.NoRope {
 			w.stage = tile.NewStage(&d.p, k.ops, part)
 		}
-		w.scores, w.Stride = f(atOnce(&p)*span(&p)*part), span(&p)*part
+		w.scores = f(atOnce(&p) * abreast(&p) * part)
 		d.workers = append(d.workers, w)
 	}
 	return d
@@ -124,9 +136,10 @@ type decoder struct {
 	natural bool    // scores are edited while they are natural
 	back    *tile.Backward
 	a       *attn.Args
-	n       int // parts of this call's keys
-	heads   int // key heads that a task takes through its parts,
-	parts   int // and how many these are
+	n       int  // parts of this call's keys
+	heads   int  // key heads that a task takes through its parts,
+	parts   int  // and how many these are
+	inTurn  bool // it reads some keys of each of its heads, and then those that follow
 
 	q []float32 // [batch][head][query][dim]: queries as they meet the keys, where they do not lie so in Q
 
@@ -171,7 +184,7 @@ func (d *decoder) Forward(a *attn.Args) {
 		longest = max(longest, a.Keys(&d.p, b))
 	}
 	d.a, d.n, d.careful = a, parts(longest), false
-	d.heads, d.parts = d.together()
+	d.together()
 	if len(d.q) > 0 {
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.prepare)
 	}
@@ -187,23 +200,26 @@ func (d *decoder) Forward(a *attn.Args) {
 	d.a = nil
 }
 
-// together is how many key heads a task takes, one after another, and how many parts of their keys: where the rows of one lie between those of another,
-// as in pages, it is one part of several heads, since what the CPU brings beyond the end of a run is then what the next head reads. Where they lie apart
-// it is several parts of one head.
-func (d *decoder) together() (heads, parts int) {
+// together decides how many key heads a task takes, and how many parts of their keys. Where the heads lie apart it is several parts of one head. Where the
+// rows of one lie between those of another, as in pages, it is one part of several heads, since what the CPU brings beyond the end of a run is then what
+// the next head reads; and where each row lies between those of other heads it takes them in turn, if it can.
+func (d *decoder) together() {
 	p, k := &d.p, &d.a.K
 	apart := p.HeadsKV == 1 || k.SH > part*k.SS
+	d.inTurn = k.SH < k.SS && turns(p) > 1
 	most := p.HeadsKV
-	if apart {
+	switch {
+	case apart:
 		most = min(d.n, span(p))
+	case d.inTurn:
+		most = turns(p)
 	}
 	if n := len(d.workers); n > 1 { // enough tasks for all workers to end at about the same time
 		most = max(1, min(most, p.Batch*p.HeadsKV*d.n/(4*n)))
 	}
-	if apart {
-		return 1, most
+	if d.heads, d.parts = most, 1; apart {
+		d.heads, d.parts = 1, most
 	}
-	return most, 1
 }
 
 // sets is the number of tasks that take a part, and spans of those that take a head.
@@ -247,6 +263,14 @@ func (d *decoder) queries(b, h, nq int) asm.Rows {
 	return rows
 }
 
+// nextHead is how far the queries of the next key head are from those of one.
+func (d *decoder) nextHead() int {
+	if len(d.q) > 0 {
+		return d.p.Group() * d.p.SeqQ * d.p.Dim
+	}
+	return d.p.Group() * d.a.Q.SH
+}
+
 // scanParts takes the queries of some key heads through some parts of the keys.
 func (d *decoder) scanParts(worker, task int) {
 	w, p, a := d.workers[worker], &d.p, d.a
@@ -270,9 +294,14 @@ func (d *decoder) scanParts(worker, task int) {
 	}
 	first, last = max(first-first%max(w.run, aligned), at*part), min(last, (at+parts)*part)
 	if first < last {
-		w.open(p, a, b, from, heads, first, last, (at+parts)*part, keys)
-		for head := range heads {
-			d.scanHead(w, block{b: b, kv: from + head, head: head, queries: nq, at: at, key: first, n: last - first})
+		turn := 1
+		if d.inTurn {
+			turn = heads
+		}
+		w.open(p, a, b, from, heads, turn, first, last, (at+parts)*part, keys)
+		w.Stride = parts * part
+		for head := 0; head < heads; head += turn {
+			d.scanHeads(w, block{b: b, kv: from + head, head: head, heads: turn, queries: nq, at: at, key: first, n: last - first})
 		}
 	}
 	for i := range parts {
@@ -284,16 +313,18 @@ func (d *decoder) scanParts(worker, task int) {
 	}
 }
 
-// A block is what goes through scores, weights and output together: queries of a key head, and keys of one part or several.
+// A block is what goes through scores, weights and output together: queries of one key head, or several in turn, and keys of one part or several.
 type block struct {
-	b, kv, head int // batch entry; key head, and which it is of those that the worker has in hand
+	b, kv, head int // batch entry; the first key head, and which it is of those that the worker has in hand
+	heads       int // how many go in turn
 	q, queries  int // the head of the first query, and how many queries each head has
 	row         int // the worker's row of the first query, for the first part
+	scores      int // the row of scores of the first query
 	at, key, n  int // that part; the keys
 }
 
-// scanHead takes the queries of a key head through the keys of a block.
-func (d *decoder) scanHead(w *fewWorker, k block) {
+// scanHeads takes the queries of key heads through the keys of a block.
+func (d *decoder) scanHeads(w *fewWorker, k block) {
 	p := &d.p
 	rows := p.Group() * k.queries
 	// Queries of different heads are one set of rows when each head has one, otherwise head by head.
@@ -309,25 +340,50 @@ func (d *decoder) scanHead(w *fewWorker, k block) {
 		k.q, k.row = k.kv*p.Group()+r/k.queries, k.head*rows+r
 		w.Q, w.P, w.N = d.queries(k.b, k.q, k.queries), w.scores, k.n
 		d.dot(w, &k)
-		for from := 0; from < k.n; from += w.N {
-			row := d.hold(w, &k, from)
-			for i := range w.R {
-				d.edit(w, k.b, k.q+i/k.queries, i%k.queries, row+i, i, k.key+from)
-			}
-			w.From, w.Next = 0, w.next(&k)
-			for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
-				w.raise(row+w.Done, w.Done)
-				w.From = w.Done
-			}
+		for h := range k.heads {
+			d.weigh(w, k.only(h, p.Group()))
 		}
-		for from := 0; from < k.n; from += w.N {
-			row := d.hold(w, &k, from)
-			if d.careful {
-				w.N = min(w.N, cleaned)
-				d.cleanValues(w, &k, from, row)
+		if d.careful {
+			for h := range k.heads {
+				d.sumParts(w, k.only(h, p.Group()))
 			}
-			d.sum(w, &k, from)
+		} else {
+			d.sumParts(w, k)
 		}
+	}
+}
+
+// only is the block of one of its heads.
+func (k block) only(h, group int) block {
+	rows := group * k.queries
+	k.kv, k.head, k.q, k.row, k.scores, k.heads = k.kv+h, k.head+h, k.q+h*group, k.row+h*rows, k.scores+h*rows, 1
+	return k
+}
+
+// weigh makes weights of the scores of a head, part by part.
+func (d *decoder) weigh(w *fewWorker, k block) {
+	for from := 0; from < k.n; from += w.N {
+		row := d.hold(w, &k, from)
+		for i := range w.R {
+			d.edit(w, k.b, k.q+i/k.queries, i%k.queries, row+i, i, k.key+from)
+		}
+		w.From, w.Next = 0, w.next(&k)
+		for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
+			w.raise(row+w.Done, w.Done)
+			w.From = w.Done
+		}
+	}
+}
+
+// sumParts adds the values, part by part.
+func (d *decoder) sumParts(w *fewWorker, k block) {
+	for from := 0; from < k.n; from += w.N {
+		row := d.hold(w, &k, from)
+		if d.careful {
+			w.N = min(w.N, cleaned)
+			d.cleanValues(w, &k, from, row)
+		}
+		d.sum(w, &k, from)
 	}
 }
 
@@ -336,7 +392,7 @@ func (d *decoder) hold(w *fewWorker, k *block, from int) (row int) {
 	p := &d.p
 	at := (k.key + from) / part
 	row = k.row + (at-k.at)*p.Group()*k.queries
-	w.N, w.P = min(k.n, (at+1)*part-k.key)-from, w.scores[from:]
+	w.N, w.P = min(k.n, (at+1)*part-k.key)-from, w.scores[k.scores*w.Stride+from:]
 	w.M, w.L, w.S = w.m[row:], w.l[row:], w.s[row:]
 	if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
 		w.S = nil

@@ -32,7 +32,6 @@ for j := range p.N { // 4 at a time
 	g.arg(panel, "p", 0)
 	g.get(stride, few("K+"+cellStride))
 	g.get(apart, few("Q+Rows_Stride"))
-	g.get(out, few("P"))
 	g.scale(stride, c.size())
 	g.scale(apart, 4)
 	g.offset(stride3, stride, stride, 2)
@@ -42,11 +41,13 @@ for j := range p.N { // 4 at a time
 	g.get(steps, few("run"))
 	g.runAt(elem, "At", "K+"+c.field(), c.size(), elemAt)
 	g.leadOf(elem, c)
-	g.keysOfRun(count, "taken")
+	g.rowsOfHead("Q", elemAt)
+	g.scoresOfRun(out, elemAt)
+	g.keysOfRun(count, elemAt)
 	for _, keys := range []int{4, 1} {
 		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
 		g.label(fmt.Sprint("keys", keys))
-		g.get(lanes, few("Q+Rows_Data"))
+		g.get(lanes, few("rows"))
 		g.get(rowsLeft, few("R"))
 		for queries := g.queries; queries > 0; queries /= 2 {
 			dots{g, c, queries, keys}.emit()
@@ -71,6 +72,7 @@ for j := range p.N { // 4 at a time
 func (g *gen) runs() {
 	g.set(steps, 0)
 	g.put(few("run"), steps)
+	g.put(few("head"), steps)
 	g.get(steps, few("N"))
 	g.put(few("left"), steps)
 }
@@ -102,18 +104,52 @@ func (g *gen) leadOf(at reg, c cells) {
 	g.subtract(lead, at)
 }
 
-// keysOfRun counts the keys of the run whose number is in steps, and moves on to the one that follows.
-func (g *gen) keysOfRun(dst reg, taken string) {
+// rowsOfHead finds where the rows of Q or O begin of the head whose run is in hand. It destroys steps and temp.
+func (g *gen) rowsOfHead(rows string, temp reg) {
+	g.get(steps, few("head"))
+	g.get(temp, few("Head"+rows))
+	g.multiply(steps, temp)
+	g.get(temp, few(rows+"+Rows_Data"))
+	g.offset(steps, temp, steps, 4)
+	g.put(few("rows"), steps)
+}
+
+// scoresOfRun finds where the row of P begins that its first query has for the run's keys. It destroys steps and temp.
+func (g *gen) scoresOfRun(dst, temp reg) {
+	g.get(steps, few("head"))
+	g.get(temp, few("R"))
+	g.multiply(steps, temp)
+	g.get(temp, few("Stride"))
+	g.multiply(steps, temp)
+	g.get(temp, few("N"))
+	g.plus(steps, temp)
+	g.get(temp, few("left"))
+	g.subtract(steps, temp)
+	g.get(temp, few("P"))
+	g.offset(dst, temp, steps, 4)
+}
+
+// keysOfRun counts the run's keys, and moves on to the one that follows: the same keys of the next head, or of the first head the keys that come then. It
+// destroys steps and temp.
+func (g *gen) keysOfRun(dst, temp reg) {
+	g.get(steps, few("run"))
 	g.increase(steps, 1)
 	g.put(few("run"), steps)
 	g.get(dst, few("left"))
 	g.get(steps, few("Run"))
-	g.jumpLess(dst, steps, taken)
+	g.jumpLess(dst, steps, "taken")
 	g.move(dst, steps)
-	g.label(taken)
+	g.label("taken")
+	g.get(steps, few("head"))
+	g.increase(steps, 1)
+	g.get(temp, few("Heads"))
+	g.jumpLess(steps, temp, "turn")
 	g.get(steps, few("left"))
 	g.subtract(steps, dst)
 	g.put(few("left"), steps)
+	g.set(steps, 0)
+	g.label("turn")
+	g.put(few("head"), steps)
 }
 
 // moreRuns ends the loop.
@@ -395,15 +431,11 @@ for k := range p.N {
 	g.get(steps, few("run"))
 	g.runAt(lanes, "At", "V+"+c.field(), c.size(), elem)
 	g.leadOf(lanes, c)
-	g.note("the weights of the run")
-	g.get(count, few("N"))
-	g.get(elem, few("left"))
-	g.subtract(count, elem)
-	g.get(elem, few("P"))
-	g.offset(elem, elem, count, 4)
-	g.keysOfRun(count, "taken")
+	g.rowsOfHead("O", elem)
+	g.scoresOfRun(elem, count)
+	g.keysOfRun(count, elemAt)
 	g.put(few("keys"), count)
-	g.get(out, few("O+Rows_Data"))
+	g.get(out, few("rows"))
 	g.get(count, few("R"))
 	for _, rows := range outerRows.tiles {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
