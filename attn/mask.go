@@ -82,8 +82,8 @@ func (m Mask) Each(pos, nk int, los, his []int32) {
 
 // ramp is from, from+1 and so on, each as far as 0 to n goes.
 func ramp(to []int32, from, n int) {
-	begin := min(max(-from, 0), len(to))
-	end := min(max(n-from, begin), len(to))
+	from = min(max(from, -len(to)), n)
+	begin, end := max(-from, 0), min(n-from, len(to))
 	clear(to[:begin])
 	for i := begin; i < end; i++ {
 		to[i] = int32(from + i)

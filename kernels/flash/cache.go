@@ -184,7 +184,7 @@ func (d *decoder) sum(w *fewWorker, k *block, from int) {
 		case from+w.N < k.n:
 			w.ask(&h.v, w.v.now, from+w.N)
 		case k.head+k.heads < len(w.heads):
-			w.ask(&w.heads[k.head+1].k, w.k.now, 0)
+			w.ask(&w.heads[k.head+k.heads].k, w.k.now, 0)
 		default:
 			w.ask(&w.heads[0].k, w.k.next, 0)
 		}
