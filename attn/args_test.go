@@ -113,6 +113,8 @@ func TestValidate(t *testing.T) {
 		{"heads", func(p *attn.Problem) { p.HeadsKV = 3 }},
 		{"heads", func(p *attn.Problem) { p.HeadsKV = 0 }},
 		{"window", func(p *attn.Problem) { p.Mask = attn.Window(-2, 0) }},
+		{"window", func(p *attn.Problem) { p.Mask = attn.Window(math.MaxInt, 0) }},
+		{"window", func(p *attn.Problem) { p.Mask = attn.Window(0, math.MaxInt32+1) }},
 		{"window", func(p *attn.Problem) { p.Mask.Right = 1 }},
 		{"alignment", func(p *attn.Problem) { p.Mask.Align = 2 }},
 		{"scale", func(p *attn.Problem) { p.Score.Scale = math.NaN() }},

@@ -1,6 +1,9 @@
 package attn
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Unbounded is a window side without limit.
 const Unbounded = -1
@@ -127,8 +130,8 @@ func (m Mask) String() string {
 
 // validate refuses a mask that means nothing.
 func (m Mask) validate() error {
-	if m.Band && (m.Left < Unbounded || m.Right < Unbounded) {
-		return fmt.Errorf("mask: window sides %d, %d: a side is a count of keys, or Unbounded (-1)", m.Left, m.Right)
+	if m.Band && (min(m.Left, m.Right) < Unbounded || max(m.Left, m.Right) > math.MaxInt32) {
+		return fmt.Errorf("mask: window sides %d, %d: a side is a count of keys, at most %d, or Unbounded (-1)", m.Left, m.Right, math.MaxInt32)
 	}
 	if !m.Band && (m.Left != 0 || m.Right != 0) {
 		return fmt.Errorf("mask: window sides %d, %d without Band", m.Left, m.Right)

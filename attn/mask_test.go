@@ -1,6 +1,7 @@
 package attn_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -80,7 +81,7 @@ func TestBroadcastRefuses(t *testing.T) {
 
 func TestEachIsKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		side := rapid.SampledFrom([]int{attn.Unbounded, 0, 1, 7, 40})
+		side := rapid.SampledFrom([]int{attn.Unbounded, 0, 1, 7, 40, math.MaxInt32})
 		m := attn.Mask{Band: rapid.Bool().Draw(t, "band"), Left: side.Draw(t, "left"), Right: side.Draw(t, "right")}
 		pos, nk := rapid.IntRange(-20, 60).Draw(t, "pos"), rapid.IntRange(0, 50).Draw(t, "nk")
 		n := rapid.IntRange(0, 48).Draw(t, "n")
