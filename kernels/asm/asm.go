@@ -97,7 +97,7 @@ type Panel struct {
 	Edit  Edit
 	Plain int       // Flash: rows from here on are hidden from a lane as Edit says by Lo and Hi
 	Since []int     // Mix: vector i of the lanes uses rows from Since[i], of which the first is 0 and none is more than Until[0],
-	Until []int     // up to Until[i]; both do not decrease. nil: all N
+	Until []int     // up to Until[i]; both do not decrease. nil: all N. Flash: up to Until[i] too, as Ops.Flash says
 	Keep  []float32 // [Lanes]; Raise, Mix: what becomes of O; for Mix, nil is 1
 
 	// OuterT and Mix ask memory for what comes next, a line in every four terms of a tile, AheadBy bytes after the last one. OuterT begins at Ahead;
@@ -160,6 +160,9 @@ type Ops struct {
 	// Exp is P = 2^(score-M), L += P, S += P*score for rows From to N, leaving early as the package doc says.
 	Exp func(*Panel)
 	// Flash is Score and Exp fused, for blocks that need no Edit but a mask. When it leaves early, only the group at Done holds scores.
+	//
+	// With Until, whose last row must be N and the others whole groups, vectors leave at theirs, the first ones first, Unit lanes together; only the last ones
+	// may leave where those before do. Factor must be Normal then.
 	Flash func(*Panel)
 	// Raise lifts M, in the lanes that are over their limit in the group at Done, to within half of their highest score. P before Done, L, S and
 	// Keep are multiplied by the power of two that goes with it; where that makes P less than 2^-100, it is 0. From is set to go on from Done.
@@ -199,4 +202,13 @@ type Ops struct {
 	Chain func(rounds int) int64
 	// Read is the probe of memory bandwidth: it reads all of x and returns something that depends on it.
 	Read func(x []float32) float32
+}
+
+// Unit is the number of lanes that leave Flash together: a vector, or eight, since products of fewer are slow.
+func (o *Ops) Unit() int { return max(o.Vec, min(o.Lanes, 8)) }
+
+// Normal is whether a factor keeps its precision as a float32. Extreme ones, and 0, are left to portable loops.
+func Normal(factor float64) bool {
+	f := float32(math.Abs(factor))
+	return f >= 0x1p-126 && f <= 0x1.fffffep127
 }

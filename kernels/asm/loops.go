@@ -99,13 +99,17 @@ func (l *loops) ops() *Ops {
 		if p.Plain < p.N {
 			l.checkMask(p)
 		}
+		to := whole
+		if p.Until != nil && p.Width > 0 {
+			to = l.checkLeaving(p, o.Unit()/l.vec)
+		}
 		flash := l.flash
 		if p.S != nil {
 			flash = l.flashSums
 		}
-		if p.Width == 0 || p.From == whole || !normal(float32(p.Factor)) {
+		if p.Width == 0 || p.From == whole || !Normal(p.Factor) {
 			whole = p.From
-		} else if p.Done = flash[p.Width/l.vec-1](p, p.From, whole, set(p.Scored)); p.Done < whole {
+		} else if p.Done = flash[p.Width/l.vec-1](p, p.From, to, set(p.Scored)); p.Done < whole {
 			p.Scored = false
 			return
 		}
@@ -238,7 +242,7 @@ func (m *Move) rest(lanes, cols int, move func(*Move)) {
 // scores does rows from one on.
 func (l *loops) scores(p *Panel, from int) {
 	width := l.checkScore(p)
-	if !normal(float32(p.Factor)) {
+	if !Normal(p.Factor) {
 		scoreRows(p, from, p.N)
 	} else if width > 0 {
 		l.score[width-1](p, from, p.N)
@@ -276,12 +280,6 @@ func set(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// normal is whether a factor keeps its precision as a float32: extreme ones, and 0, are left to the portable loop.
-func normal(f float32) bool {
-	f = max(f, -f)
-	return f >= 0x1p-126 && f <= 0x1.fffffep127
 }
 
 // checkScore panics if the panel's slices are too short for what Score touches, and returns the vectors in use, 0 if there is nothing to do.
@@ -324,6 +322,25 @@ func (l *loops) checkMask(p *Panel) {
 	if n := min(len(p.Edit.Lo), len(p.Edit.Hi)); n < p.Width {
 		panic(fmt.Errorf("asm/%s: Edit.Lo, Edit.Hi: %d elements for %d lanes", l.isa, n, p.Width))
 	}
+}
+
+// checkLeaving is the same for vectors that leave Flash before others, so many together. It returns where the first ones do.
+func (l *loops) checkLeaving(p *Panel, unit int) int {
+	if !Normal(p.Factor) {
+		panic(fmt.Errorf("asm/%s: Factor is %v: with it no vector leaves before others", l.isa, p.Factor))
+	}
+	before, width := p.From, p.Width/l.vec
+	ok := len(p.Until) >= width && p.Until[width-1] == p.N
+	for v := 0; v < width && ok; v++ {
+		to := p.Until[v]
+		together := v%unit != 0 || v > 0 && before == p.N
+		ok = to%l.keys == 0 && to >= before && (to == before) == together
+		before = to
+	}
+	if !ok {
+		panic(fmt.Errorf("asm/%s: Until is %v: it must have a multiple of %d for each of %d vectors, ascending every %d from %d to %d", l.isa, p.Until, l.keys, width, unit, p.From, p.N))
+	}
+	return p.Until[0]
 }
 
 // checkRaise is the same for Raise; there must be a group at Done, where Exp left.

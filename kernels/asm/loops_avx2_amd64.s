@@ -496,25 +496,31 @@ end1:
 
 // func avx2Flash1(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 8 || p.Until == nil || p.Until[first/8] <= to {
+//				return to
+//			}
+//			to = p.Until[first/8]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 8 {
+//		for lane := first; lane < 8; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
 //			p.P[i*24+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·avx2Flash1(SB), 0, $544-40
 	NO_LOCAL_POINTERS
 	MOVQ p+0(FP), AX
@@ -541,7 +547,7 @@ TEXT ·avx2Flash1(SB), 0, $544-40
 	MOVQ (Panel_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
-	JGE fits
+	JGE fits0
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -615,8 +621,8 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	JMP scores
-group:
+	JMP scores0
+group0:
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -627,10 +633,10 @@ group:
 	VXORPS Y3, Y3, Y3
 	ADDQ $-16, R11
 	CMPQ R11, $0
-	JLT left
+	JLT left0
 	PCALIGN $64
-mixed:
-	PREFETCHT1 (R13)
+mixed0:
+	PREFETCHT0 (R13)
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -672,7 +678,7 @@ mixed:
 	VBROADCASTSS 12(R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y3
 	VADDPS round<>(SB), Y12, Y13
-	PREFETCHT1 64(R13)
+	PREFETCHT0 64(R13)
 	VMOVUPS 384(SI), Y4
 	VBROADCASTSS 16(R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -714,7 +720,7 @@ mixed:
 	VBROADCASTSS 28(R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y3
 	VSUBPS Y15, Y12, Y15
-	PREFETCHT1 128(R13)
+	PREFETCHT0 128(R13)
 	VMOVUPS 768(SI), Y4
 	VBROADCASTSS 32(R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -756,7 +762,7 @@ mixed:
 	VBROADCASTSS 44(R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y3
 	VCMPPS $0x16, least<>(SB), Y12, Y12
-	PREFETCHT1 192(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 1152(SI), Y4
 	VBROADCASTSS 48(R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -805,22 +811,22 @@ mixed:
 	ADDQ $96, DI
 	ADDQ $96, R14
 	CMPQ DI, BP
-	JLT more
+	JLT more0
 	CMPQ BP, DX
-	JLT half
+	JLT half0
 	ADDQ $-384, R14
-	JMP alone
-half:
+	JMP alone0
+half0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 192(R14), Y12
 	VADDPS (BP), Y12, Y12
 	VMOVUPS Y12, (BP)
 	MOVQ DX, BP
-more:
+more0:
 	CMPQ R11, $0
-	JGE mixed
-left:
-row:
+	JGE mixed0
+left0:
+row0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -844,25 +850,25 @@ row:
 	ADDQ $96, DI
 	ADDQ $96, R14
 	CMPQ DI, BP
-	JLT row
+	JLT row0
 	CMPQ BP, DX
-	JLT rowHalf
+	JLT row0Half
 	ADDQ $-384, R14
-	JMP rowEnd
-rowHalf:
+	JMP row0End
+row0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 192(R14), Y12
 	VADDPS (BP), Y12, Y12
 	VMOVUPS Y12, (BP)
 	MOVQ DX, BP
-	JMP row
-rowEnd:
-alone:
+	JMP row0
+row0End:
+alone0:
 	ADDQ $12, R11
 	CMPQ R11, $0
-	JLT restMixed
+	JLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -903,12 +909,12 @@ stepsMixed:
 	ADDQ $16, R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE stepsMixed
-restMixed:
+	JGE stepsMixed0
+restMixed0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT doneMixed
-oneMixed:
+	JLT doneMixed0
+oneMixed0:
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -922,9 +928,9 @@ oneMixed:
 	ADDQ $4, R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE oneMixed
-doneMixed:
-scores:
+	JGE oneMixed0
+doneMixed0:
+scores0:
 	VCVTSD2SS (Panel_Factor)(AX), X5, X5
 	VBROADCASTSS X5, Y5
 	VMULPS Y5, Y0, Y0
@@ -939,108 +945,7 @@ scores:
 	SUBQ CX, SI
 	MOVQ (Panel_Plain)(AX), R11
 	CMPQ SI, R11
-	JLT shown
-	JMP mask
-shown:
-	VMOVUPS (R12), Y4
-	VADDPS limit<>(SB), Y4, Y5
-	VMAXPS Y4, Y0, Y4
-	VMAXPS Y4, Y1, Y4
-	VMAXPS Y4, Y2, Y4
-	VMAXPS Y4, Y3, Y4
-	VCMPPS $0x1e, Y5, Y4, Y4
-	VMOVMSKPS Y4, R15
-	TESTL R15, R15
-	JNE over
-fits:
-	MOVQ DX, DI
-	MOVQ DI, BP
-	ADDQ $192, BP
-	ADDQ $384, DX
-	LEAQ (BX)(R9*4), BX
-	ADDQ $-4, CX
-	CMPQ CX, $1
-	JGE group
-last:
-	VMOVUPS (DI), Y12
-	VSUBPS (R12), Y12, Y12
-	VMOVUPS least<>(SB), Y13
-	VMAXPS Y12, Y13, Y12
-	VADDPS round<>(SB), Y12, Y13
-	VPERMPS table<>(SB), Y13, Y14
-	VSUBPS round<>(SB), Y13, Y15
-	VPSLLD $20, Y13, Y13
-	VPADDD Y13, Y14, Y14
-	VSUBPS Y15, Y12, Y15
-	VMOVUPS cubic<>(SB), Y13
-	VFMADD213PS square<>(SB), Y15, Y13
-	VFMADD213PS linear<>(SB), Y15, Y13
-	VMULPS Y14, Y15, Y15
-	VCMPPS $0x16, least<>(SB), Y12, Y12
-	VFMADD231PS Y13, Y15, Y14
-	VANDPS Y12, Y14, Y14
-	VMOVUPS Y14, (DI)
-	VADDPS (R14), Y14, Y15
-	VMOVUPS Y15, 96(R14)
-	ADDQ $96, DI
-	ADDQ $96, R14
-	CMPQ DI, BP
-	JLT last
-	CMPQ BP, DX
-	JLT lastHalf
-	ADDQ $-384, R14
-	JMP lastEnd
-lastHalf:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 192(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	MOVQ DX, BP
-	JMP last
-lastEnd:
-leave:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 384(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	MOVQ to+16(FP), R12
-	SUBQ CX, R12
-	MOVQ R12, done+32(FP)
-	VZEROUPPER
-	RET
-over:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 384(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VXORPS Y12, Y12, Y12
-	VMOVUPS Y12, 384(R14)
-	MOVQ (Panel_L)(AX), R11
-	VMOVUPS (R12), Y4
-	VSUBPS lowest<>(SB), Y4, Y6
-	VADDPS (R11), Y6, Y6
-	VMOVUPS Y4, Y5
-	VMAXPS Y5, Y0, Y5
-	VMAXPS Y5, Y1, Y5
-	VMAXPS Y5, Y2, Y5
-	VMAXPS Y5, Y3, Y5
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	VMOVUPS one<>(SB), Y7
-	VCMPPS $0x1e, Y6, Y7, Y7
-	VBLENDVPS Y7, Y5, Y4, Y4
-	VMOVUPS Y4, (R12)
-	VMOVUPS (R12), Y4
-	VADDPS limit<>(SB), Y4, Y5
-	VMAXPS Y4, Y0, Y4
-	VMAXPS Y4, Y1, Y4
-	VMAXPS Y4, Y2, Y4
-	VMAXPS Y4, Y3, Y4
-	VCMPPS $0x1e, Y5, Y4, Y4
-	VMOVMSKPS Y4, R15
-	TESTL R15, R15
-	JNE leave
-	JMP fits
-mask:
+	JLT shown0
 	MOVQ (Panel_Edit+Edit_Key)(AX), R11
 	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
@@ -1074,30 +979,135 @@ mask:
 	VBLENDVPS Y7, hidden<>(SB), Y3, Y3
 	VMOVUPS Y3, 288(DX)
 	VPADDD next<>(SB), Y6, Y6
-	JMP shown
+shown0:
+	VMOVUPS (R12), Y4
+	VADDPS limit<>(SB), Y4, Y5
+	VMAXPS Y4, Y0, Y4
+	VMAXPS Y4, Y1, Y4
+	VMAXPS Y4, Y2, Y4
+	VMAXPS Y4, Y3, Y4
+	VCMPPS $0x1e, Y5, Y4, Y4
+	VMOVMSKPS Y4, R15
+	TESTL R15, R15
+	JNE over0
+fits0:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group0
+last0:
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 96(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT last0
+	CMPQ BP, DX
+	JLT last0Half
+	ADDQ $-384, R14
+	JMP last0End
+last0Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	MOVQ DX, BP
+	JMP last0
+last0End:
+	JMP leave
+over0:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y4
+	VSUBPS lowest<>(SB), Y4, Y6
+	VADDPS (R11), Y6, Y6
+	VMOVUPS Y4, Y5
+	VMAXPS Y5, Y0, Y5
+	VMAXPS Y5, Y1, Y5
+	VMAXPS Y5, Y2, Y5
+	VMAXPS Y5, Y3, Y5
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y7
+	VCMPPS $0x1e, Y6, Y7, Y7
+	VBLENDVPS Y7, Y5, Y4, Y4
+	VMOVUPS Y4, (R12)
+	VMOVUPS (R12), Y4
+	VADDPS limit<>(SB), Y4, Y5
+	VMAXPS Y4, Y0, Y4
+	VMAXPS Y4, Y1, Y4
+	VMAXPS Y4, Y2, Y4
+	VMAXPS Y4, Y3, Y4
+	VCMPPS $0x1e, Y5, Y4, Y4
+	VMOVMSKPS Y4, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits0
+leave:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+32(FP)
+	VZEROUPPER
+	RET
 
 // func avx2FlashSums1(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 8 || p.Until == nil || p.Until[first/8] <= to {
+//				return to
+//			}
+//			to = p.Until[first/8]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 8 {
+//		for lane := first; lane < 8; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
 //			p.S[lane] += Σ e*p.P[i*lanes+lane]
 //			p.P[i*24+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·avx2FlashSums1(SB), 0, $1024-40
 	NO_LOCAL_POINTERS
 	MOVQ p+0(FP), AX
@@ -1126,7 +1136,7 @@ TEXT ·avx2FlashSums1(SB), 0, $1024-40
 	MOVQ (Panel_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
-	JGE fits
+	JGE fits0
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -1200,8 +1210,8 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	JMP scores
-group:
+	JMP scores0
+group0:
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -1212,10 +1222,10 @@ group:
 	VXORPS Y3, Y3, Y3
 	ADDQ $-16, R11
 	CMPQ R11, $0
-	JLT left
+	JLT left0
 	PCALIGN $64
-mixed:
-	PREFETCHT1 (R13)
+mixed0:
+	PREFETCHT0 (R13)
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1258,7 +1268,7 @@ mixed:
 	VPERMPS table<>(SB), Y13, Y14
 	VBROADCASTSS 12(R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y3
-	PREFETCHT1 64(R13)
+	PREFETCHT0 64(R13)
 	VMOVUPS 384(SI), Y4
 	VBROADCASTSS 16(R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1302,7 +1312,7 @@ mixed:
 	VBROADCASTSS 28(R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y3
 	VFMADD213PS linear<>(SB), Y15, Y13
-	PREFETCHT1 128(R13)
+	PREFETCHT0 128(R13)
 	VMOVUPS 768(SI), Y4
 	VBROADCASTSS 32(R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1345,7 +1355,7 @@ mixed:
 	VMOVUPS 32(R14), Y15
 	VBROADCASTSS 44(R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y3
-	PREFETCHT1 192(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 1152(SI), Y4
 	VBROADCASTSS 48(R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1396,12 +1406,12 @@ mixed:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT more
+	JLT more0
 	CMPQ BP, DX
-	JLT half
+	JLT half0
 	ADDQ $-768, R14
-	JMP alone
-half:
+	JMP alone0
+half0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -1411,11 +1421,11 @@ half:
 	VADDPS (BP), Y12, Y12
 	VMOVUPS Y12, (BP)
 	MOVQ DX, BP
-more:
+more0:
 	CMPQ R11, $0
-	JGE mixed
-left:
-row:
+	JGE mixed0
+left0:
+row0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -1445,12 +1455,12 @@ row:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT row
+	JLT row0
 	CMPQ BP, DX
-	JLT rowHalf
+	JLT row0Half
 	ADDQ $-768, R14
-	JMP rowEnd
-rowHalf:
+	JMP row0End
+row0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -1460,14 +1470,14 @@ rowHalf:
 	VADDPS (BP), Y12, Y12
 	VMOVUPS Y12, (BP)
 	MOVQ DX, BP
-	JMP row
-rowEnd:
-alone:
+	JMP row0
+row0End:
+alone0:
 	ADDQ $12, R11
 	CMPQ R11, $0
-	JLT restMixed
+	JLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1508,12 +1518,12 @@ stepsMixed:
 	ADDQ $16, R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE stepsMixed
-restMixed:
+	JGE stepsMixed0
+restMixed0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT doneMixed
-oneMixed:
+	JLT doneMixed0
+oneMixed0:
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1527,9 +1537,9 @@ oneMixed:
 	ADDQ $4, R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE oneMixed
-doneMixed:
-scores:
+	JGE oneMixed0
+doneMixed0:
+scores0:
 	VCVTSD2SS (Panel_Factor)(AX), X5, X5
 	VBROADCASTSS X5, Y5
 	VMULPS Y5, Y0, Y0
@@ -1544,9 +1554,41 @@ scores:
 	SUBQ CX, SI
 	MOVQ (Panel_Plain)(AX), R11
 	CMPQ SI, R11
-	JLT shown
-	JMP mask
-shown:
+	JLT shown0
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS (R11), Y4
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS (R11), Y5
+	VPADDD previous<>(SB), Y5, Y5
+	VMOVD SI, X6
+	VPBROADCASTD X6, Y6
+	VPCMPGTD Y6, Y4, Y7
+	VBLENDVPS Y7, hidden<>(SB), Y0, Y0
+	VPCMPGTD Y5, Y6, Y7
+	VBLENDVPS Y7, hidden<>(SB), Y0, Y0
+	VMOVUPS Y0, (DX)
+	VPADDD next<>(SB), Y6, Y6
+	VPCMPGTD Y6, Y4, Y7
+	VBLENDVPS Y7, hidden<>(SB), Y1, Y1
+	VPCMPGTD Y5, Y6, Y7
+	VBLENDVPS Y7, hidden<>(SB), Y1, Y1
+	VMOVUPS Y1, 96(DX)
+	VPADDD next<>(SB), Y6, Y6
+	VPCMPGTD Y6, Y4, Y7
+	VBLENDVPS Y7, hidden<>(SB), Y2, Y2
+	VPCMPGTD Y5, Y6, Y7
+	VBLENDVPS Y7, hidden<>(SB), Y2, Y2
+	VMOVUPS Y2, 192(DX)
+	VPADDD next<>(SB), Y6, Y6
+	VPCMPGTD Y6, Y4, Y7
+	VBLENDVPS Y7, hidden<>(SB), Y3, Y3
+	VPCMPGTD Y5, Y6, Y7
+	VBLENDVPS Y7, hidden<>(SB), Y3, Y3
+	VMOVUPS Y3, 288(DX)
+	VPADDD next<>(SB), Y6, Y6
+shown0:
 	VMOVUPS (R12), Y4
 	VADDPS limit<>(SB), Y4, Y5
 	VMAXPS Y4, Y0, Y4
@@ -1556,8 +1598,8 @@ shown:
 	VCMPPS $0x1e, Y5, Y4, Y4
 	VMOVMSKPS Y4, R15
 	TESTL R15, R15
-	JNE over
-fits:
+	JNE over0
+fits0:
 	MOVQ DX, DI
 	MOVQ DI, BP
 	ADDQ $192, BP
@@ -1565,8 +1607,8 @@ fits:
 	LEAQ (BX)(R9*4), BX
 	ADDQ $-4, CX
 	CMPQ CX, $1
-	JGE group
-last:
+	JGE group0
+last0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -1596,12 +1638,12 @@ last:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT last
+	JLT last0
 	CMPQ BP, DX
-	JLT lastHalf
+	JLT last0Half
 	ADDQ $-768, R14
-	JMP lastEnd
-lastHalf:
+	JMP last0End
+last0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -1611,23 +1653,10 @@ lastHalf:
 	VADDPS (BP), Y12, Y12
 	VMOVUPS Y12, (BP)
 	MOVQ DX, BP
-	JMP last
-lastEnd:
-leave:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 768(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	MOVQ (Panel_S)(AX), BP
-	VMOVUPS 800(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	MOVQ to+16(FP), R12
-	SUBQ CX, R12
-	MOVQ R12, done+32(FP)
-	VZEROUPPER
-	RET
-over:
+	JMP last0
+last0End:
+	JMP leave
+over0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 768(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -1663,42 +1692,21 @@ over:
 	VMOVMSKPS Y4, R15
 	TESTL R15, R15
 	JNE leave
-	JMP fits
-mask:
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
-	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
-	VMOVUPS (R11), Y4
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
-	VMOVUPS (R11), Y5
-	VPADDD previous<>(SB), Y5, Y5
-	VMOVD SI, X6
-	VPBROADCASTD X6, Y6
-	VPCMPGTD Y6, Y4, Y7
-	VBLENDVPS Y7, hidden<>(SB), Y0, Y0
-	VPCMPGTD Y5, Y6, Y7
-	VBLENDVPS Y7, hidden<>(SB), Y0, Y0
-	VMOVUPS Y0, (DX)
-	VPADDD next<>(SB), Y6, Y6
-	VPCMPGTD Y6, Y4, Y7
-	VBLENDVPS Y7, hidden<>(SB), Y1, Y1
-	VPCMPGTD Y5, Y6, Y7
-	VBLENDVPS Y7, hidden<>(SB), Y1, Y1
-	VMOVUPS Y1, 96(DX)
-	VPADDD next<>(SB), Y6, Y6
-	VPCMPGTD Y6, Y4, Y7
-	VBLENDVPS Y7, hidden<>(SB), Y2, Y2
-	VPCMPGTD Y5, Y6, Y7
-	VBLENDVPS Y7, hidden<>(SB), Y2, Y2
-	VMOVUPS Y2, 192(DX)
-	VPADDD next<>(SB), Y6, Y6
-	VPCMPGTD Y6, Y4, Y7
-	VBLENDVPS Y7, hidden<>(SB), Y3, Y3
-	VPCMPGTD Y5, Y6, Y7
-	VBLENDVPS Y7, hidden<>(SB), Y3, Y3
-	VMOVUPS Y3, 288(DX)
-	VPADDD next<>(SB), Y6, Y6
-	JMP shown
+	JMP fits0
+leave:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 768(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 800(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+32(FP)
+	VZEROUPPER
+	RET
 
 // func avx2Mix1(p *Panel, keep *float32)
 //
@@ -1749,7 +1757,7 @@ asks:
 	JLT rest4
 	PCALIGN $64
 steps4:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1759,7 +1767,7 @@ steps4:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y4
 	VBROADCASTSS (R8)(R9*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1769,7 +1777,7 @@ steps4:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8)(R9*1), Y5
 	VFMADD231PS Y5, Y4, Y3
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y4
 	VBROADCASTSS (R8)(R9*2), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1779,7 +1787,7 @@ steps4:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8)(R9*2), Y5
 	VFMADD231PS Y5, Y4, Y3
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -1803,7 +1811,7 @@ rest4:
 	CMPQ R11, $0
 	JLT done4
 one4:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1953,7 +1961,7 @@ asks:
 	JLT rest4Until0
 	PCALIGN $64
 steps4Until0:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1963,7 +1971,7 @@ steps4Until0:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y4
 	VBROADCASTSS (R8)(R9*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1973,7 +1981,7 @@ steps4Until0:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8)(R9*1), Y5
 	VFMADD231PS Y5, Y4, Y3
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y4
 	VBROADCASTSS (R8)(R9*2), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1983,7 +1991,7 @@ steps4Until0:
 	VFMADD231PS Y5, Y4, Y2
 	VBROADCASTSS 12(R8)(R9*2), Y5
 	VFMADD231PS Y5, Y4, Y3
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -2007,7 +2015,7 @@ rest4Until0:
 	CMPQ R11, $0
 	JLT done4Until0
 one4Until0:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -2509,25 +2517,31 @@ end1:
 
 // func avx2Flash2(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 16 || p.Until == nil || p.Until[first/8] <= to {
+//				return to
+//			}
+//			to = p.Until[first/8]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 16 {
+//		for lane := first; lane < 16; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
 //			p.P[i*24+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·avx2Flash2(SB), 0, $544-40
 	NO_LOCAL_POINTERS
 	MOVQ p+0(FP), AX
@@ -2556,7 +2570,7 @@ TEXT ·avx2Flash2(SB), 0, $544-40
 	MOVQ (Panel_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
-	JGE fits
+	JGE fits0
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -2659,8 +2673,8 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	JMP scores
-group:
+	JMP scores0
+group0:
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -2675,10 +2689,10 @@ group:
 	VXORPS Y7, Y7, Y7
 	ADDQ $-16, R11
 	CMPQ R11, $0
-	JLT left
+	JLT left0
 	PCALIGN $64
-mixed:
-	PREFETCHT1 (R13)
+mixed0:
+	PREFETCHT0 (R13)
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -2745,7 +2759,7 @@ mixed:
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
 	VSUBPS Y15, Y12, Y15
-	PREFETCHT1 64(R13)
+	PREFETCHT0 64(R13)
 	VMOVUPS 384(SI), Y8
 	VMOVUPS 416(SI), Y9
 	VBROADCASTSS 16(R8), Y10
@@ -2812,7 +2826,7 @@ mixed:
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS Y15, 96(R14)
-	PREFETCHT1 128(R13)
+	PREFETCHT0 128(R13)
 	VMOVUPS 768(SI), Y8
 	VMOVUPS 800(SI), Y9
 	VBROADCASTSS 32(R8), Y10
@@ -2879,7 +2893,7 @@ mixed:
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
 	VSUBPS Y15, Y12, Y15
-	PREFETCHT1 192(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 1152(SI), Y8
 	VMOVUPS 1184(SI), Y9
 	VBROADCASTSS 48(R8), Y10
@@ -2953,12 +2967,12 @@ mixed:
 	ADDQ $96, DI
 	ADDQ $96, R14
 	CMPQ DI, BP
-	JLT more
+	JLT more0
 	CMPQ BP, DX
-	JLT half
+	JLT half0
 	ADDQ $-384, R14
-	JMP alone
-half:
+	JMP alone0
+half0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 192(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -2967,11 +2981,11 @@ half:
 	VADDPS 32(BP), Y12, Y12
 	VMOVUPS Y12, 32(BP)
 	MOVQ DX, BP
-more:
+more0:
 	CMPQ R11, $0
-	JGE mixed
-left:
-row:
+	JGE mixed0
+left0:
+row0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -3015,12 +3029,12 @@ row:
 	ADDQ $96, DI
 	ADDQ $96, R14
 	CMPQ DI, BP
-	JLT row
+	JLT row0
 	CMPQ BP, DX
-	JLT rowHalf
+	JLT row0Half
 	ADDQ $-384, R14
-	JMP rowEnd
-rowHalf:
+	JMP row0End
+row0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 192(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -3029,14 +3043,14 @@ rowHalf:
 	VADDPS 32(BP), Y12, Y12
 	VMOVUPS Y12, 32(BP)
 	MOVQ DX, BP
-	JMP row
-rowEnd:
-alone:
+	JMP row0
+row0End:
+alone0:
 	ADDQ $12, R11
 	CMPQ R11, $0
-	JLT restMixed
+	JLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -3097,12 +3111,12 @@ stepsMixed:
 	ADDQ $16, R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE stepsMixed
-restMixed:
+	JGE stepsMixed0
+restMixed0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT doneMixed
-oneMixed:
+	JLT doneMixed0
+oneMixed0:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -3121,9 +3135,9 @@ oneMixed:
 	ADDQ $4, R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE oneMixed
-doneMixed:
-scores:
+	JGE oneMixed0
+doneMixed0:
+scores0:
 	VCVTSD2SS (Panel_Factor)(AX), X10, X10
 	VBROADCASTSS X10, Y10
 	VMULPS Y10, Y0, Y0
@@ -3146,171 +3160,7 @@ scores:
 	SUBQ CX, SI
 	MOVQ (Panel_Plain)(AX), R11
 	CMPQ SI, R11
-	JLT shown
-	JMP mask
-shown:
-	VMOVUPS (R12), Y8
-	VADDPS limit<>(SB), Y8, Y9
-	VMAXPS Y8, Y0, Y8
-	VMAXPS Y8, Y2, Y8
-	VMAXPS Y8, Y4, Y8
-	VMAXPS Y8, Y6, Y8
-	VCMPPS $0x1e, Y9, Y8, Y8
-	VMOVMSKPS Y8, R15
-	TESTL R15, R15
-	JNE over
-	VMOVUPS 32(R12), Y8
-	VADDPS limit<>(SB), Y8, Y9
-	VMAXPS Y8, Y1, Y8
-	VMAXPS Y8, Y3, Y8
-	VMAXPS Y8, Y5, Y8
-	VMAXPS Y8, Y7, Y8
-	VCMPPS $0x1e, Y9, Y8, Y8
-	VMOVMSKPS Y8, R15
-	TESTL R15, R15
-	JNE over
-fits:
-	MOVQ DX, DI
-	MOVQ DI, BP
-	ADDQ $192, BP
-	ADDQ $384, DX
-	LEAQ (BX)(R9*4), BX
-	ADDQ $-4, CX
-	CMPQ CX, $1
-	JGE group
-last:
-	VMOVUPS (DI), Y12
-	VSUBPS (R12), Y12, Y12
-	VMOVUPS least<>(SB), Y13
-	VMAXPS Y12, Y13, Y12
-	VADDPS round<>(SB), Y12, Y13
-	VPERMPS table<>(SB), Y13, Y14
-	VSUBPS round<>(SB), Y13, Y15
-	VPSLLD $20, Y13, Y13
-	VPADDD Y13, Y14, Y14
-	VSUBPS Y15, Y12, Y15
-	VMOVUPS cubic<>(SB), Y13
-	VFMADD213PS square<>(SB), Y15, Y13
-	VFMADD213PS linear<>(SB), Y15, Y13
-	VMULPS Y14, Y15, Y15
-	VCMPPS $0x16, least<>(SB), Y12, Y12
-	VFMADD231PS Y13, Y15, Y14
-	VANDPS Y12, Y14, Y14
-	VMOVUPS Y14, (DI)
-	VADDPS (R14), Y14, Y15
-	VMOVUPS Y15, 96(R14)
-	VMOVUPS 32(DI), Y12
-	VSUBPS 32(R12), Y12, Y12
-	VMOVUPS least<>(SB), Y13
-	VMAXPS Y12, Y13, Y12
-	VADDPS round<>(SB), Y12, Y13
-	VPERMPS table<>(SB), Y13, Y14
-	VSUBPS round<>(SB), Y13, Y15
-	VPSLLD $20, Y13, Y13
-	VPADDD Y13, Y14, Y14
-	VSUBPS Y15, Y12, Y15
-	VMOVUPS cubic<>(SB), Y13
-	VFMADD213PS square<>(SB), Y15, Y13
-	VFMADD213PS linear<>(SB), Y15, Y13
-	VMULPS Y14, Y15, Y15
-	VCMPPS $0x16, least<>(SB), Y12, Y12
-	VFMADD231PS Y13, Y15, Y14
-	VANDPS Y12, Y14, Y14
-	VMOVUPS Y14, 32(DI)
-	VADDPS 32(R14), Y14, Y15
-	VMOVUPS Y15, 128(R14)
-	ADDQ $96, DI
-	ADDQ $96, R14
-	CMPQ DI, BP
-	JLT last
-	CMPQ BP, DX
-	JLT lastHalf
-	ADDQ $-384, R14
-	JMP lastEnd
-lastHalf:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 192(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 224(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	MOVQ DX, BP
-	JMP last
-lastEnd:
-leave:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 384(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 416(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	MOVQ to+16(FP), R12
-	SUBQ CX, R12
-	MOVQ R12, done+32(FP)
-	VZEROUPPER
-	RET
-over:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 384(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 416(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	VXORPS Y12, Y12, Y12
-	VMOVUPS Y12, 384(R14)
-	VMOVUPS Y12, 416(R14)
-	MOVQ (Panel_L)(AX), R11
-	VMOVUPS (R12), Y8
-	VSUBPS lowest<>(SB), Y8, Y10
-	VADDPS (R11), Y10, Y10
-	VMOVUPS Y8, Y9
-	VMAXPS Y9, Y0, Y9
-	VMAXPS Y9, Y2, Y9
-	VMAXPS Y9, Y4, Y9
-	VMAXPS Y9, Y6, Y9
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	VMOVUPS one<>(SB), Y11
-	VCMPPS $0x1e, Y10, Y11, Y11
-	VBLENDVPS Y11, Y9, Y8, Y8
-	VMOVUPS Y8, (R12)
-	VMOVUPS 32(R12), Y8
-	VSUBPS lowest<>(SB), Y8, Y10
-	VADDPS 32(R11), Y10, Y10
-	VMOVUPS Y8, Y9
-	VMAXPS Y9, Y1, Y9
-	VMAXPS Y9, Y3, Y9
-	VMAXPS Y9, Y5, Y9
-	VMAXPS Y9, Y7, Y9
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	VMOVUPS one<>(SB), Y11
-	VCMPPS $0x1e, Y10, Y11, Y11
-	VBLENDVPS Y11, Y9, Y8, Y8
-	VMOVUPS Y8, 32(R12)
-	VMOVUPS (R12), Y8
-	VADDPS limit<>(SB), Y8, Y9
-	VMAXPS Y8, Y0, Y8
-	VMAXPS Y8, Y2, Y8
-	VMAXPS Y8, Y4, Y8
-	VMAXPS Y8, Y6, Y8
-	VCMPPS $0x1e, Y9, Y8, Y8
-	VMOVMSKPS Y8, R15
-	TESTL R15, R15
-	JNE leave
-	VMOVUPS 32(R12), Y8
-	VADDPS limit<>(SB), Y8, Y9
-	VMAXPS Y8, Y1, Y8
-	VMAXPS Y8, Y3, Y8
-	VMAXPS Y8, Y5, Y8
-	VMAXPS Y8, Y7, Y8
-	VCMPPS $0x1e, Y9, Y8, Y8
-	VMOVMSKPS Y8, R15
-	TESTL R15, R15
-	JNE leave
-	JMP fits
-mask:
+	JLT shown0
 	MOVQ (Panel_Edit+Edit_Key)(AX), R11
 	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
@@ -3375,30 +3225,1038 @@ mask:
 	VBLENDVPS Y11, hidden<>(SB), Y7, Y7
 	VMOVUPS Y7, 320(DX)
 	VPADDD next<>(SB), Y10, Y10
-	JMP shown
+shown0:
+	VMOVUPS (R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y0, Y8
+	VMAXPS Y8, Y2, Y8
+	VMAXPS Y8, Y4, Y8
+	VMAXPS Y8, Y6, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE over0
+	VMOVUPS 32(R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y1, Y8
+	VMAXPS Y8, Y3, Y8
+	VMAXPS Y8, Y5, Y8
+	VMAXPS Y8, Y7, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE over0
+fits0:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group0
+	MOVQ (Panel_Until)(AX), R11
+	CMPQ R11, $1
+	JLT last0
+	MOVQ 8(R11), CX
+	MOVQ to+16(FP), SI
+	SUBQ SI, CX
+	CMPQ CX, $1
+	JLT last0
+	ADDQ CX, SI
+	MOVQ SI, to+16(FP)
+	JMP fewer1
+last0:
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 96(R14)
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT last0
+	CMPQ BP, DX
+	JLT last0Half
+	ADDQ $-384, R14
+	JMP last0End
+last0Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ DX, BP
+	JMP last0
+last0End:
+	JMP leave
+over0:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 416(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y8
+	VSUBPS lowest<>(SB), Y8, Y10
+	VADDPS (R11), Y10, Y10
+	VMOVUPS Y8, Y9
+	VMAXPS Y9, Y0, Y9
+	VMAXPS Y9, Y2, Y9
+	VMAXPS Y9, Y4, Y9
+	VMAXPS Y9, Y6, Y9
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y11
+	VBLENDVPS Y11, Y9, Y8, Y8
+	VMOVUPS Y8, (R12)
+	VMOVUPS 32(R12), Y8
+	VSUBPS lowest<>(SB), Y8, Y10
+	VADDPS 32(R11), Y10, Y10
+	VMOVUPS Y8, Y9
+	VMAXPS Y9, Y1, Y9
+	VMAXPS Y9, Y3, Y9
+	VMAXPS Y9, Y5, Y9
+	VMAXPS Y9, Y7, Y9
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y11
+	VBLENDVPS Y11, Y9, Y8, Y8
+	VMOVUPS Y8, 32(R12)
+	VMOVUPS (R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y0, Y8
+	VMAXPS Y8, Y2, Y8
+	VMAXPS Y8, Y4, Y8
+	VMAXPS Y8, Y6, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 32(R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y1, Y8
+	VMAXPS Y8, Y3, Y8
+	VMAXPS Y8, Y5, Y8
+	VMAXPS Y8, Y7, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits0
+fewer1:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left0to1
+	PCALIGN $64
+mixed0to1:
+	PREFETCHT0 (R13)
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS (DI), Y12
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS 128(SI), Y9
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMOVUPS least<>(SB), Y13
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMAXPS Y12, Y13, Y12
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VADDPS round<>(SB), Y12, Y13
+	VMOVUPS 224(SI), Y9
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VPERMPS table<>(SB), Y13, Y14
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VSUBPS round<>(SB), Y13, Y15
+	VMOVUPS 320(SI), Y9
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VPSLLD $20, Y13, Y13
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VPADDD Y13, Y14, Y14
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VSUBPS Y15, Y12, Y15
+	PREFETCHT0 64(R13)
+	VMOVUPS 416(SI), Y9
+	VBROADCASTSS 16(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 16(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS cubic<>(SB), Y13
+	VBROADCASTSS 16(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 16(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD213PS square<>(SB), Y15, Y13
+	VMOVUPS 512(SI), Y9
+	VBROADCASTSS 20(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VBROADCASTSS 20(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 20(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMULPS Y14, Y15, Y15
+	VBROADCASTSS 20(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VMOVUPS 608(SI), Y9
+	VBROADCASTSS 24(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 24(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VFMADD231PS Y13, Y15, Y14
+	VBROADCASTSS 24(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 24(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 704(SI), Y9
+	VBROADCASTSS 28(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMOVUPS Y14, (DI)
+	VBROADCASTSS 28(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 28(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VADDPS (R14), Y14, Y15
+	VBROADCASTSS 28(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS Y15, 96(R14)
+	PREFETCHT0 128(R13)
+	VMOVUPS 800(SI), Y9
+	VBROADCASTSS 32(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 32(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS 32(DI), Y12
+	VBROADCASTSS 32(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 32(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS 896(SI), Y9
+	VBROADCASTSS 36(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMOVUPS least<>(SB), Y13
+	VBROADCASTSS 36(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 36(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMAXPS Y12, Y13, Y12
+	VBROADCASTSS 36(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VADDPS round<>(SB), Y12, Y13
+	VMOVUPS 992(SI), Y9
+	VBROADCASTSS 40(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 40(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VPERMPS table<>(SB), Y13, Y14
+	VBROADCASTSS 40(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 40(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VSUBPS round<>(SB), Y13, Y15
+	VMOVUPS 1088(SI), Y9
+	VBROADCASTSS 44(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VPSLLD $20, Y13, Y13
+	VBROADCASTSS 44(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 44(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VPADDD Y13, Y14, Y14
+	VBROADCASTSS 44(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VSUBPS Y15, Y12, Y15
+	PREFETCHT0 192(R13)
+	VMOVUPS 1184(SI), Y9
+	VBROADCASTSS 48(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 48(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS cubic<>(SB), Y13
+	VBROADCASTSS 48(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 48(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD213PS square<>(SB), Y15, Y13
+	VMOVUPS 1280(SI), Y9
+	VBROADCASTSS 52(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VBROADCASTSS 52(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 52(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMULPS Y14, Y15, Y15
+	VBROADCASTSS 52(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VMOVUPS 1376(SI), Y9
+	VBROADCASTSS 56(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 56(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VFMADD231PS Y13, Y15, Y14
+	VBROADCASTSS 56(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 56(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 1472(SI), Y9
+	VBROADCASTSS 60(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMOVUPS Y14, 32(DI)
+	VBROADCASTSS 60(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 60(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VADDPS 32(R14), Y14, Y15
+	VBROADCASTSS 60(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS Y15, 128(R14)
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT more0to1
+	CMPQ BP, DX
+	JLT half0to1
+	ADDQ $-384, R14
+	JMP alone0to1
+half0to1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ DX, BP
+more0to1:
+	CMPQ R11, $0
+	JGE mixed0to1
+left0to1:
+row0to1:
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 96(R14)
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT row0to1
+	CMPQ BP, DX
+	JLT row0to1Half
+	ADDQ $-384, R14
+	JMP row0to1End
+row0to1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ DX, BP
+	JMP row0to1
+row0to1End:
+alone0to1:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed0to1
+	PCALIGN $64
+stepsMixed0to1:
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 128(SI), Y9
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 224(SI), Y9
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 320(SI), Y9
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed0to1
+restMixed0to1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed0to1
+oneMixed0to1:
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed0to1
+doneMixed0to1:
+	JMP scores1
+group1:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left1
+	PCALIGN $64
+mixed1:
+	PREFETCHT0 (R13)
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 128(SI), Y9
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VSUBPS 32(R12), Y12, Y12
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 224(SI), Y9
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS least<>(SB), Y13
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 320(SI), Y9
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMAXPS Y12, Y13, Y12
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VADDPS round<>(SB), Y12, Y13
+	PREFETCHT0 64(R13)
+	VMOVUPS 416(SI), Y9
+	VBROADCASTSS 16(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 16(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 16(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 16(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VPERMPS table<>(SB), Y13, Y14
+	VMOVUPS 512(SI), Y9
+	VBROADCASTSS 20(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 20(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 20(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VSUBPS round<>(SB), Y13, Y15
+	VBROADCASTSS 20(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 608(SI), Y9
+	VBROADCASTSS 24(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 24(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VPSLLD $20, Y13, Y13
+	VBROADCASTSS 24(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 24(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 704(SI), Y9
+	VBROADCASTSS 28(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VPADDD Y13, Y14, Y14
+	VBROADCASTSS 28(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 28(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 28(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VSUBPS Y15, Y12, Y15
+	PREFETCHT0 128(R13)
+	VMOVUPS 800(SI), Y9
+	VBROADCASTSS 32(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 32(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 32(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 32(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS cubic<>(SB), Y13
+	VMOVUPS 896(SI), Y9
+	VBROADCASTSS 36(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 36(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 36(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VFMADD213PS square<>(SB), Y15, Y13
+	VBROADCASTSS 36(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 992(SI), Y9
+	VBROADCASTSS 40(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 40(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VBROADCASTSS 40(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 40(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 1088(SI), Y9
+	VBROADCASTSS 44(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMULPS Y14, Y15, Y15
+	VBROADCASTSS 44(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 44(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 44(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	PREFETCHT0 192(R13)
+	VMOVUPS 1184(SI), Y9
+	VBROADCASTSS 48(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 48(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 48(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 48(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD231PS Y13, Y15, Y14
+	VMOVUPS 1280(SI), Y9
+	VBROADCASTSS 52(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 52(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 52(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VANDPS Y12, Y14, Y14
+	VBROADCASTSS 52(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 1376(SI), Y9
+	VBROADCASTSS 56(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 56(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS Y14, 32(DI)
+	VBROADCASTSS 56(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 56(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 1472(SI), Y9
+	VBROADCASTSS 60(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VADDPS 32(R14), Y14, Y15
+	VBROADCASTSS 60(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 60(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 60(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS Y15, 128(R14)
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT more1
+	CMPQ BP, DX
+	JLT half1
+	ADDQ $-384, R14
+	JMP alone1
+half1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	MOVQ DX, BP
+more1:
+	CMPQ R11, $0
+	JGE mixed1
+left1:
+row1:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT row1
+	CMPQ BP, DX
+	JLT row1Half
+	ADDQ $-384, R14
+	JMP row1End
+row1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	MOVQ DX, BP
+	JMP row1
+row1End:
+alone1:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed1
+	PCALIGN $64
+stepsMixed1:
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 128(SI), Y9
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 224(SI), Y9
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 320(SI), Y9
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed1
+restMixed1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed1
+oneMixed1:
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed1
+doneMixed1:
+scores1:
+	VCVTSD2SS (Panel_Factor)(AX), X10, X10
+	VBROADCASTSS X10, Y10
+	VMULPS Y10, Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VMULPS Y10, Y3, Y3
+	VMOVUPS Y3, 128(DX)
+	VMULPS Y10, Y5, Y5
+	VMOVUPS Y5, 224(DX)
+	VMULPS Y10, Y7, Y7
+	VMOVUPS Y7, 320(DX)
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown1
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS 32(R11), Y8
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS 32(R11), Y9
+	VPADDD previous<>(SB), Y9, Y9
+	VMOVD SI, X10
+	VPBROADCASTD X10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y1, Y1
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y3, Y3
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y3, Y3
+	VMOVUPS Y3, 128(DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y5, Y5
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y5, Y5
+	VMOVUPS Y5, 224(DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y7, Y7
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y7, Y7
+	VMOVUPS Y7, 320(DX)
+	VPADDD next<>(SB), Y10, Y10
+shown1:
+	VMOVUPS 32(R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y1, Y8
+	VMAXPS Y8, Y3, Y8
+	VMAXPS Y8, Y5, Y8
+	VMAXPS Y8, Y7, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE over1
+fits1:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group1
+last1:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT last1
+	CMPQ BP, DX
+	JLT last1Half
+	ADDQ $-384, R14
+	JMP last1End
+last1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	MOVQ DX, BP
+	JMP last1
+last1End:
+	JMP leave
+over1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 416(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS 32(R12), Y8
+	VSUBPS lowest<>(SB), Y8, Y10
+	VADDPS 32(R11), Y10, Y10
+	VMOVUPS Y8, Y9
+	VMAXPS Y9, Y1, Y9
+	VMAXPS Y9, Y3, Y9
+	VMAXPS Y9, Y5, Y9
+	VMAXPS Y9, Y7, Y9
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y11
+	VBLENDVPS Y11, Y9, Y8, Y8
+	VMOVUPS Y8, 32(R12)
+	VMOVUPS 32(R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y1, Y8
+	VMAXPS Y8, Y3, Y8
+	VMAXPS Y8, Y5, Y8
+	VMAXPS Y8, Y7, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits1
+leave:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+32(FP)
+	VZEROUPPER
+	RET
 
 // func avx2FlashSums2(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 16 || p.Until == nil || p.Until[first/8] <= to {
+//				return to
+//			}
+//			to = p.Until[first/8]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 16 {
+//		for lane := first; lane < 16; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
 //			p.S[lane] += Σ e*p.P[i*lanes+lane]
 //			p.P[i*24+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·avx2FlashSums2(SB), 0, $1024-40
 	NO_LOCAL_POINTERS
 	MOVQ p+0(FP), AX
@@ -3431,7 +4289,7 @@ TEXT ·avx2FlashSums2(SB), 0, $1024-40
 	MOVQ (Panel_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
-	JGE fits
+	JGE fits0
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -3534,8 +4392,8 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	JMP scores
-group:
+	JMP scores0
+group0:
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -3550,10 +4408,10 @@ group:
 	VXORPS Y7, Y7, Y7
 	ADDQ $-16, R11
 	CMPQ R11, $0
-	JLT left
+	JLT left0
 	PCALIGN $64
-mixed:
-	PREFETCHT1 (R13)
+mixed0:
+	PREFETCHT0 (R13)
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -3623,7 +4481,7 @@ mixed:
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
 	VFMADD213PS linear<>(SB), Y15, Y13
-	PREFETCHT1 64(R13)
+	PREFETCHT0 64(R13)
 	VMOVUPS 384(SI), Y8
 	VMOVUPS 416(SI), Y9
 	VBROADCASTSS 16(R8), Y10
@@ -3693,7 +4551,7 @@ mixed:
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS Y15, 192(R14)
-	PREFETCHT1 128(R13)
+	PREFETCHT0 128(R13)
 	VMOVUPS 768(SI), Y8
 	VMOVUPS 800(SI), Y9
 	VBROADCASTSS 32(R8), Y10
@@ -3763,7 +4621,7 @@ mixed:
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
 	VFMADD213PS linear<>(SB), Y15, Y13
-	PREFETCHT1 192(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 1152(SI), Y8
 	VMOVUPS 1184(SI), Y9
 	VBROADCASTSS 48(R8), Y10
@@ -3840,12 +4698,12 @@ mixed:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT more
+	JLT more0
 	CMPQ BP, DX
-	JLT half
+	JLT half0
 	ADDQ $-768, R14
-	JMP alone
-half:
+	JMP alone0
+half0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -3861,11 +4719,11 @@ half:
 	VADDPS 32(BP), Y12, Y12
 	VMOVUPS Y12, 32(BP)
 	MOVQ DX, BP
-more:
+more0:
 	CMPQ R11, $0
-	JGE mixed
-left:
-row:
+	JGE mixed0
+left0:
+row0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -3921,12 +4779,12 @@ row:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT row
+	JLT row0
 	CMPQ BP, DX
-	JLT rowHalf
+	JLT row0Half
 	ADDQ $-768, R14
-	JMP rowEnd
-rowHalf:
+	JMP row0End
+row0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -3942,14 +4800,14 @@ rowHalf:
 	VADDPS 32(BP), Y12, Y12
 	VMOVUPS Y12, 32(BP)
 	MOVQ DX, BP
-	JMP row
-rowEnd:
-alone:
+	JMP row0
+row0End:
+alone0:
 	ADDQ $12, R11
 	CMPQ R11, $0
-	JLT restMixed
+	JLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -4010,12 +4868,12 @@ stepsMixed:
 	ADDQ $16, R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE stepsMixed
-restMixed:
+	JGE stepsMixed0
+restMixed0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT doneMixed
-oneMixed:
+	JLT doneMixed0
+oneMixed0:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -4034,9 +4892,9 @@ oneMixed:
 	ADDQ $4, R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE oneMixed
-doneMixed:
-scores:
+	JGE oneMixed0
+doneMixed0:
+scores0:
 	VCVTSD2SS (Panel_Factor)(AX), X10, X10
 	VBROADCASTSS X10, Y10
 	VMULPS Y10, Y0, Y0
@@ -4059,9 +4917,72 @@ scores:
 	SUBQ CX, SI
 	MOVQ (Panel_Plain)(AX), R11
 	CMPQ SI, R11
-	JLT shown
-	JMP mask
-shown:
+	JLT shown0
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS (R11), Y8
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS (R11), Y9
+	VPADDD previous<>(SB), Y9, Y9
+	VMOVD SI, X10
+	VPBROADCASTD X10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y0, Y0
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y0, Y0
+	VMOVUPS Y0, (DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y2, Y2
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y2, Y2
+	VMOVUPS Y2, 96(DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y4, Y4
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y4, Y4
+	VMOVUPS Y4, 192(DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y6, Y6
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y6, Y6
+	VMOVUPS Y6, 288(DX)
+	VPADDD next<>(SB), Y10, Y10
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS 32(R11), Y8
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS 32(R11), Y9
+	VPADDD previous<>(SB), Y9, Y9
+	VMOVD SI, X10
+	VPBROADCASTD X10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y1, Y1
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y3, Y3
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y3, Y3
+	VMOVUPS Y3, 128(DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y5, Y5
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y5, Y5
+	VMOVUPS Y5, 224(DX)
+	VPADDD next<>(SB), Y10, Y10
+	VPCMPGTD Y10, Y8, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y7, Y7
+	VPCMPGTD Y9, Y10, Y11
+	VBLENDVPS Y11, hidden<>(SB), Y7, Y7
+	VMOVUPS Y7, 320(DX)
+	VPADDD next<>(SB), Y10, Y10
+shown0:
 	VMOVUPS (R12), Y8
 	VADDPS limit<>(SB), Y8, Y9
 	VMAXPS Y8, Y0, Y8
@@ -4071,7 +4992,7 @@ shown:
 	VCMPPS $0x1e, Y9, Y8, Y8
 	VMOVMSKPS Y8, R15
 	TESTL R15, R15
-	JNE over
+	JNE over0
 	VMOVUPS 32(R12), Y8
 	VADDPS limit<>(SB), Y8, Y9
 	VMAXPS Y8, Y1, Y8
@@ -4081,8 +5002,8 @@ shown:
 	VCMPPS $0x1e, Y9, Y8, Y8
 	VMOVMSKPS Y8, R15
 	TESTL R15, R15
-	JNE over
-fits:
+	JNE over0
+fits0:
 	MOVQ DX, DI
 	MOVQ DI, BP
 	ADDQ $192, BP
@@ -4090,8 +5011,19 @@ fits:
 	LEAQ (BX)(R9*4), BX
 	ADDQ $-4, CX
 	CMPQ CX, $1
-	JGE group
-last:
+	JGE group0
+	MOVQ (Panel_Until)(AX), R11
+	CMPQ R11, $1
+	JLT last0
+	MOVQ 8(R11), CX
+	MOVQ to+16(FP), SI
+	SUBQ SI, CX
+	CMPQ CX, $1
+	JLT last0
+	ADDQ CX, SI
+	MOVQ SI, to+16(FP)
+	JMP fewer1
+last0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -4147,12 +5079,12 @@ last:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT last
+	JLT last0
 	CMPQ BP, DX
-	JLT lastHalf
+	JLT last0Half
 	ADDQ $-768, R14
-	JMP lastEnd
-lastHalf:
+	JMP last0End
+last0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -4168,29 +5100,10 @@ lastHalf:
 	VADDPS 32(BP), Y12, Y12
 	VMOVUPS Y12, 32(BP)
 	MOVQ DX, BP
-	JMP last
-lastEnd:
-leave:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 768(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 800(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	MOVQ (Panel_S)(AX), BP
-	VMOVUPS 832(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 864(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	MOVQ to+16(FP), R12
-	SUBQ CX, R12
-	MOVQ R12, done+32(FP)
-	VZEROUPPER
-	RET
-over:
+	JMP last0
+last0End:
+	JMP leave
+over0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 768(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -4257,41 +5170,772 @@ over:
 	VMOVMSKPS Y8, R15
 	TESTL R15, R15
 	JNE leave
-	JMP fits
-mask:
+	JMP fits0
+fewer1:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left0to1
+	PCALIGN $64
+mixed0to1:
+	PREFETCHT0 (R13)
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS (DI), Y12
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VSUBPS (R12), Y12, Y12
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS least<>(SB), Y13
+	VMOVUPS 128(SI), Y9
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMAXPS Y12, Y13, Y12
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VADDPS round<>(SB), Y12, Y13
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VPERMPS table<>(SB), Y13, Y14
+	VMOVUPS 224(SI), Y9
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VSUBPS round<>(SB), Y13, Y15
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VPSLLD $20, Y13, Y13
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VPADDD Y13, Y14, Y14
+	VMOVUPS 320(SI), Y9
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VSUBPS Y15, Y12, Y15
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS cubic<>(SB), Y13
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VFMADD213PS square<>(SB), Y15, Y13
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD213PS linear<>(SB), Y15, Y13
+	PREFETCHT0 64(R13)
+	VMOVUPS 416(SI), Y9
+	VBROADCASTSS 16(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 16(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMULPS Y14, Y15, Y15
+	VBROADCASTSS 16(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VBROADCASTSS 16(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD231PS Y13, Y15, Y14
+	VMOVUPS 512(SI), Y9
+	VBROADCASTSS 20(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VANDPS Y12, Y14, Y14
+	VBROADCASTSS 20(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 20(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS (DI), Y12
+	VBROADCASTSS 20(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 64(R14), Y15
+	VMOVUPS 608(SI), Y9
+	VBROADCASTSS 24(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	// 0 times a score of -Inf is 0 here
+	VBROADCASTSS 24(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMAXPS lowest<>(SB), Y12, Y12
+	VBROADCASTSS 24(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 24(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS 704(SI), Y9
+	VBROADCASTSS 28(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMOVUPS Y15, 256(R14)
+	VBROADCASTSS 28(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS Y14, (DI)
+	VBROADCASTSS 28(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VADDPS (R14), Y14, Y15
+	VBROADCASTSS 28(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS Y15, 192(R14)
+	PREFETCHT0 128(R13)
+	VMOVUPS 800(SI), Y9
+	VBROADCASTSS 32(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 32(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS 32(DI), Y12
+	VBROADCASTSS 32(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VSUBPS 32(R12), Y12, Y12
+	VBROADCASTSS 32(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS least<>(SB), Y13
+	VMOVUPS 896(SI), Y9
+	VBROADCASTSS 36(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMAXPS Y12, Y13, Y12
+	VBROADCASTSS 36(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 36(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VADDPS round<>(SB), Y12, Y13
+	VBROADCASTSS 36(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VPERMPS table<>(SB), Y13, Y14
+	VMOVUPS 992(SI), Y9
+	VBROADCASTSS 40(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VSUBPS round<>(SB), Y13, Y15
+	VBROADCASTSS 40(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VPSLLD $20, Y13, Y13
+	VBROADCASTSS 40(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 40(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VPADDD Y13, Y14, Y14
+	VMOVUPS 1088(SI), Y9
+	VBROADCASTSS 44(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VSUBPS Y15, Y12, Y15
+	VBROADCASTSS 44(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS cubic<>(SB), Y13
+	VBROADCASTSS 44(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VFMADD213PS square<>(SB), Y15, Y13
+	VBROADCASTSS 44(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD213PS linear<>(SB), Y15, Y13
+	PREFETCHT0 192(R13)
+	VMOVUPS 1184(SI), Y9
+	VBROADCASTSS 48(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 48(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMULPS Y14, Y15, Y15
+	VBROADCASTSS 48(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VBROADCASTSS 48(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD231PS Y13, Y15, Y14
+	VMOVUPS 1280(SI), Y9
+	VBROADCASTSS 52(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VANDPS Y12, Y14, Y14
+	VBROADCASTSS 52(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 52(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS 32(DI), Y12
+	VBROADCASTSS 52(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 96(R14), Y15
+	VMOVUPS 1376(SI), Y9
+	VBROADCASTSS 56(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	// 0 times a score of -Inf is 0 here
+	VBROADCASTSS 56(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMAXPS lowest<>(SB), Y12, Y12
+	VBROADCASTSS 56(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 56(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS 1472(SI), Y9
+	VBROADCASTSS 60(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMOVUPS Y15, 288(R14)
+	VBROADCASTSS 60(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMOVUPS Y14, 32(DI)
+	VBROADCASTSS 60(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VADDPS 32(R14), Y14, Y15
+	VBROADCASTSS 60(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS Y15, 224(R14)
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT more0to1
+	CMPQ BP, DX
+	JLT half0to1
+	ADDQ $-768, R14
+	JMP alone0to1
+half0to1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 448(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 480(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ DX, BP
+more0to1:
+	CMPQ R11, $0
+	JGE mixed0to1
+left0to1:
+row0to1:
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS (DI), Y12
+	VMOVUPS 64(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 192(R14)
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 96(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 288(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT row0to1
+	CMPQ BP, DX
+	JLT row0to1Half
+	ADDQ $-768, R14
+	JMP row0to1End
+row0to1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 448(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 480(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ DX, BP
+	JMP row0to1
+row0to1End:
+alone0to1:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed0to1
+	PCALIGN $64
+stepsMixed0to1:
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 128(SI), Y9
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 224(SI), Y9
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 320(SI), Y9
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed0to1
+restMixed0to1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed0to1
+oneMixed0to1:
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed0to1
+doneMixed0to1:
+	JMP scores1
+group1:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left1
+	PCALIGN $64
+mixed1:
+	PREFETCHT0 (R13)
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS 32(DI), Y12
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 128(SI), Y9
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VSUBPS 32(R12), Y12, Y12
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS least<>(SB), Y13
+	VMOVUPS 224(SI), Y9
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VMAXPS Y12, Y13, Y12
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 320(SI), Y9
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VADDPS round<>(SB), Y12, Y13
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VPERMPS table<>(SB), Y13, Y14
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	PREFETCHT0 64(R13)
+	VMOVUPS 416(SI), Y9
+	VBROADCASTSS 16(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 16(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VSUBPS round<>(SB), Y13, Y15
+	VBROADCASTSS 16(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 16(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VPSLLD $20, Y13, Y13
+	VMOVUPS 512(SI), Y9
+	VBROADCASTSS 20(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 20(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 20(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VPADDD Y13, Y14, Y14
+	VBROADCASTSS 20(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 608(SI), Y9
+	VBROADCASTSS 24(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VSUBPS Y15, Y12, Y15
+	VBROADCASTSS 24(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 24(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 24(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS cubic<>(SB), Y13
+	VMOVUPS 704(SI), Y9
+	VBROADCASTSS 28(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 28(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VFMADD213PS square<>(SB), Y15, Y13
+	VBROADCASTSS 28(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 28(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD213PS linear<>(SB), Y15, Y13
+	PREFETCHT0 128(R13)
+	VMOVUPS 800(SI), Y9
+	VBROADCASTSS 32(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 32(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 32(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMULPS Y14, Y15, Y15
+	VBROADCASTSS 32(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 896(SI), Y9
+	VBROADCASTSS 36(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VBROADCASTSS 36(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 36(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 36(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VFMADD231PS Y13, Y15, Y14
+	VMOVUPS 992(SI), Y9
+	VBROADCASTSS 40(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 40(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VANDPS Y12, Y14, Y14
+	VBROADCASTSS 40(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 40(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 1088(SI), Y9
+	VBROADCASTSS 44(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMOVUPS 32(DI), Y12
+	VBROADCASTSS 44(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 44(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS 96(R14), Y15
+	VBROADCASTSS 44(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	PREFETCHT0 192(R13)
+	VMOVUPS 1184(SI), Y9
+	VBROADCASTSS 48(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 48(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	// 0 times a score of -Inf is 0 here
+	VBROADCASTSS 48(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 48(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMAXPS lowest<>(SB), Y12, Y12
+	VMOVUPS 1280(SI), Y9
+	VBROADCASTSS 52(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 52(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 52(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VFMADD231PS Y12, Y14, Y15
+	VBROADCASTSS 52(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 1376(SI), Y9
+	VBROADCASTSS 56(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VMOVUPS Y15, 288(R14)
+	VBROADCASTSS 56(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 56(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 56(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS Y14, 32(DI)
+	VMOVUPS 1472(SI), Y9
+	VBROADCASTSS 60(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 60(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VADDPS 32(R14), Y14, Y15
+	VBROADCASTSS 60(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 60(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS Y15, 224(R14)
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT more1
+	CMPQ BP, DX
+	JLT half1
+	ADDQ $-768, R14
+	JMP alone1
+half1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 448(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 480(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 448(R14)
+	MOVQ DX, BP
+more1:
+	CMPQ R11, $0
+	JGE mixed1
+left1:
+row1:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 96(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 288(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT row1
+	CMPQ BP, DX
+	JLT row1Half
+	ADDQ $-768, R14
+	JMP row1End
+row1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 448(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 480(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 448(R14)
+	MOVQ DX, BP
+	JMP row1
+row1End:
+alone1:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed1
+	PCALIGN $64
+stepsMixed1:
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 128(SI), Y9
+	VBROADCASTSS 4(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 4(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 4(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 224(SI), Y9
+	VBROADCASTSS 8(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 8(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 8(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	VMOVUPS 320(SI), Y9
+	VBROADCASTSS 12(R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS 12(R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS 12(R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed1
+restMixed1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed1
+oneMixed1:
+	VMOVUPS 32(SI), Y9
+	VBROADCASTSS (R8), Y10
+	VFMADD231PS Y10, Y9, Y1
+	VBROADCASTSS (R8)(R9*1), Y10
+	VFMADD231PS Y10, Y9, Y3
+	VBROADCASTSS (R8)(R9*2), Y10
+	VFMADD231PS Y10, Y9, Y5
+	VBROADCASTSS (R8)(R10*1), Y10
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed1
+doneMixed1:
+scores1:
+	VCVTSD2SS (Panel_Factor)(AX), X10, X10
+	VBROADCASTSS X10, Y10
+	VMULPS Y10, Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VMULPS Y10, Y3, Y3
+	VMOVUPS Y3, 128(DX)
+	VMULPS Y10, Y5, Y5
+	VMOVUPS Y5, 224(DX)
+	VMULPS Y10, Y7, Y7
+	VMOVUPS Y7, 320(DX)
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown1
 	MOVQ (Panel_Edit+Edit_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
-	VMOVUPS (R11), Y8
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
-	VMOVUPS (R11), Y9
-	VPADDD previous<>(SB), Y9, Y9
-	VMOVD SI, X10
-	VPBROADCASTD X10, Y10
-	VPCMPGTD Y10, Y8, Y11
-	VBLENDVPS Y11, hidden<>(SB), Y0, Y0
-	VPCMPGTD Y9, Y10, Y11
-	VBLENDVPS Y11, hidden<>(SB), Y0, Y0
-	VMOVUPS Y0, (DX)
-	VPADDD next<>(SB), Y10, Y10
-	VPCMPGTD Y10, Y8, Y11
-	VBLENDVPS Y11, hidden<>(SB), Y2, Y2
-	VPCMPGTD Y9, Y10, Y11
-	VBLENDVPS Y11, hidden<>(SB), Y2, Y2
-	VMOVUPS Y2, 96(DX)
-	VPADDD next<>(SB), Y10, Y10
-	VPCMPGTD Y10, Y8, Y11
-	VBLENDVPS Y11, hidden<>(SB), Y4, Y4
-	VPCMPGTD Y9, Y10, Y11
-	VBLENDVPS Y11, hidden<>(SB), Y4, Y4
-	VMOVUPS Y4, 192(DX)
-	VPADDD next<>(SB), Y10, Y10
-	VPCMPGTD Y10, Y8, Y11
-	VBLENDVPS Y11, hidden<>(SB), Y6, Y6
-	VPCMPGTD Y9, Y10, Y11
-	VBLENDVPS Y11, hidden<>(SB), Y6, Y6
-	VMOVUPS Y6, 288(DX)
-	VPADDD next<>(SB), Y10, Y10
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS 32(R11), Y8
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -4323,7 +5967,148 @@ mask:
 	VBLENDVPS Y11, hidden<>(SB), Y7, Y7
 	VMOVUPS Y7, 320(DX)
 	VPADDD next<>(SB), Y10, Y10
-	JMP shown
+shown1:
+	VMOVUPS 32(R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y1, Y8
+	VMAXPS Y8, Y3, Y8
+	VMAXPS Y8, Y5, Y8
+	VMAXPS Y8, Y7, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE over1
+fits1:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group1
+last1:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 96(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 288(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT last1
+	CMPQ BP, DX
+	JLT last1Half
+	ADDQ $-768, R14
+	JMP last1End
+last1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 448(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 480(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 448(R14)
+	MOVQ DX, BP
+	JMP last1
+last1End:
+	JMP leave
+over1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 768(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 800(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 832(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 864(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 768(R14)
+	VMOVUPS Y12, 832(R14)
+	VMOVUPS Y12, 800(R14)
+	VMOVUPS Y12, 864(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS 32(R12), Y8
+	VSUBPS lowest<>(SB), Y8, Y10
+	VADDPS 32(R11), Y10, Y10
+	VMOVUPS Y8, Y9
+	VMAXPS Y9, Y1, Y9
+	VMAXPS Y9, Y3, Y9
+	VMAXPS Y9, Y5, Y9
+	VMAXPS Y9, Y7, Y9
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y11
+	VBLENDVPS Y11, Y9, Y8, Y8
+	VMOVUPS Y8, 32(R12)
+	VMOVUPS 32(R12), Y8
+	VADDPS limit<>(SB), Y8, Y9
+	VMAXPS Y8, Y1, Y8
+	VMAXPS Y8, Y3, Y8
+	VMAXPS Y8, Y5, Y8
+	VMAXPS Y8, Y7, Y8
+	VCMPPS $0x1e, Y9, Y8, Y8
+	VMOVMSKPS Y8, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits1
+leave:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 768(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 800(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 832(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 864(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+32(FP)
+	VZEROUPPER
+	RET
 
 // func avx2Mix2(p *Panel, keep *float32)
 //
@@ -4378,7 +6163,7 @@ asks:
 	JLT rest4
 	PCALIGN $64
 steps4:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -4393,7 +6178,7 @@ steps4:
 	VBROADCASTSS 12(R8), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y8
 	VMOVUPS 128(SI), Y9
 	VBROADCASTSS (R8)(R9*1), Y10
@@ -4408,7 +6193,7 @@ steps4:
 	VBROADCASTSS 12(R8)(R9*1), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y8
 	VMOVUPS 224(SI), Y9
 	VBROADCASTSS (R8)(R9*2), Y10
@@ -4423,7 +6208,7 @@ steps4:
 	VBROADCASTSS 12(R8)(R9*2), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -4452,7 +6237,7 @@ rest4:
 	CMPQ R11, $0
 	JLT done4
 one4:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -4634,7 +6419,7 @@ asks:
 	JLT rest4Since1
 	PCALIGN $64
 steps4Since1:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y8
 	VBROADCASTSS (R8), Y10
 	VFMADD231PS Y10, Y8, Y0
@@ -4644,7 +6429,7 @@ steps4Since1:
 	VFMADD231PS Y10, Y8, Y4
 	VBROADCASTSS 12(R8), Y10
 	VFMADD231PS Y10, Y8, Y6
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y8
 	VBROADCASTSS (R8)(R9*1), Y10
 	VFMADD231PS Y10, Y8, Y0
@@ -4654,7 +6439,7 @@ steps4Since1:
 	VFMADD231PS Y10, Y8, Y4
 	VBROADCASTSS 12(R8)(R9*1), Y10
 	VFMADD231PS Y10, Y8, Y6
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y8
 	VBROADCASTSS (R8)(R9*2), Y10
 	VFMADD231PS Y10, Y8, Y0
@@ -4664,7 +6449,7 @@ steps4Since1:
 	VFMADD231PS Y10, Y8, Y4
 	VBROADCASTSS 12(R8)(R9*2), Y10
 	VFMADD231PS Y10, Y8, Y6
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -4688,7 +6473,7 @@ rest4Since1:
 	CMPQ R11, $0
 	JLT done4Since1
 one4Since1:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y8
 	VBROADCASTSS (R8), Y10
 	VFMADD231PS Y10, Y8, Y0
@@ -4714,7 +6499,7 @@ done4Since1:
 	JLT rest4Until0
 	PCALIGN $64
 steps4Until0:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -4729,7 +6514,7 @@ steps4Until0:
 	VBROADCASTSS 12(R8), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y8
 	VMOVUPS 128(SI), Y9
 	VBROADCASTSS (R8)(R9*1), Y10
@@ -4744,7 +6529,7 @@ steps4Until0:
 	VBROADCASTSS 12(R8)(R9*1), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y8
 	VMOVUPS 224(SI), Y9
 	VBROADCASTSS (R8)(R9*2), Y10
@@ -4759,7 +6544,7 @@ steps4Until0:
 	VBROADCASTSS 12(R8)(R9*2), Y10
 	VFMADD231PS Y10, Y8, Y6
 	VFMADD231PS Y10, Y9, Y7
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -4788,7 +6573,7 @@ rest4Until0:
 	CMPQ R11, $0
 	JLT done4Until0
 one4Until0:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8), Y10
@@ -5576,25 +7361,31 @@ end1:
 
 // func avx2Flash3(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 24 || p.Until == nil || p.Until[first/8] <= to {
+//				return to
+//			}
+//			to = p.Until[first/8]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 24 {
+//		for lane := first; lane < 24; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
 //			p.P[i*24+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·avx2Flash3(SB), 0, $544-40
 	NO_LOCAL_POINTERS
 	MOVQ p+0(FP), AX
@@ -5625,7 +7416,7 @@ TEXT ·avx2Flash3(SB), 0, $544-40
 	MOVQ (Panel_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
-	JGE fits
+	JGE fits0
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -5757,8 +7548,8 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	JMP scores
-group:
+	JMP scores0
+group0:
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -5777,10 +7568,10 @@ group:
 	VXORPS Y11, Y11, Y11
 	ADDQ $-16, R11
 	CMPQ R11, $0
-	JLT left
+	JLT left0
 	PCALIGN $64
-mixed:
-	PREFETCHT1 (R13)
+mixed0:
+	PREFETCHT0 (R13)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -5877,7 +7668,7 @@ mixed:
 	VMOVUPS Y14, (DI)
 	VADDPS (R14), Y14, Y15
 	VMOVUPS Y15, 96(R14)
-	PREFETCHT1 64(R13)
+	PREFETCHT0 64(R13)
 	VMOVUPS 384(SI), Y12
 	VMOVUPS 416(SI), Y13
 	VMOVUPS 448(SI), Y14
@@ -5974,7 +7765,7 @@ mixed:
 	VMOVUPS Y14, 32(DI)
 	VADDPS 32(R14), Y14, Y15
 	VMOVUPS Y15, 128(R14)
-	PREFETCHT1 128(R13)
+	PREFETCHT0 128(R13)
 	VMOVUPS 768(SI), Y12
 	VMOVUPS 800(SI), Y13
 	VMOVUPS 832(SI), Y14
@@ -6071,7 +7862,7 @@ mixed:
 	VMOVUPS Y14, 64(DI)
 	VADDPS 64(R14), Y14, Y15
 	VMOVUPS Y15, 160(R14)
-	PREFETCHT1 192(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 1152(SI), Y12
 	VMOVUPS 1184(SI), Y13
 	VMOVUPS 1216(SI), Y14
@@ -6155,12 +7946,12 @@ mixed:
 	ADDQ $96, DI
 	ADDQ $96, R14
 	CMPQ DI, BP
-	JLT more
+	JLT more0
 	CMPQ BP, DX
-	JLT half
+	JLT half0
 	ADDQ $-384, R14
-	JMP alone
-half:
+	JMP alone0
+half0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 192(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -6172,11 +7963,11 @@ half:
 	VADDPS 64(BP), Y12, Y12
 	VMOVUPS Y12, 64(BP)
 	MOVQ DX, BP
-more:
+more0:
 	CMPQ R11, $0
-	JGE mixed
-left:
-row:
+	JGE mixed0
+left0:
+row0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -6240,12 +8031,12 @@ row:
 	ADDQ $96, DI
 	ADDQ $96, R14
 	CMPQ DI, BP
-	JLT row
+	JLT row0
 	CMPQ BP, DX
-	JLT rowHalf
+	JLT row0Half
 	ADDQ $-384, R14
-	JMP rowEnd
-rowHalf:
+	JMP row0End
+row0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 192(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -6257,14 +8048,14 @@ rowHalf:
 	VADDPS 64(BP), Y12, Y12
 	VMOVUPS Y12, 64(BP)
 	MOVQ DX, BP
-	JMP row
-rowEnd:
-alone:
+	JMP row0
+row0End:
+alone0:
 	ADDQ $12, R11
 	CMPQ R11, $0
-	JLT restMixed
+	JLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -6345,12 +8136,12 @@ stepsMixed:
 	ADDQ $16, R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE stepsMixed
-restMixed:
+	JGE stepsMixed0
+restMixed0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT doneMixed
-oneMixed:
+	JLT doneMixed0
+oneMixed0:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -6374,9 +8165,9 @@ oneMixed:
 	ADDQ $4, R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE oneMixed
-doneMixed:
-scores:
+	JGE oneMixed0
+doneMixed0:
+scores0:
 	VCVTSD2SS (Panel_Factor)(AX), X15, X15
 	VBROADCASTSS X15, Y15
 	VMULPS Y15, Y0, Y0
@@ -6407,234 +8198,7 @@ scores:
 	SUBQ CX, SI
 	MOVQ (Panel_Plain)(AX), R11
 	CMPQ SI, R11
-	JLT shown
-	JMP mask
-shown:
-	VMOVUPS (R12), Y12
-	VADDPS limit<>(SB), Y12, Y13
-	VMAXPS Y12, Y0, Y12
-	VMAXPS Y12, Y3, Y12
-	VMAXPS Y12, Y6, Y12
-	VMAXPS Y12, Y9, Y12
-	VCMPPS $0x1e, Y13, Y12, Y12
-	VMOVMSKPS Y12, R15
-	TESTL R15, R15
-	JNE over
-	VMOVUPS 32(R12), Y12
-	VADDPS limit<>(SB), Y12, Y13
-	VMAXPS Y12, Y1, Y12
-	VMAXPS Y12, Y4, Y12
-	VMAXPS Y12, Y7, Y12
-	VMAXPS Y12, Y10, Y12
-	VCMPPS $0x1e, Y13, Y12, Y12
-	VMOVMSKPS Y12, R15
-	TESTL R15, R15
-	JNE over
-	VMOVUPS 64(R12), Y12
-	VADDPS limit<>(SB), Y12, Y13
-	VMAXPS Y12, Y2, Y12
-	VMAXPS Y12, Y5, Y12
-	VMAXPS Y12, Y8, Y12
-	VMAXPS Y12, Y11, Y12
-	VCMPPS $0x1e, Y13, Y12, Y12
-	VMOVMSKPS Y12, R15
-	TESTL R15, R15
-	JNE over
-fits:
-	MOVQ DX, DI
-	MOVQ DI, BP
-	ADDQ $192, BP
-	ADDQ $384, DX
-	LEAQ (BX)(R9*4), BX
-	ADDQ $-4, CX
-	CMPQ CX, $1
-	JGE group
-last:
-	VMOVUPS (DI), Y12
-	VSUBPS (R12), Y12, Y12
-	VMOVUPS least<>(SB), Y13
-	VMAXPS Y12, Y13, Y12
-	VADDPS round<>(SB), Y12, Y13
-	VPERMPS table<>(SB), Y13, Y14
-	VSUBPS round<>(SB), Y13, Y15
-	VPSLLD $20, Y13, Y13
-	VPADDD Y13, Y14, Y14
-	VSUBPS Y15, Y12, Y15
-	VMOVUPS cubic<>(SB), Y13
-	VFMADD213PS square<>(SB), Y15, Y13
-	VFMADD213PS linear<>(SB), Y15, Y13
-	VMULPS Y14, Y15, Y15
-	VCMPPS $0x16, least<>(SB), Y12, Y12
-	VFMADD231PS Y13, Y15, Y14
-	VANDPS Y12, Y14, Y14
-	VMOVUPS Y14, (DI)
-	VADDPS (R14), Y14, Y15
-	VMOVUPS Y15, 96(R14)
-	VMOVUPS 32(DI), Y12
-	VSUBPS 32(R12), Y12, Y12
-	VMOVUPS least<>(SB), Y13
-	VMAXPS Y12, Y13, Y12
-	VADDPS round<>(SB), Y12, Y13
-	VPERMPS table<>(SB), Y13, Y14
-	VSUBPS round<>(SB), Y13, Y15
-	VPSLLD $20, Y13, Y13
-	VPADDD Y13, Y14, Y14
-	VSUBPS Y15, Y12, Y15
-	VMOVUPS cubic<>(SB), Y13
-	VFMADD213PS square<>(SB), Y15, Y13
-	VFMADD213PS linear<>(SB), Y15, Y13
-	VMULPS Y14, Y15, Y15
-	VCMPPS $0x16, least<>(SB), Y12, Y12
-	VFMADD231PS Y13, Y15, Y14
-	VANDPS Y12, Y14, Y14
-	VMOVUPS Y14, 32(DI)
-	VADDPS 32(R14), Y14, Y15
-	VMOVUPS Y15, 128(R14)
-	VMOVUPS 64(DI), Y12
-	VSUBPS 64(R12), Y12, Y12
-	VMOVUPS least<>(SB), Y13
-	VMAXPS Y12, Y13, Y12
-	VADDPS round<>(SB), Y12, Y13
-	VPERMPS table<>(SB), Y13, Y14
-	VSUBPS round<>(SB), Y13, Y15
-	VPSLLD $20, Y13, Y13
-	VPADDD Y13, Y14, Y14
-	VSUBPS Y15, Y12, Y15
-	VMOVUPS cubic<>(SB), Y13
-	VFMADD213PS square<>(SB), Y15, Y13
-	VFMADD213PS linear<>(SB), Y15, Y13
-	VMULPS Y14, Y15, Y15
-	VCMPPS $0x16, least<>(SB), Y12, Y12
-	VFMADD231PS Y13, Y15, Y14
-	VANDPS Y12, Y14, Y14
-	VMOVUPS Y14, 64(DI)
-	VADDPS 64(R14), Y14, Y15
-	VMOVUPS Y15, 160(R14)
-	ADDQ $96, DI
-	ADDQ $96, R14
-	CMPQ DI, BP
-	JLT last
-	CMPQ BP, DX
-	JLT lastHalf
-	ADDQ $-384, R14
-	JMP lastEnd
-lastHalf:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 192(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 224(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	VMOVUPS 256(R14), Y12
-	VADDPS 64(BP), Y12, Y12
-	VMOVUPS Y12, 64(BP)
-	MOVQ DX, BP
-	JMP last
-lastEnd:
-leave:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 384(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 416(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	VMOVUPS 448(R14), Y12
-	VADDPS 64(BP), Y12, Y12
-	VMOVUPS Y12, 64(BP)
-	MOVQ to+16(FP), R12
-	SUBQ CX, R12
-	MOVQ R12, done+32(FP)
-	VZEROUPPER
-	RET
-over:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 384(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 416(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	VMOVUPS 448(R14), Y12
-	VADDPS 64(BP), Y12, Y12
-	VMOVUPS Y12, 64(BP)
-	VXORPS Y12, Y12, Y12
-	VMOVUPS Y12, 384(R14)
-	VMOVUPS Y12, 416(R14)
-	VMOVUPS Y12, 448(R14)
-	MOVQ (Panel_L)(AX), R11
-	VMOVUPS (R12), Y12
-	VSUBPS lowest<>(SB), Y12, Y14
-	VADDPS (R11), Y14, Y14
-	VMOVUPS Y12, Y13
-	VMAXPS Y13, Y0, Y13
-	VMAXPS Y13, Y3, Y13
-	VMAXPS Y13, Y6, Y13
-	VMAXPS Y13, Y9, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	VMOVUPS one<>(SB), Y15
-	VCMPPS $0x1e, Y14, Y15, Y15
-	VBLENDVPS Y15, Y13, Y12, Y12
-	VMOVUPS Y12, (R12)
-	VMOVUPS 32(R12), Y12
-	VSUBPS lowest<>(SB), Y12, Y14
-	VADDPS 32(R11), Y14, Y14
-	VMOVUPS Y12, Y13
-	VMAXPS Y13, Y1, Y13
-	VMAXPS Y13, Y4, Y13
-	VMAXPS Y13, Y7, Y13
-	VMAXPS Y13, Y10, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	VMOVUPS one<>(SB), Y15
-	VCMPPS $0x1e, Y14, Y15, Y15
-	VBLENDVPS Y15, Y13, Y12, Y12
-	VMOVUPS Y12, 32(R12)
-	VMOVUPS 64(R12), Y12
-	VSUBPS lowest<>(SB), Y12, Y14
-	VADDPS 64(R11), Y14, Y14
-	VMOVUPS Y12, Y13
-	VMAXPS Y13, Y2, Y13
-	VMAXPS Y13, Y5, Y13
-	VMAXPS Y13, Y8, Y13
-	VMAXPS Y13, Y11, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	VMOVUPS one<>(SB), Y15
-	VCMPPS $0x1e, Y14, Y15, Y15
-	VBLENDVPS Y15, Y13, Y12, Y12
-	VMOVUPS Y12, 64(R12)
-	VMOVUPS (R12), Y12
-	VADDPS limit<>(SB), Y12, Y13
-	VMAXPS Y12, Y0, Y12
-	VMAXPS Y12, Y3, Y12
-	VMAXPS Y12, Y6, Y12
-	VMAXPS Y12, Y9, Y12
-	VCMPPS $0x1e, Y13, Y12, Y12
-	VMOVMSKPS Y12, R15
-	TESTL R15, R15
-	JNE leave
-	VMOVUPS 32(R12), Y12
-	VADDPS limit<>(SB), Y12, Y13
-	VMAXPS Y12, Y1, Y12
-	VMAXPS Y12, Y4, Y12
-	VMAXPS Y12, Y7, Y12
-	VMAXPS Y12, Y10, Y12
-	VCMPPS $0x1e, Y13, Y12, Y12
-	VMOVMSKPS Y12, R15
-	TESTL R15, R15
-	JNE leave
-	VMOVUPS 64(R12), Y12
-	VADDPS limit<>(SB), Y12, Y13
-	VMAXPS Y12, Y2, Y12
-	VMAXPS Y12, Y5, Y12
-	VMAXPS Y12, Y8, Y12
-	VMAXPS Y12, Y11, Y12
-	VCMPPS $0x1e, Y13, Y12, Y12
-	VMOVMSKPS Y12, R15
-	TESTL R15, R15
-	JNE leave
-	JMP fits
-mask:
+	JLT shown0
 	MOVQ (Panel_Edit+Edit_Key)(AX), R11
 	ADDQ R11, SI
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
@@ -6730,30 +8294,2384 @@ mask:
 	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
 	VMOVUPS Y11, 352(DX)
 	VPADDD next<>(SB), Y14, Y14
-	JMP shown
+shown0:
+	VMOVUPS (R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y0, Y12
+	VMAXPS Y12, Y3, Y12
+	VMAXPS Y12, Y6, Y12
+	VMAXPS Y12, Y9, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over0
+	VMOVUPS 32(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y1, Y12
+	VMAXPS Y12, Y4, Y12
+	VMAXPS Y12, Y7, Y12
+	VMAXPS Y12, Y10, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over0
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over0
+fits0:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group0
+	MOVQ (Panel_Until)(AX), R11
+	CMPQ R11, $1
+	JLT last0
+	MOVQ 8(R11), CX
+	MOVQ to+16(FP), SI
+	SUBQ SI, CX
+	CMPQ CX, $1
+	JLT last0
+	ADDQ CX, SI
+	MOVQ SI, to+16(FP)
+	JMP fewer1
+last0:
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 96(R14)
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT last0
+	CMPQ BP, DX
+	JLT last0Half
+	ADDQ $-384, R14
+	JMP last0End
+last0Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ DX, BP
+	JMP last0
+last0End:
+	JMP leave
+over0:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 416(R14)
+	VMOVUPS Y12, 448(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS (R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS (R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y0, Y13
+	VMAXPS Y13, Y3, Y13
+	VMAXPS Y13, Y6, Y13
+	VMAXPS Y13, Y9, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, (R12)
+	VMOVUPS 32(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 32(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y1, Y13
+	VMAXPS Y13, Y4, Y13
+	VMAXPS Y13, Y7, Y13
+	VMAXPS Y13, Y10, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 32(R12)
+	VMOVUPS 64(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 64(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y2, Y13
+	VMAXPS Y13, Y5, Y13
+	VMAXPS Y13, Y8, Y13
+	VMAXPS Y13, Y11, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 64(R12)
+	VMOVUPS (R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y0, Y12
+	VMAXPS Y12, Y3, Y12
+	VMAXPS Y12, Y6, Y12
+	VMAXPS Y12, Y9, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 32(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y1, Y12
+	VMAXPS Y12, Y4, Y12
+	VMAXPS Y12, Y7, Y12
+	VMAXPS Y12, Y10, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits0
+fewer1:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left0to1
+	PCALIGN $64
+mixed0to1:
+	PREFETCHT0 (R13)
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 128(SI), Y13
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 224(SI), Y13
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 320(SI), Y13
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 96(R14)
+	PREFETCHT0 64(R13)
+	VMOVUPS 416(SI), Y13
+	VMOVUPS 448(SI), Y14
+	VBROADCASTSS 16(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 16(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 16(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 16(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 512(SI), Y13
+	VMOVUPS 544(SI), Y14
+	VBROADCASTSS 20(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 20(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 20(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 20(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 608(SI), Y13
+	VMOVUPS 640(SI), Y14
+	VBROADCASTSS 24(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 24(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 24(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 24(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 704(SI), Y13
+	VMOVUPS 736(SI), Y14
+	VBROADCASTSS 28(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 28(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 28(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 28(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	PREFETCHT0 128(R13)
+	VMOVUPS 800(SI), Y13
+	VMOVUPS 832(SI), Y14
+	VBROADCASTSS 32(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 32(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 32(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 32(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 896(SI), Y13
+	VMOVUPS 928(SI), Y14
+	VBROADCASTSS 36(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 36(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 36(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 36(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 992(SI), Y13
+	VMOVUPS 1024(SI), Y14
+	VBROADCASTSS 40(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 40(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 40(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 40(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1088(SI), Y13
+	VMOVUPS 1120(SI), Y14
+	VBROADCASTSS 44(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 44(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 44(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 44(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	PREFETCHT0 192(R13)
+	VMOVUPS 1184(SI), Y13
+	VMOVUPS 1216(SI), Y14
+	VBROADCASTSS 48(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 48(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 48(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 48(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1280(SI), Y13
+	VMOVUPS 1312(SI), Y14
+	VBROADCASTSS 52(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 52(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 52(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 52(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1376(SI), Y13
+	VMOVUPS 1408(SI), Y14
+	VBROADCASTSS 56(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 56(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 56(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 56(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1472(SI), Y13
+	VMOVUPS 1504(SI), Y14
+	VBROADCASTSS 60(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 60(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 60(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 60(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT more0to1
+	CMPQ BP, DX
+	JLT half0to1
+	ADDQ $-384, R14
+	JMP alone0to1
+half0to1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ DX, BP
+more0to1:
+	CMPQ R11, $0
+	JGE mixed0to1
+left0to1:
+row0to1:
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 96(R14)
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT row0to1
+	CMPQ BP, DX
+	JLT row0to1Half
+	ADDQ $-384, R14
+	JMP row0to1End
+row0to1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ DX, BP
+	JMP row0to1
+row0to1End:
+alone0to1:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed0to1
+	PCALIGN $64
+stepsMixed0to1:
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 128(SI), Y13
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 224(SI), Y13
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 320(SI), Y13
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed0to1
+restMixed0to1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed0to1
+oneMixed0to1:
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed0to1
+doneMixed0to1:
+	JMP scores1
+group1:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left1
+	PCALIGN $64
+mixed1:
+	PREFETCHT0 (R13)
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 128(SI), Y13
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 224(SI), Y13
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 320(SI), Y13
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 64(R13)
+	VMOVUPS 416(SI), Y13
+	VMOVUPS 448(SI), Y14
+	VBROADCASTSS 16(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 16(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 16(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 16(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	VMOVUPS 512(SI), Y13
+	VMOVUPS 544(SI), Y14
+	VBROADCASTSS 20(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 20(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 20(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 20(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 608(SI), Y13
+	VMOVUPS 640(SI), Y14
+	VBROADCASTSS 24(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 24(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 24(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 24(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 704(SI), Y13
+	VMOVUPS 736(SI), Y14
+	VBROADCASTSS 28(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 28(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 28(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 28(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 128(R13)
+	VMOVUPS 800(SI), Y13
+	VMOVUPS 832(SI), Y14
+	VBROADCASTSS 32(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 32(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 32(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 32(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 896(SI), Y13
+	VMOVUPS 928(SI), Y14
+	VBROADCASTSS 36(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 36(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 36(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 36(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	VMOVUPS 992(SI), Y13
+	VMOVUPS 1024(SI), Y14
+	VBROADCASTSS 40(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 40(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 40(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 40(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1088(SI), Y13
+	VMOVUPS 1120(SI), Y14
+	VBROADCASTSS 44(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 44(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 44(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 44(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 192(R13)
+	VMOVUPS 1184(SI), Y13
+	VMOVUPS 1216(SI), Y14
+	VBROADCASTSS 48(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 48(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 48(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 48(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1280(SI), Y13
+	VMOVUPS 1312(SI), Y14
+	VBROADCASTSS 52(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 52(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 52(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 52(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1376(SI), Y13
+	VMOVUPS 1408(SI), Y14
+	VBROADCASTSS 56(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 56(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 56(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 56(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1472(SI), Y13
+	VMOVUPS 1504(SI), Y14
+	VBROADCASTSS 60(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 60(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 60(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 60(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT more1
+	CMPQ BP, DX
+	JLT half1
+	ADDQ $-384, R14
+	JMP alone1
+half1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	MOVQ DX, BP
+more1:
+	CMPQ R11, $0
+	JGE mixed1
+left1:
+row1:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT row1
+	CMPQ BP, DX
+	JLT row1Half
+	ADDQ $-384, R14
+	JMP row1End
+row1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	MOVQ DX, BP
+	JMP row1
+row1End:
+alone1:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed1
+	PCALIGN $64
+stepsMixed1:
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 128(SI), Y13
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 224(SI), Y13
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 320(SI), Y13
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed1
+restMixed1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed1
+oneMixed1:
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed1
+doneMixed1:
+scores1:
+	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VBROADCASTSS X15, Y15
+	VMULPS Y15, Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VMULPS Y15, Y2, Y2
+	VMOVUPS Y2, 64(DX)
+	VMULPS Y15, Y4, Y4
+	VMOVUPS Y4, 128(DX)
+	VMULPS Y15, Y5, Y5
+	VMOVUPS Y5, 160(DX)
+	VMULPS Y15, Y7, Y7
+	VMOVUPS Y7, 224(DX)
+	VMULPS Y15, Y8, Y8
+	VMOVUPS Y8, 256(DX)
+	VMULPS Y15, Y10, Y10
+	VMOVUPS Y10, 320(DX)
+	VMULPS Y15, Y11, Y11
+	VMOVUPS Y11, 352(DX)
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown1
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS 32(R11), Y12
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS 32(R11), Y13
+	VPADDD previous<>(SB), Y13, Y13
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y1, Y1
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y4, Y4
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y4, Y4
+	VMOVUPS Y4, 128(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y7, Y7
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y7, Y7
+	VMOVUPS Y7, 224(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y10, Y10
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y10, Y10
+	VMOVUPS Y10, 320(DX)
+	VPADDD next<>(SB), Y14, Y14
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS 64(R11), Y12
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS 64(R11), Y13
+	VPADDD previous<>(SB), Y13, Y13
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
+	VMOVUPS Y2, 64(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y5, Y5
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y5, Y5
+	VMOVUPS Y5, 160(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y8, Y8
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y8, Y8
+	VMOVUPS Y8, 256(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
+	VMOVUPS Y11, 352(DX)
+	VPADDD next<>(SB), Y14, Y14
+shown1:
+	VMOVUPS 32(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y1, Y12
+	VMAXPS Y12, Y4, Y12
+	VMAXPS Y12, Y7, Y12
+	VMAXPS Y12, Y10, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over1
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over1
+fits1:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group1
+	MOVQ (Panel_Until)(AX), R11
+	CMPQ R11, $1
+	JLT last1
+	MOVQ 16(R11), CX
+	MOVQ to+16(FP), SI
+	SUBQ SI, CX
+	CMPQ CX, $1
+	JLT last1
+	ADDQ CX, SI
+	MOVQ SI, to+16(FP)
+	JMP fewer2
+last1:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT last1
+	CMPQ BP, DX
+	JLT last1Half
+	ADDQ $-384, R14
+	JMP last1End
+last1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	MOVQ DX, BP
+	JMP last1
+last1End:
+	JMP leave
+over1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 416(R14)
+	VMOVUPS Y12, 448(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS 32(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 32(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y1, Y13
+	VMAXPS Y13, Y4, Y13
+	VMAXPS Y13, Y7, Y13
+	VMAXPS Y13, Y10, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 32(R12)
+	VMOVUPS 64(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 64(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y2, Y13
+	VMAXPS Y13, Y5, Y13
+	VMAXPS Y13, Y8, Y13
+	VMAXPS Y13, Y11, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 64(R12)
+	VMOVUPS 32(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y1, Y12
+	VMAXPS Y12, Y4, Y12
+	VMAXPS Y12, Y7, Y12
+	VMAXPS Y12, Y10, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits1
+fewer2:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left1to2
+	PCALIGN $64
+mixed1to2:
+	PREFETCHT0 (R13)
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 64(R13)
+	VMOVUPS 448(SI), Y14
+	VBROADCASTSS 16(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 16(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 16(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 16(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	VMOVUPS 544(SI), Y14
+	VBROADCASTSS 20(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 20(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 20(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 20(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 640(SI), Y14
+	VBROADCASTSS 24(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 24(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 24(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 24(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 736(SI), Y14
+	VBROADCASTSS 28(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 28(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 28(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 28(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 128(R13)
+	VMOVUPS 832(SI), Y14
+	VBROADCASTSS 32(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 32(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 32(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 32(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 928(SI), Y14
+	VBROADCASTSS 36(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 36(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 36(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 36(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	VMOVUPS 1024(SI), Y14
+	VBROADCASTSS 40(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 40(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 40(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 40(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1120(SI), Y14
+	VBROADCASTSS 44(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 44(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 44(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 44(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 192(R13)
+	VMOVUPS 1216(SI), Y14
+	VBROADCASTSS 48(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 48(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 48(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 48(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1312(SI), Y14
+	VBROADCASTSS 52(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 52(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 52(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 52(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1408(SI), Y14
+	VBROADCASTSS 56(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 56(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 56(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 56(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1504(SI), Y14
+	VBROADCASTSS 60(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 60(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 60(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 60(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT more1to2
+	CMPQ BP, DX
+	JLT half1to2
+	ADDQ $-384, R14
+	JMP alone1to2
+half1to2:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	MOVQ DX, BP
+more1to2:
+	CMPQ R11, $0
+	JGE mixed1to2
+left1to2:
+row1to2:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 128(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT row1to2
+	CMPQ BP, DX
+	JLT row1to2Half
+	ADDQ $-384, R14
+	JMP row1to2End
+row1to2Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	MOVQ DX, BP
+	JMP row1to2
+row1to2End:
+alone1to2:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed1to2
+	PCALIGN $64
+stepsMixed1to2:
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed1to2
+restMixed1to2:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed1to2
+oneMixed1to2:
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed1to2
+doneMixed1to2:
+	JMP scores2
+group2:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left2
+	PCALIGN $64
+mixed2:
+	PREFETCHT0 (R13)
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 64(R13)
+	VMOVUPS 448(SI), Y14
+	VBROADCASTSS 16(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 16(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 16(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 16(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 544(SI), Y14
+	VBROADCASTSS 20(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 20(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 20(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 20(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 640(SI), Y14
+	VBROADCASTSS 24(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 24(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 24(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 24(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 736(SI), Y14
+	VBROADCASTSS 28(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 28(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 28(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 28(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	PREFETCHT0 128(R13)
+	VMOVUPS 832(SI), Y14
+	VBROADCASTSS 32(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 32(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 32(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 32(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 928(SI), Y14
+	VBROADCASTSS 36(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 36(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 36(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 36(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1024(SI), Y14
+	VBROADCASTSS 40(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 40(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 40(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 40(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1120(SI), Y14
+	VBROADCASTSS 44(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 44(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 44(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 44(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 192(R13)
+	VMOVUPS 1216(SI), Y14
+	VBROADCASTSS 48(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 48(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 48(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 48(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1312(SI), Y14
+	VBROADCASTSS 52(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 52(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 52(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 52(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1408(SI), Y14
+	VBROADCASTSS 56(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 56(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 56(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 56(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1504(SI), Y14
+	VBROADCASTSS 60(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 60(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 60(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 60(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT more2
+	CMPQ BP, DX
+	JLT half2
+	ADDQ $-384, R14
+	JMP alone2
+half2:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	VMOVUPS Y12, 224(R14)
+	MOVQ DX, BP
+more2:
+	CMPQ R11, $0
+	JGE mixed2
+left2:
+row2:
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT row2
+	CMPQ BP, DX
+	JLT row2Half
+	ADDQ $-384, R14
+	JMP row2End
+row2Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	VMOVUPS Y12, 224(R14)
+	MOVQ DX, BP
+	JMP row2
+row2End:
+alone2:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed2
+	PCALIGN $64
+stepsMixed2:
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed2
+restMixed2:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed2
+oneMixed2:
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed2
+doneMixed2:
+scores2:
+	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VBROADCASTSS X15, Y15
+	VMULPS Y15, Y2, Y2
+	VMOVUPS Y2, 64(DX)
+	VMULPS Y15, Y5, Y5
+	VMOVUPS Y5, 160(DX)
+	VMULPS Y15, Y8, Y8
+	VMOVUPS Y8, 256(DX)
+	VMULPS Y15, Y11, Y11
+	VMOVUPS Y11, 352(DX)
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown2
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS 64(R11), Y12
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS 64(R11), Y13
+	VPADDD previous<>(SB), Y13, Y13
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
+	VMOVUPS Y2, 64(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y5, Y5
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y5, Y5
+	VMOVUPS Y5, 160(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y8, Y8
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y8, Y8
+	VMOVUPS Y8, 256(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
+	VMOVUPS Y11, 352(DX)
+	VPADDD next<>(SB), Y14, Y14
+shown2:
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over2
+fits2:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group2
+last2:
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 160(R14)
+	ADDQ $96, DI
+	ADDQ $96, R14
+	CMPQ DI, BP
+	JLT last2
+	CMPQ BP, DX
+	JLT last2Half
+	ADDQ $-384, R14
+	JMP last2End
+last2Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 192(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 224(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 256(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 192(R14)
+	VMOVUPS Y12, 224(R14)
+	MOVQ DX, BP
+	JMP last2
+last2End:
+	JMP leave
+over2:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 416(R14)
+	VMOVUPS Y12, 448(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS 64(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 64(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y2, Y13
+	VMAXPS Y13, Y5, Y13
+	VMAXPS Y13, Y8, Y13
+	VMAXPS Y13, Y11, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 64(R12)
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits2
+leave:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+32(FP)
+	VZEROUPPER
+	RET
 
 // func avx2FlashSums3(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 24 || p.Until == nil || p.Until[first/8] <= to {
+//				return to
+//			}
+//			to = p.Until[first/8]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*24+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 24 {
+//		for lane := first; lane < 24; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*24+lane] - p.M[lane])
 //			p.S[lane] += Σ e*p.P[i*lanes+lane]
 //			p.P[i*24+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·avx2FlashSums3(SB), 0, $1024-40
 	NO_LOCAL_POINTERS
 	MOVQ p+0(FP), AX
@@ -6790,7 +10708,7 @@ TEXT ·avx2FlashSums3(SB), 0, $1024-40
 	MOVQ (Panel_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
-	JGE fits
+	JGE fits0
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -6922,8 +10840,8 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	JMP scores
-group:
+	JMP scores0
+group0:
 	MOVQ (Panel_Qt)(AX), SI
 	MOVQ BX, R8
 	MOVQ (Panel_D)(AX), R11
@@ -6942,10 +10860,10 @@ group:
 	VXORPS Y11, Y11, Y11
 	ADDQ $-16, R11
 	CMPQ R11, $0
-	JLT left
+	JLT left0
 	PCALIGN $64
-mixed:
-	PREFETCHT1 (R13)
+mixed0:
+	PREFETCHT0 (R13)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -7048,7 +10966,7 @@ mixed:
 	VMOVUPS Y14, (DI)
 	VADDPS (R14), Y14, Y15
 	VMOVUPS Y15, 192(R14)
-	PREFETCHT1 64(R13)
+	PREFETCHT0 64(R13)
 	VMOVUPS 384(SI), Y12
 	VMOVUPS 416(SI), Y13
 	VMOVUPS 448(SI), Y14
@@ -7151,7 +11069,7 @@ mixed:
 	VMOVUPS Y14, 32(DI)
 	VADDPS 32(R14), Y14, Y15
 	VMOVUPS Y15, 224(R14)
-	PREFETCHT1 128(R13)
+	PREFETCHT0 128(R13)
 	VMOVUPS 768(SI), Y12
 	VMOVUPS 800(SI), Y13
 	VMOVUPS 832(SI), Y14
@@ -7254,7 +11172,7 @@ mixed:
 	VMOVUPS Y14, 64(DI)
 	VADDPS 64(R14), Y14, Y15
 	VMOVUPS Y15, 256(R14)
-	PREFETCHT1 192(R13)
+	PREFETCHT0 192(R13)
 	VMOVUPS 1152(SI), Y12
 	VMOVUPS 1184(SI), Y13
 	VMOVUPS 1216(SI), Y14
@@ -7338,12 +11256,12 @@ mixed:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT more
+	JLT more0
 	CMPQ BP, DX
-	JLT half
+	JLT half0
 	ADDQ $-768, R14
-	JMP alone
-half:
+	JMP alone0
+half0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -7365,11 +11283,11 @@ half:
 	VADDPS 64(BP), Y12, Y12
 	VMOVUPS Y12, 64(BP)
 	MOVQ DX, BP
-more:
+more0:
 	CMPQ R11, $0
-	JGE mixed
-left:
-row:
+	JGE mixed0
+left0:
+row0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -7451,12 +11369,12 @@ row:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT row
+	JLT row0
 	CMPQ BP, DX
-	JLT rowHalf
+	JLT row0Half
 	ADDQ $-768, R14
-	JMP rowEnd
-rowHalf:
+	JMP row0End
+row0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -7478,14 +11396,14 @@ rowHalf:
 	VADDPS 64(BP), Y12, Y12
 	VMOVUPS Y12, 64(BP)
 	MOVQ DX, BP
-	JMP row
-rowEnd:
-alone:
+	JMP row0
+row0End:
+alone0:
 	ADDQ $12, R11
 	CMPQ R11, $0
-	JLT restMixed
+	JLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -7566,12 +11484,12 @@ stepsMixed:
 	ADDQ $16, R8
 	ADDQ $-4, R11
 	CMPQ R11, $0
-	JGE stepsMixed
-restMixed:
+	JGE stepsMixed0
+restMixed0:
 	ADDQ $3, R11
 	CMPQ R11, $0
-	JLT doneMixed
-oneMixed:
+	JLT doneMixed0
+oneMixed0:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -7595,9 +11513,9 @@ oneMixed:
 	ADDQ $4, R8
 	ADDQ $-1, R11
 	CMPQ R11, $0
-	JGE oneMixed
-doneMixed:
-scores:
+	JGE oneMixed0
+doneMixed0:
+scores0:
 	VCVTSD2SS (Panel_Factor)(AX), X15, X15
 	VBROADCASTSS X15, Y15
 	VMULPS Y15, Y0, Y0
@@ -7628,9 +11546,103 @@ scores:
 	SUBQ CX, SI
 	MOVQ (Panel_Plain)(AX), R11
 	CMPQ SI, R11
-	JLT shown
-	JMP mask
-shown:
+	JLT shown0
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS (R11), Y12
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS (R11), Y13
+	VPADDD previous<>(SB), Y13, Y13
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y0, Y0
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y0, Y0
+	VMOVUPS Y0, (DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y3, Y3
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y3, Y3
+	VMOVUPS Y3, 96(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y6, Y6
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y6, Y6
+	VMOVUPS Y6, 192(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y9, Y9
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y9, Y9
+	VMOVUPS Y9, 288(DX)
+	VPADDD next<>(SB), Y14, Y14
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS 32(R11), Y12
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS 32(R11), Y13
+	VPADDD previous<>(SB), Y13, Y13
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y1, Y1
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y4, Y4
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y4, Y4
+	VMOVUPS Y4, 128(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y7, Y7
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y7, Y7
+	VMOVUPS Y7, 224(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y10, Y10
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y10, Y10
+	VMOVUPS Y10, 320(DX)
+	VPADDD next<>(SB), Y14, Y14
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS 64(R11), Y12
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS 64(R11), Y13
+	VPADDD previous<>(SB), Y13, Y13
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
+	VMOVUPS Y2, 64(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y5, Y5
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y5, Y5
+	VMOVUPS Y5, 160(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y8, Y8
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y8, Y8
+	VMOVUPS Y8, 256(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
+	VMOVUPS Y11, 352(DX)
+	VPADDD next<>(SB), Y14, Y14
+shown0:
 	VMOVUPS (R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
 	VMAXPS Y12, Y0, Y12
@@ -7640,7 +11652,7 @@ shown:
 	VCMPPS $0x1e, Y13, Y12, Y12
 	VMOVMSKPS Y12, R15
 	TESTL R15, R15
-	JNE over
+	JNE over0
 	VMOVUPS 32(R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
 	VMAXPS Y12, Y1, Y12
@@ -7650,7 +11662,7 @@ shown:
 	VCMPPS $0x1e, Y13, Y12, Y12
 	VMOVMSKPS Y12, R15
 	TESTL R15, R15
-	JNE over
+	JNE over0
 	VMOVUPS 64(R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
 	VMAXPS Y12, Y2, Y12
@@ -7660,8 +11672,8 @@ shown:
 	VCMPPS $0x1e, Y13, Y12, Y12
 	VMOVMSKPS Y12, R15
 	TESTL R15, R15
-	JNE over
-fits:
+	JNE over0
+fits0:
 	MOVQ DX, DI
 	MOVQ DI, BP
 	ADDQ $192, BP
@@ -7669,8 +11681,19 @@ fits:
 	LEAQ (BX)(R9*4), BX
 	ADDQ $-4, CX
 	CMPQ CX, $1
-	JGE group
-last:
+	JGE group0
+	MOVQ (Panel_Until)(AX), R11
+	CMPQ R11, $1
+	JLT last0
+	MOVQ 8(R11), CX
+	MOVQ to+16(FP), SI
+	SUBQ SI, CX
+	CMPQ CX, $1
+	JLT last0
+	ADDQ CX, SI
+	MOVQ SI, to+16(FP)
+	JMP fewer1
+last0:
 	VMOVUPS (DI), Y12
 	VSUBPS (R12), Y12, Y12
 	VMOVUPS least<>(SB), Y13
@@ -7752,12 +11775,12 @@ last:
 	ADDQ $96, DI
 	ADDQ $192, R14
 	CMPQ DI, BP
-	JLT last
+	JLT last0
 	CMPQ BP, DX
-	JLT lastHalf
+	JLT last0Half
 	ADDQ $-768, R14
-	JMP lastEnd
-lastHalf:
+	JMP last0End
+last0Half:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 384(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -7779,35 +11802,10 @@ lastHalf:
 	VADDPS 64(BP), Y12, Y12
 	VMOVUPS Y12, 64(BP)
 	MOVQ DX, BP
-	JMP last
-lastEnd:
-leave:
-	MOVQ (Panel_L)(AX), BP
-	VMOVUPS 768(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 800(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	VMOVUPS 832(R14), Y12
-	VADDPS 64(BP), Y12, Y12
-	VMOVUPS Y12, 64(BP)
-	MOVQ (Panel_S)(AX), BP
-	VMOVUPS 864(R14), Y12
-	VADDPS (BP), Y12, Y12
-	VMOVUPS Y12, (BP)
-	VMOVUPS 896(R14), Y12
-	VADDPS 32(BP), Y12, Y12
-	VMOVUPS Y12, 32(BP)
-	VMOVUPS 928(R14), Y12
-	VADDPS 64(BP), Y12, Y12
-	VMOVUPS Y12, 64(BP)
-	MOVQ to+16(FP), R12
-	SUBQ CX, R12
-	MOVQ R12, done+32(FP)
-	VZEROUPPER
-	RET
-over:
+	JMP last0
+last0End:
+	JMP leave
+over0:
 	MOVQ (Panel_L)(AX), BP
 	VMOVUPS 768(R14), Y12
 	VADDPS (BP), Y12, Y12
@@ -7905,41 +11903,1126 @@ over:
 	VMOVMSKPS Y12, R15
 	TESTL R15, R15
 	JNE leave
-	JMP fits
-mask:
+	JMP fits0
+fewer1:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left0to1
+	PCALIGN $64
+mixed0to1:
+	PREFETCHT0 (R13)
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 128(SI), Y13
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 224(SI), Y13
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 320(SI), Y13
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS (DI), Y12
+	VMOVUPS 96(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 288(R14)
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 192(R14)
+	PREFETCHT0 64(R13)
+	VMOVUPS 416(SI), Y13
+	VMOVUPS 448(SI), Y14
+	VBROADCASTSS 16(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 16(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 16(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 16(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 512(SI), Y13
+	VMOVUPS 544(SI), Y14
+	VBROADCASTSS 20(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 20(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 20(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 20(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 608(SI), Y13
+	VMOVUPS 640(SI), Y14
+	VBROADCASTSS 24(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 24(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 24(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 24(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 704(SI), Y13
+	VMOVUPS 736(SI), Y14
+	VBROADCASTSS 28(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 28(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 28(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 28(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 128(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 320(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	PREFETCHT0 128(R13)
+	VMOVUPS 800(SI), Y13
+	VMOVUPS 832(SI), Y14
+	VBROADCASTSS 32(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 32(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 32(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 32(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 896(SI), Y13
+	VMOVUPS 928(SI), Y14
+	VBROADCASTSS 36(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 36(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 36(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 36(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 992(SI), Y13
+	VMOVUPS 1024(SI), Y14
+	VBROADCASTSS 40(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 40(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 40(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 40(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1088(SI), Y13
+	VMOVUPS 1120(SI), Y14
+	VBROADCASTSS 44(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 44(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 44(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 44(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	PREFETCHT0 192(R13)
+	VMOVUPS 1184(SI), Y13
+	VMOVUPS 1216(SI), Y14
+	VBROADCASTSS 48(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 48(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 48(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 48(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1280(SI), Y13
+	VMOVUPS 1312(SI), Y14
+	VBROADCASTSS 52(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 52(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 52(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 52(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1376(SI), Y13
+	VMOVUPS 1408(SI), Y14
+	VBROADCASTSS 56(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 56(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 56(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 56(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1472(SI), Y13
+	VMOVUPS 1504(SI), Y14
+	VBROADCASTSS 60(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 60(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 60(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 60(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT more0to1
+	CMPQ BP, DX
+	JLT half0to1
+	ADDQ $-768, R14
+	JMP alone0to1
+half0to1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ DX, BP
+more0to1:
+	CMPQ R11, $0
+	JGE mixed0to1
+left0to1:
+row0to1:
+	VMOVUPS (DI), Y12
+	VSUBPS (R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS (DI), Y12
+	VMOVUPS 96(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 288(R14)
+	VMOVUPS Y14, (DI)
+	VADDPS (R14), Y14, Y15
+	VMOVUPS Y15, 192(R14)
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 128(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 320(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT row0to1
+	CMPQ BP, DX
+	JLT row0to1Half
+	ADDQ $-768, R14
+	JMP row0to1End
+row0to1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ DX, BP
+	JMP row0to1
+row0to1End:
+alone0to1:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed0to1
+	PCALIGN $64
+stepsMixed0to1:
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 128(SI), Y13
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 224(SI), Y13
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 320(SI), Y13
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed0to1
+restMixed0to1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed0to1
+oneMixed0to1:
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed0to1
+doneMixed0to1:
+	JMP scores1
+group1:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left1
+	PCALIGN $64
+mixed1:
+	PREFETCHT0 (R13)
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 128(SI), Y13
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 224(SI), Y13
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 320(SI), Y13
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 64(R13)
+	VMOVUPS 416(SI), Y13
+	VMOVUPS 448(SI), Y14
+	VBROADCASTSS 16(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 16(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 16(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 16(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 128(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 320(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	VMOVUPS 512(SI), Y13
+	VMOVUPS 544(SI), Y14
+	VBROADCASTSS 20(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 20(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 20(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 20(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 608(SI), Y13
+	VMOVUPS 640(SI), Y14
+	VBROADCASTSS 24(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 24(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 24(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 24(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 704(SI), Y13
+	VMOVUPS 736(SI), Y14
+	VBROADCASTSS 28(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 28(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 28(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 28(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 128(R13)
+	VMOVUPS 800(SI), Y13
+	VMOVUPS 832(SI), Y14
+	VBROADCASTSS 32(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 32(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 32(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 32(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 896(SI), Y13
+	VMOVUPS 928(SI), Y14
+	VBROADCASTSS 36(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 36(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 36(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 36(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	VMOVUPS 992(SI), Y13
+	VMOVUPS 1024(SI), Y14
+	VBROADCASTSS 40(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 40(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 40(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 40(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1088(SI), Y13
+	VMOVUPS 1120(SI), Y14
+	VBROADCASTSS 44(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 44(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 44(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 44(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 192(R13)
+	VMOVUPS 1184(SI), Y13
+	VMOVUPS 1216(SI), Y14
+	VBROADCASTSS 48(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 48(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 48(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 48(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1280(SI), Y13
+	VMOVUPS 1312(SI), Y14
+	VBROADCASTSS 52(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 52(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 52(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 52(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1376(SI), Y13
+	VMOVUPS 1408(SI), Y14
+	VBROADCASTSS 56(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 56(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 56(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 56(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1472(SI), Y13
+	VMOVUPS 1504(SI), Y14
+	VBROADCASTSS 60(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 60(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 60(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 60(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT more1
+	CMPQ BP, DX
+	JLT half1
+	ADDQ $-768, R14
+	JMP alone1
+half1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 480(R14)
+	MOVQ DX, BP
+more1:
+	CMPQ R11, $0
+	JGE mixed1
+left1:
+row1:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 128(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 320(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT row1
+	CMPQ BP, DX
+	JLT row1Half
+	ADDQ $-768, R14
+	JMP row1End
+row1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 480(R14)
+	MOVQ DX, BP
+	JMP row1
+row1End:
+alone1:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed1
+	PCALIGN $64
+stepsMixed1:
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 128(SI), Y13
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 224(SI), Y13
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 320(SI), Y13
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed1
+restMixed1:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed1
+oneMixed1:
+	VMOVUPS 32(SI), Y13
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y13, Y1
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y13, Y10
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed1
+doneMixed1:
+scores1:
+	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VBROADCASTSS X15, Y15
+	VMULPS Y15, Y1, Y1
+	VMOVUPS Y1, 32(DX)
+	VMULPS Y15, Y2, Y2
+	VMOVUPS Y2, 64(DX)
+	VMULPS Y15, Y4, Y4
+	VMOVUPS Y4, 128(DX)
+	VMULPS Y15, Y5, Y5
+	VMOVUPS Y5, 160(DX)
+	VMULPS Y15, Y7, Y7
+	VMOVUPS Y7, 224(DX)
+	VMULPS Y15, Y8, Y8
+	VMOVUPS Y8, 256(DX)
+	VMULPS Y15, Y10, Y10
+	VMOVUPS Y10, 320(DX)
+	VMULPS Y15, Y11, Y11
+	VMOVUPS Y11, 352(DX)
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown1
 	MOVQ (Panel_Edit+Edit_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
-	VMOVUPS (R11), Y12
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
-	VMOVUPS (R11), Y13
-	VPADDD previous<>(SB), Y13, Y13
-	VMOVD SI, X14
-	VPBROADCASTD X14, Y14
-	VPCMPGTD Y14, Y12, Y15
-	VBLENDVPS Y15, hidden<>(SB), Y0, Y0
-	VPCMPGTD Y13, Y14, Y15
-	VBLENDVPS Y15, hidden<>(SB), Y0, Y0
-	VMOVUPS Y0, (DX)
-	VPADDD next<>(SB), Y14, Y14
-	VPCMPGTD Y14, Y12, Y15
-	VBLENDVPS Y15, hidden<>(SB), Y3, Y3
-	VPCMPGTD Y13, Y14, Y15
-	VBLENDVPS Y15, hidden<>(SB), Y3, Y3
-	VMOVUPS Y3, 96(DX)
-	VPADDD next<>(SB), Y14, Y14
-	VPCMPGTD Y14, Y12, Y15
-	VBLENDVPS Y15, hidden<>(SB), Y6, Y6
-	VPCMPGTD Y13, Y14, Y15
-	VBLENDVPS Y15, hidden<>(SB), Y6, Y6
-	VMOVUPS Y6, 192(DX)
-	VPADDD next<>(SB), Y14, Y14
-	VPCMPGTD Y14, Y12, Y15
-	VBLENDVPS Y15, hidden<>(SB), Y9, Y9
-	VPCMPGTD Y13, Y14, Y15
-	VBLENDVPS Y15, hidden<>(SB), Y9, Y9
-	VMOVUPS Y9, 288(DX)
-	VPADDD next<>(SB), Y14, Y14
 	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
 	VMOVUPS 32(R11), Y12
 	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
@@ -8002,7 +13085,1214 @@ mask:
 	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
 	VMOVUPS Y11, 352(DX)
 	VPADDD next<>(SB), Y14, Y14
-	JMP shown
+shown1:
+	VMOVUPS 32(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y1, Y12
+	VMAXPS Y12, Y4, Y12
+	VMAXPS Y12, Y7, Y12
+	VMAXPS Y12, Y10, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over1
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over1
+fits1:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group1
+	MOVQ (Panel_Until)(AX), R11
+	CMPQ R11, $1
+	JLT last1
+	MOVQ 16(R11), CX
+	MOVQ to+16(FP), SI
+	SUBQ SI, CX
+	CMPQ CX, $1
+	JLT last1
+	ADDQ CX, SI
+	MOVQ SI, to+16(FP)
+	JMP fewer2
+last1:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 128(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 320(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT last1
+	CMPQ BP, DX
+	JLT last1Half
+	ADDQ $-768, R14
+	JMP last1End
+last1Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 480(R14)
+	MOVQ DX, BP
+	JMP last1
+last1End:
+	JMP leave
+over1:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 768(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 800(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 832(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 864(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 896(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 928(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 768(R14)
+	VMOVUPS Y12, 864(R14)
+	VMOVUPS Y12, 800(R14)
+	VMOVUPS Y12, 896(R14)
+	VMOVUPS Y12, 832(R14)
+	VMOVUPS Y12, 928(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS 32(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 32(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y1, Y13
+	VMAXPS Y13, Y4, Y13
+	VMAXPS Y13, Y7, Y13
+	VMAXPS Y13, Y10, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 32(R12)
+	VMOVUPS 64(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 64(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y2, Y13
+	VMAXPS Y13, Y5, Y13
+	VMAXPS Y13, Y8, Y13
+	VMAXPS Y13, Y11, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 64(R12)
+	VMOVUPS 32(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y1, Y12
+	VMAXPS Y12, Y4, Y12
+	VMAXPS Y12, Y7, Y12
+	VMAXPS Y12, Y10, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits1
+fewer2:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left1to2
+	PCALIGN $64
+mixed1to2:
+	PREFETCHT0 (R13)
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 64(R13)
+	VMOVUPS 448(SI), Y14
+	VBROADCASTSS 16(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 16(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 16(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 16(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 128(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 320(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	VMOVUPS 544(SI), Y14
+	VBROADCASTSS 20(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 20(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 20(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 20(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 640(SI), Y14
+	VBROADCASTSS 24(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 24(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 24(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 24(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 736(SI), Y14
+	VBROADCASTSS 28(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 28(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 28(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 28(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 128(R13)
+	VMOVUPS 832(SI), Y14
+	VBROADCASTSS 32(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 32(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 32(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 32(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 928(SI), Y14
+	VBROADCASTSS 36(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 36(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 36(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 36(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	VMOVUPS 1024(SI), Y14
+	VBROADCASTSS 40(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 40(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 40(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 40(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1120(SI), Y14
+	VBROADCASTSS 44(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 44(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 44(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 44(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 192(R13)
+	VMOVUPS 1216(SI), Y14
+	VBROADCASTSS 48(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 48(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 48(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 48(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1312(SI), Y14
+	VBROADCASTSS 52(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 52(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 52(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 52(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1408(SI), Y14
+	VBROADCASTSS 56(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 56(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 56(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 56(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1504(SI), Y14
+	VBROADCASTSS 60(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 60(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 60(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 60(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT more1to2
+	CMPQ BP, DX
+	JLT half1to2
+	ADDQ $-768, R14
+	JMP alone1to2
+half1to2:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 480(R14)
+	MOVQ DX, BP
+more1to2:
+	CMPQ R11, $0
+	JGE mixed1to2
+left1to2:
+row1to2:
+	VMOVUPS 32(DI), Y12
+	VSUBPS 32(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 32(DI), Y12
+	VMOVUPS 128(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 320(R14)
+	VMOVUPS Y14, 32(DI)
+	VADDPS 32(R14), Y14, Y15
+	VMOVUPS Y15, 224(R14)
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT row1to2
+	CMPQ BP, DX
+	JLT row1to2Half
+	ADDQ $-768, R14
+	JMP row1to2End
+row1to2Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 480(R14)
+	MOVQ DX, BP
+	JMP row1to2
+row1to2End:
+alone1to2:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed1to2
+	PCALIGN $64
+stepsMixed1to2:
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed1to2
+restMixed1to2:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed1to2
+oneMixed1to2:
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed1to2
+doneMixed1to2:
+	JMP scores2
+group2:
+	MOVQ (Panel_Qt)(AX), SI
+	MOVQ BX, R8
+	MOVQ (Panel_D)(AX), R11
+	LEAQ (BX)(R9*4), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	ADDQ $-16, R11
+	CMPQ R11, $0
+	JLT left2
+	PCALIGN $64
+mixed2:
+	PREFETCHT0 (R13)
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 64(R13)
+	VMOVUPS 448(SI), Y14
+	VBROADCASTSS 16(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 16(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 16(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 16(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 544(SI), Y14
+	VBROADCASTSS 20(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 20(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 20(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 20(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 640(SI), Y14
+	VBROADCASTSS 24(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 24(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 24(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 24(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 736(SI), Y14
+	VBROADCASTSS 28(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 28(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 28(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 28(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	PREFETCHT0 128(R13)
+	VMOVUPS 832(SI), Y14
+	VBROADCASTSS 32(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 32(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 32(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 32(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 928(SI), Y14
+	VBROADCASTSS 36(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 36(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 36(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 36(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1024(SI), Y14
+	VBROADCASTSS 40(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 40(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 40(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 40(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1120(SI), Y14
+	VBROADCASTSS 44(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 44(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 44(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 44(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	PREFETCHT0 192(R13)
+	VMOVUPS 1216(SI), Y14
+	VBROADCASTSS 48(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 48(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 48(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 48(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1312(SI), Y14
+	VBROADCASTSS 52(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 52(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 52(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 52(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1408(SI), Y14
+	VBROADCASTSS 56(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 56(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 56(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 56(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 1504(SI), Y14
+	VBROADCASTSS 60(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 60(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 60(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 60(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	LEAQ (R13)(R9*1), R13
+	ADDQ $1536, SI
+	ADDQ $64, R8
+	ADDQ $-16, R11
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT more2
+	CMPQ BP, DX
+	JLT half2
+	ADDQ $-768, R14
+	JMP alone2
+half2:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 480(R14)
+	VMOVUPS Y12, 416(R14)
+	VMOVUPS Y12, 512(R14)
+	MOVQ DX, BP
+more2:
+	CMPQ R11, $0
+	JGE mixed2
+left2:
+row2:
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT row2
+	CMPQ BP, DX
+	JLT row2Half
+	ADDQ $-768, R14
+	JMP row2End
+row2Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 480(R14)
+	VMOVUPS Y12, 416(R14)
+	VMOVUPS Y12, 512(R14)
+	MOVQ DX, BP
+	JMP row2
+row2End:
+alone2:
+	ADDQ $12, R11
+	CMPQ R11, $0
+	JLT restMixed2
+	PCALIGN $64
+stepsMixed2:
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 160(SI), Y14
+	VBROADCASTSS 4(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 4(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 4(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 256(SI), Y14
+	VBROADCASTSS 8(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 8(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 8(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	VMOVUPS 352(SI), Y14
+	VBROADCASTSS 12(R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS 12(R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS 12(R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $384, SI
+	ADDQ $16, R8
+	ADDQ $-4, R11
+	CMPQ R11, $0
+	JGE stepsMixed2
+restMixed2:
+	ADDQ $3, R11
+	CMPQ R11, $0
+	JLT doneMixed2
+oneMixed2:
+	VMOVUPS 64(SI), Y14
+	VBROADCASTSS (R8), Y15
+	VFMADD231PS Y15, Y14, Y2
+	VBROADCASTSS (R8)(R9*1), Y15
+	VFMADD231PS Y15, Y14, Y5
+	VBROADCASTSS (R8)(R9*2), Y15
+	VFMADD231PS Y15, Y14, Y8
+	VBROADCASTSS (R8)(R10*1), Y15
+	VFMADD231PS Y15, Y14, Y11
+	ADDQ $96, SI
+	ADDQ $4, R8
+	ADDQ $-1, R11
+	CMPQ R11, $0
+	JGE oneMixed2
+doneMixed2:
+scores2:
+	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VBROADCASTSS X15, Y15
+	VMULPS Y15, Y2, Y2
+	VMOVUPS Y2, 64(DX)
+	VMULPS Y15, Y5, Y5
+	VMOVUPS Y5, 160(DX)
+	VMULPS Y15, Y8, Y8
+	VMOVUPS Y8, 256(DX)
+	VMULPS Y15, Y11, Y11
+	VMOVUPS Y11, 352(DX)
+	MOVQ to+16(FP), SI
+	SUBQ CX, SI
+	MOVQ (Panel_Plain)(AX), R11
+	CMPQ SI, R11
+	JLT shown2
+	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	ADDQ R11, SI
+	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	VMOVUPS 64(R11), Y12
+	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	VMOVUPS 64(R11), Y13
+	VPADDD previous<>(SB), Y13, Y13
+	VMOVD SI, X14
+	VPBROADCASTD X14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y2, Y2
+	VMOVUPS Y2, 64(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y5, Y5
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y5, Y5
+	VMOVUPS Y5, 160(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y8, Y8
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y8, Y8
+	VMOVUPS Y8, 256(DX)
+	VPADDD next<>(SB), Y14, Y14
+	VPCMPGTD Y14, Y12, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
+	VPCMPGTD Y13, Y14, Y15
+	VBLENDVPS Y15, hidden<>(SB), Y11, Y11
+	VMOVUPS Y11, 352(DX)
+	VPADDD next<>(SB), Y14, Y14
+shown2:
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE over2
+fits2:
+	MOVQ DX, DI
+	MOVQ DI, BP
+	ADDQ $192, BP
+	ADDQ $384, DX
+	LEAQ (BX)(R9*4), BX
+	ADDQ $-4, CX
+	CMPQ CX, $1
+	JGE group2
+last2:
+	VMOVUPS 64(DI), Y12
+	VSUBPS 64(R12), Y12, Y12
+	VMOVUPS least<>(SB), Y13
+	VMAXPS Y12, Y13, Y12
+	VADDPS round<>(SB), Y12, Y13
+	VPERMPS table<>(SB), Y13, Y14
+	VSUBPS round<>(SB), Y13, Y15
+	VPSLLD $20, Y13, Y13
+	VPADDD Y13, Y14, Y14
+	VSUBPS Y15, Y12, Y15
+	VMOVUPS cubic<>(SB), Y13
+	VFMADD213PS square<>(SB), Y15, Y13
+	VFMADD213PS linear<>(SB), Y15, Y13
+	VMULPS Y14, Y15, Y15
+	VCMPPS $0x16, least<>(SB), Y12, Y12
+	VFMADD231PS Y13, Y15, Y14
+	VANDPS Y12, Y14, Y14
+	VMOVUPS 64(DI), Y12
+	VMOVUPS 160(R14), Y15
+	// 0 times a score of -Inf is 0 here
+	VMAXPS lowest<>(SB), Y12, Y12
+	VFMADD231PS Y12, Y14, Y15
+	VMOVUPS Y15, 352(R14)
+	VMOVUPS Y14, 64(DI)
+	VADDPS 64(R14), Y14, Y15
+	VMOVUPS Y15, 256(R14)
+	ADDQ $96, DI
+	ADDQ $192, R14
+	CMPQ DI, BP
+	JLT last2
+	CMPQ BP, DX
+	JLT last2Half
+	ADDQ $-768, R14
+	JMP last2End
+last2Half:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 384(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 416(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 448(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 480(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 512(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 544(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 384(R14)
+	VMOVUPS Y12, 480(R14)
+	VMOVUPS Y12, 416(R14)
+	VMOVUPS Y12, 512(R14)
+	MOVQ DX, BP
+	JMP last2
+last2End:
+	JMP leave
+over2:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 768(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 800(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 832(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 864(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 896(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 928(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	VXORPS Y12, Y12, Y12
+	VMOVUPS Y12, 768(R14)
+	VMOVUPS Y12, 864(R14)
+	VMOVUPS Y12, 800(R14)
+	VMOVUPS Y12, 896(R14)
+	VMOVUPS Y12, 832(R14)
+	VMOVUPS Y12, 928(R14)
+	MOVQ (Panel_L)(AX), R11
+	VMOVUPS 64(R12), Y12
+	VSUBPS lowest<>(SB), Y12, Y14
+	VADDPS 64(R11), Y14, Y14
+	VMOVUPS Y12, Y13
+	VMAXPS Y13, Y2, Y13
+	VMAXPS Y13, Y5, Y13
+	VMAXPS Y13, Y8, Y13
+	VMAXPS Y13, Y11, Y13
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	VMOVUPS one<>(SB), Y15
+	VCMPPS $0x1e, Y14, Y15, Y15
+	VBLENDVPS Y15, Y13, Y12, Y12
+	VMOVUPS Y12, 64(R12)
+	VMOVUPS 64(R12), Y12
+	VADDPS limit<>(SB), Y12, Y13
+	VMAXPS Y12, Y2, Y12
+	VMAXPS Y12, Y5, Y12
+	VMAXPS Y12, Y8, Y12
+	VMAXPS Y12, Y11, Y12
+	VCMPPS $0x1e, Y13, Y12, Y12
+	VMOVMSKPS Y12, R15
+	TESTL R15, R15
+	JNE leave
+	JMP fits2
+leave:
+	MOVQ (Panel_L)(AX), BP
+	VMOVUPS 768(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 800(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 832(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ (Panel_S)(AX), BP
+	VMOVUPS 864(R14), Y12
+	VADDPS (BP), Y12, Y12
+	VMOVUPS Y12, (BP)
+	VMOVUPS 896(R14), Y12
+	VADDPS 32(BP), Y12, Y12
+	VMOVUPS Y12, 32(BP)
+	VMOVUPS 928(R14), Y12
+	VADDPS 64(BP), Y12, Y12
+	VMOVUPS Y12, 64(BP)
+	MOVQ to+16(FP), R12
+	SUBQ CX, R12
+	MOVQ R12, done+32(FP)
+	VZEROUPPER
+	RET
 
 // func avx2Mix3(p *Panel, keep *float32)
 //
@@ -8061,7 +14351,7 @@ asks:
 	JLT rest4
 	PCALIGN $64
 steps4:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -8081,7 +14371,7 @@ steps4:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y12
 	VMOVUPS 128(SI), Y13
 	VMOVUPS 160(SI), Y14
@@ -8101,7 +14391,7 @@ steps4:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y12
 	VMOVUPS 224(SI), Y13
 	VMOVUPS 256(SI), Y14
@@ -8121,7 +14411,7 @@ steps4:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -8155,7 +14445,7 @@ rest4:
 	CMPQ R11, $0
 	JLT done4
 one4:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -8369,7 +14659,7 @@ asks:
 	JLT rest4Since1
 	PCALIGN $64
 steps4Since1:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y12
 	VBROADCASTSS (R8), Y15
 	VFMADD231PS Y15, Y12, Y0
@@ -8379,7 +14669,7 @@ steps4Since1:
 	VFMADD231PS Y15, Y12, Y6
 	VBROADCASTSS 12(R8), Y15
 	VFMADD231PS Y15, Y12, Y9
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y12
 	VBROADCASTSS (R8)(R9*1), Y15
 	VFMADD231PS Y15, Y12, Y0
@@ -8389,7 +14679,7 @@ steps4Since1:
 	VFMADD231PS Y15, Y12, Y6
 	VBROADCASTSS 12(R8)(R9*1), Y15
 	VFMADD231PS Y15, Y12, Y9
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y12
 	VBROADCASTSS (R8)(R9*2), Y15
 	VFMADD231PS Y15, Y12, Y0
@@ -8399,7 +14689,7 @@ steps4Since1:
 	VFMADD231PS Y15, Y12, Y6
 	VBROADCASTSS 12(R8)(R9*2), Y15
 	VFMADD231PS Y15, Y12, Y9
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -8423,7 +14713,7 @@ rest4Since1:
 	CMPQ R11, $0
 	JLT done4Since1
 one4Since1:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y12
 	VBROADCASTSS (R8), Y15
 	VFMADD231PS Y15, Y12, Y0
@@ -8449,7 +14739,7 @@ done4Since1:
 	JLT rest4Since2
 	PCALIGN $64
 steps4Since2:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8), Y15
@@ -8464,7 +14754,7 @@ steps4Since2:
 	VBROADCASTSS 12(R8), Y15
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y12
 	VMOVUPS 128(SI), Y13
 	VBROADCASTSS (R8)(R9*1), Y15
@@ -8479,7 +14769,7 @@ steps4Since2:
 	VBROADCASTSS 12(R8)(R9*1), Y15
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y12
 	VMOVUPS 224(SI), Y13
 	VBROADCASTSS (R8)(R9*2), Y15
@@ -8494,7 +14784,7 @@ steps4Since2:
 	VBROADCASTSS 12(R8)(R9*2), Y15
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -8523,7 +14813,7 @@ rest4Since2:
 	CMPQ R11, $0
 	JLT done4Since2
 one4Since2:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8), Y15
@@ -8554,7 +14844,7 @@ done4Since2:
 	JLT rest4Until0
 	PCALIGN $64
 steps4Until0:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14
@@ -8574,7 +14864,7 @@ steps4Until0:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
-	PREFETCHT1 (R15)(R9*1)
+	PREFETCHT0 (R15)(R9*1)
 	VMOVUPS 96(SI), Y12
 	VMOVUPS 128(SI), Y13
 	VMOVUPS 160(SI), Y14
@@ -8594,7 +14884,7 @@ steps4Until0:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
-	PREFETCHT1 (R15)(R9*2)
+	PREFETCHT0 (R15)(R9*2)
 	VMOVUPS 192(SI), Y12
 	VMOVUPS 224(SI), Y13
 	VMOVUPS 256(SI), Y14
@@ -8614,7 +14904,7 @@ steps4Until0:
 	VFMADD231PS Y15, Y12, Y9
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
-	PREFETCHT1 (R15)(R10*1)
+	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
 	MOVQ (Panel_AheadBy)(AX), R14
 	ADDQ R14, BP
@@ -8648,7 +14938,7 @@ rest4Until0:
 	CMPQ R11, $0
 	JLT done4Until0
 one4Until0:
-	PREFETCHT1 (R15)
+	PREFETCHT0 (R15)
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VMOVUPS 64(SI), Y14

@@ -15,7 +15,7 @@ func (l *loops) editing(o *Ops) {
 	o.Cap = func(p *Panel) {
 		l.checkWeights(p)
 		scale := float32(p.Edit.Scale)
-		if !normal(scale) {
+		if !Normal(p.Edit.Scale) {
 			capRows(p)
 			return
 		}
@@ -27,7 +27,7 @@ func (l *loops) editing(o *Ops) {
 		l.checkWeights(p)
 		reach("Edit.Add", len(p.Edit.Add), p.N, p.Width, p.Lanes)
 		scale, factor := float32(p.Edit.Scale), float32(p.Edit.Factor)
-		if !normal(scale) || !normal(factor) {
+		if !Normal(p.Edit.Scale) || !Normal(p.Edit.Factor) {
 			addRows(p)
 			return
 		}
@@ -42,7 +42,7 @@ func (l *loops) editing(o *Ops) {
 		reach("Edit.SlopeLo", len(p.Edit.SlopeLo), 1, p.Width, 0)
 		reach("Edit.Pos", len(p.Edit.Pos), 1, p.Width, 0)
 		scale := float32(p.Edit.Scale)
-		if !normal(scale) {
+		if !Normal(p.Edit.Scale) {
 			slopeRows(p)
 			return
 		}

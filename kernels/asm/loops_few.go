@@ -28,7 +28,7 @@ func (l *loops) rows(o *Ops) {
 		f.checkRuns("K", "K.Scale", &f.K, f.D)
 		switch {
 		case f.R == 0 || f.N == 0:
-		case f.D == 0 || !normal(float32(f.Factor)):
+		case f.D == 0 || !Normal(f.Factor):
 			dot(f)
 		default:
 			l.few.dot[f.K.Type](f)

@@ -326,25 +326,31 @@ end1:
 
 // func neonFlash1(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 4 || p.Until == nil || p.Until[first/4] <= to {
+//				return to
+//			}
+//			to = p.Until[first/4]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 4 {
+//		for lane := first; lane < 4; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
 //			p.P[i*16+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·neonFlash1(SB), NOSPLIT, $384-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
@@ -372,7 +378,7 @@ TEXT ·neonFlash1(SB), NOSPLIT, $384-40
 	MOVD (Panel_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
-	BGE fits
+	BGE fits0
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -444,8 +450,8 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	B scores
-group:
+	B scores0
+group0:
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -456,10 +462,10 @@ group:
 	VMOVI $0, V3.B16
 	ADD $-16, R10
 	CMP $0, R10
-	BLT left
+	BLT left0
 	PCALIGN $64
-mixed:
-	PRFM (R12), PLDL2KEEP
+mixed0:
+	PRFM (R12), PLDL1KEEP
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -494,7 +500,7 @@ mixed:
 	WORD $0x4fa71882 // VFMLA V7.S[3], V4.S4, V2.S4
 	WORD $0x4fa81883 // VFMLA V8.S[3], V4.S4, V3.S4
 	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	PRFM 64(R12), PLDL2KEEP
+	PRFM 64(R12), PLDL1KEEP
 	FMOVQ 256(R2), F4
 	FMOVQ 16(R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -529,7 +535,7 @@ mixed:
 	WORD $0x4fa71882 // VFMLA V7.S[3], V4.S4, V2.S4
 	WORD $0x4fa81883 // VFMLA V8.S[3], V4.S4, V3.S4
 	FMOVQ 96(R26), F29 // coefficient4
-	PRFM 128(R12), PLDL2KEEP
+	PRFM 128(R12), PLDL1KEEP
 	FMOVQ 512(R2), F4
 	FMOVQ 32(R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -564,7 +570,7 @@ mixed:
 	WORD $0x4fa71882 // VFMLA V7.S[3], V4.S4, V2.S4
 	WORD $0x4fa81883 // VFMLA V8.S[3], V4.S4, V3.S4
 	VFMLA V30.S4, V29.S4, V27.S4
-	PRFM 192(R12), PLDL2KEEP
+	PRFM 192(R12), PLDL1KEEP
 	FMOVQ 768(R2), F4
 	FMOVQ 48(R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -606,23 +612,23 @@ mixed:
 	ADD $64, R1
 	ADD $64, R13
 	CMP R24, R1
-	BLT more
+	BLT more0
 	CMP R8, R24
-	BLT half
+	BLT half0
 	ADD $-256, R13
-	B alone
-half:
+	B alone0
+half0:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 128(R13), F27
 	FMOVQ (R24), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, (R24)
 	MOVD R8, R24
-more:
+more0:
 	CMP $0, R10
-	BGE mixed
-left:
-row:
+	BGE mixed0
+left0:
+row0:
 	FMOVQ (R1), F27
 	FMOVQ (R11), F31
 	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
@@ -654,26 +660,26 @@ row:
 	ADD $64, R1
 	ADD $64, R13
 	CMP R24, R1
-	BLT row
+	BLT row0
 	CMP R8, R24
-	BLT rowHalf
+	BLT row0Half
 	ADD $-256, R13
-	B rowEnd
-rowHalf:
+	B row0End
+row0Half:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 128(R13), F27
 	FMOVQ (R24), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, (R24)
 	MOVD R8, R24
-	B row
-rowEnd:
-alone:
+	B row0
+row0End:
+alone0:
 	ADD $12, R10
 	CMP $0, R10
-	BLT restMixed
+	BLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -705,12 +711,12 @@ stepsMixed:
 	ADD $16, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE stepsMixed
-restMixed:
+	BGE stepsMixed0
+restMixed0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT doneMixed
-oneMixed:
+	BLT doneMixed0
+oneMixed0:
 	FMOVQ (R2), F4
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
@@ -731,9 +737,9 @@ oneMixed:
 	ADD $4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE oneMixed
-doneMixed:
-scores:
+	BGE oneMixed0
+doneMixed0:
+scores0:
 	FMOVD (Panel_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
@@ -749,122 +755,7 @@ scores:
 	SUB R9, R2
 	MOVD (Panel_Plain)(R0), R10
 	CMP R10, R2
-	BLT shown
-	B mask
-shown:
-	FMOVQ (R11), F4
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
-	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
-	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
-	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
-	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
-	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
-	VADDV V4.S4, V4
-	FMOVS F4, R14
-	CBNZW R14, over
-fits:
-	MOVD R8, R1
-	MOVD R1, R24
-	ADD $128, R24
-	ADD $256, R8
-	ADD R6<<2, R3, R3
-	ADD $-4, R9
-	CMP $1, R9
-	BGE group
-last:
-	FMOVQ (R1), F27
-	FMOVQ (R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, (R1)
-	FMOVQ (R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 64(R13)
-	ADD $64, R1
-	ADD $64, R13
-	CMP R24, R1
-	BLT last
-	CMP R8, R24
-	BLT lastHalf
-	ADD $-256, R13
-	B lastEnd
-lastHalf:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 128(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	MOVD R8, R24
-	B last
-lastEnd:
-leave:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	MOVD to+16(FP), R11
-	SUB R9, R11
-	MOVD R11, done+32(FP)
-	RET
-over:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	VMOVI $0, V27.B16
-	FMOVQ F27, 256(R13)
-	MOVD (Panel_L)(R0), R10
-	FMOVQ (R11), F4
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd486 // VFSUB V31.S4, V4.S4, V6.S4
-	FMOVQ (R10), F31
-	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
-	VMOV V4.B16, V5.B16
-	WORD $0x4e25c405 // VFMAXNM V5.S4, V0.S4, V5.S4
-	WORD $0x4e25c425 // VFMAXNM V5.S4, V1.S4, V5.S4
-	WORD $0x4e25c445 // VFMAXNM V5.S4, V2.S4, V5.S4
-	WORD $0x4e25c465 // VFMAXNM V5.S4, V3.S4, V5.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F7 // one
-	WORD $0x6ea6e4e7 // VFCMGT V6.S4, V7.S4, V7.S4
-	VBIT V7.B16, V5.B16, V4.B16
-	FMOVQ F4, (R11)
-	FMOVQ (R11), F4
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
-	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
-	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
-	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
-	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
-	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
-	VADDV V4.S4, V4
-	FMOVS F4, R14
-	CBNZW R14, leave
-	B fits
-mask:
+	BLT shown0
 	MOVD (Panel_Edit+Edit_Key)(R0), R10
 	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -910,30 +801,149 @@ mask:
 	FMOVQ F3, 192(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V6.S4, V6.S4
-	B shown
+shown0:
+	FMOVQ (R11), F4
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
+	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
+	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
+	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
+	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
+	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
+	VADDV V4.S4, V4
+	FMOVS F4, R14
+	CBNZW R14, over0
+fits0:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group0
+last0:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 64(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT last0
+	CMP R8, R24
+	BLT last0Half
+	ADD $-256, R13
+	B last0End
+last0Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	MOVD R8, R24
+	B last0
+last0End:
+	B leave
+over0:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F4
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd486 // VFSUB V31.S4, V4.S4, V6.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
+	VMOV V4.B16, V5.B16
+	WORD $0x4e25c405 // VFMAXNM V5.S4, V0.S4, V5.S4
+	WORD $0x4e25c425 // VFMAXNM V5.S4, V1.S4, V5.S4
+	WORD $0x4e25c445 // VFMAXNM V5.S4, V2.S4, V5.S4
+	WORD $0x4e25c465 // VFMAXNM V5.S4, V3.S4, V5.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F7 // one
+	WORD $0x6ea6e4e7 // VFCMGT V6.S4, V7.S4, V7.S4
+	VBIT V7.B16, V5.B16, V4.B16
+	FMOVQ F4, (R11)
+	FMOVQ (R11), F4
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
+	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
+	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
+	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
+	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
+	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
+	VADDV V4.S4, V4
+	FMOVS F4, R14
+	CBNZW R14, leave
+	B fits0
+leave:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	MOVD to+16(FP), R11
+	SUB R9, R11
+	MOVD R11, done+32(FP)
+	RET
 
 // func neonFlashSums1(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 4 || p.Until == nil || p.Until[first/4] <= to {
+//				return to
+//			}
+//			to = p.Until[first/4]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 4 {
+//		for lane := first; lane < 4; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
 //			p.S[lane] += Σ e*p.P[i*lanes+lane]
 //			p.P[i*16+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·neonFlashSums1(SB), 0, $704-40
 	NO_LOCAL_POINTERS
 	MOVD $constants<>(SB), R26
@@ -964,7 +974,7 @@ TEXT ·neonFlashSums1(SB), 0, $704-40
 	MOVD (Panel_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
-	BGE fits
+	BGE fits0
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -1036,8 +1046,8 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	B scores
-group:
+	B scores0
+group0:
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -1048,10 +1058,10 @@ group:
 	VMOVI $0, V3.B16
 	ADD $-16, R10
 	CMP $0, R10
-	BLT left
+	BLT left0
 	PCALIGN $64
-mixed:
-	PRFM (R12), PLDL2KEEP
+mixed0:
+	PRFM (R12), PLDL1KEEP
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1087,7 +1097,7 @@ mixed:
 	WORD $0x4fa71882 // VFMLA V7.S[3], V4.S4, V2.S4
 	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
 	WORD $0x4fa81883 // VFMLA V8.S[3], V4.S4, V3.S4
-	PRFM 64(R12), PLDL2KEEP
+	PRFM 64(R12), PLDL1KEEP
 	FMOVQ 256(R2), F4
 	FMOVQ 16(R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1124,7 +1134,7 @@ mixed:
 	WORD $0x4fa71882 // VFMLA V7.S[3], V4.S4, V2.S4
 	WORD $0x4fa81883 // VFMLA V8.S[3], V4.S4, V3.S4
 	VFMLA V30.S4, V29.S4, V27.S4
-	PRFM 128(R12), PLDL2KEEP
+	PRFM 128(R12), PLDL1KEEP
 	FMOVQ 512(R2), F4
 	FMOVQ 32(R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1161,7 +1171,7 @@ mixed:
 	WORD $0x4fa71882 // VFMLA V7.S[3], V4.S4, V2.S4
 	WORD $0x4fa81883 // VFMLA V8.S[3], V4.S4, V3.S4
 	FMOVQ 16(R13), F30
-	PRFM 192(R12), PLDL2KEEP
+	PRFM 192(R12), PLDL1KEEP
 	FMOVQ 768(R2), F4
 	FMOVQ 48(R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1205,12 +1215,12 @@ mixed:
 	ADD $64, R1
 	ADD $128, R13
 	CMP R24, R1
-	BLT more
+	BLT more0
 	CMP R8, R24
-	BLT half
+	BLT half0
 	ADD $-512, R13
-	B alone
-half:
+	B alone0
+half0:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 256(R13), F27
 	FMOVQ (R24), F31
@@ -1222,11 +1232,11 @@ half:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, (R24)
 	MOVD R8, R24
-more:
+more0:
 	CMP $0, R10
-	BGE mixed
-left:
-row:
+	BGE mixed0
+left0:
+row0:
 	FMOVQ (R1), F27
 	FMOVQ (R11), F31
 	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
@@ -1265,12 +1275,12 @@ row:
 	ADD $64, R1
 	ADD $128, R13
 	CMP R24, R1
-	BLT row
+	BLT row0
 	CMP R8, R24
-	BLT rowHalf
+	BLT row0Half
 	ADD $-512, R13
-	B rowEnd
-rowHalf:
+	B row0End
+row0Half:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 256(R13), F27
 	FMOVQ (R24), F31
@@ -1282,14 +1292,14 @@ rowHalf:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, (R24)
 	MOVD R8, R24
-	B row
-rowEnd:
-alone:
+	B row0
+row0End:
+alone0:
 	ADD $12, R10
 	CMP $0, R10
-	BLT restMixed
+	BLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1321,12 +1331,12 @@ stepsMixed:
 	ADD $16, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE stepsMixed
-restMixed:
+	BGE stepsMixed0
+restMixed0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT doneMixed
-oneMixed:
+	BLT doneMixed0
+oneMixed0:
 	FMOVQ (R2), F4
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
@@ -1347,9 +1357,9 @@ oneMixed:
 	ADD $4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE oneMixed
-doneMixed:
-scores:
+	BGE oneMixed0
+doneMixed0:
+scores0:
 	FMOVD (Panel_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
@@ -1365,145 +1375,7 @@ scores:
 	SUB R9, R2
 	MOVD (Panel_Plain)(R0), R10
 	CMP R10, R2
-	BLT shown
-	B mask
-shown:
-	FMOVQ (R11), F4
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
-	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
-	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
-	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
-	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
-	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
-	VADDV V4.S4, V4
-	FMOVS F4, R14
-	CBNZW R14, over
-fits:
-	MOVD R8, R1
-	MOVD R1, R24
-	ADD $128, R24
-	ADD $256, R8
-	ADD R6<<2, R3, R3
-	ADD $-4, R9
-	CMP $1, R9
-	BGE group
-last:
-	FMOVQ (R1), F27
-	FMOVQ (R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ (R1), F27
-	FMOVQ 16(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 144(R13)
-	FMOVQ F29, (R1)
-	FMOVQ (R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 128(R13)
-	ADD $64, R1
-	ADD $128, R13
-	CMP R24, R1
-	BLT last
-	CMP R8, R24
-	BLT lastHalf
-	ADD $-512, R13
-	B lastEnd
-lastHalf:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 272(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	MOVD R8, R24
-	B last
-lastEnd:
-leave:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 512(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 528(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	MOVD to+16(FP), R11
-	SUB R9, R11
-	MOVD R11, done+32(FP)
-	RET
-over:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 512(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 528(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	VMOVI $0, V27.B16
-	FMOVQ F27, 512(R13)
-	FMOVQ F27, 528(R13)
-	MOVD (Panel_L)(R0), R10
-	FMOVQ (R11), F4
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd486 // VFSUB V31.S4, V4.S4, V6.S4
-	FMOVQ (R10), F31
-	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
-	VMOV V4.B16, V5.B16
-	WORD $0x4e25c405 // VFMAXNM V5.S4, V0.S4, V5.S4
-	WORD $0x4e25c425 // VFMAXNM V5.S4, V1.S4, V5.S4
-	WORD $0x4e25c445 // VFMAXNM V5.S4, V2.S4, V5.S4
-	WORD $0x4e25c465 // VFMAXNM V5.S4, V3.S4, V5.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F7 // one
-	WORD $0x6ea6e4e7 // VFCMGT V6.S4, V7.S4, V7.S4
-	VBIT V7.B16, V5.B16, V4.B16
-	FMOVQ F4, (R11)
-	FMOVQ (R11), F4
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
-	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
-	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
-	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
-	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
-	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
-	VADDV V4.S4, V4
-	FMOVS F4, R14
-	CBNZW R14, leave
-	B fits
-mask:
+	BLT shown0
 	MOVD (Panel_Edit+Edit_Key)(R0), R10
 	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -1549,7 +1421,143 @@ mask:
 	FMOVQ F3, 192(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V6.S4, V6.S4
-	B shown
+shown0:
+	FMOVQ (R11), F4
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
+	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
+	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
+	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
+	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
+	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
+	VADDV V4.S4, V4
+	FMOVS F4, R14
+	CBNZW R14, over0
+fits0:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group0
+last0:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ (R1), F27
+	FMOVQ 16(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 144(R13)
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 128(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT last0
+	CMP R8, R24
+	BLT last0Half
+	ADD $-512, R13
+	B last0End
+last0Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 272(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	MOVD R8, R24
+	B last0
+last0End:
+	B leave
+over0:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 528(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 512(R13)
+	FMOVQ F27, 528(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F4
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd486 // VFSUB V31.S4, V4.S4, V6.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd4c6 // VFADD V31.S4, V6.S4, V6.S4
+	VMOV V4.B16, V5.B16
+	WORD $0x4e25c405 // VFMAXNM V5.S4, V0.S4, V5.S4
+	WORD $0x4e25c425 // VFMAXNM V5.S4, V1.S4, V5.S4
+	WORD $0x4e25c445 // VFMAXNM V5.S4, V2.S4, V5.S4
+	WORD $0x4e25c465 // VFMAXNM V5.S4, V3.S4, V5.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F7 // one
+	WORD $0x6ea6e4e7 // VFCMGT V6.S4, V7.S4, V7.S4
+	VBIT V7.B16, V5.B16, V4.B16
+	FMOVQ F4, (R11)
+	FMOVQ (R11), F4
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd485 // VFADD V31.S4, V4.S4, V5.S4
+	WORD $0x4e24c404 // VFMAXNM V4.S4, V0.S4, V4.S4
+	WORD $0x4e24c424 // VFMAXNM V4.S4, V1.S4, V4.S4
+	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
+	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
+	WORD $0x6ea5e484 // VFCMGT V5.S4, V4.S4, V4.S4
+	VADDV V4.S4, V4
+	FMOVS F4, R14
+	CBNZW R14, leave
+	B fits0
+leave:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 528(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	MOVD to+16(FP), R11
+	SUB R9, R11
+	MOVD R11, done+32(FP)
+	RET
 
 // func neonMix1(p *Panel, keep *float32)
 //
@@ -1601,7 +1609,7 @@ asks:
 	BLT rest4
 	PCALIGN $64
 steps4:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1609,7 +1617,7 @@ steps4:
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F4
 	ADD R6, R4, R14
 	FMOVQ (R14), F5
@@ -1618,7 +1626,7 @@ steps4:
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F5
@@ -1627,7 +1635,7 @@ steps4:
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -1649,7 +1657,7 @@ rest4:
 	CMP $0, R10
 	BLT done4
 one4:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1809,7 +1817,7 @@ asks:
 	BLT rest4Until0
 	PCALIGN $64
 steps4Until0:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -1817,7 +1825,7 @@ steps4Until0:
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F4
 	ADD R6, R4, R14
 	FMOVQ (R14), F5
@@ -1826,7 +1834,7 @@ steps4Until0:
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F5
@@ -1835,7 +1843,7 @@ steps4Until0:
 	WORD $0x4f851882 // VFMLA V5.S[2], V4.S4, V2.S4
 	WORD $0x4fa51883 // VFMLA V5.S[3], V4.S4, V3.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -1857,7 +1865,7 @@ rest4Until0:
 	CMP $0, R10
 	BLT done4Until0
 one4Until0:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F4
 	FMOVQ (R4), F5
 	WORD $0x4f851080 // VFMLA V5.S[0], V4.S4, V0.S4
@@ -2373,25 +2381,31 @@ end1:
 
 // func neonFlash2(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 8 || p.Until == nil || p.Until[first/4] <= to {
+//				return to
+//			}
+//			to = p.Until[first/4]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 8 {
+//		for lane := first; lane < 8; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
 //			p.P[i*16+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·neonFlash2(SB), NOSPLIT, $384-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
@@ -2421,7 +2435,7 @@ TEXT ·neonFlash2(SB), NOSPLIT, $384-40
 	MOVD (Panel_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
-	BGE fits
+	BGE fits0
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -2522,8 +2536,8 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	B scores
-group:
+	B scores0
+group0:
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -2538,10 +2552,10 @@ group:
 	VMOVI $0, V7.B16
 	ADD $-16, R10
 	CMP $0, R10
-	BLT left
+	BLT left0
 	PCALIGN $64
-mixed:
-	PRFM (R12), PLDL2KEEP
+mixed0:
+	PRFM (R12), PLDL1KEEP
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -2603,7 +2617,7 @@ mixed:
 	WORD $0x4fad1906 // VFMLA V13.S[3], V8.S4, V6.S4
 	WORD $0x4fad1927 // VFMLA V13.S[3], V9.S4, V7.S4
 	FMOVQ 96(R26), F29 // coefficient4
-	PRFM 64(R12), PLDL2KEEP
+	PRFM 64(R12), PLDL1KEEP
 	FMOVQ 256(R2), F8
 	FMOVQ 272(R2), F9
 	FMOVQ 16(R4), F10
@@ -2665,7 +2679,7 @@ mixed:
 	WORD $0x4fad1906 // VFMLA V13.S[3], V8.S4, V6.S4
 	WORD $0x4fad1927 // VFMLA V13.S[3], V9.S4, V7.S4
 	FMOVQ F30, 64(R13)
-	PRFM 128(R12), PLDL2KEEP
+	PRFM 128(R12), PLDL1KEEP
 	FMOVQ 512(R2), F8
 	FMOVQ 528(R2), F9
 	FMOVQ 32(R4), F10
@@ -2727,7 +2741,7 @@ mixed:
 	WORD $0x4fad1906 // VFMLA V13.S[3], V8.S4, V6.S4
 	WORD $0x4fad1927 // VFMLA V13.S[3], V9.S4, V7.S4
 	FMOVQ 96(R26), F29 // coefficient4
-	PRFM 192(R12), PLDL2KEEP
+	PRFM 192(R12), PLDL1KEEP
 	FMOVQ 768(R2), F8
 	FMOVQ 784(R2), F9
 	FMOVQ 48(R4), F10
@@ -2796,12 +2810,12 @@ mixed:
 	ADD $64, R1
 	ADD $64, R13
 	CMP R24, R1
-	BLT more
+	BLT more0
 	CMP R8, R24
-	BLT half
+	BLT half0
 	ADD $-256, R13
-	B alone
-half:
+	B alone0
+half0:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 128(R13), F27
 	FMOVQ (R24), F31
@@ -2812,11 +2826,11 @@ half:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 16(R24)
 	MOVD R8, R24
-more:
+more0:
 	CMP $0, R10
-	BGE mixed
-left:
-row:
+	BGE mixed0
+left0:
+row0:
 	FMOVQ (R1), F27
 	FMOVQ (R11), F31
 	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
@@ -2876,12 +2890,12 @@ row:
 	ADD $64, R1
 	ADD $64, R13
 	CMP R24, R1
-	BLT row
+	BLT row0
 	CMP R8, R24
-	BLT rowHalf
+	BLT row0Half
 	ADD $-256, R13
-	B rowEnd
-rowHalf:
+	B row0End
+row0Half:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 128(R13), F27
 	FMOVQ (R24), F31
@@ -2892,14 +2906,14 @@ rowHalf:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 16(R24)
 	MOVD R8, R24
-	B row
-rowEnd:
-alone:
+	B row0
+row0End:
+alone0:
 	ADD $12, R10
 	CMP $0, R10
-	BLT restMixed
+	BLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -2951,12 +2965,12 @@ stepsMixed:
 	ADD $16, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE stepsMixed
-restMixed:
+	BGE stepsMixed0
+restMixed0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT doneMixed
-oneMixed:
+	BLT doneMixed0
+oneMixed0:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVS (R4), F10
@@ -2982,9 +2996,9 @@ oneMixed:
 	ADD $4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE oneMixed
-doneMixed:
-scores:
+	BGE oneMixed0
+doneMixed0:
+scores0:
 	FMOVD (Panel_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
@@ -3008,200 +3022,7 @@ scores:
 	SUB R9, R2
 	MOVD (Panel_Plain)(R0), R10
 	CMP R10, R2
-	BLT shown
-	B mask
-shown:
-	FMOVQ (R11), F8
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
-	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
-	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
-	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
-	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
-	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
-	VADDV V8.S4, V8
-	FMOVS F8, R14
-	CBNZW R14, over
-	FMOVQ 16(R11), F8
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
-	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
-	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
-	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
-	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
-	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
-	VADDV V8.S4, V8
-	FMOVS F8, R14
-	CBNZW R14, over
-fits:
-	MOVD R8, R1
-	MOVD R1, R24
-	ADD $128, R24
-	ADD $256, R8
-	ADD R6<<2, R3, R3
-	ADD $-4, R9
-	CMP $1, R9
-	BGE group
-last:
-	FMOVQ (R1), F27
-	FMOVQ (R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, (R1)
-	FMOVQ (R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 64(R13)
-	FMOVQ 16(R1), F27
-	FMOVQ 16(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, 16(R1)
-	FMOVQ 16(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 80(R13)
-	ADD $64, R1
-	ADD $64, R13
-	CMP R24, R1
-	BLT last
-	CMP R8, R24
-	BLT lastHalf
-	ADD $-256, R13
-	B lastEnd
-lastHalf:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 128(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 144(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	MOVD R8, R24
-	B last
-lastEnd:
-leave:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	MOVD to+16(FP), R11
-	SUB R9, R11
-	MOVD R11, done+32(FP)
-	RET
-over:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	VMOVI $0, V27.B16
-	FMOVQ F27, 256(R13)
-	FMOVQ F27, 272(R13)
-	MOVD (Panel_L)(R0), R10
-	FMOVQ (R11), F8
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
-	FMOVQ (R10), F31
-	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
-	VMOV V8.B16, V9.B16
-	WORD $0x4e29c409 // VFMAXNM V9.S4, V0.S4, V9.S4
-	WORD $0x4e29c449 // VFMAXNM V9.S4, V2.S4, V9.S4
-	WORD $0x4e29c489 // VFMAXNM V9.S4, V4.S4, V9.S4
-	WORD $0x4e29c4c9 // VFMAXNM V9.S4, V6.S4, V9.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F11 // one
-	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
-	VBIT V11.B16, V9.B16, V8.B16
-	FMOVQ F8, (R11)
-	FMOVQ 16(R11), F8
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
-	FMOVQ 16(R10), F31
-	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
-	VMOV V8.B16, V9.B16
-	WORD $0x4e29c429 // VFMAXNM V9.S4, V1.S4, V9.S4
-	WORD $0x4e29c469 // VFMAXNM V9.S4, V3.S4, V9.S4
-	WORD $0x4e29c4a9 // VFMAXNM V9.S4, V5.S4, V9.S4
-	WORD $0x4e29c4e9 // VFMAXNM V9.S4, V7.S4, V9.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F11 // one
-	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
-	VBIT V11.B16, V9.B16, V8.B16
-	FMOVQ F8, 16(R11)
-	FMOVQ (R11), F8
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
-	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
-	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
-	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
-	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
-	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
-	VADDV V8.S4, V8
-	FMOVS F8, R14
-	CBNZW R14, leave
-	FMOVQ 16(R11), F8
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
-	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
-	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
-	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
-	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
-	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
-	VADDV V8.S4, V8
-	FMOVS F8, R14
-	CBNZW R14, leave
-	B fits
-mask:
+	BLT shown0
 	MOVD (Panel_Edit+Edit_Key)(R0), R10
 	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -3290,30 +3111,227 @@ mask:
 	FMOVQ F7, 208(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V10.S4, V10.S4
-	B shown
+shown0:
+	FMOVQ (R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
+	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
+	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
+	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, over0
+	FMOVQ 16(R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
+	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
+	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
+	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, over0
+fits0:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group0
+last0:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 64(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 80(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT last0
+	CMP R8, R24
+	BLT last0Half
+	ADD $-256, R13
+	B last0End
+last0Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	MOVD R8, R24
+	B last0
+last0End:
+	B leave
+over0:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 272(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F8
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VMOV V8.B16, V9.B16
+	WORD $0x4e29c409 // VFMAXNM V9.S4, V0.S4, V9.S4
+	WORD $0x4e29c449 // VFMAXNM V9.S4, V2.S4, V9.S4
+	WORD $0x4e29c489 // VFMAXNM V9.S4, V4.S4, V9.S4
+	WORD $0x4e29c4c9 // VFMAXNM V9.S4, V6.S4, V9.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
+	VBIT V11.B16, V9.B16, V8.B16
+	FMOVQ F8, (R11)
+	FMOVQ 16(R11), F8
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VMOV V8.B16, V9.B16
+	WORD $0x4e29c429 // VFMAXNM V9.S4, V1.S4, V9.S4
+	WORD $0x4e29c469 // VFMAXNM V9.S4, V3.S4, V9.S4
+	WORD $0x4e29c4a9 // VFMAXNM V9.S4, V5.S4, V9.S4
+	WORD $0x4e29c4e9 // VFMAXNM V9.S4, V7.S4, V9.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
+	VBIT V11.B16, V9.B16, V8.B16
+	FMOVQ F8, 16(R11)
+	FMOVQ (R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
+	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
+	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
+	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
+	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
+	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
+	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, leave
+	B fits0
+leave:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	MOVD to+16(FP), R11
+	SUB R9, R11
+	MOVD R11, done+32(FP)
+	RET
 
 // func neonFlashSums2(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 8 || p.Until == nil || p.Until[first/4] <= to {
+//				return to
+//			}
+//			to = p.Until[first/4]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 8 {
+//		for lane := first; lane < 8; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
 //			p.S[lane] += Σ e*p.P[i*lanes+lane]
 //			p.P[i*16+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·neonFlashSums2(SB), 0, $704-40
 	NO_LOCAL_POINTERS
 	MOVD $constants<>(SB), R26
@@ -3348,7 +3366,7 @@ TEXT ·neonFlashSums2(SB), 0, $704-40
 	MOVD (Panel_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
-	BGE fits
+	BGE fits0
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -3449,8 +3467,8 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	B scores
-group:
+	B scores0
+group0:
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -3465,10 +3483,10 @@ group:
 	VMOVI $0, V7.B16
 	ADD $-16, R10
 	CMP $0, R10
-	BLT left
+	BLT left0
 	PCALIGN $64
-mixed:
-	PRFM (R12), PLDL2KEEP
+mixed0:
+	PRFM (R12), PLDL1KEEP
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -3533,7 +3551,7 @@ mixed:
 	WORD $0x4fad1906 // VFMLA V13.S[3], V8.S4, V6.S4
 	WORD $0x4fad1927 // VFMLA V13.S[3], V9.S4, V7.S4
 	VFMLA V30.S4, V29.S4, V27.S4
-	PRFM 64(R12), PLDL2KEEP
+	PRFM 64(R12), PLDL1KEEP
 	FMOVQ 256(R2), F8
 	FMOVQ 272(R2), F9
 	FMOVQ 16(R4), F10
@@ -3599,7 +3617,7 @@ mixed:
 	WORD $0x4fad1927 // VFMLA V13.S[3], V9.S4, V7.S4
 	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
 	FMOVQ F30, 128(R13)
-	PRFM 128(R12), PLDL2KEEP
+	PRFM 128(R12), PLDL1KEEP
 	FMOVQ 512(R2), F8
 	FMOVQ 528(R2), F9
 	FMOVQ 32(R4), F10
@@ -3664,7 +3682,7 @@ mixed:
 	WORD $0x4fad1906 // VFMLA V13.S[3], V8.S4, V6.S4
 	WORD $0x4fad1927 // VFMLA V13.S[3], V9.S4, V7.S4
 	VFMLA V30.S4, V29.S4, V27.S4
-	PRFM 192(R12), PLDL2KEEP
+	PRFM 192(R12), PLDL1KEEP
 	FMOVQ 768(R2), F8
 	FMOVQ 784(R2), F9
 	FMOVQ 48(R4), F10
@@ -3737,12 +3755,12 @@ mixed:
 	ADD $64, R1
 	ADD $128, R13
 	CMP R24, R1
-	BLT more
+	BLT more0
 	CMP R8, R24
-	BLT half
+	BLT half0
 	ADD $-512, R13
-	B alone
-half:
+	B alone0
+half0:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 256(R13), F27
 	FMOVQ (R24), F31
@@ -3762,11 +3780,11 @@ half:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 16(R24)
 	MOVD R8, R24
-more:
+more0:
 	CMP $0, R10
-	BGE mixed
-left:
-row:
+	BGE mixed0
+left0:
+row0:
 	FMOVQ (R1), F27
 	FMOVQ (R11), F31
 	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
@@ -3840,12 +3858,12 @@ row:
 	ADD $64, R1
 	ADD $128, R13
 	CMP R24, R1
-	BLT row
+	BLT row0
 	CMP R8, R24
-	BLT rowHalf
+	BLT row0Half
 	ADD $-512, R13
-	B rowEnd
-rowHalf:
+	B row0End
+row0Half:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 256(R13), F27
 	FMOVQ (R24), F31
@@ -3865,14 +3883,14 @@ rowHalf:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 16(R24)
 	MOVD R8, R24
-	B row
-rowEnd:
-alone:
+	B row0
+row0End:
+alone0:
 	ADD $12, R10
 	CMP $0, R10
-	BLT restMixed
+	BLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -3924,12 +3942,12 @@ stepsMixed:
 	ADD $16, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE stepsMixed
-restMixed:
+	BGE stepsMixed0
+restMixed0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT doneMixed
-oneMixed:
+	BLT doneMixed0
+oneMixed0:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVS (R4), F10
@@ -3955,9 +3973,9 @@ oneMixed:
 	ADD $4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE oneMixed
-doneMixed:
-scores:
+	BGE oneMixed0
+doneMixed0:
+scores0:
 	FMOVD (Panel_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
@@ -3981,243 +3999,7 @@ scores:
 	SUB R9, R2
 	MOVD (Panel_Plain)(R0), R10
 	CMP R10, R2
-	BLT shown
-	B mask
-shown:
-	FMOVQ (R11), F8
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
-	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
-	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
-	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
-	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
-	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
-	VADDV V8.S4, V8
-	FMOVS F8, R14
-	CBNZW R14, over
-	FMOVQ 16(R11), F8
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
-	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
-	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
-	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
-	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
-	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
-	VADDV V8.S4, V8
-	FMOVS F8, R14
-	CBNZW R14, over
-fits:
-	MOVD R8, R1
-	MOVD R1, R24
-	ADD $128, R24
-	ADD $256, R8
-	ADD R6<<2, R3, R3
-	ADD $-4, R9
-	CMP $1, R9
-	BGE group
-last:
-	FMOVQ (R1), F27
-	FMOVQ (R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ (R1), F27
-	FMOVQ 32(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 160(R13)
-	FMOVQ F29, (R1)
-	FMOVQ (R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 128(R13)
-	FMOVQ 16(R1), F27
-	FMOVQ 16(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ 16(R1), F27
-	FMOVQ 48(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 176(R13)
-	FMOVQ F29, 16(R1)
-	FMOVQ 16(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 144(R13)
-	ADD $64, R1
-	ADD $128, R13
-	CMP R24, R1
-	BLT last
-	CMP R8, R24
-	BLT lastHalf
-	ADD $-512, R13
-	B lastEnd
-lastHalf:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 288(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 304(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	MOVD R8, R24
-	B last
-lastEnd:
-leave:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 512(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 528(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 544(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 560(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	MOVD to+16(FP), R11
-	SUB R9, R11
-	MOVD R11, done+32(FP)
-	RET
-over:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 512(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 528(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 544(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 560(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	VMOVI $0, V27.B16
-	FMOVQ F27, 512(R13)
-	FMOVQ F27, 544(R13)
-	FMOVQ F27, 528(R13)
-	FMOVQ F27, 560(R13)
-	MOVD (Panel_L)(R0), R10
-	FMOVQ (R11), F8
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
-	FMOVQ (R10), F31
-	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
-	VMOV V8.B16, V9.B16
-	WORD $0x4e29c409 // VFMAXNM V9.S4, V0.S4, V9.S4
-	WORD $0x4e29c449 // VFMAXNM V9.S4, V2.S4, V9.S4
-	WORD $0x4e29c489 // VFMAXNM V9.S4, V4.S4, V9.S4
-	WORD $0x4e29c4c9 // VFMAXNM V9.S4, V6.S4, V9.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F11 // one
-	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
-	VBIT V11.B16, V9.B16, V8.B16
-	FMOVQ F8, (R11)
-	FMOVQ 16(R11), F8
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
-	FMOVQ 16(R10), F31
-	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
-	VMOV V8.B16, V9.B16
-	WORD $0x4e29c429 // VFMAXNM V9.S4, V1.S4, V9.S4
-	WORD $0x4e29c469 // VFMAXNM V9.S4, V3.S4, V9.S4
-	WORD $0x4e29c4a9 // VFMAXNM V9.S4, V5.S4, V9.S4
-	WORD $0x4e29c4e9 // VFMAXNM V9.S4, V7.S4, V9.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F11 // one
-	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
-	VBIT V11.B16, V9.B16, V8.B16
-	FMOVQ F8, 16(R11)
-	FMOVQ (R11), F8
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
-	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
-	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
-	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
-	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
-	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
-	VADDV V8.S4, V8
-	FMOVS F8, R14
-	CBNZW R14, leave
-	FMOVQ 16(R11), F8
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
-	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
-	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
-	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
-	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
-	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
-	VADDV V8.S4, V8
-	FMOVS F8, R14
-	CBNZW R14, leave
-	B fits
-mask:
+	BLT shown0
 	MOVD (Panel_Edit+Edit_Key)(R0), R10
 	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -4306,7 +4088,241 @@ mask:
 	FMOVQ F7, 208(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V10.S4, V10.S4
-	B shown
+shown0:
+	FMOVQ (R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
+	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
+	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
+	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, over0
+	FMOVQ 16(R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
+	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
+	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
+	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, over0
+fits0:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group0
+last0:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ (R1), F27
+	FMOVQ 32(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 128(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 16(R1), F27
+	FMOVQ 48(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 144(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT last0
+	CMP R8, R24
+	BLT last0Half
+	ADD $-512, R13
+	B last0End
+last0Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 288(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	MOVD R8, R24
+	B last0
+last0End:
+	B leave
+over0:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 528(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 544(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 560(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 512(R13)
+	FMOVQ F27, 544(R13)
+	FMOVQ F27, 528(R13)
+	FMOVQ F27, 560(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F8
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VMOV V8.B16, V9.B16
+	WORD $0x4e29c409 // VFMAXNM V9.S4, V0.S4, V9.S4
+	WORD $0x4e29c449 // VFMAXNM V9.S4, V2.S4, V9.S4
+	WORD $0x4e29c489 // VFMAXNM V9.S4, V4.S4, V9.S4
+	WORD $0x4e29c4c9 // VFMAXNM V9.S4, V6.S4, V9.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
+	VBIT V11.B16, V9.B16, V8.B16
+	FMOVQ F8, (R11)
+	FMOVQ 16(R11), F8
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd54a // VFADD V31.S4, V10.S4, V10.S4
+	VMOV V8.B16, V9.B16
+	WORD $0x4e29c429 // VFMAXNM V9.S4, V1.S4, V9.S4
+	WORD $0x4e29c469 // VFMAXNM V9.S4, V3.S4, V9.S4
+	WORD $0x4e29c4a9 // VFMAXNM V9.S4, V5.S4, V9.S4
+	WORD $0x4e29c4e9 // VFMAXNM V9.S4, V7.S4, V9.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
+	VBIT V11.B16, V9.B16, V8.B16
+	FMOVQ F8, 16(R11)
+	FMOVQ (R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c408 // VFMAXNM V8.S4, V0.S4, V8.S4
+	WORD $0x4e28c448 // VFMAXNM V8.S4, V2.S4, V8.S4
+	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
+	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F8
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd509 // VFADD V31.S4, V8.S4, V9.S4
+	WORD $0x4e28c428 // VFMAXNM V8.S4, V1.S4, V8.S4
+	WORD $0x4e28c468 // VFMAXNM V8.S4, V3.S4, V8.S4
+	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
+	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
+	WORD $0x6ea9e508 // VFCMGT V9.S4, V8.S4, V8.S4
+	VADDV V8.S4, V8
+	FMOVS F8, R14
+	CBNZW R14, leave
+	B fits0
+leave:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 528(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 544(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 560(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	MOVD to+16(FP), R11
+	SUB R9, R11
+	MOVD R11, done+32(FP)
+	RET
 
 // func neonMix2(p *Panel, keep *float32)
 //
@@ -4362,7 +4378,7 @@ asks:
 	BLT rest4
 	PCALIGN $64
 steps4:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -4375,7 +4391,7 @@ steps4:
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F8
 	FMOVQ 80(R2), F9
 	ADD R6, R4, R14
@@ -4389,7 +4405,7 @@ steps4:
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F8
 	FMOVQ 144(R2), F9
 	ADD R6<<1, R4, R14
@@ -4403,7 +4419,7 @@ steps4:
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -4430,7 +4446,7 @@ rest4:
 	CMP $0, R10
 	BLT done4
 one4:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -4627,7 +4643,7 @@ asks:
 	BLT rest4Since1
 	PCALIGN $64
 steps4Since1:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F8
 	FMOVQ (R4), F10
 	WORD $0x4f8a1100 // VFMLA V10.S[0], V8.S4, V0.S4
@@ -4635,7 +4651,7 @@ steps4Since1:
 	WORD $0x4f8a1904 // VFMLA V10.S[2], V8.S4, V4.S4
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F8
 	ADD R6, R4, R14
 	FMOVQ (R14), F10
@@ -4644,7 +4660,7 @@ steps4Since1:
 	WORD $0x4f8a1904 // VFMLA V10.S[2], V8.S4, V4.S4
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F8
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F10
@@ -4653,7 +4669,7 @@ steps4Since1:
 	WORD $0x4f8a1904 // VFMLA V10.S[2], V8.S4, V4.S4
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -4675,7 +4691,7 @@ rest4Since1:
 	CMP $0, R10
 	BLT done4Since1
 one4Since1:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F8
 	FMOVQ (R4), F10
 	WORD $0x4f8a1100 // VFMLA V10.S[0], V8.S4, V0.S4
@@ -4698,7 +4714,7 @@ done4Since1:
 	BLT rest4Until0
 	PCALIGN $64
 steps4Until0:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -4711,7 +4727,7 @@ steps4Until0:
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F8
 	FMOVQ 80(R2), F9
 	ADD R6, R4, R14
@@ -4725,7 +4741,7 @@ steps4Until0:
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F8
 	FMOVQ 144(R2), F9
 	ADD R6<<1, R4, R14
@@ -4739,7 +4755,7 @@ steps4Until0:
 	WORD $0x4faa1906 // VFMLA V10.S[3], V8.S4, V6.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -4766,7 +4782,7 @@ rest4Until0:
 	CMP $0, R10
 	BLT done4Until0
 one4Until0:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ (R4), F10
@@ -5587,25 +5603,31 @@ end1:
 
 // func neonFlash3(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 12 || p.Until == nil || p.Until[first/4] <= to {
+//				return to
+//			}
+//			to = p.Until[first/4]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 12 {
+//		for lane := first; lane < 12; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
 //			p.P[i*16+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·neonFlash3(SB), NOSPLIT, $384-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
@@ -5637,7 +5659,7 @@ TEXT ·neonFlash3(SB), NOSPLIT, $384-40
 	MOVD (Panel_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
-	BGE fits
+	BGE fits0
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -5767,8 +5789,8 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	B scores
-group:
+	B scores0
+group0:
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -5787,10 +5809,10 @@ group:
 	VMOVI $0, V11.B16
 	ADD $-16, R10
 	CMP $0, R10
-	BLT left
+	BLT left0
 	PCALIGN $64
-mixed:
-	PRFM (R12), PLDL2KEEP
+mixed0:
+	PRFM (R12), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -5879,7 +5901,7 @@ mixed:
 	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
 	FMOVQ 48(R26), F27 // coefficient1
 	VFMLA V30.S4, V29.S4, V27.S4
-	PRFM 64(R12), PLDL2KEEP
+	PRFM 64(R12), PLDL1KEEP
 	FMOVQ 256(R2), F12
 	FMOVQ 272(R2), F13
 	FMOVQ 288(R2), F14
@@ -5968,7 +5990,7 @@ mixed:
 	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
 	VFMLA V30.S4, V29.S4, V27.S4
 	FMOVQ 96(R26), F29 // coefficient4
-	PRFM 128(R12), PLDL2KEEP
+	PRFM 128(R12), PLDL1KEEP
 	FMOVQ 512(R2), F12
 	FMOVQ 528(R2), F13
 	FMOVQ 544(R2), F14
@@ -6057,7 +6079,7 @@ mixed:
 	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
 	FMOVQ 16(R26), F29 // round
 	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	PRFM 192(R12), PLDL2KEEP
+	PRFM 192(R12), PLDL1KEEP
 	FMOVQ 768(R2), F12
 	FMOVQ 784(R2), F13
 	FMOVQ 800(R2), F14
@@ -6153,12 +6175,12 @@ mixed:
 	ADD $64, R1
 	ADD $64, R13
 	CMP R24, R1
-	BLT more
+	BLT more0
 	CMP R8, R24
-	BLT half
+	BLT half0
 	ADD $-256, R13
-	B alone
-half:
+	B alone0
+half0:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 128(R13), F27
 	FMOVQ (R24), F31
@@ -6173,11 +6195,11 @@ half:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 32(R24)
 	MOVD R8, R24
-more:
+more0:
 	CMP $0, R10
-	BGE mixed
-left:
-row:
+	BGE mixed0
+left0:
+row0:
 	FMOVQ (R1), F27
 	FMOVQ (R11), F31
 	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
@@ -6265,12 +6287,12 @@ row:
 	ADD $64, R1
 	ADD $64, R13
 	CMP R24, R1
-	BLT row
+	BLT row0
 	CMP R8, R24
-	BLT rowHalf
+	BLT row0Half
 	ADD $-256, R13
-	B rowEnd
-rowHalf:
+	B row0End
+row0Half:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 128(R13), F27
 	FMOVQ (R24), F31
@@ -6285,14 +6307,14 @@ rowHalf:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 32(R24)
 	MOVD R8, R24
-	B row
-rowEnd:
-alone:
+	B row0
+row0End:
+alone0:
 	ADD $12, R10
 	CMP $0, R10
-	BLT restMixed
+	BLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -6364,12 +6386,12 @@ stepsMixed:
 	ADD $16, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE stepsMixed
-restMixed:
+	BGE stepsMixed0
+restMixed0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT doneMixed
-oneMixed:
+	BLT doneMixed0
+oneMixed0:
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -6400,9 +6422,9 @@ oneMixed:
 	ADD $4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE oneMixed
-doneMixed:
-scores:
+	BGE oneMixed0
+doneMixed0:
+scores0:
 	FMOVD (Panel_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
@@ -6434,278 +6456,7 @@ scores:
 	SUB R9, R2
 	MOVD (Panel_Plain)(R0), R10
 	CMP R10, R2
-	BLT shown
-	B mask
-shown:
-	FMOVQ (R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
-	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
-	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
-	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, over
-	FMOVQ 16(R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
-	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
-	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
-	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, over
-	FMOVQ 32(R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
-	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
-	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
-	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, over
-fits:
-	MOVD R8, R1
-	MOVD R1, R24
-	ADD $128, R24
-	ADD $256, R8
-	ADD R6<<2, R3, R3
-	ADD $-4, R9
-	CMP $1, R9
-	BGE group
-last:
-	FMOVQ (R1), F27
-	FMOVQ (R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, (R1)
-	FMOVQ (R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 64(R13)
-	FMOVQ 16(R1), F27
-	FMOVQ 16(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, 16(R1)
-	FMOVQ 16(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 80(R13)
-	FMOVQ 32(R1), F27
-	FMOVQ 32(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, 32(R1)
-	FMOVQ 32(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 96(R13)
-	ADD $64, R1
-	ADD $64, R13
-	CMP R24, R1
-	BLT last
-	CMP R8, R24
-	BLT lastHalf
-	ADD $-256, R13
-	B lastEnd
-lastHalf:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 128(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 144(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 160(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	MOVD R8, R24
-	B last
-lastEnd:
-leave:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 288(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	MOVD to+16(FP), R11
-	SUB R9, R11
-	MOVD R11, done+32(FP)
-	RET
-over:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 288(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	VMOVI $0, V27.B16
-	FMOVQ F27, 256(R13)
-	FMOVQ F27, 272(R13)
-	FMOVQ F27, 288(R13)
-	MOVD (Panel_L)(R0), R10
-	FMOVQ (R11), F12
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
-	FMOVQ (R10), F31
-	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
-	VMOV V12.B16, V13.B16
-	WORD $0x4e2dc40d // VFMAXNM V13.S4, V0.S4, V13.S4
-	WORD $0x4e2dc46d // VFMAXNM V13.S4, V3.S4, V13.S4
-	WORD $0x4e2dc4cd // VFMAXNM V13.S4, V6.S4, V13.S4
-	WORD $0x4e2dc52d // VFMAXNM V13.S4, V9.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F15 // one
-	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
-	VBIT V15.B16, V13.B16, V12.B16
-	FMOVQ F12, (R11)
-	FMOVQ 16(R11), F12
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
-	FMOVQ 16(R10), F31
-	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
-	VMOV V12.B16, V13.B16
-	WORD $0x4e2dc42d // VFMAXNM V13.S4, V1.S4, V13.S4
-	WORD $0x4e2dc48d // VFMAXNM V13.S4, V4.S4, V13.S4
-	WORD $0x4e2dc4ed // VFMAXNM V13.S4, V7.S4, V13.S4
-	WORD $0x4e2dc54d // VFMAXNM V13.S4, V10.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F15 // one
-	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
-	VBIT V15.B16, V13.B16, V12.B16
-	FMOVQ F12, 16(R11)
-	FMOVQ 32(R11), F12
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
-	FMOVQ 32(R10), F31
-	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
-	VMOV V12.B16, V13.B16
-	WORD $0x4e2dc44d // VFMAXNM V13.S4, V2.S4, V13.S4
-	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
-	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
-	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F15 // one
-	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
-	VBIT V15.B16, V13.B16, V12.B16
-	FMOVQ F12, 32(R11)
-	FMOVQ (R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
-	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
-	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
-	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, leave
-	FMOVQ 16(R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
-	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
-	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
-	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, leave
-	FMOVQ 32(R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
-	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
-	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
-	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, leave
-	B fits
-mask:
+	BLT shown0
 	MOVD (Panel_Edit+Edit_Key)(R0), R10
 	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -6837,30 +6588,1246 @@ mask:
 	FMOVQ F11, 224(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V14.S4, V14.S4
-	B shown
+shown0:
+	FMOVQ (R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
+	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
+	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
+	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, over0
+	FMOVQ 16(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
+	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
+	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
+	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, over0
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, over0
+fits0:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group0
+	MOVD (Panel_Until)(R0), R10
+	CMP $1, R10
+	BLT last0
+	MOVD 16(R10), R9
+	MOVD to+16(FP), R2
+	SUB R2, R9
+	CMP $1, R9
+	BLT last0
+	ADD R9, R2
+	MOVD R2, to+16(FP)
+	B fewer2
+last0:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 64(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 80(R13)
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT last0
+	CMP R8, R24
+	BLT last0Half
+	ADD $-256, R13
+	B last0End
+last0Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD R8, R24
+	B last0
+last0End:
+	B leave
+over0:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 288(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc40d // VFMAXNM V13.S4, V0.S4, V13.S4
+	WORD $0x4e2dc46d // VFMAXNM V13.S4, V3.S4, V13.S4
+	WORD $0x4e2dc4cd // VFMAXNM V13.S4, V6.S4, V13.S4
+	WORD $0x4e2dc52d // VFMAXNM V13.S4, V9.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, (R11)
+	FMOVQ 16(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc42d // VFMAXNM V13.S4, V1.S4, V13.S4
+	WORD $0x4e2dc48d // VFMAXNM V13.S4, V4.S4, V13.S4
+	WORD $0x4e2dc4ed // VFMAXNM V13.S4, V7.S4, V13.S4
+	WORD $0x4e2dc54d // VFMAXNM V13.S4, V10.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 16(R11)
+	FMOVQ 32(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc44d // VFMAXNM V13.S4, V2.S4, V13.S4
+	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
+	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
+	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 32(R11)
+	FMOVQ (R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
+	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
+	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
+	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
+	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
+	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
+	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	B fits0
+fewer2:
+	MOVD (Panel_Qt)(R0), R2
+	MOVD R3, R4
+	MOVD (Panel_D)(R0), R10
+	ADD R6<<2, R3, R12
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	VMOVI $0, V4.B16
+	VMOVI $0, V5.B16
+	VMOVI $0, V6.B16
+	VMOVI $0, V7.B16
+	VMOVI $0, V8.B16
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
+	ADD $-16, R10
+	CMP $0, R10
+	BLT left0to2
+	PCALIGN $64
+mixed0to2:
+	PRFM (R12), PLDL1KEEP
+	FMOVQ 32(R2), F14
+	FMOVQ (R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	FMOVQ (R1), F27
+	ADD R6, R4, R14
+	FMOVQ (R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	FMOVQ (R11), F31
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 96(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 160(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 224(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	PRFM 64(R12), PLDL1KEEP
+	FMOVQ 288(R2), F14
+	FMOVQ 16(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	ADD R6, R4, R14
+	FMOVQ 16(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 16(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	ADD R7, R4, R14
+	FMOVQ 16(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	FMOVQ 352(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	FMOVQ F30, 64(R13)
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 416(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	FMOVQ 480(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	PRFM 128(R12), PLDL1KEEP
+	FMOVQ 544(R2), F14
+	FMOVQ 32(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R6, R4, R14
+	FMOVQ 32(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	ADD R6<<1, R4, R14
+	FMOVQ 32(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ 32(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 608(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 672(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ F29, 16(R1)
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	FMOVQ F30, 80(R13)
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 736(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	PRFM 192(R12), PLDL1KEEP
+	FMOVQ 800(R2), F14
+	FMOVQ 48(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	ADD R6, R4, R14
+	FMOVQ 48(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 48(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	VSHL $23, V28.S4, V28.S4
+	ADD R7, R4, R14
+	FMOVQ 48(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	FMOVQ 864(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 928(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	FMOVQ 992(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ F29, 32(R1)
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	FMOVQ 32(R13), F31
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	ADD R6, R12, R12
+	ADD $1024, R2
+	ADD $64, R4
+	ADD $-16, R10
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT more0to2
+	CMP R8, R24
+	BLT half0to2
+	ADD $-256, R13
+	B alone0to2
+half0to2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD R8, R24
+more0to2:
+	CMP $0, R10
+	BGE mixed0to2
+left0to2:
+row0to2:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 64(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 80(R13)
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT row0to2
+	CMP R8, R24
+	BLT row0to2Half
+	ADD $-256, R13
+	B row0to2End
+row0to2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD R8, R24
+	B row0to2
+row0to2End:
+alone0to2:
+	ADD $12, R10
+	CMP $0, R10
+	BLT restMixed0to2
+	PCALIGN $64
+stepsMixed0to2:
+	FMOVQ 32(R2), F14
+	FMOVQ (R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 96(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 160(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 224(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	ADD $256, R2
+	ADD $16, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE stepsMixed0to2
+restMixed0to2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT doneMixed0to2
+oneMixed0to2:
+	FMOVQ 32(R2), F14
+	FMOVS (R4), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V11.S4
+	ADD $64, R2
+	ADD $4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE oneMixed0to2
+doneMixed0to2:
+	B scores2
+group2:
+	MOVD (Panel_Qt)(R0), R2
+	MOVD R3, R4
+	MOVD (Panel_D)(R0), R10
+	ADD R6<<2, R3, R12
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	VMOVI $0, V4.B16
+	VMOVI $0, V5.B16
+	VMOVI $0, V6.B16
+	VMOVI $0, V7.B16
+	VMOVI $0, V8.B16
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
+	ADD $-16, R10
+	CMP $0, R10
+	BLT left2
+	PCALIGN $64
+mixed2:
+	PRFM (R12), PLDL1KEEP
+	FMOVQ 32(R2), F14
+	FMOVQ (R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	FMOVQ 32(R1), F27
+	ADD R7, R4, R14
+	FMOVQ (R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 96(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ 32(R11), F31
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 160(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 224(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	PRFM 64(R12), PLDL1KEEP
+	FMOVQ 288(R2), F14
+	FMOVQ 16(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ 16(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 16(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	ADD R7, R4, R14
+	FMOVQ 16(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 352(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 416(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 112(R26), F27 // coefficient5
+	FMOVQ 480(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	PRFM 128(R12), PLDL1KEEP
+	FMOVQ 544(R2), F14
+	FMOVQ 32(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ 32(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 32(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R7, R4, R14
+	FMOVQ 32(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 608(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 672(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 736(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	PRFM 192(R12), PLDL1KEEP
+	FMOVQ 800(R2), F14
+	FMOVQ 48(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ 48(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 48(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	ADD R7, R4, R14
+	FMOVQ 48(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 864(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 928(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	FMOVQ F29, 32(R1)
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 32(R13), F31
+	FMOVQ 992(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	FMOVQ F30, 96(R13)
+	ADD R6, R12, R12
+	ADD $1024, R2
+	ADD $64, R4
+	ADD $-16, R10
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT more2
+	CMP R8, R24
+	BLT half2
+	ADD $-256, R13
+	B alone2
+half2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 128(R13)
+	FMOVQ F27, 144(R13)
+	MOVD R8, R24
+more2:
+	CMP $0, R10
+	BGE mixed2
+left2:
+row2:
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT row2
+	CMP R8, R24
+	BLT row2Half
+	ADD $-256, R13
+	B row2End
+row2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 128(R13)
+	FMOVQ F27, 144(R13)
+	MOVD R8, R24
+	B row2
+row2End:
+alone2:
+	ADD $12, R10
+	CMP $0, R10
+	BLT restMixed2
+	PCALIGN $64
+stepsMixed2:
+	FMOVQ 32(R2), F14
+	FMOVQ (R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 96(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 160(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 224(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	ADD $256, R2
+	ADD $16, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE stepsMixed2
+restMixed2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT doneMixed2
+oneMixed2:
+	FMOVQ 32(R2), F14
+	FMOVS (R4), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V11.S4
+	ADD $64, R2
+	ADD $4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE oneMixed2
+doneMixed2:
+scores2:
+	FMOVD (Panel_Factor)(R0), F15
+	FCVTDS F15, F15
+	VDUP V15.S[0], V15.S4
+	WORD $0x6e2fdc42 // VFMUL V15.S4, V2.S4, V2.S4
+	FMOVQ F2, 32(R8)
+	WORD $0x6e2fdca5 // VFMUL V15.S4, V5.S4, V5.S4
+	FMOVQ F5, 96(R8)
+	WORD $0x6e2fdd08 // VFMUL V15.S4, V8.S4, V8.S4
+	FMOVQ F8, 160(R8)
+	WORD $0x6e2fdd6b // VFMUL V15.S4, V11.S4, V11.S4
+	FMOVQ F11, 224(R8)
+	MOVD to+16(FP), R2
+	SUB R9, R2
+	MOVD (Panel_Plain)(R0), R10
+	CMP R10, R2
+	BLT shown2
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
+	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	FMOVQ 32(R10), F12
+	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	FMOVQ 32(R10), F13
+	FMOVQ 272(R26), F31 // previous
+	VADD V31.S4, V13.S4, V13.S4
+	VDUP R2, V14.S4
+	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V2.B16
+	WORD $0x4ead35cf // VCMGT V13.S4, V14.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V2.B16
+	FMOVQ F2, 32(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V14.S4, V14.S4
+	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V5.B16
+	WORD $0x4ead35cf // VCMGT V13.S4, V14.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V5.B16
+	FMOVQ F5, 96(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V14.S4, V14.S4
+	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V8.B16
+	WORD $0x4ead35cf // VCMGT V13.S4, V14.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V8.B16
+	FMOVQ F8, 160(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V14.S4, V14.S4
+	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V11.B16
+	WORD $0x4ead35cf // VCMGT V13.S4, V14.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V11.B16
+	FMOVQ F11, 224(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V14.S4, V14.S4
+shown2:
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, over2
+fits2:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group2
+last2:
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT last2
+	CMP R8, R24
+	BLT last2Half
+	ADD $-256, R13
+	B last2End
+last2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 128(R13)
+	FMOVQ F27, 144(R13)
+	MOVD R8, R24
+	B last2
+last2End:
+	B leave
+over2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 288(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ 32(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc44d // VFMAXNM V13.S4, V2.S4, V13.S4
+	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
+	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
+	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 32(R11)
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	B fits2
+leave:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD to+16(FP), R11
+	SUB R9, R11
+	MOVD R11, done+32(FP)
+	RET
 
 // func neonFlashSums3(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 12 || p.Until == nil || p.Until[first/4] <= to {
+//				return to
+//			}
+//			to = p.Until[first/4]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 12 {
+//		for lane := first; lane < 12; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
 //			p.S[lane] += Σ e*p.P[i*lanes+lane]
 //			p.P[i*16+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·neonFlashSums3(SB), 0, $704-40
 	NO_LOCAL_POINTERS
 	MOVD $constants<>(SB), R26
@@ -6899,7 +7866,7 @@ TEXT ·neonFlashSums3(SB), 0, $704-40
 	MOVD (Panel_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
-	BGE fits
+	BGE fits0
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -7029,8 +7996,8 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	B scores
-group:
+	B scores0
+group0:
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -7049,10 +8016,10 @@ group:
 	VMOVI $0, V11.B16
 	ADD $-16, R10
 	CMP $0, R10
-	BLT left
+	BLT left0
 	PCALIGN $64
-mixed:
-	PRFM (R12), PLDL2KEEP
+mixed0:
+	PRFM (R12), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -7146,7 +8113,7 @@ mixed:
 	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
 	FMOVQ (R1), F27
 	FMOVQ 48(R13), F30
-	PRFM 64(R12), PLDL2KEEP
+	PRFM 64(R12), PLDL1KEEP
 	FMOVQ 256(R2), F12
 	FMOVQ 272(R2), F13
 	FMOVQ 288(R2), F14
@@ -7240,7 +8207,7 @@ mixed:
 	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
 	FMOVQ 80(R26), F27 // coefficient3
 	VFMLA V30.S4, V29.S4, V27.S4
-	PRFM 128(R12), PLDL2KEEP
+	PRFM 128(R12), PLDL1KEEP
 	FMOVQ 512(R2), F12
 	FMOVQ 528(R2), F13
 	FMOVQ 544(R2), F14
@@ -7334,7 +8301,7 @@ mixed:
 	WORD $0x4fb219aa // VFMLA V18.S[3], V13.S4, V10.S4
 	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
 	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	PRFM 192(R12), PLDL2KEEP
+	PRFM 192(R12), PLDL1KEEP
 	FMOVQ 768(R2), F12
 	FMOVQ 784(R2), F13
 	FMOVQ 800(R2), F14
@@ -7436,12 +8403,12 @@ mixed:
 	ADD $64, R1
 	ADD $128, R13
 	CMP R24, R1
-	BLT more
+	BLT more0
 	CMP R8, R24
-	BLT half
+	BLT half0
 	ADD $-512, R13
-	B alone
-half:
+	B alone0
+half0:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 256(R13), F27
 	FMOVQ (R24), F31
@@ -7469,11 +8436,11 @@ half:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 32(R24)
 	MOVD R8, R24
-more:
+more0:
 	CMP $0, R10
-	BGE mixed
-left:
-row:
+	BGE mixed0
+left0:
+row0:
 	FMOVQ (R1), F27
 	FMOVQ (R11), F31
 	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
@@ -7582,12 +8549,12 @@ row:
 	ADD $64, R1
 	ADD $128, R13
 	CMP R24, R1
-	BLT row
+	BLT row0
 	CMP R8, R24
-	BLT rowHalf
+	BLT row0Half
 	ADD $-512, R13
-	B rowEnd
-rowHalf:
+	B row0End
+row0Half:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 256(R13), F27
 	FMOVQ (R24), F31
@@ -7615,14 +8582,14 @@ rowHalf:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 32(R24)
 	MOVD R8, R24
-	B row
-rowEnd:
-alone:
+	B row0
+row0End:
+alone0:
 	ADD $12, R10
 	CMP $0, R10
-	BLT restMixed
+	BLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -7694,12 +8661,12 @@ stepsMixed:
 	ADD $16, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE stepsMixed
-restMixed:
+	BGE stepsMixed0
+restMixed0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT doneMixed
-oneMixed:
+	BLT doneMixed0
+oneMixed0:
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -7730,9 +8697,9 @@ oneMixed:
 	ADD $4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE oneMixed
-doneMixed:
-scores:
+	BGE oneMixed0
+doneMixed0:
+scores0:
 	FMOVD (Panel_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
@@ -7764,341 +8731,7 @@ scores:
 	SUB R9, R2
 	MOVD (Panel_Plain)(R0), R10
 	CMP R10, R2
-	BLT shown
-	B mask
-shown:
-	FMOVQ (R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
-	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
-	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
-	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, over
-	FMOVQ 16(R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
-	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
-	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
-	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, over
-	FMOVQ 32(R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
-	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
-	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
-	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, over
-fits:
-	MOVD R8, R1
-	MOVD R1, R24
-	ADD $128, R24
-	ADD $256, R8
-	ADD R6<<2, R3, R3
-	ADD $-4, R9
-	CMP $1, R9
-	BGE group
-last:
-	FMOVQ (R1), F27
-	FMOVQ (R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ (R1), F27
-	FMOVQ 48(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 176(R13)
-	FMOVQ F29, (R1)
-	FMOVQ (R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 128(R13)
-	FMOVQ 16(R1), F27
-	FMOVQ 16(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ 16(R1), F27
-	FMOVQ 64(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 192(R13)
-	FMOVQ F29, 16(R1)
-	FMOVQ 16(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 144(R13)
-	FMOVQ 32(R1), F27
-	FMOVQ 32(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ 32(R1), F27
-	FMOVQ 80(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 208(R13)
-	FMOVQ F29, 32(R1)
-	FMOVQ 32(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 160(R13)
-	ADD $64, R1
-	ADD $128, R13
-	CMP R24, R1
-	BLT last
-	CMP R8, R24
-	BLT lastHalf
-	ADD $-512, R13
-	B lastEnd
-lastHalf:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 288(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 304(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 320(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 336(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	MOVD R8, R24
-	B last
-lastEnd:
-leave:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 512(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 528(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 544(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 560(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 576(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 592(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	MOVD to+16(FP), R11
-	SUB R9, R11
-	MOVD R11, done+32(FP)
-	RET
-over:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 512(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 528(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 544(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 560(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 576(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 592(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	VMOVI $0, V27.B16
-	FMOVQ F27, 512(R13)
-	FMOVQ F27, 560(R13)
-	FMOVQ F27, 528(R13)
-	FMOVQ F27, 576(R13)
-	FMOVQ F27, 544(R13)
-	FMOVQ F27, 592(R13)
-	MOVD (Panel_L)(R0), R10
-	FMOVQ (R11), F12
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
-	FMOVQ (R10), F31
-	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
-	VMOV V12.B16, V13.B16
-	WORD $0x4e2dc40d // VFMAXNM V13.S4, V0.S4, V13.S4
-	WORD $0x4e2dc46d // VFMAXNM V13.S4, V3.S4, V13.S4
-	WORD $0x4e2dc4cd // VFMAXNM V13.S4, V6.S4, V13.S4
-	WORD $0x4e2dc52d // VFMAXNM V13.S4, V9.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F15 // one
-	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
-	VBIT V15.B16, V13.B16, V12.B16
-	FMOVQ F12, (R11)
-	FMOVQ 16(R11), F12
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
-	FMOVQ 16(R10), F31
-	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
-	VMOV V12.B16, V13.B16
-	WORD $0x4e2dc42d // VFMAXNM V13.S4, V1.S4, V13.S4
-	WORD $0x4e2dc48d // VFMAXNM V13.S4, V4.S4, V13.S4
-	WORD $0x4e2dc4ed // VFMAXNM V13.S4, V7.S4, V13.S4
-	WORD $0x4e2dc54d // VFMAXNM V13.S4, V10.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F15 // one
-	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
-	VBIT V15.B16, V13.B16, V12.B16
-	FMOVQ F12, 16(R11)
-	FMOVQ 32(R11), F12
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
-	FMOVQ 32(R10), F31
-	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
-	VMOV V12.B16, V13.B16
-	WORD $0x4e2dc44d // VFMAXNM V13.S4, V2.S4, V13.S4
-	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
-	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
-	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F15 // one
-	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
-	VBIT V15.B16, V13.B16, V12.B16
-	FMOVQ F12, 32(R11)
-	FMOVQ (R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
-	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
-	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
-	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, leave
-	FMOVQ 16(R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
-	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
-	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
-	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, leave
-	FMOVQ 32(R11), F12
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
-	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
-	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
-	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
-	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
-	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
-	VADDV V12.S4, V12
-	FMOVS F12, R14
-	CBNZW R14, leave
-	B fits
-mask:
+	BLT shown0
 	MOVD (Panel_Edit+Edit_Key)(R0), R10
 	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -8230,7 +8863,1430 @@ mask:
 	FMOVQ F11, 224(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V14.S4, V14.S4
-	B shown
+shown0:
+	FMOVQ (R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
+	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
+	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
+	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, over0
+	FMOVQ 16(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
+	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
+	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
+	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, over0
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, over0
+fits0:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group0
+	MOVD (Panel_Until)(R0), R10
+	CMP $1, R10
+	BLT last0
+	MOVD 16(R10), R9
+	MOVD to+16(FP), R2
+	SUB R2, R9
+	CMP $1, R9
+	BLT last0
+	ADD R9, R2
+	MOVD R2, to+16(FP)
+	B fewer2
+last0:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ (R1), F27
+	FMOVQ 48(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 128(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 16(R1), F27
+	FMOVQ 64(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 192(R13)
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 144(R13)
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 80(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 208(R13)
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT last0
+	CMP R8, R24
+	BLT last0Half
+	ADD $-512, R13
+	B last0End
+last0Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 304(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 320(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD R8, R24
+	B last0
+last0End:
+	B leave
+over0:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 528(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 544(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 560(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 576(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 592(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 512(R13)
+	FMOVQ F27, 560(R13)
+	FMOVQ F27, 528(R13)
+	FMOVQ F27, 576(R13)
+	FMOVQ F27, 544(R13)
+	FMOVQ F27, 592(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc40d // VFMAXNM V13.S4, V0.S4, V13.S4
+	WORD $0x4e2dc46d // VFMAXNM V13.S4, V3.S4, V13.S4
+	WORD $0x4e2dc4cd // VFMAXNM V13.S4, V6.S4, V13.S4
+	WORD $0x4e2dc52d // VFMAXNM V13.S4, V9.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, (R11)
+	FMOVQ 16(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc42d // VFMAXNM V13.S4, V1.S4, V13.S4
+	WORD $0x4e2dc48d // VFMAXNM V13.S4, V4.S4, V13.S4
+	WORD $0x4e2dc4ed // VFMAXNM V13.S4, V7.S4, V13.S4
+	WORD $0x4e2dc54d // VFMAXNM V13.S4, V10.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 16(R11)
+	FMOVQ 32(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc44d // VFMAXNM V13.S4, V2.S4, V13.S4
+	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
+	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
+	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 32(R11)
+	FMOVQ (R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc40c // VFMAXNM V12.S4, V0.S4, V12.S4
+	WORD $0x4e2cc46c // VFMAXNM V12.S4, V3.S4, V12.S4
+	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
+	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc42c // VFMAXNM V12.S4, V1.S4, V12.S4
+	WORD $0x4e2cc48c // VFMAXNM V12.S4, V4.S4, V12.S4
+	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
+	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	B fits0
+fewer2:
+	MOVD (Panel_Qt)(R0), R2
+	MOVD R3, R4
+	MOVD (Panel_D)(R0), R10
+	ADD R6<<2, R3, R12
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	VMOVI $0, V4.B16
+	VMOVI $0, V5.B16
+	VMOVI $0, V6.B16
+	VMOVI $0, V7.B16
+	VMOVI $0, V8.B16
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
+	ADD $-16, R10
+	CMP $0, R10
+	BLT left0to2
+	PCALIGN $64
+mixed0to2:
+	PRFM (R12), PLDL1KEEP
+	FMOVQ 32(R2), F14
+	FMOVQ (R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	FMOVQ (R1), F27
+	ADD R6, R4, R14
+	FMOVQ (R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	FMOVQ 0(R26), F31 // least
+	ADD R7, R4, R14
+	FMOVQ (R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	FMOVQ 96(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 160(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 224(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	FMOVQ (R1), F27
+	FMOVQ 48(R13), F30
+	PRFM 64(R12), PLDL1KEEP
+	FMOVQ 288(R2), F14
+	FMOVQ 16(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	// 0 times a score of -Inf is 0 here
+	ADD R6, R4, R14
+	FMOVQ 16(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 16(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	ADD R7, R4, R14
+	FMOVQ 16(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ F29, (R1)
+	FMOVQ 352(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	FMOVQ F30, 128(R13)
+	FMOVQ 16(R1), F27
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	FMOVQ 16(R11), F31
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	FMOVQ 416(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 480(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	PRFM 128(R12), PLDL1KEEP
+	FMOVQ 544(R2), F14
+	FMOVQ 32(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R6, R4, R14
+	FMOVQ 32(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	ADD R6<<1, R4, R14
+	FMOVQ 32(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	ADD R7, R4, R14
+	FMOVQ 32(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 608(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ 16(R1), F27
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	FMOVQ 64(R13), F30
+	// 0 times a score of -Inf is 0 here
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ 672(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ F30, 192(R13)
+	FMOVQ F29, 16(R1)
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	FMOVQ 16(R13), F31
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 144(R13)
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	FMOVQ 736(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	PRFM 192(R12), PLDL1KEEP
+	FMOVQ 800(R2), F14
+	FMOVQ 48(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	ADD R6, R4, R14
+	FMOVQ 48(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	ADD R6<<1, R4, R14
+	FMOVQ 48(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ 48(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 864(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 928(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	FMOVQ 80(R13), F30
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	FMOVQ 992(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ F30, 208(R13)
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	ADD R6, R12, R12
+	ADD $1024, R2
+	ADD $64, R4
+	ADD $-16, R10
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT more0to2
+	CMP R8, R24
+	BLT half0to2
+	ADD $-512, R13
+	B alone0to2
+half0to2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 304(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 320(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD R8, R24
+more0to2:
+	CMP $0, R10
+	BGE mixed0to2
+left0to2:
+row0to2:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ (R1), F27
+	FMOVQ 48(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 128(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 16(R1), F27
+	FMOVQ 64(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 192(R13)
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 144(R13)
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 80(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 208(R13)
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT row0to2
+	CMP R8, R24
+	BLT row0to2Half
+	ADD $-512, R13
+	B row0to2End
+row0to2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 304(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 320(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD R8, R24
+	B row0to2
+row0to2End:
+alone0to2:
+	ADD $12, R10
+	CMP $0, R10
+	BLT restMixed0to2
+	PCALIGN $64
+stepsMixed0to2:
+	FMOVQ 32(R2), F14
+	FMOVQ (R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 96(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 160(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 224(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	ADD $256, R2
+	ADD $16, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE stepsMixed0to2
+restMixed0to2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT doneMixed0to2
+oneMixed0to2:
+	FMOVQ 32(R2), F14
+	FMOVS (R4), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V11.S4
+	ADD $64, R2
+	ADD $4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE oneMixed0to2
+doneMixed0to2:
+	B scores2
+group2:
+	MOVD (Panel_Qt)(R0), R2
+	MOVD R3, R4
+	MOVD (Panel_D)(R0), R10
+	ADD R6<<2, R3, R12
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	VMOVI $0, V4.B16
+	VMOVI $0, V5.B16
+	VMOVI $0, V6.B16
+	VMOVI $0, V7.B16
+	VMOVI $0, V8.B16
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
+	ADD $-16, R10
+	CMP $0, R10
+	BLT left2
+	PCALIGN $64
+mixed2:
+	PRFM (R12), PLDL1KEEP
+	FMOVQ 32(R2), F14
+	FMOVQ (R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	FMOVQ 32(R1), F27
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 32(R11), F31
+	FMOVQ 96(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 0(R26), F31 // least
+	FMOVQ 160(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 224(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	PRFM 64(R12), PLDL1KEEP
+	FMOVQ 288(R2), F14
+	FMOVQ 16(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	ADD R6, R4, R14
+	FMOVQ 16(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 16(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	VSHL $23, V28.S4, V28.S4
+	ADD R7, R4, R14
+	FMOVQ 16(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 352(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 416(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 480(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	PRFM 128(R12), PLDL1KEEP
+	FMOVQ 544(R2), F14
+	FMOVQ 32(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	ADD R6, R4, R14
+	FMOVQ 32(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 32(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R7, R4, R14
+	FMOVQ 32(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 608(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 672(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 736(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	FMOVQ 32(R1), F27
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	FMOVQ 80(R13), F30
+	PRFM 192(R12), PLDL1KEEP
+	FMOVQ 800(R2), F14
+	FMOVQ 48(R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ 48(R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	// 0 times a score of -Inf is 0 here
+	ADD R6<<1, R4, R14
+	FMOVQ 48(R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVQ 48(R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 160(R26), F31 // lowest
+	FMOVQ 864(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 928(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	FMOVQ F30, 208(R13)
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	FMOVQ F29, 32(R1)
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 992(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	FMOVQ 32(R13), F31
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	FMOVQ F30, 160(R13)
+	ADD R6, R12, R12
+	ADD $1024, R2
+	ADD $64, R4
+	ADD $-16, R10
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT more2
+	CMP R8, R24
+	BLT half2
+	ADD $-512, R13
+	B alone2
+half2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 304(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 320(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 304(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 320(R13)
+	MOVD R8, R24
+more2:
+	CMP $0, R10
+	BGE mixed2
+left2:
+row2:
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 80(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 208(R13)
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT row2
+	CMP R8, R24
+	BLT row2Half
+	ADD $-512, R13
+	B row2End
+row2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 304(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 320(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 304(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 320(R13)
+	MOVD R8, R24
+	B row2
+row2End:
+alone2:
+	ADD $12, R10
+	CMP $0, R10
+	BLT restMixed2
+	PCALIGN $64
+stepsMixed2:
+	FMOVQ 32(R2), F14
+	FMOVQ (R4), F15
+	WORD $0x4f8f11c2 // VFMLA V15.S[0], V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F16
+	WORD $0x4f9011c5 // VFMLA V16.S[0], V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F17
+	WORD $0x4f9111c8 // VFMLA V17.S[0], V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F18
+	WORD $0x4f9211cb // VFMLA V18.S[0], V14.S4, V11.S4
+	FMOVQ 96(R2), F14
+	WORD $0x4faf11c2 // VFMLA V15.S[1], V14.S4, V2.S4
+	WORD $0x4fb011c5 // VFMLA V16.S[1], V14.S4, V5.S4
+	WORD $0x4fb111c8 // VFMLA V17.S[1], V14.S4, V8.S4
+	WORD $0x4fb211cb // VFMLA V18.S[1], V14.S4, V11.S4
+	FMOVQ 160(R2), F14
+	WORD $0x4f8f19c2 // VFMLA V15.S[2], V14.S4, V2.S4
+	WORD $0x4f9019c5 // VFMLA V16.S[2], V14.S4, V5.S4
+	WORD $0x4f9119c8 // VFMLA V17.S[2], V14.S4, V8.S4
+	WORD $0x4f9219cb // VFMLA V18.S[2], V14.S4, V11.S4
+	FMOVQ 224(R2), F14
+	WORD $0x4faf19c2 // VFMLA V15.S[3], V14.S4, V2.S4
+	WORD $0x4fb019c5 // VFMLA V16.S[3], V14.S4, V5.S4
+	WORD $0x4fb119c8 // VFMLA V17.S[3], V14.S4, V8.S4
+	WORD $0x4fb219cb // VFMLA V18.S[3], V14.S4, V11.S4
+	ADD $256, R2
+	ADD $16, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE stepsMixed2
+restMixed2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT doneMixed2
+oneMixed2:
+	FMOVQ 32(R2), F14
+	FMOVS (R4), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V2.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V5.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V8.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F15
+	VDUP V15.S[0], V15.S4
+	VFMLA V15.S4, V14.S4, V11.S4
+	ADD $64, R2
+	ADD $4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE oneMixed2
+doneMixed2:
+scores2:
+	FMOVD (Panel_Factor)(R0), F15
+	FCVTDS F15, F15
+	VDUP V15.S[0], V15.S4
+	WORD $0x6e2fdc42 // VFMUL V15.S4, V2.S4, V2.S4
+	FMOVQ F2, 32(R8)
+	WORD $0x6e2fdca5 // VFMUL V15.S4, V5.S4, V5.S4
+	FMOVQ F5, 96(R8)
+	WORD $0x6e2fdd08 // VFMUL V15.S4, V8.S4, V8.S4
+	FMOVQ F8, 160(R8)
+	WORD $0x6e2fdd6b // VFMUL V15.S4, V11.S4, V11.S4
+	FMOVQ F11, 224(R8)
+	MOVD to+16(FP), R2
+	SUB R9, R2
+	MOVD (Panel_Plain)(R0), R10
+	CMP R10, R2
+	BLT shown2
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
+	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	FMOVQ 32(R10), F12
+	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	FMOVQ 32(R10), F13
+	FMOVQ 272(R26), F31 // previous
+	VADD V31.S4, V13.S4, V13.S4
+	VDUP R2, V14.S4
+	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V2.B16
+	WORD $0x4ead35cf // VCMGT V13.S4, V14.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V2.B16
+	FMOVQ F2, 32(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V14.S4, V14.S4
+	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V5.B16
+	WORD $0x4ead35cf // VCMGT V13.S4, V14.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V5.B16
+	FMOVQ F5, 96(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V14.S4, V14.S4
+	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V8.B16
+	WORD $0x4ead35cf // VCMGT V13.S4, V14.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V8.B16
+	FMOVQ F8, 160(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V14.S4, V14.S4
+	WORD $0x4eae358f // VCMGT V14.S4, V12.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V11.B16
+	WORD $0x4ead35cf // VCMGT V13.S4, V14.S4, V15.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V15.B16, V31.B16, V11.B16
+	FMOVQ F11, 224(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V14.S4, V14.S4
+shown2:
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, over2
+fits2:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group2
+last2:
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 80(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 208(R13)
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT last2
+	CMP R8, R24
+	BLT last2Half
+	ADD $-512, R13
+	B last2End
+last2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 304(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 320(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 304(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 320(R13)
+	MOVD R8, R24
+	B last2
+last2End:
+	B leave
+over2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 528(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 544(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 560(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 576(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 592(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 512(R13)
+	FMOVQ F27, 560(R13)
+	FMOVQ F27, 528(R13)
+	FMOVQ F27, 576(R13)
+	FMOVQ F27, 544(R13)
+	FMOVQ F27, 592(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ 32(R11), F12
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd5ce // VFADD V31.S4, V14.S4, V14.S4
+	VMOV V12.B16, V13.B16
+	WORD $0x4e2dc44d // VFMAXNM V13.S4, V2.S4, V13.S4
+	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
+	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
+	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F15 // one
+	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
+	VBIT V15.B16, V13.B16, V12.B16
+	FMOVQ F12, 32(R11)
+	FMOVQ 32(R11), F12
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd58d // VFADD V31.S4, V12.S4, V13.S4
+	WORD $0x4e2cc44c // VFMAXNM V12.S4, V2.S4, V12.S4
+	WORD $0x4e2cc4ac // VFMAXNM V12.S4, V5.S4, V12.S4
+	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
+	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
+	WORD $0x6eade58c // VFCMGT V13.S4, V12.S4, V12.S4
+	VADDV V12.S4, V12
+	FMOVS F12, R14
+	CBNZW R14, leave
+	B fits2
+leave:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 528(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 544(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 560(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 576(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 592(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	MOVD to+16(FP), R11
+	SUB R9, R11
+	MOVD R11, done+32(FP)
+	RET
 
 // func neonMix3(p *Panel, keep *float32)
 //
@@ -8290,7 +10346,7 @@ asks:
 	BLT rest4
 	PCALIGN $64
 steps4:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -8308,7 +10364,7 @@ steps4:
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F12
 	FMOVQ 80(R2), F13
 	FMOVQ 96(R2), F14
@@ -8327,7 +10383,7 @@ steps4:
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F12
 	FMOVQ 144(R2), F13
 	FMOVQ 160(R2), F14
@@ -8346,7 +10402,7 @@ steps4:
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -8378,7 +10434,7 @@ rest4:
 	CMP $0, R10
 	BLT done4
 one4:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -8612,7 +10668,7 @@ asks:
 	BLT rest4Since1
 	PCALIGN $64
 steps4Since1:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ (R4), F15
 	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
@@ -8620,7 +10676,7 @@ steps4Since1:
 	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F12
 	ADD R6, R4, R14
 	FMOVQ (R14), F15
@@ -8629,7 +10685,7 @@ steps4Since1:
 	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F12
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F15
@@ -8638,7 +10694,7 @@ steps4Since1:
 	WORD $0x4f8f1986 // VFMLA V15.S[2], V12.S4, V6.S4
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -8660,7 +10716,7 @@ rest4Since1:
 	CMP $0, R10
 	BLT done4Since1
 one4Since1:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ (R4), F15
 	WORD $0x4f8f1180 // VFMLA V15.S[0], V12.S4, V0.S4
@@ -8683,7 +10739,7 @@ done4Since1:
 	BLT rest4Since2
 	PCALIGN $64
 steps4Since2:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ (R4), F15
@@ -8696,7 +10752,7 @@ steps4Since2:
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F12
 	FMOVQ 80(R2), F13
 	ADD R6, R4, R14
@@ -8710,7 +10766,7 @@ steps4Since2:
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F12
 	FMOVQ 144(R2), F13
 	ADD R6<<1, R4, R14
@@ -8724,7 +10780,7 @@ steps4Since2:
 	WORD $0x4faf1989 // VFMLA V15.S[3], V12.S4, V9.S4
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -8751,7 +10807,7 @@ rest4Since2:
 	CMP $0, R10
 	BLT done4Since2
 one4Since2:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ (R4), F15
@@ -8779,7 +10835,7 @@ done4Since2:
 	BLT rest4Until0
 	PCALIGN $64
 steps4Until0:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -8797,7 +10853,7 @@ steps4Until0:
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F12
 	FMOVQ 80(R2), F13
 	FMOVQ 96(R2), F14
@@ -8816,7 +10872,7 @@ steps4Until0:
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F12
 	FMOVQ 144(R2), F13
 	FMOVQ 160(R2), F14
@@ -8835,7 +10891,7 @@ steps4Until0:
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -8867,7 +10923,7 @@ rest4Until0:
 	CMP $0, R10
 	BLT done4Until0
 one4Until0:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
 	FMOVQ 32(R2), F14
@@ -10038,25 +12094,31 @@ end1:
 
 // func neonFlash4(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 16 || p.Until == nil || p.Until[first/4] <= to {
+//				return to
+//			}
+//			to = p.Until[first/4]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 16 {
+//		for lane := first; lane < 16; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
 //			p.P[i*16+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·neonFlash4(SB), NOSPLIT, $384-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
@@ -10090,7 +12152,7 @@ TEXT ·neonFlash4(SB), NOSPLIT, $384-40
 	MOVD (Panel_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
-	BGE fits
+	BGE fits0
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -10249,8 +12311,8 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	B scores
-group:
+	B scores0
+group0:
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -10273,10 +12335,10 @@ group:
 	VMOVI $0, V15.B16
 	ADD $-16, R10
 	CMP $0, R10
-	BLT left
+	BLT left0
 	PCALIGN $64
-mixed:
-	PRFM (R12), PLDL2KEEP
+mixed0:
+	PRFM (R12), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -10392,7 +12454,7 @@ mixed:
 	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
 	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
 	FMOVQ F30, 64(R13)
-	PRFM 64(R12), PLDL2KEEP
+	PRFM 64(R12), PLDL1KEEP
 	FMOVQ 256(R2), F16
 	FMOVQ 272(R2), F17
 	FMOVQ 288(R2), F18
@@ -10508,7 +12570,7 @@ mixed:
 	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
 	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
 	FMOVQ F30, 80(R13)
-	PRFM 128(R12), PLDL2KEEP
+	PRFM 128(R12), PLDL1KEEP
 	FMOVQ 512(R2), F16
 	FMOVQ 528(R2), F17
 	FMOVQ 544(R2), F18
@@ -10624,7 +12686,7 @@ mixed:
 	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
 	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
 	FMOVQ F30, 96(R13)
-	PRFM 192(R12), PLDL2KEEP
+	PRFM 192(R12), PLDL1KEEP
 	FMOVQ 768(R2), F16
 	FMOVQ 784(R2), F17
 	FMOVQ 800(R2), F18
@@ -10747,12 +12809,12 @@ mixed:
 	ADD $64, R1
 	ADD $64, R13
 	CMP R24, R1
-	BLT more
+	BLT more0
 	CMP R8, R24
-	BLT half
+	BLT half0
 	ADD $-256, R13
-	B alone
-half:
+	B alone0
+half0:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 128(R13), F27
 	FMOVQ (R24), F31
@@ -10771,11 +12833,11 @@ half:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 48(R24)
 	MOVD R8, R24
-more:
+more0:
 	CMP $0, R10
-	BGE mixed
-left:
-row:
+	BGE mixed0
+left0:
+row0:
 	FMOVQ (R1), F27
 	FMOVQ (R11), F31
 	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
@@ -10891,12 +12953,12 @@ row:
 	ADD $64, R1
 	ADD $64, R13
 	CMP R24, R1
-	BLT row
+	BLT row0
 	CMP R8, R24
-	BLT rowHalf
+	BLT row0Half
 	ADD $-256, R13
-	B rowEnd
-rowHalf:
+	B row0End
+row0Half:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 128(R13), F27
 	FMOVQ (R24), F31
@@ -10915,14 +12977,14 @@ rowHalf:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 48(R24)
 	MOVD R8, R24
-	B row
-rowEnd:
-alone:
+	B row0
+row0End:
+alone0:
 	ADD $12, R10
 	CMP $0, R10
-	BLT restMixed
+	BLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -11014,12 +13076,12 @@ stepsMixed:
 	ADD $16, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE stepsMixed
-restMixed:
+	BGE stepsMixed0
+restMixed0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT doneMixed
-oneMixed:
+	BLT doneMixed0
+oneMixed0:
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -11055,9 +13117,9 @@ oneMixed:
 	ADD $4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE oneMixed
-doneMixed:
-scores:
+	BGE oneMixed0
+doneMixed0:
+scores0:
 	FMOVD (Panel_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
@@ -11097,356 +13159,7 @@ scores:
 	SUB R9, R2
 	MOVD (Panel_Plain)(R0), R10
 	CMP R10, R2
-	BLT shown
-	B mask
-shown:
-	FMOVQ (R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
-	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
-	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
-	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, over
-	FMOVQ 16(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
-	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
-	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
-	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, over
-	FMOVQ 32(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
-	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
-	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
-	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, over
-	FMOVQ 48(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
-	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
-	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
-	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, over
-fits:
-	MOVD R8, R1
-	MOVD R1, R24
-	ADD $128, R24
-	ADD $256, R8
-	ADD R6<<2, R3, R3
-	ADD $-4, R9
-	CMP $1, R9
-	BGE group
-last:
-	FMOVQ (R1), F27
-	FMOVQ (R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, (R1)
-	FMOVQ (R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 64(R13)
-	FMOVQ 16(R1), F27
-	FMOVQ 16(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, 16(R1)
-	FMOVQ 16(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 80(R13)
-	FMOVQ 32(R1), F27
-	FMOVQ 32(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, 32(R1)
-	FMOVQ 32(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 96(R13)
-	FMOVQ 48(R1), F27
-	FMOVQ 48(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ F29, 48(R1)
-	FMOVQ 48(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 112(R13)
-	ADD $64, R1
-	ADD $64, R13
-	CMP R24, R1
-	BLT last
-	CMP R8, R24
-	BLT lastHalf
-	ADD $-256, R13
-	B lastEnd
-lastHalf:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 128(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 144(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 160(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 176(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	MOVD R8, R24
-	B last
-lastEnd:
-leave:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 288(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 304(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	MOVD to+16(FP), R11
-	SUB R9, R11
-	MOVD R11, done+32(FP)
-	RET
-over:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 288(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 304(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	VMOVI $0, V27.B16
-	FMOVQ F27, 256(R13)
-	FMOVQ F27, 272(R13)
-	FMOVQ F27, 288(R13)
-	FMOVQ F27, 304(R13)
-	MOVD (Panel_L)(R0), R10
-	FMOVQ (R11), F16
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
-	FMOVQ (R10), F31
-	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
-	VMOV V16.B16, V17.B16
-	WORD $0x4e31c411 // VFMAXNM V17.S4, V0.S4, V17.S4
-	WORD $0x4e31c491 // VFMAXNM V17.S4, V4.S4, V17.S4
-	WORD $0x4e31c511 // VFMAXNM V17.S4, V8.S4, V17.S4
-	WORD $0x4e31c591 // VFMAXNM V17.S4, V12.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F19 // one
-	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
-	VBIT V19.B16, V17.B16, V16.B16
-	FMOVQ F16, (R11)
-	FMOVQ 16(R11), F16
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
-	FMOVQ 16(R10), F31
-	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
-	VMOV V16.B16, V17.B16
-	WORD $0x4e31c431 // VFMAXNM V17.S4, V1.S4, V17.S4
-	WORD $0x4e31c4b1 // VFMAXNM V17.S4, V5.S4, V17.S4
-	WORD $0x4e31c531 // VFMAXNM V17.S4, V9.S4, V17.S4
-	WORD $0x4e31c5b1 // VFMAXNM V17.S4, V13.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F19 // one
-	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
-	VBIT V19.B16, V17.B16, V16.B16
-	FMOVQ F16, 16(R11)
-	FMOVQ 32(R11), F16
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
-	FMOVQ 32(R10), F31
-	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
-	VMOV V16.B16, V17.B16
-	WORD $0x4e31c451 // VFMAXNM V17.S4, V2.S4, V17.S4
-	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
-	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
-	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F19 // one
-	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
-	VBIT V19.B16, V17.B16, V16.B16
-	FMOVQ F16, 32(R11)
-	FMOVQ 48(R11), F16
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
-	FMOVQ 48(R10), F31
-	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
-	VMOV V16.B16, V17.B16
-	WORD $0x4e31c471 // VFMAXNM V17.S4, V3.S4, V17.S4
-	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
-	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
-	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F19 // one
-	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
-	VBIT V19.B16, V17.B16, V16.B16
-	FMOVQ F16, 48(R11)
-	FMOVQ (R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
-	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
-	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
-	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, leave
-	FMOVQ 16(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
-	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
-	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
-	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, leave
-	FMOVQ 32(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
-	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
-	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
-	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, leave
-	FMOVQ 48(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
-	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
-	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
-	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, leave
-	B fits
-mask:
+	BLT shown0
 	MOVD (Panel_Edit+Edit_Key)(R0), R10
 	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -11621,30 +13334,1795 @@ mask:
 	FMOVQ F15, 240(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V18.S4, V18.S4
-	B shown
+shown0:
+	FMOVQ (R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
+	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
+	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
+	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over0
+	FMOVQ 16(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
+	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
+	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
+	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over0
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over0
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over0
+fits0:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group0
+	MOVD (Panel_Until)(R0), R10
+	CMP $1, R10
+	BLT last0
+	MOVD 16(R10), R9
+	MOVD to+16(FP), R2
+	SUB R2, R9
+	CMP $1, R9
+	BLT last0
+	ADD R9, R2
+	MOVD R2, to+16(FP)
+	B fewer2
+last0:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 64(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 80(R13)
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 112(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT last0
+	CMP R8, R24
+	BLT last0Half
+	ADD $-256, R13
+	B last0End
+last0Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 176(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD R8, R24
+	B last0
+last0End:
+	B leave
+over0:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 288(R13)
+	FMOVQ F27, 304(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c411 // VFMAXNM V17.S4, V0.S4, V17.S4
+	WORD $0x4e31c491 // VFMAXNM V17.S4, V4.S4, V17.S4
+	WORD $0x4e31c511 // VFMAXNM V17.S4, V8.S4, V17.S4
+	WORD $0x4e31c591 // VFMAXNM V17.S4, V12.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, (R11)
+	FMOVQ 16(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c431 // VFMAXNM V17.S4, V1.S4, V17.S4
+	WORD $0x4e31c4b1 // VFMAXNM V17.S4, V5.S4, V17.S4
+	WORD $0x4e31c531 // VFMAXNM V17.S4, V9.S4, V17.S4
+	WORD $0x4e31c5b1 // VFMAXNM V17.S4, V13.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 16(R11)
+	FMOVQ 32(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c451 // VFMAXNM V17.S4, V2.S4, V17.S4
+	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
+	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
+	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 32(R11)
+	FMOVQ 48(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 48(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c471 // VFMAXNM V17.S4, V3.S4, V17.S4
+	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
+	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
+	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 48(R11)
+	FMOVQ (R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
+	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
+	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
+	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
+	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
+	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
+	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	B fits0
+fewer2:
+	MOVD (Panel_Qt)(R0), R2
+	MOVD R3, R4
+	MOVD (Panel_D)(R0), R10
+	ADD R6<<2, R3, R12
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	VMOVI $0, V4.B16
+	VMOVI $0, V5.B16
+	VMOVI $0, V6.B16
+	VMOVI $0, V7.B16
+	VMOVI $0, V8.B16
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
+	VMOVI $0, V12.B16
+	VMOVI $0, V13.B16
+	VMOVI $0, V14.B16
+	VMOVI $0, V15.B16
+	ADD $-16, R10
+	CMP $0, R10
+	BLT left0to2
+	PCALIGN $64
+mixed0to2:
+	PRFM (R12), PLDL1KEEP
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVQ (R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ (R1), F27
+	ADD R6, R4, R14
+	FMOVQ (R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	FMOVQ 96(R2), F18
+	FMOVQ 112(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	FMOVQ 160(R2), F18
+	FMOVQ 176(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 224(R2), F18
+	FMOVQ 240(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 64(R13)
+	PRFM 64(R12), PLDL1KEEP
+	FMOVQ 288(R2), F18
+	FMOVQ 304(R2), F19
+	FMOVQ 16(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 16(R1), F27
+	ADD R6, R4, R14
+	FMOVQ 16(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 16(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ 16(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	FMOVQ 352(R2), F18
+	FMOVQ 368(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	FMOVQ 416(R2), F18
+	FMOVQ 432(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 480(R2), F18
+	FMOVQ 496(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 80(R13)
+	PRFM 128(R12), PLDL1KEEP
+	FMOVQ 544(R2), F18
+	FMOVQ 560(R2), F19
+	FMOVQ 32(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 32(R1), F27
+	ADD R6, R4, R14
+	FMOVQ 32(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 32(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ 32(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	FMOVQ 608(R2), F18
+	FMOVQ 624(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	FMOVQ 672(R2), F18
+	FMOVQ 688(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 736(R2), F18
+	FMOVQ 752(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	PRFM 192(R12), PLDL1KEEP
+	FMOVQ 800(R2), F18
+	FMOVQ 816(R2), F19
+	FMOVQ 48(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 48(R1), F27
+	ADD R6, R4, R14
+	FMOVQ 48(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 48(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ 48(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	FMOVQ 864(R2), F18
+	FMOVQ 880(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	FMOVQ 928(R2), F18
+	FMOVQ 944(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 992(R2), F18
+	FMOVQ 1008(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 112(R13)
+	ADD R6, R12, R12
+	ADD $1024, R2
+	ADD $64, R4
+	ADD $-16, R10
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT more0to2
+	CMP R8, R24
+	BLT half0to2
+	ADD $-256, R13
+	B alone0to2
+half0to2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 176(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD R8, R24
+more0to2:
+	CMP $0, R10
+	BGE mixed0to2
+left0to2:
+row0to2:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 64(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 80(R13)
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 112(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT row0to2
+	CMP R8, R24
+	BLT row0to2Half
+	ADD $-256, R13
+	B row0to2End
+row0to2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 176(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD R8, R24
+	B row0to2
+row0to2End:
+alone0to2:
+	ADD $12, R10
+	CMP $0, R10
+	BLT restMixed0to2
+	PCALIGN $64
+stepsMixed0to2:
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVQ (R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 96(R2), F18
+	FMOVQ 112(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 160(R2), F18
+	FMOVQ 176(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 224(R2), F18
+	FMOVQ 240(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	ADD $256, R2
+	ADD $16, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE stepsMixed0to2
+restMixed0to2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT doneMixed0to2
+oneMixed0to2:
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVS (R4), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V2.S4
+	VFMLA V20.S4, V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V6.S4
+	VFMLA V20.S4, V19.S4, V7.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V10.S4
+	VFMLA V20.S4, V19.S4, V11.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V14.S4
+	VFMLA V20.S4, V19.S4, V15.S4
+	ADD $64, R2
+	ADD $4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE oneMixed0to2
+doneMixed0to2:
+	B scores2
+group2:
+	MOVD (Panel_Qt)(R0), R2
+	MOVD R3, R4
+	MOVD (Panel_D)(R0), R10
+	ADD R6<<2, R3, R12
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	VMOVI $0, V4.B16
+	VMOVI $0, V5.B16
+	VMOVI $0, V6.B16
+	VMOVI $0, V7.B16
+	VMOVI $0, V8.B16
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
+	VMOVI $0, V12.B16
+	VMOVI $0, V13.B16
+	VMOVI $0, V14.B16
+	VMOVI $0, V15.B16
+	ADD $-16, R10
+	CMP $0, R10
+	BLT left2
+	PCALIGN $64
+mixed2:
+	PRFM (R12), PLDL1KEEP
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVQ (R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	FMOVQ 32(R1), F27
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 32(R11), F31
+	ADD R7, R4, R14
+	FMOVQ (R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 96(R2), F18
+	FMOVQ 112(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	FMOVQ 160(R2), F18
+	FMOVQ 176(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 224(R2), F18
+	FMOVQ 240(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	PRFM 64(R12), PLDL1KEEP
+	FMOVQ 288(R2), F18
+	FMOVQ 304(R2), F19
+	FMOVQ 16(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVQ 16(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 16(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	ADD R7, R4, R14
+	FMOVQ 16(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 352(R2), F18
+	FMOVQ 368(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 416(R2), F18
+	FMOVQ 432(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 480(R2), F18
+	FMOVQ 496(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ F29, 32(R1)
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	FMOVQ 32(R13), F31
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	FMOVQ F30, 96(R13)
+	PRFM 128(R12), PLDL1KEEP
+	FMOVQ 544(R2), F18
+	FMOVQ 560(R2), F19
+	FMOVQ 32(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVQ 32(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	FMOVQ 48(R1), F27
+	ADD R6<<1, R4, R14
+	FMOVQ 32(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 48(R11), F31
+	ADD R7, R4, R14
+	FMOVQ 32(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 608(R2), F18
+	FMOVQ 624(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	FMOVQ 672(R2), F18
+	FMOVQ 688(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 736(R2), F18
+	FMOVQ 752(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	PRFM 192(R12), PLDL1KEEP
+	FMOVQ 800(R2), F18
+	FMOVQ 816(R2), F19
+	FMOVQ 48(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVQ 48(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 48(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	ADD R7, R4, R14
+	FMOVQ 48(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 864(R2), F18
+	FMOVQ 880(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 928(R2), F18
+	FMOVQ 944(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 992(R2), F18
+	FMOVQ 1008(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ F29, 48(R1)
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	FMOVQ 48(R13), F31
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	FMOVQ F30, 112(R13)
+	ADD R6, R12, R12
+	ADD $1024, R2
+	ADD $64, R4
+	ADD $-16, R10
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT more2
+	CMP R8, R24
+	BLT half2
+	ADD $-256, R13
+	B alone2
+half2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 176(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 128(R13)
+	FMOVQ F27, 144(R13)
+	MOVD R8, R24
+more2:
+	CMP $0, R10
+	BGE mixed2
+left2:
+row2:
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 112(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT row2
+	CMP R8, R24
+	BLT row2Half
+	ADD $-256, R13
+	B row2End
+row2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 176(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 128(R13)
+	FMOVQ F27, 144(R13)
+	MOVD R8, R24
+	B row2
+row2End:
+alone2:
+	ADD $12, R10
+	CMP $0, R10
+	BLT restMixed2
+	PCALIGN $64
+stepsMixed2:
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVQ (R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 96(R2), F18
+	FMOVQ 112(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 160(R2), F18
+	FMOVQ 176(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 224(R2), F18
+	FMOVQ 240(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	ADD $256, R2
+	ADD $16, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE stepsMixed2
+restMixed2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT doneMixed2
+oneMixed2:
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVS (R4), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V2.S4
+	VFMLA V20.S4, V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V6.S4
+	VFMLA V20.S4, V19.S4, V7.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V10.S4
+	VFMLA V20.S4, V19.S4, V11.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V14.S4
+	VFMLA V20.S4, V19.S4, V15.S4
+	ADD $64, R2
+	ADD $4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE oneMixed2
+doneMixed2:
+scores2:
+	FMOVD (Panel_Factor)(R0), F20
+	FCVTDS F20, F20
+	VDUP V20.S[0], V20.S4
+	WORD $0x6e34dc42 // VFMUL V20.S4, V2.S4, V2.S4
+	FMOVQ F2, 32(R8)
+	WORD $0x6e34dc63 // VFMUL V20.S4, V3.S4, V3.S4
+	FMOVQ F3, 48(R8)
+	WORD $0x6e34dcc6 // VFMUL V20.S4, V6.S4, V6.S4
+	FMOVQ F6, 96(R8)
+	WORD $0x6e34dce7 // VFMUL V20.S4, V7.S4, V7.S4
+	FMOVQ F7, 112(R8)
+	WORD $0x6e34dd4a // VFMUL V20.S4, V10.S4, V10.S4
+	FMOVQ F10, 160(R8)
+	WORD $0x6e34dd6b // VFMUL V20.S4, V11.S4, V11.S4
+	FMOVQ F11, 176(R8)
+	WORD $0x6e34ddce // VFMUL V20.S4, V14.S4, V14.S4
+	FMOVQ F14, 224(R8)
+	WORD $0x6e34ddef // VFMUL V20.S4, V15.S4, V15.S4
+	FMOVQ F15, 240(R8)
+	MOVD to+16(FP), R2
+	SUB R9, R2
+	MOVD (Panel_Plain)(R0), R10
+	CMP R10, R2
+	BLT shown2
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
+	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	FMOVQ 32(R10), F16
+	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	FMOVQ 32(R10), F17
+	FMOVQ 272(R26), F31 // previous
+	VADD V31.S4, V17.S4, V17.S4
+	VDUP R2, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V2.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V2.B16
+	FMOVQ F2, 32(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V6.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V6.B16
+	FMOVQ F6, 96(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V10.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V10.B16
+	FMOVQ F10, 160(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V14.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V14.B16
+	FMOVQ F14, 224(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	FMOVQ 48(R10), F16
+	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	FMOVQ 48(R10), F17
+	FMOVQ 272(R26), F31 // previous
+	VADD V31.S4, V17.S4, V17.S4
+	VDUP R2, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V3.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V3.B16
+	FMOVQ F3, 48(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V7.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V7.B16
+	FMOVQ F7, 112(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V11.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V11.B16
+	FMOVQ F11, 176(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V15.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V15.B16
+	FMOVQ F15, 240(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+shown2:
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over2
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over2
+fits2:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group2
+last2:
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 96(R13)
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 112(R13)
+	ADD $64, R1
+	ADD $64, R13
+	CMP R24, R1
+	BLT last2
+	CMP R8, R24
+	BLT last2Half
+	ADD $-256, R13
+	B last2End
+last2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 128(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 144(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 160(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 176(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 128(R13)
+	FMOVQ F27, 144(R13)
+	MOVD R8, R24
+	B last2
+last2End:
+	B leave
+over2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 288(R13)
+	FMOVQ F27, 304(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ 32(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c451 // VFMAXNM V17.S4, V2.S4, V17.S4
+	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
+	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
+	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 32(R11)
+	FMOVQ 48(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 48(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c471 // VFMAXNM V17.S4, V3.S4, V17.S4
+	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
+	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
+	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 48(R11)
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	B fits2
+leave:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD to+16(FP), R11
+	SUB R9, R11
+	MOVD R11, done+32(FP)
+	RET
 
 // func neonFlashSums4(p *Panel, from, to, scored int) (done int)
 //
-//	for j := from; j < to; j += 4 {
+//	first := 0 // lane
+//	for j := from; ; j += 4 {
+//		if j == to {
+//			if first += 8; first >= 16 || p.Until == nil || p.Until[first/4] <= to {
+//				return to
+//			}
+//			to = p.Until[first/4]
+//		}
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
 //				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
 //			}
 //		}
-//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4
+//		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
 //			p.M[lane] = max(p.P[i*16+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 //			if any still is {
 //				return j
 //			}
 //		}
-//		for lane := range 16 {
+//		for lane := first; lane < 16; lane++ {
 //			p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*16+lane] - p.M[lane])
 //			p.S[lane] += Σ e*p.P[i*lanes+lane]
 //			p.P[i*16+lane] = e
 //		}
 //	}
-//	return to
 TEXT ·neonFlashSums4(SB), 0, $704-40
 	NO_LOCAL_POINTERS
 	MOVD $constants<>(SB), R26
@@ -11687,7 +15165,7 @@ TEXT ·neonFlashSums4(SB), 0, $704-40
 	MOVD (Panel_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
-	BGE fits
+	BGE fits0
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -11846,8 +15324,8 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	B scores
-group:
+	B scores0
+group0:
 	MOVD (Panel_Qt)(R0), R2
 	MOVD R3, R4
 	MOVD (Panel_D)(R0), R10
@@ -11870,10 +15348,10 @@ group:
 	VMOVI $0, V15.B16
 	ADD $-16, R10
 	CMP $0, R10
-	BLT left
+	BLT left0
 	PCALIGN $64
-mixed:
-	PRFM (R12), PLDL2KEEP
+mixed0:
+	PRFM (R12), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -11996,7 +15474,7 @@ mixed:
 	FMOVQ (R13), F31
 	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
 	FMOVQ F30, 128(R13)
-	PRFM 64(R12), PLDL2KEEP
+	PRFM 64(R12), PLDL1KEEP
 	FMOVQ 256(R2), F16
 	FMOVQ 272(R2), F17
 	FMOVQ 288(R2), F18
@@ -12119,7 +15597,7 @@ mixed:
 	FMOVQ 16(R13), F31
 	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
 	FMOVQ F30, 144(R13)
-	PRFM 128(R12), PLDL2KEEP
+	PRFM 128(R12), PLDL1KEEP
 	FMOVQ 512(R2), F16
 	FMOVQ 528(R2), F17
 	FMOVQ 544(R2), F18
@@ -12242,7 +15720,7 @@ mixed:
 	FMOVQ 32(R13), F31
 	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
 	FMOVQ F30, 160(R13)
-	PRFM 192(R12), PLDL2KEEP
+	PRFM 192(R12), PLDL1KEEP
 	FMOVQ 768(R2), F16
 	FMOVQ 784(R2), F17
 	FMOVQ 800(R2), F18
@@ -12372,12 +15850,12 @@ mixed:
 	ADD $64, R1
 	ADD $128, R13
 	CMP R24, R1
-	BLT more
+	BLT more0
 	CMP R8, R24
-	BLT half
+	BLT half0
 	ADD $-512, R13
-	B alone
-half:
+	B alone0
+half0:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 256(R13), F27
 	FMOVQ (R24), F31
@@ -12413,11 +15891,11 @@ half:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 48(R24)
 	MOVD R8, R24
-more:
+more0:
 	CMP $0, R10
-	BGE mixed
-left:
-row:
+	BGE mixed0
+left0:
+row0:
 	FMOVQ (R1), F27
 	FMOVQ (R11), F31
 	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
@@ -12561,12 +16039,12 @@ row:
 	ADD $64, R1
 	ADD $128, R13
 	CMP R24, R1
-	BLT row
+	BLT row0
 	CMP R8, R24
-	BLT rowHalf
+	BLT row0Half
 	ADD $-512, R13
-	B rowEnd
-rowHalf:
+	B row0End
+row0Half:
 	MOVD (Panel_L)(R0), R24
 	FMOVQ 256(R13), F27
 	FMOVQ (R24), F31
@@ -12602,14 +16080,14 @@ rowHalf:
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
 	FMOVQ F27, 48(R24)
 	MOVD R8, R24
-	B row
-rowEnd:
-alone:
+	B row0
+row0End:
+alone0:
 	ADD $12, R10
 	CMP $0, R10
-	BLT restMixed
+	BLT restMixed0
 	PCALIGN $64
-stepsMixed:
+stepsMixed0:
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -12701,12 +16179,12 @@ stepsMixed:
 	ADD $16, R4
 	ADD $-4, R10
 	CMP $0, R10
-	BGE stepsMixed
-restMixed:
+	BGE stepsMixed0
+restMixed0:
 	ADD $3, R10
 	CMP $0, R10
-	BLT doneMixed
-oneMixed:
+	BLT doneMixed0
+oneMixed0:
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -12742,9 +16220,9 @@ oneMixed:
 	ADD $4, R4
 	ADD $-1, R10
 	CMP $0, R10
-	BGE oneMixed
-doneMixed:
-scores:
+	BGE oneMixed0
+doneMixed0:
+scores0:
 	FMOVD (Panel_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
@@ -12784,439 +16262,7 @@ scores:
 	SUB R9, R2
 	MOVD (Panel_Plain)(R0), R10
 	CMP R10, R2
-	BLT shown
-	B mask
-shown:
-	FMOVQ (R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
-	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
-	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
-	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, over
-	FMOVQ 16(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
-	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
-	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
-	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, over
-	FMOVQ 32(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
-	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
-	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
-	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, over
-	FMOVQ 48(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
-	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
-	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
-	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, over
-fits:
-	MOVD R8, R1
-	MOVD R1, R24
-	ADD $128, R24
-	ADD $256, R8
-	ADD R6<<2, R3, R3
-	ADD $-4, R9
-	CMP $1, R9
-	BGE group
-last:
-	FMOVQ (R1), F27
-	FMOVQ (R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ (R1), F27
-	FMOVQ 64(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 192(R13)
-	FMOVQ F29, (R1)
-	FMOVQ (R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 128(R13)
-	FMOVQ 16(R1), F27
-	FMOVQ 16(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ 16(R1), F27
-	FMOVQ 80(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 208(R13)
-	FMOVQ F29, 16(R1)
-	FMOVQ 16(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 144(R13)
-	FMOVQ 32(R1), F27
-	FMOVQ 32(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ 32(R1), F27
-	FMOVQ 96(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 224(R13)
-	FMOVQ F29, 32(R1)
-	FMOVQ 32(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 160(R13)
-	FMOVQ 48(R1), F27
-	FMOVQ 48(R11), F31
-	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
-	FMOVQ 0(R26), F31 // least
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	FMOVQ 16(R26), F29 // round
-	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
-	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
-	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
-	VSHL $23, V28.S4, V28.S4
-	FMOVQ 128(R26), F29 // coefficient6
-	FMOVQ 112(R26), F27 // coefficient5
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 96(R26), F29 // coefficient4
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 80(R26), F27 // coefficient3
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 64(R26), F29 // coefficient2
-	VFMLA V30.S4, V27.S4, V29.S4
-	FMOVQ 48(R26), F27 // coefficient1
-	VFMLA V30.S4, V29.S4, V27.S4
-	FMOVQ 32(R26), F29 // coefficient0
-	VFMLA V30.S4, V27.S4, V29.S4
-	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
-	FMOVQ 48(R1), F27
-	FMOVQ 112(R13), F30
-	// 0 times a score of -Inf is 0 here
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
-	VFMLA V27.S4, V29.S4, V30.S4
-	FMOVQ F30, 240(R13)
-	FMOVQ F29, 48(R1)
-	FMOVQ 48(R13), F31
-	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
-	FMOVQ F30, 176(R13)
-	ADD $64, R1
-	ADD $128, R13
-	CMP R24, R1
-	BLT last
-	CMP R8, R24
-	BLT lastHalf
-	ADD $-512, R13
-	B lastEnd
-lastHalf:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 256(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 272(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 288(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 304(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 320(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 336(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 352(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 368(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	MOVD R8, R24
-	B last
-lastEnd:
-leave:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 512(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 528(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 544(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 560(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 576(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 592(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 608(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 624(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	MOVD to+16(FP), R11
-	SUB R9, R11
-	MOVD R11, done+32(FP)
-	RET
-over:
-	MOVD (Panel_L)(R0), R24
-	FMOVQ 512(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 528(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 544(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 560(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	MOVD (Panel_S)(R0), R24
-	FMOVQ 576(R13), F27
-	FMOVQ (R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, (R24)
-	FMOVQ 592(R13), F27
-	FMOVQ 16(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 16(R24)
-	FMOVQ 608(R13), F27
-	FMOVQ 32(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 32(R24)
-	FMOVQ 624(R13), F27
-	FMOVQ 48(R24), F31
-	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
-	FMOVQ F27, 48(R24)
-	VMOVI $0, V27.B16
-	FMOVQ F27, 512(R13)
-	FMOVQ F27, 576(R13)
-	FMOVQ F27, 528(R13)
-	FMOVQ F27, 592(R13)
-	FMOVQ F27, 544(R13)
-	FMOVQ F27, 608(R13)
-	FMOVQ F27, 560(R13)
-	FMOVQ F27, 624(R13)
-	MOVD (Panel_L)(R0), R10
-	FMOVQ (R11), F16
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
-	FMOVQ (R10), F31
-	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
-	VMOV V16.B16, V17.B16
-	WORD $0x4e31c411 // VFMAXNM V17.S4, V0.S4, V17.S4
-	WORD $0x4e31c491 // VFMAXNM V17.S4, V4.S4, V17.S4
-	WORD $0x4e31c511 // VFMAXNM V17.S4, V8.S4, V17.S4
-	WORD $0x4e31c591 // VFMAXNM V17.S4, V12.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F19 // one
-	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
-	VBIT V19.B16, V17.B16, V16.B16
-	FMOVQ F16, (R11)
-	FMOVQ 16(R11), F16
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
-	FMOVQ 16(R10), F31
-	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
-	VMOV V16.B16, V17.B16
-	WORD $0x4e31c431 // VFMAXNM V17.S4, V1.S4, V17.S4
-	WORD $0x4e31c4b1 // VFMAXNM V17.S4, V5.S4, V17.S4
-	WORD $0x4e31c531 // VFMAXNM V17.S4, V9.S4, V17.S4
-	WORD $0x4e31c5b1 // VFMAXNM V17.S4, V13.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F19 // one
-	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
-	VBIT V19.B16, V17.B16, V16.B16
-	FMOVQ F16, 16(R11)
-	FMOVQ 32(R11), F16
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
-	FMOVQ 32(R10), F31
-	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
-	VMOV V16.B16, V17.B16
-	WORD $0x4e31c451 // VFMAXNM V17.S4, V2.S4, V17.S4
-	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
-	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
-	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F19 // one
-	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
-	VBIT V19.B16, V17.B16, V16.B16
-	FMOVQ F16, 32(R11)
-	FMOVQ 48(R11), F16
-	FMOVQ 160(R26), F31 // lowest
-	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
-	FMOVQ 48(R10), F31
-	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
-	VMOV V16.B16, V17.B16
-	WORD $0x4e31c471 // VFMAXNM V17.S4, V3.S4, V17.S4
-	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
-	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
-	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
-	FMOVQ 224(R26), F19 // one
-	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
-	VBIT V19.B16, V17.B16, V16.B16
-	FMOVQ F16, 48(R11)
-	FMOVQ (R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
-	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
-	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
-	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, leave
-	FMOVQ 16(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
-	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
-	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
-	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, leave
-	FMOVQ 32(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
-	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
-	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
-	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, leave
-	FMOVQ 48(R11), F16
-	FMOVQ 144(R26), F31 // limit
-	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
-	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
-	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
-	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
-	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
-	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
-	VADDV V16.S4, V16
-	FMOVS F16, R14
-	CBNZW R14, leave
-	B fits
-mask:
+	BLT shown0
 	MOVD (Panel_Edit+Edit_Key)(R0), R10
 	ADD R10, R2
 	MOVD (Panel_Edit+Edit_Lo)(R0), R10
@@ -13391,7 +16437,2059 @@ mask:
 	FMOVQ F15, 240(R8)
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V18.S4, V18.S4
-	B shown
+shown0:
+	FMOVQ (R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
+	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
+	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
+	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over0
+	FMOVQ 16(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
+	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
+	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
+	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over0
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over0
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over0
+fits0:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group0
+	MOVD (Panel_Until)(R0), R10
+	CMP $1, R10
+	BLT last0
+	MOVD 16(R10), R9
+	MOVD to+16(FP), R2
+	SUB R2, R9
+	CMP $1, R9
+	BLT last0
+	ADD R9, R2
+	MOVD R2, to+16(FP)
+	B fewer2
+last0:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ (R1), F27
+	FMOVQ 64(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 192(R13)
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 128(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 16(R1), F27
+	FMOVQ 80(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 208(R13)
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 144(R13)
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 96(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 224(R13)
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 48(R1), F27
+	FMOVQ 112(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 240(R13)
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT last0
+	CMP R8, R24
+	BLT last0Half
+	ADD $-512, R13
+	B last0End
+last0Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 320(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 352(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 368(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD R8, R24
+	B last0
+last0End:
+	B leave
+over0:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 528(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 544(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 560(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 576(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 592(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 608(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 624(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 512(R13)
+	FMOVQ F27, 576(R13)
+	FMOVQ F27, 528(R13)
+	FMOVQ F27, 592(R13)
+	FMOVQ F27, 544(R13)
+	FMOVQ F27, 608(R13)
+	FMOVQ F27, 560(R13)
+	FMOVQ F27, 624(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ (R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ (R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c411 // VFMAXNM V17.S4, V0.S4, V17.S4
+	WORD $0x4e31c491 // VFMAXNM V17.S4, V4.S4, V17.S4
+	WORD $0x4e31c511 // VFMAXNM V17.S4, V8.S4, V17.S4
+	WORD $0x4e31c591 // VFMAXNM V17.S4, V12.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, (R11)
+	FMOVQ 16(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 16(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c431 // VFMAXNM V17.S4, V1.S4, V17.S4
+	WORD $0x4e31c4b1 // VFMAXNM V17.S4, V5.S4, V17.S4
+	WORD $0x4e31c531 // VFMAXNM V17.S4, V9.S4, V17.S4
+	WORD $0x4e31c5b1 // VFMAXNM V17.S4, V13.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 16(R11)
+	FMOVQ 32(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c451 // VFMAXNM V17.S4, V2.S4, V17.S4
+	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
+	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
+	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 32(R11)
+	FMOVQ 48(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 48(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c471 // VFMAXNM V17.S4, V3.S4, V17.S4
+	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
+	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
+	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 48(R11)
+	FMOVQ (R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c410 // VFMAXNM V16.S4, V0.S4, V16.S4
+	WORD $0x4e30c490 // VFMAXNM V16.S4, V4.S4, V16.S4
+	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
+	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 16(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c430 // VFMAXNM V16.S4, V1.S4, V16.S4
+	WORD $0x4e30c4b0 // VFMAXNM V16.S4, V5.S4, V16.S4
+	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
+	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	B fits0
+fewer2:
+	MOVD (Panel_Qt)(R0), R2
+	MOVD R3, R4
+	MOVD (Panel_D)(R0), R10
+	ADD R6<<2, R3, R12
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	VMOVI $0, V4.B16
+	VMOVI $0, V5.B16
+	VMOVI $0, V6.B16
+	VMOVI $0, V7.B16
+	VMOVI $0, V8.B16
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
+	VMOVI $0, V12.B16
+	VMOVI $0, V13.B16
+	VMOVI $0, V14.B16
+	VMOVI $0, V15.B16
+	ADD $-16, R10
+	CMP $0, R10
+	BLT left0to2
+	PCALIGN $64
+mixed0to2:
+	PRFM (R12), PLDL1KEEP
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVQ (R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	ADD R6, R4, R14
+	FMOVQ (R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	ADD R7, R4, R14
+	FMOVQ (R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	FMOVQ 96(R2), F18
+	FMOVQ 112(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 160(R2), F18
+	FMOVQ 176(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ (R1), F27
+	FMOVQ 64(R13), F30
+	FMOVQ 224(R2), F18
+	FMOVQ 240(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ F30, 192(R13)
+	FMOVQ F29, (R1)
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 128(R13)
+	PRFM 64(R12), PLDL1KEEP
+	FMOVQ 288(R2), F18
+	FMOVQ 304(R2), F19
+	FMOVQ 16(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	ADD R6, R4, R14
+	FMOVQ 16(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	ADD R6<<1, R4, R14
+	FMOVQ 16(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	ADD R7, R4, R14
+	FMOVQ 16(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	FMOVQ 352(R2), F18
+	FMOVQ 368(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 416(R2), F18
+	FMOVQ 432(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 16(R1), F27
+	FMOVQ 80(R13), F30
+	FMOVQ 480(R2), F18
+	FMOVQ 496(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ F30, 208(R13)
+	FMOVQ F29, 16(R1)
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 144(R13)
+	PRFM 128(R12), PLDL1KEEP
+	FMOVQ 544(R2), F18
+	FMOVQ 560(R2), F19
+	FMOVQ 32(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	ADD R6, R4, R14
+	FMOVQ 32(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	ADD R6<<1, R4, R14
+	FMOVQ 32(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	ADD R7, R4, R14
+	FMOVQ 32(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	FMOVQ 608(R2), F18
+	FMOVQ 624(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 672(R2), F18
+	FMOVQ 688(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 96(R13), F30
+	FMOVQ 736(R2), F18
+	FMOVQ 752(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ F30, 224(R13)
+	FMOVQ F29, 32(R1)
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	PRFM 192(R12), PLDL1KEEP
+	FMOVQ 800(R2), F18
+	FMOVQ 816(R2), F19
+	FMOVQ 48(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	ADD R6, R4, R14
+	FMOVQ 48(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	ADD R6<<1, R4, R14
+	FMOVQ 48(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	ADD R7, R4, R14
+	FMOVQ 48(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	FMOVQ 864(R2), F18
+	FMOVQ 880(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 928(R2), F18
+	FMOVQ 944(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 48(R1), F27
+	FMOVQ 112(R13), F30
+	FMOVQ 992(R2), F18
+	FMOVQ 1008(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ F30, 240(R13)
+	FMOVQ F29, 48(R1)
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	ADD R6, R12, R12
+	ADD $1024, R2
+	ADD $64, R4
+	ADD $-16, R10
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT more0to2
+	CMP R8, R24
+	BLT half0to2
+	ADD $-512, R13
+	B alone0to2
+half0to2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 320(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 352(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 368(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD R8, R24
+more0to2:
+	CMP $0, R10
+	BGE mixed0to2
+left0to2:
+row0to2:
+	FMOVQ (R1), F27
+	FMOVQ (R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ (R1), F27
+	FMOVQ 64(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 192(R13)
+	FMOVQ F29, (R1)
+	FMOVQ (R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 128(R13)
+	FMOVQ 16(R1), F27
+	FMOVQ 16(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 16(R1), F27
+	FMOVQ 80(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 208(R13)
+	FMOVQ F29, 16(R1)
+	FMOVQ 16(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 144(R13)
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 96(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 224(R13)
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 48(R1), F27
+	FMOVQ 112(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 240(R13)
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT row0to2
+	CMP R8, R24
+	BLT row0to2Half
+	ADD $-512, R13
+	B row0to2End
+row0to2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 320(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 352(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 368(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD R8, R24
+	B row0to2
+row0to2End:
+alone0to2:
+	ADD $12, R10
+	CMP $0, R10
+	BLT restMixed0to2
+	PCALIGN $64
+stepsMixed0to2:
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVQ (R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 96(R2), F18
+	FMOVQ 112(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 160(R2), F18
+	FMOVQ 176(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 224(R2), F18
+	FMOVQ 240(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	ADD $256, R2
+	ADD $16, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE stepsMixed0to2
+restMixed0to2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT doneMixed0to2
+oneMixed0to2:
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVS (R4), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V2.S4
+	VFMLA V20.S4, V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V6.S4
+	VFMLA V20.S4, V19.S4, V7.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V10.S4
+	VFMLA V20.S4, V19.S4, V11.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V14.S4
+	VFMLA V20.S4, V19.S4, V15.S4
+	ADD $64, R2
+	ADD $4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE oneMixed0to2
+doneMixed0to2:
+	B scores2
+group2:
+	MOVD (Panel_Qt)(R0), R2
+	MOVD R3, R4
+	MOVD (Panel_D)(R0), R10
+	ADD R6<<2, R3, R12
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	VMOVI $0, V2.B16
+	VMOVI $0, V3.B16
+	VMOVI $0, V4.B16
+	VMOVI $0, V5.B16
+	VMOVI $0, V6.B16
+	VMOVI $0, V7.B16
+	VMOVI $0, V8.B16
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
+	VMOVI $0, V12.B16
+	VMOVI $0, V13.B16
+	VMOVI $0, V14.B16
+	VMOVI $0, V15.B16
+	ADD $-16, R10
+	CMP $0, R10
+	BLT left2
+	PCALIGN $64
+mixed2:
+	PRFM (R12), PLDL1KEEP
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVQ (R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 32(R1), F27
+	ADD R6, R4, R14
+	FMOVQ (R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	FMOVQ 32(R11), F31
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 0(R26), F31 // least
+	FMOVQ 96(R2), F18
+	FMOVQ 112(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	FMOVQ 160(R2), F18
+	FMOVQ 176(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 224(R2), F18
+	FMOVQ 240(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	PRFM 64(R12), PLDL1KEEP
+	FMOVQ 288(R2), F18
+	FMOVQ 304(R2), F19
+	FMOVQ 16(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	ADD R6, R4, R14
+	FMOVQ 16(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 16(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	ADD R7, R4, R14
+	FMOVQ 16(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 352(R2), F18
+	FMOVQ 368(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 32(R1), F27
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 96(R13), F30
+	FMOVQ 416(R2), F18
+	FMOVQ 432(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	// 0 times a score of -Inf is 0 here
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ 480(R2), F18
+	FMOVQ 496(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ F30, 224(R13)
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	FMOVQ F29, 32(R1)
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ 32(R13), F31
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	PRFM 128(R12), PLDL1KEEP
+	FMOVQ 544(R2), F18
+	FMOVQ 560(R2), F19
+	FMOVQ 32(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 48(R1), F27
+	ADD R6, R4, R14
+	FMOVQ 32(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	FMOVQ 48(R11), F31
+	ADD R6<<1, R4, R14
+	FMOVQ 32(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	ADD R7, R4, R14
+	FMOVQ 32(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 0(R26), F31 // least
+	FMOVQ 608(R2), F18
+	FMOVQ 624(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	FMOVQ 672(R2), F18
+	FMOVQ 688(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 736(R2), F18
+	FMOVQ 752(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	PRFM 192(R12), PLDL1KEEP
+	FMOVQ 800(R2), F18
+	FMOVQ 816(R2), F19
+	FMOVQ 48(R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	ADD R6, R4, R14
+	FMOVQ 48(R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	ADD R6<<1, R4, R14
+	FMOVQ 48(R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	ADD R7, R4, R14
+	FMOVQ 48(R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 864(R2), F18
+	FMOVQ 880(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	FMOVQ 48(R1), F27
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 112(R13), F30
+	FMOVQ 928(R2), F18
+	FMOVQ 944(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	// 0 times a score of -Inf is 0 here
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ 992(R2), F18
+	FMOVQ 1008(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	FMOVQ F30, 240(R13)
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	FMOVQ F29, 48(R1)
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	FMOVQ 48(R13), F31
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	ADD R6, R12, R12
+	ADD $1024, R2
+	ADD $64, R4
+	ADD $-16, R10
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT more2
+	CMP R8, R24
+	BLT half2
+	ADD $-512, R13
+	B alone2
+half2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 320(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 352(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 368(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 320(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 336(R13)
+	MOVD R8, R24
+more2:
+	CMP $0, R10
+	BGE mixed2
+left2:
+row2:
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 96(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 224(R13)
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 48(R1), F27
+	FMOVQ 112(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 240(R13)
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT row2
+	CMP R8, R24
+	BLT row2Half
+	ADD $-512, R13
+	B row2End
+row2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 320(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 352(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 368(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 320(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 336(R13)
+	MOVD R8, R24
+	B row2
+row2End:
+alone2:
+	ADD $12, R10
+	CMP $0, R10
+	BLT restMixed2
+	PCALIGN $64
+stepsMixed2:
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVQ (R4), F20
+	WORD $0x4f941242 // VFMLA V20.S[0], V18.S4, V2.S4
+	WORD $0x4f941263 // VFMLA V20.S[0], V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVQ (R14), F21
+	WORD $0x4f951246 // VFMLA V21.S[0], V18.S4, V6.S4
+	WORD $0x4f951267 // VFMLA V21.S[0], V19.S4, V7.S4
+	ADD R6<<1, R4, R14
+	FMOVQ (R14), F22
+	WORD $0x4f96124a // VFMLA V22.S[0], V18.S4, V10.S4
+	WORD $0x4f96126b // VFMLA V22.S[0], V19.S4, V11.S4
+	ADD R7, R4, R14
+	FMOVQ (R14), F23
+	WORD $0x4f97124e // VFMLA V23.S[0], V18.S4, V14.S4
+	WORD $0x4f97126f // VFMLA V23.S[0], V19.S4, V15.S4
+	FMOVQ 96(R2), F18
+	FMOVQ 112(R2), F19
+	WORD $0x4fb41242 // VFMLA V20.S[1], V18.S4, V2.S4
+	WORD $0x4fb41263 // VFMLA V20.S[1], V19.S4, V3.S4
+	WORD $0x4fb51246 // VFMLA V21.S[1], V18.S4, V6.S4
+	WORD $0x4fb51267 // VFMLA V21.S[1], V19.S4, V7.S4
+	WORD $0x4fb6124a // VFMLA V22.S[1], V18.S4, V10.S4
+	WORD $0x4fb6126b // VFMLA V22.S[1], V19.S4, V11.S4
+	WORD $0x4fb7124e // VFMLA V23.S[1], V18.S4, V14.S4
+	WORD $0x4fb7126f // VFMLA V23.S[1], V19.S4, V15.S4
+	FMOVQ 160(R2), F18
+	FMOVQ 176(R2), F19
+	WORD $0x4f941a42 // VFMLA V20.S[2], V18.S4, V2.S4
+	WORD $0x4f941a63 // VFMLA V20.S[2], V19.S4, V3.S4
+	WORD $0x4f951a46 // VFMLA V21.S[2], V18.S4, V6.S4
+	WORD $0x4f951a67 // VFMLA V21.S[2], V19.S4, V7.S4
+	WORD $0x4f961a4a // VFMLA V22.S[2], V18.S4, V10.S4
+	WORD $0x4f961a6b // VFMLA V22.S[2], V19.S4, V11.S4
+	WORD $0x4f971a4e // VFMLA V23.S[2], V18.S4, V14.S4
+	WORD $0x4f971a6f // VFMLA V23.S[2], V19.S4, V15.S4
+	FMOVQ 224(R2), F18
+	FMOVQ 240(R2), F19
+	WORD $0x4fb41a42 // VFMLA V20.S[3], V18.S4, V2.S4
+	WORD $0x4fb41a63 // VFMLA V20.S[3], V19.S4, V3.S4
+	WORD $0x4fb51a46 // VFMLA V21.S[3], V18.S4, V6.S4
+	WORD $0x4fb51a67 // VFMLA V21.S[3], V19.S4, V7.S4
+	WORD $0x4fb61a4a // VFMLA V22.S[3], V18.S4, V10.S4
+	WORD $0x4fb61a6b // VFMLA V22.S[3], V19.S4, V11.S4
+	WORD $0x4fb71a4e // VFMLA V23.S[3], V18.S4, V14.S4
+	WORD $0x4fb71a6f // VFMLA V23.S[3], V19.S4, V15.S4
+	ADD $256, R2
+	ADD $16, R4
+	ADD $-4, R10
+	CMP $0, R10
+	BGE stepsMixed2
+restMixed2:
+	ADD $3, R10
+	CMP $0, R10
+	BLT doneMixed2
+oneMixed2:
+	FMOVQ 32(R2), F18
+	FMOVQ 48(R2), F19
+	FMOVS (R4), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V2.S4
+	VFMLA V20.S4, V19.S4, V3.S4
+	ADD R6, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V6.S4
+	VFMLA V20.S4, V19.S4, V7.S4
+	ADD R6<<1, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V10.S4
+	VFMLA V20.S4, V19.S4, V11.S4
+	ADD R7, R4, R14
+	FMOVS (R14), F20
+	VDUP V20.S[0], V20.S4
+	VFMLA V20.S4, V18.S4, V14.S4
+	VFMLA V20.S4, V19.S4, V15.S4
+	ADD $64, R2
+	ADD $4, R4
+	ADD $-1, R10
+	CMP $0, R10
+	BGE oneMixed2
+doneMixed2:
+scores2:
+	FMOVD (Panel_Factor)(R0), F20
+	FCVTDS F20, F20
+	VDUP V20.S[0], V20.S4
+	WORD $0x6e34dc42 // VFMUL V20.S4, V2.S4, V2.S4
+	FMOVQ F2, 32(R8)
+	WORD $0x6e34dc63 // VFMUL V20.S4, V3.S4, V3.S4
+	FMOVQ F3, 48(R8)
+	WORD $0x6e34dcc6 // VFMUL V20.S4, V6.S4, V6.S4
+	FMOVQ F6, 96(R8)
+	WORD $0x6e34dce7 // VFMUL V20.S4, V7.S4, V7.S4
+	FMOVQ F7, 112(R8)
+	WORD $0x6e34dd4a // VFMUL V20.S4, V10.S4, V10.S4
+	FMOVQ F10, 160(R8)
+	WORD $0x6e34dd6b // VFMUL V20.S4, V11.S4, V11.S4
+	FMOVQ F11, 176(R8)
+	WORD $0x6e34ddce // VFMUL V20.S4, V14.S4, V14.S4
+	FMOVQ F14, 224(R8)
+	WORD $0x6e34ddef // VFMUL V20.S4, V15.S4, V15.S4
+	FMOVQ F15, 240(R8)
+	MOVD to+16(FP), R2
+	SUB R9, R2
+	MOVD (Panel_Plain)(R0), R10
+	CMP R10, R2
+	BLT shown2
+	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	ADD R10, R2
+	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	FMOVQ 32(R10), F16
+	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	FMOVQ 32(R10), F17
+	FMOVQ 272(R26), F31 // previous
+	VADD V31.S4, V17.S4, V17.S4
+	VDUP R2, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V2.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V2.B16
+	FMOVQ F2, 32(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V6.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V6.B16
+	FMOVQ F6, 96(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V10.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V10.B16
+	FMOVQ F10, 160(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V14.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V14.B16
+	FMOVQ F14, 224(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	FMOVQ 48(R10), F16
+	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	FMOVQ 48(R10), F17
+	FMOVQ 272(R26), F31 // previous
+	VADD V31.S4, V17.S4, V17.S4
+	VDUP R2, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V3.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V3.B16
+	FMOVQ F3, 48(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V7.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V7.B16
+	FMOVQ F7, 112(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V11.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V11.B16
+	FMOVQ F11, 176(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+	WORD $0x4eb23613 // VCMGT V18.S4, V16.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V15.B16
+	WORD $0x4eb13653 // VCMGT V17.S4, V18.S4, V19.S4
+	FMOVQ 240(R26), F31 // hidden
+	VBIT V19.B16, V31.B16, V15.B16
+	FMOVQ F15, 240(R8)
+	FMOVQ 256(R26), F31 // next
+	VADD V31.S4, V18.S4, V18.S4
+shown2:
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over2
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, over2
+fits2:
+	MOVD R8, R1
+	MOVD R1, R24
+	ADD $128, R24
+	ADD $256, R8
+	ADD R6<<2, R3, R3
+	ADD $-4, R9
+	CMP $1, R9
+	BGE group2
+last2:
+	FMOVQ 32(R1), F27
+	FMOVQ 32(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 32(R1), F27
+	FMOVQ 96(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 224(R13)
+	FMOVQ F29, 32(R1)
+	FMOVQ 32(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 160(R13)
+	FMOVQ 48(R1), F27
+	FMOVQ 48(R11), F31
+	WORD $0x4ebfd77b // VFSUB V31.S4, V27.S4, V27.S4
+	FMOVQ 0(R26), F31 // least
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	FMOVQ 16(R26), F29 // round
+	WORD $0x4e3dd77c // VFADD V29.S4, V27.S4, V28.S4
+	WORD $0x4ebdd79d // VFSUB V29.S4, V28.S4, V29.S4
+	WORD $0x4ebdd77e // VFSUB V29.S4, V27.S4, V30.S4
+	VSHL $23, V28.S4, V28.S4
+	FMOVQ 128(R26), F29 // coefficient6
+	FMOVQ 112(R26), F27 // coefficient5
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 96(R26), F29 // coefficient4
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 80(R26), F27 // coefficient3
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 64(R26), F29 // coefficient2
+	VFMLA V30.S4, V27.S4, V29.S4
+	FMOVQ 48(R26), F27 // coefficient1
+	VFMLA V30.S4, V29.S4, V27.S4
+	FMOVQ 32(R26), F29 // coefficient0
+	VFMLA V30.S4, V27.S4, V29.S4
+	WORD $0x6e3cdfbd // VFMUL V28.S4, V29.S4, V29.S4
+	FMOVQ 48(R1), F27
+	FMOVQ 112(R13), F30
+	// 0 times a score of -Inf is 0 here
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4e3ff77b // VFMAX V31.S4, V27.S4, V27.S4
+	VFMLA V27.S4, V29.S4, V30.S4
+	FMOVQ F30, 240(R13)
+	FMOVQ F29, 48(R1)
+	FMOVQ 48(R13), F31
+	WORD $0x4e3fd7be // VFADD V31.S4, V29.S4, V30.S4
+	FMOVQ F30, 176(R13)
+	ADD $64, R1
+	ADD $128, R13
+	CMP R24, R1
+	BLT last2
+	CMP R8, R24
+	BLT last2Half
+	ADD $-512, R13
+	B last2End
+last2Half:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 256(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 272(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 288(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 304(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 320(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 336(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 352(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 368(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 256(R13)
+	FMOVQ F27, 320(R13)
+	FMOVQ F27, 272(R13)
+	FMOVQ F27, 336(R13)
+	MOVD R8, R24
+	B last2
+last2End:
+	B leave
+over2:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 528(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 544(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 560(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 576(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 592(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 608(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 624(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	VMOVI $0, V27.B16
+	FMOVQ F27, 512(R13)
+	FMOVQ F27, 576(R13)
+	FMOVQ F27, 528(R13)
+	FMOVQ F27, 592(R13)
+	FMOVQ F27, 544(R13)
+	FMOVQ F27, 608(R13)
+	FMOVQ F27, 560(R13)
+	FMOVQ F27, 624(R13)
+	MOVD (Panel_L)(R0), R10
+	FMOVQ 32(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 32(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c451 // VFMAXNM V17.S4, V2.S4, V17.S4
+	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
+	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
+	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 32(R11)
+	FMOVQ 48(R11), F16
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
+	FMOVQ 48(R10), F31
+	WORD $0x4e3fd652 // VFADD V31.S4, V18.S4, V18.S4
+	VMOV V16.B16, V17.B16
+	WORD $0x4e31c471 // VFMAXNM V17.S4, V3.S4, V17.S4
+	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
+	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
+	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
+	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	FMOVQ 224(R26), F19 // one
+	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
+	VBIT V19.B16, V17.B16, V16.B16
+	FMOVQ F16, 48(R11)
+	FMOVQ 32(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c450 // VFMAXNM V16.S4, V2.S4, V16.S4
+	WORD $0x4e30c4d0 // VFMAXNM V16.S4, V6.S4, V16.S4
+	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
+	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	FMOVQ 48(R11), F16
+	FMOVQ 144(R26), F31 // limit
+	WORD $0x4e3fd611 // VFADD V31.S4, V16.S4, V17.S4
+	WORD $0x4e30c470 // VFMAXNM V16.S4, V3.S4, V16.S4
+	WORD $0x4e30c4f0 // VFMAXNM V16.S4, V7.S4, V16.S4
+	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
+	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
+	WORD $0x6eb1e610 // VFCMGT V17.S4, V16.S4, V16.S4
+	VADDV V16.S4, V16
+	FMOVS F16, R14
+	CBNZW R14, leave
+	B fits2
+leave:
+	MOVD (Panel_L)(R0), R24
+	FMOVQ 512(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 528(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 544(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 560(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD (Panel_S)(R0), R24
+	FMOVQ 576(R13), F27
+	FMOVQ (R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, (R24)
+	FMOVQ 592(R13), F27
+	FMOVQ 16(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 16(R24)
+	FMOVQ 608(R13), F27
+	FMOVQ 32(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 32(R24)
+	FMOVQ 624(R13), F27
+	FMOVQ 48(R24), F31
+	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
+	FMOVQ F27, 48(R24)
+	MOVD to+16(FP), R11
+	SUB R9, R11
+	MOVD R11, done+32(FP)
+	RET
 
 // func neonMix4(p *Panel, keep *float32)
 //
@@ -13455,7 +18553,7 @@ asks:
 	BLT rest4
 	PCALIGN $64
 steps4:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -13478,7 +18576,7 @@ steps4:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F16
 	FMOVQ 80(R2), F17
 	FMOVQ 96(R2), F18
@@ -13502,7 +18600,7 @@ steps4:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F16
 	FMOVQ 144(R2), F17
 	FMOVQ 160(R2), F18
@@ -13526,7 +18624,7 @@ steps4:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -13563,7 +18661,7 @@ rest4:
 	CMP $0, R10
 	BLT done4
 one4:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -13834,7 +18932,7 @@ asks:
 	BLT rest4Since1
 	PCALIGN $64
 steps4Since1:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ (R4), F20
 	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
@@ -13842,7 +18940,7 @@ steps4Since1:
 	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
 	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F16
 	ADD R6, R4, R14
 	FMOVQ (R14), F20
@@ -13851,7 +18949,7 @@ steps4Since1:
 	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
 	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F16
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F20
@@ -13860,7 +18958,7 @@ steps4Since1:
 	WORD $0x4f941a08 // VFMLA V20.S[2], V16.S4, V8.S4
 	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -13882,7 +18980,7 @@ rest4Since1:
 	CMP $0, R10
 	BLT done4Since1
 one4Since1:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ (R4), F20
 	WORD $0x4f941200 // VFMLA V20.S[0], V16.S4, V0.S4
@@ -13905,7 +19003,7 @@ done4Since1:
 	BLT rest4Since2
 	PCALIGN $64
 steps4Since2:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ (R4), F20
@@ -13918,7 +19016,7 @@ steps4Since2:
 	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F16
 	FMOVQ 80(R2), F17
 	ADD R6, R4, R14
@@ -13932,7 +19030,7 @@ steps4Since2:
 	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F16
 	FMOVQ 144(R2), F17
 	ADD R6<<1, R4, R14
@@ -13946,7 +19044,7 @@ steps4Since2:
 	WORD $0x4fb41a0c // VFMLA V20.S[3], V16.S4, V12.S4
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -13973,7 +19071,7 @@ rest4Since2:
 	CMP $0, R10
 	BLT done4Since2
 one4Since2:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ (R4), F20
@@ -14001,7 +19099,7 @@ done4Since2:
 	BLT rest4Since3
 	PCALIGN $64
 steps4Since3:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -14019,7 +19117,7 @@ steps4Since3:
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F16
 	FMOVQ 80(R2), F17
 	FMOVQ 96(R2), F18
@@ -14038,7 +19136,7 @@ steps4Since3:
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F16
 	FMOVQ 144(R2), F17
 	FMOVQ 160(R2), F18
@@ -14057,7 +19155,7 @@ steps4Since3:
 	WORD $0x4fb41a2d // VFMLA V20.S[3], V17.S4, V13.S4
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -14089,7 +19187,7 @@ rest4Since3:
 	CMP $0, R10
 	BLT done4Since3
 one4Since3:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -14122,7 +19220,7 @@ done4Since3:
 	BLT rest4Until0
 	PCALIGN $64
 steps4Until0:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18
@@ -14145,7 +19243,7 @@ steps4Until0:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD R6, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 64(R2), F16
 	FMOVQ 80(R2), F17
 	FMOVQ 96(R2), F18
@@ -14169,7 +19267,7 @@ steps4Until0:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD R6<<1, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	FMOVQ 128(R2), F16
 	FMOVQ 144(R2), F17
 	FMOVQ 160(R2), F18
@@ -14193,7 +19291,7 @@ steps4Until0:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	ADD R7, R5, R14
-	PRFM (R14), PLDL2KEEP
+	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
 	MOVD (Panel_AheadBy)(R0), R25
 	ADD R25, R24
@@ -14230,7 +19328,7 @@ rest4Until0:
 	CMP $0, R10
 	BLT done4Until0
 one4Until0:
-	PRFM (R5), PLDL2KEEP
+	PRFM (R5), PLDL1KEEP
 	FMOVQ (R2), F16
 	FMOVQ 16(R2), F17
 	FMOVQ 32(R2), F18

@@ -190,6 +190,40 @@ func TestShortOperands(t *testing.T) {
 	}
 }
 
+// Vectors that leave Flash in steps that it does not have are refused before assembly reads a step.
+func TestBadSteps(t *testing.T) {
+	for _, o := range assembled() {
+		for _, bad := range []struct {
+			name   string
+			change func(p *Panel)
+		}{
+			{"Until", func(p *Panel) { p.Until = p.Until[1:] }},
+			{"Until", func(p *Panel) { p.Until = []int{} }},
+			{"Until", func(p *Panel) { p.Until[0] = 0 }},
+			{"Until", func(p *Panel) { p.Until[0]-- }},
+			{"Until", func(p *Panel) { p.Until[0] = -o.Keys }},
+			{"Until", func(p *Panel) { p.From = o.Keys }},
+			{"Until", func(p *Panel) { p.Until[len(p.Until)-1] += o.Keys }},
+			{"Until", func(p *Panel) { p.Until[len(p.Until)-1] -= 2 * o.Keys }},
+			{"Until", func(p *Panel) { copy(p.Until[o.Unit()/o.Vec:], p.Until[:o.Unit()/o.Vec]) }},
+			{"Until", func(p *Panel) { p.N++ }},
+			{"Factor", func(p *Panel) { p.Factor = 1e-40 }},
+			{"Factor", func(p *Panel) { p.Factor = math.NaN() }},
+		} {
+			p := random(o, o.Lanes, o.Lanes/o.Unit()*o.Keys+1, 5, 5)
+			p.N--
+			for lane := 0; lane < o.Lanes; lane += o.Vec {
+				p.Until = append(p.Until, (1+lane/o.Unit())*o.Keys)
+			}
+			steps := fmt.Sprint(p.Until)
+			bad.change(p)
+			if said := panicOf(func() { o.Flash(p) }); !strings.Contains(said, bad.name) {
+				t.Errorf("%s: %s made %v to %d of %d: panic %q", o.ISA, steps, p.Until, p.From, p.N, said)
+			}
+		}
+	}
+}
+
 // inRuns says of keys where they lie that they lie in runs.
 func inRuns(f *Few, run int) {
 	f.Run = run

@@ -19,7 +19,7 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 		Dot: dot, Weigh: weigh, Sum: sum, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Peak: peak, Chain: chain, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
-	o.Flash = func(p *Panel) { flash(p, keys) }
+	o.Flash = func(p *Panel) { flash(p, keys, vec) }
 	o.Raise = func(p *Panel) { raise(p, keys) }
 	o.Mix = func(p *Panel) { mix(p, vec) }
 	return o
@@ -122,7 +122,7 @@ func hide(p *Panel, lane, from, to int) {
 
 func exp(p *Panel, keys int) {
 	for j := p.From; j < p.N; j += keys {
-		if !expGroup(p, j, min(j+keys, p.N)) {
+		if !expGroup(p, 0, j, min(j+keys, p.N)) {
 			p.Done = j
 			return
 		}
@@ -130,18 +130,22 @@ func exp(p *Panel, keys int) {
 	p.Done = p.N
 }
 
-func flash(p *Panel, keys int) {
+func flash(p *Panel, keys, vec int) {
+	lane := 0 // the first that has not left
 	for j := p.From; j < p.N; j += keys {
+		for p.Until != nil && lane < p.Width && p.Until[lane/vec] <= j {
+			lane += vec
+		}
 		end := min(j+keys, p.N)
 		if !p.Scored {
 			scoreRows(p, j, end)
 			mask(p, max(j, p.Plain), end)
 		}
 		p.Scored = false
-		if expGroup(p, j, end) {
+		if expGroup(p, lane, j, end) {
 			continue
 		}
-		if seed(p, j, end); !expGroup(p, j, end) {
+		if seed(p, lane, j, end); !expGroup(p, lane, j, end) {
 			p.Done = j
 			return
 		}
@@ -149,11 +153,11 @@ func flash(p *Panel, keys int) {
 	p.Done = p.N
 }
 
-// seed makes M the largest score of a group in lanes that have seen no key. Raise would do the same, as all that it scales is 0 there; but a sum that
+// seed makes M the largest score of a group in lanes from one on that have seen no key. Raise would do the same, as all that it scales is 0 there; but a sum that
 // is not is left to it.
-func seed(p *Panel, from, to int) {
-	for lane, l := range p.L[:p.Width] {
-		if p.M[lane] != Unset || l != 0 {
+func seed(p *Panel, lane, from, to int) {
+	for ; lane < p.Width; lane++ {
+		if p.M[lane] != Unset || p.L[lane] != 0 {
 			continue
 		}
 		for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
@@ -164,19 +168,18 @@ func seed(p *Panel, from, to int) {
 	}
 }
 
-// expGroup exponentiates one group of rows, or reports false, leaving all scores as they are, if a lane goes over its limit.
-func expGroup(p *Panel, from, to int) bool {
-	m, l := p.M[:p.Width], p.L[:p.Width]
-	for lane, ref := range m {
-		limit := ref + Limit
+// expGroup exponentiates one group of rows in lanes from one on, or reports false, leaving all scores as they are, if a lane goes over its limit.
+func expGroup(p *Panel, first, from, to int) bool {
+	for lane := first; lane < p.Width; lane++ {
+		limit := p.M[lane] + Limit
 		for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
 			if p.P[at] > limit {
 				return false
 			}
 		}
 	}
-	for lane, ref := range m {
-		sum, sumZ := float32(0), float32(0)
+	for lane := first; lane < p.Width; lane++ {
+		ref, sum, sumZ := p.M[lane], float32(0), float32(0)
 		for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
 			z := p.P[at]
 			e := exp2(float64(z) - float64(ref))
@@ -186,7 +189,7 @@ func expGroup(p *Panel, from, to int) bool {
 				sumZ += float32(e * z)
 			}
 		}
-		l[lane] += sum
+		p.L[lane] += sum
 		if p.S != nil {
 			p.S[lane] += sumZ
 		}

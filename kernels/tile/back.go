@@ -256,7 +256,7 @@ func (b *Back) Share(keysSound bool) {
 func (b *Back) each(do func(q *asm.Panel)) {
 	t, q := b.Tile, &b.part
 	from, last := t.edits.seen, t.edits.last
-	for lane := 0; lane < t.Width && from < last; lane += t.unit() {
+	for lane := 0; lane < t.Width && from < last; lane += t.ops.Unit() {
 		end := last
 		if t.Until != nil {
 			end = t.Until[lane/t.ops.Vec]

@@ -39,7 +39,8 @@ type Tile struct {
 	best   []float32
 	hidden []bool    // lanes to be answered by row
 	since  []int     // rows of a block that a vector of lanes uses: from one
-	until  []int     // to another
+	until  []int     // to another,
+	leave  []int     // and up to where Flash takes them in one call
 	part   asm.Panel // some lanes and rows of the block
 	scale  []float32
 	stage  *Stage
@@ -100,7 +101,7 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
 	t.Keep = make([]float32, n)
-	t.since, t.until = make([]int, n/ops.Vec), make([]int, n/ops.Vec)
+	t.since, t.until, t.leave = make([]int, n/ops.Vec), make([]int, n/ops.Vec), make([]int, n/ops.Vec)
 	t.Edit.Lo, t.Edit.Hi = make([]int32, n), make([]int32, n)
 	t.load = newLoader(p, ops)
 	t.prepareEdits()
@@ -313,7 +314,7 @@ func (t *Tile) weigh(step func(*asm.Panel), p *asm.Panel) {
 func (t *Tile) band() {
 	t.Since, t.Until = t.since, t.until
 	begin, end := 0, 0
-	for lane, unit := 0, t.unit(); lane < t.Width; lane += unit {
+	for lane, unit := 0, t.ops.Unit(); lane < t.Width; lane += unit {
 		next := min(lane+unit, t.Width)
 		if end = max(end, min(t.up(int(t.Edit.Hi[next-1])), t.N)); next == t.Width {
 			end = t.N
@@ -335,33 +336,56 @@ func (t *Tile) band() {
 	t.stairs(first, t.N, last)
 }
 
-// unit is the number of lanes in a step of the stairs: a vector, if that is not too few for the loops to be quick.
-func (t *Tile) unit() int { return max(t.ops.Vec, min(t.Lanes, 8)) }
-
 // up is the row of a key, rounded up to a group's first, not less than 0.
 func (t *Tile) up(key int) int {
 	row := max(key-t.Edit.Key, 0) + t.ops.Keys - 1
 	return row - row%t.ops.Keys
 }
 
-// stairs takes the lanes that use each of the rows through them; masked, from row plain on.
+// stairs takes the lanes that use each of the rows through them; masked, from row plain on. The steps at which lanes leave are one call of Flash.
 func (t *Tile) stairs(from, to, plain int) {
-	p, vec := &t.part, t.ops.Vec
-	for lane := 0; from < to; from = p.N {
-		for t.until[lane/vec] <= from {
-			lane += vec
+	p, scored := &t.part, false
+	for ; from < to; from = p.Done {
+		t.step(from, to)
+		p.Plain, p.Scored = plain, scored
+		t.ops.Flash(p)
+		if scored = p.Done < p.N; scored {
+			done := p.Done
+			t.step(done, to)
+			p.Done = done
+			t.ops.Raise(p)
 		}
-		last, end := t.Width, min(t.until[lane/vec], to)
-		for ; t.since[last/vec-1] > from; last -= vec {
-			end = min(end, t.since[last/vec-1])
+	}
+}
+
+// step makes part the lanes in use at a row, and the rows that they may go on for.
+func (t *Tile) step(from, to int) {
+	p, vec, first := &t.part, t.ops.Vec, 0
+	for t.until[first] <= from {
+		first++
+	}
+	last := t.Width / vec
+	for ; t.since[last-1] > from; last-- {
+		to = min(to, t.since[last-1])
+	}
+	end, unit := min(to, t.until[first]), t.ops.Unit()/vec
+	for v := first + unit; v < last && asm.Normal(t.Factor); v += unit {
+		if whole := min(to, t.until[v]) / t.ops.Keys * t.ops.Keys; whole > end {
+			end = whole
 		}
-		*p = t.Panel
-		p.Width, p.From, p.N, p.Plain = last-lane, from, end, plain
-		p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
-		for _, s := range []*[]float32{&p.Qt, &p.P, &p.M, &p.L, &p.S, &p.Keep} {
-			*s = (*s)[min(lane, len(*s)):]
+	}
+	*p = t.Panel
+	p.Width, p.From, p.N, p.Until = (last-first)*vec, from, end, nil
+	if t.until[first] < end {
+		p.Until = t.leave[:last-first]
+		for i := range p.Until {
+			p.Until[i] = min(t.until[first+i], end)
 		}
-		t.weigh(t.ops.Flash, p)
+	}
+	lane := first * vec
+	p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
+	for _, s := range []*[]float32{&p.Qt, &p.P, &p.M, &p.L, &p.S, &p.Keep} {
+		*s = (*s)[min(lane, len(*s)):]
 	}
 }
 

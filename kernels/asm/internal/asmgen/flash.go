@@ -17,85 +17,126 @@ import "fmt"
 // between two steps, in the registers of lanes and broadcast element, which are dead for that moment; renaming does the rest. When D is
 // small, rows that have not had their turn follow in a loop of their own; when it is large, the last steps go alone.
 //
-// With each row of weights, the first 64 numbers of a row of K of the next group are asked for into the second-level cache. That, and the same
-// for V in Mix, was worth 2 % to AVX2 on a Xeon (family 6, model 207) at d = 64 and 2048 keys.
+// With each row of weights, the first 64 numbers of a row of K of the next group are asked for. With the same for V in Mix that was worth 2 % to AVX2 on a
+// Xeon (family 6, model 207), at d = 64 and 2048 keys and into the second-level cache; into the first it is worth up to 1 % more to AVX2 and AVX-512 on a
+// Zen 5.
+//
+// Where Until says so the first vectors leave on the way, a unit at a time. The groups after that have a loop of their own, before which the first of them
+// goes with the weights of the group before, which has those vectors still: so nothing but the very last weights goes alone.
 func (g *gen) flash(vecs int, sums bool) {
-	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, sums: sums}
+	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, sums: sums, name: "0"}
 	name, s := "Flash", ""
 	if sums {
 		name, s = "FlashSums", "\n\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]"
 	}
 	g.function(fmt.Sprint(name, vecs), "(p *Panel, from, to, scored int) (done int)", 64+(t.rows+1)*t.sumsRow(), 40, fmt.Sprintf(`
-for j := from; j < to; j += %[1]d {
+first := 0 // lane
+for j := from; ; j += %[1]d {
+	if j == to {
+		if first += %[5]d; first >= %[3]d || p.Until == nil || p.Until[first/%[6]d] <= to {
+			return to
+		}
+		to = p.Until[first/%[6]d]
+	}
 	if j > from || scored == 0 {
 		score rows j to j+%[1]d
 		if j >= p.Plain {
 			p.P[i*%[2]d+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+%[1]d
 		}
 	}
-	if any p.P[i*%[2]d+lane] > p.M[lane]+Limit { // j <= i < j+%[1]d
+	if any p.P[i*%[2]d+lane] > p.M[lane]+Limit { // j <= i < j+%[1]d, first <= lane
 		p.M[lane] = max(p.P[i*%[2]d+lane], p.M[lane]) where p.M[lane] == Unset && p.L[lane] == 0
 		if any still is {
 			return j
 		}
 	}
-	for lane := range %[3]d {
+	for lane := first; lane < %[3]d; lane++ {
 		p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*%[2]d+lane] - p.M[lane])%[4]s
 		p.P[i*%[2]d+lane] = e
 	}
-}
-return to`, g.rows, g.vecs*g.vec, vecs*g.vec, s))
+}`, g.rows, g.vecs*g.vec, vecs*g.vec, s, g.unit()*g.vec, g.vec))
 	g.scoreRows()
 	g.scratch(groupSums)
-	t.emptySums(0)
-	t.emptySums(t.rows)
+	t.emptySums(0, t.vecs)
+	t.emptySums(t.rows, t.vecs)
 	g.get(refs, mem{base: panel, field: "Panel_M"})
 	g.arg(steps, "scored", 24)
-	g.jumpAtLeast(steps, 1, "fits")
+	g.jumpAtLeast(steps, 1, "fits0")
 	t.startScore()
 	t.products()
-	g.jump("scores")
-
-	g.label("group")
-	t.startScore()
-	t.offset(nextRow, elem, stride, t.rows)
-	t.begin()
-	t.mixed()
-
-	g.label("scores")
-	t.finishScore()
-	g.arg(rowOf, "to", 16)
-	g.subtract(rowOf, count)
-	g.get(steps, mem{base: panel, field: "Panel_Plain"})
-	g.jumpLess(rowOf, steps, "shown")
-	g.jump("mask")
-	g.label("shown")
-	t.check("over")
-	g.label("fits")
-	g.move(weightsAt, out)
-	t.firstHalf()
-	t.nextScore()
-	g.increase(count, -g.rows)
-	g.jumpAtLeast(count, 1, "group")
-
-	t.weights("last")
+	t.groups()
+	for t.first+g.unit() < vecs {
+		more := t
+		t.first += g.unit()
+		t.name = fmt.Sprint(t.first)
+		g.label("fewer" + t.name)
+		t.amid(more, more.name+"to"+t.name)
+		t.groups()
+	}
 	g.label("leave")
 	t.total()
 	g.arg(aux, "to", 16)
 	g.subtract(aux, count)
 	g.result("done", 32, aux)
 	g.ret()
+}
 
-	g.label("over")
+// unit is the number of vectors that leave together.
+func (t *target) unit() int { return max(1, unitLanes/t.vec) }
+
+// unitLanes is the least number of lanes that leave together: products of fewer are slow.
+const unitLanes = 8
+
+// groups emits what follows a group's products, and a loop over more groups of the same vectors.
+func (t tile) groups() {
+	t.jump("scores" + t.name)
+	t.label("group" + t.name)
+	t.amid(t, t.name)
+
+	t.label("scores" + t.name)
+	t.finishScore()
+	t.arg(rowOf, "to", 16)
+	t.subtract(rowOf, count)
+	t.get(steps, mem{base: panel, field: "Panel_Plain"})
+	t.jumpLess(rowOf, steps, "shown"+t.name)
+	t.mask()
+	t.label("shown" + t.name)
+	t.check("over" + t.name)
+	t.label("fits" + t.name)
+	t.move(weightsAt, out)
+	t.firstHalf()
+	t.nextScore()
+	t.increase(count, -t.rows)
+	t.jumpAtLeast(count, 1, "group"+t.name)
+	if next := t.first + t.unit(); next < t.vecs {
+		const until, to = steps, rowOf
+		t.get(until, ofPanel("Until"))
+		t.jumpBelow(until, 1, "last"+t.name)
+		t.get(count, mem{base: until, off: 8 * next})
+		t.arg(to, "to", 16)
+		t.subtract(count, to)
+		t.jumpBelow(count, 1, "last"+t.name)
+		t.plus(to, count)
+		t.result("to", 16, to)
+		t.jump(fmt.Sprint("fewer", next))
+	}
+	t.weights("last" + t.name)
+	t.jump("leave")
+
+	t.label("over" + t.name)
 	t.total() // seed looks at L
-	t.emptySums(t.rows)
+	t.emptySums(t.rows, t.vecs)
 	t.seed()
 	t.check("leave")
-	g.jump("fits")
+	t.jump("fits" + t.name)
+}
 
-	g.label("mask")
-	t.mask()
-	g.jump("shown")
+// amid emits the products of a group amid the weights of the one before.
+func (t tile) amid(before tile, name string) {
+	t.startScore()
+	t.offset(nextRow, elem, stride, t.rows)
+	t.begin()
+	t.mixed(before, name)
 }
 
 // Sums of a group's weights stand in rows of their own, one more than a group has: the first stays 0, and each row of weights adds to what the
@@ -123,7 +164,7 @@ func (t tile) mask() {
 	lo, last, key, tmp := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
 	t.get(steps, ofPanel("Edit+Edit_Key"))
 	t.plus(rowOf, steps)
-	for v := range t.vecs {
+	for v := t.first; v < t.vecs; v++ {
 		at := mem{base: steps, off: v * t.bytes()}
 		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Lo"})
 		t.load(lo, at)
@@ -168,7 +209,7 @@ func (t tile) weight(v int) {
 // weights emits a loop over the rows from weightsAt to out.
 func (t tile) weights(label string) {
 	t.label(label)
-	for v := range t.vecs {
+	for v := t.first; v < t.vecs; v++ {
 		t.weight(v)
 	}
 	t.nextWeights()
@@ -197,25 +238,26 @@ func (t tile) halfWay(label, done string) {
 	t.jump(done)
 	t.label(label)
 	t.addSums(t.rows - t.rows/2)
+	t.emptySums(t.rows-t.rows/2, t.first) // they have left, and had their last sums in that row
 	t.move(pause, out)
 }
 
-// mixed emits the products, and with them the rows of weights from weightsAt to out.
-func (t tile) mixed() {
+// mixed emits the products, and with them the rows of weights from weightsAt to out, which may be of more vectors.
+func (t tile) mixed(w tile, name string) {
 	n := 64 / t.rows // steps a row
 	ask := func(k int) {
 		if lines := 4; k%(n/lines) == 0 {
-			t.prefetch(mem{base: nextRow, off: k / (n / lines) * line})
+			t.prefetchNear(mem{base: nextRow, off: k / (n / lines) * line})
 		}
 	}
 	t.increase(steps, -n)
-	t.jumpBelow(steps, 0, "left")
+	t.jumpBelow(steps, 0, "left"+name)
 	t.align()
-	t.label("mixed")
+	t.label("mixed" + name)
 	if t.spare() {
 		strewn := t.lines(func() {
-			for v := range t.vecs {
-				t.weight(v)
+			for v := w.first; v < w.vecs; v++ {
+				w.weight(v)
 			}
 		})
 		slots, slot := n*t.rows, 0
@@ -229,10 +271,10 @@ func (t tile) mixed() {
 			})
 		}
 	} else {
-		v := 0
+		v, every := w.first, n/(w.vecs-w.first+1)
 		for k := range n {
-			if k > 0 && k%(n/(t.vecs+1)) == 0 && v < t.vecs {
-				t.weight(v)
+			if k > 0 && k%every == 0 && v < w.vecs {
+				w.weight(v)
 				v++
 			}
 			ask(k)
@@ -241,16 +283,16 @@ func (t tile) mixed() {
 	}
 	t.offset(nextRow, nextRow, stride, 1)
 	t.advance(n)
-	t.nextWeights()
-	t.jumpLess(weightsAt, pause, "more")
-	t.halfWay("half", "alone")
-	t.label("more")
-	t.jumpAtLeast(steps, 0, "mixed")
-	t.label("left")
-	t.weights("row")
-	t.label("alone")
+	w.nextWeights()
+	t.jumpLess(weightsAt, pause, "more"+name)
+	w.halfWay("half"+name, "alone"+name)
+	t.label("more" + name)
+	t.jumpAtLeast(steps, 0, "mixed"+name)
+	t.label("left" + name)
+	w.weights("row" + name)
+	t.label("alone" + name)
 	t.increase(steps, n-unroll)
-	t.rest("Mixed")
+	t.rest("Mixed" + name)
 }
 
 // total adds the sums of the last group to L and S. The sums of the tile are not touched.
@@ -276,10 +318,14 @@ func (t tile) addSumsTo(field string, row int, groupSum func(v, row int) mem) {
 	}
 }
 
-func (t tile) emptySums(row int) {
+// emptySums empties the row of sums so many rows on, of the first vectors.
+func (t tile) emptySums(row, vecs int) {
+	if vecs == 0 {
+		return
+	}
 	nothing := t.temps()[0]
 	t.zero(nothing)
-	for v := range t.vecs {
+	for v := range vecs {
 		t.store(t.groupSum(v, row), nothing)
 		if t.sums {
 			t.store(t.groupSumS(v, row), nothing)
@@ -293,7 +339,7 @@ func (t tile) seed() {
 	const sums = steps
 	ref, top, begun, least := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
 	t.get(sums, mem{base: panel, field: "Panel_L"})
-	for v := range t.vecs {
+	for v := t.first; v < t.vecs; v++ {
 		at := mem{base: refs, off: v * t.bytes()}
 		t.load(ref, at)
 		t.sub(begun, ref, lowest)
@@ -312,7 +358,7 @@ func (t tile) seed() {
 // check jumps if a score, as finishScore has left them in the sums, is over its limit.
 func (t tile) check(over string) {
 	top, highest := t.lane(0), t.lane(0)+1
-	for v := range t.vecs {
+	for v := t.first; v < t.vecs; v++ {
 		t.load(top, mem{base: refs, off: v * t.bytes()})
 		t.add(highest, top, limit)
 		for r := range t.rows {

@@ -163,7 +163,7 @@ func (t tile) step(k, n int, between func()) {
 		}
 	}
 	if t.below {
-		t.prefetch(t.rowsOn(elemAt4, k%unroll))
+		t.prefetchNear(t.rowsOn(elemAt4, k%unroll))
 	}
 	if t.results && n == unroll {
 		if off := k * line; off < t.vecs*t.bytes() {
@@ -315,7 +315,7 @@ func (t tile) startScore() {
 func (t tile) finishScore() {
 	t.broadcast64(t.elem(0), mem{base: panel, field: "Panel_Factor"})
 	for r := range t.rows {
-		for v := range t.vecs {
+		for v := t.first; v < t.vecs; v++ {
 			t.mul(t.sum(r, v), t.sum(r, v), t.elem(0))
 			t.store(mem{base: out, off: r*t.row() + v*t.bytes()}, t.sum(r, v))
 		}

@@ -1,0 +1,268 @@
+package asm
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+)
+
+// putFew is put for the loops on rows. P reaches to the end of the last vector of the last row.
+func (fs fences) putFew(t *testing.T, f *Few, vec int, first bool) *Few {
+	at := func(name string, s []float32, rows, cols, stride int) []float32 {
+		if fs[name] == nil {
+			fs[name] = newFence(t, 1<<15)
+		}
+		n := 0
+		if rows > 0 && cols > 0 {
+			n = (rows-1)*stride + cols
+		}
+		return fs[name].put(s[:n], first)
+	}
+	g := *f
+	g.Q.Data, g.O.Data = at("Q", f.Q.Data, f.R, f.D, f.Q.Stride), at("O", f.O.Data, f.R, f.C, f.O.Stride)
+	g.K, g.V = fs.cells(t, "K", f.K, f.N, f.D, first), fs.cells(t, "V", f.V, f.N, f.C, first)
+	g.P = at("P", f.P, f.R, (f.N+vec-1)/vec*vec, f.Stride)
+	g.M, g.L, g.S = at("M", f.M, 1, f.R, 0), at("L", f.L, 1, f.R, 0), at("S", f.S, 1, f.R, 0)
+	return &g
+}
+
+// The loops on rows against their portable twins, between pages that nobody may touch.
+func TestFewAgainstPortable(t *testing.T) {
+	for _, o := range assembled() {
+		fs := fences{}
+		few := func(r, n, d int, special bool) {
+			f := randomFew(r, n, d, d)
+			if special {
+				poison(&Panel{N: n, D: d, Qt: f.Q.Data, P: f.P, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
+			}
+			for _, first := range []bool{true, false} {
+				what := fmt.Sprintf("%s: %d queries, %d keys, %d columns", o.ISA, r, n, d)
+				got, want := fs.putFew(t, f, o.Vec, first), *f
+				want.P, want.O.Data, want.L, want.S = slices.Clone(f.P), slices.Clone(f.O.Data), slices.Clone(f.L), slices.Clone(f.S)
+				o.Dot(got)
+				dot(&want)
+				compare(t, what+": Dot", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, float64(d))
+				copy(want.P, got.P)
+				o.Weigh(got)
+				weigh(&want)
+				if got.Done != want.Done {
+					t.Fatalf("%s: Weigh left at %d, its twin at %d", what, got.Done, want.Done)
+				}
+				compare(t, what+": Weigh", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, 1)
+				compare(t, what+": L", Rows{got.L, r}, Rows{want.L, r}, got.Done, float64(n))
+				compare(t, what+": S", Rows{got.S, r}, Rows{want.S, r}, got.Done, float64(n))
+				copy(want.P, got.P)
+				o.Sum(got)
+				sum(&want)
+				compare(t, what+": Sum", got.O, want.O, d, float64(n))
+			}
+		}
+		for _, special := range []bool{false, true} {
+			for r := 1; r <= 9; r++ {
+				for _, n := range []int{1, 3, 4, 6, 16, 33} {
+					for _, d := range []int{1, 7, 33, 64} {
+						few(r, n, d, special)
+					}
+				}
+			}
+			for d := 1; d < 150; d++ {
+				few(2, 5, d, special)
+			}
+			for n := 1; n < 70; n++ {
+				few(3, n, 17, special)
+			}
+		}
+	}
+}
+
+// Dot and Sum on cells give the bits that they give on the same rows as float32, where scales are powers of two: between pages that nobody may
+// touch, also for special values, and the portable twins too.
+func TestFewOfCells(t *testing.T) {
+	for _, o := range append(assembled(), Go()) {
+		fs, plain := fences{}, fences{}
+		few := func(r, n, d int, special bool) {
+			f := randomFew(r, n, d, d)
+			if special {
+				poison(&Panel{N: n, D: d, Qt: f.Q.Data, P: f.P, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
+			}
+			k, v := f.K.Rows, f.V.Rows
+			for _, typ := range []Type{F16, BF16, I8} {
+				f.K, f.V = stored(k, n, d, typ, 1), stored(v, n, d, typ, 3)
+				for _, first := range []bool{true, false} {
+					what := fmt.Sprintf("%s, type %d: %d queries, %d keys, %d columns", o.ISA, typ, r, n, d)
+					got, want := fs.putFew(t, f, o.Vec, first), plain.putFew(t, f, o.Vec, first)
+					want.K, want.V = widened(f.K, n, d), widened(f.V, n, d)
+					o.Dot(got)
+					o.Dot(want)
+					if special && typ == I8 { // what is subnormal on the way is rounded apart
+						compare(t, what+": Dot", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, float64(16*d))
+					} else {
+						sameBits(t, what+": Dot", got.P, want.P)
+					}
+					copy(got.P, f.P)
+					copy(want.P, f.P)
+					o.Sum(got)
+					o.Sum(want)
+					if special && typ == I8 {
+						compare(t, what+": Sum", got.O, want.O, d, float64(16*n))
+					} else {
+						sameBits(t, what+": Sum", got.O.Data, want.O.Data)
+					}
+				}
+			}
+		}
+		for _, special := range []bool{false, true} {
+			for r := 1; r <= 9; r++ {
+				for _, n := range []int{1, 3, 4, 6, 16, 33} {
+					for _, d := range []int{1, 7, 33, 64} {
+						few(r, n, d, special)
+					}
+				}
+			}
+			for d := 1; d <= piece; d++ {
+				few(2, 5, d, special)
+			}
+			for n := 1; n < 70; n++ {
+				few(3, n, 17, special)
+			}
+			if o.ISA != "go" { // whose pieces of longer rows have sums of their own
+				few(1, 9, 257, special)
+				few(5, 9, 512, special)
+			}
+		}
+	}
+}
+
+// Keys that lie in runs give the bits of keys that lie after one another, between pages that nobody may touch.
+func TestRunsKeepBits(t *testing.T) {
+	for _, o := range append(assembled(), Go()) {
+		fs := fences{}
+		for _, r := range []int{1, 2, 3, 6, 9} {
+			for _, d := range []int{1, 7, 64, 130, 200} {
+				for _, typ := range []Type{F32, F16, BF16, I8} {
+					for _, run := range []int{1, 3, 4, 8, 16, 29, 40} {
+						for _, first := range []bool{true, false} {
+							const n = 29
+							want := randomFew(r, n, d, d)
+							want.K, want.V = stored(want.K.Rows, n, d, typ, 1), stored(want.V.Rows, n, d, typ, 2)
+							got := *want
+							got.P, got.O.Data = slices.Clone(want.P), slices.Clone(want.O.Data)
+							got.Run = run
+							rows := run * ((n-1)/run + 1)
+							k, at, scales := scattered(want.K, n, d, run)
+							got.At, got.Scales = at, scales
+							got.K = fs.cells(t, "K", k, rows, d, first)
+							got.Ahead = make([]uintptr, rows/run) // nothing is there
+							got.Far, got.FarScale = got.Ahead, got.Ahead
+							v, at, scales := scattered(want.V, n, d, run)
+							got.V = fs.cells(t, "V", v, rows, d, first)
+							what := fmt.Sprintf("%s, type %d: %d queries, %d columns, runs of %d", o.ISA, typ, r, d, run)
+							o.Dot(want)
+							o.Dot(&got)
+							sameBits(t, what+": Dot", got.P, want.P)
+							got.At, got.Scales = at, scales
+							o.Sum(want)
+							o.Sum(&got)
+							sameBits(t, what+": Sum", got.O.Data, want.O.Data)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Heads whose runs go in turn give the bits of each head alone.
+func TestHeadsInTurn(t *testing.T) {
+	for _, o := range append(assembled(), Go()) {
+		fs := fences{}
+		for _, heads := range []int{2, 3} {
+			for _, r := range []int{1, 2, 9} {
+				for _, d := range []int{1, 64, 130} {
+					for _, typ := range []Type{F32, F16, BF16, I8} {
+						for _, run := range []int{3, 8, 29, 40} {
+							const n = 29
+							each := (n-1)/run + 1 // runs of a head
+							rows := heads * each * run
+							all := randomFew(heads*r, rows, d, d)
+							all.K, all.V = stored(all.K.Rows, rows, d, typ, 1), stored(all.V.Rows, rows, d, typ, 2)
+							got := *all
+							got.R, got.N, got.Run, got.Heads, got.HeadQ, got.HeadO = r, n, run, heads, r*all.Q.Stride, r*all.O.Stride
+							got.P, got.O.Data = slices.Clone(all.P), slices.Clone(all.O.Data)
+							place := func(name string, c Cells) Cells {
+								c, at, scales := scattered(c, rows, d, run)
+								got.At, got.Scales = nil, nil
+								for i := range each * heads {
+									from := i%heads*each + i/heads
+									got.At, got.Scales = append(got.At, at[from]), append(got.Scales, scales[from])
+								}
+								got.Ahead = make([]uintptr, each*heads) // nothing is there
+								got.Far, got.FarScale = got.Ahead, got.Ahead
+								return fs.cells(t, name, c, rows, d, true)
+							}
+							alone := func(loop func(*Few)) {
+								for h := range heads {
+									f := *all
+									f.R, f.N, f.K, f.V = r, n, all.K.From(h*each*run), all.V.From(h*each*run)
+									f.Q, f.O, f.P = all.Q.From(h*r), all.O.From(h*r), all.P[h*r*all.Stride:]
+									loop(&f)
+								}
+							}
+							what := fmt.Sprintf("%s, type %d: %d heads of %d queries, %d columns, runs of %d", o.ISA, typ, heads, r, d, run)
+							got.K = place("K", all.K)
+							o.Dot(&got)
+							alone(o.Dot)
+							sameBits(t, what+": Dot", got.P, all.P)
+							got.V = place("V", all.V)
+							o.Sum(&got)
+							alone(o.Sum)
+							sameBits(t, what+": Sum", got.O.Data, all.O.Data)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// scattered returns rows in runs, the first run last, and where these begin.
+func scattered(c Cells, n, d, run int) (to Cells, at, scales []int) {
+	runs := (n-1)/run + 1
+	to = Cells{Type: c.Type, Rows: Rows{Stride: d}, ScaleStride: 1}
+	switch size := runs * run * d; c.Type {
+	case F32:
+		to.Data = make([]float32, size)
+	case F16, BF16:
+		to.Half = make([]uint16, size)
+	case I8:
+		to.Byte, to.Scale = make([]int8, size), make([]float32, runs*run)
+	}
+	for i := range runs {
+		at, scales = append(at, (runs-1-i)*run*d), append(scales, (runs-1-i)*run)
+	}
+	for j := range n {
+		row := c.From(j)
+		slot := to.at(at[j/run]+j%run*d, scales[j/run]+j%run)
+		switch c.Type {
+		case F32:
+			copy(slot.Data[:d], row.Data)
+		case F16, BF16:
+			copy(slot.Half[:d], row.Half)
+		case I8:
+			copy(slot.Byte[:d], row.Byte)
+			slot.Scale[0] = row.Scale[0]
+		}
+	}
+	return to, at, scales
+}
+
+// sameBits holds numbers to what is wanted, bit for bit but for which NaN.
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i, g := range got {
+		if w := want[i]; math.Float32bits(g) != math.Float32bits(w) && (g == g || w == w) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, g, w)
+		}
+	}
+}
