@@ -368,11 +368,9 @@ func (t *Tile) step(from, to int) {
 	for ; t.since[last-1] > from; last-- {
 		to = min(to, t.since[last-1])
 	}
-	end, unit := min(to, t.until[first]), t.ops.Unit()/vec
-	for v := first + unit; v < last && asm.Normal(t.Factor); v += unit {
-		if whole := min(to, t.until[v]) / t.ops.Keys * t.ops.Keys; whole > end {
-			end = whole
-		}
+	end := min(to, t.until[first])
+	if asm.Normal(t.Factor) { // whole groups may go on without those that leave
+		end = max(end, min(to, t.until[last-1])/t.ops.Keys*t.ops.Keys)
 	}
 	*p = t.Panel
 	p.Width, p.From, p.N, p.Until = (last-first)*vec, from, end, nil
