@@ -95,7 +95,7 @@ func stageFloats(p *attn.Problem) int {
 	if p.Score.Rope == attn.NoRope {
 		return 0
 	}
-	return tile.StageFloats(p, part)
+	return tile.StageFloats(p, part, false)
 }
 
 func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Plan {
@@ -116,7 +116,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 			row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(part), m: f(all), l: f(all), s: f(all),
 		}
 		if s.Rope != attn.NoRope {
-			w.stage = tile.NewStage(&d.p, k.ops, part)
+			w.stage = tile.NewStage(&d.p, k.ops, part, false)
 		}
 		w.scores = f(atOnce(&p) * abreast(&p) * part)
 		d.workers = append(d.workers, w)

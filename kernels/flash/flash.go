@@ -7,7 +7,8 @@
 // bundle of tiles that share a key head, and take turns on each block of its keys.
 //
 // What a problem does to scores besides the product, package tile does between the two steps, a few rows of a block at a time; blocks without any of it
-// go through both in one loop. Keys that are turned, lie in pages or are not float32 are brought into rows of float32 once for a bundle.
+// go through both in one loop. Keys that are turned, lie in pages or are not float32 are brought into rows of float32 once for a bundle, and so are
+// values that lie far apart.
 //
 // A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share, and read where
 // they lie, in the type they have (cache.go). Memory decides how fast that goes. Rows of a head that follow one another are read fastest. Where each
@@ -34,11 +35,12 @@ import (
 // A longer block has more of its exponentials amid products and fewer sums to add up; its rows of K and V, 4(d+d_v) bytes a key, should take
 // half of the cache at most. Tiles share what is left of three quarters of it, each 4(d+d_v) bytes a query, so that the next one finds rows of
 // K and V where the last one left them. On a Xeon (family 6, model 207, 2 MB), with d = 64 and 4096 keys, blocks of 256, 192, 128 and 96 keys ran
-// at .91, .91, .88 and .87 of the peak of AVX2; with 8192 keys, 8 tiles at .90 and one alone at .80. With 4096, 16 were no better than 8.
+// at .91, .91, .88 and .87 of the peak of AVX2; with 8192 keys, 8 tiles at .90 and one alone at .80. With 4096, 16 were no better than 8;
+// but what is brought together for them costs half as much.
 //
 // A sum over a whole block is also where most of the error comes from. The shortest rows, whose tolerance is the tightest, pay for shorter sums.
 func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
-	longest, most := 256, 8
+	longest, most := 256, 16
 	if p.Dim+p.DimV <= 16 {
 		longest = 32
 	}
@@ -51,6 +53,20 @@ func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 	}
 	tiles = (cache*3/4 - block*(row+4*ops.Lanes)) / (ops.Lanes * row)
 	return block, min(max(tiles, 1), most)
+}
+
+// gathered is the least number of tiles for which rows of V that lie apart are brought together.
+const gathered = 4
+
+// apart is whether rows of V, from each of which to the next it is so many numbers, lie too far apart. Mix goes over a block's rows again for every few
+// columns, from the second-level cache. Where they lie between rows of other heads, those of a block, and of K with them, are in few of its sets, and drive
+// each other out. The number of a set depends on the place in a page of memory. On a Zen 5 with 2048 keys and 8 heads, d = 64, AVX2 lost 6 % by such a
+// layout, and loses 2 % when V is copied; with 32 heads of d = 128 it lost 45 %, and AVX-512 with 32 of d = 64 15 %, and both lose 4 %. AVX-512 takes more
+// columns at a time, and with 8 heads it loses 2 % either way.
+func (k kernel) apart(p *attn.Problem, stride, block int) bool {
+	const page, columns = 4 << 10, 8
+	row, next := 4*p.DimV, min(4*stride, page)
+	return row < next && k.cache/next*row*k.ops.Cols < columns*4*(p.Dim+p.DimV)*block
 }
 
 // cut is that of the backward pass: each key has four rows in the cache, and each query five. Keys should take three eighths of it and queries a quarter.
@@ -96,7 +112,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	block, tiles := k.sizes(&p)
-	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, block))
+	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, block, tiles >= gathered))
 	return scratch + back, err
 }
 
@@ -124,7 +140,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	block, tiles := k.sizes(&p)
 	pl.block = block
 	for range k.workers(&p, team.Workers()) {
-		panel, stage := make([]float32, block*k.ops.Lanes), tile.NewStage(&pl.p, k.ops, block)
+		panel, stage := make([]float32, block*k.ops.Lanes), tile.NewStage(&pl.p, k.ops, block, tiles >= gathered)
 		w := make([]*tile.Tile, tiles)
 		for i := range w {
 			w[i] = tile.New(&pl.p, k.ops, stage)
@@ -143,7 +159,8 @@ type plan struct {
 	block   int
 	workers [][]*tile.Tile
 	a       *attn.Args
-	size    int   // tiles in a bundle, in this call
+	apart   bool  // rows of V are so, in this call
+	size    int   // tiles in a bundle
 	starts  []int // tasks before each batch entry, and of all
 	task    func(worker, task int)
 	back    *tile.Backward
@@ -158,7 +175,7 @@ func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
 	pl.p.Must(pl.name, a)
-	pl.a = a
+	pl.a, pl.apart = a, pl.kernel.apart(&pl.p, a.V.SS, pl.block)
 	all := 0
 	for b := range pl.p.Batch {
 		all += pl.p.HeadsKV * pl.tiles(b)
@@ -206,6 +223,7 @@ func (pl *plan) bundle(worker, task int) {
 // walk takes tiles over the keys that they see: all over one block, then all over the next. A tile is loaded when its turn at the first one comes: its
 // queries are then still in the nearest cache.
 func (pl *plan) walk(tiles []*tile.Tile) {
+	tiles[0].Gather(pl.apart && len(tiles) >= gathered)
 	first, end := pl.p.SeqKV, 0
 	for _, t := range tiles {
 		if t.End() > 0 {

@@ -6,11 +6,12 @@ import (
 )
 
 // A Stage holds a block of the keys and values that a worker's tiles share. Rows that the loops can read where they lie, it does not copy: those
-// that are float32, evenly spaced and not to be turned. Of the others it keeps one block, as such rows.
+// that are float32, evenly spaced and not to be turned; of V only where tiles do not have it gather them. Of the others it keeps one block, as such rows.
 type Stage struct {
 	ops        *asm.Ops
 	p          *attn.Problem
 	size       int
+	gather     bool // copy rows of V although the loops could read them
 	keys, vals part
 	cells      asm.Cells // on their way in
 	clean      []float32 // [size][d_v]: rows of V without those that are not finite
@@ -22,15 +23,17 @@ type part struct {
 	b, kv, key, n int // what is in it
 }
 
-// staged is whether rows of K and of V have to be copied.
-func staged(p *attn.Problem) (k, v bool) {
-	copied := p.KV != attn.F32 || p.Page != 0
-	return copied || p.Score.Rope != attn.NoRope, copied
+// copied is whether rows of K and V are such that the loops cannot read them where they lie.
+func copied(p *attn.Problem) bool { return p.KV != attn.F32 || p.Page != 0 }
+
+// staged is whether rows of K are copied, and whether rows of V are or may be.
+func staged(p *attn.Problem, gathers bool) (k, v bool) {
+	return copied(p) || p.Score.Rope != attn.NoRope, copied(p) || gathers
 }
 
-// StageFloats is the number of float32 numbers in a Stage of blocks of so many keys.
-func StageFloats(p *attn.Problem, size int) int {
-	k, v := staged(p)
+// StageFloats is the number of float32 numbers in a Stage of blocks of so many keys, whose tiles may have it gather rows of V.
+func StageFloats(p *attn.Problem, size int, gathers bool) int {
+	k, v := staged(p, gathers)
 	n := size * p.DimV
 	if k {
 		n += size * p.Dim
@@ -42,9 +45,9 @@ func StageFloats(p *attn.Problem, size int) int {
 }
 
 // NewStage allocates a worker's stage.
-func NewStage(p *attn.Problem, ops *asm.Ops, size int) *Stage {
+func NewStage(p *attn.Problem, ops *asm.Ops, size int, gathers bool) *Stage {
 	s := &Stage{ops: ops, p: p, size: size, clean: make([]float32, size*p.DimV)}
-	k, v := staged(p)
+	k, v := staged(p, gathers)
 	if k {
 		s.keys.rows = make([]float32, size*p.Dim)
 	}
@@ -100,7 +103,7 @@ func (s *Stage) K(a *attn.Args, b, kv, key, n int) asm.Rows {
 
 // V is the same for values.
 func (s *Stage) V(a *attn.Args, b, kv, key, n int) asm.Rows {
-	if s.vals.rows == nil && s.p.DimV > 0 {
+	if !s.gather && !copied(s.p) && s.p.DimV > 0 {
 		at, row := a.KRow(s.p, b, key)
 		return From(&a.V, at, row, kv)
 	}

@@ -174,6 +174,9 @@ func (t *Tile) place(pos, keys int) {
 	}
 }
 
+// Gather says whether from now on rows of V are copied that lie between others. Only a stage that was made to may.
+func (t *Tile) Gather(on bool) { t.stage.gather = on }
+
 // Load brings the queries in and empties the sums.
 func (t *Tile) Load() {
 	t.loadQueries()

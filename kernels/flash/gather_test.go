@@ -1,0 +1,78 @@
+package flash
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/kernels/asm"
+)
+
+// Rows of V that lie apart are copied for tiles enough to share them, and give the bits of rows that lie together: also where one is not finite, and
+// when operands change from one call to the next.
+func TestGatherKeepsBits(t *testing.T) {
+	team := attn.NewTeam(3)
+	defer team.Close()
+	for _, l := range asm.Levels() {
+		if !l.Available {
+			continue
+		}
+		var copies atomic.Int64
+		ops := *l.Ops
+		ops.Widen = func(to []float32, from *asm.Cells, n, d int) {
+			copies.Add(1)
+			l.Ops.Widen(to, from, n, d)
+		}
+		k := kernel{&ops, "flash/" + l.ISA, 256 << 10}
+		for _, mask := range []attn.Mask{{}, attn.Causal(), attn.Window(70, 20)} {
+			p := attn.Problem{Batch: 2, SeqQ: 390, SeqKV: 300, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16, Mask: mask, Lengths: true}
+			between, err := cases.NewArgs(p, "bshd", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			apart, err := cases.NewArgs(p, "bhsd", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cases.Fill("normal", p, between, 1)
+			copy(apart.KLen, between.KLen)
+			apart.Q = between.Q
+			call := func(team *attn.Team, a *attn.Args) int64 {
+				pl, err := k.Plan(p, team)
+				if err != nil {
+					t.Fatal(err)
+				}
+				copies.Store(0)
+				pl.Forward(a)
+				n := copies.Load()
+				a.V.Row(1, 3, 5)[1]++ // another call, of the same plan
+				pl.Forward(a)
+				a.V.Row(1, 3, 5)[1]--
+				return n
+			}
+			for _, x := range []float32{0, inf} {
+				between.V.Row(0, 150, 11)[3] = x
+				fillPages(&p, apart, between)
+				if n := call(nil, apart); n != 0 {
+					t.Errorf("%s, %v: %d copies of rows that lie together", l.ISA, mask, n)
+				}
+				for _, team := range []*attn.Team{nil, team} {
+					if n := call(team, between); n == 0 {
+						t.Errorf("%s, %v: no copies", l.ISA, mask)
+					}
+					for b := range p.Batch {
+						for i := range p.SeqQ {
+							for h := range p.HeadsQ {
+								if !slices.EqualFunc(between.Out.Row(b, i, h), apart.Out.Row(b, i, h), same) {
+									t.Fatalf("%s, %v: query %d of head %d is %v, want %v", l.ISA, mask, i, h, between.Out.Row(b, i, h), apart.Out.Row(b, i, h))
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
