@@ -14,10 +14,7 @@ import (
 // gradients are what Backward writes for random operands in items of so many tiles. The kernel has a small cache, so that keys are several blocks.
 func gradients(t *testing.T, p attn.Problem, workers, size int, edit func(a *attn.Args)) map[string][]float32 {
 	t.Helper()
-	a, err := cases.NewArgs(p, "bhsd", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := newArgs(t, p, "bhsd")
 	if err := cases.Fill("normal", p, a, 1); err != nil {
 		t.Fatal(err)
 	}

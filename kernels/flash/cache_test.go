@@ -14,6 +14,15 @@ func decode(ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
 	kernel{ops: ops, name: "flash/" + ops.ISA}.planFew(p, team, 0).Forward(a)
 }
 
+func newArgs(t *testing.T, p attn.Problem, layout string) *attn.Args {
+	t.Helper()
+	a, err := cases.NewArgs(p, layout, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // What a query gets does not depend on whether its keys lie in pages, in what order these lie, whether a task takes several heads or several parts, or on who
 // else is at work.
 func TestPagesKeepBits(t *testing.T) {
@@ -33,10 +42,7 @@ func TestPagesKeepBits(t *testing.T) {
 				if nq == 3 {
 					p.Mask = attn.Window(290, 0)
 				}
-				whole, err := cases.NewArgs(p, "bshd", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				whole := newArgs(t, p, "bshd")
 				cases.Fill("normal", p, whole, 1)
 				whole.KLen[1] = 777
 				decode(l.Ops, p, nil, whole)
@@ -45,10 +51,7 @@ func TestPagesKeepBits(t *testing.T) {
 					for _, layout := range []string{"bhsd", "bshd"} {
 						for _, shuffled := range []bool{false, true} {
 							p.Page = page
-							a, err := cases.NewArgs(p, layout, nil)
-							if err != nil {
-								t.Fatal(err)
-							}
+							a := newArgs(t, p, layout)
 							if !shuffled {
 								slices.Sort(a.Pages)
 							}
@@ -74,10 +77,7 @@ func TestPagesKeepBits(t *testing.T) {
 				if !slices.EqualFunc(whole.Out.Data, want, same) {
 					t.Errorf("%s, %v: other bits with three workers", l.ISA, typ)
 				}
-				apart, err := cases.NewArgs(p, "bhsd", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				apart := newArgs(t, p, "bhsd")
 				cases.Fill("normal", p, apart, 1)
 				apart.Q, apart.KLen, apart.Out = whole.Q, whole.KLen, whole.Out
 				fillPages(&p, apart, whole)
@@ -107,14 +107,8 @@ func TestTurnsKeepBits(t *testing.T) {
 				if n := turns(&p); n != c.turns {
 					t.Fatalf("%d queries of %d heads, %d of keys: %d in turn, want %d", c.nq, c.heads, c.kv, n, c.turns)
 				}
-				between, err := cases.NewArgs(p, "bshd", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				apart, err := cases.NewArgs(p, "bhsd", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				between := newArgs(t, p, "bshd")
+				apart := newArgs(t, p, "bhsd")
 				cases.Fill("normal", p, between, 1)
 				fillPages(&p, apart, between)
 				apart.Q = between.Q
@@ -148,10 +142,7 @@ func TestKeysWithoutValues(t *testing.T) {
 		var sums [2]float32
 		for i, dv := range []int{8, 0} {
 			p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 50, HeadsQ: 1, HeadsKV: 1, Dim: 24, DimV: dv, KV: attn.I8, Want: attn.WantLSE}
-			a, err := cases.NewArgs(p, "bhsd", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := newArgs(t, p, "bhsd")
 			if err := cases.Fill("normal", p, a, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -199,10 +190,7 @@ func TestDecodeOfCellsAllocatesNothing(t *testing.T) {
 		if !l.Available {
 			continue
 		}
-		a, err := cases.NewArgs(p, "bhsd", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := newArgs(t, p, "bhsd")
 		cases.Fill("normal", p, a, 1)
 		plan := kernel{ops: l.Ops, name: "flash/" + l.ISA}.planFew(p, nil, 0)
 		if n := testing.AllocsPerRun(10, func() { plan.Forward(a) }); n != 0 {

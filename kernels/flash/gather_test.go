@@ -28,14 +28,8 @@ func TestGatherKeepsBits(t *testing.T) {
 		k := kernel{&ops, "flash/" + l.ISA, 256 << 10}
 		for _, mask := range []attn.Mask{{}, attn.Causal(), attn.Window(70, 20)} {
 			p := attn.Problem{Batch: 2, SeqQ: 390, SeqKV: 300, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16, Mask: mask, Lengths: true}
-			between, err := cases.NewArgs(p, "bshd", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			apart, err := cases.NewArgs(p, "bhsd", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			between := newArgs(t, p, "bshd")
+			apart := newArgs(t, p, "bhsd")
 			cases.Fill("normal", p, between, 1)
 			copy(apart.KLen, between.KLen)
 			apart.Q = between.Q
