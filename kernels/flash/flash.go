@@ -55,15 +55,15 @@ func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 	return block, min(max(tiles, 1), most)
 }
 
-// gathered is the least number of tiles for which rows of V that lie apart are brought together.
+// gathered is the least number of tiles for which rows of V that lie far apart are brought together.
 const gathered = 4
 
-// apart is whether rows of V, from each of which to the next it is so many numbers, lie too far apart. Mix goes over a block's rows again for every few
-// columns, from the second-level cache. Where they lie between rows of other heads, those of a block, and of K with them, are in few of its sets, and drive
-// each other out. The number of a set depends on the place in a page of memory. On a Zen 5 with 2048 keys and 8 heads, d = 64, AVX2 lost 6 % by such a
-// layout, and loses 2 % when V is copied; with 32 heads of d = 128 it lost 45 %, and AVX-512 with 32 of d = 64 15 %, and both lose 4 %. AVX-512 takes more
-// columns at a time, and with 8 heads it loses 2 % either way.
-func (k kernel) apart(p *attn.Problem, stride, block int) bool {
+// farApart is whether rows of V, from each of which to the next it is so many numbers, are worth bringing together. Mix goes over a block's rows again for
+// every few columns, from the second-level cache. Where they lie between rows of other heads, those of a block, and of K with them, share few of its sets,
+// whose number depends on the place in a page of memory, and drive each other out if these hold less than the block: that is where AVX-512 begins to win,
+// which takes 8 columns at a time, and loops that take fewer, and so come more often, win before. On a Zen 5 with 2048 keys and 8 heads, d = 64, AVX2 lost
+// 7 % by such a layout, and loses 2 % when V is copied; with 32 heads of d = 128 it lost 48 %, and AVX-512 with 32 of d = 64 15 %, and both lose 4 %.
+func (k kernel) farApart(p *attn.Problem, stride, block int) bool {
 	const page, columns = 4 << 10, 8
 	row, next := 4*p.DimV, min(4*stride, page)
 	return row < next && k.cache/next*row*k.ops.Cols < columns*4*(p.Dim+p.DimV)*block
@@ -159,7 +159,7 @@ type plan struct {
 	block   int
 	workers [][]*tile.Tile
 	a       *attn.Args
-	apart   bool  // rows of V are so, in this call
+	gather  bool  // rows of V are brought together in this call, for tiles enough
 	size    int   // tiles in a bundle
 	starts  []int // tasks before each batch entry, and of all
 	task    func(worker, task int)
@@ -175,7 +175,7 @@ func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
 	pl.p.Must(pl.name, a)
-	pl.a, pl.apart = a, pl.kernel.apart(&pl.p, a.V.SS, pl.block)
+	pl.a, pl.gather = a, pl.farApart(&pl.p, a.V.SS, pl.block)
 	all := 0
 	for b := range pl.p.Batch {
 		all += pl.p.HeadsKV * pl.tiles(b)
@@ -223,7 +223,7 @@ func (pl *plan) bundle(worker, task int) {
 // walk takes tiles over the keys that they see: all over one block, then all over the next. A tile is loaded when its turn at the first one comes: its
 // queries are then still in the nearest cache.
 func (pl *plan) walk(tiles []*tile.Tile) {
-	tiles[0].Gather(pl.apart && len(tiles) >= gathered)
+	tiles[0].Gather(pl.gather && len(tiles) >= gathered)
 	first, end := pl.p.SeqKV, 0
 	for _, t := range tiles {
 		if t.End() > 0 {
