@@ -65,3 +65,50 @@ func TestGatherKeepsBits(t *testing.T) {
 		}
 	}
 }
+
+// What was copied for one call is not taken for the next, although a plan whose only block is the last and the first has it in hand.
+func TestGatherForgets(t *testing.T) {
+	all := attn.Problem{Batch: 1, SeqQ: 390, SeqKV: 100, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16}
+	a := newArgs(t, all, "bshd")
+	cases.Fill("normal", all, a, 1)
+	p := all
+	p.HeadsQ, p.HeadsKV = 1, 1
+	for _, x := range []*attn.Tensor{&a.Q, &a.K, &a.V, &a.Out} {
+		x.H = 1 // the first head, whose rows lie between those of others
+	}
+	for _, l := range asm.Levels() {
+		if !l.Available {
+			continue
+		}
+		copies, ops := 0, *l.Ops
+		ops.Widen = func(to []float32, from *asm.Cells, n, d int) {
+			copies++
+			l.Ops.Widen(to, from, n, d)
+		}
+		pl, err := kernel{&ops, "flash/" + l.ISA, 256 << 10}.Plan(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var first [][]float32
+		pl.Forward(a)
+		for i := range p.SeqQ {
+			first = append(first, slices.Clone(a.Out.Row(0, i, 0)))
+		}
+		if copies == 0 {
+			t.Errorf("%s: no copies", l.ISA)
+		}
+		for j := range p.SeqKV {
+			for c := range a.V.Row(0, j, 0) {
+				a.V.Row(0, j, 0)[c] *= 2
+			}
+		}
+		pl.Forward(a)
+		for i, row := range first {
+			for c, x := range row {
+				if y := a.Out.Row(0, i, 0)[c]; !same(y, 2*x) {
+					t.Fatalf("%s: query %d, column %d is %v of values twice as large, and was %v", l.ISA, i, c, y, x)
+				}
+			}
+		}
+	}
+}
