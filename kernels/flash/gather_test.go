@@ -10,21 +10,22 @@ import (
 	"attnlab/kernels/asm"
 )
 
+// counted is the kernel of a level, and how often it copied rows.
+func counted(l asm.Level) (kernel, *atomic.Int64) {
+	copies, ops := new(atomic.Int64), *l.Ops
+	ops.Widen = func(to []float32, from *asm.Cells, n, d int) {
+		copies.Add(1)
+		l.Ops.Widen(to, from, n, d)
+	}
+	return kernel{&ops, "flash/" + l.ISA, 256 << 10}, copies
+}
+
 // Rows of V that lie apart are copied for tiles enough to share them, and give the bits of rows that lie together: also where one is not finite.
 func TestGatherKeepsBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
-	for _, l := range asm.Levels() {
-		if !l.Available {
-			continue
-		}
-		var copies atomic.Int64
-		ops := *l.Ops
-		ops.Widen = func(to []float32, from *asm.Cells, n, d int) {
-			copies.Add(1)
-			l.Ops.Widen(to, from, n, d)
-		}
-		k := kernel{&ops, "flash/" + l.ISA, 256 << 10}
+	for _, l := range available(t) {
+		k, copies := counted(l)
 		for _, mask := range []attn.Mask{{}, attn.Causal(), attn.Window(70, 20)} {
 			p := attn.Problem{Batch: 2, SeqQ: 390, SeqKV: 300, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16, Mask: mask, Lengths: true}
 			between := newArgs(t, p, "bshd")
@@ -76,16 +77,9 @@ func TestGatherForgets(t *testing.T) {
 	for _, x := range []*attn.Tensor{&a.Q, &a.K, &a.V, &a.Out} {
 		x.H = 1 // the first head, whose rows lie between those of others
 	}
-	for _, l := range asm.Levels() {
-		if !l.Available {
-			continue
-		}
-		copies, ops := 0, *l.Ops
-		ops.Widen = func(to []float32, from *asm.Cells, n, d int) {
-			copies++
-			l.Ops.Widen(to, from, n, d)
-		}
-		pl, err := kernel{&ops, "flash/" + l.ISA, 256 << 10}.Plan(p, nil)
+	for _, l := range available(t) {
+		k, copies := counted(l)
+		pl, err := k.Plan(p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +88,7 @@ func TestGatherForgets(t *testing.T) {
 		for i := range p.SeqQ {
 			first = append(first, slices.Clone(a.Out.Row(0, i, 0)))
 		}
-		if copies == 0 {
+		if copies.Load() == 0 {
 			t.Errorf("%s: no copies", l.ISA)
 		}
 		for j := range p.SeqKV {

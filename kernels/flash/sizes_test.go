@@ -6,16 +6,12 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/attntest"
-	"attnlab/kernels/asm"
 	"attnlab/kernels/tile"
 )
 
 // Whatever the cache, a block is whole groups of keys, a worker's scratch does not grow with the length, and at d = 128 it stays under 2 MiB.
 func TestSizes(t *testing.T) {
-	for _, l := range asm.Levels() {
-		if !l.Available {
-			continue
-		}
+	for _, l := range available(t) {
 		for _, cache := range []int{0, 32 << 10, 256 << 10, 1 << 20, 2 << 20, 64 << 20} {
 			for _, d := range []int{0, 1, 8, 40, 64, 128, 512} {
 				t.Run(fmt.Sprintf("%s/cache=%d/d=%d", l.ISA, cache, d), func(t *testing.T) {
@@ -47,11 +43,9 @@ func TestSmallCache(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the suite once more")
 	}
-	for _, l := range asm.Levels() {
-		if l.Available {
-			t.Run(l.ISA, func(t *testing.T) {
-				attntest.Run(t, kernel{l.Ops, "flash/" + l.ISA, 8 << 10}, tile.Have, attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5, Core: true})
-			})
-		}
+	for _, l := range available(t) {
+		t.Run(l.ISA, func(t *testing.T) {
+			attntest.Run(t, kernel{l.Ops, "flash/" + l.ISA, 8 << 10}, tile.Have, attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5, Core: true})
+		})
 	}
 }
