@@ -45,17 +45,18 @@ type distance struct{ at, scales int }
 type places struct{ at, scales []int }
 
 // In bytes, the size of a run that no page ends, and how far ahead it asks: far enough for rows to come from memory, near enough for the first cache to
-// keep them until then. Float32 rows want it nearer than those which keep the CPU busier. Further ahead it touches each run once, so that the CPU has
-// found its page of memory, and seen where the next stream begins, when its rows are asked for.
+// keep them until then. Loops that take less than wide bytes at a time keep the CPU busier, and want rows further ahead. Further still they touch each run
+// once, so that the CPU has found its page of memory, and seen where the next stream begins, when its rows are asked for.
 const (
 	longestRun = 4 << 10
 	askAhead   = 4 << 10
+	wide       = 32
 	askNarrow  = 8 << 10
 	touchAhead = 48 << 10
 )
 
-// runOf is the number of keys in a run, and how many runs later comes what it asks for, and what it touches.
-func runOf(p *attn.Problem) (run, later, far int) {
+// runOf is the number of keys in a run, and how many runs make so many bytes.
+func runOf(p *attn.Problem) (run int, runs func(bytes int) int) {
 	run = part
 	row := p.KV.Bytes() * max(p.Dim, 1)
 	if p.Page != 0 {
@@ -64,15 +65,17 @@ func runOf(p *attn.Problem) (run, later, far int) {
 	for run > 4 && run*row > longestRun {
 		run /= 2
 	}
-	runs := func(bytes int) int { return (bytes + run*row - 1) / (run * row) }
-	if p.KV == attn.F32 {
-		return run, runs(askAhead), runs(touchAhead)
-	}
-	return run, runs(askNarrow), runs(touchAhead)
+	return run, func(bytes int) int { return (bytes + run*row - 1) / (run * row) }
 }
 
-func newCache(p *attn.Problem) cache {
-	run, later, far := runOf(p)
+// newCache is for loops with so many floats in a vector.
+func newCache(p *attn.Problem, vec int) cache {
+	run, runs := runOf(p)
+	ask := askAhead
+	if vec*p.KV.Bytes() < wide {
+		ask = askNarrow
+	}
+	later, far := runs(ask), runs(touchAhead)
 	n := abreast(p) * part / run
 	pool := func() pool {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
@@ -90,8 +93,8 @@ func newCache(p *attn.Problem) cache {
 
 // cacheFloats is the size of its heads and places, in floats.
 func cacheFloats(p *attn.Problem) int {
-	run, _, far := runOf(p)
-	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*abreast(p)*part/run+far)
+	run, runs := runOf(p)
+	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*abreast(p)*part/run+runs(touchAhead))
 }
 
 // open finds the keys and values of so many key heads from one on: where those lie from one key to another, and, as far as anything is asked or touched

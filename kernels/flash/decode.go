@@ -112,7 +112,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	rows, all := p.Group()*p.SeqQ, states(&p)
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
-			cache: newCache(&p), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
+			cache: newCache(&p, k.ops.Vec), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
 			row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(part), m: f(all), l: f(all), s: f(all),
 		}
 		if s.Rope != attn.NoRope {
