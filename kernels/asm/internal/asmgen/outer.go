@@ -90,7 +90,11 @@ func ofPanel(name string) mem { return mem{base: panel, field: "Panel_" + name} 
 
 // columns emits a row of tiles, each in a loop: as wide as registers allow, then narrower ones, and at last a column at a time.
 func (g *gen) columns(t tile, emit func(t tile)) {
-	for t.vecs = map[int]int{6: g.wide, 4: g.wide, 2: 4, 1: 8}[t.rows]; t.vecs > 0; t.vecs /= 2 {
+	t.vecs = map[int]int{6: g.wide, 4: g.wide, 2: 4, 1: 8}[t.rows]
+	if t.keyByKey() {
+		t.vecs = keyVectors
+	}
+	for ; t.vecs > 0; t.vecs /= 2 {
 		t.tilesOf(t.vecs*t.vec, emit)
 	}
 	t.vecs, t.single = 1, true

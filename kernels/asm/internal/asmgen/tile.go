@@ -135,17 +135,15 @@ func (t tile) far() bool { return t.along && t.rows > 4 }
 
 // rest emits the steps that remain; their number less unroll is in steps.
 func (t tile) rest(suffix string) {
-	if !t.ahead || t.rows > 1 || t.cells == i8 { // otherwise few loads: see dot; int8 is too busy for that
-		t.jumpBelow(steps, 0, "rest"+suffix)
-		t.align()
-		t.label("steps" + suffix)
-		for k := range unroll {
-			t.step(k, unroll, nil)
-		}
-		t.advance(unroll)
-		t.jumpAtLeast(steps, 0, "steps"+suffix)
-		t.label("rest" + suffix)
+	t.jumpBelow(steps, 0, "rest"+suffix)
+	t.align()
+	t.label("steps" + suffix)
+	for k := range unroll {
+		t.step(k, unroll, nil)
 	}
+	t.advance(unroll)
+	t.jumpAtLeast(steps, 0, "steps"+suffix)
+	t.label("rest" + suffix)
 	t.increase(steps, unroll-1)
 	t.jumpBelow(steps, 0, "done"+suffix)
 	t.label("one" + suffix)
