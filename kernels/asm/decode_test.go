@@ -9,7 +9,7 @@ import (
 
 // eachFew runs do for all sets, some numbers of queries and all shapes, with rows that have gaps of NaN behind them.
 func eachFew(t *testing.T, do func(t *testing.T, o *Ops, f *Few)) {
-	for _, o := range append(assembled(), Go()) {
+	for _, o := range append(asking(), Go()) {
 		for _, r := range []int{1, 2, 3, 8} {
 			for _, s := range shapes {
 				t.Run(fmt.Sprintf("isa=%s/r=%d/n=%d/d=%d/c=%d", o.ISA, r, s[0], s[1], s[2]), func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestWeigh(t *testing.T) {
 
 // Weigh leaves before a query with a score that it cannot take, and does the others.
 func TestWeighLeaves(t *testing.T) {
-	for _, o := range append(assembled(), Go()) {
+	for _, o := range append(asking(), Go()) {
 		for n := 1; n < 40; n++ {
 			for _, bad := range []float32{4.5 + Limit, float32(math.Inf(1))} {
 				f := randomFew(5, n, 1, 1)
@@ -103,7 +103,7 @@ func TestWeighLeaves(t *testing.T) {
 // A NaN is no reason to leave, and does not hide a score that is.
 func TestWeighPassesNaN(t *testing.T) {
 	nan := float32(math.NaN())
-	for _, o := range append(assembled(), Go()) {
+	for _, o := range append(asking(), Go()) {
 		for n := 2; n < 40; n++ {
 			for at := range n {
 				f := randomFew(2, n, 1, 1)
@@ -141,7 +141,7 @@ func TestSum(t *testing.T) {
 
 // What a query gets does not depend on the queries beside it, nor on keys behind that weigh nothing.
 func TestFewQueriesApart(t *testing.T) {
-	for _, o := range append(assembled(), Go()) {
+	for _, o := range append(asking(), Go()) {
 		for _, n := range []int{1, 3, 4, 17, 64} {
 			for _, d := range []int{1, 15, 16, 37, 64} {
 				all := randomFew(9, n, d, d)

@@ -29,7 +29,7 @@ func (fs fences) putFew(t *testing.T, f *Few, vec int, first bool) *Few {
 
 // The loops on rows against their portable twins, between pages that nobody may touch.
 func TestFewAgainstPortable(t *testing.T) {
-	for _, o := range assembled() {
+	for _, o := range asking() {
 		fs := fences{}
 		few := func(r, n, d int, special bool) {
 			f := randomFew(r, n, d, d)
@@ -86,7 +86,7 @@ var wholeRows = []int{64, 65, 128, 129, 256, 257}
 // Dot and Sum on cells give the bits that they give on the same rows as float32, where scales are powers of two: between pages that nobody may
 // touch, also for special values, and the portable twins too.
 func TestFewOfCells(t *testing.T) {
-	for _, o := range append(assembled(), Go()) {
+	for _, o := range append(asking(), Go()) {
 		fs, plain := fences{}, fences{}
 		few := func(r, n, d int, special bool) {
 			f := randomFew(r, n, d, d)
@@ -145,7 +145,7 @@ func TestFewOfCells(t *testing.T) {
 
 // Keys that lie in runs give the bits of keys that lie after one another, between pages that nobody may touch.
 func TestRunsKeepBits(t *testing.T) {
-	for _, o := range append(assembled(), Go()) {
+	for _, o := range append(asking(), Go()) {
 		fs := fences{}
 		for _, r := range []int{1, 2, 3, 6, 9} {
 			for _, d := range []int{1, 7, 64, 130, 200} {
@@ -184,7 +184,7 @@ func TestRunsKeepBits(t *testing.T) {
 
 // Heads whose runs go in turn give the bits of each head alone.
 func TestHeadsInTurn(t *testing.T) {
-	for _, o := range append(assembled(), Go()) {
+	for _, o := range append(asking(), Go()) {
 		fs := fences{}
 		for _, heads := range []int{2, 3} {
 			for _, r := range []int{1, 2, 9} {

@@ -8,6 +8,7 @@ type Level struct {
 	Available bool
 	Reason    string // why not available
 	Ops       *Ops   // nil when not available
+	ways      []*Ops // it is one of these, by the way they ask memory for what is read once
 }
 
 // needs are the features that the loops of an instruction set use.
@@ -29,13 +30,25 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 		level := Level{ISA: n.isa}
 		if !cpu.Supports(n.features...) {
 			level.Reason = "not on this CPU"
-		} else if level.Ops = native(n.isa); level.Ops == nil {
+		} else if level.ways = native(n.isa); level.ways == nil {
 			level.Reason = "not in this build"
+		} else {
+			level.Ops = level.ways[min(wayOf(cpu), len(level.ways)-1)]
 		}
 		level.Available = level.Ops != nil
 		all = append(all, level)
 	}
 	return all
+}
+
+// wayOf is the way that a CPU has of the two in which amd64's loops ask for what is read once: so that the second cache keeps nothing of it (0), or into
+// that (1). Intel's first caches wait for few lines by themselves: on a Xeon (family 6, model 167) decoding was twice as fast by way 1; on a Zen 5 memory
+// gave 40 GB/s by way 0, and 31 by the other.
+func wayOf(cpu *cpuid.CPUInfo) int {
+	if cpu.VendorID == cpuid.Intel {
+		return 1
+	}
+	return 0
 }
 
 // Caches returns the sizes in bytes of a core's first and second cache for data, or a small machine's where the CPU does not tell.

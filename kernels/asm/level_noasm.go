@@ -2,5 +2,5 @@
 
 package asm
 
-// native returns the loops of an instruction set, nil if this build has none.
-func native(string) *Ops { return nil }
+// native returns the loops of an instruction set, of which this build has none.
+func native(string) []*Ops { return nil }

@@ -24,6 +24,7 @@ type loops struct {
 	exp         func(p *Panel, from, to int) (done int)
 	expSums     func(p *Panel, from, to int) (done int) // with S
 	few         fewLoops
+	asking      []askingLoops // by the way they ask
 	elu         func(to, from *float32, n int, ahead uintptr)
 	edits       editLoops
 	cells       cellLoops
@@ -36,18 +37,26 @@ type loops struct {
 	perRound    int // operations of a round of peak
 	chain       func(rounds int)
 	perChain    int // additions of a round of chain
-	read        func(x *float32, rounds int, sum *float32)
-	perRead     int // elements of a round of read, and of finite
+	perRead     int // elements of a round of asking.read, and of finite
 }
 
-// native returns the loops of an instruction set, nil if this build has none.
-func native(isa string) *Ops {
+// askingLoops are those that ask memory for what is read once.
+type askingLoops struct {
+	dot, sum         []func(f *Few)
+	weigh, weighSums func(f *Few, from, vectors int) (done int)
+	read             func(x *float32, rounds int, sum *float32)
+}
+
+// native returns the loops of an instruction set by the way they ask memory for what is read once, none if this build has none.
+func native(isa string) (ways []*Ops) {
 	for _, l := range sets {
-		if l.isa == isa {
-			return l.ops()
+		for i := range l.asking {
+			if l.isa == isa {
+				ways = append(ways, l.ops(&l.asking[i]))
+			}
 		}
 	}
-	return nil
+	return ways
 }
 
 // The runtime cannot stop a goroutine inside assembly, so no call lasts longer than some 50 microseconds. A block of keys is short enough;
@@ -60,7 +69,7 @@ const (
 )
 
 // ops returns loops that begin as the portable ones, in the geometry of the set.
-func (l *loops) ops() *Ops {
+func (l *loops) ops(asking *askingLoops) *Ops {
 	lanes := len(l.score) * l.vec
 	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
 	o.ISA = l.isa
@@ -151,7 +160,7 @@ func (l *loops) ops() *Ops {
 			l.stairs[width-1](p, keep)
 		}
 	}
-	l.rows(o)
+	l.rows(o, asking)
 	l.editing(o)
 	o.Rotate = func(x, cos, sin []float32, pairs bool) {
 		n := len(cos)
@@ -182,7 +191,7 @@ func (l *loops) ops() *Ops {
 		var sums [16]float32
 		for len(x) >= l.perRead {
 			rounds := min(len(x), readAtOnce) / l.perRead
-			l.read(&x[0], rounds, &sums[0])
+			asking.read(&x[0], rounds, &sums[0])
 			x = x[rounds*l.perRead:]
 		}
 		sum := read(x)

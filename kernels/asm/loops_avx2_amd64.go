@@ -74,37 +74,7 @@ func avx2Exp(p *Panel, from, to int) (done int)
 func avx2ExpSums(p *Panel, from, to int) (done int)
 
 //go:noescape
-func avx2Dot(p *Few)
-
-//go:noescape
-func avx2Sum(p *Few)
-
-//go:noescape
-func avx2DotF16(p *Few)
-
-//go:noescape
-func avx2SumF16(p *Few)
-
-//go:noescape
-func avx2DotBF16(p *Few)
-
-//go:noescape
-func avx2SumBF16(p *Few)
-
-//go:noescape
-func avx2DotI8(p *Few)
-
-//go:noescape
-func avx2SumI8(p *Few)
-
-//go:noescape
 func avx2ScaleKeys(p *Few, scale *float32, apart int)
-
-//go:noescape
-func avx2Weigh(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx2WeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx2Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
@@ -167,7 +137,70 @@ func avx2Peak(rounds int, x *float32)
 func avx2Chain(rounds int)
 
 //go:noescape
-func avx2Read(x *float32, rounds int, sum *float32)
+func avx2ReadOnce(x *float32, rounds int, sum *float32)
+
+//go:noescape
+func avx2ReadKept(x *float32, rounds int, sum *float32)
+
+//go:noescape
+func avx2DotOnce(p *Few)
+
+//go:noescape
+func avx2DotKept(p *Few)
+
+//go:noescape
+func avx2SumOnce(p *Few)
+
+//go:noescape
+func avx2SumKept(p *Few)
+
+//go:noescape
+func avx2DotF16Once(p *Few)
+
+//go:noescape
+func avx2DotF16Kept(p *Few)
+
+//go:noescape
+func avx2SumF16Once(p *Few)
+
+//go:noescape
+func avx2SumF16Kept(p *Few)
+
+//go:noescape
+func avx2DotBF16Once(p *Few)
+
+//go:noescape
+func avx2DotBF16Kept(p *Few)
+
+//go:noescape
+func avx2SumBF16Once(p *Few)
+
+//go:noescape
+func avx2SumBF16Kept(p *Few)
+
+//go:noescape
+func avx2DotI8Once(p *Few)
+
+//go:noescape
+func avx2DotI8Kept(p *Few)
+
+//go:noescape
+func avx2SumI8Once(p *Few)
+
+//go:noescape
+func avx2SumI8Kept(p *Few)
+
+//go:noescape
+func avx2WeighOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx2WeighKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx2WeighSumsOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx2WeighSumsKept(p *Few, from, vectors int) (done int)
 
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
@@ -180,10 +213,14 @@ var avx2 = loops{
 	flash:     []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	flashSums: []func(p *Panel, from, to, scored int) int{avx2FlashSums1, avx2FlashSums2, avx2FlashSums3},
 	raise:     avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
-	few: fewLoops{
-		dot: []func(*Few){avx2Dot, avx2DotF16, avx2DotBF16, avx2DotI8}, sum: []func(*Few){avx2Sum, avx2SumF16, avx2SumBF16, avx2SumI8}, scale: avx2ScaleKeys,
-		weigh: avx2Weigh, weighSums: avx2WeighSums, inner: avx2Inner, outer: avx2Outer, outerT: avx2OuterT,
-	},
+	few: fewLoops{scale: avx2ScaleKeys, inner: avx2Inner, outer: avx2Outer, outerT: avx2OuterT},
+	asking: []askingLoops{{
+		dot: []func(*Few){avx2DotOnce, avx2DotF16Once, avx2DotBF16Once, avx2DotI8Once}, sum: []func(*Few){avx2SumOnce, avx2SumF16Once, avx2SumBF16Once, avx2SumI8Once},
+		weigh: avx2WeighOnce, weighSums: avx2WeighSumsOnce, read: avx2ReadOnce,
+	}, {
+		dot: []func(*Few){avx2DotKept, avx2DotF16Kept, avx2DotBF16Kept, avx2DotI8Kept}, sum: []func(*Few){avx2SumKept, avx2SumF16Kept, avx2SumBF16Kept, avx2SumI8Kept},
+		weigh: avx2WeighKept, weighSums: avx2WeighSumsKept, read: avx2ReadKept,
+	}},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){avx2Widen, avx2WidenF16, avx2WidenBF16, avx2WidenI8},
 		narrow: []func(to *uint16, from *float32, vectors int){avx2NarrowF16, avx2NarrowBF16},
@@ -194,5 +231,5 @@ var avx2 = loops{
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
 	chain: avx2Chain, perChain: 512,
-	read: avx2Read, perRead: 64,
+	perRead: 64,
 }

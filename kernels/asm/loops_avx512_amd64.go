@@ -74,37 +74,7 @@ func avx512Exp(p *Panel, from, to int) (done int)
 func avx512ExpSums(p *Panel, from, to int) (done int)
 
 //go:noescape
-func avx512Dot(p *Few)
-
-//go:noescape
-func avx512Sum(p *Few)
-
-//go:noescape
-func avx512DotF16(p *Few)
-
-//go:noescape
-func avx512SumF16(p *Few)
-
-//go:noescape
-func avx512DotBF16(p *Few)
-
-//go:noescape
-func avx512SumBF16(p *Few)
-
-//go:noescape
-func avx512DotI8(p *Few)
-
-//go:noescape
-func avx512SumI8(p *Few)
-
-//go:noescape
 func avx512ScaleKeys(p *Few, scale *float32, apart int)
-
-//go:noescape
-func avx512Weigh(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
@@ -167,7 +137,70 @@ func avx512Peak(rounds int, x *float32)
 func avx512Chain(rounds int)
 
 //go:noescape
-func avx512Read(x *float32, rounds int, sum *float32)
+func avx512ReadOnce(x *float32, rounds int, sum *float32)
+
+//go:noescape
+func avx512ReadKept(x *float32, rounds int, sum *float32)
+
+//go:noescape
+func avx512DotOnce(p *Few)
+
+//go:noescape
+func avx512DotKept(p *Few)
+
+//go:noescape
+func avx512SumOnce(p *Few)
+
+//go:noescape
+func avx512SumKept(p *Few)
+
+//go:noescape
+func avx512DotF16Once(p *Few)
+
+//go:noescape
+func avx512DotF16Kept(p *Few)
+
+//go:noescape
+func avx512SumF16Once(p *Few)
+
+//go:noescape
+func avx512SumF16Kept(p *Few)
+
+//go:noescape
+func avx512DotBF16Once(p *Few)
+
+//go:noescape
+func avx512DotBF16Kept(p *Few)
+
+//go:noescape
+func avx512SumBF16Once(p *Few)
+
+//go:noescape
+func avx512SumBF16Kept(p *Few)
+
+//go:noescape
+func avx512DotI8Once(p *Few)
+
+//go:noescape
+func avx512DotI8Kept(p *Few)
+
+//go:noescape
+func avx512SumI8Once(p *Few)
+
+//go:noescape
+func avx512SumI8Kept(p *Few)
+
+//go:noescape
+func avx512WeighOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
 
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{
@@ -180,10 +213,14 @@ var avx512 = loops{
 	flash:     []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSums1, avx512FlashSums2, avx512FlashSums3},
 	raise:     avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
-	few: fewLoops{
-		dot: []func(*Few){avx512Dot, avx512DotF16, avx512DotBF16, avx512DotI8}, sum: []func(*Few){avx512Sum, avx512SumF16, avx512SumBF16, avx512SumI8}, scale: avx512ScaleKeys,
-		weigh: avx512Weigh, weighSums: avx512WeighSums, inner: avx512Inner, outer: avx512Outer, outerT: avx512OuterT,
-	},
+	few: fewLoops{scale: avx512ScaleKeys, inner: avx512Inner, outer: avx512Outer, outerT: avx512OuterT},
+	asking: []askingLoops{{
+		dot: []func(*Few){avx512DotOnce, avx512DotF16Once, avx512DotBF16Once, avx512DotI8Once}, sum: []func(*Few){avx512SumOnce, avx512SumF16Once, avx512SumBF16Once, avx512SumI8Once},
+		weigh: avx512WeighOnce, weighSums: avx512WeighSumsOnce, read: avx512ReadOnce,
+	}, {
+		dot: []func(*Few){avx512DotKept, avx512DotF16Kept, avx512DotBF16Kept, avx512DotI8Kept}, sum: []func(*Few){avx512SumKept, avx512SumF16Kept, avx512SumBF16Kept, avx512SumI8Kept},
+		weigh: avx512WeighKept, weighSums: avx512WeighSumsKept, read: avx512ReadKept,
+	}},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){avx512Widen, avx512WidenF16, avx512WidenBF16, avx512WidenI8},
 		narrow: []func(to *uint16, from *float32, vectors int){avx512NarrowF16, avx512NarrowBF16},
@@ -194,5 +231,5 @@ var avx512 = loops{
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
 	chain: avx512Chain, perChain: 512,
-	read: avx512Read, perRead: 128,
+	perRead: 128,
 }

@@ -12,15 +12,13 @@ import (
 
 // fewLoops are the assembly loops whose operands lie in rows: those of decoding, and Outer.
 type fewLoops struct {
-	dot, sum         []func(f *Few)
-	scale            func(f *Few, scale *float32, apart int)
-	weigh, weighSums func(f *Few, from, vectors int) (done int)
-	outer, outerT    func(p *Panel)
-	inner            func(to, x *float32, xStride int, y *float32, yStride, rows, d int)
+	scale         func(f *Few, scale *float32, apart int)
+	outer, outerT func(p *Panel)
+	inner         func(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 }
 
 // rows puts the checks before the loops on rows.
-func (l *loops) rows(o *Ops) {
+func (l *loops) rows(o *Ops, asking *askingLoops) {
 	o.Dot = func(f *Few) {
 		f.check(f.heads())
 		f.checkHeads("Q", &f.Q, f.D, f.HeadQ)
@@ -31,14 +29,14 @@ func (l *loops) rows(o *Ops) {
 		case f.D == 0 || !Normal(f.Factor):
 			dot(f)
 		default:
-			l.few.dot[f.K.Type](f)
+			asking.dot[f.K.Type](f)
 			if f.K.Type == I8 {
 				l.few.scale(f, &f.K.Scale[0], f.K.ScaleStride)
 			}
 		}
 		f.endRun(whole)
 	}
-	o.Weigh = func(f *Few) { l.weigh(f) }
+	o.Weigh = func(f *Few) { l.weigh(f, asking) }
 	o.Sum = func(f *Few) {
 		f.check(f.heads())
 		f.checkHeads("O", &f.O, f.C, f.HeadO)
@@ -48,7 +46,7 @@ func (l *loops) rows(o *Ops) {
 			if f.V.Type == I8 {
 				l.few.scale(f, &f.V.Scale[0], f.V.ScaleStride)
 			}
-			l.few.sum[f.V.Type](f)
+			asking.sum[f.V.Type](f)
 		}
 		f.endRun(whole)
 	}
@@ -100,16 +98,16 @@ func (l *loops) checkOuter(p *Panel) bool {
 }
 
 // weigh does whole vectors: what lies behind the last key is set to weigh nothing.
-func (l *loops) weigh(f *Few) {
+func (l *loops) weigh(f *Few, asking *askingLoops) {
 	f.check(1)
 	whole := (f.N + l.vec - 1) / l.vec * l.vec
 	reach("P", len(f.P), f.R, whole, f.Stride)
 	reach("M", len(f.M), 1, f.R, 0)
 	reach("L", len(f.L), 1, f.R, 0)
-	weigh := l.few.weigh
+	weigh := asking.weigh
 	if f.S != nil {
 		reach("S", len(f.S), 1, f.R, 0)
-		weigh = l.few.weighSums
+		weigh = asking.weighSums
 	}
 	if f.From < 0 || f.From > f.R {
 		panic(fmt.Errorf("asm/%s: From is %d: it must be one of the %d rows", l.isa, f.From, f.R))

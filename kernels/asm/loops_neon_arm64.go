@@ -92,37 +92,7 @@ func neonExp(p *Panel, from, to int) (done int)
 func neonExpSums(p *Panel, from, to int) (done int)
 
 //go:noescape
-func neonDot(p *Few)
-
-//go:noescape
-func neonSum(p *Few)
-
-//go:noescape
-func neonDotF16(p *Few)
-
-//go:noescape
-func neonSumF16(p *Few)
-
-//go:noescape
-func neonDotBF16(p *Few)
-
-//go:noescape
-func neonSumBF16(p *Few)
-
-//go:noescape
-func neonDotI8(p *Few)
-
-//go:noescape
-func neonSumI8(p *Few)
-
-//go:noescape
 func neonScaleKeys(p *Few, scale *float32, apart int)
-
-//go:noescape
-func neonWeigh(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func neonWeighSums(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func neonInner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
@@ -185,7 +155,37 @@ func neonPeak(rounds int, x *float32)
 func neonChain(rounds int)
 
 //go:noescape
-func neonRead(x *float32, rounds int, sum *float32)
+func neonReadOnce(x *float32, rounds int, sum *float32)
+
+//go:noescape
+func neonDotOnce(p *Few)
+
+//go:noescape
+func neonSumOnce(p *Few)
+
+//go:noescape
+func neonDotF16Once(p *Few)
+
+//go:noescape
+func neonSumF16Once(p *Few)
+
+//go:noescape
+func neonDotBF16Once(p *Few)
+
+//go:noescape
+func neonSumBF16Once(p *Few)
+
+//go:noescape
+func neonDotI8Once(p *Few)
+
+//go:noescape
+func neonSumI8Once(p *Few)
+
+//go:noescape
+func neonWeighOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func neonWeighSumsOnce(p *Few, from, vectors int) (done int)
 
 // neon are the loops of this file, by the number of vectors in use where there are several.
 var neon = loops{
@@ -198,10 +198,11 @@ var neon = loops{
 	flash:     []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
 	flashSums: []func(p *Panel, from, to, scored int) int{neonFlashSums1, neonFlashSums2, neonFlashSums3, neonFlashSums4},
 	raise:     neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
-	few: fewLoops{
-		dot: []func(*Few){neonDot, neonDotF16, neonDotBF16, neonDotI8}, sum: []func(*Few){neonSum, neonSumF16, neonSumBF16, neonSumI8}, scale: neonScaleKeys,
-		weigh: neonWeigh, weighSums: neonWeighSums, inner: neonInner, outer: neonOuter, outerT: neonOuterT,
-	},
+	few: fewLoops{scale: neonScaleKeys, inner: neonInner, outer: neonOuter, outerT: neonOuterT},
+	asking: []askingLoops{{
+		dot: []func(*Few){neonDotOnce, neonDotF16Once, neonDotBF16Once, neonDotI8Once}, sum: []func(*Few){neonSumOnce, neonSumF16Once, neonSumBF16Once, neonSumI8Once},
+		weigh: neonWeighOnce, weighSums: neonWeighSumsOnce, read: neonReadOnce,
+	}},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){neonWiden, neonWidenF16, neonWidenBF16, neonWidenI8},
 		narrow: []func(to *uint16, from *float32, vectors int){neonNarrowF16, neonNarrowBF16},
@@ -212,5 +213,5 @@ var neon = loops{
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,
 	chain: neonChain, perChain: 512,
-	read: neonRead, perRead: 32,
+	perRead: 32,
 }

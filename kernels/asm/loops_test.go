@@ -48,6 +48,23 @@ func TestAllSetsOnNewCPU(t *testing.T) {
 	}
 }
 
+// Each CPU has loops that ask memory its way, and those are among the ones that are tested.
+func TestWayOf(t *testing.T) {
+	for vendor, want := range map[cpuid.Vendor]int{cpuid.Intel: 1, cpuid.AMD: 0, cpuid.VendorUnknown: 0} {
+		cpu := cpuid.CPU
+		cpu.VendorID = vendor
+		for _, l := range levels(&cpu) {
+			switch {
+			case l.Ops == nil || l.ISA == "go":
+			case l.Ops != l.ways[min(want, len(l.ways)-1)]:
+				t.Errorf("%s of %v: not way %d of %d", l.ISA, vendor, want, len(l.ways))
+			case strings.HasPrefix(l.ISA, "avx") && len(l.ways) != 2:
+				t.Errorf("%s asks in %d ways, want 2", l.ISA, len(l.ways))
+			}
+		}
+	}
+}
+
 // A set is there only with every feature that it needs, and its loops are of sets that need no other: what is not detected is not called.
 func TestLoopsNeedWhatIsDetected(t *testing.T) {
 	features := map[string][]cpuid.FeatureID{}

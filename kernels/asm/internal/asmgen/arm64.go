@@ -21,7 +21,7 @@ import (
 // 3 registers left; 6 by 4 leaves none.
 var neon = &target{
 	name: "neon", arch: "arm64", vec: 4, vecs: 4, regs: 31, rows: 4, byElement: true, pooled: true, queries: 4, wide: 3, degree: 6, chains: 24, reads: 8,
-	storeLanes: 4, spell: newARM,
+	storeLanes: 4, ways: []way{{"Once", "PLDL1STRM", true}}, spell: newARM,
 }
 
 // arm spells NEON. Go writes the destination last. Its assembler lacks the arithmetic of vectors of floats but for VFMLA and VFMLS: such an
@@ -219,7 +219,7 @@ func (a arm) storeFour(m mem, src vec)      { a.store(m, src) }
 func (a arm) pairs(dst, x, y, _ vec)        { a.word(0x6e20d400, "VFADDP", dst, x, y) }
 func (a arm) quarters(_, _ vec)             {} // there is one four
 func (a arm) prefetchNear(m mem)            { a.emit("PRFM", a.m(m), "PLDL1KEEP") }
-func (a arm) prefetchOnce(m mem)            { a.emit("PRFM", a.m(m), "PLDL1STRM") }
+func (a arm) ask(m mem, how string)         { a.emit("PRFM", a.m(m), how) }
 func (a arm) prefetch(m mem)                { a.emit("PRFM", a.m(m), "PLDL2KEEP") }
 func (a arm) shiftLeft(dst, x vec, n int)   { a.emit("VSHL", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) shiftRight(dst, x vec, n int)  { a.emit("VUSHR", imm(n), a.s4(x), a.s4(dst)) }

@@ -21,6 +21,8 @@
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
 // with the equivalent Go loop above each function.
 //
+// The loops by which decoding reads memory stand in a file of their own, which the assembly includes once for each way to ask for what is read once.
+//
 // The test holds the files in package asm's folder to what Files returns; go test ./kernels/asm/internal/asmgen -generate rewrites them.
 package asmgen
 
@@ -39,6 +41,7 @@ func Files() map[string]string {
 		f := &file{target: t, text: new(strings.Builder), places: map[constant]int{}}
 		g := &gen{f, t.spell(f)}
 		g.all()
+		files[g.asking()] = header + g.byWay.String()
 		files[fmt.Sprintf("loops_%s_%s.s", t.name, t.arch)] = g.assembly()
 		files[fmt.Sprintf("loops_%s_%s.go", t.name, t.arch)] = g.declarations()
 	}
@@ -55,6 +58,9 @@ type gen struct {
 type file struct {
 	*target
 	done   strings.Builder  // functions
+	byWay  strings.Builder  // functions that have a form for each of the target's ways to ask
+	forms  []string         // their names
+	asks   bool             // the one at hand is one of them
 	head   string           // of the one at hand: all before its first instruction
 	setup  string           // that instruction, if its isa needs one
 	text   *strings.Builder // the others
@@ -85,13 +91,7 @@ func (g *gen) all() {
 	g.finite()
 	g.exp(false)
 	g.exp(true)
-	for c := range allCells {
-		g.dot(c)
-		g.sum(c)
-	}
 	g.scaleKeys()
-	g.weigh(false)
-	g.weigh(true)
 	g.inner()
 	g.outer(outerRows)
 	g.outer(outerTransposed)
@@ -111,12 +111,34 @@ func (g *gen) all() {
 	g.moveOut()
 	g.peak()
 	g.chain()
-	g.read()
+	for _, w := range g.ways {
+		g.read(w)
+	}
+	g.end()
+	g.asks = true
+	for c := range allCells {
+		g.dot(c)
+		g.sum(c)
+	}
+	g.weigh(false)
+	g.weigh(true)
+	g.end()
 }
 
+// asking is the file of the functions that ask memory for what is read once.
+func (t *target) asking() string { return fmt.Sprintf("asking_%s_%s.h", t.name, t.arch) }
+
 func (g *gen) assembly() string {
-	g.end()
-	return header + "//go:build !purego\n\n#include \"funcdata.h\"\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n" + g.data.String() + g.done.String()
+	s := header + "//go:build !purego\n\n#include \"funcdata.h\"\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n" + g.data.String() + g.done.String()
+	for _, w := range g.ways {
+		define, undefine := "#define "+anyWay+" "+w.asks+"\n", "#undef "+anyWay+"\n"
+		for _, name := range g.forms {
+			define += fmt.Sprintf("#define %s ·%s%s%s\n", strings.ToUpper(name), g.name, name, w.name)
+			undefine += "#undef " + strings.ToUpper(name) + "\n"
+		}
+		s += fmt.Sprintf("\n%s#include %q\n%s", define, g.asking(), undefine)
+	}
+	return s
 }
 
 func (g *gen) declarations() string {
@@ -142,24 +164,29 @@ func (g *gen) table() string {
 		loads = fmt.Sprintf("{%d, %d, %sLoad}, ", t.vec, t.vec, t.name) + loads
 		stores = fmt.Sprintf("{%d, %d, %sStore}, ", t.storeLanes, t.vec, t.name) + stores
 	}
+	asking := ""
+	for _, w := range g.ways {
+		asking += fmt.Sprintf(`{
+		dot: []func(*Few){%[3]s}, sum: []func(*Few){%[4]s},
+		weigh: %[1]sWeigh%[2]s, weighSums: %[1]sWeighSums%[2]s, read: %[1]sRead%[2]s,
+	}, `, g.name, w.name, g.byCells("Dot", w.name), g.byCells("Sum", w.name))
+	}
 	return fmt.Sprintf(`
 // %[1]s are the loops of this file, by the number of vectors in use where there are several.
 var %[1]s = loops{
 	isa: %[1]q, vec: %[2]d, keys: %[3]d,
 	load: []loadBlock{%[11]s},
-	store: []storeBlock{%[16]s},
+	store: []storeBlock{%[15]s},
 	score: []func(*Panel, int, int){%[4]s},
 	mix: []func(*Panel, *float32){%[5]s},
 	stairs: []func(*Panel, *float32){%[9]s},
 	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
-	flashSums: []func(p *Panel, from, to, scored int) int{%[15]s},
+	flashSums: []func(p *Panel, from, to, scored int) int{%[14]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
-	few: fewLoops{
-		dot: []func(*Few){%[12]s}, sum: []func(*Few){%[13]s}, scale: %[1]sScaleKeys,
-		weigh: %[1]sWeigh, weighSums: %[1]sWeighSums, inner: %[1]sInner, outer: %[1]sOuter, outerT: %[1]sOuterT,
-	},
+	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[1]sOuter, outerT: %[1]sOuterT},
+	asking: []askingLoops{%[12]s},
 	cells: cellLoops{
-		widen: []func(to *float32, from *Cells, n, d int){%[14]s},
+		widen: []func(to *float32, from *Cells, n, d int){%[13]s},
 		narrow: []func(to *uint16, from *float32, vectors int){%[1]sNarrowF16, %[1]sNarrowBF16},
 	},
 	elu: %[1]sElu,
@@ -168,10 +195,10 @@ var %[1]s = loops{
 	dscore: []func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
-	read: %[1]sRead, perRead: %[7]d,
+	perRead: %[7]d,
 }
 `, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), loads,
-		g.byCells("Dot"), g.byCells("Sum"), g.byCells("Widen"), by("FlashSums"), stores)
+		asking, g.byCells("Widen", ""), by("FlashSums"), stores)
 }
 
 // constant lays down a vector whose element i has certain bits.
@@ -220,7 +247,17 @@ const nosplit = 512
 // function begins a function: doc is the equivalent Go, args the declaration's parameters and results with their size in bytes.
 func (f *file) function(name, args string, frame, size int, doc string) {
 	f.end()
-	fmt.Fprintf(&f.stubs, "\n//go:noescape\nfunc %s%s%s\n", f.name, name, args)
+	symbol, declared := "·"+f.name+name, []string{f.name + name}
+	if f.asks {
+		symbol, declared = strings.ToUpper(name), nil
+		for _, w := range f.ways {
+			declared = append(declared, f.name+name+w.name)
+		}
+		f.forms = append(f.forms, name)
+	}
+	for _, name := range declared {
+		fmt.Fprintf(&f.stubs, "\n//go:noescape\nfunc %s%s\n", name, args)
+	}
 	f.head = fmt.Sprintf("\n// func %s%s%s\n//\n", f.name, name, args)
 	for line := range strings.SplitSeq(strings.Trim(doc, "\n"), "\n") {
 		f.head += fmt.Sprintf("//\t%s\n", line)
@@ -229,12 +266,16 @@ func (f *file) function(name, args string, frame, size int, doc string) {
 	if frame > nosplit {
 		flags, locals = "0", "\tNO_LOCAL_POINTERS\n"
 	}
-	f.head += fmt.Sprintf("TEXT ·%s%s(SB), %s, $%d-%d\n%s", f.name, name, flags, frame, size, locals)
+	f.head += fmt.Sprintf("TEXT %s(SB), %s, $%d-%d\n%s", symbol, flags, frame, size, locals)
 }
 
 // end ends a function.
 func (f *file) end() {
-	f.done.WriteString(f.head + f.setup + f.text.String())
+	to := &f.done
+	if f.asks {
+		to = &f.byWay
+	}
+	to.WriteString(f.head + f.setup + f.text.String())
 	f.head, f.setup = "", ""
 	f.text.Reset()
 }

@@ -45,10 +45,10 @@ func (c cells) float(rows, at string) string {
 const cellStride = "Cells_Rows+Rows_Stride"
 
 // byCells lists a loop's forms for the table.
-func (g *gen) byCells(what string) string {
+func (g *gen) byCells(what, way string) string {
 	var names []string
 	for c := range allCells {
-		names = append(names, g.name+what+c.name())
+		names = append(names, g.name+what+c.name()+way)
 	}
 	return strings.Join(names, ", ")
 }

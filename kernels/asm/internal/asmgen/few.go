@@ -224,7 +224,7 @@ func (d dots) inTurn(name string) {
 			for v := range vecs {
 				off := v * d.vec * d.size()
 				if off%line == 0 {
-					d.prefetchOnce(row(leadAt, stride, stride3, j, off))
+					d.ask(row(leadAt, stride, stride3, j, off), anyWay)
 				}
 				d.widen(d.query(0), row(elemAt, stride, stride3, j, off), d.cells)
 				d.fma(d.sum(0, j), d.key()+vec(v), d.query(0))
@@ -254,7 +254,7 @@ func (d dots) columns(name string, vecs int, single bool) {
 		for j := range d.keys {
 			widen(d.key(), row(elemAt, stride, stride3, j, v*d.vec*d.size()), d.cells)
 			if v == 0 && !single {
-				d.prefetchOnce(row(leadAt, stride, stride3, j, 0))
+				d.ask(row(leadAt, stride, stride3, j, 0), anyWay)
 			}
 			for r := range d.queries {
 				d.fma(d.sum(r, j), d.query(r), d.key())
@@ -303,7 +303,7 @@ func (d dots) held(name string, vecs int) {
 		for v := range vecs {
 			at := mem{base: key, off: v * d.vec * d.size()}
 			if at.off%line == 0 {
-				d.prefetchOnce(mem{base: key, index: lead, times: 1, off: at.off})
+				d.ask(mem{base: key, index: lead, times: 1, off: at.off}, anyWay)
 			}
 			switch {
 			case v >= kept:
@@ -348,7 +348,7 @@ func (d dots) columnsOfKey(name string, vecs int, loop, single bool) {
 	for v := range vecs {
 		off := v * d.vec * d.size()
 		if off%line == 0 && !single {
-			d.prefetchOnce(mem{base: elemAt, index: lead, times: 1, off: off})
+			d.ask(mem{base: elemAt, index: lead, times: 1, off: off}, anyWay)
 		}
 		load(d.query(0), mem{base: lanesAt, off: v * d.bytes()})
 		widen(d.key(), mem{base: elemAt, off: off}, d.cells)
@@ -508,7 +508,7 @@ func (t tile) sumKeys() {
 	for v := range t.vecs {
 		off := v * t.vec * t.size()
 		if off%line == 0 {
-			t.prefetchOnce(mem{base: lanesAt, index: lead, times: 1, off: off})
+			t.ask(mem{base: lanesAt, index: lead, times: 1, off: off}, anyWay)
 		}
 		widen(row, mem{base: lanesAt, off: off}, t.cells)
 		if v < kept {
@@ -590,7 +590,7 @@ return p.R`, g.vec, s))
 	g.get(lead, few("Next"))
 	g.subtract(lead, at)
 	g.arg(steps, "vectors", 16)
-	g.weighted(at, g.bytes(), "vector", sums, func() { g.prefetchOnce(mem{base: at, index: lead, times: 1}) })
+	g.weighted(at, g.bytes(), "vector", sums, func() { g.ask(mem{base: at, index: lead, times: 1}, anyWay) })
 	g.total(sum, weights)
 	if sums {
 		g.total(sumZ, sumsOf)

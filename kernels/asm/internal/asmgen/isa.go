@@ -17,8 +17,19 @@ type target struct {
 	pooled     bool    // constants lie after one another, under one symbol
 	storeLanes int     // lanes that Store moves at once
 	smaller    *target // whose moves do what is too small for those of this set
+	ways       []way
 	spell      func(*file) isa
 }
+
+// A way to ask memory for rows that are read once.
+type way struct {
+	name   string // behind those of the loops that ask so
+	asks   string // what becomes of ask
+	probed bool   // memory that lies in a row is read fastest so too; else, where nothing is asked for
+}
+
+// anyWay stands in the file of the functions that have a form for each.
+const anyWay = "ASK"
 
 // bytes is the size of a vector, row that of a row of lanes.
 func (t *target) bytes() int { return 4 * t.vec }
@@ -130,8 +141,8 @@ type isa interface {
 
 	// prefetch asks for the cache line of an address, which need not exist, to be brought to the second-level cache.
 	prefetch(m mem)
-	prefetchNear(m mem) // to the first-level cache
-	prefetchOnce(m mem) // there too, and to no other on its way out: it is read once
+	prefetchNear(m mem)    // to the first-level cache
+	ask(m mem, how string) // as a way says, or anyWay
 
 	// a vector's bits
 	shiftLeft(dst, a vec, n int)

@@ -29,9 +29,7 @@ for range rounds {
 	g.ret()
 }
 
-// readAhead is how far ahead, in bytes, the probe of bandwidth asks, for lines that it reads once. Of 4, 8 and 16 KiB the last was the slowest on a
-// Zen 5. Lines that a CPU means to keep travel twice, as its first cache drops them into the second: there they came at 31 GB/s instead of 40. Not to
-// ask at all cost AVX2 a sixth of the rate on a Xeon (family 6, model 207).
+// readAhead is how far ahead, in bytes, the probe of bandwidth asks. Of 4, 8 and 16 KiB the last was the slowest on a Zen 5.
 const readAhead = 4 << 10
 
 // touchAhead is how far ahead, in bytes, it touches a line of each page of memory, so that the CPU has found the page in time. More than one touch a page
@@ -41,10 +39,9 @@ const (
 	page       = 4 << 10
 )
 
-// read emits the probe of bandwidth. It returns a sum of what it read in a vector, so that no part of it can be left out. It asks for memory
-// in advance, as the loops that are judged by it do.
-func (g *gen) read() {
-	g.function("Read", "(x *float32, rounds int, sum *float32)", 0, 24, fmt.Sprintf(`
+// read emits the probe of bandwidth for CPUs that take a way to ask. It returns a sum of what it read in a vector, so that no part of it can be left out.
+func (g *gen) read(w way) {
+	g.function("Read"+w.name, "(x *float32, rounds int, sum *float32)", 0, 24, fmt.Sprintf(`
 for i := range %d * rounds {
 	sum[i%%%d] += x[i]
 }`, g.reads*g.vec, g.vec))
@@ -58,8 +55,8 @@ for i := range %d * rounds {
 	g.set(steps, page/(g.reads*g.bytes()))
 	g.align()
 	g.label("round")
-	for off := 0; off < g.reads*g.bytes(); off += line {
-		g.prefetchOnce(mem{base: lanes, off: off + readAhead})
+	for off := 0; off < g.reads*g.bytes() && w.probed; off += line {
+		g.ask(mem{base: lanes, off: off + readAhead}, w.asks)
 	}
 	for i := range g.reads {
 		g.add(vec(i), vec(i), mem{base: lanes, off: i * g.bytes()})
