@@ -212,39 +212,53 @@ func (pl *plan) bundle(worker, task int) {
 		row, h := (first+i)/group, (first+i)%group
 		t.At(a, b, kv*group+h, rows-1-row)
 	}
-	pl.walk(tiles)
-	for i, t := range tiles {
-		for t.Finish() {
-			pl.walk(tiles[i : i+1])
-		}
+	if p.Mask.Band && p.Mask.Left != attn.Unbounded {
+		// The first queries then see the earliest keys, and lead. On a Xeon (family 6, model 167) windows of 1023 and 511 keys, with 4096 queries of
+		// d = 128, went 1.3 and 2.1 % faster so, with the queries of each tile loaded when it begins.
+		slices.Reverse(tiles)
 	}
+	tiles[0].Gather(pl.gather && len(tiles) >= gathered)
+	pl.walk(tiles)
 }
 
-// walk takes tiles over the keys that they see: all over one block, then all over the next. A tile is loaded when its turn at the first one comes: its
-// queries are then still in the nearest cache.
+// walk takes tiles over the keys that they see: all over one block, then all over the next. A tile is loaded when it comes to the first of its blocks, and
+// finished after the last one: its queries, and its output, are then in the nearest cache.
 func (pl *plan) walk(tiles []*tile.Tile) {
-	tiles[0].Gather(pl.gather && len(tiles) >= gathered)
 	first, end := pl.p.SeqKV, 0
 	for _, t := range tiles {
 		if t.End() > 0 {
 			first, end = min(first, t.First(pl.block)), max(end, t.End())
+		} else { // it sees nothing
+			t.Load()
+			t.Empty()
+			t.Finish()
 		}
 	}
-	for key := first; key == first || key < end; key += pl.block {
+	for key := first; key < end; key += pl.block {
 		for i, t := range tiles {
-			if key == first {
+			if pl.begins(t, key) {
 				t.Load()
 				t.Empty()
 			}
-			if t.Block(key, pl.block) {
-				t.Weights()
-				if key == first && i+1 < len(tiles) {
-					t.Ask(tiles[i+1])
-				} else if t.End() <= key+pl.block {
-					t.Ask(nil)
-				}
-				t.Mix()
+			if !t.Block(key, pl.block) {
+				continue
+			}
+			t.Weights()
+			last := t.End() <= key+pl.block
+			if i+1 < len(tiles) && pl.begins(tiles[i+1], key) {
+				t.Ask(tiles[i+1])
+			} else if last {
+				t.Ask(nil)
+			}
+			t.Mix()
+			if last && t.Finish() {
+				pl.walk(tiles[i : i+1])
 			}
 		}
 	}
+}
+
+// begins is whether the block at key is the first that a tile sees anything of.
+func (pl *plan) begins(t *tile.Tile, key int) bool {
+	return t.End() > 0 && key == t.First(pl.block)
 }
