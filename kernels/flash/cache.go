@@ -46,7 +46,7 @@ type places struct{ at, scales []int }
 
 // In bytes, the size of a run that no page ends, and how far ahead it asks: far enough for rows to come from memory, near enough for the first cache to
 // keep them until then. On a Zen 5, loops that take less than wide bytes at a time keep the CPU busier, and want rows further ahead; nobody has measured what
-// NEON's want, which all do. Further still a run is touched once, so that the CPU has found its page of memory, and seen where the next stream begins, when
+// NEON's want, which all do. On a Xeon (family 6, model 167), which is asked for rows in its second cache, 4 to 64 KiB were within 3 % of one another. Further still a run is touched once, so that the CPU has found its page of memory, and seen where the next stream begins, when
 // its rows are asked for.
 const (
 	longestRun = 4 << 10
