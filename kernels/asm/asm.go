@@ -44,8 +44,8 @@
 // there are 0 up to 2^-100 (neon: 2^-99.5), and else within 1.75 ulp of 2^(score-M), the difference being rounded first. Build tag purego leaves
 // the sets out.
 //
-// The loops of decoding, whose speed is that of memory, are there once for each way to ask for rows that are read once: one text, of which a CPU
-// runs the form that it reads fastest by (wayOf).
+// The loops of decoding, whose speed is that of memory, are there once for each way to ask for rows that are read once: alike but for that, so that a CPU
+// runs those by which it reads fastest (wayOf).
 package asm
 
 import (

@@ -77,6 +77,66 @@ func avx512ExpSums(p *Panel, from, to int) (done int)
 func avx512ScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
+func avx512DotOnce(p *Few)
+
+//go:noescape
+func avx512SumOnce(p *Few)
+
+//go:noescape
+func avx512DotF16Once(p *Few)
+
+//go:noescape
+func avx512SumF16Once(p *Few)
+
+//go:noescape
+func avx512DotBF16Once(p *Few)
+
+//go:noescape
+func avx512SumBF16Once(p *Few)
+
+//go:noescape
+func avx512DotI8Once(p *Few)
+
+//go:noescape
+func avx512SumI8Once(p *Few)
+
+//go:noescape
+func avx512WeighOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512DotKept(p *Few)
+
+//go:noescape
+func avx512SumKept(p *Few)
+
+//go:noescape
+func avx512DotF16Kept(p *Few)
+
+//go:noescape
+func avx512SumF16Kept(p *Few)
+
+//go:noescape
+func avx512DotBF16Kept(p *Few)
+
+//go:noescape
+func avx512SumBF16Kept(p *Few)
+
+//go:noescape
+func avx512DotI8Kept(p *Few)
+
+//go:noescape
+func avx512SumI8Kept(p *Few)
+
+//go:noescape
+func avx512WeighKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
 func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 
 //go:noescape
@@ -141,66 +201,6 @@ func avx512ReadOnce(x *float32, rounds int, sum *float32)
 
 //go:noescape
 func avx512ReadKept(x *float32, rounds int, sum *float32)
-
-//go:noescape
-func avx512DotOnce(p *Few)
-
-//go:noescape
-func avx512DotKept(p *Few)
-
-//go:noescape
-func avx512SumOnce(p *Few)
-
-//go:noescape
-func avx512SumKept(p *Few)
-
-//go:noescape
-func avx512DotF16Once(p *Few)
-
-//go:noescape
-func avx512DotF16Kept(p *Few)
-
-//go:noescape
-func avx512SumF16Once(p *Few)
-
-//go:noescape
-func avx512SumF16Kept(p *Few)
-
-//go:noescape
-func avx512DotBF16Once(p *Few)
-
-//go:noescape
-func avx512DotBF16Kept(p *Few)
-
-//go:noescape
-func avx512SumBF16Once(p *Few)
-
-//go:noescape
-func avx512SumBF16Kept(p *Few)
-
-//go:noescape
-func avx512DotI8Once(p *Few)
-
-//go:noescape
-func avx512DotI8Kept(p *Few)
-
-//go:noescape
-func avx512SumI8Once(p *Few)
-
-//go:noescape
-func avx512SumI8Kept(p *Few)
-
-//go:noescape
-func avx512WeighOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
 
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{

@@ -78,7 +78,7 @@ func (x x86) loadFour(dst vec, m mem)       { x.emit("VMOVUPS", x.m(m), low(dst)
 func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", low(src), x.m(m)) }
 func (x x86) prefetch(m mem)                { x.emit("PREFETCHT1", x.m(m)) }
 func (x x86) prefetchNear(m mem)            { x.emit("PREFETCHT0", x.m(m)) }
-func (x x86) ask(m mem, how string)         { x.emit(how, x.m(m)) }
+func (x x86) ask(m mem)                     { x.emit(x.way.asks, x.m(m)) }
 func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
 func (x x86) put(m mem, src reg)            { x.emit("MOVQ", x86Regs[src], x.m(m)) }
 func (x x86) getBool(dst reg, m mem)        { x.emit("MOVBQZX", x.m(m), x86Regs[dst]) }

@@ -219,7 +219,7 @@ func (a arm) storeFour(m mem, src vec)      { a.store(m, src) }
 func (a arm) pairs(dst, x, y, _ vec)        { a.word(0x6e20d400, "VFADDP", dst, x, y) }
 func (a arm) quarters(_, _ vec)             {} // there is one four
 func (a arm) prefetchNear(m mem)            { a.emit("PRFM", a.m(m), "PLDL1KEEP") }
-func (a arm) ask(m mem, how string)         { a.emit("PRFM", a.m(m), how) }
+func (a arm) ask(m mem)                     { a.emit("PRFM", a.m(m), a.way.asks) }
 func (a arm) prefetch(m mem)                { a.emit("PRFM", a.m(m), "PLDL2KEEP") }
 func (a arm) shiftLeft(dst, x vec, n int)   { a.emit("VSHL", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) shiftRight(dst, x vec, n int)  { a.emit("VUSHR", imm(n), a.s4(x), a.s4(dst)) }

@@ -21,7 +21,7 @@
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
 // with the equivalent Go loop above each function.
 //
-// The loops by which decoding reads memory stand in a file of their own, which the assembly includes once for each way to ask for what is read once.
+// The loops by which decoding reads memory are there once for each way to ask for what is read once.
 //
 // The test holds the files in package asm's folder to what Files returns; go test ./kernels/asm/internal/asmgen -generate rewrites them.
 package asmgen
@@ -41,7 +41,6 @@ func Files() map[string]string {
 		f := &file{target: t, text: new(strings.Builder), places: map[constant]int{}}
 		g := &gen{f, t.spell(f)}
 		g.all()
-		files[g.asking()] = header + g.byWay.String()
 		files[fmt.Sprintf("loops_%s_%s.s", t.name, t.arch)] = g.assembly()
 		files[fmt.Sprintf("loops_%s_%s.go", t.name, t.arch)] = g.declarations()
 	}
@@ -58,9 +57,7 @@ type gen struct {
 type file struct {
 	*target
 	done   strings.Builder  // functions
-	byWay  strings.Builder  // functions that have a form for each of the target's ways to ask
-	forms  []string         // their names
-	asks   bool             // the one at hand is one of them
+	way    way              // in which loops ask
 	head   string           // of the one at hand: all before its first instruction
 	setup  string           // that instruction, if its isa needs one
 	text   *strings.Builder // the others
@@ -92,6 +89,14 @@ func (g *gen) all() {
 	g.exp(false)
 	g.exp(true)
 	g.scaleKeys()
+	for _, g.way = range g.ways {
+		for c := range allCells {
+			g.dot(c)
+			g.sum(c)
+		}
+		g.weigh(false)
+		g.weigh(true)
+	}
 	g.inner()
 	g.outer(outerRows)
 	g.outer(outerTransposed)
@@ -111,34 +116,14 @@ func (g *gen) all() {
 	g.moveOut()
 	g.peak()
 	g.chain()
-	for _, w := range g.ways {
-		g.read(w)
+	for _, g.way = range g.ways {
+		g.read()
 	}
-	g.end()
-	g.asks = true
-	for c := range allCells {
-		g.dot(c)
-		g.sum(c)
-	}
-	g.weigh(false)
-	g.weigh(true)
-	g.end()
 }
 
-// asking is the file of the functions that ask memory for what is read once.
-func (t *target) asking() string { return fmt.Sprintf("asking_%s_%s.h", t.name, t.arch) }
-
 func (g *gen) assembly() string {
-	s := header + "//go:build !purego\n\n#include \"funcdata.h\"\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n" + g.data.String() + g.done.String()
-	for _, w := range g.ways {
-		define, undefine := "#define "+anyWay+" "+w.asks+"\n", "#undef "+anyWay+"\n"
-		for _, name := range g.forms {
-			define += fmt.Sprintf("#define %s ·%s%s%s\n", strings.ToUpper(name), g.name, name, w.name)
-			undefine += "#undef " + strings.ToUpper(name) + "\n"
-		}
-		s += fmt.Sprintf("\n%s#include %q\n%s", define, g.asking(), undefine)
-	}
-	return s
+	g.end()
+	return header + "//go:build !purego\n\n#include \"funcdata.h\"\n#include \"go_asm.h\"\n#include \"textflag.h\"\n\n" + g.data.String() + g.done.String()
 }
 
 func (g *gen) declarations() string {
@@ -247,17 +232,7 @@ const nosplit = 512
 // function begins a function: doc is the equivalent Go, args the declaration's parameters and results with their size in bytes.
 func (f *file) function(name, args string, frame, size int, doc string) {
 	f.end()
-	symbol, declared := "·"+f.name+name, []string{f.name + name}
-	if f.asks {
-		symbol, declared = strings.ToUpper(name), nil
-		for _, w := range f.ways {
-			declared = append(declared, f.name+name+w.name)
-		}
-		f.forms = append(f.forms, name)
-	}
-	for _, name := range declared {
-		fmt.Fprintf(&f.stubs, "\n//go:noescape\nfunc %s%s\n", name, args)
-	}
+	fmt.Fprintf(&f.stubs, "\n//go:noescape\nfunc %s%s%s\n", f.name, name, args)
 	f.head = fmt.Sprintf("\n// func %s%s%s\n//\n", f.name, name, args)
 	for line := range strings.SplitSeq(strings.Trim(doc, "\n"), "\n") {
 		f.head += fmt.Sprintf("//\t%s\n", line)
@@ -266,16 +241,12 @@ func (f *file) function(name, args string, frame, size int, doc string) {
 	if frame > nosplit {
 		flags, locals = "0", "\tNO_LOCAL_POINTERS\n"
 	}
-	f.head += fmt.Sprintf("TEXT %s(SB), %s, $%d-%d\n%s", symbol, flags, frame, size, locals)
+	f.head += fmt.Sprintf("TEXT ·%s%s(SB), %s, $%d-%d\n%s", f.name, name, flags, frame, size, locals)
 }
 
 // end ends a function.
 func (f *file) end() {
-	to := &f.done
-	if f.asks {
-		to = &f.byWay
-	}
-	to.WriteString(f.head + f.setup + f.text.String())
+	f.done.WriteString(f.head + f.setup + f.text.String())
 	f.head, f.setup = "", ""
 	f.text.Reset()
 }

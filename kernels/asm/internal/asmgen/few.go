@@ -19,7 +19,7 @@ import "fmt"
 //
 // K may be cells of any type; their scales are multiplied in afterwards, by ScaleKeys.
 func (g *gen) dot(c cells) {
-	g.function("Dot"+c.name(), "(p *Few)", 8, 8, fmt.Sprintf(`
+	g.function("Dot"+c.name()+g.way.name, "(p *Few)", 8, 8, fmt.Sprintf(`
 for j := range p.N { // 4 at a time
 	for r := range p.R { // %d at a time
 		var sum [%[2]d]float32
@@ -224,7 +224,7 @@ func (d dots) inTurn(name string) {
 			for v := range vecs {
 				off := v * d.vec * d.size()
 				if off%line == 0 {
-					d.ask(row(leadAt, stride, stride3, j, off), anyWay)
+					d.ask(row(leadAt, stride, stride3, j, off))
 				}
 				d.widen(d.query(0), row(elemAt, stride, stride3, j, off), d.cells)
 				d.fma(d.sum(0, j), d.key()+vec(v), d.query(0))
@@ -254,7 +254,7 @@ func (d dots) columns(name string, vecs int, single bool) {
 		for j := range d.keys {
 			widen(d.key(), row(elemAt, stride, stride3, j, v*d.vec*d.size()), d.cells)
 			if v == 0 && !single {
-				d.ask(row(leadAt, stride, stride3, j, 0), anyWay)
+				d.ask(row(leadAt, stride, stride3, j, 0))
 			}
 			for r := range d.queries {
 				d.fma(d.sum(r, j), d.query(r), d.key())
@@ -303,7 +303,7 @@ func (d dots) held(name string, vecs int) {
 		for v := range vecs {
 			at := mem{base: key, off: v * d.vec * d.size()}
 			if at.off%line == 0 {
-				d.ask(mem{base: key, index: lead, times: 1, off: at.off}, anyWay)
+				d.ask(mem{base: key, index: lead, times: 1, off: at.off})
 			}
 			switch {
 			case v >= kept:
@@ -348,7 +348,7 @@ func (d dots) columnsOfKey(name string, vecs int, loop, single bool) {
 	for v := range vecs {
 		off := v * d.vec * d.size()
 		if off%line == 0 && !single {
-			d.ask(mem{base: elemAt, index: lead, times: 1, off: off}, anyWay)
+			d.ask(mem{base: elemAt, index: lead, times: 1, off: off})
 		}
 		load(d.query(0), mem{base: lanesAt, off: v * d.bytes()})
 		widen(d.key(), mem{base: elemAt, off: off}, d.cells)
@@ -416,7 +416,7 @@ func (d dots) finish() {
 //
 // V may be cells of any type; ScaleKeys multiplies their scales into the weights before.
 func (g *gen) sum(c cells) {
-	g.function("Sum"+c.name(), "(p *Few)", 8, 8, fmt.Sprintf(`
+	g.function("Sum"+c.name()+g.way.name, "(p *Few)", 8, 8, fmt.Sprintf(`
 for k := range p.N {
 	for r := range p.R {
 		for c := range p.C {
@@ -508,7 +508,7 @@ func (t tile) sumKeys() {
 	for v := range t.vecs {
 		off := v * t.vec * t.size()
 		if off%line == 0 {
-			t.ask(mem{base: lanesAt, index: lead, times: 1, off: off}, anyWay)
+			t.ask(mem{base: lanesAt, index: lead, times: 1, off: off})
 		}
 		widen(row, mem{base: lanesAt, off: off}, t.cells)
 		if v < kept {
@@ -535,7 +535,7 @@ func (g *gen) weigh(sums bool) {
 	if sums {
 		name, s = "WeighSums", "\n\tp.S[r] += Σ e*p.P[r*p.Stride+j]"
 	}
-	g.function(name, "(p *Few, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
+	g.function(name+g.way.name, "(p *Few, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
 n := %[1]d * vectors
 for r := from; r < p.R; r++ {
 	if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
@@ -590,7 +590,7 @@ return p.R`, g.vec, s))
 	g.get(lead, few("Next"))
 	g.subtract(lead, at)
 	g.arg(steps, "vectors", 16)
-	g.weighted(at, g.bytes(), "vector", sums, func() { g.ask(mem{base: at, index: lead, times: 1}, anyWay) })
+	g.weighted(at, g.bytes(), "vector", sums, func() { g.ask(mem{base: at, index: lead, times: 1}) })
 	g.total(sum, weights)
 	if sums {
 		g.total(sumZ, sumsOf)

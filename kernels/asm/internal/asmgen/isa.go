@@ -24,12 +24,9 @@ type target struct {
 // A way to ask memory for rows that are read once.
 type way struct {
 	name   string // behind those of the loops that ask so
-	asks   string // what becomes of ask
+	asks   string // the instruction, or what it takes
 	probed bool   // memory that lies in a row is read fastest so too; else, where nothing is asked for
 }
-
-// anyWay stands in the file of the functions that have a form for each.
-const anyWay = "ASK"
 
 // bytes is the size of a vector, row that of a row of lanes.
 func (t *target) bytes() int { return 4 * t.vec }
@@ -141,8 +138,8 @@ type isa interface {
 
 	// prefetch asks for the cache line of an address, which need not exist, to be brought to the second-level cache.
 	prefetch(m mem)
-	prefetchNear(m mem)    // to the first-level cache
-	ask(m mem, how string) // as a way says, or anyWay
+	prefetchNear(m mem) // to the first-level cache
+	ask(m mem)          // as the way at hand says
 
 	// a vector's bits
 	shiftLeft(dst, a vec, n int)

@@ -39,9 +39,9 @@ const (
 	page       = 4 << 10
 )
 
-// read emits the probe of bandwidth for CPUs that take a way to ask. It returns a sum of what it read in a vector, so that no part of it can be left out.
-func (g *gen) read(w way) {
-	g.function("Read"+w.name, "(x *float32, rounds int, sum *float32)", 0, 24, fmt.Sprintf(`
+// read emits the probe of bandwidth for CPUs that a way to ask is for. It returns a sum of what it read in a vector, so that no part of it can be left out.
+func (g *gen) read() {
+	g.function("Read"+g.way.name, "(x *float32, rounds int, sum *float32)", 0, 24, fmt.Sprintf(`
 for i := range %d * rounds {
 	sum[i%%%d] += x[i]
 }`, g.reads*g.vec, g.vec))
@@ -55,8 +55,8 @@ for i := range %d * rounds {
 	g.set(steps, page/(g.reads*g.bytes()))
 	g.align()
 	g.label("round")
-	for off := 0; off < g.reads*g.bytes() && w.probed; off += line {
-		g.ask(mem{base: lanes, off: off + readAhead}, w.asks)
+	for off := 0; off < g.reads*g.bytes() && g.way.probed; off += line {
+		g.ask(mem{base: lanes, off: off + readAhead})
 	}
 	for i := range g.reads {
 		g.add(vec(i), vec(i), mem{base: lanes, off: i * g.bytes()})

@@ -157,7 +157,7 @@ func (t tile) rest(suffix string) {
 func (t tile) step(k, n int, between func()) {
 	if t.ahead {
 		for off := 0; off < t.vecs*t.vec*t.size(); off += line {
-			t.ask(mem{base: lanesAt, index: lead, times: 1, off: off}, anyWay)
+			t.ask(mem{base: lanesAt, index: lead, times: 1, off: off})
 		}
 	}
 	if t.below {
