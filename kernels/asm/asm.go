@@ -45,7 +45,7 @@
 // the sets out.
 //
 // The loops of decoding, whose speed is that of memory, are there once for each way to ask for rows that are read once: alike but for that, so that a CPU
-// runs those by which it reads fastest (wayOf).
+// runs those by which it reads fastest (asked).
 package asm
 
 import (
@@ -146,6 +146,11 @@ type Ops struct {
 	ISA              string
 	Lanes, Vec       int // queries in a tile; floats in a vector, the unit of a short tile
 	Keys, Cols, Rank int // rows that Score, Mix, Outer take at once
+
+	// Ahead is how far ahead, in bytes, loops that read what is read once best ask memory for it. Streamed are the loops that do so best where it comes
+	// from memory in one stream: these, or others that differ in nothing else.
+	Ahead    int
+	Streamed *Ops
 
 	// Load transposes rows into lanes, Tile[c][lane] = Outside[lane][c]; Store is the way back, Outside[lane][c] = Tile[c][lane]*Scale[lane].
 	Load, Store func(*Move)

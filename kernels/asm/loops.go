@@ -44,7 +44,7 @@ type loops struct {
 type askingLoops struct {
 	dot, sum         []func(f *Few)
 	weigh, weighSums func(f *Few, from, vectors int) (done int)
-	read             func(x *float32, rounds int, sum *float32)
+	read             func(x *float32, rounds, ahead int, sum *float32)
 }
 
 // native returns the loops of an instruction set by the way they ask memory for what is read once, none if this build has none.
@@ -191,7 +191,7 @@ func (l *loops) ops(asking *askingLoops) *Ops {
 		var sums [16]float32
 		for len(x) >= l.perRead {
 			rounds := min(len(x), readAtOnce) / l.perRead
-			asking.read(&x[0], rounds, &sums[0])
+			asking.read(&x[0], rounds, o.Ahead, &sums[0])
 			x = x[rounds*l.perRead:]
 		}
 		sum := read(x)

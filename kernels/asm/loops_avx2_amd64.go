@@ -197,10 +197,10 @@ func avx2Peak(rounds int, x *float32)
 func avx2Chain(rounds int)
 
 //go:noescape
-func avx2ReadOnce(x *float32, rounds int, sum *float32)
+func avx2ReadOnce(x *float32, rounds, ahead int, sum *float32)
 
 //go:noescape
-func avx2ReadKept(x *float32, rounds int, sum *float32)
+func avx2ReadKept(x *float32, rounds, ahead int, sum *float32)
 
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{

@@ -39477,14 +39477,15 @@ round:
 	VZEROUPPER
 	RET
 
-// func avx2ReadOnce(x *float32, rounds int, sum *float32)
+// func avx2ReadOnce(x *float32, rounds, ahead int, sum *float32)
 //
 //	for i := range 64 * rounds {
 //		sum[i%8] += x[i]
 //	}
-TEXT ·avx2ReadOnce(SB), NOSPLIT, $0-24
+TEXT ·avx2ReadOnce(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), DI
 	MOVQ rounds+8(FP), CX
+	MOVQ ahead+16(FP), R12
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -39498,10 +39499,10 @@ page:
 	MOVQ $16, R11
 	PCALIGN $64
 round:
-	PREFETCHNTA 4096(DI)
-	PREFETCHNTA 4160(DI)
-	PREFETCHNTA 4224(DI)
-	PREFETCHNTA 4288(DI)
+	PREFETCHNTA (DI)(R12*1)
+	PREFETCHNTA 64(DI)(R12*1)
+	PREFETCHNTA 128(DI)(R12*1)
+	PREFETCHNTA 192(DI)(R12*1)
 	VADDPS (DI), Y0, Y0
 	VADDPS 32(DI), Y1, Y1
 	VADDPS 64(DI), Y2, Y2
@@ -39526,20 +39527,21 @@ read:
 	VADDPS Y2, Y0, Y0
 	VADDPS Y3, Y1, Y1
 	VADDPS Y1, Y0, Y0
-	MOVQ sum+16(FP), DX
+	MOVQ sum+24(FP), DX
 	VADDPS (DX), Y0, Y0
 	VMOVUPS Y0, (DX)
 	VZEROUPPER
 	RET
 
-// func avx2ReadKept(x *float32, rounds int, sum *float32)
+// func avx2ReadKept(x *float32, rounds, ahead int, sum *float32)
 //
 //	for i := range 64 * rounds {
 //		sum[i%8] += x[i]
 //	}
-TEXT ·avx2ReadKept(SB), NOSPLIT, $0-24
+TEXT ·avx2ReadKept(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), DI
 	MOVQ rounds+8(FP), CX
+	MOVQ ahead+16(FP), R12
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -39577,7 +39579,7 @@ read:
 	VADDPS Y2, Y0, Y0
 	VADDPS Y3, Y1, Y1
 	VADDPS Y1, Y0, Y0
-	MOVQ sum+16(FP), DX
+	MOVQ sum+24(FP), DX
 	VADDPS (DX), Y0, Y0
 	VMOVUPS Y0, (DX)
 	VZEROUPPER

@@ -197,10 +197,10 @@ func avx512Peak(rounds int, x *float32)
 func avx512Chain(rounds int)
 
 //go:noescape
-func avx512ReadOnce(x *float32, rounds int, sum *float32)
+func avx512ReadOnce(x *float32, rounds, ahead int, sum *float32)
 
 //go:noescape
-func avx512ReadKept(x *float32, rounds int, sum *float32)
+func avx512ReadKept(x *float32, rounds, ahead int, sum *float32)
 
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{

@@ -49849,14 +49849,15 @@ round:
 	VZEROUPPER
 	RET
 
-// func avx512ReadOnce(x *float32, rounds int, sum *float32)
+// func avx512ReadOnce(x *float32, rounds, ahead int, sum *float32)
 //
 //	for i := range 128 * rounds {
 //		sum[i%16] += x[i]
 //	}
-TEXT ·avx512ReadOnce(SB), NOSPLIT, $0-24
+TEXT ·avx512ReadOnce(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), DI
 	MOVQ rounds+8(FP), CX
+	MOVQ ahead+16(FP), R12
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -49870,14 +49871,14 @@ page:
 	MOVQ $8, R11
 	PCALIGN $64
 round:
-	PREFETCHNTA 4096(DI)
-	PREFETCHNTA 4160(DI)
-	PREFETCHNTA 4224(DI)
-	PREFETCHNTA 4288(DI)
-	PREFETCHNTA 4352(DI)
-	PREFETCHNTA 4416(DI)
-	PREFETCHNTA 4480(DI)
-	PREFETCHNTA 4544(DI)
+	PREFETCHNTA (DI)(R12*1)
+	PREFETCHNTA 64(DI)(R12*1)
+	PREFETCHNTA 128(DI)(R12*1)
+	PREFETCHNTA 192(DI)(R12*1)
+	PREFETCHNTA 256(DI)(R12*1)
+	PREFETCHNTA 320(DI)(R12*1)
+	PREFETCHNTA 384(DI)(R12*1)
+	PREFETCHNTA 448(DI)(R12*1)
 	VADDPS (DI), Z0, Z0
 	VADDPS 64(DI), Z1, Z1
 	VADDPS 128(DI), Z2, Z2
@@ -49902,20 +49903,21 @@ read:
 	VADDPS Z2, Z0, Z0
 	VADDPS Z3, Z1, Z1
 	VADDPS Z1, Z0, Z0
-	MOVQ sum+16(FP), DX
+	MOVQ sum+24(FP), DX
 	VADDPS (DX), Z0, Z0
 	VMOVUPS Z0, (DX)
 	VZEROUPPER
 	RET
 
-// func avx512ReadKept(x *float32, rounds int, sum *float32)
+// func avx512ReadKept(x *float32, rounds, ahead int, sum *float32)
 //
 //	for i := range 128 * rounds {
 //		sum[i%16] += x[i]
 //	}
-TEXT ·avx512ReadKept(SB), NOSPLIT, $0-24
+TEXT ·avx512ReadKept(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), DI
 	MOVQ rounds+8(FP), CX
+	MOVQ ahead+16(FP), R12
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -49953,7 +49955,7 @@ read:
 	VADDPS Z2, Z0, Z0
 	VADDPS Z3, Z1, Z1
 	VADDPS Z1, Z0, Z0
-	MOVQ sum+16(FP), DX
+	MOVQ sum+24(FP), DX
 	VADDPS (DX), Z0, Z0
 	VMOVUPS Z0, (DX)
 	VZEROUPPER

@@ -185,7 +185,7 @@ func neonPeak(rounds int, x *float32)
 func neonChain(rounds int)
 
 //go:noescape
-func neonReadOnce(x *float32, rounds int, sum *float32)
+func neonReadOnce(x *float32, rounds, ahead int, sum *float32)
 
 // neon are the loops of this file, by the number of vectors in use where there are several.
 var neon = loops{

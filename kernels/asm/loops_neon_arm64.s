@@ -38748,14 +38748,15 @@ round:
 	BGE round
 	RET
 
-// func neonReadOnce(x *float32, rounds int, sum *float32)
+// func neonReadOnce(x *float32, rounds, ahead int, sum *float32)
 //
 //	for i := range 32 * rounds {
 //		sum[i%4] += x[i]
 //	}
-TEXT ·neonReadOnce(SB), NOSPLIT, $0-24
+TEXT ·neonReadOnce(SB), NOSPLIT, $0-32
 	MOVD x+0(FP), R1
 	MOVD rounds+8(FP), R9
+	MOVD ahead+16(FP), R11
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -38769,8 +38770,10 @@ page:
 	MOVD $32, R10
 	PCALIGN $64
 round:
-	PRFM 4096(R1), PLDL1STRM
-	PRFM 4160(R1), PLDL1STRM
+	ADD R11, R1, R14
+	PRFM (R14), PLDL1STRM
+	ADD R11, R1, R14
+	PRFM 64(R14), PLDL1STRM
 	FMOVQ (R1), F31
 	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
 	FMOVQ 16(R1), F31
@@ -38803,7 +38806,7 @@ read:
 	WORD $0x4e22d400 // VFADD V2.S4, V0.S4, V0.S4
 	WORD $0x4e23d421 // VFADD V3.S4, V1.S4, V1.S4
 	WORD $0x4e21d400 // VFADD V1.S4, V0.S4, V0.S4
-	MOVD sum+16(FP), R8
+	MOVD sum+24(FP), R8
 	FMOVQ (R8), F31
 	WORD $0x4e3fd400 // VFADD V31.S4, V0.S4, V0.S4
 	FMOVQ F0, (R8)

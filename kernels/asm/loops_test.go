@@ -49,17 +49,29 @@ func TestAllSetsOnNewCPU(t *testing.T) {
 }
 
 // Each CPU has loops that ask memory its way, and those are among the ones that are tested.
-func TestWayOf(t *testing.T) {
-	for vendor, want := range map[cpuid.Vendor]int{cpuid.Intel: 1, cpuid.AMD: 0, cpuid.VendorUnknown: 0} {
+func TestAsked(t *testing.T) {
+	for _, c := range []struct {
+		vendor          cpuid.Vendor
+		family          int
+		way, streamed   int
+		ahead, inStream int
+	}{
+		{cpuid.Intel, 6, 1, 1, 4 << 10, 4 << 10},
+		{cpuid.AMD, 26, 0, 0, 4 << 10, 4 << 10},
+		{cpuid.AMD, 25, 1, 0, 8 << 10, 0},
+		{cpuid.VendorUnknown, 0, 0, 0, 4 << 10, 4 << 10},
+	} {
 		cpu := cpuid.CPU
-		cpu.VendorID = vendor
+		cpu.VendorID, cpu.Family = c.vendor, c.family
 		for _, l := range levels(&cpu) {
 			switch {
 			case l.Ops == nil || l.ISA == "go":
-			case l.Ops != l.ways[min(want, len(l.ways)-1)]:
-				t.Errorf("%s of %v: not way %d of %d", l.ISA, vendor, want, len(l.ways))
 			case strings.HasPrefix(l.ISA, "avx") && len(l.ways) != 2:
 				t.Errorf("%s asks in %d ways, want 2", l.ISA, len(l.ways))
+			case len(l.ways) == 2 && (l.Ops != l.ways[c.way] || l.Ops.Streamed != l.ways[c.streamed]):
+				t.Errorf("%s of %v, family %d: not way %d, in a stream %d", l.ISA, c.vendor, c.family, c.way, c.streamed)
+			case len(l.ways) == 2 && (l.Ops.Ahead != c.ahead || l.Ops.Streamed.Ahead != c.inStream):
+				t.Errorf("%s of %v, family %d asks %d bytes ahead, in a stream %d", l.ISA, c.vendor, c.family, l.Ops.Ahead, l.Ops.Streamed.Ahead)
 			}
 		}
 	}

@@ -22,6 +22,7 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o.Flash = func(p *Panel) { flash(p, keys, vec) }
 	o.Raise = func(p *Panel) { raise(p, keys) }
 	o.Mix = func(p *Panel) { mix(p, vec) }
+	o.Streamed = o
 	return o
 }
 

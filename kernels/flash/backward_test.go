@@ -28,7 +28,7 @@ func gradients(t *testing.T, p attn.Problem, workers, size int, edit func(a *att
 	cases.FillGrads(g, 1)
 	team := attn.NewTeam(workers)
 	defer team.Close()
-	made, err := kernel{asm.Go(), "flash/go", 16 << 10}.Plan(p, team)
+	made, err := kernel{ops: asm.Go(), name: "flash/go", cache: 16 << 10}.Plan(p, team)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,39 +44,38 @@ type distance struct{ at, scales int }
 // places are where the runs of a part begin: in elements, and in scales.
 type places struct{ at, scales []int }
 
-// In bytes, the size of a run that no page ends, and how far ahead it asks: far enough for rows to come from memory, near enough for the first cache to
-// keep them until then. On a Zen 5, loops that take less than wide bytes at a time keep the CPU busier, and want rows further ahead; nobody has measured what
-// NEON's want, which all do. On a Xeon (family 6, model 167), which is asked for rows in its second cache, 4 to 64 KiB were within 3 % of one another. Further still a run is touched once, so that the CPU has found its page of memory, and seen where the next stream begins, when
-// its rows are asked for.
+// In bytes, the size of a run that no page ends. It asks as far ahead as is best for the loops: far enough for rows to come from memory, near enough for the
+// cache to keep them until then. On a Zen 5, loops that take less than wide bytes at a time keep the CPU busier, and want rows further ahead; nobody has
+// measured what NEON's want, which all do. On a Xeon (family 6, model 167), which is asked for rows in its second cache, 4 to 64 KiB were within 3 % of one
+// another, and on a Zen 4 8 to 32. Further still a run is touched once, so that the CPU has found its page of memory, and seen where the next stream begins,
+// when its rows are asked for.
+//
+// Loops that ask for nothing ahead take longer runs: on a Zen 4 decoding one query was 1 to 6 % faster so, and with 32 KiB as with 16.
 const (
-	longestRun = 4 << 10
-	askAhead   = 4 << 10
+	shortRun   = 4 << 10
+	longRun    = 16 << 10
 	wide       = 32
-	askNarrow  = 8 << 10
 	touchAhead = 48 << 10
 )
 
-// runOf is the number of keys in a run, and how many runs make so many bytes.
-func runOf(p *attn.Problem) (run int, runs func(bytes int) int) {
+// runOf is the number of keys in a run of so many bytes at most, and what its bytes come to.
+func runOf(p *attn.Problem, longest int) (run, bytes int) {
 	run = part
 	row := p.KV.Bytes() * max(p.Dim, 1)
 	if p.Page != 0 {
 		run = min(run, p.Page)
 	}
-	for run > 4 && run*row > longestRun {
+	for run > 4 && run*row > longest {
 		run /= 2
 	}
-	return run, func(bytes int) int { return (bytes + run*row - 1) / (run * row) }
+	return run, run * row
 }
 
-// newCache is for loops with so many floats in a vector.
-func newCache(p *attn.Problem, vec int) cache {
-	run, runs := runOf(p)
-	ask := askAhead
-	if vec*p.KV.Bytes() < wide {
-		ask = askNarrow
-	}
-	later, far := runs(ask), runs(touchAhead)
+// runs is how many runs of a size make so many bytes.
+func runs(bytes, size int) int { return (bytes + size - 1) / size }
+
+func newCache(p *attn.Problem) cache {
+	run, size := runOf(p, shortRun) // the most runs
 	n := abreast(p) * part / run
 	pool := func() pool {
 		places := func() places { return places{make([]int, n), make([]int, n)} }
@@ -87,15 +86,28 @@ func newCache(p *attn.Problem, vec int) cache {
 		lines = make([]uintptr, n)
 	}
 	return cache{
-		heads: make([]head, p.HeadsKV), k: pool(), v: pool(), run: run, later: later, far: far, size: uintptr(p.KV.Bytes()),
-		runs: make([]uintptr, n+far), lines: lines,
+		heads: make([]head, p.HeadsKV), k: pool(), v: pool(), size: uintptr(p.KV.Bytes()),
+		runs: make([]uintptr, n+runs(touchAhead, size)), lines: lines,
 	}
 }
 
 // cacheFloats is the size of its heads and places, in floats.
 func cacheFloats(p *attn.Problem) int {
-	run, runs := runOf(p)
-	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*abreast(p)*part/run+runs(touchAhead))
+	run, size := runOf(p, shortRun)
+	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*abreast(p)*part/run+runs(touchAhead, size))
+}
+
+// suit makes runs as long, and has them ask as far ahead, as suits the loops.
+func (c *cache) suit(p *attn.Problem, loops *asm.Ops) {
+	ahead, longest := loops.Ahead, shortRun
+	if ahead == 0 {
+		longest = longRun
+	}
+	if loops.Vec*p.KV.Bytes() < wide {
+		ahead *= 2
+	}
+	run, size := runOf(p, longest)
+	c.run, c.later, c.far = run, runs(ahead, size), runs(touchAhead, size)
 }
 
 // open finds the keys and values of so many key heads from one on: where those lie from one key to another, and, as far as anything is asked or touched
@@ -164,7 +176,7 @@ func (d *decoder) dot(w *fewWorker, k *block) {
 		w.ask(&h.v, w.v.now, 0)
 	}
 	w.Heads, w.HeadQ = k.heads, d.nextHead()
-	d.ops.Dot(&w.Few)
+	d.loops.Dot(&w.Few)
 	w.Heads = 0
 }
 
@@ -194,7 +206,7 @@ func (d *decoder) sum(w *fewWorker, k *block, from int) {
 		}
 	}
 	w.Heads, w.HeadO = k.heads, d.p.Group()*d.p.SeqQ*d.n*d.p.DimV
-	d.ops.Sum(&w.Few)
+	d.loops.Sum(&w.Few)
 	w.Heads = 0
 }
 

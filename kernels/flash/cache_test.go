@@ -199,3 +199,46 @@ func TestDecodeOfCellsAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Keys of one query each that more than fill the last cache go through the loops for a stream, and no others do; the bits are those of the others.
+func TestStreams(t *testing.T) {
+	for _, l := range available(t) {
+		for _, c := range []struct {
+			what    string
+			change  func(p *attn.Problem)
+			layout  string
+			streams bool
+		}{
+			{"one query", func(p *attn.Problem) {}, "bhsd", true},
+			{"int8", func(p *attn.Problem) { p.KV = attn.I8 }, "bhsd", true},
+			{"pages", func(p *attn.Problem) { p.Page = 16 }, "bhsd", false},
+			{"heads that lie between one another", func(p *attn.Problem) {}, "bshd", false},
+			{"several queries", func(p *attn.Problem) { p.SeqQ = 2 }, "bhsd", false},
+			{"queries that share keys", func(p *attn.Problem) { p.HeadsKV = 1 }, "bhsd", false},
+		} {
+			p := attn.Problem{Batch: 2, SeqQ: 1, SeqKV: 2*part + 76, HeadsQ: 3, HeadsKV: 3, Dim: 40, DimV: 24}
+			c.change(&p)
+			a := newArgs(t, p, c.layout)
+			cases.Fill("normal", p, a, 1)
+			kv := p.Batch * p.SeqKV * p.HeadsKV * (p.Dim + p.DimV) * p.KV.Bytes()
+			run := func(last int) (streamed, others int) {
+				ops, stream := *l.Ops, *l.Ops.Streamed
+				ops.Streamed = &stream
+				ops.Dot = func(f *asm.Few) { others++; l.Ops.Dot(f) }
+				stream.Dot = func(f *asm.Few) { streamed++; l.Ops.Streamed.Dot(f) }
+				kernel{ops: &ops, name: "flash/" + l.ISA, last: last}.planFew(p, nil, 0).Forward(a)
+				return streamed, others
+			}
+			if streamed, others := run(kv); streamed > 0 || others == 0 {
+				t.Errorf("%s, %s, in the last cache: %d calls of the loops for a stream, %d of others", l.ISA, c.what, streamed, others)
+			}
+			want := slices.Clone(a.Out.Data)
+			if streamed, others := run(kv - 1); (streamed > 0) != c.streams || (others > 0) == c.streams {
+				t.Errorf("%s, %s: %d calls of the loops for a stream, %d of others", l.ISA, c.what, streamed, others)
+			}
+			if !slices.EqualFunc(a.Out.Data, want, same) {
+				t.Errorf("%s, %s: the loops for a stream give other bits", l.ISA, c.what)
+			}
+		}
+	}
+}

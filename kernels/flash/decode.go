@@ -112,7 +112,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	rows, all := p.Group()*p.SeqQ, states(&p)
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
-			cache: newCache(&p, k.ops.Vec), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
+			cache: newCache(&p), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
 			row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(part), m: f(all), l: f(all), s: f(all),
 		}
 		if s.Rope != attn.NoRope {
@@ -136,10 +136,11 @@ type decoder struct {
 	natural bool    // scores are edited while they are natural
 	back    *tile.Backward
 	a       *attn.Args
-	n       int  // parts of this call's keys
-	heads   int  // key heads that a task takes through its parts,
-	parts   int  // and how many these are
-	inTurn  bool // it reads some keys of each of its heads, and then those that follow
+	loops   *asm.Ops // of this call
+	n       int      // parts of its keys
+	heads   int      // key heads that a task takes through its parts,
+	parts   int      // and how many these are
+	inTurn  bool     // it reads some keys of each of its heads, and then those that follow
 
 	q []float32 // [batch][head][query][dim]: queries as they meet the keys, where they do not lie so in Q
 
@@ -184,6 +185,9 @@ func (d *decoder) Forward(a *attn.Args) {
 		longest = max(longest, a.Keys(&d.p, b))
 	}
 	d.a, d.n, d.careful = a, parts(longest), false
+	if d.loops = d.ops; d.streams(longest) {
+		d.loops = d.ops.Streamed
+	}
 	d.together()
 	if len(d.q) > 0 {
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.prepare)
@@ -220,6 +224,14 @@ func (d *decoder) together() {
 	if d.heads, d.parts = most, 1; apart {
 		d.heads, d.parts = 1, most
 	}
+}
+
+// streams is whether so many keys and their values come from memory in one stream: rows after one another, each for one query, more than the last cache keeps
+// from one call to the next.
+func (d *decoder) streams(keys int) bool {
+	p, k, v := &d.p, &d.a.K, &d.a.V
+	bytes := p.Batch * p.HeadsKV * keys * (p.Dim + p.DimV) * p.KV.Bytes()
+	return p.Page == 0 && atOnce(p) == 1 && k.SS == p.Dim && v.SS == p.DimV && bytes > d.last
 }
 
 // sets is the number of tasks that take a part, and spans of those that take a head.
@@ -274,6 +286,7 @@ func (d *decoder) nextHead() int {
 // scanParts takes the queries of some key heads through some parts of the keys.
 func (d *decoder) scanParts(worker, task int) {
 	w, p, a := d.workers[worker], &d.p, d.a
+	w.suit(p, d.loops)
 	sets, spans := d.sets(), d.spans()
 	at, from, b := task%spans*d.parts, task/spans%sets*d.heads, task/spans/sets
 	nq, keys, heads, parts := a.Queries(p, b), a.Keys(p, b), min(d.heads, p.HeadsKV-from), min(d.parts, d.n-at)
@@ -368,7 +381,7 @@ func (d *decoder) weigh(w *fewWorker, k block) {
 			d.edit(w, k.b, k.q+i/k.queries, i%k.queries, row+i, i, k.key+from)
 		}
 		w.From, w.Next = 0, w.next(&k)
-		for d.ops.Weigh(&w.Few); w.Done < w.R; d.ops.Weigh(&w.Few) {
+		for d.loops.Weigh(&w.Few); w.Done < w.R; d.loops.Weigh(&w.Few) {
 			w.raise(row+w.Done, w.Done)
 			w.From = w.Done
 		}
@@ -459,7 +472,7 @@ func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key i
 	w.R, w.N, w.D = 1, last-first+1, p.QDim()
 	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, h, i), Stride: p.QDim()}, asm.Cells{Rows: tile.From(table, 0, first, h%table.H)}, w.relative
 	w.Run = 0
-	d.ops.Dot(&w.Few)
+	d.loops.Dot(&w.Few)
 	w.Few = few
 	for j := range scores {
 		scores[j] += w.relative[a.Relative(p, b, i, key+j)-first]

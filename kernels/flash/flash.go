@@ -89,13 +89,14 @@ func (k kernel) cut(p *attn.Problem) tile.Cut {
 type kernel struct {
 	ops   *asm.Ops
 	name  string
-	cache int
+	cache int // bytes of the second one
+	last  int // and of the last
 }
 
 // New returns the kernel flash on the given loops.
 func New(ops *asm.Ops) attn.Kernel {
-	_, cache := asm.Caches()
-	return kernel{ops, "flash/" + ops.ISA, cache}
+	_, cache, last := asm.Caches()
+	return kernel{ops, "flash/" + ops.ISA, cache, last}
 }
 
 func (k kernel) Name() (algo, isa string) { return "flash", k.ops.ISA }

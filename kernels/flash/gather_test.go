@@ -17,7 +17,7 @@ func counted(l asm.Level) (kernel, *atomic.Int64) {
 		copies.Add(1)
 		l.Ops.Widen(to, from, n, d)
 	}
-	return kernel{&ops, "flash/" + l.ISA, 256 << 10}, copies
+	return kernel{ops: &ops, name: "flash/" + l.ISA, cache: 256 << 10}, copies
 }
 
 // Rows of V that lie apart are copied for tiles enough to share them, and give the bits of rows that lie together: also where one is not finite.

@@ -16,7 +16,7 @@ func TestSizes(t *testing.T) {
 			for _, d := range []int{0, 1, 8, 40, 64, 128, 512} {
 				t.Run(fmt.Sprintf("%s/cache=%d/d=%d", l.ISA, cache, d), func(t *testing.T) {
 					p := attn.Problem{Batch: 1, SeqQ: 1 << 20, SeqKV: 1 << 20, HeadsQ: 8, HeadsKV: 2, Dim: d, DimV: d}
-					k := kernel{l.Ops, "flash", cache}
+					k := kernel{ops: l.Ops, name: "flash", cache: cache}
 					block, tiles := k.sizes(&p)
 					if block < l.Ops.Keys || block%l.Ops.Keys != 0 || tiles < 1 {
 						t.Errorf("blocks of %d keys, %d tiles; groups are of %d", block, tiles, l.Ops.Keys)
@@ -45,7 +45,7 @@ func TestSmallCache(t *testing.T) {
 	}
 	for _, l := range available(t) {
 		t.Run(l.ISA, func(t *testing.T) {
-			attntest.Run(t, kernel{l.Ops, "flash/" + l.ISA, 8 << 10}, tile.Have, attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5, Core: true})
+			attntest.Run(t, kernel{ops: l.Ops, name: "flash/" + l.ISA, cache: 8 << 10}, tile.Have, attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5, Core: true})
 		})
 	}
 }

@@ -29,24 +29,23 @@ for range rounds {
 	g.ret()
 }
 
-// readAhead is how far ahead, in bytes, the probe of bandwidth asks. Of 4, 8 and 16 KiB the last was the slowest on a Zen 5.
-const readAhead = 4 << 10
-
-// touchAhead is how far ahead, in bytes, it touches a line of each page of memory, so that the CPU has found the page in time. More than one touch a page
+// touchAhead is how far ahead, in bytes, the probe of bandwidth touches a line of each page of memory, so that the CPU has found the page in time. More than one touch a page
 // costs cached reads what it gains the others.
 const (
 	touchAhead = 28 << 10
 	page       = 4 << 10
 )
 
-// read emits the probe of bandwidth for CPUs that a way to ask is for. It returns a sum of what it read in a vector, so that no part of it can be left out.
+// read emits the probe of bandwidth for CPUs that a way to ask is for, so many bytes ahead. It returns a sum of what it read in a vector, so that no part
+// of it can be left out.
 func (g *gen) read() {
-	g.function("Read"+g.way.name, "(x *float32, rounds int, sum *float32)", 0, 24, fmt.Sprintf(`
+	g.function("Read"+g.way.name, "(x *float32, rounds, ahead int, sum *float32)", 0, 32, fmt.Sprintf(`
 for i := range %d * rounds {
 	sum[i%%%d] += x[i]
 }`, g.reads*g.vec, g.vec))
 	g.arg(lanes, "x", 0)
 	g.arg(count, "rounds", 8)
+	g.arg(aux, "ahead", 16)
 	for i := range g.reads {
 		g.zero(vec(i))
 	}
@@ -56,7 +55,7 @@ for i := range %d * rounds {
 	g.align()
 	g.label("round")
 	for off := 0; off < g.reads*g.bytes() && g.way.probed; off += line {
-		g.ask(mem{base: lanes, off: off + readAhead})
+		g.ask(mem{base: lanes, index: aux, times: 1, off: off})
 	}
 	for i := range g.reads {
 		g.add(vec(i), vec(i), mem{base: lanes, off: i * g.bytes()})
@@ -73,7 +72,7 @@ for i := range %d * rounds {
 			g.add(vec(i), vec(i), vec(i+n))
 		}
 	}
-	g.arg(out, "sum", 16)
+	g.arg(out, "sum", 24)
 	at := mem{base: out}
 	g.add(0, 0, at)
 	g.store(at, 0)
