@@ -130,15 +130,22 @@ func Count(p *attn.Problem, ops *asm.Ops, n int) int {
 func tiles(ops *asm.Ops, n int) int { return (n + ops.Lanes - 1) / ops.Lanes }
 
 // Place is the first query of a tile of n queries, and how many it has. The first tile of a run takes what does not fill one: under a causal mask it has the
-// fewest keys.
+// fewest keys. If that is one vector, the second tile leaves it another, for products of one vector wait for one another: on a Zen 4, Flash with two vectors
+// twice took 7 % less time with AVX-512, and 11 % with AVX2, than with three and with one, and a call with AVX-512 and 1024 queries, d = 64, .4 %.
 func Place(p *attn.Problem, ops *asm.Ops, n, tile int) (i, rows int) {
 	run := run(p, ops, n)
 	each := tiles(ops, run)
 	i, tile = tile/each*run, tile%each
 	length := min(run, n-i)
-	short := length - (tiles(ops, length)-1)*ops.Lanes
-	if tile == 0 {
-		return i, short
+	short, left := length-(tiles(ops, length)-1)*ops.Lanes, 0
+	if short <= ops.Vec && short < length && ops.Vec > 1 {
+		left = ops.Vec
+	}
+	switch tile {
+	case 0:
+		return i, short + left
+	case 1:
+		return i + short + left, ops.Lanes - left
 	}
 	return i + short + (tile-1)*ops.Lanes, ops.Lanes
 }
