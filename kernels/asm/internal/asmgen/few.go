@@ -300,11 +300,10 @@ func (d dots) held(name string, vecs int) {
 		d.load(query(v), mem{base: lanes, off: v * d.bytes()})
 	}
 	d.eachKey(name, func(key reg) {
+		asks := d.askRow(key, vecs, d.cells)
 		for v := range vecs {
 			at := mem{base: key, off: v * d.vec * d.size()}
-			if at.off%line == 0 {
-				d.ask(mem{base: key, index: lead, times: 1, off: at.off})
-			}
+			asks(at.off)
 			switch {
 			case v >= kept:
 				d.widen(d.key(), at, d.cells)
@@ -335,6 +334,25 @@ func (d dots) eachKey(name string, body func(key reg)) {
 	d.plus(key, stride)
 	d.increase(keysLeft, -1)
 	d.jumpAtLeast(keysLeft, 1, "key"+name)
+}
+
+// askRow asks for what a row of so many vectors is to ask for: all of it before the row is read, if that is few lines, or else each line by what it returns.
+// On a Zen 4, which asks for lines when it comes to them, Dot read rows of 256 bytes 7 % faster with AVX2 and 4 % with AVX-512 the one way; Sum reads those
+// of 512 bytes 12 % faster with AVX2 the other way.
+func (g *gen) askRow(at reg, vecs int, c cells) (each func(off int)) {
+	ask := func(off int) {
+		if off%line == 0 {
+			g.ask(mem{base: at, index: lead, times: 1, off: off})
+		}
+	}
+	bytes := vecs * g.vec * c.size()
+	if bytes > 4*line {
+		return ask
+	}
+	for off := 0; off < bytes; off += line {
+		ask(off)
+	}
+	return func(int) {}
 }
 
 // columnsOfKey emits the products with so many vectors of columns of a key, or with one element; with loop, until fewer are left.
@@ -505,11 +523,10 @@ func (t tile) sumKeys() {
 	t.get(steps, few("keys"))
 	t.label("key" + t.name)
 	t.broadcast(weight, mem{base: elemAt})
+	asks := t.askRow(lanesAt, t.vecs, t.cells)
 	for v := range t.vecs {
 		off := v * t.vec * t.size()
-		if off%line == 0 {
-			t.ask(mem{base: lanesAt, index: lead, times: 1, off: off})
-		}
+		asks(off)
 		widen(row, mem{base: lanesAt, off: off}, t.cells)
 		if v < kept {
 			t.fma(vec(v), row, weight)
