@@ -16367,7 +16367,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -17198,7 +17204,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -18433,7 +18445,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -19343,7 +19361,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -20588,7 +20612,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -21602,7 +21632,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -22917,7 +22953,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -23622,7 +23664,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25425,7 +25473,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26256,7 +26310,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -27491,7 +27551,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -28401,7 +28467,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -29646,7 +29718,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -30660,7 +30738,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -31975,7 +32059,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -32680,7 +32770,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP

@@ -19949,7 +19949,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -21080,7 +21086,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -22641,7 +22653,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -23964,7 +23982,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -25502,7 +25526,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -26929,7 +26959,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -28557,7 +28593,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -29780,7 +29822,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -31896,7 +31944,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -33027,7 +33081,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -34588,7 +34648,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -35911,7 +35977,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -37449,7 +37521,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -38876,7 +38954,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_Ahead)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -40504,7 +40588,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
@@ -41727,7 +41817,13 @@ run:
 	MOVQ (Few_Far)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP
+	MOVQ (Few_FarPages)(AX), R8
+touch:
 	PREFETCHT1 (BP)
+	ADDQ $4096, BP
+	ADDQ $-1, R8
+	CMPQ R8, $1
+	JGE touch
 	MOVQ (Few_FarScale)(AX), BP
 	LEAQ (BP)(R11*8), BP
 	MOVQ (BP), BP

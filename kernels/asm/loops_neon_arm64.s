@@ -21226,7 +21226,13 @@ run:
 	MOVD (Few_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
+	MOVD (Few_FarPages)(R0), R4
+touch:
 	PRFM (R24), PLDL2KEEP
+	ADD $4096, R24
+	ADD $-1, R4
+	CMP $1, R4
+	BGE touch
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -22620,7 +22626,13 @@ run:
 	MOVD (Few_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
+	MOVD (Few_FarPages)(R0), R4
+touch:
 	PRFM (R24), PLDL2KEEP
+	ADD $4096, R24
+	ADD $-1, R4
+	CMP $1, R4
+	BGE touch
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -23929,7 +23941,13 @@ run:
 	MOVD (Few_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
+	MOVD (Few_FarPages)(R0), R4
+touch:
 	PRFM (R24), PLDL2KEEP
+	ADD $4096, R24
+	ADD $-1, R4
+	CMP $1, R4
+	BGE touch
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -25467,7 +25485,13 @@ run:
 	MOVD (Few_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
+	MOVD (Few_FarPages)(R0), R4
+touch:
 	PRFM (R24), PLDL2KEEP
+	ADD $4096, R24
+	ADD $-1, R4
+	CMP $1, R4
+	BGE touch
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -26878,7 +26902,13 @@ run:
 	MOVD (Few_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
+	MOVD (Few_FarPages)(R0), R4
+touch:
 	PRFM (R24), PLDL2KEEP
+	ADD $4096, R24
+	ADD $-1, R4
+	CMP $1, R4
+	BGE touch
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -28416,7 +28446,13 @@ run:
 	MOVD (Few_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
+	MOVD (Few_FarPages)(R0), R4
+touch:
 	PRFM (R24), PLDL2KEEP
+	ADD $4096, R24
+	ADD $-1, R4
+	CMP $1, R4
+	BGE touch
 	MOVD (Few_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -29827,7 +29863,13 @@ run:
 	MOVD (Few_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
+	MOVD (Few_FarPages)(R0), R4
+touch:
 	PRFM (R24), PLDL2KEEP
+	ADD $4096, R24
+	ADD $-1, R4
+	CMP $1, R4
+	BGE touch
 	MOVD (Few_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
@@ -31255,7 +31297,13 @@ run:
 	MOVD (Few_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
+	MOVD (Few_FarPages)(R0), R4
+touch:
 	PRFM (R24), PLDL2KEEP
+	ADD $4096, R24
+	ADD $-1, R4
+	CMP $1, R4
+	BGE touch
 	MOVD (Few_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24

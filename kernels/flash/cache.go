@@ -22,7 +22,8 @@ type cache struct {
 	turn  int         // heads whose runs are read in turn
 	run   int         // keys in a run
 	later int         // a run asks for the one that comes so many runs later,
-	far   int         // and touches the one that comes so many later
+	far   int         // and touches the one that comes so many later,
+	spans int         // in so many pages of memory
 	size  uintptr     // of an element
 	runs  []uintptr   // where the runs begin of what is read, and some of those of what is read next
 	lines []uintptr   // where the scales begin of all that is read next
@@ -47,8 +48,8 @@ type places struct{ at, scales []int }
 // In bytes, the size of a run that no page ends. It asks as far ahead as is best for the loops: far enough for rows to come from memory, near enough for the
 // cache to keep them until then. On a Zen 5, loops that take less than wide bytes at a time keep the CPU busier, and want rows further ahead; nobody has
 // measured what NEON's want, which all do. On a Xeon (family 6, model 167), which is asked for rows in its second cache, 4 to 64 KiB were within 3 % of one
-// another, and on a Zen 4 8 to 32. Further still a run is touched once, so that the CPU has found its page of memory, and seen where the next stream begins,
-// when its rows are asked for.
+// another, and on a Zen 4 8 to 32. Further still a run is touched once in each page of memory, so that the CPU has found that, and seen where the next stream
+// begins, when its rows are asked for.
 //
 // Loops that ask for nothing ahead take longer runs: on a Zen 4 decoding one query was 1 to 6 % faster so, and with 32 KiB as with 16.
 const (
@@ -56,6 +57,7 @@ const (
 	longRun    = 16 << 10
 	wide       = 32
 	touchAhead = 48 << 10
+	memoryPage = 4 << 10
 )
 
 // runOf is the number of keys in a run of so many bytes at most, and what its bytes come to.
@@ -107,7 +109,7 @@ func (c *cache) suit(p *attn.Problem, loops *asm.Ops) {
 		ahead *= 2
 	}
 	run, size := runOf(p, longest)
-	c.run, c.later, c.far = run, runs(ahead, size), runs(touchAhead, size)
+	c.run, c.later, c.far, c.spans = run, runs(ahead, size), runs(touchAhead, size), runs(size, memoryPage)
 }
 
 // open finds the keys and values of so many key heads from one on: where those lie from one key to another, and, as far as anything is asked or touched
@@ -227,7 +229,7 @@ func (w *fewWorker) ask(next *asm.Cells, runs places, from int) {
 	for i := range w.far {
 		w.runs[n+i] = base + w.size*uintptr(runs.at[min(first+i, last)])
 	}
-	w.Ahead, w.Far = w.runs[w.later:], w.runs[w.far:]
+	w.Ahead, w.Far, w.FarPages = w.runs[w.later:], w.runs[w.far:], w.spans
 	if w.lines != nil {
 		for i := range n {
 			w.lines[i] = next.ScaleAddress(runs.scales[min(first+i, last)])

@@ -40,7 +40,7 @@ for j := range p.N { // 4 at a time
 	g.label("run")
 	g.get(steps, few("run"))
 	g.runAt(elem, "At", "K+"+c.field(), c.size(), elemAt)
-	g.leadOf(elem, c)
+	g.leadOf(elem, c, elemAt)
 	g.rowsOfHead("Q", elemAt)
 	g.scoresOfRun(out, elemAt)
 	g.keysOfRun(count, elemAt)
@@ -87,15 +87,21 @@ func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
 	g.plus(dst, temp)
 }
 
-// leadOf finds how far ahead of its rows, which begin at a place, the run whose number is in steps asks. It touches the lines that Far and FarScale say.
-func (g *gen) leadOf(at reg, c cells) {
+// leadOf finds how far ahead of its rows, which begin at a place, the run whose number is in steps asks. It touches the lines that Far and FarScale say, and
+// destroys temp.
+func (g *gen) leadOf(at reg, c cells, temp reg) {
 	find := func(list string) {
 		g.get(lead, few(list))
 		g.offset(lead, lead, steps, 8)
 		g.get(lead, mem{base: lead})
 	}
 	find("Far")
+	g.get(temp, few("FarPages"))
+	g.label("touch")
 	g.prefetch(mem{base: lead})
+	g.increase(lead, page)
+	g.increase(temp, -1)
+	g.jumpAtLeast(temp, 1, "touch")
 	if c == i8 {
 		find("FarScale")
 		g.prefetch(mem{base: lead})
@@ -454,7 +460,7 @@ for k := range p.N {
 	g.label("run")
 	g.get(steps, few("run"))
 	g.runAt(lanes, "At", "V+"+c.field(), c.size(), elem)
-	g.leadOf(lanes, c)
+	g.leadOf(lanes, c, elemAt)
 	g.rowsOfHead("O", elem)
 	g.scoresOfRun(elem, count)
 	g.keysOfRun(count, elemAt)
