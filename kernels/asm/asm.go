@@ -148,7 +148,7 @@ type Ops struct {
 	Keys, Cols, Rank int // rows that Score, Mix, Outer take at once
 
 	// Ahead is how far ahead, in bytes, loops that read what is read once best ask memory for it. Streamed are the loops that do so best where it comes
-	// from memory in one stream: these, or others that differ in nothing else.
+	// from memory in one stream: these, or others that differ in nothing else. A copy of Ops still says those of its original.
 	Ahead    int
 	Streamed *Ops
 

@@ -18,8 +18,9 @@ type Few struct {
 
 	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i].
 	// While assembly reads it, it asks memory for what is read before long: as many rows, as far apart, from the address Ahead[i] on, where there need
-	// be nothing, and touches the line at Far[i], where it comes later, and at the same place in the pages of 4 KiB behind it, FarPages together: to find a
-	// page of memory takes longer than to read a line of it. Where elements are I8 it touches the line at FarScale[i] as well. Where Run is 0 all keys are one run, from the first element on, and it asks for no others.
+	// be nothing, and touches the line at Far[i], where it comes later: to find a page of memory takes longer than to read a line of it. It does the same at
+	// that place in the pages of 4 KiB that follow, FarPages together, and, where elements are I8, with the line at FarScale[i]. Where Run is 0 all keys are
+	// one run, from the first element on, and it asks for no others.
 	Run                  int
 	At, Scales           []int
 	Ahead, Far, FarScale []uintptr

@@ -50,6 +50,8 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 //	                           where these ask for each line when they come to it; the others so 26, and 28 (AVX2: 24) 4 KiB ahead. But
 //	                           keys that have their place in the last cache (4 MiB) 19 GB/s by the first ones, and 50 by the others
 //	Zen 4, 8 queries           9 GB/s by the first ones, 17 by the others 4 KiB ahead and 20 from 8 KiB on; pages of 16 keys 11, 15, 17
+//
+// AMD's CPUs before these are taken to be like the Zen 4; nobody has measured them.
 func asked(cpu *cpuid.CPUInfo, ways []*Ops) *Ops {
 	const (
 		near, far = 4 << 10, 8 << 10

@@ -211,6 +211,7 @@ func TestStreams(t *testing.T) {
 		}{
 			{"one query", func(p *attn.Problem) {}, "bhsd", true},
 			{"int8", func(p *attn.Problem) { p.KV = attn.I8 }, "bhsd", true},
+			{"int8 behind a window", func(p *attn.Problem) { p.KV, p.Mask = attn.I8, attn.Window(500, 0) }, "bhsd", true}, // runs of other lengths begin elsewhere
 			{"pages", func(p *attn.Problem) { p.Page = 16 }, "bhsd", false},
 			{"heads that lie between one another", func(p *attn.Problem) {}, "bshd", false},
 			{"several queries", func(p *attn.Problem) { p.SeqQ = 2 }, "bhsd", false},

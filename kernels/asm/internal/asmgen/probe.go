@@ -29,8 +29,8 @@ for range rounds {
 	g.ret()
 }
 
-// touchAhead is how far ahead, in bytes, the probe of bandwidth touches a line of each page of memory, so that the CPU has found the page in time. More than one touch a page
-// costs cached reads what it gains the others.
+// touchAhead is how far ahead, in bytes, the probe of bandwidth touches a line of each page of memory, so that the CPU has found the page in time. More than
+// one touch a page costs cached reads what it gains the others.
 const (
 	touchAhead = 28 << 10
 	page       = 4 << 10
