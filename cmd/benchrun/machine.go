@@ -73,7 +73,7 @@ func (*MachineCmd) Run(to streams) error {
 			if !v.Available {
 				continue
 			}
-			rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Read}.ForRead(nil, x)))
+			rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Streamed.Read}.ForRead(nil, x)))
 			fmt.Fprintf(t, "%s (%s)\t%s\t%.3g GB/s\t%s\n", m.Name, v.ISA, binary(m.Bytes), rate/1e9, machine.Percent(drift))
 		}
 	}

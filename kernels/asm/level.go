@@ -42,7 +42,8 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 }
 
 // asked are the loops that suit a CPU, of those that differ in how they ask for what is read once: amd64's so that no cache keeps it, the first ones, or
-// into the second cache. How far ahead that is best done, and where, was measured on one CPU of each kind, decoding float32 with AVX-512, d = 128:
+// into the second cache. How far ahead that is best done, and where, was measured on one CPU of each kind, decoding float32 with AVX-512, d = 128, by turns
+// in one process:
 //
 //	Zen 5                      memory gave 40 GB/s by the first ones, and 31 by the others
 //	Xeon, family 6, model 167  its first caches wait for few lines by themselves: 7.4 GB/s by the first ones, 14.5 by the others
@@ -65,7 +66,7 @@ func asked(cpu *cpuid.CPUInfo, ways []*Ops) *Ops {
 		best = kept
 	case cpu.VendorID == cpuid.AMD && cpu.Family < zen5:
 		once.Ahead, kept.Ahead = 0, far
-		best, kept.Streamed, kept.Read = kept, once, once.Read
+		best, kept.Streamed = kept, once
 	}
 	return best
 }

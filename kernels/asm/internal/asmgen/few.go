@@ -343,8 +343,8 @@ func (d dots) eachKey(name string, body func(key reg)) {
 }
 
 // askRow asks for what a row of so many vectors is to ask for: all of it before the row is read, if that is few lines, or else each line by what it returns.
-// On a Zen 4, which asks for lines when it comes to them, Dot read rows of 256 bytes 7 % faster with AVX2 and 4 % with AVX-512 the one way; Sum reads those
-// of 512 bytes 12 % faster with AVX2 the other way.
+// On a Zen 4, which asks for lines when it comes to them, decoding rows of 256 bytes took 2 to 3 % less time the one way; Sum of rows of 512 bytes was slower
+// so with AVX2.
 func (g *gen) askRow(at reg, vecs int, c cells) (each func(off int)) {
 	ask := func(off int) {
 		if off%line == 0 {
