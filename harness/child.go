@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"attnlab/attn/cases"
@@ -40,7 +41,7 @@ type process struct {
 type head struct{ bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {
-	if room := 8<<10 - h.Len(); room > 0 {
+	if room := 16<<10 - h.Len(); room > 0 {
 		h.Buffer.Write(p[:min(room, len(p))])
 	}
 	return len(p), nil
@@ -90,7 +91,12 @@ func (c *Child) ask(ctx context.Context, q request) (answer, error) {
 		limit, cancel = context.WithTimeout(ctx, c.Timeout)
 	}
 	defer cancel()
-	defer context.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })() // reading then ends
+	defer context.AfterFunc(limit, func() { // reading then ends
+		if ctx.Err() == nil && p.cmd.Process.Signal(syscall.SIGQUIT) == nil { // Go programs die of it with their stacks as last words
+			time.Sleep(2 * time.Second)
+		}
+		_ = p.cmd.Process.Kill()
+	})()
 
 	var a answer
 	err := json.NewEncoder(p.in).Encode(q)
@@ -109,7 +115,7 @@ func (c *Child) ask(ctx context.Context, q request) (answer, error) {
 	case ctx.Err() != nil:
 		return a, ctx.Err()
 	case limit.Err() != nil:
-		return a, fmt.Errorf("%w within %v", ErrTimeout, c.Timeout)
+		return a, fmt.Errorf("%w within %v%s", ErrTimeout, c.Timeout, standing(p.stderr.String()))
 	}
 	return a, fmt.Errorf("the worker died: %s", lastWords(p.stderr.String(), died))
 }
@@ -134,6 +140,27 @@ func lastWords(stderr string, died error) string {
 		text += ", which is what the system does when memory runs out"
 	}
 	return text
+}
+
+// standing says where the stacks in a worker's last words show its main goroutine: the innermost calls. It is empty if they do not show it.
+func standing(stacks string) string {
+	_, main, ok := strings.Cut(stacks, "\ngoroutine 1 ")
+	if !ok {
+		return ""
+	}
+	var calls []string
+	for line := range strings.Lines(main) {
+		if line == "\n" || len(calls) == 5 {
+			break
+		}
+		// The line that begins the goroutine, and those of a file, have no call; those of the runtime say how it waits, and the state says it better.
+		if end := strings.LastIndex(line, "("); end > 0 && line[0] != '\t' && !strings.HasPrefix(line, "runtime.") {
+			calls = append(calls, line[:end])
+		}
+	}
+	_, state, _ := strings.Cut(main, "[")
+	state, _, _ = strings.Cut(state, "]")
+	return fmt.Sprintf(": it stood in %s (%s)", strings.Join(calls, " < "), state)
 }
 
 // Verify is the Worker's.
