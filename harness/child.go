@@ -159,8 +159,7 @@ func standing(stacks string) string {
 		}
 	}
 	_, state, _ := strings.Cut(main, "[")
-	state, _, _ = strings.Cut(state, "]")
-	return fmt.Sprintf(": it stood in %s (%s)", strings.Join(calls, " < "), state)
+	return fmt.Sprintf(": it stood in %s (%s)", strings.Join(calls, " < "), state[:max(0, strings.IndexAny(state, ",]"))])
 }
 
 // Verify is the Worker's.
