@@ -55,7 +55,8 @@ func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 	return block, min(max(tiles, 1), most)
 }
 
-// gathered is the least number of tiles for which rows of V that lie far apart are brought together.
+// gathered is the least number of tiles for which rows of V that lie far apart are brought together. The last ones to mix a block ask memory for those
+// of the next one, each for its share, as no CPU guesses where they lie: AVX2 with 2048 keys and 8 heads, d = 64, took 1 % less time so on a Zen 4.
 const gathered = 4
 
 // farApart is whether rows of V, from each of which to the next it is so many numbers, are worth bringing together. Mix goes over a block's rows again for
@@ -246,10 +247,14 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 			}
 			t.Weights()
 			last := t.End() <= key+pl.block
-			if i+1 < len(tiles) && pl.begins(tiles[i+1], key) {
+			share := i - len(tiles) + gathered
+			switch later := key + pl.block + share*pl.block/gathered; {
+			case i+1 < len(tiles) && pl.begins(tiles[i+1], key):
 				t.Ask(tiles[i+1])
-			} else if last {
+			case last:
 				t.Ask(nil)
+			case share >= 0 && later < end:
+				t.AskValues(later)
 			}
 			t.Mix()
 			if last && t.Finish() {

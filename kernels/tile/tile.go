@@ -460,6 +460,15 @@ func (t *Tile) Ask(next *Tile) {
 	}
 }
 
+// AskValues has Mix ask for rows of V from a key on, a quarter as many as it multiplies, if the stage gathers them as they lie in V.
+func (t *Tile) AskValues(key int) {
+	if t.stage.gather && !copied(t.p) {
+		batch, row := t.a.KRow(t.p, t.b, key)
+		rows := From(&t.a.V, batch, row, t.kv)
+		t.Ahead, t.AheadBy = rows.Ahead(0), 4*rows.Stride
+	}
+}
+
 // Mix adds the block's values to the output. With care, it takes rows of V that are not finite as zeros and hides the lanes that see them.
 func (t *Tile) Mix() {
 	if t.edits.seen >= t.edits.last {
