@@ -286,7 +286,7 @@ func (d *decoder) nextHead() int {
 // scanParts takes the queries of some key heads through some parts of the keys.
 func (d *decoder) scanParts(worker, task int) {
 	w, p, a := d.workers[worker], &d.p, d.a
-	w.suit(p, d.loops)
+	w.suit(p, d.loops, d.inTurn)
 	sets, spans := d.sets(), d.spans()
 	at, from, b := task%spans*d.parts, task/spans%sets*d.heads, task/spans/sets
 	nq, keys, heads, parts := a.Queries(p, b), a.Keys(p, b), min(d.heads, p.HeadsKV-from), min(d.parts, d.n-at)
