@@ -56,7 +56,7 @@ func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 }
 
 // gathered is the least number of tiles for which rows of V that lie far apart are brought together. The last ones to mix a block ask memory for those
-// of the next one, each for its share, as no CPU guesses where they lie: AVX2 with 2048 keys and 8 heads, d = 64, took 1 % less time so on a Zen 4.
+// of the next one, each for its share, as no CPU guesses where they lie: AVX2 with 2048 keys and 8 heads, d = 64, took .8 % less time so on a Zen 4.
 const gathered = 4
 
 // farApart is whether rows of V, from each of which to the next it is so many numbers, are worth bringing together. Mix goes over a block's rows again for
@@ -65,8 +65,8 @@ const gathered = 4
 // which takes 8 columns at a time, and loops that take fewer, and so come more often, win before. On a Zen 5 with 2048 keys and 8 heads, d = 64, AVX2 lost
 // 7 % by such a layout, and loses 2 % when V is copied; with 32 heads of d = 128 it lost 48 %, and AVX-512 with 32 of d = 64 15 %, and both lose 4 %.
 func (k kernel) farApart(p *attn.Problem, stride, block int) bool {
-	const page, columns = 4 << 10, 8
-	row, next := 4*p.DimV, min(4*stride, page)
+	const columns = 8
+	row, next := 4*p.DimV, min(4*stride, memoryPage)
 	return row < next && k.cache/next*row*k.ops.Cols < columns*4*(p.Dim+p.DimV)*block
 }
 

@@ -343,8 +343,8 @@ func (d dots) eachKey(name string, body func(key reg)) {
 }
 
 // askRow asks for a row of so many vectors four lines at a time, before the first of them is read, by what it returns. On a Zen 4, which asks for lines when it
-// comes to them, decoding float32 took 2 to 3 % less time so than where each line was asked for alone, with d = 64, and 4 % less with d = 128. Two or eight
-// lines at a time were slower.
+// comes to them, decoding float32 took 2 to 3 % less time so than where each line was asked for alone, with d = 64, and with AVX2 and d = 128 4 % less. With
+// d = 128, two lines at a time were slower with AVX2, and eight with AVX-512.
 func (g *gen) askRow(at reg, vecs int, c cells) (each func(off int)) {
 	const together = 4 * line
 	bytes := vecs * g.vec * c.size()
