@@ -25,11 +25,11 @@ import "fmt"
 // goes with the weights of the group before, which has those vectors still: so nothing but the very last weights goes alone.
 func (g *gen) flash(vecs int, sums bool) {
 	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, sums: sums, name: "0"}
-	name, s := "Flash", ""
+	name, s, frame := "Flash", "", 8
 	if sums {
-		name, s = "FlashSums", "\n\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]"
+		name, s, frame = "FlashSums", "\n\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]", 64+g.row()
 	}
-	g.function(fmt.Sprint(name, vecs), "(p *Panel, from, to, scored int) (done int)", 64+(t.rows+1)*t.sumsRow(), 40, fmt.Sprintf(`
+	g.function(fmt.Sprint(name, vecs), "(p *Panel, from, to, scored int) (done int)", frame, 40, fmt.Sprintf(`
 first := 0 // lane
 for j := from; ; j += %[1]d {
 	if j == to {
@@ -56,9 +56,13 @@ for j := from; ; j += %[1]d {
 	}
 }`, g.rows, g.vecs*g.vec, vecs*g.vec, s, g.unit()*g.vec, g.vec))
 	g.scoreRows()
-	g.scratch(groupSums)
-	t.emptySums(0, t.vecs)
-	t.emptySums(t.rows, t.vecs)
+	if sums {
+		g.scratch(products)
+		for v := range vecs {
+			t.emptyProducts(v)
+		}
+	}
+	t.mark()
 	g.get(refs, mem{base: panel, field: "Panel_M"})
 	g.arg(steps, "scored", 24)
 	g.jumpAtLeast(steps, 1, "fits0")
@@ -71,10 +75,11 @@ for j := from; ; j += %[1]d {
 		t.name = fmt.Sprint(t.first)
 		g.label("fewer" + t.name)
 		t.amid(more, more.name+"to"+t.name)
+		more.total() // these do not go on
+		t.mark()
 		t.groups()
 	}
 	g.label("leave")
-	t.total()
 	g.arg(aux, "to", 16)
 	g.subtract(aux, count)
 	g.result("done", 32, aux)
@@ -121,11 +126,15 @@ func (t tile) groups() {
 		t.jump(fmt.Sprint("fewer", next))
 	}
 	t.weights("last" + t.name)
+	t.total()
 	t.jump("leave")
 
 	t.label("over" + t.name)
+	t.arg(pause, "from", 8)
+	t.jumpLess(out, pause, "added"+t.name)
 	t.total() // seed looks at L
-	t.emptySums(t.rows, t.vecs)
+	t.mark()
+	t.label("added" + t.name)
 	t.seed()
 	t.check("leave")
 	t.jump("fits" + t.name)
@@ -139,22 +148,68 @@ func (t tile) amid(before tile, name string) {
 	t.mixed(before, name)
 }
 
-// Sums of a group's weights stand in rows of their own, one more than a group has: the first stays 0, and each row of weights adds to what the
-// one before has made of it. So nothing has to be emptied, and the last row can wait to be added to L and S until the next group is half way.
-// Between its products and the next one's there is no room for it: on a Zen 5 whose neighbour is awake the stores of scores fill the store
-// queue to the last place, and one store more took 32 of a group's 850 cycles (AVX-512, d = 64).
-func (t tile) sumsRow() int {
-	if t.sums {
-		return 2 * t.row()
-	}
-	return t.row()
+// The weights of a group are added to L when half of the next group's are done, and found in P. No register is free for their sum, and to have it in memory with
+// each row is a load, an addition and a store more, of some sixteen instructions a weight: AVX2 took 1.2 % longer for Flash so, on a Zen 4 at d = 64. Between a group's products and the next one's
+// there is no room for it: on a Zen 5 whose neighbour is awake the stores of scores fill the store queue to the last place, and one store more took 32 of a group's
+// 850 cycles (AVX-512, d = 64).
+//
+// Products with the scores, which are overwritten, are summed on the stack, and added to S at a group's end.
+
+// mark notes that the groups before out have been added, as the place at which weights pause in the group there: the next at which they do has one before it.
+func (t tile) mark() {
+	t.move(pause, out)
+	t.increase(pause, t.half())
+	t.result("from", 8, pause)
 }
 
-// groupSum is that of the weights, and groupSumS that of weights times scores, of vector v, so many rows on.
-func (t tile) groupSum(v, row int) mem {
-	return mem{base: groupSums, off: row*t.sumsRow() + v*t.bytes()}
+// half is the size of half of a group's weights.
+func (t tile) half() int { return t.rows / 2 * t.row() }
+
+// total adds what has not been added of the groups before out.
+func (t tile) total() { t.addGroup(out, 0) }
+
+// addGroup adds the group of weights that ends so many bytes before an address.
+func (t tile) addGroup(end reg, before int) {
+	const totals = pause // which nobody needs now
+	sum := t.temps()[0]
+	t.get(totals, ofPanel("L"))
+	for v := t.first; v < t.vecs; v++ {
+		row := func(r int) mem { return mem{base: end, off: (r-t.rows)*t.row() - before + v*t.bytes()} }
+		t.load(sum, row(0))
+		for r := 1; r < t.rows; r++ {
+			t.add(sum, sum, row(r))
+		}
+		t.addTo(totals, v, sum)
+	}
 }
-func (t tile) groupSumS(v, row int) mem { return t.groupSum(t.vecs+v, row) }
+
+// addProducts adds the sums of a group's weights times scores to S.
+func (t tile) addProducts() {
+	const totals = pause
+	sum := t.temps()[0]
+	t.get(totals, ofPanel("S"))
+	for v := t.first; v < t.vecs; v++ {
+		t.load(sum, t.productsOf(v))
+		t.addTo(totals, v, sum)
+		t.emptyProducts(v)
+	}
+}
+
+// addTo adds a vector to vector v of a row.
+func (t tile) addTo(row reg, v int, sum vec) {
+	at := mem{base: row, off: v * t.bytes()}
+	t.add(sum, sum, at)
+	t.store(at, sum)
+}
+
+// productsOf is the sum of weights times scores of vector v, which emptyProducts makes 0.
+func (t tile) productsOf(v int) mem { return mem{base: products, off: v * t.bytes()} }
+
+func (t tile) emptyProducts(v int) {
+	nothing := t.temps()[0]
+	t.zero(nothing)
+	t.store(t.productsOf(v), nothing)
+}
 
 // rowOf is the first row of a group, between its products and its weights.
 const rowOf = lanesAt
@@ -197,13 +252,11 @@ func (t tile) weight(v int) {
 	t.exp2(temps, at, mem{base: refs, off: v * t.bytes()})
 	if t.sums {
 		t.load(temps[0], at)
-		t.load(sum, t.groupSumS(v, 0))
+		t.load(sum, t.productsOf(v))
 		t.addProduct(sum, e, temps[0])
-		t.store(t.groupSumS(v, 1), sum)
+		t.store(t.productsOf(v), sum)
 	}
 	t.store(at, e)
-	t.add(sum, e, t.groupSum(v, 0))
-	t.store(t.groupSum(v, 1), sum)
 }
 
 // weights emits a loop over the rows from weightsAt to out.
@@ -212,33 +265,33 @@ func (t tile) weights(label string) {
 	for v := t.first; v < t.vecs; v++ {
 		t.weight(v)
 	}
-	t.nextWeights()
+	t.increase(weightsAt, t.row())
 	t.jumpLess(weightsAt, pause, label)
 	t.halfWay(label+"Half", label+"End")
 	t.jump(label)
 	t.label(label + "End")
 }
 
-// nextWeights goes to the next row of weights.
-func (t tile) nextWeights() {
-	t.increase(weightsAt, t.row())
-	t.increase(groupSums, t.sumsRow())
-}
-
 // firstHalf has weights of the group pause half way.
 func (t tile) firstHalf() {
 	t.move(pause, weightsAt)
-	t.increase(pause, t.rows/2*t.row())
+	t.increase(pause, t.half())
 }
 
-// halfWay is where weights pause: half way they add up the group before, and go on; at the end they jump to done.
+// halfWay is where weights pause: half way they add up the group before, if it has not been added, and go on; at the end they jump to done.
 func (t tile) halfWay(label, done string) {
-	t.jumpLess(pause, out, label)
-	t.increase(groupSums, -t.rows*t.sumsRow())
+	t.jumpLess(pause, out, label+"Way")
+	if t.sums {
+		t.addProducts()
+	}
 	t.jump(done)
+	t.label(label + "Way")
+	t.arg(pause, "from", 8)
+	t.jumpLess(pause, weightsAt, label+"Add")
+	t.jump(label)
+	t.label(label + "Add")
+	t.addGroup(weightsAt, t.half())
 	t.label(label)
-	t.addSums(t.rows - t.rows/2)
-	t.emptySums(t.rows-t.rows/2, t.first) // they have left, and had their last sums in that row
 	t.move(pause, out)
 }
 
@@ -283,7 +336,7 @@ func (t tile) mixed(w tile, name string) {
 	}
 	t.offset(nextRow, nextRow, stride, 1)
 	t.advance(n)
-	w.nextWeights()
+	w.increase(weightsAt, w.row())
 	t.jumpLess(weightsAt, pause, "more"+name)
 	w.halfWay("half"+name, "alone"+name)
 	t.label("more" + name)
@@ -293,44 +346,6 @@ func (t tile) mixed(w tile, name string) {
 	t.label("alone" + name)
 	t.increase(steps, n-unroll)
 	t.rest("Mixed" + name)
-}
-
-// total adds the sums of the last group to L and S. The sums of the tile are not touched.
-func (t tile) total() { t.addSums(t.rows) }
-
-// addSums adds the row of sums so many rows on to L and S.
-func (t tile) addSums(row int) {
-	t.addSumsTo("Panel_L", row, t.groupSum)
-	if t.sums {
-		t.addSumsTo("Panel_S", row, t.groupSumS)
-	}
-}
-
-func (t tile) addSumsTo(field string, row int, groupSum func(v, row int) mem) {
-	sum := t.temps()[0]
-	const totals = pause // which nobody needs now
-	t.get(totals, mem{base: panel, field: field})
-	for v := range t.vecs {
-		all := mem{base: totals, off: v * t.bytes()}
-		t.load(sum, groupSum(v, row))
-		t.add(sum, sum, all)
-		t.store(all, sum)
-	}
-}
-
-// emptySums empties the row of sums so many rows on, of the first vectors.
-func (t tile) emptySums(row, vecs int) {
-	if vecs == 0 {
-		return
-	}
-	nothing := t.temps()[0]
-	t.zero(nothing)
-	for v := range vecs {
-		t.store(t.groupSum(v, row), nothing)
-		if t.sums {
-			t.store(t.groupSumS(v, row), nothing)
-		}
-	}
 }
 
 // seed makes M the largest score in lanes that have seen no key. Raise would do the same, as all that it scales is 0 there; but a sum that is not is

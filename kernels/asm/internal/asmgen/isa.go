@@ -56,7 +56,7 @@ const (
 	aux                  // what a function says it is
 	refs                 // M
 	nextRow              // Flash: the row of K that is asked for
-	groupSums            // Flash: Σ P of a group, up to a row
+	products             // Flash: sums of weights times scores
 	pause                // Flash: the row of weights to pause at
 	columns              // columns still to do
 	rowsLeft             // rows still to do
