@@ -41,7 +41,7 @@
 // # Assembly
 //
 // The sets avx2, avx512 and neon are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
-// there are 0 up to 2^-100 (neon: 2^-99.5), and else within 1.75 ulp of 2^(score-M), the difference being rounded first. Build tag purego leaves
+// there are 0 up to 2^-100 (neon: 2^-99.5), and else within 1.75 ulp of 2^(score-M), less 2^-100, the difference being rounded first. Build tag purego leaves
 // the sets out.
 //
 // The loops of decoding, whose speed is that of memory, are there once for each way to ask for rows that are read once: alike but for that, so that a CPU

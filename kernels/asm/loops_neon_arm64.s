@@ -45,7 +45,7 @@ DATA constants<>+184(SB)/8, $0x4b4000004b400000
 // far: the most that a sum is scaled down by, as a power of two
 DATA constants<>+192(SB)/8, $0x42fc000042fc0000
 DATA constants<>+200(SB)/8, $0x42fc000042fc0000
-// lightest: no weight is less, but 0
+// lightest: taken off weights; Raise leaves none that is less, but 0
 DATA constants<>+208(SB)/8, $0x0d8000000d800000
 DATA constants<>+216(SB)/8, $0x0d8000000d800000
 DATA constants<>+224(SB)/8, $0x3f8000003f800000

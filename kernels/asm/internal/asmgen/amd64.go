@@ -198,19 +198,16 @@ func (x x86) quarters(v, temp vec) {
 	x.emit("VADDPS", low(temp), low(v), low(v))
 }
 
-func (x x86) sub(dst, a vec, b operand)    { x.emit("VSUBPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) max(dst, a vec, b operand)    { x.emit("VMAXPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) min(dst, a vec, b operand)    { x.emit("VMINPS", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) larger(dst, a, b vec)         { x.max(dst, a, b) }
-func (x x86) muladd(acc, a vec, b operand) { x.emit("VFMADD213PS", x.o(b), x.v(a), x.v(acc)) }
-func (x x86) permute(dst, i, tmp vec) {
-	if x.entries == x.vec {
-		x.emit("VPERMPS", x.o(table), x.v(i), x.v(dst))
-	} else {
-		x.emit("VMOVAPS", x.v(i), x.v(dst))
-		x.load(tmp, table)
-		x.emit("VPERMI2PS", x.o(table2), x.v(tmp), x.v(dst))
-	}
+func (x x86) sub(dst, a vec, b operand)      { x.emit("VSUBPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) max(dst, a vec, b operand)      { x.emit("VMAXPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) min(dst, a vec, b operand)      { x.emit("VMINPS", x.o(b), x.v(a), x.v(dst)) }
+func (x x86) larger(dst, a, b vec)           { x.max(dst, a, b) }
+func (x x86) muladd(acc, a vec, b operand)   { x.emit("VFMADD213PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) lookup(dst, i vec, in constant) { x.emit("VPERMPS", x.o(in), x.v(i), x.v(dst)) }
+func (x x86) lookupTwo(dst, i vec, low, high constant, tmp vec) {
+	x.emit("VMOVAPS", x.v(i), x.v(dst))
+	x.load(tmp, low)
+	x.emit("VPERMI2PS", x.o(high), x.v(tmp), x.v(dst))
 }
 func (x x86) shiftLeft(dst, a vec, n int)  { x.emit("VPSLLD", imm(n), x.v(a), x.v(dst)) }
 func (x x86) shiftRight(dst, a vec, n int) { x.emit("VPSRLD", imm(n), x.v(a), x.v(dst)) }
@@ -353,47 +350,8 @@ func (x x86) loadHalf(dst vec, half int, m mem) {
 	}
 }
 
-// The predicates of VCMPPS in use.
-const (
-	greater         = "$0x1e" // false for NaN
-	notLessNorEqual = "$0x16" // true for NaN
-)
-
-// mark sets K1 in AVX-512. AVX2 has the bound itself instead of what is below it, and finds it again at the end.
-func (x x86) mark(c, tmp vec, bound constant) {
-	if x.name == "avx512" {
-		x.emit("VCMPPS", notLessNorEqual, x.o(bound), x.v(c), "K1")
-	} else {
-		x.load(tmp, bound)
-		x.max(c, tmp, c)
-	}
-}
-
-func (x x86) addMarked(dst, a vec, b operand) {
-	if x.name == "avx512" {
-		x.emit("VADDPS.Z", x.o(b), x.v(a), "K1", x.v(dst))
-	} else {
-		x.add(dst, a, b)
-	}
-}
-
-func (x x86) subMarked(dst, a vec, b operand) {
-	if x.name == "avx512" {
-		x.emit("VSUBPS.Z", x.o(b), x.v(a), "K1", x.v(dst))
-	} else {
-		x.sub(dst, a, b)
-	}
-}
-
-func (x x86) fmaMarked(acc, a, b, c vec, bound constant) {
-	if x.name == "avx512" {
-		x.emit("VFMADD231PS.Z", x.v(b), x.v(a), "K1", x.v(acc))
-	} else {
-		x.emit("VCMPPS", notLessNorEqual, x.o(bound), x.v(c), x.v(c))
-		x.fma(acc, a, b)
-		x.emit("VANDPS", x.v(c), x.v(acc), x.v(acc))
-	}
-}
+// greater is the predicate of VCMPPS that is in use, false for NaN.
+const greater = "$0x1e"
 
 // jumpAbove of AVX2 destroys elemAt4.
 func (x x86) jumpAbove(a, b vec, to string) {

@@ -8,44 +8,80 @@ import (
 
 // exp2 emits 2^(z-m) for one vector. The result is in t[2]. NaN stays NaN.
 func (g *gen) exp2(t [4]vec, z mem, m operand) {
-	if isa, ok := g.isa.(tabled); ok {
-		g.exp2Table(isa, t, z, m)
-	} else {
+	isa, ok := g.isa.(tabled)
+	switch {
+	case !ok:
 		g.exp2Series(t, z, m)
+	case g.entries == g.vec:
+		g.exp2Table(isa, t, z, m)
+	default:
+		g.exp2Tables(isa, t, z, m)
 	}
 }
 
-// exp2Table is exp2 where looking up costs products nothing. Let K be the length of a table that fits one or two vector registers, and n the multiple of 1/K nearest
-// to x = z-m:
+// exp2Table and exp2Tables are exp2 where looking up costs products little or nothing. Let K be the length of a table that fits one or two vector registers, and n
+// the multiple of 1/K nearest to x = z-m:
 //
 //	2^x = 2^⌊n⌋ * table[K*(n-⌊n⌋)] * 2^r    with r = x-n, |r| <= 1/2K
 //
 // Adding 1.5*2^23/K rounds x to a multiple of 1/K and leaves K*n in the low bits. Their lowest choose the table's entry; all of them, shifted
 // so that the whole part meets the exponent, are added to its bits, and the table has made up for what the lowest add to the fraction.
-// 2^r = 1 + r*q(r). With 8 entries q is of degree 2, off by 2e-8; with 32 it is of degree 1, off by 5e-8, and saves a multiply-add. The entry
+// 2^r = 1 + r*q(r). With 8 entries q is of degree 2, off by 2e-8; with 32 it is of degree 1, off by 5e-8. The entry
 // and the last multiply-add are rounded: together they are off by 1.25 and 1.75 ulp at most. Whole x are exact.
 //
 // Results up to 2^-100 are 0: times a value they would be subnormal, and a multiply-add that ends up so takes some CPUs a hundred cycles:
-// without, rows of scores with a standard deviation of 30 took four times as long on a Xeon (family 6, model 207). No step has a case for
-// -Inf: what is not above -100 is harmless on the way and 0 at the end.
+// without, rows of scores with a standard deviation of 30 took four times as long on a Xeon (family 6, model 207). So x is -100 at least, and 2^-100 is taken
+// off at the end, which only results below 2^-75 notice. That takes no comparison, whose result AVX-512 has in a mask: on a Zen 4 each costs a multiply-add.
+//
+// What these instructions take from the loop around them is more than their products: the same ones in another order made Flash up to 2 % slower on a Zen 4, at
+// d = 64. Of some hundred orders tried at random these were the best within what repeats.
+
+// exp2Table has one vector of entries. q(r) is c*((r+a)²+b), where c is looked up along with the entry, by which it has been multiplied: so the products are
+// three, and would be four with coefficients.
 func (g *gen) exp2Table(isa tabled, t [4]vec, z mem, m operand) {
 	x, n, e, r := t[0], t[1], t[2], t[3]
 	g.load(x, z)
 	g.sub(x, x, m)
-	isa.mark(x, n, least)
-	isa.addMarked(n, x, round)
-	isa.permute(e, n, r)
+	g.load(n, least)
+	g.max(x, n, x)
+	g.add(n, x, round)
+	isa.lookup(e, n, table)
 	g.sub(r, n, round)
-	g.shiftLeft(n, n, fraction-bits.Len(uint(g.entries))+1)
+	g.sub(r, x, r)
+	c := x
+	isa.lookup(c, n, leads)
+	g.shiftLeft(n, n, g.toExponent())
 	g.addInt(e, e, n)
-	isa.subMarked(r, x, r)
-	g.load(n, coefficients[g.degree])
-	for i := g.degree - 1; i > 0; i-- {
-		isa.muladd(n, r, coefficients[i])
-	}
-	g.mul(r, r, e)
-	isa.fmaMarked(e, r, n, x, least)
+	g.addInt(c, c, n)
+	g.mul(c, c, r)
+	g.add(r, r, vertex)
+	isa.muladd(r, r, rise)
+	g.fma(e, c, r)
+	g.sub(e, e, lightest)
 }
+
+// exp2Tables has two vectors of entries.
+func (g *gen) exp2Tables(isa tabled, t [4]vec, z mem, m operand) {
+	x, n, e, r := t[0], t[1], t[2], t[3]
+	g.load(n, least)
+	g.load(x, z)
+	g.sub(x, x, m)
+	g.max(x, n, x)
+	g.add(n, x, round)
+	isa.lookupTwo(e, n, table, table2, r)
+	g.sub(r, n, round)
+	g.sub(r, x, r)
+	g.shiftLeft(n, n, g.toExponent())
+	g.addInt(e, e, n)
+	g.load(n, square)
+	isa.muladd(n, r, linear)
+	g.mul(r, r, e)
+	g.fma(e, r, n)
+	g.sub(e, e, lightest)
+}
+
+// toExponent is how far K*n is shifted.
+func (g *gen) toExponent() int { return fraction - bits.Len(uint(g.entries)) + 1 }
 
 const (
 	fraction   = 23   // bits of a float32
@@ -58,7 +94,12 @@ const (
 	round  constant = "round"  // adding it rounds
 	table  constant = "table"  // 2^(i/K), less what i adds to the fraction
 	table2 constant = "table2" // its second half, if it takes two vectors
-	limit  constant = "limit"  // Limit of package asm
+	leads  constant = "leads"  // table times c of exp2Table
+	vertex constant = "vertex" // a
+	rise   constant = "rise"   // and b
+	linear constant = "linear" // coefficients of exp2Tables
+	square constant = "square"
+	limit  constant = "limit" // Limit of package asm
 	lowest constant = "lowest"
 
 	whole    constant = "whole" // of Raise: adding it rounds to a whole number, which its low bits hold
@@ -71,9 +112,6 @@ const (
 	previous constant = "previous"
 )
 
-// coefficients of 2^r, by the power of r.
-var coefficients = [...]constant{"", "linear", "square", "cubic"}
-
 func (g *gen) constants() {
 	if g.entries > 0 {
 		g.tableConstants()
@@ -84,7 +122,7 @@ func (g *gen) constants() {
 	g.constant(lowest, "lowest finite number", same(-math.MaxFloat32))
 	g.constant(whole, "rounds to a whole number", same(1.5*(1<<fraction)))
 	g.constant(far, "the most that a sum is scaled down by, as a power of two", same(126))
-	g.constant(lightest, "no weight is less, but 0", same(math.Ldexp(1, leastPower)))
+	g.constant(lightest, "taken off weights; Raise leaves none that is less, but 0", same(math.Ldexp(1, leastPower)))
 	g.constant(one, "", same(1))
 	g.constant(hidden, "score of a hidden key", same(math.Inf(-1)))
 	g.constant(next, "1, an integer", func(int) uint32 { return 1 })
@@ -94,16 +132,23 @@ func (g *gen) constants() {
 func (g *gen) tableConstants() {
 	g.constant(least, "highest x whose result is 0", same(leastPower))
 	g.constant(round, "rounds to a multiple of one over the table's length", same(1.5*(1<<fraction)/float64(g.entries)))
-	power := func(i int) uint32 {
-		return float(math.Exp2(float64(i)/float64(g.entries))) - uint32(i<<fraction/g.entries)
+	power := func(times float64, i int) uint32 {
+		return float(times*math.Exp2(float64(i)/float64(g.entries))) - uint32(i<<fraction/g.entries)
 	}
-	g.constant(table, "2^(i/length), less i/length in the fraction", power)
+	g.constant(table, "2^(i/length), less i/length in the fraction", func(i int) uint32 { return power(1, i) })
 	if g.entries > g.vec {
-		g.constant(table2, "its second half", func(i int) uint32 { return power(g.vec + i) })
+		g.constant(table2, "its second half", func(i int) uint32 { return power(1, g.vec+i) })
 	}
-	for i, c := range series(1/(2*float64(g.entries)), g.degree) {
-		g.constant(coefficients[i+1], fmt.Sprintf("of r^%d in 2^r", i+1), same(c))
+	c := series(1/(2*float64(g.entries)), g.degree)
+	if g.degree == 2 {
+		g.constant(linear, "of r in 2^r", same(c[0]))
+		g.constant(square, "of r^2", same(c[1]))
+		return
 	}
+	a := c[1] / (2 * c[2])
+	g.constant(vertex, "a of q(r) = c*((r+a)²+b)", same(a))
+	g.constant(rise, "b", same(c[0]/c[2]-a*a))
+	g.constant(leads, "c*2^(i/length), less i/length in the fraction", func(i int) uint32 { return power(c[2], i) })
 }
 
 func float(x float64) uint32 { return math.Float32bits(float32(x)) }

@@ -198,12 +198,7 @@ type halved interface {
 
 // A tabled isa has the operations of exp2 with a table.
 type tabled interface {
-	// mark marks the elements of x above a bound, and NaN. The others may become anything finite, and so may what addMarked and subMarked make
-	// of them; fmaMarked makes 0. tmp is destroyed, and by fmaMarked x.
-	mark(x, tmp vec, bound constant)
-	addMarked(dst, a vec, b operand)
-	subMarked(dst, a vec, b operand)
-	fmaMarked(acc, a, b, x vec, bound constant)
-	muladd(acc, a vec, b operand) // acc = acc*a + b, rounded once
-	permute(dst, index, tmp vec)  // dst[i] = table[index[i] mod its length]
+	muladd(acc, a vec, b operand)                          // acc = acc*a + b, rounded once
+	lookup(dst, index vec, in constant)                    // dst[i] = in[index[i] mod its length]
+	lookupTwo(dst, index vec, low, high constant, tmp vec) // the same in two constants, one after the other
 }
