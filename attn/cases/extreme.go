@@ -30,6 +30,11 @@ func extremes(l *list) {
 	both("scores-1e20", false, wide, scaled(1e20))
 	both("scores-1e36", true, wide, scaled(1e36))
 	both("scores-1e-30", false, wide, scaled(1e-30))
+	for _, scale := range []float64{1e-20, 1e-8, 1e8, 1e20} { // in the queries it would lose numbers, or nearly
+		p := wide
+		p.Score.Scale = scale
+		both(fmt.Sprintf("scale-%v", scale), scale == 1e20, p, scaled(float32(1/scale)))
+	}
 
 	// Queries are positive and around 1e30, so that a key of 1e30 overflows and the others do not.
 	loud := func(keys ...func(*attn.Problem, *attn.Args, rnd)) func(*attn.Problem, *attn.Args, rnd) {

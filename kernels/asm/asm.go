@@ -33,7 +33,7 @@
 //
 // # Sums
 //
-// A score is summed in the order of the columns, and multiplied by Factor when the sum is done.
+// A score is summed in the order of the columns, and multiplied by Factor when the sum is done, if the queries are not Scaled by it.
 //
 // A lane of L and of S is summed over the keys of a group, from zero, and then added to what was there; a lane of O over the
 // keys of one Mix. A hidden key (score -Inf) contributes an exact 0, so cutting hidden keys off either end of a block changes no bit.
@@ -86,7 +86,8 @@ type Panel struct {
 	N     int // keys
 	D, C  int // columns of K; columns of V
 
-	Factor  float64   // of the scores
+	Factor  float64   // of the scores,
+	Scaled  bool      // which Qt holds already
 	Qt      []float32 // [D][Lanes]
 	K, V    Rows
 	P       []float32 // [N][Lanes]
@@ -117,6 +118,14 @@ type Panel struct {
 	Sub   []float32 // DScore: [Lanes]
 }
 
+// FactorLeft is the factor that sums of products have still to be multiplied by.
+func (p *Panel) FactorLeft() float64 {
+	if p.Scaled {
+		return 1
+	}
+	return p.Factor
+}
+
 // An Edit says what becomes of scores between the product and the weights.
 type Edit struct {
 	Lo, Hi []int32 // Flash: [Lanes], rows Lo <= Key+j < Hi of the block are visible
@@ -137,6 +146,7 @@ type Move struct {
 	D            int
 	Tile         []float32 // [D][Lanes]
 	Outside      Rows
+	Factor       float64   // Load: of each number; 0 is 1
 	Scale        []float32 // Store: one factor a lane
 }
 
@@ -151,10 +161,12 @@ type Ops struct {
 	// from memory in one stream: these, or others that differ in nothing else. A copy of Ops still says those of its original.
 	Ahead    int
 	Streamed *Ops
+	// FactorFirst is whether Score and Flash take a product less for each score if the panel is Scaled.
+	FactorFirst bool
 
-	// Load transposes rows into lanes, Tile[c][lane] = Outside[lane][c]; Store is the way back, Outside[lane][c] = Tile[c][lane]*Scale[lane].
+	// Load transposes rows into lanes, Tile[c][lane] = Factor Outside[lane][c]; Store is the way back, Outside[lane][c] = Tile[c][lane]*Scale[lane].
 	Load, Store func(*Move)
-	// Score is P[j][lane] = Factor Σ_x K[j][x] Qt[x][lane] for all N rows.
+	// Score is P[j][lane] = Factor Σ_x K[j][x] Qt[x][lane] for all N rows, without Factor if it is Scaled.
 	Score func(*Panel)
 	// Cap is P[j][lane] = Edit.Scale tanh(P[j][lane]). In assembly, tanh is within 3.4 ulp.
 	Cap func(*Panel)

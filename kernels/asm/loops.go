@@ -72,14 +72,19 @@ const (
 func (l *loops) ops(asking *askingLoops) *Ops {
 	lanes := len(l.score) * l.vec
 	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
-	o.ISA = l.isa
+	o.ISA, o.FactorFirst = l.isa, true
 	for _, b := range l.load {
 		rest := o.Load
 		o.Load = func(m *Move) {
 			l.checkMove(m)
+			factor := float32(m.factor())
+			left := float32(m.factor() - float64(factor))
+			if left == 0 {
+				left = factor * 0x1p-60 // 0 times an infinity would be NaN; this does no more than break ties
+			}
 			lanes, n := m.blocks(b.lanes, b.cols)
 			for lane := 0; lane < lanes; lane += b.lanes {
-				b.move(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, n)
+				b.move(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, n, factor, left)
 			}
 			m.rest(lanes, n*b.cols, rest)
 		}
@@ -207,7 +212,7 @@ func (l *loops) ops(asking *askingLoops) *Ops {
 type (
 	loadBlock struct {
 		lanes, cols int
-		move        func(tile *float32, row int, rows *float32, stride, blocks int)
+		move        func(tile *float32, row int, rows *float32, stride, blocks int, factor, rest float32)
 	}
 	storeBlock struct {
 		lanes, cols int

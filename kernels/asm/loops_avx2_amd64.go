@@ -185,7 +185,7 @@ func avx2Rotate(x, cos, sin *float32, n int)
 func avx2RotatePairs(x, cos, sin *float32, n int)
 
 //go:noescape
-func avx2Load(tile *float32, row int, rows *float32, stride, squares int)
+func avx2Load(tile *float32, row int, rows *float32, stride, squares int, factor, rest float32)
 
 //go:noescape
 func avx2Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)

@@ -185,7 +185,7 @@ func avx512Rotate(x, cos, sin *float32, n int)
 func avx512RotatePairs(x, cos, sin *float32, n int)
 
 //go:noescape
-func avx512Load(tile *float32, row int, rows *float32, stride, squares int)
+func avx512Load(tile *float32, row int, rows *float32, stride, squares int, factor, rest float32)
 
 //go:noescape
 func avx512Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)

@@ -173,7 +173,7 @@ func neonRotate(x, cos, sin *float32, n int)
 func neonRotatePairs(x, cos, sin *float32, n int)
 
 //go:noescape
-func neonLoad(tile *float32, row int, rows *float32, stride, squares int)
+func neonLoad(tile *float32, row int, rows *float32, stride, squares int, factor, rest float32)
 
 //go:noescape
 func neonStore(tile *float32, row int, rows *float32, stride, squares int, scale *float32)

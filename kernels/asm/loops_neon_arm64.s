@@ -158,7 +158,10 @@ GLOBL constants<>(SB), RODATA|NOPTR, $768
 //			}
 //		}
 //		for lane := range sum {
-//			p.P[j*16+lane] = sum[lane] * float32(p.Factor)
+//			if !p.Scaled {
+//				sum[lane] *= float32(p.Factor)
+//			}
+//			p.P[j*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonScore1(SB), NOSPLIT, $0-24
@@ -253,16 +256,20 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled4
 	FMOVD (Panel_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e25dc00 // VFMUL V5.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e25dc21 // VFMUL V5.S4, V1.S4, V1.S4
-	FMOVQ F1, 64(R8)
 	WORD $0x6e25dc42 // VFMUL V5.S4, V2.S4, V2.S4
-	FMOVQ F2, 128(R8)
 	WORD $0x6e25dc63 // VFMUL V5.S4, V3.S4, V3.S4
+scaled4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 64(R8)
+	FMOVQ F2, 128(R8)
 	FMOVQ F3, 192(R8)
 	ADD $256, R8
 	ADD R6<<2, R3, R3
@@ -311,10 +318,14 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled1
 	FMOVD (Panel_Factor)(R0), F2
 	FCVTDS F2, F2
 	VDUP V2.S[0], V2.S4
 	WORD $0x6e22dc00 // VFMUL V2.S4, V0.S4, V0.S4
+scaled1:
 	FMOVQ F0, (R8)
 	ADD $64, R8
 	ADD R6, R3, R3
@@ -752,16 +763,20 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled40
 	FMOVD (Panel_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e25dc00 // VFMUL V5.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e25dc21 // VFMUL V5.S4, V1.S4, V1.S4
-	FMOVQ F1, 64(R8)
 	WORD $0x6e25dc42 // VFMUL V5.S4, V2.S4, V2.S4
-	FMOVQ F2, 128(R8)
 	WORD $0x6e25dc63 // VFMUL V5.S4, V3.S4, V3.S4
+scaled40:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 64(R8)
+	FMOVQ F2, 128(R8)
 	FMOVQ F3, 192(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -1412,16 +1427,20 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled40
 	FMOVD (Panel_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e25dc00 // VFMUL V5.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e25dc21 // VFMUL V5.S4, V1.S4, V1.S4
-	FMOVQ F1, 64(R8)
 	WORD $0x6e25dc42 // VFMUL V5.S4, V2.S4, V2.S4
-	FMOVQ F2, 128(R8)
 	WORD $0x6e25dc63 // VFMUL V5.S4, V3.S4, V3.S4
+scaled40:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 64(R8)
+	FMOVQ F2, 128(R8)
 	FMOVQ F3, 192(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -2230,7 +2249,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.P[j*16+lane] = sum[lane] * float32(p.Factor)
+//			if !p.Scaled {
+//				sum[lane] *= float32(p.Factor)
+//			}
+//			p.P[j*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonScore2(SB), NOSPLIT, $0-24
@@ -2354,24 +2376,28 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled4
 	FMOVD (Panel_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e2adc00 // VFMUL V10.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e2adc21 // VFMUL V10.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e2adc42 // VFMUL V10.S4, V2.S4, V2.S4
-	FMOVQ F2, 64(R8)
 	WORD $0x6e2adc63 // VFMUL V10.S4, V3.S4, V3.S4
-	FMOVQ F3, 80(R8)
 	WORD $0x6e2adc84 // VFMUL V10.S4, V4.S4, V4.S4
-	FMOVQ F4, 128(R8)
 	WORD $0x6e2adca5 // VFMUL V10.S4, V5.S4, V5.S4
-	FMOVQ F5, 144(R8)
 	WORD $0x6e2adcc6 // VFMUL V10.S4, V6.S4, V6.S4
-	FMOVQ F6, 192(R8)
 	WORD $0x6e2adce7 // VFMUL V10.S4, V7.S4, V7.S4
+scaled4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 64(R8)
+	FMOVQ F3, 80(R8)
+	FMOVQ F4, 128(R8)
+	FMOVQ F5, 144(R8)
+	FMOVQ F6, 192(R8)
 	FMOVQ F7, 208(R8)
 	ADD $256, R8
 	ADD R6<<2, R3, R3
@@ -2431,12 +2457,16 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled1
 	FMOVD (Panel_Factor)(R0), F3
 	FCVTDS F3, F3
 	VDUP V3.S[0], V3.S4
 	WORD $0x6e23dc00 // VFMUL V3.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e23dc21 // VFMUL V3.S4, V1.S4, V1.S4
+scaled1:
+	FMOVQ F0, (R8)
 	FMOVQ F1, 16(R8)
 	ADD $64, R8
 	ADD R6, R3, R3
@@ -3082,24 +3112,28 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled40
 	FMOVD (Panel_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e2adc00 // VFMUL V10.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e2adc21 // VFMUL V10.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e2adc42 // VFMUL V10.S4, V2.S4, V2.S4
-	FMOVQ F2, 64(R8)
 	WORD $0x6e2adc63 // VFMUL V10.S4, V3.S4, V3.S4
-	FMOVQ F3, 80(R8)
 	WORD $0x6e2adc84 // VFMUL V10.S4, V4.S4, V4.S4
-	FMOVQ F4, 128(R8)
 	WORD $0x6e2adca5 // VFMUL V10.S4, V5.S4, V5.S4
-	FMOVQ F5, 144(R8)
 	WORD $0x6e2adcc6 // VFMUL V10.S4, V6.S4, V6.S4
-	FMOVQ F6, 192(R8)
 	WORD $0x6e2adce7 // VFMUL V10.S4, V7.S4, V7.S4
+scaled40:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 64(R8)
+	FMOVQ F3, 80(R8)
+	FMOVQ F4, 128(R8)
+	FMOVQ F5, 144(R8)
+	FMOVQ F6, 192(R8)
 	FMOVQ F7, 208(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -4121,24 +4155,28 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled40
 	FMOVD (Panel_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e2adc00 // VFMUL V10.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e2adc21 // VFMUL V10.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e2adc42 // VFMUL V10.S4, V2.S4, V2.S4
-	FMOVQ F2, 64(R8)
 	WORD $0x6e2adc63 // VFMUL V10.S4, V3.S4, V3.S4
-	FMOVQ F3, 80(R8)
 	WORD $0x6e2adc84 // VFMUL V10.S4, V4.S4, V4.S4
-	FMOVQ F4, 128(R8)
 	WORD $0x6e2adca5 // VFMUL V10.S4, V5.S4, V5.S4
-	FMOVQ F5, 144(R8)
 	WORD $0x6e2adcc6 // VFMUL V10.S4, V6.S4, V6.S4
-	FMOVQ F6, 192(R8)
 	WORD $0x6e2adce7 // VFMUL V10.S4, V7.S4, V7.S4
+scaled40:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 64(R8)
+	FMOVQ F3, 80(R8)
+	FMOVQ F4, 128(R8)
+	FMOVQ F5, 144(R8)
+	FMOVQ F6, 192(R8)
 	FMOVQ F7, 208(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -5502,7 +5540,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.P[j*16+lane] = sum[lane] * float32(p.Factor)
+//			if !p.Scaled {
+//				sum[lane] *= float32(p.Factor)
+//			}
+//			p.P[j*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonScore3(SB), NOSPLIT, $0-24
@@ -5655,32 +5696,36 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled4
 	FMOVD (Panel_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
 	WORD $0x6e2fdc00 // VFMUL V15.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e2fdc21 // VFMUL V15.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e2fdc42 // VFMUL V15.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e2fdc63 // VFMUL V15.S4, V3.S4, V3.S4
-	FMOVQ F3, 64(R8)
 	WORD $0x6e2fdc84 // VFMUL V15.S4, V4.S4, V4.S4
-	FMOVQ F4, 80(R8)
 	WORD $0x6e2fdca5 // VFMUL V15.S4, V5.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	WORD $0x6e2fdcc6 // VFMUL V15.S4, V6.S4, V6.S4
-	FMOVQ F6, 128(R8)
 	WORD $0x6e2fdce7 // VFMUL V15.S4, V7.S4, V7.S4
-	FMOVQ F7, 144(R8)
 	WORD $0x6e2fdd08 // VFMUL V15.S4, V8.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	WORD $0x6e2fdd29 // VFMUL V15.S4, V9.S4, V9.S4
-	FMOVQ F9, 192(R8)
 	WORD $0x6e2fdd4a // VFMUL V15.S4, V10.S4, V10.S4
-	FMOVQ F10, 208(R8)
 	WORD $0x6e2fdd6b // VFMUL V15.S4, V11.S4, V11.S4
+scaled4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 64(R8)
+	FMOVQ F4, 80(R8)
+	FMOVQ F5, 96(R8)
+	FMOVQ F6, 128(R8)
+	FMOVQ F7, 144(R8)
+	FMOVQ F8, 160(R8)
+	FMOVQ F9, 192(R8)
+	FMOVQ F10, 208(R8)
 	FMOVQ F11, 224(R8)
 	ADD $256, R8
 	ADD R6<<2, R3, R3
@@ -5751,14 +5796,18 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled1
 	FMOVD (Panel_Factor)(R0), F4
 	FCVTDS F4, F4
 	VDUP V4.S[0], V4.S4
 	WORD $0x6e24dc00 // VFMUL V4.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e24dc21 // VFMUL V4.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e24dc42 // VFMUL V4.S4, V2.S4, V2.S4
+scaled1:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
 	FMOVQ F2, 32(R8)
 	ADD $64, R8
 	ADD R6, R3, R3
@@ -6612,32 +6661,36 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled40
 	FMOVD (Panel_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
 	WORD $0x6e2fdc00 // VFMUL V15.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e2fdc21 // VFMUL V15.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e2fdc42 // VFMUL V15.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e2fdc63 // VFMUL V15.S4, V3.S4, V3.S4
-	FMOVQ F3, 64(R8)
 	WORD $0x6e2fdc84 // VFMUL V15.S4, V4.S4, V4.S4
-	FMOVQ F4, 80(R8)
 	WORD $0x6e2fdca5 // VFMUL V15.S4, V5.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	WORD $0x6e2fdcc6 // VFMUL V15.S4, V6.S4, V6.S4
-	FMOVQ F6, 128(R8)
 	WORD $0x6e2fdce7 // VFMUL V15.S4, V7.S4, V7.S4
-	FMOVQ F7, 144(R8)
 	WORD $0x6e2fdd08 // VFMUL V15.S4, V8.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	WORD $0x6e2fdd29 // VFMUL V15.S4, V9.S4, V9.S4
-	FMOVQ F9, 192(R8)
 	WORD $0x6e2fdd4a // VFMUL V15.S4, V10.S4, V10.S4
-	FMOVQ F10, 208(R8)
 	WORD $0x6e2fdd6b // VFMUL V15.S4, V11.S4, V11.S4
+scaled40:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 64(R8)
+	FMOVQ F4, 80(R8)
+	FMOVQ F5, 96(R8)
+	FMOVQ F6, 128(R8)
+	FMOVQ F7, 144(R8)
+	FMOVQ F8, 160(R8)
+	FMOVQ F9, 192(R8)
+	FMOVQ F10, 208(R8)
 	FMOVQ F11, 224(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -7899,16 +7952,20 @@ oneMixed2:
 	BGE oneMixed2
 doneMixed2:
 scores2:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled42
 	FMOVD (Panel_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
 	WORD $0x6e2fdc42 // VFMUL V15.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e2fdca5 // VFMUL V15.S4, V5.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	WORD $0x6e2fdd08 // VFMUL V15.S4, V8.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	WORD $0x6e2fdd6b // VFMUL V15.S4, V11.S4, V11.S4
+scaled42:
+	FMOVQ F2, 32(R8)
+	FMOVQ F5, 96(R8)
+	FMOVQ F8, 160(R8)
 	FMOVQ F11, 224(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -9031,32 +9088,36 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled40
 	FMOVD (Panel_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
 	WORD $0x6e2fdc00 // VFMUL V15.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e2fdc21 // VFMUL V15.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e2fdc42 // VFMUL V15.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e2fdc63 // VFMUL V15.S4, V3.S4, V3.S4
-	FMOVQ F3, 64(R8)
 	WORD $0x6e2fdc84 // VFMUL V15.S4, V4.S4, V4.S4
-	FMOVQ F4, 80(R8)
 	WORD $0x6e2fdca5 // VFMUL V15.S4, V5.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	WORD $0x6e2fdcc6 // VFMUL V15.S4, V6.S4, V6.S4
-	FMOVQ F6, 128(R8)
 	WORD $0x6e2fdce7 // VFMUL V15.S4, V7.S4, V7.S4
-	FMOVQ F7, 144(R8)
 	WORD $0x6e2fdd08 // VFMUL V15.S4, V8.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	WORD $0x6e2fdd29 // VFMUL V15.S4, V9.S4, V9.S4
-	FMOVQ F9, 192(R8)
 	WORD $0x6e2fdd4a // VFMUL V15.S4, V10.S4, V10.S4
-	FMOVQ F10, 208(R8)
 	WORD $0x6e2fdd6b // VFMUL V15.S4, V11.S4, V11.S4
+scaled40:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 64(R8)
+	FMOVQ F4, 80(R8)
+	FMOVQ F5, 96(R8)
+	FMOVQ F6, 128(R8)
+	FMOVQ F7, 144(R8)
+	FMOVQ F8, 160(R8)
+	FMOVQ F9, 192(R8)
+	FMOVQ F10, 208(R8)
 	FMOVQ F11, 224(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -10466,16 +10527,20 @@ oneMixed2:
 	BGE oneMixed2
 doneMixed2:
 scores2:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled42
 	FMOVD (Panel_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
 	WORD $0x6e2fdc42 // VFMUL V15.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e2fdca5 // VFMUL V15.S4, V5.S4, V5.S4
-	FMOVQ F5, 96(R8)
 	WORD $0x6e2fdd08 // VFMUL V15.S4, V8.S4, V8.S4
-	FMOVQ F8, 160(R8)
 	WORD $0x6e2fdd6b // VFMUL V15.S4, V11.S4, V11.S4
+scaled42:
+	FMOVQ F2, 32(R8)
+	FMOVQ F5, 96(R8)
+	FMOVQ F8, 160(R8)
 	FMOVQ F11, 224(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -12168,7 +12233,10 @@ end1:
 //			}
 //		}
 //		for lane := range sum {
-//			p.P[j*16+lane] = sum[lane] * float32(p.Factor)
+//			if !p.Scaled {
+//				sum[lane] *= float32(p.Factor)
+//			}
+//			p.P[j*16+lane] = sum[lane]
 //		}
 //	}
 TEXT ·neonScore4(SB), NOSPLIT, $0-24
@@ -12350,40 +12418,44 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled4
 	FMOVD (Panel_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e34dc00 // VFMUL V20.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e34dc21 // VFMUL V20.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e34dc42 // VFMUL V20.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e34dc63 // VFMUL V20.S4, V3.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	WORD $0x6e34dc84 // VFMUL V20.S4, V4.S4, V4.S4
-	FMOVQ F4, 64(R8)
 	WORD $0x6e34dca5 // VFMUL V20.S4, V5.S4, V5.S4
-	FMOVQ F5, 80(R8)
 	WORD $0x6e34dcc6 // VFMUL V20.S4, V6.S4, V6.S4
-	FMOVQ F6, 96(R8)
 	WORD $0x6e34dce7 // VFMUL V20.S4, V7.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	WORD $0x6e34dd08 // VFMUL V20.S4, V8.S4, V8.S4
-	FMOVQ F8, 128(R8)
 	WORD $0x6e34dd29 // VFMUL V20.S4, V9.S4, V9.S4
-	FMOVQ F9, 144(R8)
 	WORD $0x6e34dd4a // VFMUL V20.S4, V10.S4, V10.S4
-	FMOVQ F10, 160(R8)
 	WORD $0x6e34dd6b // VFMUL V20.S4, V11.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	WORD $0x6e34dd8c // VFMUL V20.S4, V12.S4, V12.S4
-	FMOVQ F12, 192(R8)
 	WORD $0x6e34ddad // VFMUL V20.S4, V13.S4, V13.S4
-	FMOVQ F13, 208(R8)
 	WORD $0x6e34ddce // VFMUL V20.S4, V14.S4, V14.S4
-	FMOVQ F14, 224(R8)
 	WORD $0x6e34ddef // VFMUL V20.S4, V15.S4, V15.S4
+scaled4:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 48(R8)
+	FMOVQ F4, 64(R8)
+	FMOVQ F5, 80(R8)
+	FMOVQ F6, 96(R8)
+	FMOVQ F7, 112(R8)
+	FMOVQ F8, 128(R8)
+	FMOVQ F9, 144(R8)
+	FMOVQ F10, 160(R8)
+	FMOVQ F11, 176(R8)
+	FMOVQ F12, 192(R8)
+	FMOVQ F13, 208(R8)
+	FMOVQ F14, 224(R8)
 	FMOVQ F15, 240(R8)
 	ADD $256, R8
 	ADD R6<<2, R3, R3
@@ -12465,16 +12537,20 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled1
 	FMOVD (Panel_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e25dc00 // VFMUL V5.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e25dc21 // VFMUL V5.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e25dc42 // VFMUL V5.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e25dc63 // VFMUL V5.S4, V3.S4, V3.S4
+scaled1:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
 	FMOVQ F3, 48(R8)
 	ADD $64, R8
 	ADD R6, R3, R3
@@ -13536,40 +13612,44 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled40
 	FMOVD (Panel_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e34dc00 // VFMUL V20.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e34dc21 // VFMUL V20.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e34dc42 // VFMUL V20.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e34dc63 // VFMUL V20.S4, V3.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	WORD $0x6e34dc84 // VFMUL V20.S4, V4.S4, V4.S4
-	FMOVQ F4, 64(R8)
 	WORD $0x6e34dca5 // VFMUL V20.S4, V5.S4, V5.S4
-	FMOVQ F5, 80(R8)
 	WORD $0x6e34dcc6 // VFMUL V20.S4, V6.S4, V6.S4
-	FMOVQ F6, 96(R8)
 	WORD $0x6e34dce7 // VFMUL V20.S4, V7.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	WORD $0x6e34dd08 // VFMUL V20.S4, V8.S4, V8.S4
-	FMOVQ F8, 128(R8)
 	WORD $0x6e34dd29 // VFMUL V20.S4, V9.S4, V9.S4
-	FMOVQ F9, 144(R8)
 	WORD $0x6e34dd4a // VFMUL V20.S4, V10.S4, V10.S4
-	FMOVQ F10, 160(R8)
 	WORD $0x6e34dd6b // VFMUL V20.S4, V11.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	WORD $0x6e34dd8c // VFMUL V20.S4, V12.S4, V12.S4
-	FMOVQ F12, 192(R8)
 	WORD $0x6e34ddad // VFMUL V20.S4, V13.S4, V13.S4
-	FMOVQ F13, 208(R8)
 	WORD $0x6e34ddce // VFMUL V20.S4, V14.S4, V14.S4
-	FMOVQ F14, 224(R8)
 	WORD $0x6e34ddef // VFMUL V20.S4, V15.S4, V15.S4
+scaled40:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 48(R8)
+	FMOVQ F4, 64(R8)
+	FMOVQ F5, 80(R8)
+	FMOVQ F6, 96(R8)
+	FMOVQ F7, 112(R8)
+	FMOVQ F8, 128(R8)
+	FMOVQ F9, 144(R8)
+	FMOVQ F10, 160(R8)
+	FMOVQ F11, 176(R8)
+	FMOVQ F12, 192(R8)
+	FMOVQ F13, 208(R8)
+	FMOVQ F14, 224(R8)
 	FMOVQ F15, 240(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -15334,24 +15414,28 @@ oneMixed2:
 	BGE oneMixed2
 doneMixed2:
 scores2:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled42
 	FMOVD (Panel_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e34dc42 // VFMUL V20.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e34dc63 // VFMUL V20.S4, V3.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	WORD $0x6e34dcc6 // VFMUL V20.S4, V6.S4, V6.S4
-	FMOVQ F6, 96(R8)
 	WORD $0x6e34dce7 // VFMUL V20.S4, V7.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	WORD $0x6e34dd4a // VFMUL V20.S4, V10.S4, V10.S4
-	FMOVQ F10, 160(R8)
 	WORD $0x6e34dd6b // VFMUL V20.S4, V11.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	WORD $0x6e34ddce // VFMUL V20.S4, V14.S4, V14.S4
-	FMOVQ F14, 224(R8)
 	WORD $0x6e34ddef // VFMUL V20.S4, V15.S4, V15.S4
+scaled42:
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 48(R8)
+	FMOVQ F6, 96(R8)
+	FMOVQ F7, 112(R8)
+	FMOVQ F10, 160(R8)
+	FMOVQ F11, 176(R8)
+	FMOVQ F14, 224(R8)
 	FMOVQ F15, 240(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -16845,40 +16929,44 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled40
 	FMOVD (Panel_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e34dc00 // VFMUL V20.S4, V0.S4, V0.S4
-	FMOVQ F0, (R8)
 	WORD $0x6e34dc21 // VFMUL V20.S4, V1.S4, V1.S4
-	FMOVQ F1, 16(R8)
 	WORD $0x6e34dc42 // VFMUL V20.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e34dc63 // VFMUL V20.S4, V3.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	WORD $0x6e34dc84 // VFMUL V20.S4, V4.S4, V4.S4
-	FMOVQ F4, 64(R8)
 	WORD $0x6e34dca5 // VFMUL V20.S4, V5.S4, V5.S4
-	FMOVQ F5, 80(R8)
 	WORD $0x6e34dcc6 // VFMUL V20.S4, V6.S4, V6.S4
-	FMOVQ F6, 96(R8)
 	WORD $0x6e34dce7 // VFMUL V20.S4, V7.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	WORD $0x6e34dd08 // VFMUL V20.S4, V8.S4, V8.S4
-	FMOVQ F8, 128(R8)
 	WORD $0x6e34dd29 // VFMUL V20.S4, V9.S4, V9.S4
-	FMOVQ F9, 144(R8)
 	WORD $0x6e34dd4a // VFMUL V20.S4, V10.S4, V10.S4
-	FMOVQ F10, 160(R8)
 	WORD $0x6e34dd6b // VFMUL V20.S4, V11.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	WORD $0x6e34dd8c // VFMUL V20.S4, V12.S4, V12.S4
-	FMOVQ F12, 192(R8)
 	WORD $0x6e34ddad // VFMUL V20.S4, V13.S4, V13.S4
-	FMOVQ F13, 208(R8)
 	WORD $0x6e34ddce // VFMUL V20.S4, V14.S4, V14.S4
-	FMOVQ F14, 224(R8)
 	WORD $0x6e34ddef // VFMUL V20.S4, V15.S4, V15.S4
+scaled40:
+	FMOVQ F0, (R8)
+	FMOVQ F1, 16(R8)
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 48(R8)
+	FMOVQ F4, 64(R8)
+	FMOVQ F5, 80(R8)
+	FMOVQ F6, 96(R8)
+	FMOVQ F7, 112(R8)
+	FMOVQ F8, 128(R8)
+	FMOVQ F9, 144(R8)
+	FMOVQ F10, 160(R8)
+	FMOVQ F11, 176(R8)
+	FMOVQ F12, 192(R8)
+	FMOVQ F13, 208(R8)
+	FMOVQ F14, 224(R8)
 	FMOVQ F15, 240(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -18856,24 +18944,28 @@ oneMixed2:
 	BGE oneMixed2
 doneMixed2:
 scores2:
+	MOVBU (Panel_Scaled)(R0), R10
+	CMP $1, R10
+	BGE scaled42
 	FMOVD (Panel_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e34dc42 // VFMUL V20.S4, V2.S4, V2.S4
-	FMOVQ F2, 32(R8)
 	WORD $0x6e34dc63 // VFMUL V20.S4, V3.S4, V3.S4
-	FMOVQ F3, 48(R8)
 	WORD $0x6e34dcc6 // VFMUL V20.S4, V6.S4, V6.S4
-	FMOVQ F6, 96(R8)
 	WORD $0x6e34dce7 // VFMUL V20.S4, V7.S4, V7.S4
-	FMOVQ F7, 112(R8)
 	WORD $0x6e34dd4a // VFMUL V20.S4, V10.S4, V10.S4
-	FMOVQ F10, 160(R8)
 	WORD $0x6e34dd6b // VFMUL V20.S4, V11.S4, V11.S4
-	FMOVQ F11, 176(R8)
 	WORD $0x6e34ddce // VFMUL V20.S4, V14.S4, V14.S4
-	FMOVQ F14, 224(R8)
 	WORD $0x6e34ddef // VFMUL V20.S4, V15.S4, V15.S4
+scaled42:
+	FMOVQ F2, 32(R8)
+	FMOVQ F3, 48(R8)
+	FMOVQ F6, 96(R8)
+	FMOVQ F7, 112(R8)
+	FMOVQ F10, 160(R8)
+	FMOVQ F11, 176(R8)
+	FMOVQ F14, 224(R8)
 	FMOVQ F15, 240(R8)
 	MOVD to+16(FP), R2
 	SUB R9, R2
@@ -38788,14 +38880,14 @@ numbers1:
 end1:
 	RET
 
-// func neonLoad(tile *float32, row int, rows *float32, stride, squares int)
+// func neonLoad(tile *float32, row int, rows *float32, stride, squares int, factor, rest float32)
 //
 //	for c := range 4 * squares { // 4 at a time
 //		for lane := range 4 {
-//			tile[c*row+lane] = rows[lane*stride+c]
+//			tile[c*row+lane] = fma(rows[lane*stride+c], factor, rows[lane*stride+c]*rest)
 //		}
 //	}
-TEXT ·neonLoad(SB), NOSPLIT, $0-40
+TEXT ·neonLoad(SB), NOSPLIT, $0-48
 	MOVD tile+0(FP), R8
 	MOVD row+8(FP), R11
 	MOVD rows+16(FP), R4
@@ -38823,13 +38915,25 @@ square:
 	VTRN2 V6.D2, V4.D2, V2.D2
 	VTRN1 V7.D2, V5.D2, V1.D2
 	VTRN2 V7.D2, V5.D2, V3.D2
-	FMOVQ F0, (R8)
+	FMOVS factor+40(FP), F4
+	VDUP V4.S[0], V4.S4
+	FMOVS rest+44(FP), F5
+	VDUP V5.S[0], V5.S4
+	WORD $0x6e25dc06 // VFMUL V5.S4, V0.S4, V6.S4
+	VFMLA V4.S4, V0.S4, V6.S4
+	FMOVQ F6, (R8)
 	ADD R11, R8, R8
-	FMOVQ F1, (R8)
+	WORD $0x6e25dc26 // VFMUL V5.S4, V1.S4, V6.S4
+	VFMLA V4.S4, V1.S4, V6.S4
+	FMOVQ F6, (R8)
 	ADD R11, R8, R8
-	FMOVQ F2, (R8)
+	WORD $0x6e25dc46 // VFMUL V5.S4, V2.S4, V6.S4
+	VFMLA V4.S4, V2.S4, V6.S4
+	FMOVQ F6, (R8)
 	ADD R11, R8, R8
-	FMOVQ F3, (R8)
+	WORD $0x6e25dc66 // VFMUL V5.S4, V3.S4, V6.S4
+	VFMLA V4.S4, V3.S4, V6.S4
+	FMOVQ F6, (R8)
 	ADD R11, R8, R8
 	ADD $16, R4
 	ADD $-1, R9

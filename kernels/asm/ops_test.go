@@ -75,6 +75,11 @@ func random(o *Ops, width, n, d, c int) *Panel {
 		M: lanes(1), L: lanes(1), S: lanes(1), Keep: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStr: c + 2, Y: rows(o.Lanes, c),
 	}
 	p.Fresh = n%3 == 0
+	if p.Scaled = (n+d)%3 == 0; p.Scaled {
+		for i := range p.Qt {
+			p.Qt[i] *= float32(p.Factor)
+		}
+	}
 	if n%5 < 3 { // nothing is there
 		p.Ahead, p.AheadBy = 4096, 4*d
 	}
@@ -117,11 +122,12 @@ func lane(s []float32, p *Panel, row, lane int) float64 { return float64(s[row*p
 func TestScore(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *Panel) {
 		o.Score(p)
+		factor := p.FactorLeft()
 		for j := range p.N {
 			for l := range p.Width {
 				terms := []float64{0}
 				for x, k := range p.K.Row(j, p.D) {
-					terms = append(terms, p.Factor*float64(k)*lane(p.Qt, p, x, l))
+					terms = append(terms, factor*float64(k)*lane(p.Qt, p, x, l))
 				}
 				check(t, fmt.Sprintf("P[%d][%d]", j, l), p.P[j*p.Lanes+l], terms...)
 			}

@@ -30,6 +30,7 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 func Go() *Ops { return Portable(8, 1, 8, 1, 1) }
 
 func load(m *Move) {
+	factor := m.factor()
 	for lane := range m.Width {
 		if lane >= m.Rows {
 			for c := range m.D {
@@ -38,9 +39,17 @@ func load(m *Move) {
 			continue
 		}
 		for c, x := range m.Outside.Row(lane, m.D) {
-			m.Tile[c*m.Lanes+lane] = x
+			m.Tile[c*m.Lanes+lane] = float32(float64(x) * factor)
 		}
 	}
+}
+
+// factor is that of Load.
+func (m *Move) factor() float64 {
+	if m.Factor == 0 {
+		return 1
+	}
+	return m.Factor
 }
 
 func store(m *Move) {
@@ -62,9 +71,9 @@ func inner(to []float32, x, y Rows, d int) {
 
 func score(p *Panel) { scoreRows(p, 0, p.N) }
 
-// scoreRows applies the factor to the finished sum, in float64, so that it costs one rounding. In the query it would cost one an element.
+// scoreRows applies the factor to the finished sum, in float64, so that it costs one rounding.
 func scoreRows(p *Panel, from, to int) {
-	f := p.Factor
+	f := p.FactorLeft()
 	for j := from; j < to; j++ {
 		k, row := p.K.Row(j, p.D), p.P[j*p.Lanes:][:p.Width]
 		lane := 0

@@ -126,7 +126,7 @@ func NewBack(p *attn.Problem, ops *asm.Ops, stage *Stage, shared *Shared) *Back 
 	} {
 		*o.to = make([]float32, o.n)
 	}
-	t.P, t.Dot, t.S = shared.p, b.dot, nil
+	t.P, t.Dot, t.S, t.Scaled = shared.p, b.dot, nil, false
 	if len(shared.capped) > 0 {
 		t.edits.capped = shared.capped
 	}
@@ -146,7 +146,7 @@ func (b *Back) Recall(g *attn.Grads) {
 	batch, first := t.a.QRow(p, t.b, t.i)
 	if g.Out.Data != nil {
 		b.dout = From(&g.Out, batch, first, t.h)
-		t.intoLanes(b.dot, b.dout, p.DimV)
+		t.intoLanes(b.dot, b.dout, p.DimV, 1)
 	} else {
 		clear(b.dot)
 	}

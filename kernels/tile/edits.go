@@ -101,6 +101,10 @@ func (t *Tile) prepareEdits() {
 	} else if tilted {
 		*last, e.tilt = 1, *last
 	}
+	// If queries take it on their way in, each number is rounded once more: where it saves Flash a product only, not where means are taken of scores, and where
+	// it drives none that is in use out of range.
+	f := math.Abs(t.Factor)
+	t.Scaled = t.ops.FactorFirst && !e.any && t.S == nil && f >= 0x1p-30 && f <= 0x1p30
 }
 
 // placeEdits tells the edits where the tile stands.

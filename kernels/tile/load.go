@@ -75,7 +75,7 @@ func (t *Tile) loadQueries() {
 		t.ops.Widen(l.rows, &l.cells, t.rows, d)
 	}
 	if l.raw != nil {
-		t.intoLanes(l.raw, rows, d)
+		t.intoLanes(l.raw, rows, d, 1)
 	}
 	if p.Score.Rope != attn.NoRope {
 		pos := t.a.Pos(p, t.b) + t.i
@@ -84,17 +84,27 @@ func (t *Tile) loadQueries() {
 		}
 	}
 	if p.Score.Terms&attn.TermMetric == 0 {
-		t.intoLanes(t.Qt, rows, d)
+		t.queriesIntoLanes(t.Qt, rows)
 		return
 	}
-	t.intoLanes(l.bent, rows, d)
+	t.queriesIntoLanes(l.bent, rows)
 	m, g := &t.part, &t.a.Terms.Metric
 	*m = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: d, C: p.Dim, Fresh: true, P: l.bent, V: From(g, 0, 0, t.h%g.H), O: t.Qt}
 	t.ops.Mix(m)
 }
 
-func (t *Tile) intoLanes(tile []float32, rows asm.Rows, d int) {
-	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: d, Tile: tile, Outside: rows}
+// queriesIntoLanes multiplies them by the scores' factor on their way, if that is to be.
+func (t *Tile) queriesIntoLanes(tile []float32, rows asm.Rows) {
+	factor := 1.0
+	if t.Scaled {
+		factor = t.Factor
+	}
+	t.intoLanes(tile, rows, t.p.QDim(), factor)
+}
+
+// intoLanes brings in rows, times a factor.
+func (t *Tile) intoLanes(tile []float32, rows asm.Rows, d int, factor float64) {
+	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: d, Tile: tile, Factor: factor, Outside: rows}
 	t.ops.Load(&t.move)
 }
 

@@ -30,10 +30,11 @@ func NewBLAS() attn.Kernel {
 				lost[lane] += q * 0
 			}
 		}
+		factor := p.FactorLeft()
 		for j := range p.N {
 			row := p.P[j*p.Lanes:][:p.Width]
 			for lane, s := range row {
-				row[lane] = float32(float64(s)*p.Factor) + lost[lane]
+				row[lane] = float32(float64(s)*factor) + lost[lane]
 			}
 		}
 	}

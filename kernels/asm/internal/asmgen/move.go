@@ -3,14 +3,14 @@ package asmgen
 import "fmt"
 
 // A move goes in squares, or halves of squares, vec columns wide: load a side, transpose in registers, store the other. What is left over
-// at the edges is package asm's to move.
+// at the edges is package asm's to move. A factor on the way in comes in two parts, so that it costs one rounding.
 
 // moveIn emits Ops.Load for vec lanes.
 func (g *gen) moveIn() {
-	g.function("Load", "(tile *float32, row int, rows *float32, stride, squares int)", 0, 40, fmt.Sprintf(`
+	g.function("Load", "(tile *float32, row int, rows *float32, stride, squares int, factor, rest float32)", 0, 48, fmt.Sprintf(`
 for c := range %[1]d * squares { // %[1]d at a time
 	for lane := range %[1]d {
-		tile[c*row+lane] = rows[lane*stride+c]
+		tile[c*row+lane] = fma(rows[lane*stride+c], factor, rows[lane*stride+c]*rest)
 	}
 }`, g.vec))
 	t := g.moves(g.vec)
@@ -18,8 +18,13 @@ for c := range %[1]d * squares { // %[1]d at a time
 		g.load(vec(c), t.at(c, 0))
 	}
 	g.transpose()
-	for c := range g.vec {
-		g.store(mem{base: out}, vec(c))
+	factor, rest, x := vec(g.vec), vec(g.vec+1), vec(g.vec+2)
+	g.argFloat(factor, "factor", 40)
+	g.argFloat(rest, "rest", 44)
+	for c := range vec(g.vec) {
+		g.mul(x, c, rest)
+		g.fma(x, c, factor)
+		g.store(mem{base: out}, x)
 		g.offset(out, out, aux, 1)
 	}
 	g.endMoves(t)

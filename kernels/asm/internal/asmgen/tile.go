@@ -271,7 +271,10 @@ for j := from; j < to; j++ { // %d at a time
 		}
 	}
 	for lane := range sum {
-		p.P[j*%[4]d+lane] = sum[lane] * float32(p.Factor)
+		if !p.Scaled {
+			sum[lane] *= float32(p.Factor)
+		}
+		p.P[j*%[4]d+lane] = sum[lane]
 	}
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec))
 	g.scoreRows()
@@ -310,11 +313,20 @@ func (t tile) startScore() {
 	t.get(steps, mem{base: panel, field: "Panel_D"})
 }
 
+// finishScore destroys steps.
 func (t tile) finishScore() {
-	t.broadcast64(t.elem(0), mem{base: panel, field: "Panel_Factor"})
+	scaled := fmt.Sprint("scaled", t.rows, t.name)
+	t.getBool(steps, ofPanel("Scaled"))
+	t.jumpAtLeast(steps, 1, scaled)
+	t.broadcast64(t.elem(0), ofPanel("Factor"))
 	for r := range t.rows {
 		for v := t.first; v < t.vecs; v++ {
 			t.mul(t.sum(r, v), t.sum(r, v), t.elem(0))
+		}
+	}
+	t.label(scaled)
+	for r := range t.rows {
+		for v := t.first; v < t.vecs; v++ {
 			t.store(mem{base: out, off: r*t.row() + v*t.bytes()}, t.sum(r, v))
 		}
 	}
