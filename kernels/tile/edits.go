@@ -101,8 +101,8 @@ func (t *Tile) prepareEdits() {
 	} else if tilted {
 		*last, e.tilt = 1, *last
 	}
-	// If queries take it on their way in, each number is rounded once more: where it saves Flash a product only, not where means are taken of scores, and where
-	// it drives none that is in use out of range.
+	// Queries take the factor on their way in where that saves a product for each score. It rounds each of their numbers: so not where means are taken of
+	// scores, nor where it could drive numbers out of range.
 	f := math.Abs(t.Factor)
 	t.Scaled = t.ops.FactorFirst && !e.any && t.S == nil && f >= 0x1p-30 && f <= 0x1p30
 }

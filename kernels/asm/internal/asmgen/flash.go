@@ -148,14 +148,15 @@ func (t tile) amid(before tile, name string) {
 	t.mixed(before, name)
 }
 
-// The weights of a group are added to L when half of the next group's are done, and found in P. No register is free for their sum, and to have it in memory with
-// each row is a load, an addition and a store more, of some sixteen instructions a weight: AVX2 took 1.2 % longer for Flash so, on a Zen 4 at d = 64. Between a group's products and the next one's
-// there is no room for it: on a Zen 5 whose neighbour is awake the stores of scores fill the store queue to the last place, and one store more took 32 of a group's
-// 850 cycles (AVX-512, d = 64).
+// The weights of a group are added to L when half of the next group's are done, and found in P. No register is free for their sum, and to have it in memory
+// with each row is a load, an addition and a store more, of some sixteen instructions a weight: AVX2 took 1.2 % longer for Flash so, on a Zen 4 at d = 64.
+// Between a group's products and the next one's there is no room for it: on a Zen 5 whose neighbour is awake the stores of scores fill the store queue to
+// the last place, and one store more took 32 of a group's 850 cycles (AVX-512, d = 64).
 //
 // Products with the scores, which are overwritten, are summed on the stack, and added to S at a group's end.
 
-// mark notes that the groups before out have been added, as the place at which weights pause in the group there: the next at which they do has one before it.
+// mark notes that all groups before out have been added: where the argument from was it keeps the place at which the weights of the group at out will pause.
+// Later pauses have a group before them that has not been.
 func (t tile) mark() {
 	t.move(pause, out)
 	t.increase(pause, t.half())
