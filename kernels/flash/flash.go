@@ -19,7 +19,8 @@
 //
 // A row's bits are a function of its query and of the keys it sees: its lane is touched by nothing else, blocks and groups stand at absolute
 // key indices, and a rescale in one lane multiplies no other. So neither thread count nor bundles, batch mates, layout, or neighbours in the
-// tile change them. Asking for Mean or Entropy may change the last ones: the factor of the scores then is not in the queries.
+// tile change them. Terms of the scores, and asking for their means or
+// maxima, change the last ones, as the factor of the scores then is not in the queries.
 package flash
 
 import (

@@ -104,7 +104,7 @@ func (t *Tile) prepareEdits() {
 	// Queries take the factor on their way in where that saves a product for each score. It rounds each of their numbers: so not where means are taken of
 	// scores, nor where it could drive numbers out of range.
 	f := math.Abs(t.Factor)
-	t.Scaled = t.ops.FactorFirst && !e.any && t.S == nil && f >= 0x1p-30 && f <= 0x1p30
+	t.Scaled = t.ops.FactorFirst && !e.terms && t.S == nil && f >= 0x1p-30 && f <= 0x1p30
 }
 
 // placeEdits tells the edits where the tile stands.
