@@ -19,8 +19,7 @@
 //
 // A row's bits are a function of its query and of the keys it sees: its lane is touched by nothing else, blocks and groups stand at absolute
 // key indices, and a rescale in one lane multiplies no other. So neither thread count nor bundles, batch mates, layout, or neighbours in the
-// tile change them. Terms of the scores, and asking for their means or
-// maxima, change the last ones, as the factor of the scores then is not in the queries.
+// tile change them. Asking for means, entropies or maxima of scores may change an output's last bits: their factor then is not in the queries.
 package flash
 
 import (

@@ -166,7 +166,7 @@ func (t tile) mark() {
 // half is the size of half of a group's weights.
 func (t tile) half() int { return t.rows / 2 * t.row() }
 
-// total adds what has not been added of the groups before out.
+// total adds the group of weights before out, the only one that has not been added.
 func (t tile) total() { t.addGroup(out, 0) }
 
 // addGroup adds the group of weights that ends so many bytes before an address.
