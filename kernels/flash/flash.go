@@ -55,9 +55,13 @@ func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
 	return block, min(max(tiles, 1), most)
 }
 
-// gathered is the least number of tiles for which rows of V that lie far apart are brought together. The last ones to mix a block ask memory for those
-// of the next one, each for its share, as no CPU guesses where they lie: AVX2 with 2048 keys and 8 heads, d = 64, took .8 % less time so on a Zen 4.
+// gathered is the least number of tiles for which rows of V that lie far apart are brought together.
 const gathered = 4
+
+// askers is how many tiles, the last ones to mix a block, ask memory for the values of the next one, each for its share: Mix reads a few columns of all rows,
+// and a CPU that is left to find them stops for the first tile. On a Zen 4, d = 64, AVX2 with 2048 keys and 8 heads took .8 % less time so where heads lie
+// next to one another, and .4 % where a head's rows do; AVX-512 .1 % less.
+const askers = 4
 
 // farApart is whether rows of V, from each of which to the next it is so many numbers, are worth bringing together. Mix goes over a block's rows again for
 // every few columns, from the second-level cache. Where they lie between rows of other heads, those of a block, and of K with them, share few of its sets,
@@ -247,8 +251,8 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 			}
 			t.Weights()
 			last := t.End() <= key+pl.block
-			share := i - len(tiles) + gathered
-			switch later := key + pl.block + share*pl.block/gathered; {
+			share := i - len(tiles) + askers
+			switch later := key + pl.block + share*pl.block/askers; {
 			case i+1 < len(tiles) && pl.begins(tiles[i+1], key):
 				t.Ask(tiles[i+1])
 			case last:

@@ -460,9 +460,9 @@ func (t *Tile) Ask(next *Tile) {
 	}
 }
 
-// AskValues has Mix ask for rows of V from a key on, a quarter as many as it multiplies, if the stage gathers them as they lie in V.
+// AskValues has Mix ask for rows of V from a key on, a quarter as many as it multiplies.
 func (t *Tile) AskValues(key int) {
-	if t.stage.gather && !copied(t.p) {
+	if !copied(t.p) {
 		batch, row := t.a.KRow(t.p, t.b, key)
 		rows := From(&t.a.V, batch, row, t.kv)
 		t.Ahead, t.AheadBy = rows.Ahead(0), 4*rows.Stride
