@@ -9,7 +9,7 @@ import (
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
 	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, ways: x86Ways, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, storeLanes: 8, smaller: avx2, ways: x86Ways, spell: newX86("Z")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, checksEach: true, storeLanes: 8, smaller: avx2, ways: x86Ways, spell: newX86("Z")}
 )
 
 // Lines that are asked for as read once come to the first cache and leave it for nowhere. On a Zen 5 they came at 40 GB/s so, and at 31 where they

@@ -14,6 +14,7 @@ type target struct {
 	chains     int     // independent accumulators of the peak probe
 	reads      int     // vectors a round of the bandwidth probe
 	byElement  bool    // multiplies by one element of a register; else that element is broadcast to one
+	checksEach bool    // Flash compares each vector with its limit by itself
 	pooled     bool    // constants lie after one another, under one symbol
 	storeLanes int     // lanes that Store moves at once
 	smaller    *target // whose moves do what is too small for those of this set
