@@ -105,9 +105,10 @@ type Panel struct {
 	Keep  []float32 // [Lanes]; Raise, Mix: what becomes of O; for Mix, nil is 1
 
 	// OuterT and Mix ask memory for what comes next, a line in every four terms of a tile, AheadBy bytes after the last one. OuterT begins at Ahead;
-	// Mix, with each tile, at the columns at hand of a row there. There need be nothing; 0: nothing new is asked for, and AheadBy is 0 too.
-	Ahead   uintptr
-	AheadBy int
+	// Mix, with each tile, at the columns at hand of a row there, after it has exchanged Ahead for Then: these take turns. There need be nothing; 0: nothing
+	// new is asked for, and AheadBy is 0 too.
+	Ahead, Then     uintptr
+	AheadBy, ThenBy int
 
 	X     []float32 // Outer: [N][XStride]
 	XStr  int       // Outer: row length of X

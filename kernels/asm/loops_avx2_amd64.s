@@ -1820,6 +1820,14 @@ TEXT ·avx2Mix1(SB), NOSPLIT, $8-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -2020,6 +2028,14 @@ TEXT ·avx2Stairs1(SB), NOSPLIT, $8-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -6410,6 +6426,14 @@ TEXT ·avx2Mix2(SB), NOSPLIT, $8-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -6662,6 +6686,14 @@ TEXT ·avx2Stairs2(SB), NOSPLIT, $8-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -14852,6 +14884,14 @@ TEXT ·avx2Mix3(SB), NOSPLIT, $8-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -15156,6 +15196,14 @@ TEXT ·avx2Stairs3(SB), NOSPLIT, $8-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1

@@ -2378,6 +2378,14 @@ TEXT ·avx512Mix1(SB), NOSPLIT, $8-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -2630,6 +2638,14 @@ TEXT ·avx512Stairs1(SB), NOSPLIT, $8-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -8032,6 +8048,14 @@ TEXT ·avx512Mix2(SB), NOSPLIT, $8-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -8368,6 +8392,14 @@ TEXT ·avx512Stairs2(SB), NOSPLIT, $8-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -18518,6 +18550,14 @@ TEXT ·avx512Mix3(SB), NOSPLIT, $8-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1
@@ -18938,6 +18978,14 @@ TEXT ·avx512Stairs3(SB), NOSPLIT, $8-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
+	MOVQ (Panel_Then)(AX), BP
+	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ R11, (Panel_Then)(AX)
+	MOVQ BP, (Panel_Ahead)(AX)
+	MOVQ (Panel_ThenBy)(AX), BP
+	MOVQ (Panel_AheadBy)(AX), R11
+	MOVQ R11, (Panel_ThenBy)(AX)
+	MOVQ BP, (Panel_AheadBy)(AX)
 	MOVQ BX, BP
 	MOVQ (Panel_Ahead)(AX), R11
 	CMPQ R11, $1

@@ -1696,6 +1696,14 @@ TEXT ·neonMix1(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD (Panel_Then)(R0), R24
+	MOVD (Panel_Ahead)(R0), R10
+	MOVD R10, (Panel_Then)(R0)
+	MOVD R24, (Panel_Ahead)(R0)
+	MOVD (Panel_ThenBy)(R0), R24
+	MOVD (Panel_AheadBy)(R0), R10
+	MOVD R10, (Panel_ThenBy)(R0)
+	MOVD R24, (Panel_AheadBy)(R0)
 	MOVD R3, R24
 	MOVD (Panel_Ahead)(R0), R10
 	CMP $1, R10
@@ -1900,6 +1908,14 @@ TEXT ·neonStairs1(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD (Panel_Then)(R0), R24
+	MOVD (Panel_Ahead)(R0), R10
+	MOVD R10, (Panel_Then)(R0)
+	MOVD R24, (Panel_Ahead)(R0)
+	MOVD (Panel_ThenBy)(R0), R24
+	MOVD (Panel_AheadBy)(R0), R10
+	MOVD R10, (Panel_ThenBy)(R0)
+	MOVD R24, (Panel_AheadBy)(R0)
 	MOVD R3, R24
 	MOVD (Panel_Ahead)(R0), R10
 	CMP $1, R10
@@ -4596,6 +4612,14 @@ TEXT ·neonMix2(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD (Panel_Then)(R0), R24
+	MOVD (Panel_Ahead)(R0), R10
+	MOVD R10, (Panel_Then)(R0)
+	MOVD R24, (Panel_Ahead)(R0)
+	MOVD (Panel_ThenBy)(R0), R24
+	MOVD (Panel_AheadBy)(R0), R10
+	MOVD R10, (Panel_ThenBy)(R0)
+	MOVD R24, (Panel_AheadBy)(R0)
 	MOVD R3, R24
 	MOVD (Panel_Ahead)(R0), R10
 	CMP $1, R10
@@ -4857,6 +4881,14 @@ TEXT ·neonStairs2(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD (Panel_Then)(R0), R24
+	MOVD (Panel_Ahead)(R0), R10
+	MOVD R10, (Panel_Then)(R0)
+	MOVD R24, (Panel_Ahead)(R0)
+	MOVD (Panel_ThenBy)(R0), R24
+	MOVD (Panel_AheadBy)(R0), R10
+	MOVD R10, (Panel_ThenBy)(R0)
+	MOVD R24, (Panel_AheadBy)(R0)
 	MOVD R3, R24
 	MOVD (Panel_Ahead)(R0), R10
 	CMP $1, R10
@@ -10844,6 +10876,14 @@ TEXT ·neonMix3(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD (Panel_Then)(R0), R24
+	MOVD (Panel_Ahead)(R0), R10
+	MOVD R10, (Panel_Then)(R0)
+	MOVD R24, (Panel_Ahead)(R0)
+	MOVD (Panel_ThenBy)(R0), R24
+	MOVD (Panel_AheadBy)(R0), R10
+	MOVD R10, (Panel_ThenBy)(R0)
+	MOVD R24, (Panel_AheadBy)(R0)
 	MOVD R3, R24
 	MOVD (Panel_Ahead)(R0), R10
 	CMP $1, R10
@@ -11162,6 +11202,14 @@ TEXT ·neonStairs3(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD (Panel_Then)(R0), R24
+	MOVD (Panel_Ahead)(R0), R10
+	MOVD R10, (Panel_Then)(R0)
+	MOVD R24, (Panel_Ahead)(R0)
+	MOVD (Panel_ThenBy)(R0), R24
+	MOVD (Panel_AheadBy)(R0), R10
+	MOVD R10, (Panel_ThenBy)(R0)
+	MOVD R24, (Panel_AheadBy)(R0)
 	MOVD R3, R24
 	MOVD (Panel_Ahead)(R0), R10
 	CMP $1, R10
@@ -19441,6 +19489,14 @@ TEXT ·neonMix4(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD (Panel_Then)(R0), R24
+	MOVD (Panel_Ahead)(R0), R10
+	MOVD R10, (Panel_Then)(R0)
+	MOVD R24, (Panel_Ahead)(R0)
+	MOVD (Panel_ThenBy)(R0), R24
+	MOVD (Panel_AheadBy)(R0), R10
+	MOVD R10, (Panel_ThenBy)(R0)
+	MOVD R24, (Panel_AheadBy)(R0)
 	MOVD R3, R24
 	MOVD (Panel_Ahead)(R0), R10
 	CMP $1, R10
@@ -19816,6 +19872,14 @@ TEXT ·neonStairs4(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
+	MOVD (Panel_Then)(R0), R24
+	MOVD (Panel_Ahead)(R0), R10
+	MOVD R10, (Panel_Then)(R0)
+	MOVD R24, (Panel_Ahead)(R0)
+	MOVD (Panel_ThenBy)(R0), R24
+	MOVD (Panel_AheadBy)(R0), R10
+	MOVD R10, (Panel_ThenBy)(R0)
+	MOVD R24, (Panel_AheadBy)(R0)
 	MOVD R3, R24
 	MOVD (Panel_Ahead)(R0), R10
 	CMP $1, R10

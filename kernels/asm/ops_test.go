@@ -82,6 +82,9 @@ func random(o *Ops, width, n, d, c int) *Panel {
 	}
 	if n%5 < 3 { // nothing is there
 		p.Ahead, p.AheadBy = 4096, 4*d
+		if n%2 == 0 {
+			p.Then, p.ThenBy = 8192, 4*c
+		}
 	}
 	for j := range n * (n % 2) {
 		p.Scale = append(p.Scale, float32(j%3)+.5)

@@ -252,12 +252,12 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 			t.Weights()
 			last := t.End() <= key+pl.block
 			share := i - len(tiles) + askers
-			switch later := key + pl.block + share*pl.block/askers; {
-			case i+1 < len(tiles) && pl.begins(tiles[i+1], key):
-				t.Ask(tiles[i+1])
-			case last:
-				t.Ask(nil)
-			case share >= 0 && later < end:
+			if i+1 < len(tiles) && pl.begins(tiles[i+1], key) {
+				t.AskQueries(tiles[i+1])
+			}
+			if later := key + pl.block + share*pl.block/askers; last {
+				t.AskOut()
+			} else if share >= 0 && later < end {
 				t.AskValues(later)
 			}
 			t.Mix()

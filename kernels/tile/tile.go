@@ -241,7 +241,7 @@ func (t *Tile) at(key, n int) {
 	}
 	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Since, t.Until, t.Plain = key, n, 0, 0, false, nil, nil, n
 	t.edits.seen, t.edits.last = 0, n
-	t.Ahead, t.AheadBy = 0, 0
+	t.Ahead, t.AheadBy, t.Then, t.ThenBy = 0, 0, 0, 0
 	t.K, t.V = asm.Rows{}, asm.Rows{}
 }
 
@@ -447,26 +447,31 @@ func maximum(rows []float32, lane, lanes int) float32 {
 	return top
 }
 
-// Ask has Mix ask memory, while it multiplies, for the queries of the tile that is loaded next; or if there is none, for the rows of its own output.
-func (t *Tile) Ask(next *Tile) {
-	x := &t.a.Q
-	if next == nil {
-		next, x = t, &t.a.Out
-	}
-	if x.Type == attn.F32 {
-		batch, first := t.a.QRow(t.p, t.b, next.i)
-		rows := From(x, batch, first, next.h)
-		t.Ahead, t.AheadBy = rows.Ahead(0), 4*rows.Stride
-	}
-}
+// AskQueries has Mix ask memory, while it multiplies, for the queries of the tile that is loaded next. Mix asks for two of the things that it is told to, the
+// later ones.
+func (t *Tile) AskQueries(next *Tile) { t.askRows(&t.a.Q, next) }
+
+// AskOut has Mix ask for the rows of the tile's own output.
+func (t *Tile) AskOut() { t.askRows(&t.a.Out, t) }
 
 // AskValues has Mix ask for rows of V from a key on, a quarter as many as it multiplies.
 func (t *Tile) AskValues(key int) {
 	if !copied(t.p) {
 		batch, row := t.a.KRow(t.p, t.b, key)
-		rows := From(&t.a.V, batch, row, t.kv)
-		t.Ahead, t.AheadBy = rows.Ahead(0), 4*rows.Stride
+		t.ask(From(&t.a.V, batch, row, t.kv))
 	}
+}
+
+func (t *Tile) askRows(x *attn.Tensor, of *Tile) {
+	if x.Type == attn.F32 {
+		batch, first := t.a.QRow(t.p, t.b, of.i)
+		t.ask(From(x, batch, first, of.h))
+	}
+}
+
+func (t *Tile) ask(rows asm.Rows) {
+	t.Then, t.ThenBy = t.Ahead, t.AheadBy
+	t.Ahead, t.AheadBy = rows.Ahead(0), 4*rows.Stride
 }
 
 // Mix adds the block's values to the output. With care, it takes rows of V that are not finite as zeros and hides the lanes that see them.

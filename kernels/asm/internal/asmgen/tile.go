@@ -405,8 +405,15 @@ for c := range p.C { // %d at a time
 	g.ret()
 }
 
-// askColumns has Mix ask for the columns at hand of the rows that Panel.Ahead says, or of the first row of V if it says nothing.
+// askColumns has Mix ask for the columns at hand of the rows that Panel.Ahead says, once it has exchanged these with those that Panel.Then says; or of the first
+// row of V if it says nothing.
 func (t tile) askColumns() {
+	for _, by := range []string{"", "By"} {
+		t.get(lead, ofPanel("Then"+by))
+		t.get(steps, ofPanel("Ahead"+by))
+		t.put(ofPanel("Then"+by), steps)
+		t.put(ofPanel("Ahead"+by), lead)
+	}
 	t.move(lead, elem)
 	t.get(steps, ofPanel("Ahead"))
 	t.jumpBelow(steps, 1, "asks")
