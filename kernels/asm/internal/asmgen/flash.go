@@ -15,7 +15,7 @@ import "fmt"
 // One row of weights goes with 64/rows steps of the products, so that at D = 64 the last row of the one meets the last steps of the other.
 // Where registers are left, a weight's instructions are strewn among the multiply-adds. With AVX2 none are: there a whole weight is computed
 // between two steps, in the registers of lanes and broadcast element, which are dead for that moment; renaming does the rest. Before which steps is worth more
-// than in which order: of sixteen, the 6th, 11th and last were as good as any tried on a Zen 4, and the 5th, 9th and 13th took .4 % longer. When D is small,
+// than in which order: of sixteen, the 6th, 11th and last were as good as any tried on a Zen 4, and with the 5th, 9th and 13th Flash took .3 % longer. When D is small,
 // rows that have not had their turn follow in a loop of their own; when it is large, the last steps go alone.
 //
 // With each row of weights, the first 64 numbers of a row of K of the next group are asked for. With the same for V in Mix that was worth 2 % to AVX2 on a
