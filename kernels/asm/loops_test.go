@@ -56,7 +56,7 @@ func TestAsked(t *testing.T) {
 		way, streamed   int
 		ahead, inStream int
 	}{
-		{cpuid.Intel, 6, 1, 1, 4 << 10, 4 << 10},
+		{cpuid.Intel, 6, 1, 1, 16 << 10, 16 << 10},
 		{cpuid.AMD, 26, 0, 0, 4 << 10, 4 << 10},
 		{cpuid.AMD, 25, 1, 0, 8 << 10, 0},
 		{cpuid.VendorUnknown, 0, 0, 0, 4 << 10, 4 << 10},

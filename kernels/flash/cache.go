@@ -47,13 +47,14 @@ type places struct{ at, scales []int }
 
 // In bytes, the size of a run that no page ends. It asks as far ahead as is best for the loops: far enough for rows to come from memory, near enough for the
 // cache to keep them until then. On a Zen 5, loops that take less than wide bytes at a time keep the CPU busier, and want rows further ahead; nobody has
-// measured what NEON's want, which all do. On a Xeon (family 6, model 167), which is asked for rows in its second cache, 4 to 64 KiB were within 3 % of one
-// another, and on a Zen 4 8 to 32. Further still a run is touched once in each page of memory, so that the CPU has found that, and seen where the next stream
-// begins, when its rows are asked for.
+// measured what NEON's want, which all do. On a Xeon (family 6, model 167), which is asked for rows in its second cache, 8 to 32 KiB were within 1 % of one
+// another, 4 KiB 2 % slower and 48 KiB 4, and on a Zen 4 8 to 32 KiB alike. Further still a run is touched once in each page of memory, so that the CPU has
+// found that, and seen where the next stream begins, when its rows are asked for.
 //
-// Loops that ask for nothing ahead take longer runs: on a Zen 4 decoding one query was faster so, and with 32 KiB as with 16. So do several queries where
-// these ask from further than a short run on, for their sums are taken up and put down once a run: 4 and 16 of a key head took 4 to 11 % less time so. Where
-// heads went in turn, whose runs lie between one another's, they took up to 30 % more.
+// Loops that ask for nothing ahead take longer runs: on a Zen 4 decoding one query was faster so, and with 32 KiB as with 16. So do those that ask from
+// further than such a run on: on the Xeon one query took 2 % less time than with short ones, and with 64 KiB 2 % more. And so do several queries where these
+// ask from further than a short run on, for their sums are taken up and put down once a run: 4 and 16 of a key head took 4 to 11 % less time so on the Zen 4.
+// Where heads went in turn, whose runs lie between one another's, they took up to 30 % more.
 const (
 	shortRun   = 4 << 10
 	longRun    = 16 << 10
@@ -104,7 +105,7 @@ func cacheFloats(p *attn.Problem) int {
 // suit makes runs as long, and has them ask as far ahead, as suits the loops, and heads that go in turn.
 func (c *cache) suit(p *attn.Problem, loops *asm.Ops, inTurn bool) {
 	ahead, longest := loops.Ahead, shortRun
-	if ahead == 0 || ahead > shortRun && atOnce(p) > 1 && !inTurn {
+	if ahead == 0 || ahead > shortRun && (ahead >= longRun || atOnce(p) > 1) && !inTurn {
 		longest = longRun
 	}
 	if loops.Vec*p.KV.Bytes() < wide {
