@@ -185,10 +185,11 @@ func (d *decoder) dot(w *fewWorker, k *block) {
 	w.Heads = 0
 }
 
-// next is where the values begin that dot did not ask for, nor weights of heads before this one in its turn.
-func (w *fewWorker) next(k *block) uintptr {
+// next is where the values begin that dot did not ask for, nor weights before these, which are of the keys from one of the block's on: those of keys before
+// them, and of heads before this one in its turn.
+func (w *fewWorker) next(k *block, from int) uintptr {
 	at, before := w.v.now.at, k.head%w.turn
-	asked := before * w.R * 4 * w.N / (w.run * max(w.D, 1) * int(w.size))
+	asked := (before*w.N + from) * w.R * 4 / (w.run * max(w.D, 1) * int(w.size))
 	return w.heads[k.head-before].v.Address(at[min(w.later+asked, len(at)-1)])
 }
 

@@ -243,3 +243,35 @@ func TestStreams(t *testing.T) {
 		}
 	}
 }
+
+// While a task makes weights, part after part or head after head, it asks for values that it has not asked for.
+func TestWeightsAskOn(t *testing.T) {
+	for _, c := range []struct {
+		layout string
+		calls  int // of Weigh, in a task
+	}{{"bhsd", longest}, {"bshd", 2}} {
+		p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: longest * part, HeadsQ: 4, HeadsKV: 2, Dim: 64, DimV: 64}
+		a := newArgs(t, p, c.layout)
+		ops := *asm.Go()
+		ops.Ahead = shortRun
+		var at []uintptr
+		var asked uintptr
+		weigh := ops.Weigh
+		ops.Weigh = func(f *asm.Few) {
+			if f.From == 0 {
+				at, asked = append(at, f.Next), uintptr(4*f.R*f.N)
+			}
+			weigh(f)
+		}
+		decode(&ops, p, nil, a) // all scores are 0
+		at = slices.Compact(at) // raising the first query is another call
+		if want := 2 * longest; len(at) != want {
+			t.Fatalf("%s: %d places asked for, want %d", c.layout, len(at), want)
+		}
+		for i, next := range at {
+			if i%c.calls > 0 && next != at[i-1]+asked {
+				t.Errorf("%s: call %d of a task asks from %d bytes after the last one, want %d", c.layout, i%c.calls, next-at[i-1], asked)
+			}
+		}
+	}
+}

@@ -380,7 +380,7 @@ func (d *decoder) weigh(w *fewWorker, k block) {
 		for i := range w.R {
 			d.edit(w, k.b, k.q+i/k.queries, i%k.queries, row+i, i, k.key+from)
 		}
-		w.From, w.Next = 0, w.next(&k)
+		w.From, w.Next = 0, w.next(&k, from)
 		for d.loops.Weigh(&w.Few); w.Done < w.R; d.loops.Weigh(&w.Few) {
 			w.raise(row+w.Done, w.Done)
 			w.From = w.Done
