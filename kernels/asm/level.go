@@ -47,8 +47,8 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 //
 //	Zen 5                      memory gave 40 GB/s by the first ones, and 31 by the others
 //	Xeon, family 6, model 167  its first caches wait for few lines by themselves: 7.4 GB/s by the first ones, 14.5 by the others. 16 KiB ahead, with runs as
-//	                           long, these took 3 to 4 % less time than 4 KiB ahead, and with bfloat16 and int8 2 to 7; 8 queries of a key head 1 to 6
-//	                           less (AVX2, d = 64: 2 % more), and from pages of 16 keys 30; one query from such pages 4 less to 2 % more
+//	                           long, these took 3 to 4 % less time than 4 KiB ahead, and with bfloat16 and int8, in two rounds, 2 to 7; 8 queries of a key head 1 to 6
+//	                           less (AVX2, d = 64: 2 % more), and from pages of 16 keys 30; one query from such pages 6 less to 2 % more
 //	Zen 4, one query           it follows a stream by itself, and what is asked for 4 KiB ahead comes in its way: 17 GB/s by the first ones so, and 28
 //	                           where these ask for each line when they come to it; the others so 26, and 28 (AVX2: 24) 4 KiB ahead. But
 //	                           keys that have their place in the last cache (4 MiB) 19 GB/s by the first ones, and 50 by the others

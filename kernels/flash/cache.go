@@ -52,7 +52,7 @@ type places struct{ at, scales []int }
 // found that, and seen where the next stream begins, when its rows are asked for.
 //
 // Loops that ask for nothing ahead take longer runs: on a Zen 4 decoding one query was faster so, and with 32 KiB as with 16. So do those that ask from
-// further than such a run on: on the Xeon one query took 2 % less time than with short ones, and with 64 KiB 2 % more. And so do several queries where these
+// further than such a run on: on the Xeon one query took 3 % less time than with short ones, and with 64 KiB 1 % more. And so do several queries where these
 // ask from further than a short run on, for their sums are taken up and put down once a run: 4 and 16 of a key head took 4 to 11 % less time so on the Zen 4.
 // Where heads went in turn, whose runs lie between one another's, they took up to 30 % more.
 const (
