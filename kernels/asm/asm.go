@@ -162,6 +162,8 @@ type Ops struct {
 	// from memory in one stream: these, or others that differ in nothing else. A copy of Ops still says those of its original.
 	Ahead    int
 	Streamed *Ops
+	// Room is how many bytes the cache keeps of what Weigh asks for until they are read.
+	Room int
 	// FactorFirst is whether Score and Flash take a product less for each score if the panel is Scaled.
 	FactorFirst bool
 

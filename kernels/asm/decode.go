@@ -14,7 +14,10 @@ type Few struct {
 	From int     // Weigh: first query to do
 	Done int     // Weigh: queries finished
 	Top  float32 // Weigh: the largest score of the query that it left before
-	Next uintptr // Weigh: where that begins which it asks memory for meanwhile; there need be nothing
+	// Weigh asks memory for the line at Next meanwhile, where there need be nothing, and for another NextBy bytes on with each vector of a query that it
+	// compares with the limit, and with each that it makes weights of.
+	Next   uintptr
+	NextBy int
 
 	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i].
 	// While assembly reads it, it asks memory for what is read before long: as many rows, as far apart, from the address Ahead[i] on, where there need

@@ -54,6 +54,8 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 //	                           keys that have their place in the last cache (4 MiB) 19 GB/s by the first ones, and 50 by the others
 //	Zen 4, 8 queries           9 GB/s by the first ones, 17 by the others 4 KiB ahead and 20 from 8 KiB on; pages of 16 keys 11, 15, 17
 //
+// What Weigh asks for waits for Sum in the same cache, beside scores and queries: in up to two thirds of the first one, or a quarter of the second.
+//
 // AMD's CPUs before these are taken to be like the Zen 4; nobody has measured them.
 func asked(cpu *cpuid.CPUInfo, ways []*Ops) *Ops {
 	const (
@@ -62,6 +64,11 @@ func asked(cpu *cpuid.CPUInfo, ways []*Ops) *Ops {
 	)
 	once, kept := ways[0], ways[len(ways)-1]
 	once.Ahead, kept.Ahead = near, near
+	l1, l2, _ := Caches()
+	once.Room = l1 * 2 / 3
+	if kept != once {
+		kept.Room = l2 / 4
+	}
 	best := once
 	switch {
 	case cpu.VendorID == cpuid.Intel:

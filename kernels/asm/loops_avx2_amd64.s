@@ -25824,6 +25824,8 @@ TEXT ·avx2WeighOnce(SB), NOSPLIT, $8-32
 	MOVQ (Few_L)(AX), DI
 	LEAQ (R13)(R12*4), R13
 	LEAQ (DI)(R12*4), DI
+	MOVQ (Few_Next)(AX), BP
+	MOVQ (Few_NextBy)(AX), R14
 	SUBQ R12, CX
 	CMPQ CX, $1
 	JLT done
@@ -25834,6 +25836,8 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
+	PREFETCHNTA (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Y6
 	VMAXPS Y4, Y6, Y4
 	ADDQ $32, SI
@@ -25847,11 +25851,10 @@ check:
 	JNE over
 	VXORPS Y1, Y1, Y1
 	MOVQ DX, SI
-	MOVQ (Few_Next)(AX), BP
-	SUBQ SI, BP
 	MOVQ vectors+16(FP), R11
 vector:
-	PREFETCHNTA (SI)(BP*1)
+	PREFETCHNTA (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Y4
 	VSUBPS Y0, Y4, Y4
 	VMOVUPS least<>(SB), Y5
@@ -25927,6 +25930,8 @@ TEXT ·avx2WeighSumsOnce(SB), NOSPLIT, $8-32
 	LEAQ (DI)(R12*4), DI
 	MOVQ (Few_S)(AX), BX
 	LEAQ (BX)(R12*4), BX
+	MOVQ (Few_Next)(AX), BP
+	MOVQ (Few_NextBy)(AX), R14
 	SUBQ R12, CX
 	CMPQ CX, $1
 	JLT done
@@ -25937,6 +25942,8 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
+	PREFETCHNTA (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Y6
 	VMAXPS Y4, Y6, Y4
 	ADDQ $32, SI
@@ -25951,11 +25958,10 @@ check:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	MOVQ DX, SI
-	MOVQ (Few_Next)(AX), BP
-	SUBQ SI, BP
 	MOVQ vectors+16(FP), R11
 vector:
-	PREFETCHNTA (SI)(BP*1)
+	PREFETCHNTA (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Y4
 	VSUBPS Y0, Y4, Y4
 	VMOVUPS least<>(SB), Y5
@@ -34930,6 +34936,8 @@ TEXT ·avx2WeighKept(SB), NOSPLIT, $8-32
 	MOVQ (Few_L)(AX), DI
 	LEAQ (R13)(R12*4), R13
 	LEAQ (DI)(R12*4), DI
+	MOVQ (Few_Next)(AX), BP
+	MOVQ (Few_NextBy)(AX), R14
 	SUBQ R12, CX
 	CMPQ CX, $1
 	JLT done
@@ -34940,6 +34948,8 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
+	PREFETCHT1 (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Y6
 	VMAXPS Y4, Y6, Y4
 	ADDQ $32, SI
@@ -34953,11 +34963,10 @@ check:
 	JNE over
 	VXORPS Y1, Y1, Y1
 	MOVQ DX, SI
-	MOVQ (Few_Next)(AX), BP
-	SUBQ SI, BP
 	MOVQ vectors+16(FP), R11
 vector:
-	PREFETCHT1 (SI)(BP*1)
+	PREFETCHT1 (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Y4
 	VSUBPS Y0, Y4, Y4
 	VMOVUPS least<>(SB), Y5
@@ -35033,6 +35042,8 @@ TEXT ·avx2WeighSumsKept(SB), NOSPLIT, $8-32
 	LEAQ (DI)(R12*4), DI
 	MOVQ (Few_S)(AX), BX
 	LEAQ (BX)(R12*4), BX
+	MOVQ (Few_Next)(AX), BP
+	MOVQ (Few_NextBy)(AX), R14
 	SUBQ R12, CX
 	CMPQ CX, $1
 	JLT done
@@ -35043,6 +35054,8 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
+	PREFETCHT1 (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Y6
 	VMAXPS Y4, Y6, Y4
 	ADDQ $32, SI
@@ -35057,11 +35070,10 @@ check:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	MOVQ DX, SI
-	MOVQ (Few_Next)(AX), BP
-	SUBQ SI, BP
 	MOVQ vectors+16(FP), R11
 vector:
-	PREFETCHT1 (SI)(BP*1)
+	PREFETCHT1 (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Y4
 	VSUBPS Y0, Y4, Y4
 	VMOVUPS least<>(SB), Y5

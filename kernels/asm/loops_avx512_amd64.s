@@ -32927,6 +32927,8 @@ TEXT ·avx512WeighOnce(SB), NOSPLIT, $8-32
 	MOVQ (Few_L)(AX), DI
 	LEAQ (R13)(R12*4), R13
 	LEAQ (DI)(R12*4), DI
+	MOVQ (Few_Next)(AX), BP
+	MOVQ (Few_NextBy)(AX), R14
 	SUBQ R12, CX
 	CMPQ CX, $1
 	JLT done
@@ -32937,6 +32939,8 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
+	PREFETCHNTA (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Z6
 	VMAXPS Z4, Z6, Z4
 	ADDQ $64, SI
@@ -32949,11 +32953,10 @@ check:
 	JNE over
 	VXORPS Z1, Z1, Z1
 	MOVQ DX, SI
-	MOVQ (Few_Next)(AX), BP
-	SUBQ SI, BP
 	MOVQ vectors+16(FP), R11
 vector:
-	PREFETCHNTA (SI)(BP*1)
+	PREFETCHNTA (BP)
+	ADDQ R14, BP
 	VMOVUPS least<>(SB), Z5
 	VMOVUPS (SI), Z4
 	VSUBPS Z0, Z4, Z4
@@ -33035,6 +33038,8 @@ TEXT ·avx512WeighSumsOnce(SB), NOSPLIT, $8-32
 	LEAQ (DI)(R12*4), DI
 	MOVQ (Few_S)(AX), BX
 	LEAQ (BX)(R12*4), BX
+	MOVQ (Few_Next)(AX), BP
+	MOVQ (Few_NextBy)(AX), R14
 	SUBQ R12, CX
 	CMPQ CX, $1
 	JLT done
@@ -33045,6 +33050,8 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
+	PREFETCHNTA (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Z6
 	VMAXPS Z4, Z6, Z4
 	ADDQ $64, SI
@@ -33058,11 +33065,10 @@ check:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	MOVQ DX, SI
-	MOVQ (Few_Next)(AX), BP
-	SUBQ SI, BP
 	MOVQ vectors+16(FP), R11
 vector:
-	PREFETCHNTA (SI)(BP*1)
+	PREFETCHNTA (BP)
+	ADDQ R14, BP
 	VMOVUPS least<>(SB), Z5
 	VMOVUPS (SI), Z4
 	VSUBPS Z0, Z4, Z4
@@ -44926,6 +44932,8 @@ TEXT ·avx512WeighKept(SB), NOSPLIT, $8-32
 	MOVQ (Few_L)(AX), DI
 	LEAQ (R13)(R12*4), R13
 	LEAQ (DI)(R12*4), DI
+	MOVQ (Few_Next)(AX), BP
+	MOVQ (Few_NextBy)(AX), R14
 	SUBQ R12, CX
 	CMPQ CX, $1
 	JLT done
@@ -44936,6 +44944,8 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
+	PREFETCHT1 (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Z6
 	VMAXPS Z4, Z6, Z4
 	ADDQ $64, SI
@@ -44948,11 +44958,10 @@ check:
 	JNE over
 	VXORPS Z1, Z1, Z1
 	MOVQ DX, SI
-	MOVQ (Few_Next)(AX), BP
-	SUBQ SI, BP
 	MOVQ vectors+16(FP), R11
 vector:
-	PREFETCHT1 (SI)(BP*1)
+	PREFETCHT1 (BP)
+	ADDQ R14, BP
 	VMOVUPS least<>(SB), Z5
 	VMOVUPS (SI), Z4
 	VSUBPS Z0, Z4, Z4
@@ -45034,6 +45043,8 @@ TEXT ·avx512WeighSumsKept(SB), NOSPLIT, $8-32
 	LEAQ (DI)(R12*4), DI
 	MOVQ (Few_S)(AX), BX
 	LEAQ (BX)(R12*4), BX
+	MOVQ (Few_Next)(AX), BP
+	MOVQ (Few_NextBy)(AX), R14
 	SUBQ R12, CX
 	CMPQ CX, $1
 	JLT done
@@ -45044,6 +45055,8 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
+	PREFETCHT1 (BP)
+	ADDQ R14, BP
 	VMOVUPS (SI), Z6
 	VMAXPS Z4, Z6, Z4
 	ADDQ $64, SI
@@ -45057,11 +45070,10 @@ check:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	MOVQ DX, SI
-	MOVQ (Few_Next)(AX), BP
-	SUBQ SI, BP
 	MOVQ vectors+16(FP), R11
 vector:
-	PREFETCHT1 (SI)(BP*1)
+	PREFETCHT1 (BP)
+	ADDQ R14, BP
 	VMOVUPS least<>(SB), Z5
 	VMOVUPS (SI), Z4
 	VSUBPS Z0, Z4, Z4

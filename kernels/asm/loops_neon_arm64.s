@@ -34228,6 +34228,8 @@ TEXT ·neonWeighOnce(SB), NOSPLIT, $8-32
 	MOVD (Few_L)(R0), R1
 	ADD R11<<2, R23, R23
 	ADD R11<<2, R1, R1
+	MOVD (Few_Next)(R0), R24
+	MOVD (Few_NextBy)(R0), R25
 	SUB R11, R9
 	CMP $1, R9
 	BLT done
@@ -34240,6 +34242,8 @@ row:
 	MOVD R8, R2
 	MOVD vectors+16(FP), R10
 check:
+	PRFM (R24), PLDL1STRM
+	ADD R25, R24
 	FMOVQ (R2), F6
 	WORD $0x4e24c4c4 // VFMAXNM V4.S4, V6.S4, V4.S4
 	ADD $16, R2
@@ -34253,12 +34257,10 @@ check:
 	CBNZW R14, over
 	VMOVI $0, V1.B16
 	MOVD R8, R2
-	MOVD (Few_Next)(R0), R24
-	SUB R2, R24
 	MOVD vectors+16(FP), R10
 vector:
-	ADD R24, R2, R14
-	PRFM (R14), PLDL1STRM
+	PRFM (R24), PLDL1STRM
+	ADD R25, R24
 	FMOVQ (R2), F4
 	WORD $0x4ea0d484 // VFSUB V0.S4, V4.S4, V4.S4
 	FMOVQ 0(R26), F31 // least
@@ -34339,6 +34341,8 @@ TEXT ·neonWeighSumsOnce(SB), NOSPLIT, $8-32
 	ADD R11<<2, R1, R1
 	MOVD (Few_S)(R0), R3
 	ADD R11<<2, R3, R3
+	MOVD (Few_Next)(R0), R24
+	MOVD (Few_NextBy)(R0), R25
 	SUB R11, R9
 	CMP $1, R9
 	BLT done
@@ -34351,6 +34355,8 @@ row:
 	MOVD R8, R2
 	MOVD vectors+16(FP), R10
 check:
+	PRFM (R24), PLDL1STRM
+	ADD R25, R24
 	FMOVQ (R2), F6
 	WORD $0x4e24c4c4 // VFMAXNM V4.S4, V6.S4, V4.S4
 	ADD $16, R2
@@ -34365,12 +34371,10 @@ check:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	MOVD R8, R2
-	MOVD (Few_Next)(R0), R24
-	SUB R2, R24
 	MOVD vectors+16(FP), R10
 vector:
-	ADD R24, R2, R14
-	PRFM (R14), PLDL1STRM
+	PRFM (R24), PLDL1STRM
+	ADD R25, R24
 	FMOVQ (R2), F4
 	WORD $0x4ea0d484 // VFSUB V0.S4, V4.S4, V4.S4
 	FMOVQ 0(R26), F31 // least

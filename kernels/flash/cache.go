@@ -61,6 +61,7 @@ const (
 	wide       = 32
 	touchAhead = 48 << 10
 	memoryPage = 4 << 10
+	line       = 64
 )
 
 // runOf is the number of keys in a run of so many bytes at most, and what its bytes come to.
@@ -185,12 +186,16 @@ func (d *decoder) dot(w *fewWorker, k *block) {
 	w.Heads = 0
 }
 
-// next is where the values begin that dot did not ask for, nor weights before these, which are of the keys from one of the block's on: those of keys before
-// them, and of heads before this one in its turn.
-func (w *fewWorker) next(k *block, from int) uintptr {
-	at, before := w.v.now.at, k.head%w.turn
-	asked := (before*w.N + from) * w.R * 4 / (w.run * max(w.D, 1) * int(w.size))
-	return w.heads[k.head-before].v.Address(at[min(w.later+asked, len(at)-1)])
+// next has Weigh ask for the values that dot did not ask for, nor weights before these, which are of the keys from one of the block's on: those of keys before
+// them, and of heads before this one in its turn. All weights of a block together ask for a line a step, or for as much as the cache has room for.
+func (w *fewWorker) next(k *block, from int, loops *asm.Ops) {
+	each := 2 * w.R // asks for each vector of keys
+	vectors := func(keys int) int { return (keys + loops.Vec - 1) / loops.Vec }
+	at, before, row := w.v.now.at, k.head%w.turn, w.C*int(w.size)
+	run := max(1, w.run*row)
+	w.NextBy = min(line, min(loops.Room, w.turn*k.n*row)/(w.turn*each*vectors(k.n)))
+	asked := (before*vectors(w.N) + vectors(from)) * each * w.NextBy
+	w.Next = w.heads[k.head-before].v.Address(at[min(w.later+asked/run, len(at)-1)]) + uintptr(asked%run)
 }
 
 // sum adds the values of the keys in hand, from one of a block's on, for all of its heads. Behind its last keys come those of the next head in hand, or of the

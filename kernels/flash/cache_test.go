@@ -244,33 +244,41 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// While a task makes weights, part after part or head after head, it asks for values that it has not asked for.
+// While a task makes weights, query after query, part after part and head after head, it asks for values that it has not asked for, and for no more than
+// there is room for.
 func TestWeightsAskOn(t *testing.T) {
 	for _, c := range []struct {
-		layout string
-		calls  int // of Weigh, in a task
-	}{{"bhsd", longest}, {"bshd", 2}} {
-		p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: longest * part, HeadsQ: 4, HeadsKV: 2, Dim: 64, DimV: 64}
+		layout      string
+		calls, room int // of Weigh, in a task
+		step        int
+	}{
+		{"bhsd", longest, 1 << 30, 64},
+		{"bhsd", longest, 64 << 10, 8},
+		{"bshd", 2, 1 << 30, 64},
+		{"bshd", 2, 32 << 10, 8},
+	} {
+		const group, vec = 2, 4
+		p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: longest * part, HeadsQ: 2 * group, HeadsKV: 2, Dim: 64, DimV: 128}
 		a := newArgs(t, p, c.layout)
 		ops := *asm.Go()
-		ops.Ahead = shortRun
+		ops.Ahead, ops.Room, ops.Vec = shortRun, c.room, vec
 		var at []uintptr
-		var asked uintptr
 		weigh := ops.Weigh
 		ops.Weigh = func(f *asm.Few) {
-			if f.From == 0 {
-				at, asked = append(at, f.Next), uintptr(4*f.R*f.N)
+			at = append(at, f.Next)
+			if f.NextBy != c.step {
+				t.Errorf("%s, room for %d: %d bytes a step, want %d", c.layout, c.room, f.NextBy, c.step)
 			}
 			weigh(f)
 		}
-		decode(&ops, p, nil, a) // all scores are 0
-		at = slices.Compact(at) // raising the first query is another call
+		decode(&ops, p, nil, a)
 		if want := 2 * longest; len(at) != want {
-			t.Fatalf("%s: %d places asked for, want %d", c.layout, len(at), want)
+			t.Fatalf("%s: %d calls of Weigh, want %d", c.layout, len(at), want)
 		}
+		asked := uintptr(2 * group * part / vec * c.step)
 		for i, next := range at {
 			if i%c.calls > 0 && next != at[i-1]+asked {
-				t.Errorf("%s: call %d of a task asks from %d bytes after the last one, want %d", c.layout, i%c.calls, next-at[i-1], asked)
+				t.Errorf("%s, room for %d: call %d of a task asks from %d bytes after the last one, want %d", c.layout, c.room, i%c.calls, next-at[i-1], asked)
 			}
 		}
 	}

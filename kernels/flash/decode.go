@@ -379,8 +379,10 @@ func (d *decoder) weigh(w *fewWorker, k block) {
 		row := d.hold(w, &k, from)
 		for i := range w.R {
 			d.edit(w, k.b, k.q+i/k.queries, i%k.queries, row+i, i, k.key+from)
+			w.begin(i, max(0, w.lo[i%k.queries]-k.key-from))
 		}
-		w.From, w.Next = 0, w.next(&k, from)
+		w.From = 0
+		w.next(&k, from, d.loops)
 		for d.loops.Weigh(&w.Few); w.Done < w.R; d.loops.Weigh(&w.Few) {
 			w.raise(row+w.Done, w.Done)
 			w.From = w.Done
@@ -483,6 +485,19 @@ func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key i
 func hide(scores []float32, from, to int) {
 	for j := max(from, 0); j < min(to, len(scores)); j++ {
 		scores[j] = float32(math.Inf(-1))
+	}
+}
+
+// begin makes the largest of the first scores of a row of those in hand, which it shows from one on, the row's reference if it has none: Weigh would leave
+// before each such row.
+func (w *fewWorker) begin(at, from int) {
+	if w.M[at] != asm.Unset || from >= w.N {
+		return
+	}
+	for _, s := range w.P[at*w.Stride:][from:min(from+aligned, w.N)] {
+		if s > w.M[at] && s <= math.MaxFloat32 {
+			w.M[at] = s
+		}
 	}
 }
 

@@ -222,7 +222,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.add(highest, top, limit)
 	g.offset(at, out, off, 1)
 	g.move(steps, rows)
-	g.largest(top, z, at, g.row(), "checkRow")
+	g.largest(top, z, at, g.row(), "checkRow", func() {})
 	g.jumpAbove(top, highest, "over")
 	g.increase(off, g.bytes())
 	g.jumpLess(off, width, "checkVector")
@@ -260,9 +260,11 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.ret()
 }
 
-// largest emits a loop over so many vectors as steps says, by bytes apart, that makes top the largest element of each lane. top is no NaN.
-func (g *gen) largest(top, x vec, at reg, by int, label string) {
+// largest emits a loop over so many vectors as steps says, by bytes apart, that makes top the largest element of each lane. top is no NaN. A
+// vector's turn begins with what meanwhile emits.
+func (g *gen) largest(top, x vec, at reg, by int, label string, meanwhile func()) {
 	g.label(label)
+	meanwhile()
 	g.load(x, mem{base: at})
 	g.larger(top, x, top)
 	g.increase(at, by)
@@ -271,7 +273,7 @@ func (g *gen) largest(top, x vec, at reg, by int, label string) {
 }
 
 // weighted emits a loop over as many vectors, whose scores it turns into weights. Their reference is in register 0, sums of weights and, if
-// asked for, of weights times scores in 1 and 2. A vector's turn begins with what meanwhile emits.
+// asked for, of weights times scores in 1 and 2. A vector's turn begins as in largest.
 func (g *gen) weighted(at reg, by int, label string, sums bool, meanwhile func()) {
 	const ref, sum, sumZ, z, e = vec(0), vec(1), vec(2), vec(3), vec(6)
 	g.label(label)

@@ -546,7 +546,7 @@ func (t tile) sumKeys() {
 }
 
 // weigh emits Ops.Weigh for rows from one on, with or without S. Rows are done in whole vectors, up to the one that holds the last key. Memory would have
-// nothing to do meanwhile: it is asked for as many bytes as a row's scores from Few.Next on.
+// nothing to do meanwhile: it is asked for what Few.Next says.
 func (g *gen) weigh(sums bool) {
 	name, s := "Weigh", ""
 	if sums {
@@ -569,6 +569,10 @@ return p.R`, g.vec, s))
 		ref, sum, sumZ      = vec(0), vec(1), vec(2) // of weighted
 		top, highest, score = vec(4), vec(5), vec(6) // of the check
 	)
+	asks := func() {
+		g.ask(mem{base: lead})
+		g.plus(lead, leadBy)
+	}
 	g.arg(panel, "p", 0)
 	g.arg(aux, "from", 8)
 	g.get(count, few("R"))
@@ -586,6 +590,8 @@ return p.R`, g.vec, s))
 		g.get(sumsOf, few("S"))
 		g.offset(sumsOf, sumsOf, aux, 4)
 	}
+	g.get(lead, few("Next"))
+	g.get(leadBy, few("NextBy"))
 	g.subtract(count, aux)
 	g.jumpBelow(count, 1, "done")
 
@@ -595,7 +601,7 @@ return p.R`, g.vec, s))
 	g.add(highest, ref, limit)
 	g.move(at, out)
 	g.arg(steps, "vectors", 16)
-	g.largest(top, score, at, g.bytes(), "check")
+	g.largest(top, score, at, g.bytes(), "check", asks)
 	g.load(score, top)
 	g.jumpAbove(score, highest, "over")
 
@@ -604,10 +610,8 @@ return p.R`, g.vec, s))
 		g.zero(sumZ)
 	}
 	g.move(at, out)
-	g.get(lead, few("Next"))
-	g.subtract(lead, at)
 	g.arg(steps, "vectors", 16)
-	g.weighted(at, g.bytes(), "vector", sums, func() { g.ask(mem{base: at, index: lead, times: 1}) })
+	g.weighted(at, g.bytes(), "vector", sums, asks)
 	g.total(sum, weights)
 	if sums {
 		g.total(sumZ, sumsOf)

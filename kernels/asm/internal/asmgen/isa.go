@@ -65,9 +65,9 @@ const (
 	apart3               // three times as many
 	outStride            // and from one row of results to the next
 	refsOf               // Weigh: M
-	lead                 // bytes from rows to those asked for meanwhile
+	lead                 // bytes from rows to those asked for meanwhile; Weigh: the line asked for
 	leadAt               // the row of these that it has come to
-	leadBy               // Mix: and bytes from one of them to the next
+	leadBy               // Mix, Weigh: and bytes from one of them to the next
 )
 
 // A mem is an operand in memory: base + times*index + off bytes, or a field of package asm's structs.

@@ -54,7 +54,7 @@ for lane := range p.Width { // %[2]d at a time
 	g.load(top, m)
 	g.offset(at, out, off, 1)
 	g.arg(steps, "rows", 8)
-	g.largest(top, x, at, g.row(), "row")
+	g.largest(top, x, at, g.row(), "row", func() {})
 	g.add(highest, m, limit)
 	g.load(x, top)
 	g.jumpAbove(x, highest, "raised")
