@@ -36,6 +36,8 @@ type Few struct {
 	run, left, keys, head int
 	//lint:ignore U1000 as above
 	rows uintptr
+	//lint:ignore U1000 where there is assembly: what the tile in hand and those after it ask for, as turns says, and all of them
+	turn, turns uint64
 	//lint:ignore U1000 where there is assembly: Ahead of one run
 	ahead [1]uintptr
 	//lint:ignore U1000 where there is assembly: Top, of each lane

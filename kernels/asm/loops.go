@@ -38,6 +38,8 @@ type loops struct {
 	chain       func(rounds int)
 	perChain    int // additions of a round of chain
 	perRead     int // elements of a round of asking.read, and of finite
+
+	dotTiles, sumTiles []int // queries in the tiles of dot and sum, the largest first
 }
 
 // askingLoops are those that ask memory for what is read once.

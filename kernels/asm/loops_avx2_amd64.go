@@ -231,5 +231,6 @@ var avx2 = loops{
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
 	chain: avx2Chain, perChain: 512,
-	perRead: 64,
+	perRead:  64,
+	dotTiles: []int{2, 1}, sumTiles: []int{6, 2, 1},
 }

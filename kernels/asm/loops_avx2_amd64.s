@@ -16994,6 +16994,8 @@ turn:
 	CMPQ CX, $4
 	JLT end4
 keys4:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -17017,19 +17019,31 @@ columns2x4line:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VMOVUPS (R8), Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4line0
 	PREFETCHNTA (R15)
+asked2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VMOVUPS (R8)(R9*1), Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4line1
 	PREFETCHNTA (R15)(R9*1)
+asked2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VMOVUPS (R8)(R9*2), Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4line2
 	PREFETCHNTA (R15)(R9*2)
+asked2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VMOVUPS (R8)(R10*1), Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4line3
 	PREFETCHNTA (R15)(R10*1)
+asked2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -17059,19 +17073,31 @@ columns2x4vector:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VMOVUPS (R8), Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4vector0
 	PREFETCHNTA (R15)
+asked2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VMOVUPS (R8)(R9*1), Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4vector1
 	PREFETCHNTA (R15)(R9*1)
+asked2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VMOVUPS (R8)(R9*2), Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4vector2
 	PREFETCHNTA (R15)(R9*2)
+asked2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VMOVUPS (R8)(R10*1), Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4vector3
 	PREFETCHNTA (R15)(R10*1)
+asked2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -17126,6 +17152,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -17381,6 +17410,9 @@ summed1x4:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
@@ -17400,6 +17432,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -17417,7 +17451,10 @@ columns2x1line:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VMOVUPS (R8), Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1line0
 	PREFETCHNTA (R15)
+asked2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -17438,7 +17475,10 @@ columns2x1vector:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VMOVUPS (R8), Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1vector0
 	PREFETCHNTA (R15)
+asked2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -17482,6 +17522,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -17724,6 +17767,9 @@ summed1x1:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
@@ -17829,6 +17875,8 @@ taken:
 turn:
 	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
@@ -17866,7 +17914,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step0of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -17888,7 +17939,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step1of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 4(R8), Y14
@@ -17910,7 +17964,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step2of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 8(R8), Y14
@@ -17932,7 +17989,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step3of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 12(R8), Y14
@@ -17964,7 +18024,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step0of1:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -18042,7 +18105,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step0of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18057,7 +18123,10 @@ steps6x8:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step1of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18072,7 +18141,10 @@ steps6x8:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step2of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18087,7 +18159,10 @@ steps6x8:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step3of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18112,7 +18187,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step0of1:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18177,7 +18255,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step0of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18192,7 +18273,10 @@ steps6x1:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step1of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18207,7 +18291,10 @@ steps6x1:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step2of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18222,7 +18309,10 @@ steps6x1:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step3of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18247,7 +18337,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step0of1:
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -18298,6 +18391,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -18328,8 +18424,11 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of4
 	PREFETCHNTA (SI)(BP*1)
 	PREFETCHNTA 64(SI)(BP*1)
+asked2x32step0of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -18345,8 +18444,11 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x32step1of4
 	PREFETCHNTA (SI)(BP*1)
 	PREFETCHNTA 64(SI)(BP*1)
+asked2x32step1of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -18362,8 +18464,11 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x32step2of4
 	PREFETCHNTA (SI)(BP*1)
 	PREFETCHNTA 64(SI)(BP*1)
+asked2x32step2of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -18379,8 +18484,11 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x32step3of4
 	PREFETCHNTA (SI)(BP*1)
 	PREFETCHNTA 64(SI)(BP*1)
+asked2x32step3of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -18405,8 +18513,11 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of1
 	PREFETCHNTA (SI)(BP*1)
 	PREFETCHNTA 64(SI)(BP*1)
+asked2x32step0of1:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -18462,7 +18573,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step0of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -18472,7 +18586,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step1of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 4(R8), Y6
@@ -18482,7 +18599,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step2of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 8(R8), Y6
@@ -18492,7 +18612,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step3of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 12(R8), Y6
@@ -18511,7 +18634,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step0of1:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -18555,28 +18681,40 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step0of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step1of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step2of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step3of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -18592,7 +18730,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step0of1:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -18631,28 +18772,40 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step0of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step1of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step2of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step3of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -18668,7 +18821,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step0of1:
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -18700,6 +18856,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -18976,6 +19135,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -19072,6 +19234,8 @@ turn:
 	CMPQ CX, $4
 	JLT end4
 keys4:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -19095,19 +19259,31 @@ columns2x4line:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VCVTPH2PS (R8), Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4line0
 	PREFETCHNTA (R15)
+asked2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VCVTPH2PS (R8)(R9*1), Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4line1
 	PREFETCHNTA (R15)(R9*1)
+asked2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VCVTPH2PS (R8)(R9*2), Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4line2
 	PREFETCHNTA (R15)(R9*2)
+asked2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VCVTPH2PS (R8)(R10*1), Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4line3
 	PREFETCHNTA (R15)(R10*1)
+asked2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -19165,19 +19341,31 @@ columns2x4vector:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VCVTPH2PS (R8), Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4vector0
 	PREFETCHNTA (R15)
+asked2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VCVTPH2PS (R8)(R9*1), Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4vector1
 	PREFETCHNTA (R15)(R9*1)
+asked2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VCVTPH2PS (R8)(R9*2), Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4vector2
 	PREFETCHNTA (R15)(R9*2)
+asked2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VCVTPH2PS (R8)(R10*1), Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4vector3
 	PREFETCHNTA (R15)(R10*1)
+asked2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -19240,6 +19428,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -19509,6 +19700,9 @@ summed1x4:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
@@ -19528,6 +19722,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -19545,7 +19741,10 @@ columns2x1line:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VCVTPH2PS (R8), Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1line0
 	PREFETCHNTA (R15)
+asked2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -19576,7 +19775,10 @@ columns2x1vector:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VCVTPH2PS (R8), Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1vector0
 	PREFETCHNTA (R15)
+asked2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -19622,6 +19824,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -19881,6 +20086,9 @@ summed1x1:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
@@ -19986,6 +20194,8 @@ taken:
 turn:
 	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
@@ -20023,7 +20233,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step0of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -20045,7 +20258,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step1of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 4(R8), Y14
@@ -20067,7 +20283,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step2of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 8(R8), Y14
@@ -20089,7 +20308,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step3of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 12(R8), Y14
@@ -20121,7 +20343,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step0of1:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -20199,7 +20424,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step0of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -20214,7 +20442,10 @@ steps6x8:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step1of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -20229,7 +20460,10 @@ steps6x8:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step2of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -20244,7 +20478,10 @@ steps6x8:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step3of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -20269,7 +20506,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step0of1:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -20334,7 +20574,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -20351,7 +20594,10 @@ steps6x1:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -20368,7 +20614,10 @@ steps6x1:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -20385,7 +20634,10 @@ steps6x1:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -20412,7 +20664,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -20465,6 +20720,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -20495,7 +20753,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step0of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -20511,7 +20772,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x32step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step1of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -20527,7 +20791,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x32step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step2of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -20543,7 +20810,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x32step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step3of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -20568,7 +20838,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step0of1:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -20624,7 +20897,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step0of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -20634,7 +20910,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step1of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 4(R8), Y6
@@ -20644,7 +20923,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step2of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 8(R8), Y6
@@ -20654,7 +20936,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step3of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 12(R8), Y6
@@ -20673,7 +20958,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step0of1:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -20717,28 +21005,40 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step0of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step1of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step2of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step3of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -20754,7 +21054,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step0of1:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -20793,7 +21096,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -20802,7 +21108,10 @@ steps2x1:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -20811,7 +21120,10 @@ steps2x1:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -20820,7 +21132,10 @@ steps2x1:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -20838,7 +21153,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -20872,6 +21190,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -21143,6 +21464,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -21239,6 +21563,8 @@ turn:
 	CMPQ CX, $4
 	JLT end4
 keys4:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -21263,22 +21589,34 @@ columns2x4line:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVZXWD (R8), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4line0
 	PREFETCHNTA (R15)
+asked2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVZXWD (R8)(R9*1), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4line1
 	PREFETCHNTA (R15)(R9*1)
+asked2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVZXWD (R8)(R9*2), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4line2
 	PREFETCHNTA (R15)(R9*2)
+asked2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVZXWD (R8)(R10*1), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4line3
 	PREFETCHNTA (R15)(R10*1)
+asked2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -21349,22 +21687,34 @@ columns2x4vector:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVZXWD (R8), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4vector0
 	PREFETCHNTA (R15)
+asked2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVZXWD (R8)(R9*1), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4vector1
 	PREFETCHNTA (R15)(R9*1)
+asked2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVZXWD (R8)(R9*2), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4vector2
 	PREFETCHNTA (R15)(R9*2)
+asked2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVZXWD (R8)(R10*1), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4vector3
 	PREFETCHNTA (R15)(R10*1)
+asked2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -21423,6 +21773,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -21734,6 +22087,9 @@ summed1x4:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
@@ -21753,6 +22109,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -21771,7 +22129,10 @@ columns2x1line:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVZXWD (R8), Y4
 	VPSLLD $16, Y4, Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1line0
 	PREFETCHNTA (R15)
+asked2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -21806,7 +22167,10 @@ columns2x1vector:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVZXWD (R8), Y4
 	VPSLLD $16, Y4, Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1vector0
 	PREFETCHNTA (R15)
+asked2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -21851,6 +22215,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -22152,6 +22519,9 @@ summed1x1:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
@@ -22257,6 +22627,8 @@ taken:
 turn:
 	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
@@ -22294,7 +22666,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step0of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -22318,7 +22693,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step1of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -22342,7 +22720,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step2of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -22366,7 +22747,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step3of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -22400,7 +22784,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step0of1:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -22480,7 +22867,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step0of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -22496,7 +22886,10 @@ steps6x8:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step1of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 4(R8), Y7
@@ -22512,7 +22905,10 @@ steps6x8:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step2of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 8(R8), Y7
@@ -22528,7 +22924,10 @@ steps6x8:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step3of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 12(R8), Y7
@@ -22554,7 +22953,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step0of1:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -22620,7 +23022,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS (R8), Y7
@@ -22636,7 +23041,10 @@ steps6x1:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 4(R8), Y7
@@ -22652,7 +23060,10 @@ steps6x1:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 8(R8), Y7
@@ -22668,7 +23079,10 @@ steps6x1:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 12(R8), Y7
@@ -22694,7 +23108,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS (R8), Y7
@@ -22746,6 +23163,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -22776,7 +23196,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step0of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -22796,7 +23219,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x32step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step1of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -22816,7 +23242,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x32step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step2of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -22836,7 +23265,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x32step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step3of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -22865,7 +23297,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step0of1:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -22925,7 +23360,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step0of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -22937,7 +23375,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step1of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -22949,7 +23390,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step2of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -22961,7 +23405,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step3of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -22982,7 +23429,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step0of1:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -23028,7 +23478,10 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step0of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -23036,7 +23489,10 @@ steps2x8:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step1of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 4(R8), Y3
@@ -23044,7 +23500,10 @@ steps2x8:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step2of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 8(R8), Y3
@@ -23052,7 +23511,10 @@ steps2x8:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step3of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 12(R8), Y3
@@ -23069,7 +23531,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step0of1:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -23109,7 +23574,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS (R8), Y3
@@ -23117,7 +23585,10 @@ steps2x1:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 4(R8), Y3
@@ -23125,7 +23596,10 @@ steps2x1:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 8(R8), Y3
@@ -23133,7 +23607,10 @@ steps2x1:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 12(R8), Y3
@@ -23150,7 +23627,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS (R8), Y3
@@ -23183,6 +23663,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -23484,6 +23967,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -23584,6 +24070,8 @@ turn:
 	CMPQ CX, $4
 	JLT end4
 keys4:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -23608,22 +24096,34 @@ columns2x4line:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVSXBD (R8), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4line0
 	PREFETCHNTA (R15)
+asked2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVSXBD (R8)(R9*1), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4line1
 	PREFETCHNTA (R15)(R9*1)
+asked2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVSXBD (R8)(R9*2), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4line2
 	PREFETCHNTA (R15)(R9*2)
+asked2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVSXBD (R8)(R10*1), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4line3
 	PREFETCHNTA (R15)(R10*1)
+asked2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -23694,22 +24194,34 @@ columns2x4vector:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVSXBD (R8), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4vector0
 	PREFETCHNTA (R15)
+asked2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVSXBD (R8)(R9*1), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4vector1
 	PREFETCHNTA (R15)(R9*1)
+asked2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVSXBD (R8)(R9*2), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4vector2
 	PREFETCHNTA (R15)(R9*2)
+asked2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVSXBD (R8)(R10*1), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4vector3
 	PREFETCHNTA (R15)(R10*1)
+asked2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -23776,6 +24288,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -23901,19 +24416,31 @@ columns1x4vector:
 	VMOVUPS (SI), Y4
 	VPMOVSXBD (R8), Y5
 	VCVTDQ2PS Y5, Y5
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x4vector0
 	PREFETCHNTA (R15)
+asked1x4vector0:
 	VFMADD231PS Y5, Y4, Y0
 	VPMOVSXBD (R8)(R9*1), Y5
 	VCVTDQ2PS Y5, Y5
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x4vector1
 	PREFETCHNTA (R15)(R9*1)
+asked1x4vector1:
 	VFMADD231PS Y5, Y4, Y1
 	VPMOVSXBD (R8)(R9*2), Y5
 	VCVTDQ2PS Y5, Y5
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x4vector2
 	PREFETCHNTA (R15)(R9*2)
+asked1x4vector2:
 	VFMADD231PS Y5, Y4, Y2
 	VPMOVSXBD (R8)(R10*1), Y5
 	VCVTDQ2PS Y5, Y5
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x4vector3
 	PREFETCHNTA (R15)(R10*1)
+asked1x4vector3:
 	VFMADD231PS Y5, Y4, Y3
 	ADDQ $32, SI
 	ADDQ $8, R8
@@ -23966,6 +24493,9 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
@@ -23985,6 +24515,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -24003,7 +24535,10 @@ columns2x1line:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVSXBD (R8), Y4
 	VCVTDQ2PS Y4, Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1line0
 	PREFETCHNTA (R15)
+asked2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -24038,7 +24573,10 @@ columns2x1vector:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVSXBD (R8), Y4
 	VCVTDQ2PS Y4, Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1vector0
 	PREFETCHNTA (R15)
+asked2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -24085,6 +24623,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -24147,7 +24688,10 @@ columns1x1vector:
 	VMOVUPS (SI), Y1
 	VPMOVSXBD (R8), Y2
 	VCVTDQ2PS Y2, Y2
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x1vector0
 	PREFETCHNTA (R15)
+asked1x1vector0:
 	VFMADD231PS Y2, Y1, Y0
 	ADDQ $32, SI
 	ADDQ $8, R8
@@ -24184,6 +24728,9 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
@@ -24293,6 +24840,8 @@ taken:
 turn:
 	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
@@ -24330,7 +24879,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step0of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -24354,7 +24906,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step1of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -24378,7 +24933,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step2of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -24402,7 +24960,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step3of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -24436,7 +24997,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x16step0of1:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -24516,7 +25080,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step0of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -24532,7 +25099,10 @@ steps6x8:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step1of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 4(R8), Y7
@@ -24548,7 +25118,10 @@ steps6x8:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step2of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 8(R8), Y7
@@ -24564,7 +25137,10 @@ steps6x8:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step3of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 12(R8), Y7
@@ -24590,7 +25166,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x8step0of1:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -24656,7 +25235,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -24674,7 +25256,10 @@ steps6x1:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -24692,7 +25277,10 @@ steps6x1:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -24710,7 +25298,10 @@ steps6x1:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -24738,7 +25329,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -24792,6 +25386,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -24822,7 +25419,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step0of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -24842,7 +25442,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x32step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step1of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -24862,7 +25465,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x32step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step2of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -24882,7 +25488,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x32step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step3of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -24911,7 +25520,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x32step0of1:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -24971,7 +25583,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step0of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -24983,7 +25598,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step1of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -24995,7 +25613,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step2of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -25007,7 +25628,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step3of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -25028,7 +25652,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x16step0of1:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -25074,7 +25701,10 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step0of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -25082,7 +25712,10 @@ steps2x8:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step1of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 4(R8), Y3
@@ -25090,7 +25723,10 @@ steps2x8:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step2of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 8(R8), Y3
@@ -25098,7 +25734,10 @@ steps2x8:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step3of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 12(R8), Y3
@@ -25115,7 +25754,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x8step0of1:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -25155,7 +25797,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -25165,7 +25810,10 @@ steps2x1:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -25175,7 +25823,10 @@ steps2x1:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -25185,7 +25836,10 @@ steps2x1:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -25204,7 +25858,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -25239,6 +25896,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -25268,7 +25928,10 @@ columns1x64:
 	JLT rest1x64
 	PCALIGN $64
 steps1x64:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x64step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x64step0of4:
 	VBROADCASTSS (R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -25295,7 +25958,10 @@ steps1x64:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x64step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x64step1of4:
 	VBROADCASTSS 4(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -25322,7 +25988,10 @@ steps1x64:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x64step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x64step2of4:
 	VBROADCASTSS 8(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -25349,7 +26018,10 @@ steps1x64:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x64step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x64step3of4:
 	VBROADCASTSS 12(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -25385,7 +26057,10 @@ rest1x64:
 	CMPQ R11, $0
 	JLT done1x64
 one1x64:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x64step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked1x64step0of1:
 	VBROADCASTSS (R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -25450,7 +26125,10 @@ columns1x32:
 	JLT rest1x32
 	PCALIGN $64
 steps1x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x32step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x32step0of4:
 	VBROADCASTSS (R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -25465,7 +26143,10 @@ steps1x32:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x32step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x32step1of4:
 	VBROADCASTSS 4(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -25480,7 +26161,10 @@ steps1x32:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x32step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x32step2of4:
 	VBROADCASTSS 8(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -25495,7 +26179,10 @@ steps1x32:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x32step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x32step3of4:
 	VBROADCASTSS 12(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -25519,7 +26206,10 @@ rest1x32:
 	CMPQ R11, $0
 	JLT done1x32
 one1x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x32step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked1x32step0of1:
 	VBROADCASTSS (R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -25566,7 +26256,10 @@ columns1x16:
 	JLT rest1x16
 	PCALIGN $64
 steps1x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x16step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x16step0of4:
 	VBROADCASTSS (R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -25575,7 +26268,10 @@ steps1x16:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x16step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x16step1of4:
 	VBROADCASTSS 4(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -25584,7 +26280,10 @@ steps1x16:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x16step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x16step2of4:
 	VBROADCASTSS 8(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -25593,7 +26292,10 @@ steps1x16:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x16step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x16step3of4:
 	VBROADCASTSS 12(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -25611,7 +26313,10 @@ rest1x16:
 	CMPQ R11, $0
 	JLT done1x16
 one1x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x16step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked1x16step0of1:
 	VBROADCASTSS (R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -25649,25 +26354,37 @@ columns1x8:
 	JLT rest1x8
 	PCALIGN $64
 steps1x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x8step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x8step0of4:
 	VBROADCASTSS (R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x8step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x8step1of4:
 	VBROADCASTSS 4(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x8step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x8step2of4:
 	VBROADCASTSS 8(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x8step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x8step3of4:
 	VBROADCASTSS 12(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
@@ -25682,7 +26399,10 @@ rest1x8:
 	CMPQ R11, $0
 	JLT done1x8
 one1x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x8step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked1x8step0of1:
 	VBROADCASTSS (R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
@@ -25716,7 +26436,10 @@ columns1x1:
 	JLT rest1x1
 	PCALIGN $64
 steps1x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x1step0of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x1step0of4:
 	VBROADCASTSS (R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -25724,7 +26447,10 @@ steps1x1:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x1step1of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x1step1of4:
 	VBROADCASTSS 4(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -25732,7 +26458,10 @@ steps1x1:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x1step2of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x1step2of4:
 	VBROADCASTSS 8(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -25740,7 +26469,10 @@ steps1x1:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x1step3of4
 	PREFETCHNTA (SI)(BP*1)
+asked1x1step3of4:
 	VBROADCASTSS 12(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -25757,7 +26489,10 @@ rest1x1:
 	CMPQ R11, $0
 	JLT done1x1
 one1x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x1step0of1
 	PREFETCHNTA (SI)(BP*1)
+asked1x1step0of1:
 	VBROADCASTSS (R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -25788,6 +26523,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -26106,6 +26844,8 @@ turn:
 	CMPQ CX, $4
 	JLT end4
 keys4:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -26129,19 +26869,31 @@ columns2x4line:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VMOVUPS (R8), Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4line0
 	PREFETCHT1 (R15)
+asked2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VMOVUPS (R8)(R9*1), Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4line1
 	PREFETCHT1 (R15)(R9*1)
+asked2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VMOVUPS (R8)(R9*2), Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4line2
 	PREFETCHT1 (R15)(R9*2)
+asked2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VMOVUPS (R8)(R10*1), Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4line3
 	PREFETCHT1 (R15)(R10*1)
+asked2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -26171,19 +26923,31 @@ columns2x4vector:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VMOVUPS (R8), Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4vector0
 	PREFETCHT1 (R15)
+asked2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VMOVUPS (R8)(R9*1), Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4vector1
 	PREFETCHT1 (R15)(R9*1)
+asked2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VMOVUPS (R8)(R9*2), Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4vector2
 	PREFETCHT1 (R15)(R9*2)
+asked2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VMOVUPS (R8)(R10*1), Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4vector3
 	PREFETCHT1 (R15)(R10*1)
+asked2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -26238,6 +27002,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -26493,6 +27260,9 @@ summed1x4:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
@@ -26512,6 +27282,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -26529,7 +27301,10 @@ columns2x1line:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VMOVUPS (R8), Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1line0
 	PREFETCHT1 (R15)
+asked2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -26550,7 +27325,10 @@ columns2x1vector:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VMOVUPS (R8), Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1vector0
 	PREFETCHT1 (R15)
+asked2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -26594,6 +27372,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -26836,6 +27617,9 @@ summed1x1:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
@@ -26941,6 +27725,8 @@ taken:
 turn:
 	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
@@ -26978,7 +27764,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step0of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -27000,7 +27789,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step1of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 4(R8), Y14
@@ -27022,7 +27814,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step2of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 8(R8), Y14
@@ -27044,7 +27839,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step3of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 12(R8), Y14
@@ -27076,7 +27874,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step0of1:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -27154,7 +27955,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step0of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27169,7 +27973,10 @@ steps6x8:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step1of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27184,7 +27991,10 @@ steps6x8:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step2of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27199,7 +28009,10 @@ steps6x8:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step3of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27224,7 +28037,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step0of1:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27289,7 +28105,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step0of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27304,7 +28123,10 @@ steps6x1:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step1of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27319,7 +28141,10 @@ steps6x1:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step2of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27334,7 +28159,10 @@ steps6x1:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step3of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27359,7 +28187,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step0of1:
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -27410,6 +28241,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -27440,8 +28274,11 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of4
 	PREFETCHT1 (SI)(BP*1)
 	PREFETCHT1 64(SI)(BP*1)
+asked2x32step0of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -27457,8 +28294,11 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x32step1of4
 	PREFETCHT1 (SI)(BP*1)
 	PREFETCHT1 64(SI)(BP*1)
+asked2x32step1of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -27474,8 +28314,11 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x32step2of4
 	PREFETCHT1 (SI)(BP*1)
 	PREFETCHT1 64(SI)(BP*1)
+asked2x32step2of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -27491,8 +28334,11 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x32step3of4
 	PREFETCHT1 (SI)(BP*1)
 	PREFETCHT1 64(SI)(BP*1)
+asked2x32step3of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -27517,8 +28363,11 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of1
 	PREFETCHT1 (SI)(BP*1)
 	PREFETCHT1 64(SI)(BP*1)
+asked2x32step0of1:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -27574,7 +28423,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step0of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -27584,7 +28436,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step1of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 4(R8), Y6
@@ -27594,7 +28449,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step2of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 8(R8), Y6
@@ -27604,7 +28462,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step3of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 12(R8), Y6
@@ -27623,7 +28484,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step0of1:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -27667,28 +28531,40 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step0of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step1of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step2of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step3of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -27704,7 +28580,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step0of1:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -27743,28 +28622,40 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step0of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step1of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step2of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step3of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -27780,7 +28671,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step0of1:
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -27812,6 +28706,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -28088,6 +28985,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -28184,6 +29084,8 @@ turn:
 	CMPQ CX, $4
 	JLT end4
 keys4:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -28207,19 +29109,31 @@ columns2x4line:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VCVTPH2PS (R8), Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4line0
 	PREFETCHT1 (R15)
+asked2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VCVTPH2PS (R8)(R9*1), Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4line1
 	PREFETCHT1 (R15)(R9*1)
+asked2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VCVTPH2PS (R8)(R9*2), Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4line2
 	PREFETCHT1 (R15)(R9*2)
+asked2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VCVTPH2PS (R8)(R10*1), Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4line3
 	PREFETCHT1 (R15)(R10*1)
+asked2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -28277,19 +29191,31 @@ columns2x4vector:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VCVTPH2PS (R8), Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4vector0
 	PREFETCHT1 (R15)
+asked2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VCVTPH2PS (R8)(R9*1), Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4vector1
 	PREFETCHT1 (R15)(R9*1)
+asked2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VCVTPH2PS (R8)(R9*2), Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4vector2
 	PREFETCHT1 (R15)(R9*2)
+asked2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VCVTPH2PS (R8)(R10*1), Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4vector3
 	PREFETCHT1 (R15)(R10*1)
+asked2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -28352,6 +29278,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -28621,6 +29550,9 @@ summed1x4:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
@@ -28640,6 +29572,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -28657,7 +29591,10 @@ columns2x1line:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VCVTPH2PS (R8), Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1line0
 	PREFETCHT1 (R15)
+asked2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -28688,7 +29625,10 @@ columns2x1vector:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VCVTPH2PS (R8), Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1vector0
 	PREFETCHT1 (R15)
+asked2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -28734,6 +29674,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -28993,6 +29936,9 @@ summed1x1:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
@@ -29098,6 +30044,8 @@ taken:
 turn:
 	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
@@ -29135,7 +30083,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step0of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -29157,7 +30108,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step1of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 4(R8), Y14
@@ -29179,7 +30133,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step2of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 8(R8), Y14
@@ -29201,7 +30158,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step3of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 12(R8), Y14
@@ -29233,7 +30193,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step0of1:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -29311,7 +30274,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step0of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -29326,7 +30292,10 @@ steps6x8:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step1of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -29341,7 +30310,10 @@ steps6x8:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step2of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -29356,7 +30328,10 @@ steps6x8:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step3of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -29381,7 +30356,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step0of1:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -29446,7 +30424,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -29463,7 +30444,10 @@ steps6x1:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -29480,7 +30464,10 @@ steps6x1:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -29497,7 +30484,10 @@ steps6x1:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -29524,7 +30514,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -29577,6 +30570,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -29607,7 +30603,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step0of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -29623,7 +30622,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x32step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step1of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -29639,7 +30641,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x32step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step2of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -29655,7 +30660,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x32step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step3of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -29680,7 +30688,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step0of1:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -29736,7 +30747,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step0of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -29746,7 +30760,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step1of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 4(R8), Y6
@@ -29756,7 +30773,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step2of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 8(R8), Y6
@@ -29766,7 +30786,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step3of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 12(R8), Y6
@@ -29785,7 +30808,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step0of1:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -29829,28 +30855,40 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step0of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step1of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step2of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step3of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -29866,7 +30904,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step0of1:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -29905,7 +30946,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -29914,7 +30958,10 @@ steps2x1:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -29923,7 +30970,10 @@ steps2x1:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -29932,7 +30982,10 @@ steps2x1:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -29950,7 +31003,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -29984,6 +31040,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -30255,6 +31314,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -30351,6 +31413,8 @@ turn:
 	CMPQ CX, $4
 	JLT end4
 keys4:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -30375,22 +31439,34 @@ columns2x4line:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVZXWD (R8), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4line0
 	PREFETCHT1 (R15)
+asked2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVZXWD (R8)(R9*1), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4line1
 	PREFETCHT1 (R15)(R9*1)
+asked2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVZXWD (R8)(R9*2), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4line2
 	PREFETCHT1 (R15)(R9*2)
+asked2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVZXWD (R8)(R10*1), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4line3
 	PREFETCHT1 (R15)(R10*1)
+asked2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -30461,22 +31537,34 @@ columns2x4vector:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVZXWD (R8), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4vector0
 	PREFETCHT1 (R15)
+asked2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVZXWD (R8)(R9*1), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4vector1
 	PREFETCHT1 (R15)(R9*1)
+asked2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVZXWD (R8)(R9*2), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4vector2
 	PREFETCHT1 (R15)(R9*2)
+asked2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVZXWD (R8)(R10*1), Y10
 	VPSLLD $16, Y10, Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4vector3
 	PREFETCHT1 (R15)(R10*1)
+asked2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -30535,6 +31623,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -30846,6 +31937,9 @@ summed1x4:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
@@ -30865,6 +31959,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -30883,7 +31979,10 @@ columns2x1line:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVZXWD (R8), Y4
 	VPSLLD $16, Y4, Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1line0
 	PREFETCHT1 (R15)
+asked2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -30918,7 +32017,10 @@ columns2x1vector:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVZXWD (R8), Y4
 	VPSLLD $16, Y4, Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1vector0
 	PREFETCHT1 (R15)
+asked2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -30963,6 +32065,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -31264,6 +32369,9 @@ summed1x1:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
@@ -31369,6 +32477,8 @@ taken:
 turn:
 	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
@@ -31406,7 +32516,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step0of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -31430,7 +32543,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step1of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -31454,7 +32570,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step2of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -31478,7 +32597,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step3of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -31512,7 +32634,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step0of1:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -31592,7 +32717,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step0of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -31608,7 +32736,10 @@ steps6x8:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step1of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 4(R8), Y7
@@ -31624,7 +32755,10 @@ steps6x8:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step2of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 8(R8), Y7
@@ -31640,7 +32774,10 @@ steps6x8:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step3of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 12(R8), Y7
@@ -31666,7 +32803,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step0of1:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -31732,7 +32872,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS (R8), Y7
@@ -31748,7 +32891,10 @@ steps6x1:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 4(R8), Y7
@@ -31764,7 +32910,10 @@ steps6x1:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 8(R8), Y7
@@ -31780,7 +32929,10 @@ steps6x1:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 12(R8), Y7
@@ -31806,7 +32958,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS (R8), Y7
@@ -31858,6 +33013,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -31888,7 +33046,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step0of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -31908,7 +33069,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x32step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step1of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -31928,7 +33092,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x32step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step2of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -31948,7 +33115,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x32step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step3of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -31977,7 +33147,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step0of1:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -32037,7 +33210,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step0of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -32049,7 +33225,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step1of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -32061,7 +33240,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step2of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -32073,7 +33255,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step3of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -32094,7 +33279,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step0of1:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -32140,7 +33328,10 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step0of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -32148,7 +33339,10 @@ steps2x8:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step1of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 4(R8), Y3
@@ -32156,7 +33350,10 @@ steps2x8:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step2of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 8(R8), Y3
@@ -32164,7 +33361,10 @@ steps2x8:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step3of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 12(R8), Y3
@@ -32181,7 +33381,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step0of1:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -32221,7 +33424,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS (R8), Y3
@@ -32229,7 +33435,10 @@ steps2x1:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 4(R8), Y3
@@ -32237,7 +33446,10 @@ steps2x1:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 8(R8), Y3
@@ -32245,7 +33457,10 @@ steps2x1:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 12(R8), Y3
@@ -32262,7 +33477,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS (R8), Y3
@@ -32295,6 +33513,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -32596,6 +33817,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -32696,6 +33920,8 @@ turn:
 	CMPQ CX, $4
 	JLT end4
 keys4:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -32720,22 +33946,34 @@ columns2x4line:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVSXBD (R8), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4line0
 	PREFETCHT1 (R15)
+asked2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVSXBD (R8)(R9*1), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4line1
 	PREFETCHT1 (R15)(R9*1)
+asked2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVSXBD (R8)(R9*2), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4line2
 	PREFETCHT1 (R15)(R9*2)
+asked2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVSXBD (R8)(R10*1), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4line3
 	PREFETCHT1 (R15)(R10*1)
+asked2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -32806,22 +34044,34 @@ columns2x4vector:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVSXBD (R8), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x4vector0
 	PREFETCHT1 (R15)
+asked2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVSXBD (R8)(R9*1), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x4vector1
 	PREFETCHT1 (R15)(R9*1)
+asked2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVSXBD (R8)(R9*2), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x4vector2
 	PREFETCHT1 (R15)(R9*2)
+asked2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVSXBD (R8)(R10*1), Y10
 	VCVTDQ2PS Y10, Y10
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x4vector3
 	PREFETCHT1 (R15)(R10*1)
+asked2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -32888,6 +34138,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -33013,19 +34266,31 @@ columns1x4vector:
 	VMOVUPS (SI), Y4
 	VPMOVSXBD (R8), Y5
 	VCVTDQ2PS Y5, Y5
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x4vector0
 	PREFETCHT1 (R15)
+asked1x4vector0:
 	VFMADD231PS Y5, Y4, Y0
 	VPMOVSXBD (R8)(R9*1), Y5
 	VCVTDQ2PS Y5, Y5
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x4vector1
 	PREFETCHT1 (R15)(R9*1)
+asked1x4vector1:
 	VFMADD231PS Y5, Y4, Y1
 	VPMOVSXBD (R8)(R9*2), Y5
 	VCVTDQ2PS Y5, Y5
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x4vector2
 	PREFETCHT1 (R15)(R9*2)
+asked1x4vector2:
 	VFMADD231PS Y5, Y4, Y2
 	VPMOVSXBD (R8)(R10*1), Y5
 	VCVTDQ2PS Y5, Y5
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x4vector3
 	PREFETCHT1 (R15)(R10*1)
+asked1x4vector3:
 	VFMADD231PS Y5, Y4, Y3
 	ADDQ $32, SI
 	ADDQ $8, R8
@@ -33078,6 +34343,9 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
@@ -33097,6 +34365,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DI
 	MOVQ (Few_R)(AX), R12
 	CMPQ R12, $2
@@ -33115,7 +34385,10 @@ columns2x1line:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVSXBD (R8), Y4
 	VCVTDQ2PS Y4, Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1line0
 	PREFETCHT1 (R15)
+asked2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -33150,7 +34423,10 @@ columns2x1vector:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVSXBD (R8), Y4
 	VCVTDQ2PS Y4, Y4
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1vector0
 	PREFETCHT1 (R15)
+asked2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -33197,6 +34473,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -33259,7 +34538,10 @@ columns1x1vector:
 	VMOVUPS (SI), Y1
 	VPMOVSXBD (R8), Y2
 	VCVTDQ2PS Y2, Y2
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x1vector0
 	PREFETCHT1 (R15)
+asked1x1vector0:
 	VFMADD231PS Y2, Y1, Y0
 	ADDQ $32, SI
 	ADDQ $8, R8
@@ -33296,6 +34578,9 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
@@ -33405,6 +34690,8 @@ taken:
 turn:
 	MOVQ R11, (Few_head)(AX)
 	MOVQ CX, (Few_keys)(AX)
+	MOVQ (Few_turns)(AX), R11
+	MOVQ R11, (Few_turn)(AX)
 	MOVQ (Few_rows)(AX), DX
 	MOVQ (Few_R)(AX), CX
 	CMPQ CX, $6
@@ -33442,7 +34729,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step0of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -33466,7 +34756,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step1of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -33490,7 +34783,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step2of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -33514,7 +34810,10 @@ steps6x16:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step3of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -33548,7 +34847,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x16step0of1:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -33628,7 +34930,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step0of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -33644,7 +34949,10 @@ steps6x8:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step1of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 4(R8), Y7
@@ -33660,7 +34968,10 @@ steps6x8:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step2of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 8(R8), Y7
@@ -33676,7 +34987,10 @@ steps6x8:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step3of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 12(R8), Y7
@@ -33702,7 +35016,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x8step0of1:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -33768,7 +35085,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -33786,7 +35106,10 @@ steps6x1:
 	VBROADCASTSS (R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked6x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -33804,7 +35127,10 @@ steps6x1:
 	VBROADCASTSS 4(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked6x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -33822,7 +35148,10 @@ steps6x1:
 	VBROADCASTSS 8(R15)(R9*1), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked6x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -33850,7 +35179,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked6x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -33904,6 +35236,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -33934,7 +35269,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step0of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -33954,7 +35292,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x32step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step1of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -33974,7 +35315,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x32step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step2of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -33994,7 +35338,10 @@ steps2x32:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x32step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step3of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -34023,7 +35370,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x32step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x32step0of1:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -34083,7 +35433,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step0of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -34095,7 +35448,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step1of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -34107,7 +35463,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step2of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -34119,7 +35478,10 @@ steps2x16:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step3of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -34140,7 +35502,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x16step0of1:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -34186,7 +35551,10 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step0of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -34194,7 +35562,10 @@ steps2x8:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step1of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 4(R8), Y3
@@ -34202,7 +35573,10 @@ steps2x8:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step2of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 8(R8), Y3
@@ -34210,7 +35584,10 @@ steps2x8:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step3of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 12(R8), Y3
@@ -34227,7 +35604,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x8step0of1:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -34267,7 +35647,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -34277,7 +35660,10 @@ steps2x1:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked2x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -34287,7 +35673,10 @@ steps2x1:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked2x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -34297,7 +35686,10 @@ steps2x1:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked2x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -34316,7 +35708,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked2x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -34351,6 +35746,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -34380,7 +35778,10 @@ columns1x64:
 	JLT rest1x64
 	PCALIGN $64
 steps1x64:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x64step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x64step0of4:
 	VBROADCASTSS (R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -34407,7 +35808,10 @@ steps1x64:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x64step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x64step1of4:
 	VBROADCASTSS 4(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -34434,7 +35838,10 @@ steps1x64:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x64step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x64step2of4:
 	VBROADCASTSS 8(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -34461,7 +35868,10 @@ steps1x64:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x64step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x64step3of4:
 	VBROADCASTSS 12(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -34497,7 +35907,10 @@ rest1x64:
 	CMPQ R11, $0
 	JLT done1x64
 one1x64:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x64step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked1x64step0of1:
 	VBROADCASTSS (R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -34562,7 +35975,10 @@ columns1x32:
 	JLT rest1x32
 	PCALIGN $64
 steps1x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x32step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x32step0of4:
 	VBROADCASTSS (R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -34577,7 +35993,10 @@ steps1x32:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x32step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x32step1of4:
 	VBROADCASTSS 4(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -34592,7 +36011,10 @@ steps1x32:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x32step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x32step2of4:
 	VBROADCASTSS 8(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -34607,7 +36029,10 @@ steps1x32:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x32step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x32step3of4:
 	VBROADCASTSS 12(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -34631,7 +36056,10 @@ rest1x32:
 	CMPQ R11, $0
 	JLT done1x32
 one1x32:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x32step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked1x32step0of1:
 	VBROADCASTSS (R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -34678,7 +36106,10 @@ columns1x16:
 	JLT rest1x16
 	PCALIGN $64
 steps1x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x16step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x16step0of4:
 	VBROADCASTSS (R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -34687,7 +36118,10 @@ steps1x16:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x16step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x16step1of4:
 	VBROADCASTSS 4(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -34696,7 +36130,10 @@ steps1x16:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x16step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x16step2of4:
 	VBROADCASTSS 8(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -34705,7 +36142,10 @@ steps1x16:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x16step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x16step3of4:
 	VBROADCASTSS 12(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -34723,7 +36163,10 @@ rest1x16:
 	CMPQ R11, $0
 	JLT done1x16
 one1x16:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x16step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked1x16step0of1:
 	VBROADCASTSS (R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -34761,25 +36204,37 @@ columns1x8:
 	JLT rest1x8
 	PCALIGN $64
 steps1x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x8step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x8step0of4:
 	VBROADCASTSS (R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x8step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x8step1of4:
 	VBROADCASTSS 4(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x8step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x8step2of4:
 	VBROADCASTSS 8(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x8step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x8step3of4:
 	VBROADCASTSS 12(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
@@ -34794,7 +36249,10 @@ rest1x8:
 	CMPQ R11, $0
 	JLT done1x8
 one1x8:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x8step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked1x8step0of1:
 	VBROADCASTSS (R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
@@ -34828,7 +36286,10 @@ columns1x1:
 	JLT rest1x1
 	PCALIGN $64
 steps1x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x1step0of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x1step0of4:
 	VBROADCASTSS (R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -34836,7 +36297,10 @@ steps1x1:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $2, (Few_turn)(AX)
+	JEQ asked1x1step1of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x1step1of4:
 	VBROADCASTSS 4(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -34844,7 +36308,10 @@ steps1x1:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $4, (Few_turn)(AX)
+	JEQ asked1x1step2of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x1step2of4:
 	VBROADCASTSS 8(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -34852,7 +36319,10 @@ steps1x1:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
+	TESTB $8, (Few_turn)(AX)
+	JEQ asked1x1step3of4
 	PREFETCHT1 (SI)(BP*1)
+asked1x1step3of4:
 	VBROADCASTSS 12(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -34869,7 +36339,10 @@ rest1x1:
 	CMPQ R11, $0
 	JLT done1x1
 one1x1:
+	TESTB $1, (Few_turn)(AX)
+	JEQ asked1x1step0of1
 	PREFETCHT1 (SI)(BP*1)
+asked1x1step0of1:
 	VBROADCASTSS (R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -34900,6 +36373,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
+	MOVQ (Few_turn)(AX), R11
+	SHRQ $4, R11
+	MOVQ R11, (Few_turn)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1

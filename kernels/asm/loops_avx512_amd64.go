@@ -231,5 +231,6 @@ var avx512 = loops{
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
 	chain: avx512Chain, perChain: 512,
-	perRead: 128,
+	perRead:  128,
+	dotTiles: []int{4, 2, 1}, sumTiles: []int{6, 2, 1},
 }

@@ -29,6 +29,7 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 		case f.D == 0 || !Normal(f.Factor):
 			dot(f)
 		default:
+			f.turns = turns(f.R, l.dotTiles)
 			asking.dot[f.K.Type](f)
 			if f.K.Type == I8 {
 				l.few.scale(f, &f.K.Scale[0], f.K.ScaleStride)
@@ -46,6 +47,7 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 			if f.V.Type == I8 {
 				l.few.scale(f, &f.V.Scale[0], f.V.ScaleStride)
 			}
+			f.turns = turns(f.R, l.sumTiles)
 			asking.sum[f.V.Type](f)
 		}
 		f.endRun(whole)
@@ -149,6 +151,23 @@ func (f *Few) checkHeads(name string, rows *Rows, cols, apart int) {
 		first = int(at)
 	}
 	reach(name, len(rows.Data)-first, f.R, cols, rows.Stride)
+}
+
+// turns says which of every four rows that come later a tile of queries asks for, a bit a row and four a tile, the first tile's the lowest. Each row is asked
+// for by one tile.
+func turns(queries int, tiles []int) (bits uint64) {
+	n := 0
+	for _, tile := range tiles {
+		n += queries / tile
+		queries %= tile
+	}
+	n = min(n, 16)
+	for i := range n {
+		for row := 4 * i / n; row < 4*(i+1)/n; row++ {
+			bits |= 1 << (4*i + row)
+		}
+	}
+	return bits
 }
 
 // origin is where a run of all keys begins.

@@ -213,5 +213,6 @@ var neon = loops{
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,
 	chain: neonChain, perChain: 512,
-	perRead: 32,
+	perRead:  32,
+	dotTiles: []int{4, 2, 1}, sumTiles: []int{6, 2, 1},
 }

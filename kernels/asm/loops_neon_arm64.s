@@ -22260,6 +22260,8 @@ turn:
 	CMP $4, R9
 	BLT end4
 keys4:
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
@@ -22296,31 +22298,43 @@ columns4x4line:
 	ADD R21, R2, R14
 	FMOVQ (R14), F19
 	FMOVQ (R4), F20
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x4line0
 	PRFM (R25), PLDL1STRM
+asked4x4line0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
 	VFMLA V20.S4, V19.S4, V12.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F20
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
 	VFMLA V20.S4, V19.S4, V13.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F20
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
 	VFMLA V20.S4, V19.S4, V14.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F20
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -22433,31 +22447,43 @@ columns4x4vector:
 	ADD R21, R2, R14
 	FMOVQ (R14), F19
 	FMOVQ (R4), F20
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x4vector0
 	PRFM (R25), PLDL1STRM
+asked4x4vector0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
 	VFMLA V20.S4, V19.S4, V12.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F20
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
 	VFMLA V20.S4, V19.S4, V13.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F20
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
 	VFMLA V20.S4, V19.S4, V14.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F20
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -22540,6 +22566,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -22566,25 +22595,37 @@ columns2x4line:
 	ADD R20, R2, R14
 	FMOVQ (R14), F9
 	FMOVQ (R4), F10
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4line0
 	PRFM (R25), PLDL1STRM
+asked2x4line0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F10
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F10
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F10
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	FMOVQ 16(R2), F8
@@ -22655,25 +22696,37 @@ columns2x4vector:
 	ADD R20, R2, R14
 	FMOVQ (R14), F9
 	FMOVQ (R4), F10
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4vector0
 	PRFM (R25), PLDL1STRM
+asked2x4vector0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F10
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F10
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F10
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	ADD $16, R2
@@ -22730,6 +22783,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -23015,6 +23071,9 @@ summed1x4:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
@@ -23035,6 +23094,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
@@ -23059,7 +23120,10 @@ columns4x1line:
 	ADD R21, R2, R14
 	FMOVQ (R14), F7
 	FMOVQ (R4), F8
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x1line0
 	PRFM (R25), PLDL1STRM
+asked4x1line0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -23118,7 +23182,10 @@ columns4x1vector:
 	ADD R21, R2, R14
 	FMOVQ (R14), F7
 	FMOVQ (R4), F8
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x1vector0
 	PRFM (R25), PLDL1STRM
+asked4x1vector0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -23179,6 +23246,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -23199,7 +23269,10 @@ columns2x1line:
 	ADD R20, R2, R14
 	FMOVQ (R14), F3
 	FMOVQ (R4), F4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1line0
 	PRFM (R25), PLDL1STRM
+asked2x1line0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	FMOVQ 16(R2), F2
@@ -23234,7 +23307,10 @@ columns2x1vector:
 	ADD R20, R2, R14
 	FMOVQ (R14), F3
 	FMOVQ (R4), F4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1vector0
 	PRFM (R25), PLDL1STRM
+asked2x1vector0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	ADD $16, R2
@@ -23277,6 +23353,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -23549,6 +23628,9 @@ summed1x1:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
@@ -23658,6 +23740,8 @@ taken:
 turn:
 	MOVD R10, (Few_head)(R0)
 	MOVD R9, (Few_keys)(R0)
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R8
 	MOVD (Few_R)(R0), R9
 	CMP $6, R9
@@ -23701,8 +23785,11 @@ columns6x12:
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step0of4:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -23735,8 +23822,11 @@ steps6x12:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step1of4:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -23759,8 +23849,11 @@ steps6x12:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step2of4:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -23783,8 +23876,11 @@ steps6x12:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step3of4:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -23817,8 +23913,11 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step0of1:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -23919,8 +24018,11 @@ columns6x4:
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step0of4:
 	FMOVQ (R2), F6
 	FMOVQ (R4), F7
 	WORD $0x4f8710c0 // VFMLA V7.S[0], V6.S4, V0.S4
@@ -23939,8 +24041,11 @@ steps6x4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step1of4:
 	FMOVQ (R2), F6
 	WORD $0x4fa710c0 // VFMLA V7.S[1], V6.S4, V0.S4
 	WORD $0x4fa810c1 // VFMLA V8.S[1], V6.S4, V1.S4
@@ -23949,8 +24054,11 @@ steps6x4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step2of4:
 	FMOVQ (R2), F6
 	WORD $0x4f8718c0 // VFMLA V7.S[2], V6.S4, V0.S4
 	WORD $0x4f8818c1 // VFMLA V8.S[2], V6.S4, V1.S4
@@ -23959,8 +24067,11 @@ steps6x4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step3of4:
 	FMOVQ (R2), F6
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
 	WORD $0x4fa818c1 // VFMLA V8.S[3], V6.S4, V1.S4
@@ -23979,8 +24090,11 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step0of1:
 	FMOVQ (R2), F6
 	FMOVS (R4), F7
 	VDUP V7.S[0], V7.S4
@@ -24055,8 +24169,11 @@ columns6x1:
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step0of4:
 	FMOVS (R2), F6
 	FMOVQ (R4), F7
 	WORD $0x4f8710c0 // VFMLA V7.S[0], V6.S4, V0.S4
@@ -24075,8 +24192,11 @@ steps6x1:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step1of4:
 	FMOVS (R2), F6
 	WORD $0x4fa710c0 // VFMLA V7.S[1], V6.S4, V0.S4
 	WORD $0x4fa810c1 // VFMLA V8.S[1], V6.S4, V1.S4
@@ -24085,8 +24205,11 @@ steps6x1:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step2of4:
 	FMOVS (R2), F6
 	WORD $0x4f8718c0 // VFMLA V7.S[2], V6.S4, V0.S4
 	WORD $0x4f8818c1 // VFMLA V8.S[2], V6.S4, V1.S4
@@ -24095,8 +24218,11 @@ steps6x1:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step3of4:
 	FMOVS (R2), F6
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
 	WORD $0x4fa818c1 // VFMLA V8.S[3], V6.S4, V1.S4
@@ -24115,8 +24241,11 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step0of1:
 	FMOVS (R2), F6
 	FMOVS (R4), F7
 	VDUP V7.S[0], V7.S4
@@ -24179,6 +24308,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -24209,8 +24341,11 @@ columns2x16:
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step0of4:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -24227,8 +24362,11 @@ steps2x16:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step1of4:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -24242,8 +24380,11 @@ steps2x16:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step2of4:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -24257,8 +24398,11 @@ steps2x16:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step3of4:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -24281,8 +24425,11 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step0of1:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -24341,8 +24488,11 @@ columns2x8:
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step0of4:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	FMOVQ (R4), F6
@@ -24353,8 +24503,11 @@ steps2x8:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step1of4:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	WORD $0x4fa61080 // VFMLA V6.S[1], V4.S4, V0.S4
@@ -24362,8 +24515,11 @@ steps2x8:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step2of4:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	WORD $0x4f861880 // VFMLA V6.S[2], V4.S4, V0.S4
@@ -24371,8 +24527,11 @@ steps2x8:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step3of4:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	WORD $0x4fa61880 // VFMLA V6.S[3], V4.S4, V0.S4
@@ -24389,8 +24548,11 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step0of1:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	FMOVS (R4), F6
@@ -24437,8 +24599,11 @@ columns2x4:
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step0of4:
 	FMOVQ (R2), F2
 	FMOVQ (R4), F3
 	WORD $0x4f831040 // VFMLA V3.S[0], V2.S4, V0.S4
@@ -24446,20 +24611,29 @@ steps2x4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step1of4:
 	FMOVQ (R2), F2
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step2of4:
 	FMOVQ (R2), F2
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step3of4:
 	FMOVQ (R2), F2
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
 	WORD $0x4fa41841 // VFMLA V4.S[3], V2.S4, V1.S4
@@ -24473,8 +24647,11 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step0of1:
 	FMOVQ (R2), F2
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
@@ -24516,8 +24693,11 @@ columns2x1:
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step0of4:
 	FMOVS (R2), F2
 	FMOVQ (R4), F3
 	WORD $0x4f831040 // VFMLA V3.S[0], V2.S4, V0.S4
@@ -24525,20 +24705,29 @@ steps2x1:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step1of4:
 	FMOVS (R2), F2
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step2of4:
 	FMOVS (R2), F2
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step3of4:
 	FMOVS (R2), F2
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
 	WORD $0x4fa41841 // VFMLA V4.S[3], V2.S4, V1.S4
@@ -24552,8 +24741,11 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step0of1:
 	FMOVS (R2), F2
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
@@ -24590,6 +24782,9 @@ end2x1:
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -24877,6 +25072,9 @@ end1x1:
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
@@ -24975,6 +25173,8 @@ turn:
 	CMP $4, R9
 	BLT end4
 keys4:
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
@@ -25012,7 +25212,10 @@ columns4x4line:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x4line0
 	PRFM (R25), PLDL1STRM
+asked4x4line0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -25020,8 +25223,11 @@ columns4x4line:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -25029,8 +25235,11 @@ columns4x4line:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -25038,8 +25247,11 @@ columns4x4line:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -25165,7 +25377,10 @@ columns4x4vector:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x4vector0
 	PRFM (R25), PLDL1STRM
+asked4x4vector0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -25173,8 +25388,11 @@ columns4x4vector:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -25182,8 +25400,11 @@ columns4x4vector:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -25191,8 +25412,11 @@ columns4x4vector:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -25283,6 +25507,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -25310,28 +25537,40 @@ columns2x4line:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4line0
 	PRFM (R25), PLDL1STRM
+asked2x4line0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	FMOVQ 16(R2), F8
@@ -25415,28 +25654,40 @@ columns2x4vector:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4vector0
 	PRFM (R25), PLDL1STRM
+asked2x4vector0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	ADD $16, R2
@@ -25501,6 +25752,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -25823,6 +26077,9 @@ summed1x4:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
@@ -25843,6 +26100,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
@@ -25868,7 +26127,10 @@ columns4x1line:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x1line0
 	PRFM (R25), PLDL1STRM
+asked4x1line0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -25931,7 +26193,10 @@ columns4x1vector:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x1vector0
 	PRFM (R25), PLDL1STRM
+asked4x1vector0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -25994,6 +26259,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -26015,7 +26283,10 @@ columns2x1line:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1line0
 	PRFM (R25), PLDL1STRM
+asked2x1line0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	FMOVQ 16(R2), F2
@@ -26054,7 +26325,10 @@ columns2x1vector:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1vector0
 	PRFM (R25), PLDL1STRM
+asked2x1vector0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	ADD $16, R2
@@ -26099,6 +26373,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -26408,6 +26685,9 @@ summed1x1:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
@@ -26517,6 +26797,8 @@ taken:
 turn:
 	MOVD R10, (Few_head)(R0)
 	MOVD R9, (Few_keys)(R0)
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R8
 	MOVD (Few_R)(R0), R9
 	CMP $6, R9
@@ -26560,8 +26842,11 @@ columns6x12:
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step0of4:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -26597,8 +26882,11 @@ steps6x12:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step1of4:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -26624,8 +26912,11 @@ steps6x12:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step2of4:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -26651,8 +26942,11 @@ steps6x12:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step3of4:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -26688,8 +26982,11 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step0of1:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -26793,8 +27090,11 @@ columns6x4:
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step0of4:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	FMOVQ (R4), F7
@@ -26814,8 +27114,11 @@ steps6x4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step1of4:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	WORD $0x4fa710c0 // VFMLA V7.S[1], V6.S4, V0.S4
@@ -26825,8 +27128,11 @@ steps6x4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step2of4:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	WORD $0x4f8718c0 // VFMLA V7.S[2], V6.S4, V0.S4
@@ -26836,8 +27142,11 @@ steps6x4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step3of4:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
@@ -26857,8 +27166,11 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step0of1:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	FMOVS (R4), F7
@@ -26934,8 +27246,11 @@ columns6x1:
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step0of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -26956,8 +27271,11 @@ steps6x1:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step1of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -26968,8 +27286,11 @@ steps6x1:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step2of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -26980,8 +27301,11 @@ steps6x1:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step3of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -27002,8 +27326,11 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step0of1:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -27068,6 +27395,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -27098,8 +27428,11 @@ columns2x16:
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step0of4:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -27120,8 +27453,11 @@ steps2x16:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step1of4:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -27139,8 +27475,11 @@ steps2x16:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step2of4:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -27158,8 +27497,11 @@ steps2x16:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step3of4:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -27186,8 +27528,11 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step0of1:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -27250,8 +27595,11 @@ columns2x8:
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step0of4:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -27264,8 +27612,11 @@ steps2x8:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step1of4:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -27275,8 +27626,11 @@ steps2x8:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step2of4:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -27286,8 +27640,11 @@ steps2x8:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step3of4:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -27306,8 +27663,11 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step0of1:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -27356,8 +27716,11 @@ columns2x4:
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step0of4:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	FMOVQ (R4), F3
@@ -27366,22 +27729,31 @@ steps2x4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step1of4:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step2of4:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step3of4:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
@@ -27396,8 +27768,11 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step0of1:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	FMOVS (R4), F3
@@ -27440,8 +27815,11 @@ columns2x1:
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step0of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
@@ -27451,24 +27829,33 @@ steps2x1:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step1of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step2of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step3of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
@@ -27484,8 +27871,11 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step0of1:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
@@ -27524,6 +27914,9 @@ end2x1:
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -27838,6 +28231,9 @@ end1x1:
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
@@ -27936,6 +28332,8 @@ turn:
 	CMP $4, R9
 	BLT end4
 keys4:
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
@@ -27973,7 +28371,10 @@ columns4x4line:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x4line0
 	PRFM (R25), PLDL1STRM
+asked4x4line0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -27981,8 +28382,11 @@ columns4x4line:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -27990,8 +28394,11 @@ columns4x4line:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -27999,8 +28406,11 @@ columns4x4line:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -28126,7 +28536,10 @@ columns4x4vector:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x4vector0
 	PRFM (R25), PLDL1STRM
+asked4x4vector0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -28134,8 +28547,11 @@ columns4x4vector:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -28143,8 +28559,11 @@ columns4x4vector:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -28152,8 +28571,11 @@ columns4x4vector:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -28244,6 +28666,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -28271,28 +28696,40 @@ columns2x4line:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4line0
 	PRFM (R25), PLDL1STRM
+asked2x4line0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	FMOVQ 16(R2), F8
@@ -28376,28 +28813,40 @@ columns2x4vector:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4vector0
 	PRFM (R25), PLDL1STRM
+asked2x4vector0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	ADD $16, R2
@@ -28462,6 +28911,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -28784,6 +29236,9 @@ summed1x4:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
@@ -28804,6 +29259,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
@@ -28829,7 +29286,10 @@ columns4x1line:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x1line0
 	PRFM (R25), PLDL1STRM
+asked4x1line0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -28892,7 +29352,10 @@ columns4x1vector:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x1vector0
 	PRFM (R25), PLDL1STRM
+asked4x1vector0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -28955,6 +29418,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -28976,7 +29442,10 @@ columns2x1line:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1line0
 	PRFM (R25), PLDL1STRM
+asked2x1line0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	FMOVQ 16(R2), F2
@@ -29015,7 +29484,10 @@ columns2x1vector:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1vector0
 	PRFM (R25), PLDL1STRM
+asked2x1vector0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	ADD $16, R2
@@ -29060,6 +29532,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -29369,6 +29844,9 @@ summed1x1:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
@@ -29478,6 +29956,8 @@ taken:
 turn:
 	MOVD R10, (Few_head)(R0)
 	MOVD R9, (Few_keys)(R0)
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R8
 	MOVD (Few_R)(R0), R9
 	CMP $6, R9
@@ -29521,8 +30001,11 @@ columns6x12:
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step0of4:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -29558,8 +30041,11 @@ steps6x12:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step1of4:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -29585,8 +30071,11 @@ steps6x12:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step2of4:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -29612,8 +30101,11 @@ steps6x12:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step3of4:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -29649,8 +30141,11 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step0of1:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -29754,8 +30249,11 @@ columns6x4:
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step0of4:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	FMOVQ (R4), F7
@@ -29775,8 +30273,11 @@ steps6x4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step1of4:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	WORD $0x4fa710c0 // VFMLA V7.S[1], V6.S4, V0.S4
@@ -29786,8 +30287,11 @@ steps6x4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step2of4:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	WORD $0x4f8718c0 // VFMLA V7.S[2], V6.S4, V0.S4
@@ -29797,8 +30301,11 @@ steps6x4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step3of4:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
@@ -29818,8 +30325,11 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step0of1:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	FMOVS (R4), F7
@@ -29895,8 +30405,11 @@ columns6x1:
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step0of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -29917,8 +30430,11 @@ steps6x1:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step1of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -29929,8 +30445,11 @@ steps6x1:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step2of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -29941,8 +30460,11 @@ steps6x1:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step3of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -29963,8 +30485,11 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step0of1:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -30029,6 +30554,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -30059,8 +30587,11 @@ columns2x16:
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step0of4:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -30081,8 +30612,11 @@ steps2x16:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step1of4:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -30100,8 +30634,11 @@ steps2x16:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step2of4:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -30119,8 +30656,11 @@ steps2x16:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step3of4:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -30147,8 +30687,11 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step0of1:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -30211,8 +30754,11 @@ columns2x8:
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step0of4:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -30225,8 +30771,11 @@ steps2x8:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step1of4:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -30236,8 +30785,11 @@ steps2x8:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step2of4:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -30247,8 +30799,11 @@ steps2x8:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step3of4:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -30267,8 +30822,11 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step0of1:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -30317,8 +30875,11 @@ columns2x4:
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step0of4:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	FMOVQ (R4), F3
@@ -30327,22 +30888,31 @@ steps2x4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step1of4:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step2of4:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step3of4:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
@@ -30357,8 +30927,11 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step0of1:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	FMOVS (R4), F3
@@ -30401,8 +30974,11 @@ columns2x1:
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step0of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
@@ -30412,24 +30988,33 @@ steps2x1:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step1of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step2of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step3of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
@@ -30445,8 +31030,11 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step0of1:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
@@ -30485,6 +31073,9 @@ end2x1:
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -30799,6 +31390,9 @@ end1x1:
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
@@ -30901,6 +31495,8 @@ turn:
 	CMP $4, R9
 	BLT end4
 keys4:
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
@@ -30940,7 +31536,10 @@ columns4x4line:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x4line0
 	PRFM (R25), PLDL1STRM
+asked4x4line0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -30950,8 +31549,11 @@ columns4x4line:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -30961,8 +31563,11 @@ columns4x4line:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -30972,8 +31577,11 @@ columns4x4line:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4line3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -31125,7 +31733,10 @@ columns4x4vector:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x4vector0
 	PRFM (R25), PLDL1STRM
+asked4x4vector0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -31135,8 +31746,11 @@ columns4x4vector:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -31146,8 +31760,11 @@ columns4x4vector:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -31157,8 +31774,11 @@ columns4x4vector:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked4x4vector3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -31257,6 +31877,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -31286,7 +31909,10 @@ columns2x4line:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4line0
 	PRFM (R25), PLDL1STRM
+asked2x4line0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
@@ -31294,8 +31920,11 @@ columns2x4line:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
@@ -31303,8 +31932,11 @@ columns2x4line:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
@@ -31312,8 +31944,11 @@ columns2x4line:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4line3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	FMOVQ 16(R2), F8
@@ -31423,7 +32058,10 @@ columns2x4vector:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4vector0
 	PRFM (R25), PLDL1STRM
+asked2x4vector0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
@@ -31431,8 +32069,11 @@ columns2x4vector:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
@@ -31440,8 +32081,11 @@ columns2x4vector:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
@@ -31449,8 +32093,11 @@ columns2x4vector:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked2x4vector3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	ADD $16, R2
@@ -31523,6 +32170,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -31722,31 +32372,43 @@ columns1x4vector:
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x4vector0
 	PRFM (R25), PLDL1STRM
+asked1x4vector0:
 	VFMLA V5.S4, V4.S4, V0.S4
 	ADD R6, R4, R14
 	FMOVS (R14), F5
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked1x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
+asked1x4vector1:
 	VFMLA V5.S4, V4.S4, V1.S4
 	ADD R6<<1, R4, R14
 	FMOVS (R14), F5
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked1x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
+asked1x4vector2:
 	VFMLA V5.S4, V4.S4, V2.S4
 	ADD R7, R4, R14
 	FMOVS (R14), F5
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked1x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
+asked1x4vector3:
 	VFMLA V5.S4, V4.S4, V3.S4
 	ADD $16, R2
 	ADD $4, R4
@@ -31806,6 +32468,9 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
@@ -31826,6 +32491,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R1
 	MOVD (Few_R)(R0), R19
 	CMP $4, R19
@@ -31853,7 +32520,10 @@ columns4x1line:
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x1line0
 	PRFM (R25), PLDL1STRM
+asked4x1line0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -31924,7 +32594,10 @@ columns4x1vector:
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked4x1vector0
 	PRFM (R25), PLDL1STRM
+asked4x1vector0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -31989,6 +32662,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -32012,7 +32688,10 @@ columns2x1line:
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1line0
 	PRFM (R25), PLDL1STRM
+asked2x1line0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	FMOVQ 16(R2), F2
@@ -32059,7 +32738,10 @@ columns2x1vector:
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1vector0
 	PRFM (R25), PLDL1STRM
+asked2x1vector0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	ADD $16, R2
@@ -32106,6 +32788,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -32182,7 +32867,10 @@ columns1x1vector:
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x1vector0
 	PRFM (R25), PLDL1STRM
+asked1x1vector0:
 	VFMLA V2.S4, V1.S4, V0.S4
 	ADD $16, R2
 	ADD $4, R4
@@ -32220,6 +32908,9 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
@@ -32333,6 +33024,8 @@ taken:
 turn:
 	MOVD R10, (Few_head)(R0)
 	MOVD R9, (Few_keys)(R0)
+	MOVD (Few_turns)(R0), R10
+	MOVD R10, (Few_turn)(R0)
 	MOVD (Few_rows)(R0), R8
 	MOVD (Few_R)(R0), R9
 	CMP $6, R9
@@ -32376,8 +33069,11 @@ columns6x12:
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step0of4:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -32419,8 +33115,11 @@ steps6x12:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step1of4:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -32452,8 +33151,11 @@ steps6x12:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step2of4:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -32485,8 +33187,11 @@ steps6x12:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step3of4:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -32528,8 +33233,11 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x12step0of1:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -32639,8 +33347,11 @@ columns6x4:
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step0of4:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -32662,8 +33373,11 @@ steps6x4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step1of4:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -32675,8 +33389,11 @@ steps6x4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step2of4:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -32688,8 +33405,11 @@ steps6x4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step3of4:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -32711,8 +33431,11 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x4step0of1:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -32790,8 +33513,11 @@ columns6x1:
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step0of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -32814,8 +33540,11 @@ steps6x1:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step1of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -32828,8 +33557,11 @@ steps6x1:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step2of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -32842,8 +33574,11 @@ steps6x1:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step3of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -32866,8 +33601,11 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked6x1step0of1:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -32934,6 +33672,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -32964,8 +33705,11 @@ columns2x16:
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step0of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -32994,8 +33738,11 @@ steps2x16:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step1of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -33021,8 +33768,11 @@ steps2x16:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step2of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -33048,8 +33798,11 @@ steps2x16:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step3of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -33084,8 +33837,11 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x16step0of1:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -33156,8 +33912,11 @@ columns2x8:
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step0of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -33174,8 +33933,11 @@ steps2x8:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step1of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -33189,8 +33951,11 @@ steps2x8:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step2of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -33204,8 +33969,11 @@ steps2x8:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step3of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -33228,8 +33996,11 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x8step0of1:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -33282,8 +34053,11 @@ columns2x4:
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step0of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -33294,8 +34068,11 @@ steps2x4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step1of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -33303,8 +34080,11 @@ steps2x4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step2of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -33312,8 +34092,11 @@ steps2x4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step3of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -33330,8 +34113,11 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x4step0of1:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -33376,8 +34162,11 @@ columns2x1:
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step0of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -33389,8 +34178,11 @@ steps2x1:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step1of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -33399,8 +34191,11 @@ steps2x1:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step2of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -33409,8 +34204,11 @@ steps2x1:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step3of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -33428,8 +34226,11 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked2x1step0of1:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -33470,6 +34271,9 @@ end2x1:
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -33499,8 +34303,11 @@ columns1x32:
 	BLT rest1x32
 	PCALIGN $64
 steps1x32:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x32step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x32step0of4:
 	FMOVQ (R4), F9
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
@@ -33543,8 +34350,11 @@ steps1x32:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4f891107 // VFMLA V9.S[0], V8.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked1x32step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x32step1of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -33586,8 +34396,11 @@ steps1x32:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4fa91107 // VFMLA V9.S[1], V8.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked1x32step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x32step2of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -33629,8 +34442,11 @@ steps1x32:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4f891907 // VFMLA V9.S[2], V8.S4, V7.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked1x32step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x32step3of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -33681,8 +34497,11 @@ rest1x32:
 	CMP $0, R10
 	BLT done1x32
 one1x32:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x32step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x32step0of1:
 	FMOVS (R4), F9
 	VDUP V9.S[0], V9.S4
 	FMOVS (R2), F8
@@ -33764,8 +34583,11 @@ columns1x16:
 	BLT rest1x16
 	PCALIGN $64
 steps1x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x16step0of4:
 	FMOVQ (R4), F5
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
@@ -33788,8 +34610,11 @@ steps1x16:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4f851083 // VFMLA V5.S[0], V4.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked1x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x16step1of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -33811,8 +34636,11 @@ steps1x16:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4fa51083 // VFMLA V5.S[1], V4.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked1x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x16step2of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -33834,8 +34662,11 @@ steps1x16:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4f851883 // VFMLA V5.S[2], V4.S4, V3.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked1x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x16step3of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -33866,8 +34697,11 @@ rest1x16:
 	CMP $0, R10
 	BLT done1x16
 one1x16:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x16step0of1:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVS (R2), F4
@@ -33923,8 +34757,11 @@ columns1x8:
 	BLT rest1x8
 	PCALIGN $64
 steps1x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x8step0of4:
 	FMOVQ (R4), F3
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -33937,8 +34774,11 @@ steps1x8:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4f831041 // VFMLA V3.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked1x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x8step1of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -33950,8 +34790,11 @@ steps1x8:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4fa31041 // VFMLA V3.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked1x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x8step2of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -33963,8 +34806,11 @@ steps1x8:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4f831841 // VFMLA V3.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked1x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x8step3of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -33985,8 +34831,11 @@ rest1x8:
 	CMP $0, R10
 	BLT done1x8
 one1x8:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x8step0of1:
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
 	FMOVS (R2), F2
@@ -34029,8 +34878,11 @@ columns1x4:
 	BLT rest1x4
 	PCALIGN $64
 steps1x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x4step0of4:
 	FMOVQ (R4), F2
 	FMOVS (R2), F1
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
@@ -34038,24 +34890,33 @@ steps1x4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821020 // VFMLA V2.S[0], V1.S4, V0.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked1x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x4step1of4:
 	FMOVS (R2), F1
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
 	WORD $0x0f10a421 // VSXTL V1.H4, V1.S4
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4fa21020 // VFMLA V2.S[1], V1.S4, V0.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked1x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x4step2of4:
 	FMOVS (R2), F1
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
 	WORD $0x0f10a421 // VSXTL V1.H4, V1.S4
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821820 // VFMLA V2.S[2], V1.S4, V0.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked1x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x4step3of4:
 	FMOVS (R2), F1
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
 	WORD $0x0f10a421 // VSXTL V1.H4, V1.S4
@@ -34071,8 +34932,11 @@ rest1x4:
 	CMP $0, R10
 	BLT done1x4
 one1x4:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x4step0of1:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
 	FMOVS (R2), F1
@@ -34109,8 +34973,11 @@ columns1x1:
 	BLT rest1x1
 	PCALIGN $64
 steps1x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x1step0of4:
 	FMOVQ (R4), F2
 	VMOVI $0, V1.B16
 	VLD1 (R2), V1.B[0]
@@ -34119,8 +34986,11 @@ steps1x1:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821020 // VFMLA V2.S[0], V1.S4, V0.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $1, R14, asked1x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x1step1of4:
 	VMOVI $0, V1.B16
 	VLD1 (R2), V1.B[0]
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
@@ -34128,8 +34998,11 @@ steps1x1:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4fa21020 // VFMLA V2.S[1], V1.S4, V0.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $2, R14, asked1x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x1step2of4:
 	VMOVI $0, V1.B16
 	VLD1 (R2), V1.B[0]
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
@@ -34137,8 +35010,11 @@ steps1x1:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821820 // VFMLA V2.S[2], V1.S4, V0.S4
 	ADD R20, R2, R2
+	MOVBU (Few_turn)(R0), R14
+	TBZ $3, R14, asked1x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x1step3of4:
 	VMOVI $0, V1.B16
 	VLD1 (R2), V1.B[0]
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
@@ -34155,8 +35031,11 @@ rest1x1:
 	CMP $0, R10
 	BLT done1x1
 one1x1:
+	MOVBU (Few_turn)(R0), R14
+	TBZ $0, R14, asked1x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
+asked1x1step0of1:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
 	VMOVI $0, V1.B16
@@ -34191,6 +35070,9 @@ end1x1:
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
+	MOVD (Few_turn)(R0), R10
+	LSR $4, R10
+	MOVD R10, (Few_turn)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1

@@ -88,11 +88,17 @@ func (x x86) scale(dst reg, by int)         { x.emit("IMULQ", imm(by), x86Regs[d
 func (x x86) multiply(dst, n reg)           { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
 func (x x86) plus(dst, n reg)               { x.emit("ADDQ", x86Regs[n], x86Regs[dst]) }
 func (x x86) subtract(dst, n reg)           { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) lower(dst reg, bits int)       { x.emit("SHRQ", imm(bits), x86Regs[dst]) }
 func (x x86) jump(to string)                { x.emit("JMP", to) }
 func (x x86) align()                        { x.emit("PCALIGN", "$64") }
 func (x x86) jumpBelow(a reg, n int, to string) {
 	x.emit("CMPQ", x86Regs[a], imm(n))
 	x.emit("JLT", to)
+}
+
+func (x x86) jumpUnless(m mem, bit int, to string) {
+	x.emit("TESTB", imm(1<<bit), x.m(m))
+	x.emit("JEQ", to)
 }
 
 func (x x86) jumpAtLeast(a reg, n int, to string) {

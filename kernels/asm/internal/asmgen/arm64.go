@@ -246,6 +246,7 @@ func (a arm) multiply(dst, n reg)           { a.emit("MUL", armRegs[n], armRegs[
 func (a arm) plus(dst, n reg)               { a.emit("ADD", armRegs[n], armRegs[dst]) }
 func (a arm) subtract(dst, n reg)           { a.emit("SUB", armRegs[n], armRegs[dst]) }
 func (a arm) scratch(dst reg)               { a.emit("ADD", "$16", "RSP", armRegs[dst]) }
+func (a arm) lower(dst reg, bits int)       { a.emit("LSR", imm(bits), armRegs[dst]) }
 func (a arm) jump(to string)                { a.emit("B", to) }
 func (a arm) align()                        { a.emit("PCALIGN", "$64") }
 func (a arm) ret()                          { a.emit("RET") }
@@ -267,6 +268,11 @@ func (a arm) result(name string, at int, src reg) {
 func (a arm) jumpBelow(x reg, n int, to string)   { a.jumpIf("BLT", armRegs[x], imm(n), to) }
 func (a arm) jumpAtLeast(x reg, n int, to string) { a.jumpIf("BGE", armRegs[x], imm(n), to) }
 func (a arm) jumpLess(x, y reg, to string)        { a.jumpIf("BLT", armRegs[x], armRegs[y], to) }
+
+func (a arm) jumpUnless(m mem, bit int, to string) {
+	a.emit("MOVBU", a.m(m), address)
+	a.emit("TBZ", imm(bit), address, to)
+}
 
 func (a arm) jumpIf(branch, x, y, to string) {
 	a.emit("CMP", y, x)

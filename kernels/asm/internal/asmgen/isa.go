@@ -168,6 +168,8 @@ type isa interface {
 	get(dst reg, m mem)
 	put(m mem, src reg)
 	getBool(dst reg, m mem)                // 1 for true
+	jumpUnless(m mem, bit int, to string)  // if a bit of a byte is 0
+	lower(dst reg, bits int)               // shifts right
 	arg(dst reg, name string, at int)      // an argument of the function, so many bytes into its frame
 	argFloat(dst vec, name string, at int) // a float32 among them, in all elements
 	result(name string, at int, src reg)   // and a result

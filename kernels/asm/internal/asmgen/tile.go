@@ -156,9 +156,11 @@ func (t tile) rest(suffix string) {
 // step emits the k-th of n steps from the cursors on, and after each row's multiply-adds what between says.
 func (t tile) step(k, n int, between func()) {
 	if t.ahead {
-		for off := 0; off < t.vecs*t.vec*t.size(); off += line {
-			t.ask(mem{base: lanesAt, index: lead, times: 1, off: off})
-		}
+		t.ifTurn(k, fmt.Sprint(t.name, "step", k, "of", n), func() {
+			for off := 0; off < t.vecs*t.vec*t.size(); off += line {
+				t.ask(mem{base: lanesAt, index: lead, times: 1, off: off})
+			}
+		})
 	}
 	if t.below {
 		t.prefetchNear(t.rowsOn(elemAt4, k%unroll))
