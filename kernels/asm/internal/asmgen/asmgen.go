@@ -181,10 +181,10 @@ var %[1]s = loops{
 	peak: %[1]sPeak, perRound: %[6]d,
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
 	perRead: %[7]d,
-	dotTiles: []int{%[16]s}, sumTiles: []int{%[17]s},
+	dotTiles: %#[16]v, sumTiles: %#[17]v,
 }
 `, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), loads,
-		asking, g.byCells("Widen", ""), by("FlashSums"), stores, list(halves(g.queries)), list(outerRows.tiles))
+		asking, g.byCells("Widen", ""), by("FlashSums"), stores, halves(g.queries), outerRows.tiles)
 }
 
 // halves are n, its half, and so on down to 1.
@@ -193,10 +193,6 @@ func halves(n int) (all []int) {
 		all = append(all, n)
 	}
 	return all
-}
-
-func list(all []int) string {
-	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(all)), ", "), "[]")
 }
 
 // constant lays down a vector whose element i has certain bits.

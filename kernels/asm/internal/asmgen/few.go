@@ -167,9 +167,9 @@ func (g *gen) moreRuns(label string) {
 
 func few(field string) mem { return mem{base: panel, field: "Few_" + field} }
 
-// Tiles of queries take turns to ask for the rows that come later, each for some of every four: memory that is asked for all of them amid one tile, and for
-// none amid the others, has little to do then. Which ones, the lowest bits of Few.turn say. On a Xeon (family 6, model 167) Dot read keys for 8 queries 7 to 24 %
-// faster so, and Sum values 8 to 24 %.
+// ifTurn emits what asks for a row of four in the turn of a tile that does so. Tiles of queries take turns to ask for the rows that come later: memory that is
+// asked for all of them amid one tile, and for none amid the others, has little to do then. The lowest bits of Few.turn say which rows. On a Xeon (family 6,
+// model 167) Dot read keys for 8 queries 7 to 24 % faster so, and Sum values 8 to 24 %.
 func (g *gen) ifTurn(row int, name string, ask func()) {
 	g.jumpUnless(few("turn"), row, "asked"+name)
 	ask()
