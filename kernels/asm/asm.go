@@ -104,11 +104,13 @@ type Panel struct {
 	Until []int     // up to Until[i]; both do not decrease. nil: all N. Flash: up to Until[i] too, as Ops.Flash says
 	Keep  []float32 // [Lanes]; Raise, Mix: what becomes of O; for Mix, nil is 1
 
-	// OuterT and Mix ask memory for what comes next, a line in every four terms of a tile, AheadBy bytes after the last one. OuterT begins at Ahead;
-	// Mix, with each tile, at the columns at hand of a row there, after it has exchanged Ahead for Then: these take turns. There need be nothing; 0: nothing
-	// new is asked for, and AheadBy is 0 too.
-	Ahead, Then     uintptr
-	AheadBy, ThenBy int
+	// Outer, OuterT and Mix ask memory for what comes next, a line in some steps of a tile, AheadBy bytes after the last one. There need be nothing; 0: nothing
+	// new is asked for, and AheadBy is 0 too. Outer and OuterT begin at Ahead. If AheadLen is not 0, they set AheadBy so that they ask for so many bytes in
+	// even steps. OuterT asks for another line with each, Beside bytes from it. Mix begins with each tile, at the columns at hand of a row at Ahead, after it
+	// has exchanged this for Then: these take turns.
+	Ahead, Then      uintptr
+	AheadBy, ThenBy  int
+	AheadLen, Beside int
 
 	X     []float32 // Outer: [N][XStride]
 	XStr  int       // Outer: row length of X

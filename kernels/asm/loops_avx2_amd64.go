@@ -213,7 +213,7 @@ var avx2 = loops{
 	flash:     []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 	flashSums: []func(p *Panel, from, to, scored int) int{avx2FlashSums1, avx2FlashSums2, avx2FlashSums3},
 	raise:     avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
-	few: fewLoops{scale: avx2ScaleKeys, inner: avx2Inner, outer: avx2Outer, outerT: avx2OuterT},
+	few: fewLoops{scale: avx2ScaleKeys, inner: avx2Inner, outer: outerLoop{6, 16, 1, avx2Outer}, outerT: outerLoop{6, 16, 1, avx2OuterT}},
 	asking: []askingLoops{{
 		dot: []func(*Few){avx2DotOnce, avx2DotF16Once, avx2DotBF16Once, avx2DotI8Once}, sum: []func(*Few){avx2SumOnce, avx2SumF16Once, avx2SumBF16Once, avx2SumI8Once},
 		weigh: avx2WeighOnce, weighSums: avx2WeighSumsOnce, read: avx2ReadOnce,

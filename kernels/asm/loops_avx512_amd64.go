@@ -213,7 +213,7 @@ var avx512 = loops{
 	flash:     []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 	flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSums1, avx512FlashSums2, avx512FlashSums3},
 	raise:     avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
-	few: fewLoops{scale: avx512ScaleKeys, inner: avx512Inner, outer: avx512Outer, outerT: avx512OuterT},
+	few: fewLoops{scale: avx512ScaleKeys, inner: avx512Inner, outer: outerLoop{6, 64, 2, avx512Outer}, outerT: outerLoop{6, 64, 2, avx512OuterT}},
 	asking: []askingLoops{{
 		dot: []func(*Few){avx512DotOnce, avx512DotF16Once, avx512DotBF16Once, avx512DotI8Once}, sum: []func(*Few){avx512SumOnce, avx512SumF16Once, avx512SumBF16Once, avx512SumI8Once},
 		weigh: avx512WeighOnce, weighSums: avx512WeighSumsOnce, read: avx512ReadOnce,

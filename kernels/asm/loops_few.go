@@ -13,12 +13,19 @@ import (
 // fewLoops are the assembly loops whose operands lie in rows: those of decoding, and Outer.
 type fewLoops struct {
 	scale         func(f *Few, scale *float32, apart int)
-	outer, outerT func(p *Panel)
+	outer, outerT outerLoop
 	inner         func(to, x *float32, xStride int, y *float32, yStride, rows, d int)
+}
+
+// An outerLoop takes a tile of rows and columns at once, in which it asks so many lines of memory in every four terms.
+type outerLoop struct {
+	rows, cols, asks int
+	run              func(p *Panel)
 }
 
 // rows puts the checks before the loops on rows.
 func (l *loops) rows(o *Ops, asking *askingLoops) {
+	dotTurns, sumTurns := turns(l.dotTiles), turns(l.sumTiles)
 	o.Dot = func(f *Few) {
 		f.check(f.heads())
 		f.checkHeads("Q", &f.Q, f.D, f.HeadQ)
@@ -29,7 +36,7 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 		case f.D == 0 || !Normal(f.Factor):
 			dot(f)
 		default:
-			f.turns = turns(f.R, l.dotTiles)
+			f.turns = dotTurns[min(f.R, len(dotTurns)-1)]
 			asking.dot[f.K.Type](f)
 			if f.K.Type == I8 {
 				l.few.scale(f, &f.K.Scale[0], f.K.ScaleStride)
@@ -47,7 +54,7 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 			if f.V.Type == I8 {
 				l.few.scale(f, &f.V.Scale[0], f.V.ScaleStride)
 			}
-			f.turns = turns(f.R, l.sumTiles)
+			f.turns = sumTurns[min(f.R, len(sumTurns)-1)]
 			asking.sum[f.V.Type](f)
 		}
 		f.endRun(whole)
@@ -67,15 +74,11 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 		if p.Scale != nil {
 			reach("Scale", len(p.Scale), 1, p.N, 0)
 		}
-		if l.checkOuter(p) {
-			l.few.outer(p)
-		}
+		l.few.outer.on(p)
 	}
 	o.OuterT = func(p *Panel) {
 		reach("P", len(p.P), p.Width, p.N, p.Lanes)
-		if l.checkOuter(p) {
-			l.few.outerT(p)
-		}
+		l.few.outerT.on(p)
 	}
 	o.Inner = func(to []float32, x, y Rows, d int) {
 		reach("x", len(x.Data), len(to), d, x.Stride)
@@ -92,12 +95,25 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 	}
 }
 
-// checkOuter panics if the panel's slices are too short for what Outer and OuterT touch, and reports whether there is anything to do.
-func (l *loops) checkOuter(p *Panel) bool {
+// on panics if the panel's slices are too short for what Outer and OuterT touch, beside the weights.
+func (l *outerLoop) on(p *Panel) {
 	reach("Y", len(p.Y.Data), p.Width, p.C, p.Y.Stride)
 	reach("X", len(p.X), p.N, p.C, p.XStr)
-	return p.N > 0 && p.C > 0
+	if p.N <= 0 || p.C <= 0 {
+		return
+	}
+	if p.AheadLen > 0 {
+		lines := cover(p.N, l.rows) * cover(p.C, l.cols) * max(1, p.Width/4) * l.asks
+		p.AheadBy = min(line, cover(p.AheadLen, lines))
+	}
+	l.run(p)
 }
+
+// line is the size of a cache line.
+const line = 64
+
+// cover is how many pieces of a size cover n.
+func cover(n, size int) int { return (n + size - 1) / size }
 
 // weigh does whole vectors: what lies behind the last key is set to weigh nothing.
 func (l *loops) weigh(f *Few, asking *askingLoops) {
@@ -153,21 +169,25 @@ func (f *Few) checkHeads(name string, rows *Rows, cols, apart int) {
 	reach(name, len(rows.Data)-first, f.R, cols, rows.Stride)
 }
 
-// turns says which of every four rows that come later a tile of queries asks for, a bit a row and four a tile, the first tile's the lowest. Each row is asked
-// for by one tile.
-func turns(queries int, tiles []int) (bits uint64) {
-	n := 0
-	for _, tile := range tiles {
-		n += queries / tile
-		queries %= tile
-	}
-	n = min(n, 16)
-	for i := range n {
-		for row := 4 * i / n; row < 4*(i+1)/n; row++ {
-			bits |= 1 << (4*i + row)
+// turns says, for each number of queries, which of every four rows that come later a tile of queries asks for, a bit a row and four a tile, the first tile's
+// the lowest. Each row is asked for by one tile. More queries than there are numbers for do as the last.
+func turns(tiles []int) []uint64 {
+	const most = 16 // tiles that have bits
+	all := make([]uint64, most*tiles[0]+1)
+	for queries := range all {
+		n, left := 0, queries
+		for _, tile := range tiles {
+			n += left / tile
+			left %= tile
+		}
+		n = min(n, most)
+		for i := range n {
+			for row := 4 * i / n; row < 4*(i+1)/n; row++ {
+				all[queries] |= 1 << (4*i + row)
+			}
 		}
 	}
-	return bits
+	return all
 }
 
 // origin is where a run of all keys begins.

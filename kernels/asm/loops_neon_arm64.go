@@ -198,7 +198,7 @@ var neon = loops{
 	flash:     []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
 	flashSums: []func(p *Panel, from, to, scored int) int{neonFlashSums1, neonFlashSums2, neonFlashSums3, neonFlashSums4},
 	raise:     neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
-	few: fewLoops{scale: neonScaleKeys, inner: neonInner, outer: neonOuter, outerT: neonOuterT},
+	few: fewLoops{scale: neonScaleKeys, inner: neonInner, outer: outerLoop{6, 12, 1, neonOuter}, outerT: outerLoop{8, 12, 1, neonOuterT}},
 	asking: []askingLoops{{
 		dot: []func(*Few){neonDotOnce, neonDotF16Once, neonDotBF16Once, neonDotI8Once}, sum: []func(*Few){neonSumOnce, neonSumF16Once, neonSumBF16Once, neonSumI8Once},
 		weigh: neonWeighOnce, weighSums: neonWeighSumsOnce, read: neonReadOnce,

@@ -195,6 +195,7 @@ func TestOuter(t *testing.T) {
 					clear(old[j*q.XStr:][:q.C])
 				}
 			}
+			q.Ahead, q.AheadLen, q.Beside = 4096, 4*q.N*q.C, 1<<20 // nothing is there
 			form.run(&q)
 			for j := range q.N {
 				for c := range q.XStr {

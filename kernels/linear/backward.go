@@ -72,7 +72,7 @@ func (pl *plan) headBack(id, task int) {
 func (w *worker) fullBack(keys, nq int) {
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
-		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n)
+		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n, false)
 		w.absorb(key, n)
 	}
 	w.bad = w.bad[:0]
@@ -85,7 +85,7 @@ func (w *worker) fullBack(keys, nq int) {
 	}
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
-		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n)
+		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n, true)
 		w.keyBack(key, n)
 		w.finishKeys(key, n)
 	}
@@ -164,7 +164,7 @@ func (w *worker) over(i, n, h int) []float32 {
 // queryBack writes the gradients of n queries from i on, which see the state and some of so many loaded keys, and leaves their features, dN and dZ.
 func (w *worker) queryBack(i, n, h, key, keys, pos int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
-	w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n)
+	w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n, true)
 	first := pos + i - key + 1
 	for r := 0; r < n && keys > 0; r += step {
 		w.weigh(r, min(step, n-r), first, keys)
@@ -217,7 +217,7 @@ func (w *worker) pairs(r, m, first, keys int, values asm.Rows) {
 
 // pairsBack adds the parts of n queries from i on to the gradients of the loaded keys that they see, and leaves their features, dN and dZ.
 func (w *worker) pairsBack(i, n, h, key, keys, pos int) {
-	w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n)
+	w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n, true)
 	w.incoming(i, n, h)
 	first := pos + i - key + 1
 	values, finite := tile.From(&w.a.V, w.b, key, w.kv), w.finite(n, keys)

@@ -199,9 +199,6 @@ func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
 	return w
 }
 
-// line is the size of a cache line.
-const line = 64
-
 // Positions of queries that see every key, or none.
 const (
 	everything = math.MaxInt / 2
@@ -212,7 +209,7 @@ const (
 func (w *worker) full(keys int) {
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
-		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n)
+		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n, false)
 		w.absorb(key, n)
 	}
 	pos := everything
@@ -254,7 +251,7 @@ func (w *worker) causal(pos, keys int, rest bool) {
 // load computes the features of keys key to key+n-1, and finds their values. 0 times a value that is not finite is no 0, so when there is such
 // a row, the values become a copy in which it is zero.
 func (w *worker) load(key, n int) {
-	w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n)
+	w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n, false)
 	w.values, w.bad = tile.From(&w.a.V, w.b, key, w.kv), w.bad[:0]
 	d := w.p.DimV
 	if w.values.Stride == d && w.ops.Finite(w.values.Data[:n*d]) {
@@ -277,17 +274,18 @@ func (w *worker) load(key, n int) {
 	w.values = asm.Rows{Data: w.clean, Stride: d}
 }
 
-// absorb adds the loaded keys and their values to the state, and asks memory for the values after them.
+// absorb adds the loaded keys and their values to the state, and asks memory for the values after them, and for the keys beside them.
 func (w *worker) absorb(key, n int) {
 	d, dv, p := w.p.Dim, w.p.DimV, &w.panel
 	p.Fresh, p.Scale = false, nil
 	p.N, p.C, p.Width, p.P, p.Lanes = d, dv, n, w.keys, d
 	p.X, p.XStr, p.Y = w.x, dv, tile.From(&w.a.V, w.b, key, w.kv)
-	if p.Ahead, p.AheadBy = p.Y.Ahead(n), 4*p.Y.Stride; p.Y.Stride == dv {
-		p.AheadBy = line
+	p.Ahead, p.AheadBy = p.Y.Ahead(n), 4*p.Y.Stride
+	if k := tile.From(&w.a.K, w.b, key, w.kv); p.Y.Stride == dv && k.Stride == d {
+		p.AheadLen, p.Beside = 4*n*max(d, dv), int(k.Ahead(n)-p.Ahead)
 	}
 	w.ops.OuterT(p)
-	p.Ahead = 0
+	p.Ahead, p.AheadBy, p.AheadLen, p.Beside = 0, 0, 0, 0
 	if w.z != nil {
 		p.N, p.C, p.P = 1, d, w.ones
 		p.X, p.Y = w.z, asm.Rows{Data: w.keys, Stride: d}
@@ -300,13 +298,17 @@ func (w *worker) absorb(key, n int) {
 func (w *worker) answer(i, n, key, keys, pos int) {
 	d, dv, state := w.p.Dim, w.p.DimV, asm.Rows{Data: w.x, Stride: w.p.DimV}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
-		w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n)
+		q := tile.From(&w.a.Q, w.b, i, h)
+		w.features(w.queries, q, n, false)
 		out := tile.From(&w.a.Out, w.b, i, h)
 		first := pos + i - key + 1 // loaded keys that query i sees; each one after it sees one more
 		for r := 0; r < n && keys > 0; r += step {
 			w.weigh(r, min(step, n-r), first, keys)
 		}
 		w.scales(n, keys)
+		if q.Stride == d {
+			w.panel.Ahead, w.panel.AheadLen = q.Ahead(n), 4*n*d
+		}
 		if keys == 0 {
 			w.product(out, w.queries, d, n, d, state, true, w.scale)
 		} else {
@@ -329,7 +331,7 @@ func seen(all, keys int) int { return min(max(all, 0), keys) }
 // weigh computes the weights of the loaded keys for n queries from r on, query 0 seeing the first so many of them; others weigh 0.
 func (w *worker) weigh(r, n, first, keys int) {
 	d, some, weights := w.p.Dim, seen(first+r+n-1, keys), w.weights[r*chunk:]
-	w.dot(weights, w.queries[r*d:], d, n, w.keys, d, some, d)
+	w.dotTo(weights, chunk, w.queries[r*d:], d, n, w.keys, d, some, d)
 	for i := range n {
 		clear(weights[i*chunk:][seen(first+r+i, keys):chunk])
 	}
@@ -346,20 +348,12 @@ func (w *worker) scales(n, keys int) {
 	}
 	clear(w.sums)
 	if keys > 0 {
-		w.dot(w.sums, w.ones, 0, 1, w.weights, chunk, n, chunk)
+		w.ops.Inner(w.sums[:n], asm.Rows{Data: w.weights, Stride: chunk}, asm.Rows{Data: w.ones}, chunk)
 	}
-	w.dot(w.dens, w.z, 0, 1, w.queries, w.p.Dim, n, w.p.Dim)
+	w.ops.Inner(w.dens[:n], asm.Rows{Data: w.queries, Stride: w.p.Dim}, asm.Rows{Data: w.z}, w.p.Dim)
 	for r, eps := 0, float32(w.p.Linear.Eps); r < n; r++ {
 		w.scale[r] = 1 / (eps + w.dens[r] + w.sums[r])
 	}
-}
-
-// dot writes the products of r rows of q, of d numbers each, with n rows of k.
-func (w *worker) dot(to, q []float32, qStride, r int, k []float32, kStride, n, d int) {
-	f := &w.few
-	f.R, f.N, f.D, f.P, f.Stride = r, n, d, to, chunk
-	f.Q, f.K.Rows = asm.Rows{Data: q, Stride: qStride}, asm.Rows{Data: k, Stride: kStride}
-	w.ops.Dot(f)
 }
 
 // product is n rows of the output, or is added to them if they are not fresh: so many rows of y, weighed by rows of weights. Then they are
@@ -370,6 +364,7 @@ func (w *worker) product(out asm.Rows, weights []float32, stride, n, terms int, 
 	p.N, p.C, p.Width, p.P, p.Lanes = n, w.p.DimV, terms, weights, stride
 	p.X, p.XStr, p.Y = out.Data, out.Stride, y
 	w.ops.Outer(p)
+	p.Ahead, p.AheadBy, p.AheadLen = 0, 0, 0
 }
 
 // addBad adds the values that are not finite to those of n queries that see them, query 0 seeing the first so many keys.
@@ -391,7 +386,7 @@ func (w *worker) row() {
 	}
 	d, dv := w.p.Dim, w.p.DimV
 	k, q, v := w.keys[:d], w.queries[:d], w.a.V.Row(w.b, 0, w.kv)
-	w.features(k, tile.From(&w.a.K, w.b, 0, w.kv), 1)
+	w.features(k, tile.From(&w.a.K, w.b, 0, w.kv), 1, false)
 	for a, f := range k {
 		for c, x := range w.x[a*dv:][:dv] {
 			w.x[a*dv+c] = x + float32(f*v[c])
@@ -401,7 +396,7 @@ func (w *worker) row() {
 		}
 	}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
-		w.features(q, tile.From(&w.a.Q, w.b, 0, h), 1)
+		w.features(q, tile.From(&w.a.Q, w.b, 0, h), 1, false)
 		out := w.a.Out.Row(w.b, 0, h)
 		clear(out)
 		den := float32(w.p.Linear.Eps)
@@ -423,14 +418,17 @@ func (w *worker) row() {
 	}
 }
 
-// features applies the feature map to n rows, and asks memory for the n after them.
-func (w *worker) features(to []float32, from asm.Rows, n int) {
-	d := w.p.Dim
+// features applies the feature map to n rows, and asks memory for the n after them, unless they follow one another and asks is false.
+func (w *worker) features(to []float32, from asm.Rows, n int, asks bool) {
+	d, ahead := w.p.Dim, n
 	if from.Stride == d { // as if they were one
 		d, n, from.Stride = n*d, 1, n*d
+		if ahead = 1; !asks {
+			ahead = 0
+		}
 	}
 	for j := range n {
-		to, from, next := to[j*d:][:d], from.Row(j, d), from.Ahead(j+n)
+		to, from, next := to[j*d:][:d], from.Row(j, d), from.Ahead(j+ahead)
 		switch w.p.Linear.Feature {
 		case attn.EluPlusOne:
 			w.ops.Elu(to, from, next)

@@ -28,7 +28,7 @@ func newX86(letter string) func(*file) isa { return func(f *file) isa { return x
 var x86Regs = map[reg]string{
 	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
 	steps: "R11", aux: "R12", refs: "R12", nextRow: "R13", products: "R14", pause: "BP",
-	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15", leadBy: "R14", elemAt8: "R13", elemAt12: "R14",
+	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15", leadBy: "R14", resultAt: "R10", elemAt8: "R13", elemAt12: "R14",
 }
 
 func (x x86) v(v vec) string { return x.letter + strconv.Itoa(int(v)) }
@@ -87,6 +87,7 @@ func (x x86) increase(dst reg, by int)      { x.emit("ADDQ", imm(by), x86Regs[ds
 func (x x86) scale(dst reg, by int)         { x.emit("IMULQ", imm(by), x86Regs[dst]) }
 func (x x86) multiply(dst, n reg)           { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
 func (x x86) plus(dst, n reg)               { x.emit("ADDQ", x86Regs[n], x86Regs[dst]) }
+func (x x86) plusAt(dst reg, m mem)         { x.emit("ADDQ", x.m(m), x86Regs[dst]) }
 func (x x86) subtract(dst, n reg)           { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
 func (x x86) lower(dst reg, bits int)       { x.emit("SHRQ", imm(bits), x86Regs[dst]) }
 func (x x86) jump(to string)                { x.emit("JMP", to) }

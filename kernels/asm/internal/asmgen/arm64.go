@@ -35,7 +35,7 @@ func newARM(f *file) isa { return arm{f} }
 var armRegs = map[reg]string{
 	panel: "R0", lanes: "R1", weightsAt: "R1", lanesAt: "R2", elem: "R3", elemAt: "R4", elemAt4: "R5", stride: "R6", stride3: "R7", out: "R8", count: "R9",
 	steps: "R10", aux: "R11", refs: "R11", nextRow: "R12", products: "R13", pause: "R24",
-	columns: "R15", rowsLeft: "R19", apart: "R20", apart3: "R21", outStride: "R22", refsOf: "R23", lead: "R24", leadAt: "R25", leadBy: "R25",
+	columns: "R15", rowsLeft: "R19", apart: "R20", apart3: "R21", outStride: "R22", refsOf: "R23", lead: "R24", leadAt: "R25", leadBy: "R25", resultAt: "R21",
 }
 
 const (
@@ -255,6 +255,11 @@ func (a arm) offset(dst, b, n reg, by int)  { a.emit("ADD", shifted(n, by), armR
 func (a arm) scale(dst reg, by int) {
 	a.emit("MOVD", imm(by), address)
 	a.emit("MUL", address, armRegs[dst])
+}
+
+func (a arm) plusAt(dst reg, m mem) {
+	a.emit("MOVD", a.m(m), address)
+	a.emit("ADD", address, armRegs[dst])
 }
 
 func (a arm) arg(dst reg, name string, at int) {

@@ -168,7 +168,7 @@ var %[1]s = loops{
 	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
 	flashSums: []func(p *Panel, from, to, scored int) int{%[14]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
-	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[1]sOuter, outerT: %[1]sOuterT},
+	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[18]s, outerT: %[19]s},
 	asking: []askingLoops{%[12]s},
 	cells: cellLoops{
 		widen: []func(to *float32, from *Cells, n, d int){%[13]s},
@@ -184,7 +184,7 @@ var %[1]s = loops{
 	dotTiles: %#[16]v, sumTiles: %#[17]v,
 }
 `, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), loads,
-		asking, g.byCells("Widen", ""), by("FlashSums"), stores, halves(g.queries), outerRows.tiles)
+		asking, g.byCells("Widen", ""), by("FlashSums"), stores, halves(g.queries), outerRows.tiles, g.outerLoop(outerRows), g.outerLoop(outerTransposed))
 }
 
 // halves are n, its half, and so on down to 1.

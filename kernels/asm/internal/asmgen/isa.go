@@ -46,7 +46,7 @@ const (
 	weightsAt            // Flash: the row of weights that it has come to
 	elem                 // the first of the elements that a tile broadcasts: in K, V
 	elemAt               // and of those that it has come to
-	elemAt4              // four strides further
+	elemAt4              // four strides further; of six rows, three
 	elemAt8              // eight
 	elemAt12             // and twelve
 	stride               // bytes from one row of these to the next
@@ -67,7 +67,8 @@ const (
 	refsOf               // Weigh: M
 	lead                 // bytes from rows to those asked for meanwhile; Weigh: the line asked for
 	leadAt               // the row of these that it has come to
-	leadBy               // Mix, Weigh: and bytes from one of them to the next
+	leadBy               // Weigh: and bytes from one of them to the next
+	resultAt             // the row of results asked for
 )
 
 // A mem is an operand in memory: base + times*index + off bytes, or a field of package asm's structs.
@@ -180,6 +181,7 @@ type isa interface {
 	scale(dst reg, by int)
 	multiply(dst, n reg)
 	plus(dst, n reg)
+	plusAt(dst reg, m mem)
 	subtract(dst, n reg)
 
 	// jumps: comparisons are signed

@@ -26,7 +26,8 @@ type tile struct {
 	ahead      bool   // other rows are asked for meanwhile
 	below      bool   // elements eight steps further are asked for meanwhile
 	results    bool   // and so are what the sums are added to
-	asks       reg    // and what lies elsewhere: in which register the way from one line to the next can be
+	asks       int    // and so many lines elsewhere in every four steps,
+	beside     bool   // each with another one beside it
 	first      int    // vectors before it take no more steps
 	late       int    // so many of the last vectors take none yet
 	cells             // how rows of lanes are stored
@@ -81,9 +82,17 @@ func (t tile) at(r, k int) mem {
 	if t.along {
 		far, near = r, k
 	}
-	m := t.rowsOn(cursors[far/4], far%4)
+	m := t.rowsOn(cursors[far/t.reach()], far%t.reach())
 	m.off = 4 * near
 	return m
+}
+
+// reach is how many rows or steps one cursor has. Six rows are three and three: that takes no stride3, whose register has something else to do there.
+func (t tile) reach() int {
+	if t.along && t.rows == 6 {
+		return 3
+	}
+	return 4
 }
 
 // rowsOn is up to three strides from an address.
@@ -123,7 +132,10 @@ func (t tile) begin() {
 // follow sets the second cursor of elements, where one is needed.
 func (t tile) follow() {
 	if t.far() {
-		t.offset(elemAt4, elemAt, stride, 4)
+		t.offset(elemAt4, elemAt, stride, t.reach()&^1)
+		if t.reach()%2 != 0 {
+			t.offset(elemAt4, elemAt4, stride, 1)
+		}
 	}
 	if t.below {
 		t.offset(elemAt4, elemAt, stride, 8)
@@ -167,16 +179,18 @@ func (t tile) step(k, n int, between func()) {
 	}
 	if t.results && n == unroll {
 		if off := k * line; off < t.vecs*t.bytes() {
-			t.prefetchNear(mem{base: lead, off: off})
+			t.prefetchNear(mem{base: resultAt, off: off})
 		}
 		if k == n-1 {
-			t.offset(lead, lead, outStride, 1)
+			t.offset(resultAt, resultAt, outStride, 1)
 		}
 	}
-	if t.asks != 0 && k == unroll-1 {
+	if t.asks > 0 && k%(unroll/t.asks) == unroll/t.asks-1 {
 		t.prefetchNear(mem{base: lead})
-		t.get(t.asks, ofPanel("AheadBy"))
-		t.plus(lead, t.asks)
+		if t.beside {
+			t.prefetchNear(mem{base: lead, index: leadAt, times: 1})
+		}
+		t.plusAt(lead, ofPanel("AheadBy"))
 	}
 	widen := t.widen
 	if t.single {
@@ -374,7 +388,7 @@ for c := range p.C { // %d at a time
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
 		if t.below = t.rows > 1; t.below {
-			t.asks = leadBy
+			t.asks = 1
 			t.askColumns()
 		}
 		if stairs {
