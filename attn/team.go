@@ -1,6 +1,7 @@
 package attn
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -8,17 +9,19 @@ import (
 // A Team is a fixed set of workers that runs tasks without allocating. The nil Team is the caller's goroutine alone. Tasks are handed out
 // in order, one at a time, to whichever worker is free, so a result must not depend on which worker ran a task. Runs of one Team wait
 // for each other, so a task must not call Run.
+//
+// Workers that have nothing to do look out for the next Run for a while before they sleep: calls of a model follow one another, and on a virtual machine it
+// takes a sleeper 50 microseconds and more to be at work, and some milliseconds on the same CPU as the one that woke it.
 type Team struct {
-	workers int
-	wake    chan struct{}
+	helpers []*bell    // of the workers from 1 on
 	run     sync.Mutex // held during a Run
 	job     func(worker, task int)
 	tasks   int64
 	next    atomic.Int64
-	done    sync.WaitGroup
+	busy    atomic.Int64 // helpers that have not finished
+	done    *bell        // rung by the last of them
 	panics  sync.Mutex
 	panic   any // the first panic of a task in this Run
-	ids     atomic.Int64
 	closed  bool
 }
 
@@ -28,12 +31,20 @@ func NewTeam(workers int) *Team {
 	if workers < 2 {
 		return nil
 	}
-	t := &Team{workers: workers, wake: make(chan struct{})}
-	for range workers - 1 {
+	looks := patience
+	if workers > runtime.GOMAXPROCS(0) {
+		looks = 0 // who looks out would keep another from working
+	}
+	t := &Team{done: newBell(looks)}
+	for worker := 1; worker < workers; worker++ {
+		b := newBell(looks)
+		t.helpers = append(t.helpers, b)
 		go func() {
-			for range t.wake {
-				t.work(int(t.ids.Add(1)))
-				t.done.Done()
+			for b.wait(true); !t.closed; b.wait(true) {
+				t.work(worker)
+				if t.busy.Add(-1) == 0 {
+					t.done.ring()
+				}
 			}
 		}()
 	}
@@ -45,7 +56,7 @@ func (t *Team) Workers() int {
 	if t == nil {
 		return 1
 	}
-	return t.workers
+	return 1 + len(t.helpers)
 }
 
 // Run calls job once for each task from 0 to tasks-1 and returns when all are done. If a job panics, the tasks not yet begun are left
@@ -64,14 +75,21 @@ func (t *Team) Run(tasks int, job func(worker, task int)) {
 	}
 	t.job, t.tasks, t.panic = job, int64(tasks), nil
 	t.next.Store(0)
-	t.ids.Store(0)
-	helpers := min(t.workers, tasks) - 1
-	t.done.Add(helpers)
-	for range helpers {
-		t.wake <- struct{}{}
+	helpers := t.helpers[:min(len(t.helpers), tasks-1)]
+	t.busy.Store(int64(len(helpers)))
+	for _, b := range helpers {
+		b.ring()
 	}
 	t.work(0)
-	t.done.Wait()
+	busy := int64(len(helpers))
+	for _, b := range helpers {
+		if b.hush() { // it has not come to it, and nothing is left to do
+			busy = t.busy.Add(-1)
+		}
+	}
+	if busy > 0 {
+		t.done.wait(false)
+	}
 	t.job = nil
 	if t.panic != nil {
 		panic(t.panic)
@@ -107,6 +125,62 @@ func (t *Team) Close() {
 	defer t.run.Unlock()
 	if !t.closed {
 		t.closed = true
-		close(t.wake)
+		for _, b := range t.helpers {
+			b.ring()
+		}
+	}
+}
+
+// A bell is rung by one goroutine and heard by another one, which looks out for it so many times before it sleeps. Each ring is heard, or hushed, before
+// the next one.
+type bell struct {
+	state atomic.Int32
+	looks int
+	wake  chan struct{}
+	_     [40]byte // a cache line for each: who looks at one is not disturbed by the others
+}
+
+const (
+	quiet int32 = iota
+	rung
+	asleep // who waits does so for wake
+)
+
+const (
+	patience = 1000 // looks, which last half a millisecond if no other goroutine wants to run,
+	glances  = 1000 // of so many each, after which it may
+)
+
+func newBell(looks int) *bell { return &bell{wake: make(chan struct{}, 1), looks: looks} }
+
+func (b *bell) ring() {
+	if b.state.Swap(rung) == asleep {
+		b.wake <- struct{}{}
+	}
+}
+
+// hush takes a ring back that has not been heard.
+func (b *bell) hush() bool { return b.state.CompareAndSwap(rung, quiet) }
+
+// wait returns when the bell is rung. If it yields, other goroutines may run between looks; where a goroutine is locked to its thread, that takes as long as
+// to sleep.
+func (b *bell) wait(yields bool) {
+	for {
+		for range b.looks {
+			for range glances {
+				if b.state.Load() == rung && b.hush() {
+					return
+				}
+			}
+			if yields {
+				runtime.Gosched()
+			}
+		}
+		if b.state.CompareAndSwap(quiet, asleep) {
+			<-b.wake
+		}
+		if b.hush() {
+			return
+		}
 	}
 }
