@@ -47,7 +47,7 @@ func (p Probes) ForRead(team *attn.Team, x []float32) Probe {
 func calibrated(team *attn.Team, n int, work func(thread, n int) int64) Probe {
 	return func() float64 {
 		for {
-			done, took := together(team, func(thread int) int64 { return work(thread, n) })
+			done, took := together(team, n, work)
 			if took >= probeTime {
 				return float64(done) / took.Seconds()
 			}
@@ -56,35 +56,58 @@ func calibrated(team *attn.Team, n int, work func(thread, n int) int64) Probe {
 	}
 }
 
-// together has each thread of a team do its work, and says what that comes to and how long it took. Several threads do it twice, and what
-// counts is the second time: they may have woken up on one CPU, and the scheduler needs some milliseconds to part them.
-func together(team *attn.Team, work func(thread int) int64) (done int64, took time.Duration) {
+// Threads that wake up on one CPU do their work one after the other, until the scheduler parts them some milliseconds later. Before several threads are
+// timed they take turns of a few parts of the work, until all have finished one at the same time but for this.
+const (
+	apart    = 200 * time.Microsecond
+	mostly   = 16 // of n parts are a turn
+	maxTurns = 64
+)
+
+// together has each thread of a team do n parts of its work, and says what that comes to and how long it took.
+func together(team *attn.Team, n int, work func(thread, n int) int64) (done int64, took time.Duration) {
 	workers := team.Workers()
 	if workers == 1 {
-		took = Time(1, func() { done = work(0) }).judged(1)
+		took = Time(1, func() { done = work(0, n) }).judged(1)
 		return done, took
 	}
-	var begun, warm, sum atomic.Int64
-	var from time.Time
+	begin := time.Now()
+	var met [maxTurns + 1]atomic.Int64
+	var sum, from atomic.Int64
+	finished := make([]atomic.Int64, workers*maxTurns) // since begin
 	team.Run(workers, func(_, thread int) {
 		// A worker that waits for the others cannot take a second share while one of them wakes up.
-		meet(&begun, workers)
-		work(thread)
-		if meet(&warm, workers) {
-			from = time.Now()
+		meet(&met[0], workers)
+		for turn := range maxTurns {
+			work(thread, max(1, n/mostly))
+			all := finished[turn*workers:][:workers]
+			all[thread].Store(int64(time.Since(begin)))
+			if meet(&met[turn+1], workers) {
+				from.Store(int64(time.Since(begin)))
+			}
+			first, last := all[0].Load(), all[0].Load()
+			for i := range all {
+				first, last = min(first, all[i].Load()), max(last, all[i].Load())
+			}
+			if time.Duration(last-first) < apart {
+				break
+			}
 		}
-		sum.Add(work(thread))
+		sum.Add(work(thread, n))
 	})
-	return sum.Load(), time.Since(from)
+	return sum.Load(), time.Since(begin) - time.Duration(from.Load())
 }
 
-// meet returns when so many have called it, and says to one of them that it was the last.
+// meet returns when so many have called it, and says to one of them that it was the last. Who waits lets other goroutines run only if there are fewer
+// processors than workers: a goroutine locked to its thread, as the one that takes samples is, would have to be woken up again.
 func meet(here *atomic.Int64, all int) (last bool) {
 	if here.Add(1) == int64(all) {
 		return true
 	}
 	for here.Load() < int64(all) {
-		runtime.Gosched()
+		if all > runtime.GOMAXPROCS(0) {
+			runtime.Gosched()
+		}
 	}
 	return false
 }

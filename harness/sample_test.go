@@ -17,6 +17,7 @@ type fakeJob struct {
 	call, overhead time.Duration
 	log            []int // calls asked for
 	fail           int   // the run that fails, from 1; 0 is none
+	team           *attn.Team
 }
 
 func (j *fakeJob) Run(calls int) (harness.Elapsed, error) {
@@ -30,17 +31,24 @@ func (j *fakeJob) Run(calls int) (harness.Elapsed, error) {
 
 func (*fakeJob) Plan() error                               { return nil }
 func (*fakeJob) Check(int, uint64) (oracle.Verdict, error) { return oracle.Verdict{}, nil }
-func (*fakeJob) Team() *attn.Team                          { return nil }
+func (j *fakeJob) Team() *attn.Team                        { return j.team }
 func (*fakeJob) Reads() []float32                          { return nil }
 func (*fakeJob) Scratch() int64                            { return 0 }
 func (*fakeJob) Close() error                              { return nil }
 
-// A sample lasts at least SampleTime, not much more unless one call does, begins with a single warm call, and stands between two probes.
+// A sample lasts at least SampleTime, not much more unless one call does, begins with a single warm call, a team's with some milliseconds of them, and
+// stands between two probes.
 func TestTake(t *testing.T) {
+	team := attn.NewTeam(2)
+	defer team.Close()
 	rapid.Check(t, func(t *rapid.T) {
 		j := &fakeJob{
 			call:     time.Duration(rapid.Int64Range(1, int64(time.Second)).Draw(t, "call")),
 			overhead: time.Duration(rapid.Int64Range(0, 1000).Draw(t, "overhead")),
+		}
+		warm := time.Duration(1)
+		if rapid.Bool().Draw(t, "a team") {
+			j.team, warm = team, 40*time.Millisecond
 		}
 		hint := rapid.IntRange(0, 3).Draw(t, "hint")
 		var probed []int // how many runs there had been
@@ -52,8 +60,14 @@ func TestTake(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j.log[0] != 1 {
-			t.Errorf("warmed with %d calls", j.log[0])
+		ran := func(runs []int) (took time.Duration) {
+			for _, calls := range runs {
+				took += j.overhead + time.Duration(calls)*j.call
+			}
+			return took
+		}
+		if n := probed[0]; j.log[0] != 1 || ran(j.log[:n]) < warm || n > 1 && ran(j.log[:n-1]) >= warm {
+			t.Errorf("warmed with runs of %v calls, for %v", j.log[:n], ran(j.log[:n]))
 		}
 		last := len(j.log)
 		if s.Calls != j.log[last-1] || s.Calls < hint {
