@@ -113,7 +113,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
 			cache: newCache(&p), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
-			row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(part), m: f(all), l: f(all), s: f(all),
+			panel: asm.Panel{Fresh: true}, row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(part), m: f(all), l: f(all), s: f(all),
 		}
 		if s.Rope != attn.NoRope {
 			w.stage = tile.NewStage(&d.p, k.ops, part, false)
@@ -162,7 +162,9 @@ type fewWorker struct {
 	cache
 	row      tile.Row
 	scores   []float32 // [query][span]
-	clean    []float32 // [cleaned][d_v]: rows of V without those that are not finite
+	clean    []float32 // [cleaned][d_v]: rows of V without those that are not finite; merging, the output
+	panel    asm.Panel // of merging, and what multiplies the output
+	over     [1]float32
 	relative []float32 // [part]: products with rows of the table
 	m, l, s  []float32
 	max      []float32
@@ -546,7 +548,8 @@ func (d *decoder) mergeRow(worker, task int) {
 	if !there {
 		return
 	}
-	row := &d.workers[worker].row
+	w := d.workers[worker]
+	row := &w.row
 	row.At(d.a, b, h, i)
 	at := d.state(b, h, i)
 	top, bad, largest, key := float32(asm.Unset), false, float32(math.Inf(-1)), -1
@@ -563,7 +566,7 @@ func (d *decoder) mergeRow(worker, task int) {
 		row.ByDefinition()
 		return
 	}
-	out, l, s := d.o[at*p.DimV:][:p.DimV], float32(0), float32(0)
+	l, s := float32(0), float32(0)
 	for k := at; k < at+d.n; k++ {
 		f := float32(0)
 		if d.l[k] > 0 {
@@ -571,13 +574,17 @@ func (d *decoder) mergeRow(worker, task int) {
 		}
 		l += float32(f * d.l[k])
 		s += float32(f * d.s[k])
-		for c, x := range d.o[k*p.DimV:][:p.DimV] {
-			if k == at {
-				out[c] = 0
-			}
-			out[c] += float32(f * x)
-		}
+		d.m[k] = f
 	}
+	m, sum, sums, keep := tile.Sunk(p, d.a, h, float64(top), float64(l), float64(s))
+	w.over[0] = 1
+	if sum != 0 {
+		w.over[0] = float32(keep / sum)
+	}
+	out, q := w.clean[:p.DimV], &w.panel
+	q.N, q.C, q.Width, q.Lanes, q.P, q.Scale = 1, p.DimV, d.n, d.n, d.m[at:], w.over[:]
+	q.X, q.XStr, q.Y = out, p.DimV, asm.Rows{Data: d.o[at*p.DimV:], Stride: p.DimV}
+	d.ops.Outer(q)
 	if !d.ops.Finite(out) {
 		if d.careful {
 			row.ByDefinition()
@@ -587,14 +594,10 @@ func (d *decoder) mergeRow(worker, task int) {
 		return
 	}
 	row.Largest(float64(largest)/d.factor, key)
-	m, sum, sums, keep := tile.Sunk(p, d.a, h, float64(top), float64(l), float64(s))
 	if sum == 0 {
 		clear(out)
 		row.Stats(math.Inf(-1), 0, 0)
 	} else {
-		for c := range out {
-			out[c] = float32(float64(out[c]) * keep / sum)
-		}
 		row.FromSums(m, sum, sums)
 	}
 	row.Write(out)

@@ -17,9 +17,10 @@ import "fmt"
 // when nobody asked for values, and .62 when OuterT did. When products ask for keys and queries too, instead of features all at once, which are done before
 // a line has come, calls take some 17 % less time on a Xeon (family 6, model 167; AVX2: 14).
 //
-// Tiles are of 6 rows (8 where four are multiplied by a register) by as many vectors as there are registers for; what is left over at the edges goes by fewer rows, by fewer vectors, and at last by
-// one column. With 4 rows, OuterT of 64 terms ran at .83 of AVX2's peak on that Xeon, where 8 sums are no more than the chains that its units need, and at
-// .98 with 6; AVX-512 .93 and .96. An element of x is one chain of FMAs in the order of k from zero, added to what was there, whatever the tile.
+// Tiles are of 6 rows, OuterT's of 8 where four elements are in a register, by as many vectors as there are registers for; what is left over at the edges
+// goes by fewer rows, by fewer vectors, and at last by one column. With 4 rows, OuterT of 64 terms ran at .83 of AVX2's peak on that Xeon, where 8 sums are
+// no more than the chains that its units need, and at .98 with 6; AVX-512 at .93 and .96. An element of x is one chain of FMAs in the order of k from zero,
+// added to what was there, whatever the tile.
 func (g *gen) outer(o outer) {
 	g.function(o.name, "(p *Panel)", 8, 8, fmt.Sprintf(`
 for r := range p.N { // %d at a time
