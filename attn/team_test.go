@@ -1,9 +1,12 @@
 package attn_test
 
 import (
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"attnlab/attn"
 )
@@ -96,6 +99,35 @@ func TestTeamShared(t *testing.T) {
 	}
 	if running.Load() != 0 || n.Load() != 800 {
 		t.Errorf("%d of 800 tasks ran; %d runs returned early", n.Load(), running.Load())
+	}
+}
+
+// Helpers that come too late, sleep, or are woken for nothing lose no task and run none twice.
+func TestTeamInAHurry(t *testing.T) {
+	for _, procs := range []int{1, 2, 5} {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				team := attn.NewTeam(4)
+				defer team.Close()
+				var ran [6]int // a task's own: the team says that it is done
+				for i := range 2000 {
+					tasks := 2 + i%5
+					team.Run(tasks, func(_, task int) { ran[task]++ })
+					for task, n := range ran[:tasks] {
+						if n != 1 {
+							t.Errorf("%d processors: task %d of %d ran %d times in run %d", procs, task, tasks, n, i)
+						}
+						ran[task] = 0
+					}
+					if i%100 == 0 {
+						time.Sleep(time.Duration(i) * time.Microsecond) // some of them sleep by now
+					}
+				}
+			})
+		}
+		wg.Wait()
 	}
 }
 
