@@ -29,8 +29,7 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 	o.Dot = func(f *Few) {
 		f.check(f.heads())
 		f.checkHeads("Q", &f.Q, f.D, f.HeadQ)
-		whole := f.oneRun(&f.K)
-		f.checkRuns("K", "K.Scale", &f.K, f.D)
+		whole := f.begin("K", "K.Scale", &f.K, f.D)
 		switch {
 		case f.R == 0 || f.N == 0:
 		case f.D == 0 || !Normal(f.Factor):
@@ -42,14 +41,13 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 				l.few.scale(f, &f.K.Scale[0], f.K.ScaleStride)
 			}
 		}
-		f.endRun(whole)
+		f.end(whole)
 	}
 	o.Weigh = func(f *Few) { l.weigh(f, asking) }
 	o.Sum = func(f *Few) {
 		f.check(f.heads())
 		f.checkHeads("O", &f.O, f.C, f.HeadO)
-		whole := f.oneRun(&f.V)
-		f.checkRuns("V", "V.Scale", &f.V, f.C)
+		whole := f.begin("V", "V.Scale", &f.V, f.C)
 		if f.R > 0 && f.N > 0 && f.C > 0 {
 			if f.V.Type == I8 {
 				l.few.scale(f, &f.V.Scale[0], f.V.ScaleStride)
@@ -57,7 +55,7 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 			f.turns = sumTurns[min(f.R, len(sumTurns)-1)]
 			asking.sum[f.V.Type](f)
 		}
-		f.endRun(whole)
+		f.end(whole)
 	}
 	o.DScore = func(p *Panel) {
 		width := l.checkWidth(p)
@@ -193,23 +191,25 @@ func turns(tiles []int) []uint64 {
 // origin is where a run of all keys begins.
 var origin [1]int
 
-// oneRun makes all keys one run, if nothing is said about runs, until endRun.
-func (f *Few) oneRun(c *Cells) bool {
+// begin panics if rows of so many columns do not lie within the cells. If nothing is said about runs it makes all keys one, until the end.
+func (f *Few) begin(name, scale string, c *Cells, cols int) (whole bool) {
 	if f.Run != 0 {
+		f.checkRuns(name, scale, c, cols)
 		return false
 	}
+	c.check(name, scale, f.N, cols, 0, 0)
 	f.Run, f.At, f.Scales, f.ahead[0] = max(f.N, 1), origin[:], origin[:], c.Address(0)
 	f.Ahead, f.Far, f.FarScale = f.ahead[:], f.ahead[:], f.ahead[:]
 	return true
 }
 
-func (f *Few) endRun(whole bool) {
+func (f *Few) end(whole bool) {
 	if whole {
 		f.Run = 0
 	}
 }
 
-// checkRuns panics if rows of so many columns do not lie within the cells, run by run.
+// checkRuns does the same run by run.
 func (f *Few) checkRuns(name, scale string, c *Cells, cols int) {
 	if f.Run < 0 || f.N < 0 {
 		panic(fmt.Errorf("asm: %d keys, and Run is %d: neither may be negative", f.N, f.Run))
