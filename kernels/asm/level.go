@@ -72,7 +72,7 @@ func asked(cpu *cpuid.CPUInfo, ways []*Ops) *Ops {
 	best := once
 	switch {
 	case cpu.VendorID == cpuid.Intel:
-		kept.Ahead = farther
+		kept.Ahead, kept.Gathers = farther, kept.Vec > 8
 		best = kept
 	case cpu.VendorID == cpuid.AMD && cpu.Family < zen5:
 		once.Ahead, kept.Ahead = 0, far

@@ -48,7 +48,7 @@ func TestAllSetsOnNewCPU(t *testing.T) {
 	}
 }
 
-// Each CPU has loops that ask memory its way, and those are among the ones that are tested.
+// Each CPU has loops that ask memory its way, and those are among the ones that are tested; Intel's with AVX-512 have rows brought together.
 func TestAsked(t *testing.T) {
 	for _, c := range []struct {
 		vendor          cpuid.Vendor
@@ -72,6 +72,8 @@ func TestAsked(t *testing.T) {
 				t.Errorf("%s of %v, family %d: not way %d, in a stream %d", l.ISA, c.vendor, c.family, c.way, c.streamed)
 			case len(l.ways) == 2 && (l.Ops.Ahead != c.ahead || l.Ops.Streamed.Ahead != c.inStream):
 				t.Errorf("%s of %v, family %d asks %d bytes ahead, in a stream %d", l.ISA, c.vendor, c.family, l.Ops.Ahead, l.Ops.Streamed.Ahead)
+			case l.Ops.Gathers != (c.vendor == cpuid.Intel && l.ISA == "avx512"):
+				t.Errorf("%s of %v gathers: %v", l.ISA, c.vendor, l.Ops.Gathers)
 			}
 		}
 	}
