@@ -166,7 +166,7 @@ type Ops struct {
 	Streamed *Ops
 	// Room is how many bytes the cache keeps of what Weigh asks for until they are read.
 	Room int
-	// Gathers is whether rows that lie between others are worth bringing together where they are read several times, whatever the caches hold.
+	// Gathers is whether rows of K, and of V, that lie between others are worth bringing together where they are read several times, whatever caches hold.
 	Gathers bool
 	// FactorFirst is whether Score and Flash take a product less for each score if the panel is Scaled.
 	FactorFirst bool

@@ -95,7 +95,7 @@ func stageFloats(p *attn.Problem) int {
 	if p.Score.Rope == attn.NoRope {
 		return 0
 	}
-	return tile.StageFloats(p, part, false)
+	return tile.StageFloats(p, nil, part, false)
 }
 
 func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Plan {

@@ -70,7 +70,8 @@ const askers = 4
 // 7 % by such a layout, and loses 2 % when V is copied; with 32 heads of d = 128 it lost 48 %, and AVX-512 with 32 of d = 64 15 %, and both lose 4 %.
 //
 // AVX-512 on a Xeon (family 6, model 167), whose caches hold more, wins always: 8 heads of d = 64, 2048 keys, took 4 % less time in bshd and 5 in the packed
-// layout when V was copied, of d = 128 11 and 19, with a causal mask 1 and 11; AVX2 the same time, and 4 % more at 512 keys of d = 128.
+// layout when V was copied, of d = 128 11 and 19, with a causal mask 1 and 11; AVX2 the same time, and 4 % more at 512 keys of d = 128. With K copied too,
+// AVX-512 takes another 1 to 2 % less, of d = 128 3 and 6.
 func (k kernel) farApart(p *attn.Problem, stride, block int) bool {
 	const columns = 8
 	row, next := 4*p.DimV, min(4*stride, memoryPage)
@@ -121,7 +122,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	block, tiles := k.sizes(&p)
-	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, block, tiles >= gathered))
+	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, k.ops, block, tiles >= gathered))
 	return scratch + back, err
 }
 

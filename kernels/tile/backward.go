@@ -99,7 +99,7 @@ func BackwardBytes(p *attn.Problem, ops *asm.Ops, c Cut, workers int) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	scratch, err := attn.Floats(busy(&own, ops, tiles, workers), tiles*BackFloats(&own, ops)+SharedFloats(&own, ops, c.Block)+StageFloats(&own, c.Block, false))
+	scratch, err := attn.Floats(busy(&own, ops, tiles, workers), tiles*BackFloats(&own, ops)+SharedFloats(&own, ops, c.Block)+StageFloats(&own, ops, c.Block, false))
 	return items + looks + scratch, err
 }
 

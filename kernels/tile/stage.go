@@ -6,12 +6,13 @@ import (
 )
 
 // A Stage holds a block of the keys and values that a worker's tiles share. Rows that the loops can read where they lie, it does not copy: those
-// that are float32, evenly spaced and not to be turned; of V only where tiles do not have it gather them. Of the others it keeps one block, as such rows.
+// that are float32, evenly spaced and not to be turned, and that tiles do not have it gather: V, and K where Ops.Gathers. Of the others it keeps one block,
+// as such rows.
 type Stage struct {
 	ops        *asm.Ops
 	p          *attn.Problem
 	size       int
-	gather     bool // copy rows of V although the loops could read them
+	gather     bool // copy rows although the loops could read them
 	keys, vals part
 	cells      asm.Cells // on their way in
 	clean      []float32 // [size][d_v]: rows of V without those that are not finite
@@ -26,14 +27,14 @@ type part struct {
 // copied is whether rows of K and V are such that the loops cannot read them where they lie.
 func copied(p *attn.Problem) bool { return p.KV != attn.F32 || p.Page != 0 }
 
-// staged is whether rows of K are copied, and whether rows of V are or may be.
-func staged(p *attn.Problem, gathers bool) (k, v bool) {
-	return copied(p) || p.Score.Rope != attn.NoRope, copied(p) || gathers
+// staged is whether rows of K are or may be copied, and rows of V.
+func staged(p *attn.Problem, ops *asm.Ops, gathers bool) (k, v bool) {
+	return copied(p) || p.Score.Rope != attn.NoRope || gathers && ops.Gathers, copied(p) || gathers
 }
 
-// StageFloats is the number of float32 numbers in a Stage of blocks of so many keys, whose tiles may have it gather rows of V.
-func StageFloats(p *attn.Problem, size int, gathers bool) int {
-	k, v := staged(p, gathers)
+// StageFloats is the number of float32 numbers in a Stage of blocks of so many keys, whose tiles may have it gather rows.
+func StageFloats(p *attn.Problem, ops *asm.Ops, size int, gathers bool) int {
+	k, v := staged(p, ops, gathers)
 	n := size * p.DimV
 	if k {
 		n += size * p.Dim
@@ -47,7 +48,7 @@ func StageFloats(p *attn.Problem, size int, gathers bool) int {
 // NewStage allocates a worker's stage.
 func NewStage(p *attn.Problem, ops *asm.Ops, size int, gathers bool) *Stage {
 	s := &Stage{ops: ops, p: p, size: size, clean: make([]float32, size*p.DimV)}
-	k, v := staged(p, gathers)
+	k, v := staged(p, ops, gathers)
 	if k {
 		s.keys.rows = make([]float32, size*p.Dim)
 	}
@@ -94,7 +95,8 @@ func Turn(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, pos int
 
 // K is n rows of keys from key on, ready for the loops. They and those of the next calls lie in one block of the stage's size.
 func (s *Stage) K(a *attn.Args, b, kv, key, n int) asm.Rows {
-	if s.keys.rows == nil && s.p.Dim > 0 {
+	gather := s.gather && s.ops.Gathers && a.K.SS > s.p.Dim
+	if !gather && !copied(s.p) && s.p.Score.Rope == attn.NoRope && s.p.Dim > 0 {
 		at, row := a.KRow(s.p, b, key)
 		return From(&a.K, at, row, kv)
 	}
