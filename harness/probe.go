@@ -59,9 +59,9 @@ func calibrated(team *attn.Team, n int, work func(thread, n int) int64) Probe {
 // Threads that wake up on one CPU do their work one after the other, until the scheduler parts them some milliseconds later. Before several threads are
 // timed they take turns of a few parts of the work, until all have finished one at the same time but for this.
 const (
-	apart    = 200 * time.Microsecond
-	mostly   = 16 // of n parts are a turn
-	maxTurns = 64
+	apart         = 200 * time.Microsecond
+	turnsPerProbe = 16 // that its work would make
+	maxTurns      = 64
 )
 
 // together has each thread of a team do n parts of its work, and says what that comes to and how long it took.
@@ -79,7 +79,7 @@ func together(team *attn.Team, n int, work func(thread, n int) int64) (done int6
 		// A worker that waits for the others cannot take a second share while one of them wakes up.
 		meet(&met[0], workers)
 		for turn := range maxTurns {
-			work(thread, max(1, n/mostly))
+			work(thread, max(1, n/turnsPerProbe))
 			all := finished[turn*workers:][:workers]
 			all[thread].Store(int64(time.Since(begin)))
 			if meet(&met[turn+1], workers) {

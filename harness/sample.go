@@ -32,8 +32,8 @@ func (s Sample) Steady() bool {
 	return math.Abs(s.Before-s.After) <= MaxDrift*math.Min(s.Before, s.After)
 }
 
-// Take warms a job with one call, a team's with as many as take teamWarm, and measures one sample of it. The number of calls is at least the hint, which is what an earlier sample of
-// the same point needed. Without a counter nothing is counted.
+// Take warms a job with one call, a team's with as many as take teamWarm, and measures one sample of it. The number of calls is at least the
+// hint, which is what an earlier sample of the same point needed. Without a counter nothing is counted.
 func Take(j Job, probe Probe, count machine.Counter, hint int) (Sample, error) {
 	took, err := j.Run(1)
 	if err != nil {
