@@ -1,6 +1,7 @@
 package flash
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -20,7 +21,8 @@ func counted(l asm.Level) (kernel, *atomic.Int64) {
 	return kernel{ops: &ops, name: "flash/" + l.ISA, cache: 256 << 10}, copies
 }
 
-// Rows of V that lie apart are copied for tiles enough to share them, and give the bits of rows that lie together: also where one is not finite.
+// Rows of V that lie apart are copied for tiles enough to share them, and as many of K where loops gather. They give the bits of rows that lie together, also where
+// one is not finite.
 func TestGatherKeepsBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
@@ -49,18 +51,33 @@ func TestGatherKeepsBits(t *testing.T) {
 					t.Errorf("%s, %v: %d copies of rows that lie together", l.ISA, mask, n)
 				}
 				for _, team := range []*attn.Team{nil, team} {
-					if n := call(team, between); n == 0 {
-						t.Errorf("%s, %v: no copies", l.ISA, mask)
-					}
-					for b := range p.Batch {
-						for i := range p.SeqQ {
-							for h := range p.HeadsQ {
-								if !slices.EqualFunc(between.Out.Row(b, i, h), apart.Out.Row(b, i, h), same) {
-									t.Fatalf("%s, %v: query %d of head %d is %v, want %v", l.ISA, mask, i, h, between.Out.Row(b, i, h), apart.Out.Row(b, i, h))
-								}
-							}
+					var values int64
+					for _, gathers := range []bool{false, true} {
+						k.ops.Gathers = gathers
+						n := call(team, between)
+						switch {
+						case !gathers && n == 0:
+							t.Errorf("%s, %v: no copies", l.ISA, mask)
+						case gathers && n != 2*values:
+							t.Errorf("%s, %v: %d copies of K and V, %d of V alone", l.ISA, mask, n, values)
 						}
+						values = n
+						sameRows(t, fmt.Sprintf("%s, %v", l.ISA, mask), &between.Out, &apart.Out)
 					}
+				}
+			}
+		}
+	}
+}
+
+// sameRows holds that each row of one tensor has the bits of another's.
+func sameRows(t *testing.T, what string, got, want *attn.Tensor) {
+	t.Helper()
+	for b := range got.B {
+		for i := range got.S {
+			for h := range got.H {
+				if !slices.EqualFunc(got.Row(b, i, h), want.Row(b, i, h), same) {
+					t.Fatalf("%s: row %d of head %d is %v, want %v", what, i, h, got.Row(b, i, h), want.Row(b, i, h))
 				}
 			}
 		}
