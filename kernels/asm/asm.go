@@ -44,8 +44,10 @@
 // there are 0 up to 2^-100 (neon: 2^-99.5), and else within 1.75 ulp of 2^(score-M), less 2^-100, the difference being rounded first. Build tag purego leaves
 // the sets out.
 //
+// Loops that compute 2^x are there once for each way that suits a CPU (suited).
+//
 // The loops of decoding, whose speed is that of memory, are there once for each way to ask for rows that are read once: alike but for that, so that a CPU
-// runs those by which it reads fastest (asked).
+// runs those by which it reads fastest (suited).
 package asm
 
 import (
@@ -168,6 +170,8 @@ type Ops struct {
 	Room int
 	// Gathers is whether rows of K, and of V, that lie between others are worth bringing together where they are read several times, whatever caches hold.
 	Gathers bool
+	// ulps is how far weights are from 2^(score-M) at most, the difference being rounded first in assembly.
+	ulps float64
 	// FactorFirst is whether Score and Flash take a product less for each score if the panel is Scaled.
 	FactorFirst bool
 

@@ -6,9 +6,9 @@ import "github.com/klauspost/cpuid/v2"
 type Level struct {
 	ISA       string
 	Available bool
-	Reason    string // why not available
-	Ops       *Ops   // nil when not available
-	ways      []*Ops // it is one of these, by the way they ask memory for what is read once
+	Reason    string   // why not available
+	Ops       *Ops     // nil when not available
+	variants  [][]*Ops // it is one of these, by how they compute 2^x, and then by the way they ask memory for what is read once
 }
 
 // needs are the features that the loops of an instruction set use.
@@ -30,10 +30,10 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 		level := Level{ISA: n.isa}
 		if !cpu.Supports(n.features...) {
 			level.Reason = "not on this CPU"
-		} else if level.ways = native(n.isa); level.ways == nil {
+		} else if level.variants = native(n.isa); level.variants == nil {
 			level.Reason = "not in this build"
 		} else {
-			level.Ops = asked(cpu, level.ways)
+			level.Ops = suited(cpu, level.variants)
 		}
 		level.Available = level.Ops != nil
 		all = append(all, level)
@@ -41,9 +41,13 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 	return all
 }
 
-// asked are the loops that suit a CPU, of those that differ in how they ask for what is read once: amd64's so that no cache keeps it, the first ones, or
-// into the second cache. How far ahead that is best done, and where, was measured on one CPU of each kind, decoding float32 with AVX-512, d = 128, by turns
-// in one process:
+// suited are the loops that suit a CPU.
+//
+// Of those that differ in how they compute 2^x the last ones are Intel's, where all that is done to 512 bits shares two units: a scaling by 2 to a power costs
+// as little as a sum. On a Zen 4 sums cost nothing.
+//
+// Of those that differ in how they ask for what is read once, amd64's do so that no cache keeps it, the first ones, or into the second cache. How far ahead
+// that is best done, and where, was measured on one CPU of each kind, decoding float32 with AVX-512, d = 128, by turns in one process:
 //
 //	Zen 5                      memory gave 40 GB/s by the first ones, and 31 by the others
 //	Xeon, family 6, model 167  its first caches wait for few lines by themselves: 7.4 GB/s by the first ones, 14.5 by the others. 16 KiB ahead, with runs as
@@ -57,11 +61,15 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 // What Weigh asks for waits for Sum in the same cache, beside scores and queries: in up to two thirds of the first one, or a quarter of the second.
 //
 // AMD's CPUs before these are taken to be like the Zen 4; nobody has measured them.
-func asked(cpu *cpuid.CPUInfo, ways []*Ops) *Ops {
+func suited(cpu *cpuid.CPUInfo, variants [][]*Ops) *Ops {
 	const (
 		near, far, farther = 4 << 10, 8 << 10, 16 << 10
 		zen5               = 26
 	)
+	ways := variants[0]
+	if cpu.VendorID == cpuid.Intel {
+		ways = variants[len(variants)-1]
+	}
 	once, kept := ways[0], ways[len(ways)-1]
 	once.Ahead, kept.Ahead = near, near
 	l1, l2, _ := Caches()

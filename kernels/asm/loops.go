@@ -15,15 +15,12 @@ type loops struct {
 	vec, keys   int // floats in a vector; rows that Score and Mix take at once
 	score       []func(p *Panel, from, to int)
 	mix         []func(p *Panel, keep *float32)
-	stairs      []func(p *Panel, keep *float32)                   // Mix with Since and Until
-	flash       []func(p *Panel, from, to, scored int) (done int) // whole groups
-	flashSums   []func(p *Panel, from, to, scored int) (done int) // with S
+	stairs      []func(p *Panel, keep *float32) // Mix with Since and Until
 	raise       func(p *Panel, rows int)
 	top         func(p *Panel, from, to int)
 	finite      func(x *float32, rounds int) (bad int)
-	exp         func(p *Panel, from, to int) (done int)
-	expSums     func(p *Panel, from, to int) (done int) // with S
 	few         fewLoops
+	powers      []powerLoops  // by how they compute 2^x
 	asking      []askingLoops // by the way they ask
 	elu         func(to, from *float32, n int, ahead uintptr)
 	edits       editLoops
@@ -44,21 +41,34 @@ type loops struct {
 
 // askingLoops are those that ask memory for what is read once.
 type askingLoops struct {
-	dot, sum         []func(f *Few)
-	weigh, weighSums func(f *Few, from, vectors int) (done int)
-	read             func(x *float32, rounds, ahead int, sum *float32)
+	dot, sum []func(f *Few)
+	read     func(x *float32, rounds, ahead int, sum *float32)
 }
 
-// native returns the loops of an instruction set by the way they ask memory for what is read once, none if this build has none.
-func native(isa string) (ways []*Ops) {
+// powerLoops are those that compute 2^x, those with S apart.
+type powerLoops struct {
+	ulps             float64                                           // as Ops has it
+	flash, flashSums []func(p *Panel, from, to, scored int) (done int) // whole groups
+	exp, expSums     func(p *Panel, from, to int) (done int)
+	weigh, weighSums []func(f *Few, from, vectors int) (done int) // by the way they ask
+}
+
+// native returns the loops of an instruction set by how they compute 2^x, and then by the way they ask memory for what is read once; none if this build
+// has none.
+func native(isa string) (variants [][]*Ops) {
 	for _, l := range sets {
-		for i := range l.asking {
-			if l.isa == isa {
-				ways = append(ways, l.ops(&l.asking[i]))
+		if l.isa != isa {
+			continue
+		}
+		for i := range l.powers {
+			var ways []*Ops
+			for way := range l.asking {
+				ways = append(ways, l.ops(&l.powers[i], way))
 			}
+			variants = append(variants, ways)
 		}
 	}
-	return ways
+	return variants
 }
 
 // The runtime cannot stop a goroutine inside assembly, so no call lasts longer than some 50 microseconds. A block of keys is short enough;
@@ -71,10 +81,10 @@ const (
 )
 
 // ops returns loops that begin as the portable ones, in the geometry of the set.
-func (l *loops) ops(asking *askingLoops) *Ops {
-	lanes := len(l.score) * l.vec
+func (l *loops) ops(power *powerLoops, way int) *Ops {
+	lanes, asking := len(l.score)*l.vec, &l.asking[way]
 	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
-	o.ISA, o.FactorFirst = l.isa, true
+	o.ISA, o.FactorFirst, o.ulps = l.isa, true, power.ulps
 	for _, b := range l.load {
 		rest := o.Load
 		o.Load = func(m *Move) {
@@ -106,7 +116,7 @@ func (l *loops) ops(asking *askingLoops) *Ops {
 	o.Score = func(p *Panel) { l.scores(p, 0) }
 	o.Exp = func(p *Panel) {
 		l.checkExp(p)
-		l.weights(p, p.From)
+		l.weights(power, p, p.From)
 	}
 	o.Flash = func(p *Panel) {
 		l.checkExp(p)
@@ -119,9 +129,9 @@ func (l *loops) ops(asking *askingLoops) *Ops {
 		if p.Until != nil && p.Width > 0 {
 			to = l.checkLeaving(p, o.Unit()/l.vec)
 		}
-		flash := l.flash
+		flash := power.flash
 		if p.S != nil {
-			flash = l.flashSums
+			flash = power.flashSums
 		}
 		if p.Width == 0 || p.From == whole || !Normal(p.Factor) {
 			whole = p.From
@@ -134,7 +144,7 @@ func (l *loops) ops(asking *askingLoops) *Ops {
 			l.scores(p, whole)
 			mask(p, max(whole, p.Plain), p.N)
 		}
-		l.weights(p, whole)
+		l.weights(power, p, whole)
 	}
 	o.Raise = func(p *Panel) {
 		l.checkRaise(p)
@@ -168,6 +178,13 @@ func (l *loops) ops(asking *askingLoops) *Ops {
 		}
 	}
 	l.rows(o, asking)
+	o.Weigh = func(f *Few) {
+		if f.S != nil {
+			l.weigh(f, power.weighSums[way])
+		} else {
+			l.weigh(f, power.weigh[way])
+		}
+	}
 	l.editing(o)
 	o.Rotate = func(x, cos, sin []float32, pairs bool) {
 		n := len(cos)
@@ -266,14 +283,14 @@ func (l *loops) scores(p *Panel, from int) {
 }
 
 // weights does rows from one on.
-func (l *loops) weights(p *Panel, from int) {
+func (l *loops) weights(power *powerLoops, p *Panel, from int) {
 	if p.Width == 0 {
 		p.Done = p.N
 		return
 	}
-	exp := l.exp
+	exp := power.exp
 	if p.S != nil {
-		exp = l.expSums
+		exp = power.expSums
 	}
 	for p.Done = from; p.Done < p.N; {
 		to := min(p.Done+expAtOnce, p.N)

@@ -205,21 +205,27 @@ func avx2ReadKept(x *float32, rounds, ahead int, sum *float32)
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
-	load:      []loadBlock{{8, 8, avx2Load}},
-	store:     []storeBlock{{8, 8, avx2Store}},
-	score:     []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
-	mix:       []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
-	stairs:    []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},
-	flash:     []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
-	flashSums: []func(p *Panel, from, to, scored int) int{avx2FlashSums1, avx2FlashSums2, avx2FlashSums3},
-	raise:     avx2Raise, top: avx2Top, finite: avx2Finite, exp: avx2Exp, expSums: avx2ExpSums,
+	load:   []loadBlock{{8, 8, avx2Load}},
+	store:  []storeBlock{{8, 8, avx2Store}},
+	score:  []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
+	mix:    []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
+	stairs: []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},
+	raise:  avx2Raise, top: avx2Top, finite: avx2Finite,
 	few: fewLoops{scale: avx2ScaleKeys, inner: avx2Inner, outer: outerLoop{6, 16, 1, avx2Outer}, outerT: outerLoop{6, 16, 1, avx2OuterT}},
+	powers: []powerLoops{{
+		ulps:      1.25,
+		flash:     []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
+		flashSums: []func(p *Panel, from, to, scored int) int{avx2FlashSums1, avx2FlashSums2, avx2FlashSums3},
+		exp:       avx2Exp, expSums: avx2ExpSums,
+		weigh:     []func(f *Few, from, vectors int) int{avx2WeighOnce, avx2WeighKept},
+		weighSums: []func(f *Few, from, vectors int) int{avx2WeighSumsOnce, avx2WeighSumsKept},
+	}},
 	asking: []askingLoops{{
 		dot: []func(*Few){avx2DotOnce, avx2DotF16Once, avx2DotBF16Once, avx2DotI8Once}, sum: []func(*Few){avx2SumOnce, avx2SumF16Once, avx2SumBF16Once, avx2SumI8Once},
-		weigh: avx2WeighOnce, weighSums: avx2WeighSumsOnce, read: avx2ReadOnce,
+		read: avx2ReadOnce,
 	}, {
 		dot: []func(*Few){avx2DotKept, avx2DotF16Kept, avx2DotBF16Kept, avx2DotI8Kept}, sum: []func(*Few){avx2SumKept, avx2SumF16Kept, avx2SumBF16Kept, avx2SumI8Kept},
-		weigh: avx2WeighKept, weighSums: avx2WeighSumsKept, read: avx2ReadKept,
+		read: avx2ReadKept,
 	}},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){avx2Widen, avx2WidenF16, avx2WidenBF16, avx2WidenI8},

@@ -14,6 +14,12 @@ func avx512Flash1(p *Panel, from, to, scored int) (done int)
 func avx512FlashSums1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func avx512FlashScaled1(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashSumsScaled1(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func avx512Mix1(p *Panel, keep *float32)
 
 //go:noescape
@@ -32,6 +38,12 @@ func avx512Flash2(p *Panel, from, to, scored int) (done int)
 func avx512FlashSums2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func avx512FlashScaled2(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashSumsScaled2(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func avx512Mix2(p *Panel, keep *float32)
 
 //go:noescape
@@ -48,6 +60,12 @@ func avx512Flash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512FlashSums3(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashScaled3(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashSumsScaled3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix3(p *Panel, keep *float32)
@@ -72,6 +90,12 @@ func avx512Exp(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512ExpSums(p *Panel, from, to int) (done int)
+
+//go:noescape
+func avx512ExpScaled(p *Panel, from, to int) (done int)
+
+//go:noescape
+func avx512ExpSumsScaled(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512ScaleKeys(p *Few, scale *float32, apart int)
@@ -107,6 +131,12 @@ func avx512WeighOnce(p *Few, from, vectors int) (done int)
 func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
+func avx512WeighScaledOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsScaledOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
 func avx512DotKept(p *Few)
 
 //go:noescape
@@ -135,6 +165,12 @@ func avx512WeighKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighScaledKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsScaledKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
@@ -205,21 +241,34 @@ func avx512ReadKept(x *float32, rounds, ahead int, sum *float32)
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
-	load:      []loadBlock{{8, 8, avx2Load}, {16, 16, avx512Load}},
-	store:     []storeBlock{{8, 8, avx2Store}, {8, 16, avx512Store}},
-	score:     []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
-	mix:       []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
-	stairs:    []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},
-	flash:     []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
-	flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSums1, avx512FlashSums2, avx512FlashSums3},
-	raise:     avx512Raise, top: avx512Top, finite: avx512Finite, exp: avx512Exp, expSums: avx512ExpSums,
+	load:   []loadBlock{{8, 8, avx2Load}, {16, 16, avx512Load}},
+	store:  []storeBlock{{8, 8, avx2Store}, {8, 16, avx512Store}},
+	score:  []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
+	mix:    []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
+	stairs: []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},
+	raise:  avx512Raise, top: avx512Top, finite: avx512Finite,
 	few: fewLoops{scale: avx512ScaleKeys, inner: avx512Inner, outer: outerLoop{6, 64, 2, avx512Outer}, outerT: outerLoop{6, 64, 2, avx512OuterT}},
+	powers: []powerLoops{{
+		ulps:      1.75,
+		flash:     []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
+		flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSums1, avx512FlashSums2, avx512FlashSums3},
+		exp:       avx512Exp, expSums: avx512ExpSums,
+		weigh:     []func(f *Few, from, vectors int) int{avx512WeighOnce, avx512WeighKept},
+		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsOnce, avx512WeighSumsKept},
+	}, {
+		ulps:      1.75,
+		flash:     []func(p *Panel, from, to, scored int) int{avx512FlashScaled1, avx512FlashScaled2, avx512FlashScaled3},
+		flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSumsScaled1, avx512FlashSumsScaled2, avx512FlashSumsScaled3},
+		exp:       avx512ExpScaled, expSums: avx512ExpSumsScaled,
+		weigh:     []func(f *Few, from, vectors int) int{avx512WeighScaledOnce, avx512WeighScaledKept},
+		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsScaledOnce, avx512WeighSumsScaledKept},
+	}},
 	asking: []askingLoops{{
 		dot: []func(*Few){avx512DotOnce, avx512DotF16Once, avx512DotBF16Once, avx512DotI8Once}, sum: []func(*Few){avx512SumOnce, avx512SumF16Once, avx512SumBF16Once, avx512SumI8Once},
-		weigh: avx512WeighOnce, weighSums: avx512WeighSumsOnce, read: avx512ReadOnce,
+		read: avx512ReadOnce,
 	}, {
 		dot: []func(*Few){avx512DotKept, avx512DotF16Kept, avx512DotBF16Kept, avx512DotI8Kept}, sum: []func(*Few){avx512SumKept, avx512SumF16Kept, avx512SumBF16Kept, avx512SumI8Kept},
-		weigh: avx512WeighKept, weighSums: avx512WeighSumsKept, read: avx512ReadKept,
+		read: avx512ReadKept,
 	}},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){avx512Widen, avx512WidenF16, avx512WidenBF16, avx512WidenI8},

@@ -43,7 +43,6 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 		}
 		f.end(whole)
 	}
-	o.Weigh = func(f *Few) { l.weigh(f, asking) }
 	o.Sum = func(f *Few) {
 		f.check(f.heads())
 		f.checkHeads("O", &f.O, f.C, f.HeadO)
@@ -114,16 +113,14 @@ const line = 64
 func cover(n, size int) int { return (n + size - 1) / size }
 
 // weigh does whole vectors: what lies behind the last key is set to weigh nothing.
-func (l *loops) weigh(f *Few, asking *askingLoops) {
+func (l *loops) weigh(f *Few, weigh func(f *Few, from, vectors int) (done int)) {
 	f.check(1)
 	whole := (f.N + l.vec - 1) / l.vec * l.vec
 	reach("P", len(f.P), f.R, whole, f.Stride)
 	reach("M", len(f.M), 1, f.R, 0)
 	reach("L", len(f.L), 1, f.R, 0)
-	weigh := asking.weigh
 	if f.S != nil {
 		reach("S", len(f.S), 1, f.R, 0)
-		weigh = asking.weighSums
 	}
 	if f.From < 0 || f.From > f.R {
 		panic(fmt.Errorf("asm/%s: From is %d: it must be one of the %d rows", l.isa, f.From, f.R))

@@ -190,18 +190,24 @@ func neonReadOnce(x *float32, rounds, ahead int, sum *float32)
 // neon are the loops of this file, by the number of vectors in use where there are several.
 var neon = loops{
 	isa: "neon", vec: 4, keys: 4,
-	load:      []loadBlock{{4, 4, neonLoad}},
-	store:     []storeBlock{{4, 4, neonStore}},
-	score:     []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
-	mix:       []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
-	stairs:    []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
-	flash:     []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
-	flashSums: []func(p *Panel, from, to, scored int) int{neonFlashSums1, neonFlashSums2, neonFlashSums3, neonFlashSums4},
-	raise:     neonRaise, top: neonTop, finite: neonFinite, exp: neonExp, expSums: neonExpSums,
+	load:   []loadBlock{{4, 4, neonLoad}},
+	store:  []storeBlock{{4, 4, neonStore}},
+	score:  []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
+	mix:    []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
+	stairs: []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
+	raise:  neonRaise, top: neonTop, finite: neonFinite,
 	few: fewLoops{scale: neonScaleKeys, inner: neonInner, outer: outerLoop{6, 12, 1, neonOuter}, outerT: outerLoop{8, 12, 1, neonOuterT}},
+	powers: []powerLoops{{
+		ulps:      1,
+		flash:     []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
+		flashSums: []func(p *Panel, from, to, scored int) int{neonFlashSums1, neonFlashSums2, neonFlashSums3, neonFlashSums4},
+		exp:       neonExp, expSums: neonExpSums,
+		weigh:     []func(f *Few, from, vectors int) int{neonWeighOnce},
+		weighSums: []func(f *Few, from, vectors int) int{neonWeighSumsOnce},
+	}},
 	asking: []askingLoops{{
 		dot: []func(*Few){neonDotOnce, neonDotF16Once, neonDotBF16Once, neonDotI8Once}, sum: []func(*Few){neonSumOnce, neonSumF16Once, neonSumBF16Once, neonSumI8Once},
-		weigh: neonWeighOnce, weighSums: neonWeighSumsOnce, read: neonReadOnce,
+		read: neonReadOnce,
 	}},
 	cells: cellLoops{
 		widen:  []func(to *float32, from *Cells, n, d int){neonWiden, neonWidenF16, neonWidenBF16, neonWidenI8},

@@ -21,7 +21,7 @@
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
 // with the equivalent Go loop above each function.
 //
-// The loops by which decoding reads memory are there once for each way to ask for what is read once.
+// The loops by which decoding reads memory are there once for each way to ask for what is read once, and those with 2^x once for each way to compute it.
 //
 // The test holds the files in package asm's folder to what Files returns; go test ./kernels/asm/internal/asmgen -generate rewrites them.
 package asmgen
@@ -57,7 +57,8 @@ type gen struct {
 type file struct {
 	*target
 	done   strings.Builder  // functions
-	way    way              // in which loops ask
+	power  power            // by which loops compute 2^x
+	way    way              // in which they ask
 	head   string           // of the one at hand: all before its first instruction
 	setup  string           // that instruction, if its isa needs one
 	text   *strings.Builder // the others
@@ -77,8 +78,10 @@ func (g *gen) all() {
 	}
 	for vecs := 1; vecs <= g.vecs; vecs++ {
 		g.score(vecs)
-		g.flash(vecs, false)
-		g.flash(vecs, true)
+		for _, g.power = range g.powers {
+			g.flash(vecs, false)
+			g.flash(vecs, true)
+		}
 		g.mix(vecs, false)
 		g.mix(vecs, true)
 		g.dscore(vecs)
@@ -86,16 +89,20 @@ func (g *gen) all() {
 	g.raise()
 	g.top()
 	g.finite()
-	g.exp(false)
-	g.exp(true)
+	for _, g.power = range g.powers {
+		g.exp(false)
+		g.exp(true)
+	}
 	g.scaleKeys()
 	for _, g.way = range g.ways {
 		for c := range allCells {
 			g.dot(c)
 			g.sum(c)
 		}
-		g.weigh(false)
-		g.weigh(true)
+		for _, g.power = range g.powers {
+			g.weigh(false)
+			g.weigh(true)
+		}
 	}
 	g.inner()
 	g.outer(outerRows)
@@ -153,22 +160,39 @@ func (g *gen) table() string {
 	for _, w := range g.ways {
 		asking += fmt.Sprintf(`{
 		dot: []func(*Few){%[3]s}, sum: []func(*Few){%[4]s},
-		weigh: %[1]sWeigh%[2]s, weighSums: %[1]sWeighSums%[2]s, read: %[1]sRead%[2]s,
+		read: %[1]sRead%[2]s,
 	}, `, g.name, w.name, g.byCells("Dot", w.name), g.byCells("Sum", w.name))
+	}
+	powers := ""
+	for _, p := range g.powers {
+		byWay := func(what string) string {
+			var names []string
+			for _, w := range g.ways {
+				names = append(names, g.name+what+p.name+w.name)
+			}
+			return strings.Join(names, ", ")
+		}
+		powers += fmt.Sprintf(`{
+		ulps: %[3]s,
+		flash: []func(p *Panel, from, to, scored int) int{%[4]s},
+		flashSums: []func(p *Panel, from, to, scored int) int{%[5]s},
+		exp: %[1]sExp%[2]s, expSums: %[1]sExpSums%[2]s,
+		weigh: []func(f *Few, from, vectors int) int{%[6]s},
+		weighSums: []func(f *Few, from, vectors int) int{%[7]s},
+	}, `, g.name, p.name, p.ulps, by("Flash"+p.name), by("FlashSums"+p.name), byWay("Weigh"), byWay("WeighSums"))
 	}
 	return fmt.Sprintf(`
 // %[1]s are the loops of this file, by the number of vectors in use where there are several.
 var %[1]s = loops{
 	isa: %[1]q, vec: %[2]d, keys: %[3]d,
 	load: []loadBlock{%[11]s},
-	store: []storeBlock{%[15]s},
+	store: []storeBlock{%[14]s},
 	score: []func(*Panel, int, int){%[4]s},
 	mix: []func(*Panel, *float32){%[5]s},
 	stairs: []func(*Panel, *float32){%[9]s},
-	flash: []func(p *Panel, from, to, scored int) int{%[8]s},
-	flashSums: []func(p *Panel, from, to, scored int) int{%[14]s},
-	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, exp: %[1]sExp, expSums: %[1]sExpSums,
-	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[18]s, outerT: %[19]s},
+	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite,
+	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[17]s, outerT: %[18]s},
+	powers: []powerLoops{%[8]s},
 	asking: []askingLoops{%[12]s},
 	cells: cellLoops{
 		widen: []func(to *float32, from *Cells, n, d int){%[13]s},
@@ -181,10 +205,10 @@ var %[1]s = loops{
 	peak: %[1]sPeak, perRound: %[6]d,
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
 	perRead: %[7]d,
-	dotTiles: %#[16]v, sumTiles: %#[17]v,
+	dotTiles: %#[15]v, sumTiles: %#[16]v,
 }
-`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, by("Flash"), by("Stairs"), by("DScore"), loads,
-		asking, g.byCells("Widen", ""), by("FlashSums"), stores, halves(g.queries), outerRows.tiles, g.outerLoop(outerRows), g.outerLoop(outerTransposed))
+`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, powers, by("Stairs"), by("DScore"), loads,
+		asking, g.byCells("Widen", ""), stores, halves(g.queries), outerRows.tiles, g.outerLoop(outerRows), g.outerLoop(outerTransposed))
 }
 
 // halves are n, its half, and so on down to 1.

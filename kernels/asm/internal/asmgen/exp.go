@@ -6,18 +6,16 @@ import (
 	"math/bits"
 )
 
-// exp2 emits 2^(z-m) for one vector. The result is in t[2]. NaN stays NaN.
-func (g *gen) exp2(t [4]vec, z mem, m operand) {
-	isa, ok := g.isa.(tabled)
-	switch {
-	case !ok:
-		g.exp2Series(t, z, m)
-	case g.entries == g.vec:
-		g.exp2Table(isa, t, z, m)
-	default:
-		g.exp2Tables(isa, t, z, m)
-	}
+// A power is a way to compute 2^x.
+type power struct {
+	name      string // behind those of the loops that do it so
+	ulps      string // how far off its results are at most
+	emit      func(g *gen, t [4]vec, z mem, m operand)
+	constants func(g *gen)
 }
+
+// exp2 emits 2^(z-m) for one vector, in the way at hand. The result is in t[2]. NaN stays NaN.
+func (g *gen) exp2(t [4]vec, z mem, m operand) { g.power.emit(g, t, z, m) }
 
 // exp2Table and exp2Tables are exp2 where looking up costs products little or nothing. Let K be the length of a table that fits one or two vector registers, and n
 // the multiple of 1/K nearest to x = z-m:
@@ -38,7 +36,8 @@ func (g *gen) exp2(t [4]vec, z mem, m operand) {
 
 // exp2Table has one vector of entries. q(r) is c*((r+a)²+b), where c is looked up along with the entry, by which it has been multiplied: so the products are
 // three, and would be four with coefficients.
-func (g *gen) exp2Table(isa tabled, t [4]vec, z mem, m operand) {
+func (g *gen) exp2Table(t [4]vec, z mem, m operand) {
+	isa := g.isa.(tabled)
 	x, n, e, r := t[0], t[1], t[2], t[3]
 	g.load(x, z)
 	g.sub(x, x, m)
@@ -61,7 +60,8 @@ func (g *gen) exp2Table(isa tabled, t [4]vec, z mem, m operand) {
 }
 
 // exp2Tables has two vectors of entries.
-func (g *gen) exp2Tables(isa tabled, t [4]vec, z mem, m operand) {
+func (g *gen) exp2Tables(t [4]vec, z mem, m operand) {
+	isa := g.isa.(tabled)
 	x, n, e, r := t[0], t[1], t[2], t[3]
 	g.load(n, least)
 	g.load(x, z)
@@ -78,6 +78,26 @@ func (g *gen) exp2Tables(isa tabled, t [4]vec, z mem, m operand) {
 	g.mul(r, r, e)
 	g.fma(e, r, n)
 	g.sub(e, e, lightest)
+}
+
+// exp2Scaled is exp2Tables where every instruction on vectors competes with the products, and where one multiplies by 2 to a power that is rounded down. These
+// are 10 for 12: n need not be made an exponent, nor x be -100 at least, since a comparison costs no more than what would do without. Results up to 2^-100
+// are 0, and others lose nothing.
+func (g *gen) exp2Scaled(t [4]vec, z mem, m operand) {
+	isa := g.isa.(scaling)
+	x, n, e, r := t[0], t[1], t[2], t[3]
+	g.load(x, z)
+	g.sub(x, x, m)
+	g.add(n, x, round)
+	isa.lookupTwo(e, n, powers, powers2, r)
+	g.sub(n, n, round)
+	g.sub(r, x, n)
+	isa.keepAbove(x, least)
+	g.load(x, square)
+	isa.muladd(x, r, linear)
+	g.mul(r, r, e)
+	g.fma(e, r, x)
+	isa.scaleKept(e, n)
 }
 
 // toExponent is how far K*n is shifted.
@@ -99,6 +119,10 @@ const (
 	rise   constant = "rise"   // and b
 	linear constant = "linear" // coefficients of exp2Tables
 	square constant = "square"
+
+	powers  constant = "powers" // table of exp2Scaled, 2^(i/K)
+	powers2 constant = "powers2"
+
 	limit  constant = "limit" // Limit of package asm
 	lowest constant = "lowest"
 
@@ -113,10 +137,8 @@ const (
 )
 
 func (g *gen) constants() {
-	if g.entries > 0 {
-		g.tableConstants()
-	} else {
-		g.seriesConstants()
+	for _, p := range g.powers {
+		p.constants(g)
 	}
 	g.constant(limit, "Limit", same(40))
 	g.constant(lowest, "lowest finite number", same(-math.MaxFloat32))
@@ -151,6 +173,15 @@ func (g *gen) tableConstants() {
 	g.constant(leads, "c*2^(i/length), less i/length in the fraction", func(i int) uint32 { return power(c[2], i) })
 }
 
+// scaledConstants lays down those that exp2Scaled does not share with exp2Tables.
+func (g *gen) scaledConstants() {
+	half := func(from int) func(int) uint32 {
+		return func(i int) uint32 { return float(math.Exp2(float64(from+i) / float64(g.entries))) }
+	}
+	g.constant(powers, "2^(i/length)", half(0))
+	g.constant(powers2, "its second half", half(g.vec))
+}
+
 func float(x float64) uint32 { return math.Float32bits(float32(x)) }
 
 func same(x float64) func(int) uint32 { return func(int) uint32 { return float(x) } }
@@ -173,7 +204,7 @@ func (g *gen) exp(sums bool) {
 	if sums {
 		name, s = "ExpSums", "\n\t\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]"
 	}
-	g.function(name, "(p *Panel, from, to int) (done int)", 0, 32, fmt.Sprintf(`
+	g.function(name+g.power.name, "(p *Panel, from, to int) (done int)", 0, 32, fmt.Sprintf(`
 for j := from; j < to; j += %d {
 	rows := min(%[1]d, to-j)
 	if any p.P[i*%[2]d+lane] > p.M[lane]+Limit { // j <= i < j+rows

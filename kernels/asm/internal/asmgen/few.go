@@ -577,7 +577,7 @@ func (g *gen) weigh(sums bool) {
 	if sums {
 		name, s = "WeighSums", "\n\tp.S[r] += Σ e*p.P[r*p.Stride+j]"
 	}
-	g.function(name+g.way.name, "(p *Few, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
+	g.function(name+g.power.name+g.way.name, "(p *Few, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
 n := %[1]d * vectors
 for r := from; r < p.R; r++ {
 	if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n

@@ -30,7 +30,7 @@ func (g *gen) flash(vecs int, sums bool) {
 	if sums {
 		name, s, frame = "FlashSums", "\n\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]", 64+g.row()
 	}
-	g.function(fmt.Sprint(name, vecs), "(p *Panel, from, to, scored int) (done int)", frame, 40, fmt.Sprintf(`
+	g.function(fmt.Sprint(name, g.power.name, vecs), "(p *Panel, from, to, scored int) (done int)", frame, 40, fmt.Sprintf(`
 first := 0 // lane
 for j := from; ; j += %[1]d {
 	if j == to {

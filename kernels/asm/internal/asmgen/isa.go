@@ -9,7 +9,7 @@ type target struct {
 	rows       int     // rows of a product tile: Ops.Keys and Ops.Cols
 	queries    int     // queries that Dot takes at once
 	wide       int     // vectors in a row of a tile of Outer
-	entries    int     // length of the table of exp2
+	entries    int     // length of the tables of exp2
 	degree     int     // of its polynomial
 	chains     int     // independent accumulators of the peak probe
 	reads      int     // vectors a round of the bandwidth probe
@@ -18,6 +18,7 @@ type target struct {
 	pooled     bool    // constants lie after one another, under one symbol
 	storeLanes int     // lanes that Store moves at once
 	smaller    *target // whose moves do what is too small for those of this set
+	powers     []power
 	ways       []way
 	spell      func(*file) isa
 }
@@ -206,4 +207,11 @@ type tabled interface {
 	muladd(acc, a vec, b operand)                          // acc = acc*a + b, rounded once
 	lookup(dst, index vec, in constant)                    // dst[i] = in[index[i] mod its length]
 	lookupTwo(dst, index vec, low, high constant, tmp vec) // the same in two constants, one after the other
+}
+
+// A scaling isa has the operations of exp2Scaled.
+type scaling interface {
+	tabled
+	keepAbove(x vec, least constant) // where x is not up to least it is kept in mind
+	scaleKept(v, x vec)              // v *= 2^⌊x⌋ there, and 0 elsewhere
 }
