@@ -114,6 +114,11 @@ type Panel struct {
 	AheadBy, ThenBy  int
 	AheadLen, Beside int
 
+	// Where Ops.Gathers, Flash without S asks memory for 128 bytes of as many rows as it has of K, from Next on, NextBy bytes apart. There need be nothing; 0: it
+	// asks for nothing new, and NextBy is 0 too.
+	Next   uintptr
+	NextBy int
+
 	X     []float32 // Outer: [N][XStride]
 	XStr  int       // Outer: row length of X
 	Y     Rows      // Outer: one row a lane, C columns
@@ -169,6 +174,7 @@ type Ops struct {
 	// Room is how many bytes the cache keeps of what Weigh asks for until they are read.
 	Room int
 	// Gathers is whether rows of K, and of V, that lie between others are worth bringing together where they are read several times, whatever caches hold.
+	// Flash asks for them then.
 	Gathers bool
 	// ulps is how far weights are from 2^(score-M) at most, the difference being rounded first in assembly.
 	ulps float64

@@ -86,6 +86,7 @@ func random(o *Ops, width, n, d, c int) *Panel {
 	}
 	if n%5 < 3 { // nothing is there
 		p.Ahead, p.AheadBy = 4096, 4*d
+		p.Next, p.NextBy = 4096, 4*d
 		if n%2 == 0 {
 			p.Then, p.ThenBy = 8192, 4*c
 		}

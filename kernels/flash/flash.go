@@ -253,13 +253,17 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 			if !t.Block(key, pl.block) {
 				continue
 			}
+			later := key + pl.block
+			if later < end {
+				t.AskGathered(later, len(tiles)-1-i)
+			}
 			t.Weights()
-			last := t.End() <= key+pl.block
+			last := t.End() <= later
 			share := i - len(tiles) + askers
 			if i+1 < len(tiles) && pl.begins(tiles[i+1], key) {
 				t.AskQueries(tiles[i+1])
 			}
-			if later := key + pl.block + share*pl.block/askers; last {
+			if later += share * pl.block / askers; last {
 				t.AskOut()
 			} else if share >= 0 && later < end {
 				t.AskValues(later)

@@ -9,6 +9,7 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/tile"
 )
 
 // counted is the kernel of a level, and how often it copied rows.
@@ -66,6 +67,47 @@ func TestGatherKeepsBits(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Where loops gather, Flash is told once in each bundle to ask for every 32 columns of K and V of every block but its first.
+func TestGatherAsks(t *testing.T) {
+	const columns = 32
+	p := attn.Problem{Batch: 1, SeqQ: 500, SeqKV: 700, HeadsQ: 2, HeadsKV: 2, Dim: 2 * columns, DimV: columns + 8}
+	a := newArgs(t, p, "bshd")
+	cases.Fill("normal", p, a, 1)
+	for _, l := range available(t) {
+		k, _ := counted(l)
+		k.ops.Gathers, k.cache = true, 1<<20
+		asked := map[uintptr]int{}
+		k.ops.Flash = func(p *asm.Panel) {
+			if p.Next != 0 && p.From == 0 && !p.Scored {
+				asked[p.Next]++
+			}
+			l.Ops.Flash(p)
+		}
+		made, err := k.Plan(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pl := made.(*plan)
+		pl.Forward(a)
+		bundles, all := cover(tile.Count(&p, k.ops, p.SeqQ), pl.size), 0
+		for kv := range p.HeadsKV {
+			for key := pl.block; key < p.SeqKV; key += pl.block {
+				for _, x := range []*attn.Tensor{&a.K, &a.V} {
+					for c := 0; c < x.D; c += columns {
+						all++
+						if n := asked[tile.From(x, 0, key, kv).Ahead(0)+uintptr(4*c)]; n != bundles {
+							t.Errorf("%s: key %d of head %d, column %d: asked for %d times in %d bundles", l.ISA, key, kv, c, n, bundles)
+						}
+					}
+				}
+			}
+		}
+		if all == 0 || len(asked) != all {
+			t.Errorf("%s: %d pieces asked for, want %d", l.ISA, len(asked), all)
 		}
 	}
 }

@@ -242,6 +242,7 @@ func (t *Tile) at(key, n int) {
 	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Since, t.Until, t.Plain = key, n, 0, 0, false, nil, nil, n
 	t.edits.seen, t.edits.last = 0, n
 	t.Ahead, t.AheadBy, t.Then, t.ThenBy = 0, 0, 0, 0
+	t.Next, t.NextBy = 0, 0
 	t.K, t.V = asm.Rows{}, asm.Rows{}
 }
 
@@ -454,9 +455,35 @@ func (t *Tile) AskQueries(next *Tile) { t.askRows(&t.a.Q, next) }
 // AskOut has Mix ask for the rows of the tile's own output.
 func (t *Tile) AskOut() { t.askRows(&t.a.Out, t) }
 
-// AskValues has Mix ask for rows of V from a key on, a quarter as many as it multiplies.
+// flashAsks is whether Flash asks for rows that the stage brings together, which it does if nothing is to be done between its two steps.
+func (t *Tile) flashAsks() bool {
+	return t.stage.gather && t.ops.Gathers && !copied(t.p) && !t.edits.any && t.S == nil
+}
+
+// AskGathered has Flash ask memory, while it multiplies, for a share of the rows that the stage brings together next, from a key on: 32 columns of K, or of V
+// when all of K are taken, the share 0 the first.
+//
+// On a Xeon (family 6, model 167), AVX-512 with 2048 keys took 1.2 % less time so, in bshd and in the packed layout, of d = 64 as of d = 128, than where Mix
+// asked for rows of V and nobody for those of K: the median of two to three comparisons each, which lie between 3.4 less and 1.3 more.
+func (t *Tile) AskGathered(key, share int) {
+	const columns = 32
+	if !t.flashAsks() {
+		return
+	}
+	x, ofK := &t.a.K, (t.p.Dim+columns-1)/columns
+	if share >= ofK {
+		x, share = &t.a.V, share-ofK
+	}
+	if share*columns < x.D {
+		batch, row := t.a.KRow(t.p, t.b, key)
+		rows := From(x, batch, row, t.kv)
+		t.Next, t.NextBy = rows.Ahead(0)+uintptr(4*columns*share), 4*rows.Stride
+	}
+}
+
+// AskValues has Mix ask for rows of V from a key on, a quarter as many as it multiplies, if Flash does not.
 func (t *Tile) AskValues(key int) {
-	if !copied(t.p) {
+	if !copied(t.p) && !t.flashAsks() {
 		batch, row := t.a.KRow(t.p, t.b, key)
 		t.ask(From(&t.a.V, batch, row, t.kv))
 	}

@@ -15,8 +15,8 @@ var (
 // On Intel's CPUs both units that multiply 512 bits do everything else as well, an instruction each: a sum, a comparison into a mask and VSCALEFPS cost as
 // much as a multiply-add. On a Zen 4 products, comparisons and look-ups in two vectors do, and sums and integers cost nothing.
 var (
-	avx2Power    = power{"", "1.25", (*gen).exp2Table, (*gen).tableConstants}
-	avx512Powers = []power{{"", "1.75", (*gen).exp2Tables, (*gen).tableConstants}, {"Scaled", "1.75", (*gen).exp2Scaled, (*gen).scaledConstants}}
+	avx2Power    = power{"", "1.25", (*gen).exp2Table, (*gen).tableConstants, false}
+	avx512Powers = []power{{"", "1.75", (*gen).exp2Tables, (*gen).tableConstants, false}, {"Scaled", "1.75", (*gen).exp2Scaled, (*gen).scaledConstants, true}}
 )
 
 // Lines that are asked for as read once come to the first cache and leave it for nowhere. On a Zen 5 they came at 40 GB/s so, and at 31 where they
@@ -34,7 +34,7 @@ func newX86(letter string) func(*file) isa { return func(f *file) isa { return x
 
 var x86Regs = map[reg]string{
 	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
-	steps: "R11", aux: "R12", refs: "R12", nextRow: "R13", products: "R14", pause: "BP",
+	steps: "R11", aux: "R12", refs: "R12", nextRow: "R13", products: "R14", source: "R14", pause: "BP",
 	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15", leadBy: "R14", resultAt: "R10", elemAt8: "R13", elemAt12: "R14",
 }
 

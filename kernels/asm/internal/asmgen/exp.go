@@ -12,6 +12,7 @@ type power struct {
 	ulps      string // how far off its results are at most
 	emit      func(g *gen, t [4]vec, z mem, m operand)
 	constants func(g *gen)
+	asks      bool // whether Flash asks memory for Panel.Next meanwhile
 }
 
 // exp2 emits 2^(z-m) for one vector, in the way at hand. The result is in t[2]. NaN stays NaN.

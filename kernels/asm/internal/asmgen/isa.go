@@ -59,6 +59,7 @@ const (
 	refs                 // M
 	nextRow              // Flash: the row of K that is asked for
 	products             // Flash: sums of weights times scores
+	source               // Flash: the row that Panel.Next says
 	pause                // Flash: the row of weights to pause at
 	columns              // columns still to do
 	rowsLeft             // rows still to do
