@@ -114,7 +114,7 @@ type Panel struct {
 	AheadBy, ThenBy  int
 	AheadLen, Beside int
 
-	// Where Ops.Gathers, Flash without S asks memory for 128 bytes of as many rows as it has of K, from Next on, NextBy bytes apart. There need be nothing; 0: it
+	// Where Ops.Gathers, Flash without S asks memory for 128 bytes of as many rows as it has of K before the last group, from Next on, NextBy bytes apart. There need be nothing; 0: it
 	// asks for nothing new, and NextBy is 0 too.
 	Next   uintptr
 	NextBy int

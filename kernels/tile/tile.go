@@ -463,8 +463,8 @@ func (t *Tile) flashAsks() bool {
 // AskGathered has Flash ask memory, while it multiplies, for a share of the rows that the stage brings together next, from a key on: 32 columns of K, or of V
 // when all of K are taken, the share 0 the first.
 //
-// On a Xeon (family 6, model 167), AVX-512 with 2048 keys took 1.2 % less time so, in bshd and in the packed layout, of d = 64 as of d = 128, than where Mix
-// asked for rows of V and nobody for those of K: the median of two to three comparisons each, which lie between 3.4 less and 1.3 more.
+// On a Xeon (family 6, model 167), AVX-512 with 2048 keys took .9 to 1.3 % less time so, in bshd and in the packed layout, d = 64 and 128, than where Mix
+// asked for rows of V and nobody for those of K: the medians of three comparisons each, which lie between 3.4 less and 1.3 more.
 func (t *Tile) AskGathered(key, share int) {
 	const columns = 32
 	if !t.flashAsks() {

@@ -8,15 +8,18 @@ import (
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
-	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, powers: []power{avx2Power}, ways: x86Ways, spell: newX86("Y")}
+	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, powers: avx2Powers, ways: x86Ways, spell: newX86("Y")}
 	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, checksEach: true, storeLanes: 8, smaller: avx2, powers: avx512Powers, ways: x86Ways, spell: newX86("Z")}
 )
 
 // On Intel's CPUs both units that multiply 512 bits do everything else as well, an instruction each: a sum, a comparison into a mask and VSCALEFPS cost as
 // much as a multiply-add. On a Zen 4 products, comparisons and look-ups in two vectors do, and sums and integers cost nothing.
 var (
-	avx2Power    = power{"", "1.25", (*gen).exp2Table, (*gen).tableConstants, false}
-	avx512Powers = []power{{"", "1.75", (*gen).exp2Tables, (*gen).tableConstants, false}, {"Scaled", "1.75", (*gen).exp2Scaled, (*gen).scaledConstants, true}}
+	avx2Powers   = []power{{ulps: "1.25", emit: (*gen).exp2Table, constants: (*gen).tableConstants}}
+	avx512Powers = []power{
+		{ulps: "1.75", emit: (*gen).exp2Tables, constants: (*gen).tableConstants},
+		{name: "Scaled", ulps: "1.75", emit: (*gen).exp2Scaled, constants: (*gen).scaledConstants, asks: true},
+	}
 )
 
 // Lines that are asked for as read once come to the first cache and leave it for nowhere. On a Zen 5 they came at 40 GB/s so, and at 31 where they
@@ -224,9 +227,11 @@ func (x x86) lookupTwo(dst, i vec, low, high constant, tmp vec) {
 	x.emit("VPERMI2PS", x.o(high), x.v(tmp), x.v(dst))
 }
 
+// keepAbove is a comparison, not less or equal, that is true of NaN.
 func (x x86) keepAbove(a vec, least constant) { x.emit("VCMPPS", "$0x16", x.o(least), x.v(a), "K1") }
 
-func (x x86) scaleKept(v, by vec)          { x.emit("VSCALEFPS.Z", x.v(by), x.v(v), "K1", x.v(v)) }
+func (x x86) scaleKept(v, by vec) { x.emit("VSCALEFPS.Z", x.v(by), x.v(v), "K1", x.v(v)) }
+
 func (x x86) shiftLeft(dst, a vec, n int)  { x.emit("VPSLLD", imm(n), x.v(a), x.v(dst)) }
 func (x x86) shiftRight(dst, a vec, n int) { x.emit("VPSRLD", imm(n), x.v(a), x.v(dst)) }
 func (x x86) addInt(dst, a vec, b operand) { x.emit("VPADDD", x.o(b), x.v(a), x.v(dst)) }

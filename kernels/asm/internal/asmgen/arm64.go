@@ -21,7 +21,7 @@ import (
 // 3 registers left; 6 by 4 leaves none.
 var neon = &target{
 	name: "neon", arch: "arm64", vec: 4, vecs: 4, regs: 31, rows: 4, byElement: true, pooled: true, queries: 4, wide: 3, degree: 6, chains: 24, reads: 8,
-	storeLanes: 4, powers: []power{{"", "1", (*gen).exp2Series, (*gen).seriesConstants, false}}, ways: []way{{"Once", "PLDL1STRM", true}}, spell: newARM,
+	storeLanes: 4, powers: []power{{ulps: "1", emit: (*gen).exp2Series, constants: (*gen).seriesConstants}}, ways: []way{{"Once", "PLDL1STRM", true}}, spell: newARM,
 }
 
 // arm spells NEON. Go writes the destination last. Its assembler lacks the arithmetic of vectors of floats but for VFMLA and VFMLS: such an
