@@ -23,7 +23,9 @@ var ErrNoChild = errors.New("cannot start a worker process")
 // ErrTimeout is what a Child wraps when a request took longer than its limit.
 var ErrTimeout = errors.New("no answer")
 
-// A Child is a Worker in a process of its own, which is started when it is needed and replaced when it dies.
+// A Child is a Worker in other processes. Cases share one, which is started when it is needed and replaced when it dies. Whatever is asked about a point has
+// a process of its own: its speed also hangs on where its memory lies, which no later call in the same process changes. On a Xeon (family 6, model 167) whose
+// free memory lay in pieces, samples of the same code from two processes, many from each, differed by up to 12 %.
 type Child struct {
 	Command func() *exec.Cmd // runs Lab.Serve on its standard input and output
 	Timeout time.Duration    // for one request; then the process is killed. 0 is no limit
@@ -67,7 +69,7 @@ func (c *Child) start() error {
 	return nil
 }
 
-// Close ends the process. The child may be asked again: a new one is then started.
+// Close ends the process of cases. The child may be asked again: a new one is then started.
 func (c *Child) Close() error {
 	p := c.process
 	if p == nil {
@@ -78,8 +80,27 @@ func (c *Child) Close() error {
 	return p.cmd.Wait()
 }
 
-// ask puts one request to the process. An error of the kernel's or its death is told as an error; a cancelled context as the context's.
+// ask puts one request to the process. An error of the kernel's or its death is told as an error; a cancelled context as the context's. A process that is so
+// young that it does not yet ignore what a terminal or a batch system sends to all of us is replaced: what that means is for the parent to say.
 func (c *Child) ask(ctx context.Context, q request) (answer, error) {
+	a, err := c.askOnce(ctx, q)
+	if err != nil && ctx.Err() == nil && interrupted(err) {
+		return c.askOnce(ctx, q)
+	}
+	return a, err
+}
+
+// interrupted is whether an error is the death of a process by a signal that asks it to end.
+func interrupted(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && (status.Signal() == syscall.SIGINT || status.Signal() == syscall.SIGTERM)
+}
+
+func (c *Child) askOnce(ctx context.Context, q request) (answer, error) {
 	if c.process == nil {
 		if err := c.start(); err != nil {
 			return answer{}, fmt.Errorf("%w: %w", ErrNoChild, err)
@@ -117,8 +138,17 @@ func (c *Child) ask(ctx context.Context, q request) (answer, error) {
 	case limit.Err() != nil:
 		return a, fmt.Errorf("%w within %v%s", ErrTimeout, c.Timeout, standing(p.stderr.String()))
 	}
-	return a, fmt.Errorf("the worker died: %s", lastWords(p.stderr.String(), died))
+	return a, &death{lastWords(p.stderr.String(), died), died}
 }
+
+// A death is that of a worker.
+type death struct {
+	lastWords string
+	of        error // what waiting for it said
+}
+
+func (d *death) Error() string { return "the worker died: " + d.lastWords }
+func (d *death) Unwrap() error { return d.of }
 
 // lastWords is the line of a crash report that says most.
 func lastWords(stderr string, died error) string {
@@ -162,25 +192,31 @@ func standing(stacks string) string {
 	return fmt.Sprintf(": it stood in %s (%s)", strings.Join(calls, " < "), state[:max(0, strings.IndexAny(state, ",]"))])
 }
 
+// fresh puts one request to a process in which nothing else has run.
+func (c *Child) fresh(ctx context.Context, q request) (answer, error) {
+	alone := &Child{Command: c.Command, Timeout: c.Timeout}
+	a, err := alone.ask(ctx, q)
+	return a, errors.Join(err, alone.Close())
+}
+
 // Verify is the Worker's.
 func (c *Child) Verify(ctx context.Context, at run.Point) (oracle.Verdict, error) {
-	a, err := c.ask(ctx, request{Do: "verify", Point: &at})
+	a, err := c.fresh(ctx, request{Do: "verify", Point: &at})
 	return oracle.Verdict{Rows: a.Rows, Worst: float64(a.Worst), Where: a.Note}, err
 }
 
-// Weigh is the Worker's. It takes a fresh process, in which nothing else has run.
+// Weigh is the Worker's.
 func (c *Child) Weigh(ctx context.Context, at run.Point) (Memory, error) {
-	alone := &Child{Command: c.Command, Timeout: c.Timeout}
-	a, err := alone.ask(ctx, request{Do: "weigh", Point: &at})
+	a, err := c.fresh(ctx, request{Do: "weigh", Point: &at})
 	if err != nil {
-		return Memory{}, errors.Join(err, alone.Close())
+		return Memory{}, err
 	}
-	return *a.Memory, alone.Close()
+	return *a.Memory, nil
 }
 
 // Sample is the Worker's.
 func (c *Child) Sample(ctx context.Context, at run.Point, hint int) (Sample, error) {
-	a, err := c.ask(ctx, request{Do: "sample", Point: &at, Hint: hint})
+	a, err := c.fresh(ctx, request{Do: "sample", Point: &at, Hint: hint})
 	if err != nil {
 		return Sample{}, err
 	}
@@ -192,7 +228,7 @@ func (c *Child) Sample(ctx context.Context, at run.Point, hint int) (Sample, err
 
 // Profile runs a point for two seconds under the CPU profiler, without timing it, and returns what go tool pprof reads.
 func (c *Child) Profile(ctx context.Context, at run.Point) ([]byte, error) {
-	a, err := c.ask(ctx, request{Do: "profile", Point: &at})
+	a, err := c.fresh(ctx, request{Do: "profile", Point: &at})
 	return a.Profile, err
 }
 

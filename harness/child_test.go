@@ -76,6 +76,28 @@ func TestChildThatCannotStart(t *testing.T) {
 	}
 }
 
+// A signal to all processes that finds one too young to ignore it costs nobody anything.
+func TestChildStruckYoung(t *testing.T) {
+	for _, sig := range []string{"INT", "TERM"} {
+		c := testChild(t)
+		real, started := c.Command, 0
+		c.Command = func() *exec.Cmd {
+			if started++; started == 1 {
+				return exec.Command("sh", "-c", "kill -"+sig+" $$; sleep 1")
+			}
+			return real()
+		}
+		if v, err := c.Verify(t.Context(), point("honest", 33)); err != nil || v.Rows != 33 || started != 2 {
+			t.Errorf("SIG%s: %+v from process %d, %v", sig, v, started, err)
+		}
+	}
+	c := testChild(t)
+	c.Command = func() *exec.Cmd { return exec.Command("sh", "-c", "kill -TERM $$; sleep 1") }
+	if _, err := c.Verify(t.Context(), point("honest", 33)); err == nil || !strings.Contains(err.Error(), "signal: terminated") {
+		t.Errorf("struck twice: %v", err)
+	}
+}
+
 func TestSampleInAChild(t *testing.T) {
 	c := testChild(t)
 	decode := run.Point{Kernel: "honest", ISA: "go", SeqQ: 1, SeqKV: 256, Dim: 8}.WithDefaults()
@@ -98,6 +120,9 @@ func TestSampleInAChild(t *testing.T) {
 		again, err := c.Sample(t.Context(), at, s.Calls)
 		if err != nil || again.Calls < s.Calls {
 			t.Errorf("%s: %d calls after a hint of %d, %v", at.Name(), again.Calls, s.Calls, err)
+		}
+		if again.Counts["process"] == s.Counts["process"] {
+			t.Errorf("%s: two samples from one process, whose memory lies as it lay", at.Name())
 		}
 	}
 }

@@ -3,18 +3,18 @@
 //
 // # How a point is measured
 //
-//	parent: Sweep.Run                                   child: Lab.Serve
+//	parent: Sweep.Run                                   child: Lab.Serve, a process for each request
 //	  for every point
 //	    may it be done?  Lab.Workload: kernel, bytes      nothing is allocated for it    no: a skipped row
 //	    Worker.Verify                       ---------->   inputs, plan, a call, oracle   wrong: a failed row
-//	    Worker.Weigh                        ---------->   in a process of its own: the peak of planning and one call
+//	    Worker.Weigh                        ---------->   inputs, the peak of planning and one call
 //	  for every round, in a fresh random order, for every point
 //	    Worker.Sample                       ---------->   inputs, plan, a call to warm, probe, calls for 5 ms or more, probe
 //	  until every interval is narrow, all samples are taken, or the budget is spent
 //
 // Rounds spread the samples of each point over the whole run, so that a slow minute of the machine widens every interval a little and
-// moves no ratio much. The child holds only the point being timed. If it crashes or hangs it is replaced, the point becomes a failed row,
-// and the sweep goes on. Everything measured goes to the journal before the next measurement begins.
+// moves no ratio much. A process for each sample spreads them over the places that memory may have, too, and holds nothing but the point being timed. If
+// it crashes or hangs the point becomes a failed row, and the sweep goes on. Everything measured goes to the journal before the next measurement begins.
 //
 // # What a fraction of the peak is
 //

@@ -121,7 +121,9 @@ func badLab() *harness.Lab {
 		},
 	}
 	lab.Count = func(threads int) func() map[string]int64 {
-		return func() map[string]int64 { return map[string]int64{"cycles": int64(threads)} }
+		return func() map[string]int64 {
+			return map[string]int64{"cycles": int64(threads), "process": int64(os.Getpid())}
+		}
 	}
 	lab.Workload = func(at run.Point) (*harness.Workload, error) {
 		k, err := lab.Kernel(at.Kernel, at.ISA)

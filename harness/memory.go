@@ -25,8 +25,8 @@ const (
 )
 
 // Weigh measures what a workload costs in memory. It is meant for a process of its own: what an earlier job left behind would count.
-func Weigh(w *Workload, slab *Slab) (m Memory, err error) {
-	j, err := w.Prepare(slab)
+func Weigh(w *Workload) (m Memory, err error) {
+	j, err := w.Prepare()
 	if err != nil {
 		return m, err
 	}

@@ -52,10 +52,9 @@ type Worker interface {
 	TryOutside(ctx context.Context, algo, isa, path string, o *cases.Outside) (Finding, error)
 }
 
-// A bench is a Lab at work: it holds the slab.
+// A bench is a Lab at work.
 type bench struct {
 	*Lab
-	slab    Slab
 	cases   []cases.Case    // all of them, once there was need of one: making the list takes longer than most cases
 	outside []cases.Outside // read for one kernel, from one path: a kernel leaves its outputs in them
 	readFor [3]string
@@ -67,7 +66,7 @@ func (b *bench) job(at run.Point, use func(*Workload, Job) error) (err error) {
 	if err != nil {
 		return err
 	}
-	j, err := w.Prepare(&b.slab)
+	j, err := w.Prepare()
 	if err != nil {
 		return err
 	}
@@ -94,7 +93,7 @@ func (b *bench) weigh(at run.Point) (m Memory, err error) {
 	if err != nil {
 		return m, err
 	}
-	return Weigh(w, &b.slab)
+	return Weigh(w)
 }
 
 func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
@@ -213,9 +212,6 @@ func (l *Lab) Serve(in io.Reader, out io.Writer) error {
 	for q := range requests {
 		if err := answers.Encode(b.answer(q)); err != nil {
 			return err
-		}
-		if q.Point != nil {
-			debug.FreeOSMemory() // only the point being timed is resident
 		}
 	}
 	if errors.Is(broken, io.EOF) {

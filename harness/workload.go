@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
-	"runtime/debug"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -20,8 +19,8 @@ type Workload struct {
 	Count func() (attn.Count, error)
 	// Operands and Scratch are the bytes that Prepare will hold, told before anything is allocated.
 	Operands, Scratch int64
-	// Prepare puts the inputs in place. Only one job is alive at a time: they share the slab.
-	Prepare func(s *Slab) (Job, error)
+	// Prepare puts the inputs in place.
+	Prepare func() (Job, error)
 }
 
 // A Job is a workload with its inputs in place.
@@ -39,19 +38,6 @@ type Job interface {
 	// Scratch is the number of bytes the job holds besides its operands.
 	Scratch() int64
 	Close() error
-}
-
-// A Slab is memory that job after job is laid out in, so that a sweep holds one set of operands however many points it has.
-type Slab struct{ mem []float32 }
-
-// Take returns n floats with unspecified contents. What was taken before is no longer valid.
-func (s *Slab) Take(n int) []float32 {
-	if n > len(s.mem) {
-		s.mem = nil
-		debug.FreeOSMemory() // the old slab goes before the new one comes
-		s.mem = make([]float32, n)
-	}
-	return s.mem[:n]
 }
 
 // Attention is the workload of one kernel at a point. The error says what is wrong with the point, or what the kernel does not do.
@@ -91,8 +77,8 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 			err := at.Arrange(&p, a)
 			return ofPass(at.Pass, p.Count(a)), err
 		},
-		Prepare: func(s *Slab) (Job, error) {
-			slab := s.Take(n + grads)
+		Prepare: func() (Job, error) {
+			slab := make([]float32, n+grads)
 			return prepare(k, at, p, slab[:n], slab[n:])
 		},
 	}, nil
@@ -192,7 +178,7 @@ func (j *attention) Plan() (err error) {
 	return nil
 }
 
-// poison fills outputs with NaN: what a kernel leaves unwritten is then wrong, whatever the previous job left in the slab.
+// poison fills outputs with NaN: what a kernel leaves unwritten is then wrong, also where it would have been 0.
 func poison(a *attn.Args) {
 	nan := float32(math.NaN())
 	cases.Outputs(a, func(_ string, t *attn.Tensor) {

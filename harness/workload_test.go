@@ -17,7 +17,7 @@ func verified(t *testing.T, at run.Point) (*harness.Workload, harness.Job) {
 	if err != nil {
 		t.Fatalf("%s: %v", at.Name(), err)
 	}
-	j, err := w.Prepare(new(harness.Slab))
+	j, err := w.Prepare()
 	if err != nil {
 		t.Fatalf("%s: %v", at.Name(), err)
 	}

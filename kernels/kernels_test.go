@@ -57,7 +57,7 @@ func benchmark(b *testing.B, pass string) {
 				b.Fatal(err)
 			}
 			b.Run(strings.TrimPrefix(point.Name(), "Attention/"), func(b *testing.B) {
-				job, err := work.Prepare(new(harness.Slab))
+				job, err := work.Prepare()
 				if err != nil {
 					b.Fatal(err)
 				}

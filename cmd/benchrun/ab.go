@@ -41,8 +41,8 @@ type ABCmd struct {
 
 // Help is printed above the flags.
 func (*ABCmd) Help() string {
-	return `Both sides are built (revisions in worktrees of their own, so nothing of the checkout is touched), verified, and run as processes side by side, one
-sample at a time in the order A B B A or B A A B, cell by cell. A cell is worse when the least time of head is more than --min-effect above that of
+	return `Both sides are built (revisions in worktrees of their own, so nothing of the checkout is touched), verified, and timed by turns, each
+sample in a process of its own, in the order A B B A or B A A B, cell by cell. A cell is worse when the least time of head is more than --min-effect above that of
 base, the median of the rounds' ratios agrees, and ranks tell the two apart after Holm's correction over all cells and one for looking several times; it is the same
 when the interval of that median lies within --min-effect of 1. Until either holds, more rounds are taken, as far as --budget goes.
 

@@ -62,7 +62,7 @@ func weighed(t *testing.T, all []attn.Kernel, at run.Point) harness.Memory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := harness.Weigh(w, new(harness.Slab))
+	m, err := harness.Weigh(w)
 	if err != nil {
 		t.Fatal(err)
 	}

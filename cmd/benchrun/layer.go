@@ -26,7 +26,7 @@ func layerWorkload(k attn.Kernel, at run.Point) (*harness.Workload, error) {
 	slab, own := layerFloats(at, p)
 	return &harness.Workload{
 		Point: at, Operands: 4 * (slab + own), Scratch: scratch, Count: at.LayerWork,
-		Prepare: func(s *harness.Slab) (harness.Job, error) { return prepareLayer(k, at, p, scratch, s.Take(int(slab))) },
+		Prepare: func() (harness.Job, error) { return prepareLayer(k, at, p, scratch, make([]float32, slab)) },
 	}, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"attnlab/attn"
-	"attnlab/harness"
 	"attnlab/harness/run"
 	"attnlab/kernels"
 	"attnlab/kernels/asm"
@@ -40,7 +39,7 @@ func plannedLayer(t *testing.T, k attn.Kernel, at run.Point) *layerJob {
 	if err != nil {
 		t.Fatalf("%s: %v", at.Name(), err)
 	}
-	j, err := w.Prepare(new(harness.Slab))
+	j, err := w.Prepare()
 	if err != nil {
 		t.Fatalf("%s: %v", at.Name(), err)
 	}
