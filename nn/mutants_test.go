@@ -312,10 +312,10 @@ func TestMutants(t *testing.T) {
 			return whileBack(p, change, change)
 		}}, gatedLike, "gradient by the input: "},
 	} {
-		if err := check(ops, test.right, in, test.like); err != nil {
+		if err := check(ops, test.right, in, test.like, map[*Param][][]float64{}); err != nil {
 			t.Errorf("%s: without it: %v", test.name, err)
 		}
-		switch err := check(ops, test.wrong, in, test.like); {
+		switch err := check(ops, test.wrong, in, test.like, map[*Param][][]float64{}); {
 		case err == nil:
 			t.Errorf("%s: not found", test.name)
 		case !strings.Contains(err.Error(), test.want):

@@ -117,6 +117,9 @@ func reduced(t *testing.T, steps int64) *author {
 	train, heldOut := split(text, 2000)
 	s := defaults()
 	s.Layers, s.Dim, s.Heads, s.Context, s.Batch, s.Steps, s.Rate, s.Dropout = 1, 64, 2, 64, 12, steps, 6e-3, 0
+	if testing.Short() {
+		s.Dim, s.Context, s.Batch, heldOut = 16, 32, 2, heldOut[:500]
+	}
 	on, team, err := program.On(s.Kernel, s.ISA, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -153,9 +156,6 @@ func TestLearns(t *testing.T) {
 	for _, beginning := range []string{"A", "The kernel ", "## "} {
 		tokens := a.encode(beginning)
 		n := a.Context - len(tokens)
-		if testing.Short() {
-			n = 8
-		}
 		cached, err := a.goOn(tokens, n, new(nn.Sampler))
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,10 @@ func saved(t *testing.T, dir string) string {
 
 // One thread and two, and training that was interrupted at any step, end in the same checkpoint, to the bit.
 func TestSameBits(t *testing.T) {
-	const steps = 20
+	steps := 20
+	if testing.Short() {
+		steps = 8
+	}
 	for _, task := range taskNames {
 		want := checkpoint(t, filepath.Join(t.TempDir(), "r"), small(task, steps, "-threads", "1")...)
 		if checkpoint(t, filepath.Join(t.TempDir(), "r"), small(task, steps, "-threads", "2")...) != want {
@@ -163,6 +166,9 @@ func TestStepAllocatesNothing(t *testing.T) {
 	for _, task := range taskNames {
 		s := defaults()
 		s.Task, s.Batch, s.Steps = task, 4, 50
+		if testing.Short() {
+			s.Length, s.Dim, s.Heads = 12, 16, 2
+		}
 		on, team, err := program.On(s.Kernel, s.ISA, 2)
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ func ExampleAll() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	for _, f := range figures.All(figures.Measured{})[:2] {
+	for _, f := range figures.All(figures.Measured{})[:1] {
 		if err := f.Save(dir); err != nil {
 			fmt.Println(err)
 			return
@@ -33,9 +33,6 @@ func ExampleAll() {
 	}
 	// Output:
 	// Attention step by step. Each row of the scores becomes a row of weights, which are positive and sum to 1, and the output is the mean of the values with those weights.
-	// The weights of several heads. Above each is the mean number of keys that a query looks at, exp(H).
 	// attention.png
 	// attention.svg
-	// heads.png
-	// heads.svg
 }
