@@ -213,8 +213,10 @@ func TestStreams(t *testing.T) {
 			streams bool
 		}{
 			{"one query", func(p *attn.Problem) {}, "bhsd", true},
-			{"int8", func(p *attn.Problem) { p.KV = attn.I8 }, "bhsd", true},
-			{"int8 behind a window", func(p *attn.Problem) { p.KV, p.Mask = attn.I8, attn.Window(500, 0) }, "bhsd", true}, // runs of other lengths begin elsewhere
+			{"behind a window", func(p *attn.Problem) { p.Mask = attn.Window(500, 0) }, "bhsd", true}, // runs of other lengths begin elsewhere
+			{"float16", func(p *attn.Problem) { p.KV = attn.F16 }, "bhsd", false},
+			{"bfloat16", func(p *attn.Problem) { p.KV = attn.BF16 }, "bhsd", false},
+			{"int8", func(p *attn.Problem) { p.KV = attn.I8 }, "bhsd", false},
 			{"pages", func(p *attn.Problem) { p.Page = 16 }, "bhsd", false},
 			{"heads that lie between one another", func(p *attn.Problem) {}, "bshd", false},
 			{"several queries", func(p *attn.Problem) { p.SeqQ = 2 }, "bhsd", false},

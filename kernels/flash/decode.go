@@ -228,12 +228,12 @@ func (d *decoder) together() {
 	}
 }
 
-// streams is whether so many keys and their values come from memory in one stream: rows after one another, each for one query, more than the last cache keeps
-// from one call to the next.
+// streams is whether so many keys and their values come from memory in one stream, and as fast as it gives them: rows of float32 after one another, each for
+// one query, more than the last cache keeps from one call to the next. Smaller numbers take more work for a line.
 func (d *decoder) streams(keys int) bool {
 	p, k, v := &d.p, &d.a.K, &d.a.V
 	bytes := p.Batch * p.HeadsKV * keys * (p.Dim + p.DimV) * p.KV.Bytes()
-	return p.Page == 0 && atOnce(p) == 1 && k.SS == p.Dim && v.SS == p.DimV && bytes > d.last
+	return p.KV == attn.F32 && p.Page == 0 && atOnce(p) == 1 && k.SS == p.Dim && v.SS == p.DimV && bytes > d.last
 }
 
 // sets is the number of tasks that take a part, and spans of those that take a head.
