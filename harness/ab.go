@@ -343,7 +343,7 @@ func (s *AB) round(ctx context.Context, stop <-chan struct{}, i, round, first in
 		*of = perCall(got.Elapsed, got.Calls, at)
 		if err := s.write(side, run.Record{Visit: &run.Visit{
 			Point: at.Name(), Round: 2*round - 1 + n/2, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
-			Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Counts: got.Counts,
+			Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Slots: got.Slots, Counts: got.Counts,
 			Attention: int64(got.Elapsed.Attention), Products: int64(got.Elapsed.Products),
 		}}); err != nil {
 			return err

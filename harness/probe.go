@@ -2,16 +2,21 @@ package harness
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"attnlab/attn"
+	"attnlab/harness/machine"
 )
 
 // Probes are the loops that say what the machine can do, in one instruction set.
 type Probes struct {
 	Peak func(n int) int64         // n rounds of independent fused multiply-adds; returns the floating-point operations done
 	Read func(x []float32) float32 // reads all of x as fast as memory gives it
+
+	// n rounds of additions, each a cycle after the one before, and of instructions that wait for none; they return how many. nil: nobody looks.
+	Chain, Slots func(n int) int64
 }
 
 // A Probe measures the machine's rate right now, in FLOP/s or bytes/s.
@@ -40,6 +45,26 @@ func (p Probes) ForRead(team *attn.Team, x []float32) Probe {
 		}
 		return 4 * int64(n) * int64(len(share))
 	})
+}
+
+// ForSlots measures how many instructions a cycle begins, on all of the team's threads at once: the least of them; 0 if nobody looks.
+func (p Probes) ForSlots(team *attn.Team) Probe {
+	if p.Slots == nil {
+		return func() float64 { return 0 }
+	}
+	workers := team.Workers()
+	each, least := make([]Probe, workers), make([]float64, workers)
+	for i := range each {
+		each[i] = machine.Slots(p.Chain, p.Slots)
+	}
+	return func() float64 {
+		var met atomic.Int64
+		team.Run(workers, func(_, thread int) {
+			meet(&met, workers) // so that each has a worker of its own
+			least[thread] = each[thread]()
+		})
+		return slices.Min(least)
+	}
 }
 
 // calibrated measures the work that the threads of a team do together in a second, each doing n parts of it, with n such that it takes

@@ -23,6 +23,7 @@ type Sample struct {
 	Calls         int     `json:"calls"`
 	Elapsed       Elapsed `json:"elapsed"` // of all calls together
 	Before, After float64 // the probe, in FLOP/s or bytes/s
+	Slots         float64 // the least number of instructions begun in a cycle, before and after
 
 	Counts map[string]int64 `json:"counts,omitempty"` // of the CPU's events in all calls together, by name; of those it does not count, none
 }
@@ -34,7 +35,7 @@ func (s Sample) Steady() bool {
 
 // Take warms a job with one call, a team's with as many as take teamWarm, and measures one sample of it. The number of calls is at least the
 // hint, which is what an earlier sample of the same point needed. Without a counter nothing is counted.
-func Take(j Job, probe Probe, count machine.Counter, hint int) (Sample, error) {
+func Take(j Job, probe, slots Probe, count machine.Counter, hint int) (Sample, error) {
 	took, err := j.Run(1)
 	if err != nil {
 		return Sample{}, err
@@ -53,6 +54,7 @@ func Take(j Job, probe Probe, count machine.Counter, hint int) (Sample, error) {
 		count = func(int) func() map[string]int64 { return func() map[string]int64 { return nil } }
 	}
 	for {
+		begun := slots()
 		s.Before = probe()
 		counted := count(j.Team().Workers())
 		s.Elapsed, err = j.Run(s.Calls)
@@ -62,6 +64,7 @@ func Take(j Job, probe Probe, count machine.Counter, hint int) (Sample, error) {
 		}
 		if s.Elapsed.Wall >= SampleTime {
 			s.After = probe()
+			s.Slots = min(begun, slots())
 			return s, nil
 		}
 		s.Calls = grow(s.Calls, s.Elapsed.Wall, SampleTime)

@@ -56,7 +56,9 @@ func TestTake(t *testing.T) {
 			begun := len(j.log)
 			return func() map[string]int64 { return map[string]int64{"runs": int64(len(j.log)), "from": int64(begun)} }
 		}
-		s, err := harness.Take(j, func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }, count, hint)
+		var looked []int
+		slots := func() float64 { looked = append(looked, len(j.log)); return 10 - float64(len(looked)) }
+		s, err := harness.Take(j, func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }, slots, count, hint)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,12 +84,15 @@ func TestTake(t *testing.T) {
 		if n := len(probed); n < 2 || probed[n-2] != last-1 || probed[n-1] != last || s.Before != float64(n-1) || s.After != float64(n) {
 			t.Errorf("probes after runs %v of %d; sample %+v", probed, last, s)
 		}
+		if n := len(looked); n < 2 || looked[n-2] != last-1 || looked[n-1] != last || s.Slots != 10-float64(n) {
+			t.Errorf("looked for others after runs %v of %d; sample %+v", looked, last, s)
+		}
 	})
 }
 
 func TestTakeTellsErrors(t *testing.T) {
 	for fail := range 2 {
-		if _, err := harness.Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, func() float64 { return 1 }, nil, 0); err == nil {
+		if _, err := harness.Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, func() float64 { return 1 }, func() float64 { return 1 }, nil, 0); err == nil {
 			t.Errorf("run %d failed and nobody was told", fail+1)
 		}
 	}

@@ -242,7 +242,7 @@ func (s *Sweep) visit(ctx context.Context, c *run.Cell, round int) error {
 	}
 	return s.Journal.Append(run.Record{Visit: &run.Visit{
 		Point: name, Round: round, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
-		Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Counts: got.Counts,
+		Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Slots: got.Slots, Counts: got.Counts,
 		Attention: int64(got.Elapsed.Attention), Products: int64(got.Elapsed.Products),
 	}})
 }

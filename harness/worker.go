@@ -111,7 +111,7 @@ func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
 		if a, ok := j.(*attention); ok && a.remote() {
 			count = nil // this process only waits
 		}
-		s, err = Take(j, b.probe(at, j), count, hint)
+		s, err = Take(j, b.probe(at, j), b.Probes(at).ForSlots(j.Team()), count, hint)
 		return err
 	})
 	return s, err

@@ -407,7 +407,7 @@ func findings(r *run.Run, rows []run.Row) []string {
 		}
 	}
 	if samples > 0 {
-		list = append(list, fmt.Sprintf("%.0f of %.0f samples are left out of shares of the peak, because the probes around them disagree.", dropped, samples))
+		list = append(list, fmt.Sprintf("%.0f of %.0f samples are left out of shares of the peak, because the probes around them disagree or somebody else ran on the same core.", dropped, samples))
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Meta.Noise)) {
 		list = append(list, fmt.Sprintf("%s: %s.", upper(k), strings.TrimSuffix(r.Meta.Noise[k], ".")))

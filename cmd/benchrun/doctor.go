@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"attnlab/harness"
 	"attnlab/harness/machine"
 	"attnlab/harness/run"
+	"attnlab/kernels/asm"
 )
 
 // DoctorCmd finds out what comparisons are worth on this machine.
@@ -29,8 +31,9 @@ type DoctorCmd struct {
 // Help is printed above the flags.
 func (*DoctorCmd) Help() string {
 	return `Runs the same code on both sides of a comparison, as ab would, for a kernel bound by arithmetic and for one bound by memory, and says how often ab would
-call it different, how small a slowdown it would catch, and how far the least times of the same code lie apart: the floor. What it finds is kept in the
-user's cache folder and in run.json of later runs; neither ab nor gate calls anything different that is nearer than the floor. Then it says what disturbs measurements here, and
+call it different, how small a slowdown it would catch, and how far the least times of the same code lie apart: the floor. It also finds how many instructions
+a core begins in a cycle when nobody else runs on it, by which later runs know that somebody does. What it finds is kept in the user's cache folder and in
+run.json of later runs; neither ab nor gate calls anything different that is nearer than the floor. Then it says what disturbs measurements here, and
 what to do about it.`
 }
 
@@ -39,6 +42,8 @@ type diagnosis struct {
 	Machine run.Fingerprint `json:"machine"`
 	Time    time.Time       `json:"time"`
 	Studies []harness.Study `json:"studies"`
+
+	Slots map[string]float64 `json:"slots,omitempty"` // the most instructions that were begun in a cycle, by the probe of an instruction set
 }
 
 // doctorFile is where it is kept.
@@ -47,32 +52,48 @@ func doctorFile() (string, error) {
 	return filepath.Join(dir, "attnlab", "doctor.json"), err
 }
 
-// knownFloors are the floors that a doctor has found on this machine, by the unit of the probe: of points bound by arithmetic, and of points bound by
-// memory. Without a doctor there are none.
-func knownFloors() (map[string]float64, error) {
+// diagnosed is what a doctor has found on this machine, nothing without one.
+func diagnosed() (d diagnosis, err error) {
 	path, err := doctorFile()
 	if err != nil {
-		return nil, nil // no cache folder, no floor
+		return d, nil // no cache folder
 	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return d, nil
 	} else if err != nil {
-		return nil, err
+		return d, err
 	}
-	var d diagnosis
 	if err := json.Unmarshal(b, &d); err != nil {
-		return nil, fmt.Errorf("%s: %w; run benchrun doctor again", path, err)
+		return diagnosis{}, fmt.Errorf("%s: %w; run benchrun doctor again", path, err)
 	}
 	if len(d.Machine.Differences(machine.Fingerprint(availableISAs()))) > 0 {
-		return nil, nil
+		return diagnosis{}, nil
 	}
-	floors := map[string]float64{}
+	return d, nil
+}
+
+// floors are those of points bound by arithmetic and of points bound by memory, by the unit of their probe; nil is not known.
+func (d *diagnosis) floors() map[string]float64 {
+	var floors map[string]float64
 	for _, s := range d.Studies {
+		if floors == nil {
+			floors = map[string]float64{}
+		}
 		unit := harness.ProbeUnit(s.Point)
 		floors[unit] = max(floors[unit], s.Floor)
 	}
-	return floors, nil
+	return floors
+}
+
+// look measures how many instructions a cycle begins, and keeps the most: a core that is always shared for a while shows it in no single look.
+func (d *diagnosis) look() {
+	for _, v := range asm.Levels() {
+		if v.Available {
+			_, l, _ := peak(v.Ops)
+			d.Slots[v.ISA] = max(d.Slots[v.ISA], l.Slots)
+		}
+	}
 }
 
 // Run studies and advises.
@@ -86,7 +107,11 @@ func (c *DoctorCmd) Run(to streams, all kernelList) error {
 	ctx, stop, release := interruptible(to.Err)
 	defer release()
 	tell, done := newProgress(to.Err)
-	d := diagnosis{Machine: machine.Fingerprint(isas), Time: time.Now().UTC().Truncate(time.Second)}
+	d := diagnosis{Machine: machine.Fingerprint(isas), Time: time.Now().UTC().Truncate(time.Second), Slots: map[string]float64{}}
+	if old, err := diagnosed(); err == nil {
+		maps.Copy(d.Slots, old.Slots)
+	}
+	d.look()
 	before, had := machine.ReadUsage()
 	for _, at := range []run.Point{
 		{Kernel: "flash", ISA: best, SeqKV: 512, Dim: 64},
@@ -112,6 +137,7 @@ func (c *DoctorCmd) Run(to streams, all kernelList) error {
 		}
 	}
 	done()
+	d.look()
 	after, has := machine.ReadUsage()
 	if len(d.Studies) == 2 && d.Studies[1].Rounds == c.Rounds {
 		if err := d.keep(); err != nil {
@@ -184,6 +210,9 @@ func (d *diagnosis) advise(out io.Writer, stolen, busy float64) {
 	}
 	if i := machine.Watch(); i.Lost > 0.01 {
 		say("a thread that only looks at the clock is interrupted: %v. Caches are colder after each, which a kernel feels more than the probe of multiply-adds: measure by turns (ab)", i)
+	}
+	if _, l, _ := peak(probed(asm.Levels(), run.Point{})); l.Shared > 0.05 {
+		say("somebody else runs on the same core in %s of short readings, and takes its part of the instructions that it begins in a cycle: samples beside it are left out of shares of the peak; leave the core's other thread idle, or measure on another machine", machine.Percent(l.Shared))
 	}
 	if busy > 1.3/float64(runtime.NumCPU()) {
 		say("the processors were busy for %s of the time, and this needs one of %d: other work runs here; end it, or leave it a CPU of its own", machine.Percent(busy), runtime.NumCPU())

@@ -47,7 +47,7 @@ func (*MachineCmd) Run(to streams) error {
 	_, counters, err := machine.Counters()
 	row("counters", machine.DescribeCounters(counters, err))
 	row("go", strings.TrimSpace(f.Go+" "+f.GOAMD64))
-	fmt.Fprintln(t, "\nISA\tPEAK\tPER CYCLE\tCLOCK\tDRIFT")
+	fmt.Fprintln(t, "\nISA\tPEAK\tPER CYCLE\tCLOCK\tDRIFT\tSLOTS\tSHARED")
 	var doubts []string
 	for _, v := range asm.Levels() {
 		if !v.Available {
@@ -55,7 +55,7 @@ func (*MachineCmd) Run(to streams) error {
 			continue
 		}
 		p, limit, drift := peak(v.Ops)
-		fmt.Fprintf(t, "%s\t%.4g GFLOP/s\t%.3g FLOP\t%.3g GHz\t%s\n", v.ISA, p.Flop/1e9, p.PerCycle, limit.Clock/1e9, machine.Percent(drift))
+		fmt.Fprintf(t, "%s\t%.4g GFLOP/s\t%.3g FLOP\t%.3g GHz\t%s\t%.2f\t%s\n", v.ISA, p.Flop/1e9, p.PerCycle, limit.Clock/1e9, machine.Percent(drift), limit.Slots, machine.Percent(limit.Shared))
 		if p.Doubt != "" {
 			doubts = append(doubts, v.ISA+" peak unreliable: "+p.Doubt)
 		}
@@ -91,8 +91,8 @@ func (*MachineCmd) Run(to streams) error {
 // peak measures the peak of one instruction set, and how much it drifts.
 func peak(o *asm.Ops) (run.Peak, machine.Limit, float64) {
 	rate, drift := machine.Drift(readings(harness.Probes{Peak: o.Peak, Read: o.Read}.ForPeak(nil)))
-	l := machine.Against(o.Vec, o.Peak, o.Chain, peakTries)
-	return run.Peak{ISA: o.ISA, Flop: rate, PerCycle: l.PerCycle, Doubt: l.Doubt}, l, drift
+	l := machine.Against(o.Vec, o.Peak, o.Chain, o.Slots, peakTries)
+	return run.Peak{ISA: o.ISA, Flop: rate, PerCycle: l.PerCycle, Doubt: l.Doubt, Slots: l.Slots}, l, drift
 }
 
 // A rate is read up to readingCount times, within readingTime if it is a slow one, to say how much it drifts, and a peak is held against the clock
@@ -145,9 +145,10 @@ func quiet() ([]run.Peak, map[string]string) {
 		if !v.Available {
 			continue
 		}
-		p, _, drift := peak(v.Ops)
+		p, limit, drift := peak(v.Ops)
 		peaks = append(peaks, p)
 		noise["drift of the "+v.ISA+" probe"] = machine.Percent(drift)
+		noise["core shared with others, by the "+v.ISA+" probe"] = machine.Percent(limit.Shared)
 	}
 	noise["interruptions"] = machine.Watch().String()
 	if u, ok := machine.ReadUsage(); ok {

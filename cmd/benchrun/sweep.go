@@ -322,11 +322,14 @@ func newMeta(k *kong.Context, seed uint64) (run.Meta, error) {
 	flags["seed"] = fmt.Sprint(seed)
 	peaks, noise := quiet()
 	_, counters, none := machine.Counters()
-	floors, err := knownFloors()
+	d, err := diagnosed()
+	for i := range peaks {
+		peaks[i].Slots = max(peaks[i].Slots, d.Slots[peaks[i].ISA])
+	}
 	return run.Meta{
 		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Command: append([]string{"benchrun"}, os.Args[1:]...),
 		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Peaks: peaks, Noise: noise,
-		Counters: machine.DescribeCounters(counters, none), Floors: floors,
+		Counters: machine.DescribeCounters(counters, none), Floors: d.floors(),
 	}, err
 }
 

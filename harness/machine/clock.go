@@ -3,13 +3,18 @@ package machine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"attnlab/harness/run"
 )
 
 // A Limit is what a probe of multiply-adds reaches on one thread, against the clock.
 type Limit struct {
 	Clock    float64 // cycles per second
 	PerCycle float64 // floating-point operations
+	Slots    float64 // instructions that the CPU begins in a cycle when it has nobody else to begin them for
+	Shared   float64 // part of the tries in which it began less than run.MinSlots of them, more than those in which the clock seemed as slow
 	Doubt    string  // why the probe is not to be trusted, "" if nothing speaks against it
 }
 
@@ -17,23 +22,57 @@ type Limit struct {
 const Tries = 300
 
 const (
-	limitTime  = 100 * time.Microsecond
+	limitTime  = 100 * time.Microsecond // a CPU runs several of these between two interruptions
 	limitSlack = 0.02
 )
 
-// Against holds a probe of multiply-adds on so many lanes against one of additions that wait for one another, a cycle each. Both do so many rounds and
-// return the operations done. They run in turns, so many times, so that they meet the same clock, and the best of each counts, for what disturbs a try makes it slow.
+// Against holds a probe of multiply-adds on so many lanes, and one of how many instructions are begun, against one of additions that wait for one another, a
+// cycle each. All do so many rounds and return the operations done. They run in turns, so many times, so that they meet the same clock, and the best of each counts, for what disturbs a try makes it slow.
 //
 // A CPU starts one, two or four multiply-adds in a cycle (four: Neoverse V1, Apple). A rate that is none of these means that something else limited the
 // probe, or that it ran at another clock, and shares of such a peak say nothing. On one lane nothing is doubted: portable loops multiply, round and
 // add, which takes units that each CPU has in numbers of its own.
-func Against(lanes int, peak, chain func(rounds int) int64, tries int) Limit {
-	var flop, clock float64
-	again := []func() float64{timed(peak), timed(chain)}
+func Against(lanes int, peak, chain, slots func(rounds int) int64, tries int) Limit {
+	var flop float64
+	again := []func() float64{timed(peak), timed(chain), timed(slots)}
+	var cycles, begun []float64
 	for range tries {
-		flop, clock = max(flop, again[0]()), max(clock, again[1]())
+		flop, cycles, begun = max(flop, again[0]()), append(cycles, again[1]()), append(begun, again[2]())
 	}
-	return limit(lanes, flop, clock)
+	clock, most := slices.Max(cycles), slices.Max(begun)
+	l := limit(lanes, flop, clock)
+	l.Slots = most / clock
+	l.Shared = max(0, slow(begun, run.MinSlots*most)-slow(cycles, run.MinSlots*clock))
+	return l
+}
+
+// slow is the part of the rates that are less than one.
+func slow(rates []float64, than float64) float64 {
+	n := 0
+	for _, x := range rates {
+		if x < than {
+			n++
+		}
+	}
+	return float64(n) / float64(len(rates))
+}
+
+// slotsTries are the short readings that Slots makes.
+const slotsTries = 10
+
+// Slots returns a measurement of how many instructions of this thread the CPU begins in a cycle now. It is the fourth part of short readings that has the
+// fewest, from above: an interruption now and then does not count, and somebody who runs on the same core for a quarter of the time does.
+func Slots(chain, slots func(rounds int) int64) func() float64 {
+	clock, begins := timed(chain), timed(slots)
+	return func() float64 {
+		var cycles, begun []float64
+		for range slotsTries {
+			cycles, begun = append(cycles, clock()), append(begun, begins())
+		}
+		slices.Sort(cycles)
+		slices.Sort(begun)
+		return begun[slotsTries/4] / cycles[slotsTries/2]
+	}
 }
 
 func limit(lanes int, flop, clock float64) Limit {

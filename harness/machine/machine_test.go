@@ -107,8 +107,43 @@ func TestAgainst(t *testing.T) {
 		}
 		return int64(rounds)
 	}
-	l := Against(1, func(rounds int) int64 { return 2 * spin(rounds) }, spin, Tries)
-	if math.Abs(l.PerCycle-2) > 0.1 || l.Clock < 9e4 || l.Clock > 1e5 {
+	tries := 0
+	half := func(rounds int) int64 { // of the tries, somebody else takes three of the five that are begun in a cycle
+		if tries++; tries%2 == 0 {
+			return 2 * spin(rounds)
+		}
+		return 5 * spin(rounds)
+	}
+	l := Against(1, func(rounds int) int64 { return 2 * spin(rounds) }, spin, half, Tries)
+	if math.Abs(l.PerCycle-2) > 0.1 || l.Clock < 9e4 || l.Clock > 1e5 || math.Abs(l.Slots-5) > .25 || l.Shared > .55 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// Readings are those that an interruption now and then does not change, and somebody who is there a third of the time does.
+func TestSlots(t *testing.T) {
+	work := func(rate float64, slowed func(try int) bool) func(rounds int) int64 {
+		try := 0
+		return func(rounds int) int64 {
+			for begun := time.Now(); time.Since(begun) < 200*time.Microsecond; {
+			}
+			if try++; slowed(try) {
+				return int64(rate * 1e5 / 2)
+			}
+			return int64(rate * 1e5)
+		}
+	}
+	never := func(int) bool { return false }
+	for _, c := range []struct {
+		slowed func(try int) bool
+		want   float64
+	}{
+		{never, 6},
+		{func(try int) bool { return try%9 == 0 }, 6},
+		{func(try int) bool { return try%3 == 0 }, 3},
+	} {
+		if got := Slots(work(1, never), work(6, c.slowed))(); math.Abs(got-c.want) > c.want/4 {
+			t.Errorf("%.2f instructions a cycle, want %v", got, c.want)
+		}
 	}
 }

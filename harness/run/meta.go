@@ -133,6 +133,7 @@ type Peak struct {
 	Flop     float64 `json:"flop_per_s"`
 	PerCycle float64 `json:"flop_per_cycle,omitempty"` // 0 when unknown
 	Doubt    string  `json:"unreliable,omitempty"`     // why shares of this peak say nothing
+	Slots    float64 `json:"slots,omitempty"`          // instructions that the CPU begins in a cycle at best; 0 when unknown
 }
 
 // String is for reports.

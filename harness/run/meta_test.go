@@ -49,7 +49,7 @@ func TestCurrentCommit(t *testing.T) {
 func TestMetaRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	want := Meta{
-		Commit: Commit{"abc", true}, Flags: map[string]string{"a": "b"}, Seed: 1 << 63, Peaks: []Peak{{"go", 5e9, 1.5, "why"}}, Machine: Fingerprint{CPU: "c"},
+		Commit: Commit{"abc", true}, Flags: map[string]string{"a": "b"}, Seed: 1 << 63, Peaks: []Peak{{"go", 5e9, 1.5, "why", 4}}, Machine: Fingerprint{CPU: "c"},
 	}
 	if err := WriteMeta(dir, want); err != nil {
 		t.Fatal(err)

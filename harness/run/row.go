@@ -28,7 +28,7 @@ type Row struct {
 	Scratch, RSS               float64 // bytes
 	Alloc, Allocs              float64 // bytes and objects a call
 	Err                        float64 // worst error over tolerance
-	Dropped                    float64 // samples left out of Peak or Bandwidth because the probes around them disagree
+	Dropped                    float64 // samples left out of Peak or Bandwidth: the probes around them disagree, or somebody else ran on the same core
 	Tokens, AttnShare, MMShare float64 // of a layer: rows a second, by the median; medians over samples of the parts of the time in attention and in products
 	AttnPeak                   float64 // of a layer: as Peak, of the operations and the time of the attention in it; not a column, but said in Note
 }
@@ -88,13 +88,14 @@ func count(n *int64) float64 {
 
 func (c *Cell) reduceVisits(w *Row) {
 	var ns, probe []float64
-	probed, dropped := 0, 0
+	probed, dropped, shared := 0, 0, false
 	for i := range c.Visits {
 		v := &c.Visits[i]
 		ns = append(ns, v.Nanoseconds())
 		if v.Dropped {
 			dropped++
 		}
+		shared = shared || v.Shared
 		if _, ok := c.sample(v); !ok {
 			continue
 		}
@@ -112,7 +113,11 @@ func (c *Cell) reduceVisits(w *Row) {
 	w.Peak, w.PeakLo, w.PeakHi = p.Median, finite(p.Lo), finite(p.Hi)
 	w.Bandwidth = stats.Summarise(c.shares(ProbeBytes)).Median
 	if w.Status == OK && probed > 0 && dropped == len(c.Visits) {
-		w.Note = fmt.Sprintf("the machine's speed moved during each of the %d samples: no share of its peak", dropped)
+		what := "the machine's speed moved"
+		if shared {
+			what += " or somebody else ran on the same core"
+		}
+		w.Note = fmt.Sprintf("%s during each of the %d samples: no share of its peak", what, dropped)
 	}
 	if c.Point.Layer != "" {
 		c.reduceLayer(w)

@@ -293,3 +293,43 @@ func TestBenchIsRead(t *testing.T) {
 		}
 	}
 }
+
+// A sample that had fewer instructions begun for it than others did, with the same loops on as many threads, is left out.
+func TestShared(t *testing.T) {
+	one := Point{Kernel: "flash", ISA: "avx2", SeqKV: 64, Dim: 64}.WithDefaults()
+	two, other := one, one
+	two.Threads, other.ISA = 2, "go"
+	r := newRun("", Meta{Peaks: []Peak{{ISA: "avx2", Slots: 6}}})
+	for _, p := range []Point{one, two, other} {
+		r.add(&Record{Plan: &Plan{Point: p}})
+	}
+	for i, c := range []struct {
+		at     Point
+		slots  float64
+		shared bool
+	}{
+		{one, 5.9, false},
+		{one, 5.6, true}, // below .95 of the probe's 6
+		{one, 0, false},  // not known
+		{two, 3, false},  // the most of two threads so far
+		{two, 2.8, true},
+		{two, 3.2, false},
+		{two, 3, true},
+		{other, 4, false},
+		{one, 6.5, false},
+		{one, 6.1, true},
+	} {
+		r.add(&Record{Visit: &Visit{Point: c.at.Name(), Calls: 1, Wall: 1, Slots: c.slots}})
+		v := r.Cell(c.at).Visits
+		if got := v[len(v)-1]; got.Shared != c.shared || got.Dropped != c.shared {
+			t.Errorf("visit %d: %+v, shared: want %v", i, got, c.shared)
+		}
+	}
+	r = newRun("", Meta{Peaks: []Peak{{ISA: "avx2", Slots: 6}}})
+	r.add(&Record{Plan: &Plan{Point: one, Flop: 1}})
+	r.add(&Record{Visit: &Visit{Point: one.Name(), Calls: 1, Wall: 1, Before: 1, After: 1, Unit: ProbeFlop, Slots: 3}})
+	r.add(&Record{Visit: &Visit{Point: one.Name(), Calls: 1, Wall: 1, Before: 1, After: 2, Unit: ProbeFlop, Slots: 6, Dropped: true}})
+	if w := r.Rows()[0]; w.Dropped != 2 || Known(w.Peak) || !strings.Contains(w.Note, "somebody else ran on the same core during each of the 2 samples") {
+		t.Errorf("%+v", w)
+	}
+}

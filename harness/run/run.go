@@ -10,7 +10,8 @@ type Run struct {
 	Ends     []End
 	Warnings []string // what reading the folder had to put up with
 	index    map[string]*Cell
-	open     bool // something was written since the last End, or nothing was ever ended
+	slots    map[probed]float64 // the most instructions that were begun in a cycle
+	open     bool               // something was written since the last End, or nothing was ever ended
 }
 
 // A Cell is all that a journal says of one point.
@@ -27,7 +28,11 @@ type Cell struct {
 func (c *Cell) Done() bool { return c.Skipped != "" || c.Failed != "" }
 
 func newRun(dir string, m Meta) *Run {
-	return &Run{Dir: dir, Meta: m, index: map[string]*Cell{}, open: true}
+	r := &Run{Dir: dir, Meta: m, index: map[string]*Cell{}, slots: map[probed]float64{}, open: true}
+	for _, p := range m.Peaks {
+		r.slots[probed{p.ISA, 1}] = p.Slots
+	}
+	return r
 }
 
 // Cell returns what is known of a point, nil if it was not planned.
@@ -61,7 +66,7 @@ func (r *Run) add(rec *Record) {
 		r.Cells = append(r.Cells, c)
 		r.index[c.Point.Name()] = c
 	case rec.Visit != nil:
-		c.Visits = append(c.Visits, *rec.Visit)
+		c.Visits = append(c.Visits, r.visited(*rec.Visit, c.Point))
 	case rec.Verify != nil:
 		c.Verified = rec.Verify
 	case rec.Memory != nil:
@@ -73,4 +78,20 @@ func (r *Run) add(rec *Record) {
 	case rec.End != nil:
 		r.Ends = append(r.Ends, *rec.End)
 	}
+}
+
+// probed is what decides how many instructions a probe finds begun in a cycle: threads may share a core, or be on cores of two kinds.
+type probed struct {
+	isa     string
+	threads int
+}
+
+// visited drops a visit that had fewer instructions begun for it than others like it before, or than the probes at the run's beginning, which have one thread.
+func (r *Run) visited(v Visit, at Point) Visit {
+	by := probed{at.ISA, at.Threads}
+	r.slots[by] = max(r.slots[by], v.Slots)
+	if v.Slots > 0 && v.Slots < MinSlots*r.slots[by] {
+		v.Dropped, v.Shared = true, true
+	}
+	return v
 }

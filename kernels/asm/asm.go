@@ -237,6 +237,9 @@ type Ops struct {
 	Peak func(rounds int) int64
 	// Chain is the probe of the clock: it returns the number of additions that rounds rounds took, each a cycle after the one before.
 	Chain func(rounds int) int64
+	// Slots is the probe of how many instructions the CPU begins in a cycle of Chain: it returns the number that rounds rounds took, none of which waits for
+	// another. A thread beside this one on the core takes its part of them, which Peak may not show.
+	Slots func(rounds int) int64
 	// Read is the probe of memory bandwidth: it reads all of x and returns something that depends on it. That of Streamed is the fastest.
 	Read func(x []float32) float32
 }

@@ -34,6 +34,8 @@ type loops struct {
 	perRound    int // operations of a round of peak
 	chain       func(rounds int)
 	perChain    int // additions of a round of chain
+	slots       func(rounds int)
+	perSlots    int // instructions of a round of slots
 	perRead     int // elements of a round of asking.read, and of finite
 
 	dotTiles, sumTiles []int // queries in the tiles of dot and sum, the largest first
@@ -210,6 +212,12 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 			l.chain(min(left, chainAtOnce))
 		}
 		return int64(max(rounds, 0)) * int64(l.perChain)
+	}
+	o.Slots = func(rounds int) int64 {
+		for left := rounds; left > 0; left -= chainAtOnce {
+			l.slots(min(left, chainAtOnce))
+		}
+		return int64(max(rounds, 0)) * int64(l.perSlots)
 	}
 	o.Read = func(x []float32) float32 {
 		var sums [16]float32

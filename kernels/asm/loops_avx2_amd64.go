@@ -197,6 +197,9 @@ func avx2Peak(rounds int, x *float32)
 func avx2Chain(rounds int)
 
 //go:noescape
+func avx2Slots(rounds int)
+
+//go:noescape
 func avx2ReadOnce(x *float32, rounds, ahead int, sum *float32)
 
 //go:noescape
@@ -237,6 +240,7 @@ var avx2 = loops{
 	dscore: []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
 	peak:   avx2Peak, perRound: 192,
 	chain: avx2Chain, perChain: 512,
+	slots: avx2Slots, perSlots: 504,
 	perRead:  64,
 	dotTiles: []int{2, 1}, sumTiles: []int{6, 2, 1},
 }

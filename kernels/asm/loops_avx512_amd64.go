@@ -233,6 +233,9 @@ func avx512Peak(rounds int, x *float32)
 func avx512Chain(rounds int)
 
 //go:noescape
+func avx512Slots(rounds int)
+
+//go:noescape
 func avx512ReadOnce(x *float32, rounds, ahead int, sum *float32)
 
 //go:noescape
@@ -280,6 +283,7 @@ var avx512 = loops{
 	dscore: []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
 	peak:   avx512Peak, perRound: 768,
 	chain: avx512Chain, perChain: 512,
+	slots: avx512Slots, perSlots: 504,
 	perRead:  128,
 	dotTiles: []int{4, 2, 1}, sumTiles: []int{6, 2, 1},
 }

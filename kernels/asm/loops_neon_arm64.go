@@ -185,6 +185,9 @@ func neonPeak(rounds int, x *float32)
 func neonChain(rounds int)
 
 //go:noescape
+func neonSlots(rounds int)
+
+//go:noescape
 func neonReadOnce(x *float32, rounds, ahead int, sum *float32)
 
 // neon are the loops of this file, by the number of vectors in use where there are several.
@@ -219,6 +222,7 @@ var neon = loops{
 	dscore: []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 	peak:   neonPeak, perRound: 192,
 	chain: neonChain, perChain: 512,
+	slots: neonSlots, perSlots: 504,
 	perRead:  32,
 	dotTiles: []int{4, 2, 1}, sumTiles: []int{6, 2, 1},
 }

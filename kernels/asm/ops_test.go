@@ -355,6 +355,9 @@ func probes(t *testing.T, o *Ops) {
 	if one := o.Chain(1); one < 16 || o.Chain(5000) != 5000*one || o.Chain(0) != 0 {
 		t.Errorf("Chain counts %d additions in one round, %d in 5000, %d in none", one, o.Chain(5000), o.Chain(0))
 	}
+	if one := o.Slots(1); one < 8 || o.Slots(5000) != 5000*one || o.Slots(0) != 0 {
+		t.Errorf("Slots counts %d instructions in one round, %d in 5000, %d in none", one, o.Slots(5000), o.Slots(0))
+	}
 	for _, n := range []int{0, 1, 2, 3, 15, 16, 17, 64, 101, 300} {
 		for start := range 2 {
 			x := make([]float32, n+1)[start:][:n]

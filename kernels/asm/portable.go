@@ -16,7 +16,7 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank, ulps: .54,
 		Load: load, Store: store, Score: score, Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows, Rotate: rotate, DScore: dscore, Outer: outer, OuterT: outerT, Inner: inner, Elu: elu,
-		Dot: dot, Weigh: weigh, Sum: sum, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Peak: peak, Chain: chain, Read: read,
+		Dot: dot, Weigh: weigh, Sum: sum, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Peak: peak, Chain: chain, Slots: slots, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
 	o.Flash = func(p *Panel) { flash(p, keys, vec) }

@@ -44,6 +44,24 @@ func chain(rounds int) int64 {
 	return 16 * int64(max(rounds, 0))
 }
 
+// slots adds to eight numbers that do not wait for one another, and are not the same, or a compiler would add once.
+func slots(rounds int) int64 {
+	x := uint64(rounds) | 1
+	a, b, c, d, e, f, g, h := x, x<<1, x<<2, x<<3, x<<4, x<<5, x<<6, x<<7
+	for range rounds {
+		a, b, c, d, e, f, g, h = a+x, b+x, c+x, d+x, e+x, f+x, g+x, h+x
+		a, b, c, d, e, f, g, h = a+x, b+x, c+x, d+x, e+x, f+x, g+x, h+x
+		a, b, c, d, e, f, g, h = a+x, b+x, c+x, d+x, e+x, f+x, g+x, h+x
+		a, b, c, d, e, f, g, h = a+x, b+x, c+x, d+x, e+x, f+x, g+x, h+x
+		a, b, c, d, e, f, g, h = a+x, b+x, c+x, d+x, e+x, f+x, g+x, h+x
+		a, b, c, d, e, f, g, h = a+x, b+x, c+x, d+x, e+x, f+x, g+x, h+x
+		a, b, c, d, e, f, g, h = a+x, b+x, c+x, d+x, e+x, f+x, g+x, h+x
+		a, b, c, d, e, f, g, h = a+x, b+x, c+x, d+x, e+x, f+x, g+x, h+x
+	}
+	runtime.KeepAlive(a ^ b ^ c ^ d ^ e ^ f ^ g ^ h)
+	return 64 * int64(max(rounds, 0))
+}
+
 // read touches every element of x, two at a time: plain Go has no wider load than eight bytes.
 func read(x []float32) float32 {
 	first := float32(0)

@@ -16,7 +16,7 @@
 //	elu.go    the feature map of linear attention
 //	edit.go   what becomes of scores: Cap, Add, Slope, Hide
 //	rotate.go pairs of numbers turned: Rotate
-//	probe.go  Peak, Chain and Read
+//	probe.go  Peak, Chain, Slots and Read
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
 // with the equivalent Go loop above each function.
@@ -123,6 +123,7 @@ func (g *gen) all() {
 	g.moveOut()
 	g.peak()
 	g.chain()
+	g.slots()
 	for _, g.way = range g.ways {
 		g.read()
 	}
@@ -204,6 +205,7 @@ var %[1]s = loops{
 	dscore: []func(*Panel){%[10]s},
 	peak: %[1]sPeak, perRound: %[6]d,
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
+	slots: %[1]sSlots, perSlots: `+fmt.Sprint(slotsLength)+`,
 	perRead: %[7]d,
 	dotTiles: %#[15]v, sumTiles: %#[16]v,
 }

@@ -113,3 +113,44 @@ for range rounds {
 	g.jumpAtLeast(count, 1, "round")
 	g.ret()
 }
+
+// slotsLength is the number of instructions in a round of slots.
+const slotsLength = 504
+
+// slots emits the probe of how many instructions a CPU begins in a cycle: four additions and two copies by turns, none of which waits for another. A thread
+// that shares the core takes its part of them, where multiply-adds by themselves leave it enough to take no harm. Beside them go multiply-adds, as in the
+// chain.
+func (g *gen) slots() {
+	const apart = 42
+	g.function("Slots", "(rounds int)", 0, 8, fmt.Sprintf(`
+for range rounds {
+	x[i] += y // four by turns with
+	z[i] = y // two, %d times in all
+	sum[i] = fma(sum[i], sum[i], sum[i]) // once for %d of them
+}`, slotsLength, apart))
+	g.arg(count, "rounds", 0)
+	x, y, z := []reg{lanes, lanesAt, elem, elemAt, stride, stride3, out, steps}, aux, []reg{elemAt4, nextRow}
+	for _, x := range x {
+		g.set(x, 0)
+	}
+	g.set(y, 1)
+	for i := range g.chains {
+		g.zero(vec(i))
+	}
+	g.align()
+	g.label("round")
+	for i := range slotsLength {
+		switch turn, in := i/6, i%6; {
+		case i%apart == 0:
+			sum := vec(i / apart % g.chains)
+			g.fma(sum, sum, sum)
+		case in < 4:
+			g.plus(x[(4*turn+in)%len(x)], y)
+		default:
+			g.move(z[in-4], y)
+		}
+	}
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "round")
+	g.ret()
+}
