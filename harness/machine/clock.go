@@ -60,8 +60,7 @@ func slow(rates []float64, than float64) float64 {
 // slotsTries are the short readings that Slots makes.
 const slotsTries = 10
 
-// Slots returns a measurement of how many instructions of this thread the CPU begins in a cycle now. It is the fourth part of short readings that has the
-// fewest, from above: an interruption now and then does not count, and somebody who runs on the same core for a quarter of the time does.
+// Slots returns a measurement of how many instructions of this thread the CPU begins in a cycle now.
 func Slots(chain, slots func(rounds int) int64) func() float64 {
 	clock, begins := timed(chain), timed(slots)
 	return func() float64 {
@@ -69,10 +68,16 @@ func Slots(chain, slots func(rounds int) int64) func() float64 {
 		for range slotsTries {
 			cycles, begun = append(cycles, clock()), append(begun, begins())
 		}
-		slices.Sort(cycles)
-		slices.Sort(begun)
-		return begun[slotsTries/4] / cycles[slotsTries/2]
+		return perCycle(begun, cycles)
 	}
+}
+
+// perCycle is how many instructions were begun in a cycle in all but the fourth part of short readings that has the fewest: an interruption now and then does
+// not count, and somebody who runs on the same core for some of the time does.
+func perCycle(begun, cycles []float64) float64 {
+	slices.Sort(begun)
+	slices.Sort(cycles)
+	return begun[len(begun)/4] / cycles[len(cycles)/2]
 }
 
 func limit(lanes int, flop, clock float64) Limit {
