@@ -131,7 +131,7 @@ func TestLearns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it trains for seconds")
 	}
-	for task, steps := range map[string]int64{"majority": 300, "first": 300, "brackets": 1200} {
+	for task, steps := range map[string]int64{"majority": 300, "first": 300, "brackets": 800} {
 		t.Run(task, func(t *testing.T) {
 			s := defaults()
 			s.Task, s.Length, s.Layers, s.Dim, s.Heads, s.Batch, s.Steps, s.Rate = task, 12, 2, 32, 4, 32, steps, 3e-3
