@@ -138,10 +138,18 @@ func align(b *strings.Builder, lines [][]string, left int) {
 // A note is what is to be said of one row, or of several with the same text.
 type note struct{ status, where, text string }
 
+// named is how many measured rows with one note are told by name: of more, as when a machine was never quiet, there is their number.
+const named = 8
+
 // notes lists what is to be said of rows, those of one series and one text together.
 func notes(rows []run.Row) []note {
 	var list []note
-	last := map[string]int{}
+	last, measured := map[string]int{}, map[string]int{}
+	for i := range rows {
+		if rows[i].Status == run.OK {
+			measured[rows[i].Note]++
+		}
+	}
 	for i := range rows {
 		w := &rows[i]
 		if w.Note == "" {
@@ -151,14 +159,19 @@ func notes(rows []run.Row) []note {
 		if status == run.OK {
 			status = "note"
 		}
-		who := contender(w)
+		who, where := contender(w), spoken(w)
+		if n := measured[w.Note]; w.Status == run.OK && n > named {
+			who, where = "", fmt.Sprintf("%d points", n)
+		}
 		id := status + "\x00" + who + "\x00" + w.Note
 		if at, ok := last[id]; ok {
-			list[at].where += fmt.Sprintf(", %d", w.SeqKV)
+			if who != "" {
+				list[at].where += fmt.Sprintf(", %d", w.SeqKV)
+			}
 			continue
 		}
 		last[id] = len(list)
-		list = append(list, note{status, spoken(w), w.Note})
+		list = append(list, note{status, where, w.Note})
 	}
 	return list
 }

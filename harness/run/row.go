@@ -117,7 +117,7 @@ func (c *Cell) reduceVisits(w *Row) {
 		if shared {
 			what += " or somebody else ran on the same core"
 		}
-		w.Note = fmt.Sprintf("%s during each of the %d samples: no share of its peak", what, dropped)
+		w.Note = what + " during each of the samples: no share of its peak"
 	}
 	if c.Point.Layer != "" {
 		c.reduceLayer(w)

@@ -1,0 +1,26 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"attnlab/harness/run"
+)
+
+// What is said of one row or two is said by name, and what is said of many once.
+func TestNotes(t *testing.T) {
+	var rows []run.Row
+	for i := range named + 1 {
+		at := run.Point{Kernel: "flash", ISA: "go", SeqKV: 64 + i, Dim: 8}.WithDefaults()
+		rows = append(rows, run.Row{Point: at, Status: run.OK, Note: "often"})
+		if i < 2 {
+			rows = append(rows, run.Row{Point: at, Status: run.OK, Note: "twice"}, run.Row{Point: at, Status: run.Skipped, Note: "often"})
+		}
+	}
+	series := "flash go, forward, full mask, heads 1, dim 8, threads 1, seq 64"
+	want := []note{{"note", fmt.Sprintf("%d points", named+1), "often"}, {"note", series + ", 65", "twice"}, {run.Skipped, series + ", 65", "often"}}
+	if got := notes(rows); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
