@@ -86,7 +86,7 @@ func (d *diagnosis) floors() map[string]float64 {
 	return floors
 }
 
-// look measures how many instructions a cycle begins, and keeps the most: a core that is always shared for a while shows it in no single look.
+// look measures how many instructions a cycle begins, and keeps the most: while somebody runs on the core all the time, no look shows it.
 func (d *diagnosis) look() {
 	for _, v := range asm.Levels() {
 		if v.Available {

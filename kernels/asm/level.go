@@ -58,8 +58,8 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 //	                           keys that have their place in the last cache (4 MiB) 19 GB/s by the first ones, and 50 by the others
 //	Zen 4, 8 queries           9 GB/s by the first ones, 17 by the others 4 KiB ahead and 20 from 8 KiB on; pages of 16 keys 11, 15, 17
 //	Zen 3, AVX2                memory gave 15 GB/s, and one query 14 where loops ask for each line when they come to it, the first ones or the others, and 13
-//	                           from 4 KiB ahead on. But with float16, bfloat16 and int8 such loops took 17 to 30 % longer than those that ask 4 KiB ahead
-//	                           or more, and with 8 queries of a key head 28, where 8 KiB were 10 % better than 4
+//	                           from 4 KiB ahead on. But with float16, bfloat16 and int8 such loops took 13 to 30 % longer than those that ask 4 KiB ahead
+//	                           or more, and with 8 queries of a key head 30 to 35, where the others took 9 to 17 % less 8 KiB ahead than 4
 //
 // What Weigh asks for waits for Sum in the same cache, beside scores and queries: in up to two thirds of the first one, or a quarter of the second.
 //
