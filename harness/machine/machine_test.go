@@ -122,20 +122,16 @@ func TestAgainst(t *testing.T) {
 
 // An interruption now and then does not count, and somebody who is there for a third of the time does.
 func TestPerCycle(t *testing.T) {
-	readings := func(rate float64, slowed ...int) []float64 {
-		all := slices.Repeat([]float64{rate}, slotsTries)
-		for _, i := range slowed {
-			all[i] /= 2
-		}
-		return all
+	readings := func(rate float64, slowed int) []float64 {
+		return append(slices.Repeat([]float64{rate}, slotsTries-slowed), slices.Repeat([]float64{rate / 2}, slowed)...)
 	}
 	for _, c := range []struct {
 		begun, cycles []float64
 		want          float64
 	}{
-		{readings(18), readings(3), 6},
-		{readings(18, 4, 9), readings(3, 1, 2, 3, 4), 6},
-		{readings(18, 1, 4, 8), readings(3), 3},
+		{readings(18, 0), readings(3, 0), 6},
+		{readings(18, slotsTries/5), readings(3, slotsTries/3), 6},
+		{readings(18, slotsTries/3), readings(3, 0), 3},
 	} {
 		if got := perCycle(c.begun, c.cycles); got != c.want {
 			t.Errorf("%v instructions a cycle, want %v", got, c.want)
