@@ -27,6 +27,16 @@ func Needed(n int, width, precision float64, least int) int {
 	return need
 }
 
+// NeededFor is how many samples a cell needs in all to have so many accepted, if of its n samples so many are and the share stays; of cells without samples,
+// or without accepted ones, it is told no more than that they need one for each that they lack.
+func NeededFor(want, accepted, n int) int {
+	lacks := max(0, want-accepted)
+	if accepted > 0 {
+		lacks = (lacks*n + accepted - 1) / accepted
+	}
+	return n + lacks
+}
+
 // Forecast is how many of the steps that are needed will be taken yet, and how long that takes: at the pace of those taken so far in this session, and no
 // longer than what is left of a budget, of which a negative one is none. Without a pace the time is negative, which is unknown.
 func Forecast(needed, taken int, took, budget time.Duration) (steps int, left time.Duration) {

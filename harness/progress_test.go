@@ -58,6 +58,16 @@ func TestForecast(t *testing.T) {
 	})
 }
 
+func TestNeededFor(t *testing.T) {
+	for _, c := range []struct{ want, accepted, n, total int }{
+		{0, 0, 0, 0}, {0, 3, 5, 5}, {31, 0, 0, 31}, {31, 0, 4, 35}, {31, 1, 4, 124}, {31, 10, 20, 62}, {31, 31, 40, 40}, {3, 2, 3, 5},
+	} {
+		if got := NeededFor(c.want, c.accepted, c.n); got != c.total {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
 func TestRoundsNeeded(t *testing.T) {
 	around := func(n int, median, reach float64) []float64 {
 		r := make([]float64, n)

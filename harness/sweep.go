@@ -20,7 +20,8 @@ type Sweep struct {
 	Journal *run.Journal
 	Points  []run.Point
 
-	Samples   int           // that many for each point; 0: until every interval is narrow
+	Samples   int           // that many for each point; 0: until every interval is narrow, or as many as Accepted takes
+	Accepted  int           // and of each point's samples so many that are not dropped
 	Precision float64       // narrow: the interval of the median reaches no farther from it than this part of it
 	Budget    time.Duration // for this session; the first round is done whatever it takes. 0 is no limit
 	MaxMemory int64         // operands and scratch of a point; 0 is no limit
@@ -39,6 +40,7 @@ type Sweep struct {
 const (
 	Precise     = "every interval is narrow"
 	AllSamples  = "all samples are taken"
+	AllAccepted = "enough samples are accepted"
 	BudgetSpent = "the budget is spent"
 	Interrupted = "interrupted"
 	NothingLeft = "there is nothing to time"
@@ -46,10 +48,11 @@ const (
 
 // An Outcome is what a sweep came to.
 type Outcome struct {
-	Reason                 string // Precise, AllSamples, BudgetSpent, Interrupted or NothingLeft
+	Reason                 string // Precise, AllSamples, AllAccepted, BudgetSpent, Interrupted or NothingLeft
 	Points                 int
 	Wrong, Failed, Skipped int // wrong answers; other failures; points not tried
-	Wide                   int // points whose interval is wider than asked, if the intervals decide
+	Wide                   int // points whose interval is wider than asked, if the intervals decide,
+	Few                    int // and those with fewer accepted samples than asked
 }
 
 // leastSamples is the fewest values that have a 95 % interval of their median.
@@ -265,19 +268,24 @@ func width(c *run.Cell) float64 {
 	return stats.Summarise(ns).Width()
 }
 
-func (s *Sweep) wide(c *run.Cell) bool { return !c.Done() && !(width(c) <= s.Precision) }
+// precise says whether the intervals decide how many samples there are.
+func (s *Sweep) precise() bool { return s.Samples == 0 && s.Accepted == 0 }
+
+func (s *Sweep) wide(c *run.Cell) bool { return s.precise() && !c.Done() && !(width(c) <= s.Precision) }
+
+func (s *Sweep) few(c *run.Cell) bool { return !c.Done() && c.Accepted() < s.Accepted }
 
 // enough says why the given round need not be begun, or nothing. Rounds that an earlier session left unfinished are begun again.
 func (s *Sweep) enough(round int) string {
-	live, wide, missing := 0, 0, 0
+	live, short, missing := 0, 0, 0
 	for _, at := range s.Points {
 		c := s.cell(at)
 		if c.Done() {
 			continue
 		}
 		live++
-		if s.wide(c) {
-			wide++
+		if s.wide(c) || s.few(c) {
+			short++
 		}
 		if !visited(c, round) {
 			missing++
@@ -288,11 +296,13 @@ func (s *Sweep) enough(round int) string {
 		return NothingLeft
 	case missing < live: // a round begun is finished, so that all points have equally many samples
 		return ""
+	case round <= s.Samples || short > 0:
+		return ""
+	case s.Accepted > 0:
+		return AllAccepted
 	case s.Samples > 0:
-		if round > s.Samples {
-			return AllSamples
-		}
-	case round > leastSamples && wide == 0:
+		return AllSamples
+	case round > leastSamples:
 		return Precise
 	}
 	return ""
@@ -310,8 +320,10 @@ func (s *Sweep) outcome(reason string) Outcome {
 			o.Wrong++
 		case c.Failed != "":
 			o.Failed++
-		case s.Samples == 0 && s.wide(c):
+		case s.wide(c):
 			o.Wide++
+		case s.few(c):
+			o.Few++
 		}
 	}
 	return o
@@ -346,9 +358,10 @@ func (s *Sweep) foresee() {
 			continue
 		}
 		live++
-		if s.Samples == 0 {
+		if s.precise() {
 			rounds = max(rounds, Needed(len(c.Visits), width(c), s.Precision, leastSamples))
 		}
+		rounds = max(rounds, NeededFor(s.Accepted, c.Accepted(), len(c.Visits)))
 	}
 	s.need = live * rounds
 }

@@ -74,6 +74,44 @@ func TestStopsWhenIntervalsAreNarrow(t *testing.T) {
 	}
 }
 
+// A sweep that is to have so many accepted samples goes on until each point has them, and takes at least the samples asked for.
+func TestStopsWhenEnoughSamplesAreAccepted(t *testing.T) {
+	quiet, shared := point("honest", 3), point("honest", 4)
+	for _, c := range []struct{ samples, accepted, want int }{{0, 5, 9}, {20, 5, 20}, {0, 3, 5}} {
+		w := &fakeWorker{sample: func(at run.Point, visit int) (harness.Sample, error) {
+			got := steady(time.Duration(visit) * time.Millisecond) // never narrow
+			if at == shared && visit%2 == 0 {
+				got.After *= .9
+			}
+			return got, nil
+		}}
+		s := newSweep(t, w, quiet, shared)
+		s.Samples, s.Accepted = c.samples, c.accepted
+		if o := mustRun(t, s); o.Reason != harness.AllAccepted || o.Few != 0 || o.Wide != 0 {
+			t.Fatalf("outcome %+v", o)
+		}
+		if a, b := len(cell(s, shared).Visits), len(cell(s, quiet).Visits); a != c.want || b != c.want {
+			t.Errorf("%+v: %d and %d samples", c, a, b)
+		}
+	}
+}
+
+func TestSaysWhereTooFewSamplesAreAccepted(t *testing.T) {
+	now := time.Unix(0, 0)
+	w := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) {
+		now = now.Add(time.Second)
+		got := steady(time.Millisecond)
+		got.After *= .9
+		return got, nil
+	}}
+	s := newSweep(t, w, point("honest", 3))
+	s.Now = func() time.Time { return now }
+	s.Accepted, s.Budget = 1, 10*time.Second
+	if o := mustRun(t, s); o.Reason != harness.BudgetSpent || o.Few != 1 {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
 func TestStopsWhenTheBudgetIsSpent(t *testing.T) {
 	w := &fakeWorker{}
 	now := time.Unix(0, 0)

@@ -27,7 +27,8 @@ import (
 // SweepCmd verifies and times every point of a grid.
 type SweepCmd struct {
 	Grid
-	Samples   int           `placeholder:"N" help:"Samples of each point, exactly; default as many as --precision takes."`
+	Samples   int           `placeholder:"N" help:"Samples of each point, exactly; default as many as --precision takes, or --accepted."`
+	Accepted  int           `placeholder:"N" help:"Go on until so many samples of each point count for its share of the peak; those taken while the machine's speed moved, or somebody else ran on the same core, do not. --samples is then the least."`
 	Precision float64       `default:"0.02" placeholder:"X" help:"Stop when the 95 % interval of every median reaches no farther than this part of it (${default})."`
 	Budget    time.Duration `default:"2m" help:"Stop after this time in any case, verification included; the first round is always finished (${default})."`
 	MaxMemory Bytes         `name:"max-memory" placeholder:"SIZE" help:"Skip points that need more, such as 2GB; default half of what is available."`
@@ -93,6 +94,8 @@ func (c *SweepCmd) check() error {
 		return exitf(exitUsage, "--shard: not in this version of benchrun")
 	case c.Samples < 0:
 		return exitf(exitUsage, "--samples %d: want 1 or more, or 0 to let --precision decide", c.Samples)
+	case c.Accepted < 0:
+		return exitf(exitUsage, "--accepted %d: want 1 or more, or 0 to take any", c.Accepted)
 	case !(c.Precision > 0):
 		return exitf(exitUsage, "--precision %v: want a positive part of one, such as 0.02", c.Precision)
 	case c.Budget < 0 || c.Timeout < 0:
@@ -214,7 +217,7 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 	defer release()
 	tell, done := newProgress(to.Err)
 	s := &harness.Sweep{
-		Lab: lab, Worker: child, Journal: j, Points: points, Samples: c.Samples, Precision: c.Precision, Budget: c.Budget,
+		Lab: lab, Worker: child, Journal: j, Points: points, Samples: c.Samples, Accepted: c.Accepted, Precision: c.Precision, Budget: c.Budget,
 		MaxMemory: c.limit(), CPUs: runtime.NumCPU(), Tell: tell,
 	}
 	before, had := machine.ReadUsage()
@@ -288,7 +291,7 @@ func conclude(o harness.Outcome, j *run.Journal, to streams) error {
 	for _, n := range []struct {
 		n    int
 		what string
-	}{{o.Wide, "with a wider interval than asked"}, {o.Skipped, "skipped"}, {o.Failed, "failed"}, {o.Wrong, "wrong"}} {
+	}{{o.Wide, "with a wider interval than asked"}, {o.Few, "with fewer accepted samples than asked"}, {o.Skipped, "skipped"}, {o.Failed, "failed"}, {o.Wrong, "wrong"}} {
 		if n.n > 0 {
 			fmt.Fprintf(to.Err, ", %d %s", n.n, n.what)
 		}

@@ -88,13 +88,10 @@ func count(n *int64) float64 {
 
 func (c *Cell) reduceVisits(w *Row) {
 	var ns, probe []float64
-	probed, dropped, shared := 0, 0, false
+	probed, shared := 0, false
 	for i := range c.Visits {
 		v := &c.Visits[i]
 		ns = append(ns, v.Nanoseconds())
-		if v.Dropped {
-			dropped++
-		}
 		shared = shared || v.Shared
 		if _, ok := c.sample(v); !ok {
 			continue
@@ -105,14 +102,14 @@ func (c *Cell) reduceVisits(w *Row) {
 		}
 	}
 	t := stats.Summarise(ns)
-	w.Samples, w.Dropped = float64(t.N), float64(dropped)
+	w.Samples, w.Dropped = float64(t.N), float64(t.N-c.Accepted())
 	w.Ns, w.NsLo, w.NsHi, w.NsMin = t.Median, finite(t.Lo), finite(t.Hi), t.Min
 	w.GFlops, w.GBps = w.Flop/t.Median, w.Bytes/t.Median
 	w.PeakGFlops = stats.Summarise(probe).Median
 	p := stats.Summarise(c.shares(ProbeFlop))
 	w.Peak, w.PeakLo, w.PeakHi = p.Median, finite(p.Lo), finite(p.Hi)
 	w.Bandwidth = stats.Summarise(c.shares(ProbeBytes)).Median
-	if w.Status == OK && probed > 0 && dropped == len(c.Visits) {
+	if w.Status == OK && probed > 0 && c.Accepted() == 0 {
 		what := "the machine's speed moved"
 		if shared {
 			what += " or somebody else ran on the same core"
@@ -189,6 +186,17 @@ func (c *Cell) Samples(unit string) []Sample {
 		}
 	}
 	return samples
+}
+
+// Accepted is the number of samples that are not dropped.
+func (c *Cell) Accepted() int {
+	n := 0
+	for _, v := range c.Visits {
+		if !v.Dropped {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *Cell) shares(unit string) []float64 {
