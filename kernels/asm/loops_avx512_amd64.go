@@ -14,6 +14,12 @@ func avx512Flash1(p *Panel, from, to, scored int) (done int)
 func avx512FlashSums1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func avx512FlashLookups1(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashSumsLookups1(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func avx512FlashScaled1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
@@ -38,6 +44,12 @@ func avx512Flash2(p *Panel, from, to, scored int) (done int)
 func avx512FlashSums2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
+func avx512FlashLookups2(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashSumsLookups2(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
 func avx512FlashScaled2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
@@ -60,6 +72,12 @@ func avx512Flash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512FlashSums3(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashLookups3(p *Panel, from, to, scored int) (done int)
+
+//go:noescape
+func avx512FlashSumsLookups3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512FlashScaled3(p *Panel, from, to, scored int) (done int)
@@ -90,6 +108,12 @@ func avx512Exp(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512ExpSums(p *Panel, from, to int) (done int)
+
+//go:noescape
+func avx512ExpLookups(p *Panel, from, to int) (done int)
+
+//go:noescape
+func avx512ExpSumsLookups(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512ExpScaled(p *Panel, from, to int) (done int)
@@ -131,6 +155,12 @@ func avx512WeighOnce(p *Few, from, vectors int) (done int)
 func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
+func avx512WeighLookupsOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsLookupsOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
 func avx512WeighScaledOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
@@ -165,6 +195,12 @@ func avx512WeighKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighLookupsKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsLookupsKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512WeighScaledKept(p *Few, from, vectors int) (done int)
@@ -258,6 +294,13 @@ var avx512 = loops{
 		exp:       avx512Exp, expSums: avx512ExpSums,
 		weigh:     []func(f *Few, from, vectors int) int{avx512WeighOnce, avx512WeighKept},
 		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsOnce, avx512WeighSumsKept},
+	}, {
+		ulps:      1.75,
+		flash:     []func(p *Panel, from, to, scored int) int{avx512FlashLookups1, avx512FlashLookups2, avx512FlashLookups3},
+		flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSumsLookups1, avx512FlashSumsLookups2, avx512FlashSumsLookups3},
+		exp:       avx512ExpLookups, expSums: avx512ExpSumsLookups,
+		weigh:     []func(f *Few, from, vectors int) int{avx512WeighLookupsOnce, avx512WeighLookupsKept},
+		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsLookupsOnce, avx512WeighSumsLookupsKept},
 	}, {
 		ulps:      1.75,
 		flash:     []func(p *Panel, from, to, scored int) int{avx512FlashScaled1, avx512FlashScaled2, avx512FlashScaled3},

@@ -216,3 +216,10 @@ type scaling interface {
 	keepAbove(x vec, least constant) // where x is not up to least it is kept in mind
 	scaleKept(v, x vec)              // v *= 2^⌊x⌋ there, and 0 elsewhere
 }
+
+// A masking isa has the operations of exp2Lookups.
+type masking interface {
+	scaling
+	keepHalves(index vec, bit constant)              // which indices have a bit is kept in mind
+	lookupHalves(dst, index vec, low, high constant) // tabled's lookup, in high there and in low elsewhere
+}
