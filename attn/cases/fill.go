@@ -91,10 +91,26 @@ func fillTerms(p *attn.Problem, a *attn.Args, r *rand.Rand) {
 	}
 }
 
+// drawn is how many numbers of a tensor are drawn at most.
+const drawn = 1 << 22
+
+// normal fills a tensor with numbers from a normal distribution. Rows beyond those that can be drawn are copied from there, each from a place of its own that is
+// a row's beginning only by chance: to draw a gigabyte of keys and values took a quarter of the time that a sample of them takes.
 func normal(t *attn.Tensor, r *rand.Rand, std float32) {
+	var pool []float32
+	if rows := t.B * t.S * t.H; rows*t.D > drawn {
+		pool = make([]float32, 0, drawn)
+	}
 	Rows(t, func(_, _, _ int, row []float32) {
+		if pool != nil && len(pool)+len(row) > drawn {
+			copy(row, pool[r.IntN(len(pool)-len(row)+1):])
+			return
+		}
 		for i := range row {
 			row[i] = std * float32(r.NormFloat64())
+		}
+		if pool != nil {
+			pool = append(pool, row...)
 		}
 	})
 }

@@ -165,6 +165,43 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
+// Of a large operand not all numbers are drawn, but rows differ as they do in a small one: each that comes twice is there by chance.
+func TestFillOfLargeOperands(t *testing.T) {
+	const drawn, more, d = 1 << 16, 4000, 64
+	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: drawn + more, HeadsQ: 1, HeadsKV: 1, Dim: d, DimV: d}
+	a, err := cases.NewArgs(p, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cases.Fill("normal", p, a, 3); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []*attn.Tensor{&a.K, &a.V} {
+		seen, twice := map[[d]float32]bool{}, 0
+		sum, squares := 0.0, 0.0
+		for j := range p.SeqKV {
+			row := [d]float32(x.Row(0, j, 0))
+			if seen[row] {
+				twice++
+			}
+			seen[row] = true
+			for _, v := range row {
+				if j >= drawn {
+					sum += float64(v)
+					squares += float64(v) * float64(v)
+				}
+			}
+		}
+		if n := float64(more * d); !(math.Abs(sum/n) < .02 && math.Abs(squares/n-1) < .02) {
+			t.Errorf("rows after the first %d have mean %v and variance %v", drawn, sum/n, squares/n)
+		}
+		// One in 64 copies begins where a row does, and some eight begin where another one did.
+		if twice > more/16 {
+			t.Errorf("%d of %d rows were there before", twice, p.SeqKV)
+		}
+	}
+}
+
 // Trim shortens everything that has a row for each query or key.
 func TestTrim(t *testing.T) {
 	p := everything
