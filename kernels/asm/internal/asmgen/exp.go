@@ -81,8 +81,8 @@ func (g *gen) exp2Tables(t [4]vec, z mem, m operand) {
 	g.sub(e, e, lightest)
 }
 
-// exp2Lookups is exp2Tables where looking up costs nothing, also in place of those results that a mask says, nor does a multiplication by 2 to a power: it
-// looks all coefficients up, each in a vector's half at a time, so that the products are two.
+// exp2Lookups is exp2Tables where products alone cost anything: all coefficients are looked up, having been multiplied by the entry, which leaves two. A mask
+// says which look-ups are in a table's second half, and another which results are 0, as in exp2Scaled.
 func (g *gen) exp2Lookups(t [4]vec, z mem, m operand) {
 	isa := g.isa.(masking)
 	x, n, e, c := t[0], t[1], t[2], t[3]
