@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"attnlab/attn"
+	"attnlab/harness"
 	"attnlab/harness/run"
 	"attnlab/harness/run/runtest"
 	"attnlab/internal/processtest"
@@ -25,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden parts of testdata/sc
 
 // TestMain makes this binary the command, as scripts call it and as the command calls itself. What it measures is not looked at, so it measures for a short time.
 func TestMain(m *testing.M) {
-	readingCount, peakTries, profileTime = 3, 10, 400*time.Millisecond
+	readingCount, peakTries, profileTime, harness.ProbeTime = 3, 10, 400*time.Millisecond, time.Millisecond
 	os.Setenv(noRaceSleep, noRaceSleepValue)
 	std := streams{os.Stdout, os.Stderr}
 	testscript.Main(m, map[string]func(){
