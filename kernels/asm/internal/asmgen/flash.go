@@ -109,13 +109,14 @@ func (t tile) groups() {
 	t.amid(t, t.name)
 
 	t.label("scores" + t.name)
-	t.finishScore()
+	t.scaleScores()
 	t.arg(rowOf, "to", 16)
 	t.subtract(rowOf, count)
 	t.get(steps, mem{base: panel, field: "Panel_Plain"})
 	t.jumpLess(rowOf, steps, "shown"+t.name)
 	t.mask()
 	t.label("shown" + t.name)
+	t.storeScores()
 	t.check("over" + t.name)
 	t.label("fits" + t.name)
 	t.move(weightsAt, out)
@@ -227,7 +228,7 @@ func (t tile) emptyProducts(v int) {
 // rowOf is the first row of a group, between its products and its weights.
 const rowOf = lanesAt
 
-// mask hides scores outside Lo and Hi, in the sums and where finishScore has stored them.
+// mask hides scores outside Lo and Hi.
 func (t tile) mask() {
 	lo, last, key, tmp := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
 	t.get(steps, ofPanel("Edit+Edit_Key"))
@@ -243,7 +244,6 @@ func (t tile) mask() {
 		for r := range t.rows {
 			t.replaceAboveInt(t.sum(r, v), hidden, lo, key, tmp)
 			t.replaceAboveInt(t.sum(r, v), hidden, key, last, tmp)
-			t.store(mem{base: out, off: r*t.row() + v*t.bytes()}, t.sum(r, v))
 			t.addInt(key, key, next)
 		}
 	}
@@ -388,7 +388,7 @@ func (t tile) seed() {
 	}
 }
 
-// check jumps if a score, as finishScore has left them in the sums, is over its limit.
+// check jumps if a score, which the sums are, is over its limit.
 //
 // One comparison for all vectors is in most sets less than one for each: on a Zen 4 it costs AVX2 a multiply-add, where maxima and differences cost nothing,
 // and Flash took .3 % less time so, at d = 64. AVX-512 took .1 % more.

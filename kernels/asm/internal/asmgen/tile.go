@@ -298,7 +298,8 @@ for j := from; j < to; j++ { // %d at a time
 		t.startScore()
 		t.products()
 	}, func(t tile) {
-		t.finishScore()
+		t.scaleScores()
+		t.storeScores()
 		t.nextScore()
 	})
 	g.ret()
@@ -329,8 +330,8 @@ func (t tile) startScore() {
 	t.get(steps, mem{base: panel, field: "Panel_D"})
 }
 
-// finishScore destroys steps.
-func (t tile) finishScore() {
+// scaleScores multiplies by the factor what is left to be. It destroys steps.
+func (t tile) scaleScores() {
 	scaled := fmt.Sprint("scaled", t.rows, t.name)
 	t.getBool(steps, ofPanel("Scaled"))
 	t.jumpAtLeast(steps, 1, scaled)
@@ -341,6 +342,9 @@ func (t tile) finishScore() {
 		}
 	}
 	t.label(scaled)
+}
+
+func (t tile) storeScores() {
 	for r := range t.rows {
 		for v := t.first; v < t.vecs; v++ {
 			t.store(mem{base: out, off: r*t.row() + v*t.bytes()}, t.sum(r, v))
