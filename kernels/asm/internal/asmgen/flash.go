@@ -388,7 +388,7 @@ func (t tile) seed() {
 	}
 }
 
-// check jumps if a score, which the sums are, is over its limit.
+// check jumps if a score is over its limit. The sums are the scores now.
 //
 // One comparison for all vectors is in most sets less than one for each: on a Zen 4 it costs AVX2 a multiply-add, where maxima and differences cost nothing,
 // and Flash took .3 % less time so, at d = 64. AVX-512 took .1 % more.
