@@ -39,7 +39,7 @@ import (
 // but what is brought together for them costs half as much.
 //
 // Where 512 keys take a quarter of the cache at most they make a block: there are half as many steps. On a Zen 5 (1 MB), d = 64 and 8 heads, AVX-512 took .7 %
-// less time for 2048 keys than in blocks of 256, with a causal mask 1.1, and 1.5 for 512; AVX2 .0 to .3. With d = 128, where they take half, it gained nothing.
+// less time for 2048 keys than in blocks of 256, with a causal mask 1.1, and 1.5 for 512; AVX2 .0 to .3 (medians of 20 rounds). With d = 128, where they take half, it gained nothing.
 //
 // A sum over a whole block is also where most of the error comes from. The shortest rows, whose tolerance is the tightest, pay for shorter sums.
 func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {

@@ -34,8 +34,10 @@ func geometries(t *testing.T) map[string]*asm.Ops {
 	return all
 }
 
+// others is whether there are loops that are not portable.
+var others = slices.ContainsFunc(asm.Levels(), func(l asm.Level) bool { return l.Available && l.ISA != "go" })
+
 func TestFlash(t *testing.T) {
-	others := slices.ContainsFunc(asm.Levels(), func(l asm.Level) bool { return l.Available && l.ISA != "go" })
 	for name, ops := range geometries(t) {
 		o := hold
 		// Less is asked of geometries of the portable loops, and of these themselves where there are others: with the tag purego they go through it all.
