@@ -38,7 +38,7 @@ func trial(t *testing.T, seed uint64, cells int, slower float64) []harness.ABCel
 	m := &noisy{r: rand.New(rand.NewPCG(seed, 3))}
 	side := func(first float64) *fakeWorker {
 		return &fakeWorker{sample: func(at run.Point, _ int) (harness.Sample, error) {
-			call := float64(100 * time.Microsecond)
+			call := float64(100 * time.Millisecond)
 			if at.SeqKV == 1 {
 				call *= first
 			}
@@ -47,7 +47,7 @@ func trial(t *testing.T, seed uint64, cells int, slower float64) []harness.ABCel
 	}
 	ab := &harness.AB{
 		Sides: [2]harness.Worker{side(1), side(slower)}, Lab: badLab(), Seed: seed, Effect: 0.02, Alpha: 0.05,
-		Budget: 10 * time.Second, Now: func() time.Time { return m.now },
+		Budget: 10000 * time.Second, Now: func() time.Time { return m.now },
 	}
 	for i := range cells {
 		at := point("honest", i+1)

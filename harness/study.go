@@ -76,10 +76,15 @@ func (s *AB) study(st *Study) {
 			}
 			drawn[i] = p
 		}
+		apart = append(apart, math.Abs(least(drawn)-1))
+		for i := range drawn { // a time that was drawn twice would be a tie, which comparisons of times do not have and which take ranks ten times as long
+			for _, t := range []*float64{&drawn[i].A[0], &drawn[i].A[1], &drawn[i].B[0], &drawn[i].B[1]} {
+				*t *= 1 + 1e-9*rng.Float64()
+			}
+		}
 		if s.worse(drawn, level) || s.worse(turned(drawn), level) {
 			alarms++
 		}
-		apart = append(apart, math.Abs(least(drawn)-1))
 		for n, x := range slowdowns {
 			slow := slices.Clone(drawn)
 			for i := range slow {

@@ -107,7 +107,7 @@ func plots(dir string, all []attn.Kernel, to streams) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range figures.All(measured) {
+	for f := range figures.All(measured) {
 		if err := f.Save(dir); err != nil {
 			return err
 		}

@@ -25,6 +25,7 @@ var table = []rule{
 	{"attn/attntest/...", []string{"attn", "attn/oracle", "attn/cases", "attn/attntest/..."}},
 
 	{"kernels/asm", nil},
+	{"kernels/asm/asmtest", []string{"kernels/asm"}},
 	{"kernels/asm/internal/...", []string{"kernels/asm/internal/..."}},
 	{"kernels/naive", []string{"attn"}},
 	{"kernels/tile", []string{"attn", "kernels/asm"}},

@@ -8,6 +8,7 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/asm/asmtest"
 )
 
 func decode(ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
@@ -23,19 +24,6 @@ func newArgs(t *testing.T, p attn.Problem, layout string) *attn.Args {
 	return a
 }
 
-// available are the levels that this machine has. It says which it has not.
-func available(t *testing.T) (levels []asm.Level) {
-	t.Helper()
-	for _, l := range asm.Levels() {
-		if l.Available {
-			levels = append(levels, l)
-		} else {
-			t.Logf("SKIPPED: %s: %s", l.ISA, l.Reason)
-		}
-	}
-	return levels
-}
-
 // What a query gets does not depend on whether its keys lie in pages, in what order these lie, whether a task takes several heads or several parts, or on who
 // else is at work.
 func TestPagesKeepBits(t *testing.T) {
@@ -45,7 +33,7 @@ func TestPagesKeepBits(t *testing.T) {
 	if testing.Short() {
 		types, pages = []attn.DType{attn.F32, attn.I8}, []int{16}
 	}
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		for _, typ := range types {
 			for _, nq := range []int{1, 3} {
 				p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 2*part + 76, HeadsQ: 4, HeadsKV: 2, Dim: 40, DimV: 24, KV: typ, Lengths: true}
@@ -107,7 +95,7 @@ func TestPagesKeepBits(t *testing.T) {
 func TestTurnsKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		for _, typ := range []attn.DType{attn.F32, attn.BF16, attn.I8} {
 			for _, c := range []struct{ nq, heads, kv, turns int }{{1, 6, 6, 6}, {1, 48, 3, 2}, {3, 4, 4, 4}, {3, 8, 4, 1}} {
 				p := attn.Problem{Batch: 1, SeqQ: c.nq, SeqKV: part + 76, HeadsQ: c.heads, HeadsKV: c.kv, Dim: 24, DimV: 40, KV: typ}
@@ -142,7 +130,7 @@ func TestTurnsKeepBits(t *testing.T) {
 
 // Keys of int8 have scales to find even where there are no values, and their sums are the same then.
 func TestKeysWithoutValues(t *testing.T) {
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		var sums [2]float32
 		for i, dv := range []int{8, 0} {
 			p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 50, HeadsQ: 1, HeadsKV: 1, Dim: 24, DimV: dv, KV: attn.I8, Want: attn.WantLSE}
@@ -190,7 +178,7 @@ func fillPages(p *attn.Problem, to, from *attn.Args) {
 // Steady state allocates nothing, whatever the cache.
 func TestDecodeOfCellsAllocatesNothing(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 300, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 16, Q: attn.F16, KV: attn.I8, Out: attn.BF16, Page: 16}
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		a := newArgs(t, p, "bhsd")
 		cases.Fill("normal", p, a, 1)
 		plan := kernel{ops: l.Ops, name: "flash/" + l.ISA}.planFew(p, nil, 0)
@@ -202,7 +190,7 @@ func TestDecodeOfCellsAllocatesNothing(t *testing.T) {
 
 // Keys of one query each that more than fill the last cache go through the loops for a stream, and no others do; the bits are those of the others.
 func TestStreams(t *testing.T) {
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		for _, c := range []struct {
 			what    string
 			change  func(p *attn.Problem)

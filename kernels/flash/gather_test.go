@@ -9,6 +9,7 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/asm/asmtest"
 	"attnlab/kernels/tile"
 )
 
@@ -27,7 +28,7 @@ func counted(l asm.Level) (kernel, *atomic.Int64) {
 func TestGatherKeepsBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		k, copies := counted(l)
 		for _, mask := range []attn.Mask{{}, attn.Causal(), attn.Window(70, 20)} {
 			p := attn.Problem{Batch: 2, SeqQ: 390, SeqKV: 300, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16, Mask: mask, Lengths: true}
@@ -77,7 +78,7 @@ func TestGatherAsks(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 500, SeqKV: 700, HeadsQ: 2, HeadsKV: 2, Dim: 2 * columns, DimV: columns + 8}
 	a := newArgs(t, p, "bshd")
 	cases.Fill("normal", p, a, 1)
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		k, _ := counted(l)
 		k.ops.Gathers, k.cache = true, 1<<20
 		asked := map[uintptr]int{}
@@ -136,7 +137,7 @@ func TestGatherForgets(t *testing.T) {
 	for _, x := range []*attn.Tensor{&a.Q, &a.K, &a.V, &a.Out} {
 		x.H = 1 // the first head, whose rows lie between those of others
 	}
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		k, copies := counted(l)
 		pl, err := k.Plan(p, nil)
 		if err != nil {

@@ -6,12 +6,13 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/attntest"
+	"attnlab/kernels/asm/asmtest"
 	"attnlab/kernels/tile"
 )
 
 // Whatever the cache, a block is whole groups of keys, a worker's scratch does not grow with the length, and at d = 128 it stays under 2 MiB.
 func TestSizes(t *testing.T) {
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		for _, cache := range []int{0, 32 << 10, 256 << 10, 1 << 20, 2 << 20, 64 << 20} {
 			for _, d := range []int{0, 1, 8, 40, 64, 128, 512} {
 				t.Run(fmt.Sprintf("%s/cache=%d/d=%d", l.ISA, cache, d), func(t *testing.T) {
@@ -43,7 +44,7 @@ func TestSmallCache(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the suite once more")
 	}
-	for _, l := range available(t) {
+	for _, l := range asmtest.Levels(t) {
 		t.Run(l.ISA, func(t *testing.T) {
 			attntest.Run(t, kernel{ops: l.Ops, name: "flash/" + l.ISA, cache: 8 << 10}, tile.Have, attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5, Core: true})
 		})

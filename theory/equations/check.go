@@ -90,7 +90,17 @@ func (c *Check) holds() bool {
 
 // Within demands residual <= bound.
 func (c *Check) Within(what string, residual, bound float64) {
-	c.facts = append(c.facts, Fact{what, Number(residual), Number(bound)})
+	c.fact(Fact{what, Number(residual), Number(bound)})
+}
+
+// errFound ends the check of a mutant at the first comparison that does not hold: what follows would say nothing more.
+var errFound = errors.New("the mutant is found")
+
+func (c *Check) fact(f Fact) {
+	c.facts = append(c.facts, f)
+	if c.mutant != "" && !f.Holds() {
+		c.Must(errFound)
+	}
 }
 
 // Near demands |got-want| <= bound. Infinities of one sign are equal.
@@ -149,7 +159,7 @@ func (c *Check) Printed(what, printed string, got ...float64) {
 			worst = f
 		}
 	}
-	c.facts = append(c.facts, worst)
+	c.fact(worst)
 }
 
 // True demands that something holds which has no size.

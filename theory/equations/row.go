@@ -12,6 +12,7 @@ package equations
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -144,15 +145,16 @@ func (r *Row) checks(env Env) (list []check) {
 // outcome runs a check.
 func (k check) outcome(c *Check) Outcome {
 	o := Outcome{By: k.by, Verdict: Pass}
+	fail := func(what string) { c.facts = append(c.facts, Fact{what, Number(math.Inf(1)), 0}) }
 	switch err := c.run(k.run); {
 	case errors.Is(err, attn.ErrUnsupported) && k.by != "":
 		o.Verdict, o.What = Unclaimed, err.Error()
 		return o
-	case err != nil:
-		c.Fail("%v", err)
+	case err != nil && !errors.Is(err, errFound):
+		fail(err.Error())
 	}
 	if len(c.facts) == 0 {
-		c.Fail("nothing was compared")
+		fail("nothing was compared")
 	}
 	worst := c.facts[0]
 	for _, f := range c.facts[1:] {

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 
@@ -18,16 +19,27 @@ import (
 // Measured is what was measured elsewhere. Empty kinds are not drawn.
 type Measured struct{ Seconds, Bytes []Curve }
 
-// All is one figure of each kind, from the examples of the source documents and from random numbers that are the same every time.
-func All(m Measured) []Figure {
-	all := []Figure{
-		attentionExample(), headsExample(), metricsExample(), masksExample(), TemperatureSweep([]float64{2, 1, 0}), SoftmaxAndArgmax(), entropyExample(), gradientsExample(),
-		energyExample(), HopfieldProfile([]float64{.5, 1, 2, 4, 16}), HopfieldBasins(fivePatterns(), []float64{2, 4, 20}), capacityExample(), Encodings(64, 32), shiftsExample(),
+// All is one figure of each kind, from the examples of the source documents and from random numbers that are the same every time. Each is made as it is asked for.
+func All(m Measured) iter.Seq[Figure] {
+	return func(yield func(Figure) bool) {
+		for _, figure := range []func() Figure{
+			attentionExample, headsExample, metricsExample, masksExample,
+			func() Figure { return TemperatureSweep([]float64{2, 1, 0}) },
+			SoftmaxAndArgmax, entropyExample, gradientsExample, energyExample,
+			func() Figure { return HopfieldProfile([]float64{.5, 1, 2, 4, 16}) },
+			func() Figure { return HopfieldBasins(fivePatterns(), []float64{2, 4, 20}) },
+			capacityExample,
+			func() Figure { return Encodings(64, 32) },
+			shiftsExample,
+		} {
+			if !yield(figure()) {
+				return
+			}
+		}
+		if len(m.Seconds)+len(m.Bytes) > 0 {
+			yield(Complexity(m.Seconds, m.Bytes))
+		}
 	}
-	if len(m.Seconds)+len(m.Bytes) > 0 {
-		all = append(all, Complexity(m.Seconds, m.Bytes))
-	}
-	return all
 }
 
 // normal is a matrix of standard normal numbers.

@@ -8,7 +8,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -29,8 +31,11 @@ func power(name string, exponent float64) Curve {
 }
 
 func all() []Figure {
-	return All(Measured{Seconds: []Curve{power("standard", 2), power("linear", 1)}, Bytes: []Curve{power("weights", 2)}})
+	return slices.Collect(All(Measured{Seconds: []Curve{power("standard", 2), power("linear", 1)}, Bytes: []Curve{power("weights", 2)}}))
 }
+
+// once is all of them, made once.
+var once = sync.OnceValue(all)
 
 // svg is a figure as a file.
 func svg(t *testing.T, f Figure) string {
@@ -49,7 +54,7 @@ func svg(t *testing.T, f Figure) string {
 func TestAllAreDrawn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	names := map[string]bool{}
-	for i, f := range all() {
+	for i, f := range once() {
 		if names[f.Name] {
 			t.Errorf("two figures are called %s", f.Name)
 		}
@@ -110,13 +115,13 @@ func TestSameBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws every figure three times")
 	}
-	first, second := all(), all()
+	first, second := once(), all()
 	for i, f := range first {
-		once := svg(t, f)
-		if again := svg(t, f); again != once {
+		drawn := svg(t, f)
+		if again := svg(t, f); again != drawn {
 			t.Errorf("%s differs when the same figure is drawn twice", f.Name)
 		}
-		if other := svg(t, second[i]); other != once {
+		if other := svg(t, second[i]); other != drawn {
 			t.Errorf("%s differs from one time to the next", f.Name)
 		}
 	}

@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"attnlab/attn"
@@ -540,11 +541,14 @@ func (r *onlineRow) weight(d float32) float32 {
 func (r *onlineRow) scoreOf(j int) float32 {
 	p, t := &r.p, &r.a.Terms
 	k, dot := r.key(j), float32(0)
-	for x := range r.q {
-		if r.bug == orderByLayout && r.a.K.SS == p.Dim {
-			x = len(r.q) - 1 - x
+	if r.bug == orderByLayout && r.a.K.SS == p.Dim {
+		for x := range slices.Backward(r.q) {
+			dot += float32(r.q[x] * k[x])
 		}
-		dot += float32(r.q[x] * k[x])
+	} else {
+		for x, q := range r.q {
+			dot += float32(q * k[x])
+		}
 	}
 	s, scale := dot, float32(p.Scale())
 	if r.bug != changesInput && r.bug != biasAfterScale {

@@ -1,0 +1,56 @@
+// Package asmtest lists the loops that tests of kernels go through.
+package asmtest
+
+import (
+	"slices"
+	"testing"
+
+	"attnlab/kernels/asm"
+)
+
+// Levels are the instruction sets that this machine has, portable first. It says which it has not.
+func Levels(t testing.TB) (levels []asm.Level) {
+	t.Helper()
+	for _, l := range asm.Levels() {
+		if l.Available {
+			levels = append(levels, l)
+		} else {
+			t.Logf("SKIPPED: %s: %s", l.ISA, l.Reason)
+		}
+	}
+	return levels
+}
+
+// Core is whether the core of the suite is enough for portable loops. With the tag purego they go through the whole of it, as others do.
+func Core() bool {
+	return slices.ContainsFunc(asm.Levels(), func(l asm.Level) bool { return l.Available && l.ISA != "go" })
+}
+
+// Loops are those of an instruction set, or portable ones in the geometry of one.
+type Loops struct {
+	Name string
+	Ops  *asm.Ops
+	Core bool // the core of the suite is enough
+}
+
+// All are the loops of the instruction sets that this machine has and, unless tests are short, the geometries of the others through the portable loops, so that
+// each geometry is tested on every machine.
+func All(t testing.TB) (all []Loops) {
+	t.Helper()
+	for _, l := range Levels(t) {
+		all = append(all, Loops{l.ISA, l.Ops, l.ISA == "go" && Core()})
+	}
+	if testing.Short() {
+		return all
+	}
+	for _, g := range []Loops{
+		{"24 lanes", asm.Portable(24, 8, 4, 4, 6), true},
+		{"48 lanes", asm.Portable(48, 16, 8, 8, 6), true},
+		{"16 lanes", asm.Portable(16, 4, 4, 4, 8), true},
+	} {
+		if !slices.ContainsFunc(all, func(l Loops) bool { return l.Ops.Lanes == g.Ops.Lanes && l.Ops.Vec == g.Ops.Vec }) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
