@@ -7,8 +7,9 @@ import (
 	"attnlab/harness/machine"
 )
 
-// SampleTime is the least duration of a sample: long against timer resolution, short against a scheduler's moods.
-const SampleTime = 5 * time.Millisecond
+// SampleTime is the least duration of a sample: long against timer resolution, short against a scheduler's moods. Tests that do not look at what is measured
+// set less, and less of ProbeTime and SlotReadings.
+var SampleTime = 5 * time.Millisecond
 
 // teamWarm is how long the threads of a team run before they are measured. They wake up on one CPU, and some milliseconds later on another one that has
 // slept and is slow: on a virtual machine of two CPUs of a Xeon (family 6, model 167) two probes of two threads agreed in 10 of 60 samples after one call,
@@ -18,7 +19,7 @@ const teamWarm = 40 * time.Millisecond
 // coolTime is how long a call must last to be timed without another one just before it. While the probes ran, others have used the caches that were warm before,
 // and shorter calls would be timed while they fill them again: on a Zen 5 with busy neighbours, flash with AVX-512, 8 heads, d = 64 and 512 keys reached .78 of
 // the peak with a causal mask so, and .81 with a call after the probes; with 1024 keys .83 and .86.
-const coolTime = 4 * SampleTime
+const coolTime = 20 * time.Millisecond
 
 // MaxDrift is how far apart the two probes around a sample may be before the sample is left out of the fraction of peak.
 const MaxDrift = 0.02

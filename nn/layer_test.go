@@ -204,15 +204,15 @@ func sameBits(what string, a, b Mat) error {
 
 func linearTwin(l *Linear) twin {
 	return func(w func(*Param) [][]float64, x [][]float64) [][]float64 {
-		y := make([][]float64, len(x))
+		weights, y := w(l.W), make([][]float64, len(x))
 		for i := range x {
 			y[i] = make([]float64, l.W.W.Cols)
-			for j := range y[i] {
-				if l.B != nil {
-					y[i][j] = w(l.B)[0][j]
-				}
-				for k, x := range x[i] {
-					y[i][j] += x * w(l.W)[k][j]
+			if l.B != nil {
+				copy(y[i], w(l.B)[0])
+			}
+			for k, x := range x[i] {
+				for j, w := range weights[k] {
+					y[i][j] += x * w
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package attntest
 
 import (
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -13,6 +14,9 @@ func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	algo, isa := k.Name()
 	s := &Subject{Kernel: k, Claims: claims, Options: o, Short: o.Core || testing.Short()}
 	t.Run(algo+"/"+isa, func(t *testing.T) {
+		// Each case makes its operands anew in a heap that is nearly empty, which would be collected a thousand times.
+		percent := debug.SetGCPercent(800)
+		defer debug.SetGCPercent(percent)
 		for _, c := range Checks() {
 			if c.Ours && o.Peer {
 				continue

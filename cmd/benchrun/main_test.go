@@ -26,7 +26,8 @@ var update = flag.Bool("update", false, "rewrite the golden parts of testdata/sc
 
 // TestMain makes this binary the command, as scripts call it and as the command calls itself. What it measures is not looked at, so it measures for a short time.
 func TestMain(m *testing.M) {
-	readingCount, peakTries, profileTime, harness.ProbeTime = 3, 10, 400*time.Millisecond, time.Millisecond
+	readingCount, peakTries, profileTime = 3, 10, 400*time.Millisecond
+	harness.SampleTime, harness.ProbeTime, harness.SlotReadings = time.Millisecond, time.Millisecond, 4
 	os.Setenv(noRaceSleep, noRaceSleepValue)
 	std := streams{os.Stdout, os.Stderr}
 	testscript.Main(m, map[string]func(){

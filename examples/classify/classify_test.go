@@ -135,7 +135,7 @@ func TestLearns(t *testing.T) {
 		t.Run(task, func(t *testing.T) {
 			s := defaults()
 			s.Task, s.Length, s.Layers, s.Dim, s.Heads, s.Batch, s.Steps, s.Rate = task, 12, 2, 32, 4, 32, steps, 3e-3
-			on, team, err := program.On(s.Kernel, s.ISA, 2)
+			on, team, err := program.On(s.Kernel, s.ISA, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +169,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 		if testing.Short() {
 			s.Length, s.Dim, s.Heads = 12, 16, 2
 		}
-		on, team, err := program.On(s.Kernel, s.ISA, 2)
+		on, team, err := program.On(s.Kernel, s.ISA, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,16 +57,12 @@ func slow(rates []float64, than float64) float64 {
 	return float64(n) / float64(len(rates))
 }
 
-// slotsTries are the short readings that Slots makes: so short and so many that interruptions are in few of them. On a Zen 5 with 1400 in a second, of 37 µs, three
-// of ten that took four times as long were late in most samples, and seemed to begin .82 of what the CPU did.
-const slotsTries = 40
-
-// Slots returns a measurement of how many instructions of this thread the CPU begins in a cycle now.
-func Slots(chain, slots func(rounds int) int64) func() float64 {
+// Slots returns a measurement of how many instructions of this thread the CPU begins in a cycle now, by so many readings of limitTime.
+func Slots(chain, slots func(rounds int) int64, readings int) func() float64 {
 	clock, begins := timed(chain), timed(slots)
 	return func() float64 {
 		var cycles, begun []float64
-		for range slotsTries {
+		for range readings {
 			cycles, begun = append(cycles, clock()), append(begun, begins())
 		}
 		return perCycle(begun, cycles)

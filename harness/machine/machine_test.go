@@ -122,16 +122,17 @@ func TestAgainst(t *testing.T) {
 
 // An interruption now and then does not count, and somebody who is there for a third of the time does.
 func TestPerCycle(t *testing.T) {
+	const n = 40
 	readings := func(rate float64, slowed int) []float64 {
-		return append(slices.Repeat([]float64{rate}, slotsTries-slowed), slices.Repeat([]float64{rate / 2}, slowed)...)
+		return append(slices.Repeat([]float64{rate}, n-slowed), slices.Repeat([]float64{rate / 2}, slowed)...)
 	}
 	for _, c := range []struct {
 		begun, cycles []float64
 		want          float64
 	}{
 		{readings(18, 0), readings(3, 0), 6},
-		{readings(18, slotsTries/5), readings(3, slotsTries/3), 6},
-		{readings(18, slotsTries/3), readings(3, 0), 3},
+		{readings(18, n/5), readings(3, n/3), 6},
+		{readings(18, n/3), readings(3, 0), 3},
 	} {
 		if got := perCycle(c.begun, c.cycles); got != c.want {
 			t.Errorf("%v instructions a cycle, want %v", got, c.want)
