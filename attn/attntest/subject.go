@@ -286,9 +286,10 @@ func take(a *attn.Args, slab []float32) memory {
 func (m *memory) unchanged(a *attn.Args, slab []float32) error {
 	var err error
 	cases.Inputs(a, func(name string, t *attn.Tensor) {
+		was := m.inputs[name]
 		for i, x := range t.Data {
-			if err == nil && math.Float32bits(x) != math.Float32bits(m.inputs[name][i]) {
-				err = fmt.Errorf("the call changed %s: element %d was %v and is %v", name, i, m.inputs[name][i], x)
+			if err == nil && math.Float32bits(x) != math.Float32bits(was[i]) {
+				err = fmt.Errorf("the call changed %s: element %d was %v and is %v", name, i, was[i], x)
 			}
 		}
 	})

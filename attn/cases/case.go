@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"attnlab/attn"
 )
@@ -85,7 +86,10 @@ var poisons = [...]uint32{
 func IsPoison(x float32) bool { return slices.Contains(poisons[:], math.Float32bits(x)) }
 
 // All lists every case, family by family.
-func All() []Case {
+func All() []Case { return slices.Clone(all()) }
+
+// all takes some milliseconds, and kernels are asked about all cases many times over.
+var all = sync.OnceValue(func() []Case {
 	l := new(list)
 	for _, f := range []struct {
 		name string
@@ -114,7 +118,7 @@ func All() []Case {
 		f.add(l)
 	}
 	return l.cases
-}
+})
 
 // Core lists the quick subset: every family, every idea, the smallest sizes that reach past one tile.
 func Core() []Case {
