@@ -334,7 +334,7 @@ func (s *AB) round(ctx context.Context, stop <-chan struct{}, i, round, first in
 			return errStopped
 		}
 		at := s.Cells[i][side]
-		got, err := s.Sides[side].Sample(ctx, at, max(s.calls[i][0], s.calls[i][1]))
+		got, err := s.Sides[side].Sample(ctx, at, Wish{Calls: max(s.calls[i][0], s.calls[i][1])})
 		if err != nil {
 			return s.fail(ctx, i, side, err)
 		}

@@ -195,6 +195,9 @@ func standing(stacks string) string {
 // fresh puts one request to a process in which nothing else has run.
 func (c *Child) fresh(ctx context.Context, q request) (answer, error) {
 	alone := &Child{Command: c.Command, Timeout: c.Timeout}
+	if c.Timeout > 0 {
+		alone.Timeout += time.Duration(q.Wait)
+	}
 	a, err := alone.ask(ctx, q)
 	return a, errors.Join(err, alone.Close())
 }
@@ -214,9 +217,9 @@ func (c *Child) Weigh(ctx context.Context, at run.Point) (Memory, error) {
 	return *a.Memory, nil
 }
 
-// Sample is the Worker's.
-func (c *Child) Sample(ctx context.Context, at run.Point, hint int) (Sample, error) {
-	a, err := c.fresh(ctx, request{Do: "sample", Point: &at, Hint: hint})
+// Sample is the Worker's. What it waits is not a part of its Timeout.
+func (c *Child) Sample(ctx context.Context, at run.Point, wish Wish) (Sample, error) {
+	a, err := c.fresh(ctx, request{Do: "sample", Point: &at, Hint: wish.Calls, Slots: wish.Slots, Wait: int64(wish.Wait)})
 	if err != nil {
 		return Sample{}, err
 	}

@@ -44,7 +44,7 @@ func TestChildOutlivesBadKernels(t *testing.T) {
 	}
 	c.Close()
 	c.Timeout = 300 * time.Millisecond
-	if _, err := c.Sample(t.Context(), point("hangs", 33), 0); !errors.Is(err, harness.ErrTimeout) ||
+	if _, err := c.Sample(t.Context(), point("hangs", 33), harness.Wish{}); !errors.Is(err, harness.ErrTimeout) ||
 		!strings.Contains(err.Error(), "no answer within 300ms: it stood in time.Sleep < ") || !strings.Contains(err.Error(), ".Forward < ") {
 		t.Errorf("hangs: %v", err)
 	}
@@ -104,7 +104,7 @@ func TestSampleInAChild(t *testing.T) {
 	team := point("honest", 16)
 	team.HeadsQ, team.HeadsKV, team.Threads = 4, 4, 2
 	for _, at := range []run.Point{point("honest", 16), decode, team} {
-		s, err := c.Sample(t.Context(), at, 0)
+		s, err := c.Sample(t.Context(), at, harness.Wish{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestSampleInAChild(t *testing.T) {
 		if s.Counts["cycles"] != int64(at.Threads) {
 			t.Errorf("%s: counted %v", at.Name(), s.Counts)
 		}
-		again, err := c.Sample(t.Context(), at, s.Calls)
+		again, err := c.Sample(t.Context(), at, harness.Wish{Calls: s.Calls})
 		if err != nil || again.Calls < s.Calls {
 			t.Errorf("%s: %d calls after a hint of %d, %v", at.Name(), again.Calls, s.Calls, err)
 		}
@@ -131,7 +131,7 @@ func TestSampleInAChild(t *testing.T) {
 func TestSampleOfALayerByAnOlderBuild(t *testing.T) {
 	at := point("honest", 16)
 	at.Layer = run.LayerMHA
-	if s, err := testChild(t).Sample(t.Context(), at, 0); err == nil || !strings.Contains(err.Error(), "of a build that has no layers") {
+	if s, err := testChild(t).Sample(t.Context(), at, harness.Wish{}); err == nil || !strings.Contains(err.Error(), "of a build that has no layers") {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

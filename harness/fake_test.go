@@ -180,7 +180,7 @@ func (w *fakeWorker) Weigh(ctx context.Context, at run.Point) (harness.Memory, e
 	return harness.Memory{Scratch: 64}, ctx.Err()
 }
 
-func (w *fakeWorker) Sample(ctx context.Context, at run.Point, hint int) (harness.Sample, error) {
+func (w *fakeWorker) Sample(ctx context.Context, at run.Point, _ harness.Wish) (harness.Sample, error) {
 	if ctx.Err() != nil {
 		return harness.Sample{}, ctx.Err()
 	}

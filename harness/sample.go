@@ -30,6 +30,7 @@ type Sample struct {
 	Elapsed       Elapsed `json:"elapsed"` // of all calls together
 	Before, After float64 // the probe, in FLOP/s or bytes/s
 	Slots         float64 // the least number of instructions begun in a cycle, before and after
+	Again         int     `json:"again,omitempty"` // so many just before it were not as wished
 
 	Counts map[string]int64 `json:"counts,omitempty"` // of the CPU's events in all calls together, by name; of those it does not count, none
 }
@@ -39,15 +40,25 @@ func (s Sample) Steady() bool {
 	return math.Abs(s.Before-s.After) <= MaxDrift*math.Min(s.Before, s.After)
 }
 
-// Take warms a job with one call, a team's with as many as take teamWarm, and measures one sample of it, warmed once more if a call is short. The number of calls is at least the
-// hint, which is what an earlier sample of the same point needed. Without a counter nothing is counted.
-func Take(j Job, probe, slots Probe, count machine.Counter, hint int) (Sample, error) {
+// A Wish is what a sample should be like.
+type Wish struct {
+	Calls int           // so many at least, which an earlier sample of the same point needed; 0: not known
+	Slots float64       // so many instructions begun in a cycle, as on a core that nobody else is on; 0: not known
+	Wait  time.Duration // how long to wait for that, and to try again after a sample that is not steady or has less
+}
+
+// granted says whether a sample is as wished.
+func (w Wish) granted(s Sample) bool { return s.Steady() && s.Slots >= w.Slots }
+
+// Take warms a job with one call, a team's with as many as take teamWarm, and measures one sample of it, warmed once more if a call is short. What it measures
+// says nothing about whether it tries again: only the probes around it do. Without a counter nothing is counted.
+func Take(j Job, probe, slots Probe, count machine.Counter, wish Wish) (Sample, error) {
 	took, err := j.Run(1)
 	if err != nil {
 		return Sample{}, err
 	}
-	s, short := Sample{Calls: max(hint, 1)}, took.Wall < coolTime
-	if hint < 1 && took.Wall < SampleTime {
+	s, short := Sample{Calls: max(wish.Calls, 1)}, took.Wall < coolTime
+	if wish.Calls < 1 && took.Wall < SampleTime {
 		// The warm call is cold and slow: half of what it asks for, and the loop below does the rest.
 		s.Calls = max(1, grow(1, took.Wall, SampleTime)/2)
 	}
@@ -59,8 +70,13 @@ func Take(j Job, probe, slots Probe, count machine.Counter, hint int) (Sample, e
 	if count == nil {
 		count = func(int) func() map[string]int64 { return func() map[string]int64 { return nil } }
 	}
+	begun := time.Now()
+	waits := func() bool { return time.Since(begun) < wish.Wait }
 	for {
-		begun := slots()
+		before := slots()
+		for before < wish.Slots && waits() {
+			before = slots()
+		}
 		s.Before = probe()
 		if short {
 			if _, err = j.Run(1); err != nil {
@@ -75,8 +91,12 @@ func Take(j Job, probe, slots Probe, count machine.Counter, hint int) (Sample, e
 		}
 		if s.Elapsed.Wall >= SampleTime {
 			s.After = probe()
-			s.Slots = min(begun, slots())
-			return s, nil
+			s.Slots = min(before, slots())
+			if wish.granted(s) || !waits() {
+				return s, nil
+			}
+			s.Again++
+			continue
 		}
 		s.Calls = grow(s.Calls, s.Elapsed.Wall, SampleTime)
 	}

@@ -58,7 +58,7 @@ func TestTake(t *testing.T) {
 		}
 		var looked []int
 		slots := func() float64 { looked = append(looked, len(j.log)); return 10 - float64(len(looked)) }
-		s, err := harness.Take(j, func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }, slots, count, hint)
+		s, err := harness.Take(j, func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }, slots, count, harness.Wish{Calls: hint})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,9 +96,47 @@ func TestTake(t *testing.T) {
 	})
 }
 
+// A sample waits until nobody else is on the core, and is taken again if somebody comes or if the probes disagree, for as long as is wished.
+func TestTakeWaits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		slots []float64 // what is found, one look after the other, the last one from then on
+		probe []float64 // likewise
+		wait  time.Duration
+		again int
+		want  harness.Sample // its Slots, Before and After
+	}{
+		{"nobody", []float64{6}, []float64{100}, time.Minute, 0, harness.Sample{Slots: 6, Before: 100, After: 100}},
+		{"somebody goes", []float64{3, 3, 3, 6}, []float64{100}, time.Minute, 0, harness.Sample{Slots: 6, Before: 100, After: 100}},
+		{"somebody comes and goes", []float64{6, 3, 3, 5.9}, []float64{100, 100, 101}, time.Minute, 1, harness.Sample{Slots: 5.9, Before: 101, After: 101}},
+		{"the probes disagree twice", []float64{6}, []float64{100, 90, 100, 110, 100}, time.Minute, 2, harness.Sample{Slots: 6, Before: 100, After: 100}},
+		{"somebody stays", []float64{3}, []float64{100}, time.Millisecond, 0, harness.Sample{Slots: 3, Before: 100, After: 100}},
+		{"nobody waits", []float64{3}, []float64{100, 90}, 0, 0, harness.Sample{Slots: 3, Before: 100, After: 90}},
+	} {
+		next := func(from *[]float64) func() float64 {
+			return func() float64 {
+				x := (*from)[0]
+				*from = (*from)[min(1, len(*from)-1):]
+				return x
+			}
+		}
+		j := &fakeJob{call: time.Second}
+		s, err := harness.Take(j, next(&c.probe), next(&c.slots), nil, harness.Wish{Slots: 5.7, Wait: c.wait})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Slots != c.want.Slots || s.Before != c.want.Before || s.After != c.want.After || s.Again != c.again {
+			t.Errorf("%s: %+v, want %+v after %d others", c.name, s, c.want, c.again)
+		}
+		if want := 2 + c.again; len(j.log) != want {
+			t.Errorf("%s: %d runs, want %d", c.name, len(j.log), want)
+		}
+	}
+}
+
 func TestTakeTellsErrors(t *testing.T) {
 	for fail := range 3 {
-		if _, err := harness.Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, func() float64 { return 1 }, func() float64 { return 1 }, nil, 0); err == nil {
+		if _, err := harness.Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, func() float64 { return 1 }, func() float64 { return 1 }, nil, harness.Wish{}); err == nil {
 			t.Errorf("run %d failed and nobody was told", fail+1)
 		}
 	}

@@ -26,6 +26,7 @@ type Sweep struct {
 	Budget    time.Duration // for this session; the first round is done whatever it takes. 0 is no limit
 	MaxMemory int64         // operands and scratch of a point; 0 is no limit
 	CPUs      int           // threads that can run at once; a point that wants more is skipped. 0 is no limit
+	Wait      time.Duration // how long a sample may wait for a core that nobody else is on, and for probes that agree
 
 	Now  func() time.Time // nil: time.Now
 	Tell func(Progress)   // called between measurements; nil: nobody is told
@@ -234,18 +235,18 @@ func (s *Sweep) fail(ctx context.Context, name, doing string, err error) error {
 
 // visit takes one sample.
 func (s *Sweep) visit(ctx context.Context, c *run.Cell, round int) error {
-	hint := 0
-	if n := len(c.Visits); n > 0 {
-		hint = c.Visits[n-1].Calls
-	}
 	at, name := c.Point, c.Point.Name()
-	got, err := s.Worker.Sample(ctx, at, hint)
+	wish := Wish{Slots: s.Journal.Run().LeastSlots(at), Wait: s.Wait}
+	if n := len(c.Visits); n > 0 {
+		wish.Calls = c.Visits[n-1].Calls
+	}
+	got, err := s.Worker.Sample(ctx, at, wish)
 	if err != nil {
 		return s.fail(ctx, name, "timing", err)
 	}
 	return s.Journal.Append(run.Record{Visit: &run.Visit{
 		Point: name, Round: round, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
-		Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Slots: got.Slots, Counts: got.Counts,
+		Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Slots: got.Slots, Again: got.Again, Counts: got.Counts,
 		Attention: int64(got.Elapsed.Attention), Products: int64(got.Elapsed.Products),
 	}})
 }

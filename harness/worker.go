@@ -45,7 +45,7 @@ type Worker interface {
 	// Weigh measures the memory a point needs.
 	Weigh(ctx context.Context, at run.Point) (Memory, error)
 	// Sample times a point once.
-	Sample(ctx context.Context, at run.Point, hint int) (Sample, error)
+	Sample(ctx context.Context, at run.Point, wish Wish) (Sample, error)
 	// Try runs one case on one kernel.
 	Try(ctx context.Context, algo, isa string, c cases.Case) (Finding, error)
 	// TryOutside runs one case of a file or folder on one kernel.
@@ -96,7 +96,7 @@ func (b *bench) weigh(at run.Point) (m Memory, err error) {
 	return Weigh(w)
 }
 
-func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
+func (b *bench) sample(at run.Point, wish Wish) (s Sample, err error) {
 	// A collection in the middle of a sample would be timed with it. Workers of a team may still be moved; the probe moves with them.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if at.Threads == 1 {
@@ -111,7 +111,7 @@ func (b *bench) sample(at run.Point, hint int) (s Sample, err error) {
 		if a, ok := j.(*attention); ok && a.remote() {
 			count = nil // this process only waits
 		}
-		s, err = Take(j, b.probe(at, j), b.Probes(at).ForSlots(j.Team()), count, hint)
+		s, err = Take(j, b.probe(at, j), b.Probes(at).ForSlots(j.Team()), count, wish)
 		return err
 	})
 	return s, err
@@ -169,7 +169,9 @@ func ProbeUnit(at run.Point) string {
 type request struct {
 	Do    string     `json:"do"` // verify, weigh, sample, profile, try or outside
 	Point *run.Point `json:"point,omitempty"`
-	Hint  int        `json:"hint,omitempty"`
+	Hint  int        `json:"hint,omitempty"` // the Wish of a sample, this and the next two
+	Slots float64    `json:"slots,omitempty"`
+	Wait  int64      `json:"wait_ns,omitempty"`
 	Algo  string     `json:"algo,omitempty"`
 	ISA   string     `json:"isa,omitempty"`
 	Case  string     `json:"case,omitempty"`
@@ -239,7 +241,7 @@ func (b *bench) answer(q request) (a answer) {
 		a.Memory = &m
 	case q.Do == "sample":
 		var s Sample
-		s, err = b.sample(*q.Point, q.Hint)
+		s, err = b.sample(*q.Point, Wish{q.Hint, q.Slots, time.Duration(q.Wait)})
 		a.Sample = &s
 	case q.Do == "profile":
 		a.Profile, err = b.profile(*q.Point)

@@ -29,6 +29,7 @@ type SweepCmd struct {
 	Grid
 	Samples   int           `placeholder:"N" help:"Samples of each point, exactly; default as many as --precision takes, or --accepted."`
 	Accepted  int           `placeholder:"N" help:"Go on until so many samples of each point count for its share of the peak; those taken while the machine's speed moved, or somebody else ran on the same core, do not. --samples is then the least."`
+	Wait      time.Duration `placeholder:"TIME" help:"Let a sample wait so long for a moment in which nobody else runs on its core, and be taken again if somebody does or the machine's speed moves; default 2s with --accepted, else not at all."`
 	Precision float64       `default:"0.02" placeholder:"X" help:"Stop when the 95 % interval of every median reaches no farther than this part of it (${default})."`
 	Budget    time.Duration `default:"2m" help:"Stop after this time in any case, verification included; the first round is always finished (${default})."`
 	MaxMemory Bytes         `name:"max-memory" placeholder:"SIZE" help:"Skip points that need more, such as 2GB; default half of what is available."`
@@ -98,8 +99,8 @@ func (c *SweepCmd) check() error {
 		return exitf(exitUsage, "--accepted %d: want 1 or more, or 0 to take any", c.Accepted)
 	case !(c.Precision > 0):
 		return exitf(exitUsage, "--precision %v: want a positive part of one, such as 0.02", c.Precision)
-	case c.Budget < 0 || c.Timeout < 0:
-		return exitf(exitUsage, "--budget %v --timeout %v: want a positive time, or 0 for none", c.Budget, c.Timeout)
+	case c.Budget < 0 || c.Timeout < 0 || c.Wait < 0:
+		return exitf(exitUsage, "--budget %v --timeout %v --wait %v: want a positive time, or 0 for none", c.Budget, c.Timeout, c.Wait)
 	}
 	return nil
 }
@@ -218,7 +219,10 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 	tell, done := newProgress(to.Err)
 	s := &harness.Sweep{
 		Lab: lab, Worker: child, Journal: j, Points: points, Samples: c.Samples, Accepted: c.Accepted, Precision: c.Precision, Budget: c.Budget,
-		MaxMemory: c.limit(), CPUs: runtime.NumCPU(), Tell: tell,
+		MaxMemory: c.limit(), CPUs: runtime.NumCPU(), Wait: c.Wait, Tell: tell,
+	}
+	if s.Wait == 0 && s.Accepted > 0 {
+		s.Wait = 2 * time.Second
 	}
 	before, had := machine.ReadUsage()
 	o, err = s.Run(ctx, stop)

@@ -43,7 +43,8 @@ type Visit struct {
 	Unit    string  `json:"unit,omitempty"`    // of the probes: ProbeFlop or ProbeBytes
 	Dropped bool    `json:"dropped,omitempty"` // the probes disagree: the sample does not enter peak_frac
 	Slots   float64 `json:"slots,omitempty"`   // instructions that the CPU began in a cycle, before or after, whichever was less; 0 is unknown
-	Shared  bool    `json:"-"`                 // that is less than MinSlots of what it began at best: the sample is Dropped, as a Run has it
+	Again   int     `json:"again,omitempty"`   // so many samples just before it would have been dropped, and are not here
+	Shared  bool    `json:"-"`                 // Slots is less than MinSlots of what it began at best: the sample is Dropped, as a Run has it
 
 	Attention int64 `json:"attn_ns,omitempty"`    // of a layer: the part of Wall that its attention took,
 	Products  int64 `json:"product_ns,omitempty"` // and that its matrix products took

@@ -90,8 +90,11 @@ type probed struct {
 func (r *Run) visited(v Visit, at Point) Visit {
 	by := probed{at.ISA, at.Threads}
 	r.slots[by] = max(r.slots[by], v.Slots)
-	if v.Slots > 0 && v.Slots < MinSlots*r.slots[by] {
+	if v.Slots > 0 && v.Slots < r.LeastSlots(at) {
 		v.Dropped, v.Shared = true, true
 	}
 	return v
 }
+
+// LeastSlots is how many instructions must be begun in a cycle for a sample of the point not to be dropped; 0 while nobody knows.
+func (r *Run) LeastSlots(at Point) float64 { return MinSlots * r.slots[probed{at.ISA, at.Threads}] }
