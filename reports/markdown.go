@@ -181,7 +181,8 @@ func (d *document) group(r *run.Run, g *group) {
 			peak := strings.TrimSpace(percent(w.Peak) + " " + within(w.Peak, w.PeakLo, w.PeakHi))
 			bandwidth := digits(w.GBps, 3)
 			if run.Known(w.Bandwidth) {
-				bandwidth += " (" + percent(w.Bandwidth) + ")"
+				share := percent(w.Bandwidth) + " " + within(w.Bandwidth, w.BandwidthLo, w.BandwidthHi)
+				bandwidth += " (" + strings.TrimSpace(share) + ")"
 			}
 			t = append(t, []string{
 				s.label(), fmt.Sprint(n), seconds(w.Ns), within(w.Ns, w.NsLo, w.NsHi), fmt.Sprint(w.Samples), digits(w.GFlops, 3), peak, bandwidth,

@@ -102,7 +102,7 @@ func ReadCSV(r io.Reader) ([]Row, error) {
 		if err != nil {
 			return nil, fmt.Errorf("csv: %w", err)
 		}
-		w := Row{AttnPeak: unknown}
+		w := Row{BandwidthLo: unknown, BandwidthHi: unknown, AttnPeak: unknown}
 		for i, s := range line {
 			if i < len(keyColumns) {
 				err = keyColumns[i].set(&w.Point, s)

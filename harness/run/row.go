@@ -30,7 +30,9 @@ type Row struct {
 	Err                        float64 // worst error over tolerance
 	Dropped                    float64 // samples left out of Peak or Bandwidth: the probes around them disagree, or somebody else ran on the same core
 	Tokens, AttnShare, MMShare float64 // of a layer: rows a second, by the median; medians over samples of the parts of the time in attention and in products
-	AttnPeak                   float64 // of a layer: as Peak, of the operations and the time of the attention in it; not a column, but said in Note
+
+	// No columns: the interval of Bandwidth; of a layer, as Peak, of the operations and the time of the attention in it, which Note says.
+	BandwidthLo, BandwidthHi, AttnPeak float64
 }
 
 // unknown is a number that was not measured.
@@ -55,7 +57,7 @@ func (c *Cell) Row() Row {
 		Samples: unknown, Ns: unknown, NsLo: unknown, NsHi: unknown, NsMin: unknown, GFlops: unknown, PeakGFlops: unknown,
 		Peak: unknown, PeakLo: unknown, PeakHi: unknown, GBps: unknown, Bandwidth: unknown, Scratch: unknown, RSS: unknown,
 		Alloc: unknown, Allocs: unknown, Err: unknown, Dropped: unknown, Tokens: unknown, AttnShare: unknown, MMShare: unknown,
-		AttnPeak: unknown,
+		BandwidthLo: unknown, BandwidthHi: unknown, AttnPeak: unknown,
 	}
 	if m := c.Memory; m != nil {
 		w.Scratch, w.RSS, w.Alloc, w.Allocs = count(m.Scratch), count(m.PeakRSS), count(m.Alloc), count(m.Allocs)
@@ -108,7 +110,8 @@ func (c *Cell) reduceVisits(w *Row) {
 	w.PeakGFlops = stats.Summarise(probe).Median
 	p := stats.Summarise(c.shares(ProbeFlop))
 	w.Peak, w.PeakLo, w.PeakHi = p.Median, finite(p.Lo), finite(p.Hi)
-	w.Bandwidth = stats.Summarise(c.shares(ProbeBytes)).Median
+	b := stats.Summarise(c.shares(ProbeBytes))
+	w.Bandwidth, w.BandwidthLo, w.BandwidthHi = b.Median, finite(b.Lo), finite(b.Hi)
 	if w.Status == OK && probed > 0 && c.Accepted() == 0 {
 		what := "the machine's speed moved"
 		if shared {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,6 +148,7 @@ func TestRow(t *testing.T) {
 
 	decode := rows[2]
 	near("bandwidth", decode.Bandwidth, 0.5)
+	unknown("its interval, of one sample", decode.BandwidthLo, decode.BandwidthHi)
 	unknown("peak of decode", decode.Peak, decode.PeakGFlops)
 
 	unknown("no probes", rows[3].Peak, rows[3].PeakGFlops, rows[3].Bandwidth)
@@ -182,7 +184,7 @@ func TestCSVRoundTrip(t *testing.T) {
 			case reflect.String:
 				f.SetString(rapid.StringMatching(`[a-zé ",;\n]*`).Draw(t, v.Type().Field(i).Name))
 			case reflect.Float64:
-				if v.Type().Field(i).Name == "AttnPeak" { // no column
+				if slices.Contains([]string{"BandwidthLo", "BandwidthHi", "AttnPeak"}, v.Type().Field(i).Name) { // no columns
 					f.SetFloat(math.NaN())
 					continue
 				}
@@ -210,6 +212,18 @@ func TestCSVRoundTrip(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Seven samples have an interval from the least to the greatest.
+func TestBandwidthInterval(t *testing.T) {
+	c := Cell{Plan: Plan{Point: Point{Kernel: "flash", SeqQ: 1, SeqKV: 512}.WithDefaults(), Bytes: 1000}, Verified: &Verify{}}
+	for _, ns := range []int64{1000, 800, 1250, 1000, 1000, 1000, 1000} {
+		c.Visits = append(c.Visits, Visit{Calls: 1, Wall: ns, Before: 2e9, After: 2e9, Unit: ProbeBytes})
+	}
+	w := c.Row()
+	if math.Abs(w.Bandwidth-.5) > 1e-12 || math.Abs(w.BandwidthLo-.4) > 1e-12 || math.Abs(w.BandwidthHi-.625) > 1e-12 {
+		t.Errorf("%v [%v %v] of the bandwidth, want .5 [.4 .625]", w.Bandwidth, w.BandwidthLo, w.BandwidthHi)
+	}
 }
 
 func TestColumns(t *testing.T) {
