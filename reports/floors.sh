@@ -48,6 +48,7 @@ set_linear() { take "$1" k-linear 5m --kernel linear --mask full,causal --seq 81
 set_decoding() { take "$1" l-decoding 15m --kernel flash --mask full --seq 1 --seq-kv 32768,131072 --heads 8 --dim 64,128; }
 set_shared() { take "$1" m-shared 15m --kernel flash --mask full --seq 1 --seq-kv 131072 --heads 8 --kv-heads 1,8 --dim 128; }
 
+trap 'echo "to go on: the same command again" >&2; exit 130' INT TERM
 for round in $(seq "$rounds"); do
 	for s in $sets; do
 		"set_$s" "$round"
