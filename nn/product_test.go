@@ -51,12 +51,15 @@ func framed(r *rand.Rand, rows, cols int) (m, frame Mat) {
 	return frame.Part(1, rows, 0, cols), frame
 }
 
-// at is element (i, j) of m or of its transpose.
-func at(m Mat, i, j int, transposed bool) float64 {
-	if transposed {
-		i, j = j, i
+// turned has the rows of x, of so many numbers each, as its columns.
+func turned(x [][]float64, n int) [][]float64 {
+	to := make([][]float64, n)
+	for i := range x {
+		for j, v := range x[i] {
+			to[j] = append(to[j], v)
+		}
 	}
-	return float64(m.Row(i)[j])
+	return to
 }
 
 // checkProduct holds products of so many rows, terms and columns, in every form, to sums in float64. Nothing but the operands may be read, and nothing but C written: around
@@ -81,14 +84,21 @@ func checkProduct(t *testing.T, ops *asm.Ops, r *rand.Rand, rows, terms, cols in
 			}
 		}
 		NewMultiplier(ops, nil).Do(p)
+		a, b := wide(p.A), wide(p.B) // b by columns
+		if p.AT {
+			a = turned(a, rows)
+		}
+		if !p.BT {
+			b = turned(b, cols)
+		}
 		for i := range rows {
 			for j, got := range p.C.Row(i) {
 				var want, size float64
 				if p.Add {
 					want, size = was[i][j], math.Abs(was[i][j])
 				}
-				for k := range terms {
-					x := at(p.A, i, k, p.AT) * at(p.B, k, j, p.BT)
+				for k, x := range a[i] {
+					x *= b[j][k]
 					want += x
 					size += math.Abs(x)
 				}
