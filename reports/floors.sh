@@ -6,8 +6,8 @@
 #
 # Three rounds of all sets take hours; a quiet machine or a few sets take less. SETs: forward long odd dims wide layouts data threads linear decoding shared
 set -euo pipefail
+out=$(realpath -m "${1:?usage: reports/floors.sh OUT [ROUNDS [SET...]]}") rounds=${2:-3}
 cd "$(dirname "$0")/.."
-out=${1:?usage: reports/floors.sh OUT [ROUNDS [SET...]]} rounds=${2:-3}
 shift $(($# < 2 ? $# : 2))
 sets=${*:-forward long odd dims wide layouts data threads linear decoding shared}
 mkdir -p "$out"

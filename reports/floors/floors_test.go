@@ -40,6 +40,8 @@ func TestJudge(t *testing.T) {
 			[]rows{{{row(.95, .01, nil)}}, {{row(.8, .15, nil)}}, {{row(.9, .01, nil)}}},
 			"| 0.950 0.800 0.900 | 0.890 0.910 | 31 31 31 | **short** |",
 		},
+		{"a round with too few", floor{least: .8, of: every}, []rows{{{row(.9, .01, nil)}}, {{row(.9, .01, func(w *run.Row) { w.Dropped = 10 })}}}, "| 31 30 | too few samples |"},
+		{"the first run of a round, if another one lacks it", floor{least: .8, of: every}, []rows{{}, {{row(.9, .01, nil)}, {row(.1, 0, nil)}}}, "| 0.900 | 0.890 0.910 | 31 | met |"},
 		{"the first run of a round", floor{least: .8, of: every}, []rows{{{row(.9, .01, nil)}, {row(.1, 0, nil)}}}, "| 0.900 | 0.890 0.910 | 31 | met |"},
 		{
 			"over another row",

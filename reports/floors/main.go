@@ -74,6 +74,7 @@ type finding struct {
 	what, point string
 	least       float64
 	rounds      []value
+	last        int // the round that the last value is of
 }
 
 // A value is the median of one round, with how far its interval reaches, and of how many samples.
@@ -88,8 +89,21 @@ func (f *finding) middle() value {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// met is whether the interval of the middle round reaches the floor.
-func (f *finding) met() bool { return f.middle().hi >= f.least }
+// enough is how many samples of each round must count.
+const enough = 31
+
+// verdict is whether the interval of the middle round reaches the floor, if each round has enough samples.
+func (f *finding) verdict() string {
+	switch {
+	case len(f.rounds) == 0:
+		return "not measured"
+	case slices.ContainsFunc(f.rounds, func(v value) bool { return v.accepted < enough }):
+		return "too few samples"
+	case f.middle().hi >= f.least:
+		return "met"
+	}
+	return "**short**"
+}
 
 // judge holds floors against all rows of all rounds. A point that stands in several runs of a round counts in the first.
 func judge(floors []floor, rounds []rows) (found []finding) {
@@ -109,10 +123,10 @@ func judge(floors []floor, rounds []rows) (found []finding) {
 					at := before + slices.IndexFunc(found[before:], func(in finding) bool { return in.point == w.Name() })
 					if at < before {
 						at = len(found)
-						found = append(found, finding{what: f.what, point: w.Name(), least: f.least})
+						found = append(found, finding{what: f.what, point: w.Name(), least: f.least, last: -1})
 					}
-					if in := &found[at]; len(in.rounds) <= n {
-						in.rounds = append(in.rounds, v)
+					if in := &found[at]; in.last < n {
+						in.rounds, in.last = append(in.rounds, v), n
 					}
 				}
 			}
@@ -137,12 +151,10 @@ func (f *floor) value(w *run.Row, rows []run.Row) (v value, ok bool) {
 		return v, false
 	}
 	b := &rows[i]
+	of := share(b)
+	v.median, v.lo, v.hi, v.accepted = v.median/of.median, v.lo/of.hi, v.hi/of.lo, min(v.accepted, of.accepted)
 	if f.speed {
 		v.median, v.lo, v.hi = b.Ns/w.Ns, b.NsLo/w.NsHi, b.NsHi/w.NsLo
-	} else {
-		of := share(b)
-		v.median, v.lo, v.hi = v.median/of.median, v.lo/of.hi, v.hi/of.lo
-		v.accepted = min(v.accepted, of.accepted)
 	}
 	return v, run.Known(v.median)
 }
@@ -157,26 +169,26 @@ func share(w *run.Row) value {
 }
 
 func write(to io.Writer, found []finding) {
-	met, measured := 0, 0
+	count := map[string]int{}
 	fmt.Fprintln(to, "| floor | point | rounds | interval | samples | |")
 	fmt.Fprintln(to, "|---|---|---|---|---|---|")
 	for _, f := range found {
+		verdict := f.verdict()
+		count[verdict]++
 		if len(f.rounds) == 0 {
-			fmt.Fprintf(to, "| %s %v | | | | | not measured |\n", f.what, f.least)
+			fmt.Fprintf(to, "| %s %v | | | | | %s |\n", f.what, f.least, verdict)
 			continue
 		}
-		measured++
 		var medians, accepted []string
 		for _, v := range f.rounds {
 			medians = append(medians, fmt.Sprintf("%.3f", v.median))
 			accepted = append(accepted, fmt.Sprint(v.accepted))
 		}
-		verdict, m := "**short**", f.middle()
-		if f.met() {
-			verdict = "met"
-			met++
-		}
+		m := f.middle()
 		fmt.Fprintf(to, "| %s %v | %s | %s | %.3f %.3f | %s | %s |\n", f.what, f.least, strings.TrimPrefix(f.point, "Attention/"), strings.Join(medians, " "), m.lo, m.hi, strings.Join(accepted, " "), verdict)
 	}
-	fmt.Fprintf(to, "\n%d of %d points meet their floors; %d floors were not measured.\n", met, measured, len(found)-measured)
+	fmt.Fprintf(
+		to, "\n%d points meet their floors, %d are short, %d have too few samples; %d floors were not measured.\n",
+		count["met"], count["**short**"], count["too few samples"], count["not measured"],
+	)
 }
