@@ -184,7 +184,7 @@ func one(k attn.Kernel, p attn.Problem, n int) (least time.Duration, scratch int
 		return 0, 0, err
 	}
 	least = math.MaxInt64
-	for began, n := time.Now(), 0; n < 3 && time.Since(began) < time.Second/10; n++ {
+	for begun, calls := time.Now(), 0; calls < 3 && time.Since(begun) < time.Second/10; calls++ {
 		call := time.Now()
 		plan.Forward(a)
 		least = min(least, time.Since(call))

@@ -120,7 +120,7 @@ func reduced(t *testing.T, steps int64) *author {
 	if testing.Short() {
 		s.Dim, s.Context, s.Batch, heldOut = 16, 32, 2, heldOut[:500]
 	}
-	on, team, err := program.On(s.Kernel, s.ISA, 1)
+	on, team, err := program.On(s.Kernel, s.ISA, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

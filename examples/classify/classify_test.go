@@ -169,7 +169,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 		if testing.Short() {
 			s.Length, s.Dim, s.Heads = 12, 16, 2
 		}
-		on, team, err := program.On(s.Kernel, s.ISA, 1)
+		on, team, err := program.On(s.Kernel, s.ISA, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

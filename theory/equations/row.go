@@ -145,6 +145,7 @@ func (r *Row) checks(env Env) (list []check) {
 // outcome runs a check.
 func (k check) outcome(c *Check) Outcome {
 	o := Outcome{By: k.by, Verdict: Pass}
+	// Check.Fail would end the check of a mutant, which has ended.
 	fail := func(what string) { c.facts = append(c.facts, Fact{what, Number(math.Inf(1)), 0}) }
 	switch err := c.run(k.run); {
 	case errors.Is(err, attn.ErrUnsupported) && k.by != "":
