@@ -51,13 +51,19 @@ type places struct{ at, scales []int }
 // another, 4 KiB 2 % slower and 48 KiB 4, and on a Zen 4 8 to 32 KiB alike. Further still a run is touched once in each page of memory, so that the CPU has
 // found that, and seen where the next stream begins, when its rows are asked for.
 //
-// Loops that ask for nothing ahead take longer runs: on a Zen 4 decoding one query was faster so, and with 32 KiB as with 16. So do those that ask from
-// further than such a run on: on the Xeon one query took 3 % less time than with short ones, and with 64 KiB 1 % more. And so do several queries where these
-// ask from further than a short run on, for their sums are taken up and put down once a run: 4 and 16 of a key head took 4 to 11 % less time so on the Zen 4.
-// Where heads went in turn, whose runs lie between one another's, they took up to 30 % more.
+// Loops that ask from further than such a run on take longer ones: on the Xeon one query took 3 % less time than with short ones, and with 64 KiB 1 % more.
+// And so do several queries where these ask from further than a short run on, for their sums are taken up and put down once a run: 4 and 16 of a key head
+// took 4 to 11 % less time so on the Zen 4, and 8 with AVX-512 and d = 128 20 to 30 % more with 64 and 128 KiB. Where heads went in turn, whose runs lie
+// between one another's, they took up to 30 % more.
+//
+// Loops that ask for nothing ahead are for a CPU that follows a stream by itself, and the longest runs are for them: it does so best where many pages are
+// touched together. On a Zen 4, decoding one query of 8 heads with 65536 keys, AVX-512 took 2 to 8 % less time with 128 KiB than with 16 at d = 64 and 5 to
+// 9 at d = 128, AVX2 0 to 1 and 2 to 3 (40 to 70 rounds by turns, three sittings); with 32 KiB it was half of that, and with 64 to 512 KiB alike. Long runs
+// whose pages were not touched gained nothing, and neither did pages touched further ahead a few at a time.
 const (
 	shortRun   = 4 << 10
 	longRun    = 16 << 10
+	streamRun  = 128 << 10
 	wide       = 32
 	touchAhead = 48 << 10
 	memoryPage = 4 << 10
@@ -106,7 +112,10 @@ func cacheFloats(p *attn.Problem) int {
 // suit makes runs as long, and has them ask as far ahead, as suits the loops, and heads that go in turn.
 func (c *cache) suit(p *attn.Problem, loops *asm.Ops, inTurn bool) {
 	ahead, longest := loops.Ahead, shortRun
-	if ahead == 0 || ahead > shortRun && (ahead >= longRun || atOnce(p) > 1) && !inTurn {
+	switch {
+	case ahead == 0:
+		longest = streamRun
+	case ahead > shortRun && (ahead >= longRun || atOnce(p) > 1) && !inTurn:
 		longest = longRun
 	}
 	if loops.Vec*p.KV.Bytes() < wide {
