@@ -44,6 +44,9 @@ for j := range p.N { // 4 at a time
 	g.rowsOfHead("Q", elemAt)
 	g.scoresOfRun(out, elemAt)
 	g.keysOfRun(count, elemAt)
+	if c != i8 {
+		dots{g, c, 1, 4}.alone()
+	}
 	for _, keys := range []int{4, 1} {
 		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
 		g.label(fmt.Sprint("keys", keys))
@@ -296,13 +299,57 @@ func (d dots) columns(name string, vecs int, single bool) {
 	d.label("end" + name)
 }
 
-// keyByKey emits the sums of one query with keys one after another: each is the last, and moves up when the next one comes. A query of 16 vectors, of eight
-// or of four stays in registers meanwhile, as far as there are enough.
+// alone emits the sums of the only query with keys one after another, four at a time, if it is of 16, eight or four vectors, as rows of common sizes are: it
+// stays in registers for all keys of the run, as far as there are enough, and what there are none for is read again with each key. Few instructions lie
+// between one row and the next: the more rows a CPU has in hand, the less does it wait for memory.
+func (d dots) alone() {
+	d.get(steps, few("R"))
+	d.jumpAtLeast(steps, 2, "notAlone")
+	d.jumpBelow(count, d.keys, "notAlone")
+	d.get(steps, few("D"))
+	d.get(lanes, few("rows"))
+	query := func(v int) vec { return d.key() + vec(1+v) }
+	for _, vecs := range []int{16, 8, 4} {
+		name := fmt.Sprint("alone", vecs)
+		d.jumpBelow(steps, vecs*d.vec, "end"+name)
+		d.jumpAtLeast(steps, vecs*d.vec+1, "end"+name)
+		kept := min(vecs, d.regs-int(query(0)))
+		for v := range kept {
+			d.load(query(v), mem{base: lanes, off: v * d.bytes()})
+		}
+		d.label(name)
+		d.eachKey(name, func(key reg) {
+			asks := d.askRow(key, vecs, d.cells)
+			for v := range vecs {
+				at := mem{base: key, off: v * d.vec * d.size()}
+				asks(at.off)
+				switch {
+				case v >= kept:
+					d.widen(d.key(), at, d.cells)
+					d.fma(d.sum(0, d.keys-1), d.key(), mem{base: lanes, off: v * d.bytes()})
+				case d.cells == f32:
+					d.fma(d.sum(0, d.keys-1), query(v), at)
+				default:
+					d.widen(d.key(), at, d.cells)
+					d.fma(d.sum(0, d.keys-1), query(v), d.key())
+				}
+			}
+		})
+		d.broadcast64(d.key(), few("Factor"))
+		d.total(0)
+		d.increase(out, 4*d.keys)
+		d.down(elem, stride, d.keys)
+		d.increase(count, -d.keys)
+		d.jumpAtLeast(count, d.keys, name)
+		d.jump("notAlone")
+		d.label("end" + name)
+	}
+	d.label("notAlone")
+}
+
+// keyByKey emits the sums of one query with keys one after another: each is the last, and moves up when the next one comes.
 func (d dots) keyByKey(name string) {
 	const most = 8
-	for _, vecs := range []int{2 * most, most, most / 2} {
-		d.held(name, vecs)
-	}
 	d.eachKey(name, func(key reg) {
 		d.move(lanesAt, lanes)
 		d.move(elemAt, key)
@@ -312,41 +359,7 @@ func (d dots) keyByKey(name string) {
 		}
 		d.columnsOfKey(name+"one", 1, true, true)
 	})
-	d.label("summed" + name)
 	d.set(rowsLeft, 1)
-}
-
-// held emits the sums of a query of so many vectors, and goes on where it is another. What there are no registers for is read again with each key.
-func (d dots) held(name string, vecs int) {
-	all := name
-	name += fmt.Sprint("held", vecs)
-	d.get(steps, few("D"))
-	d.jumpBelow(steps, vecs*d.vec, "end"+name)
-	d.jumpAtLeast(steps, vecs*d.vec+1, "end"+name)
-	query := func(v int) vec { return d.key() + vec(1+v) }
-	kept := min(vecs, d.regs-int(query(0)))
-	for v := range kept {
-		d.load(query(v), mem{base: lanes, off: v * d.bytes()})
-	}
-	d.eachKey(name, func(key reg) {
-		asks := d.askRow(key, vecs, d.cells)
-		for v := range vecs {
-			at := mem{base: key, off: v * d.vec * d.size()}
-			asks(at.off)
-			switch {
-			case v >= kept:
-				d.widen(d.key(), at, d.cells)
-				d.fma(d.sum(0, d.keys-1), d.key(), mem{base: lanes, off: v * d.bytes()})
-			case d.cells == f32:
-				d.fma(d.sum(0, d.keys-1), query(v), at)
-			default:
-				d.widen(d.key(), at, d.cells)
-				d.fma(d.sum(0, d.keys-1), query(v), d.key())
-			}
-		}
-	})
-	d.jump("summed" + all)
-	d.label("end" + name)
 }
 
 // eachKey emits a loop over keys, whose body adds to the last sum.
@@ -423,32 +436,36 @@ func row(at, stride, stride3 reg, r, off int) mem {
 
 // finish adds up and stores, and moves on to the queries that follow.
 func (d dots) finish() {
-	factor, temp := d.key(), d.query(0)
 	d.get(steps, few("Stride"))
 	d.scale(steps, 4)
 	for r := range d.queries {
-		all := d.sum(r, 0)
-		if d.keys == 4 {
-			d.pairs(all, all, d.sum(r, 1), temp)
-			d.pairs(d.sum(r, 2), d.sum(r, 2), d.sum(r, 3), temp)
-			d.pairs(all, all, d.sum(r, 2), temp)
-		} else {
-			d.pairs(all, all, all, temp)
-			d.pairs(all, all, all, temp)
-		}
-		d.quarters(all, temp)
 		if r == 0 {
-			d.broadcast64(factor, few("Factor"))
+			d.broadcast64(d.key(), few("Factor"))
 		}
-		d.mul(all, all, factor)
-		if d.keys == 4 {
-			d.storeFour(mem{base: out}, all)
-		} else {
-			d.storeOne(mem{base: out}, all)
-		}
+		d.total(r)
 		d.offset(out, out, steps, 1)
 	}
 	d.down(lanes, apart, d.queries)
+}
+
+// total adds up a query's sums and stores them, times the factor, which is where a key was.
+func (d dots) total(r int) {
+	all, temp := d.sum(r, 0), d.query(0)
+	if d.keys == 4 {
+		d.pairs(all, all, d.sum(r, 1), temp)
+		d.pairs(d.sum(r, 2), d.sum(r, 2), d.sum(r, 3), temp)
+		d.pairs(all, all, d.sum(r, 2), temp)
+	} else {
+		d.pairs(all, all, all, temp)
+		d.pairs(all, all, all, temp)
+	}
+	d.quarters(all, temp)
+	d.mul(all, all, d.key())
+	if d.keys == 4 {
+		d.storeFour(mem{base: out}, all)
+	} else {
+		d.storeOne(mem{base: out}, all)
+	}
 }
 
 // sum emits Ops.Sum. A run of V is read once, for all columns of all queries, and the sums lie in O meanwhile: a loop over all
