@@ -30,7 +30,7 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// sizes says how many keys make a block, and how many tiles of queries go over a block together, from the size in bytes of the second-level cache.
+// sizes says how many keys make a block, and how many tiles of queries go over a block together, from the sizes in bytes of the first two caches.
 //
 // A longer block has more of its exponentials amid products and fewer sums to add up; its rows of K and V, 4(d+d_v) bytes a key, should take
 // half of the cache at most. Tiles share what is left of three quarters of it, each 4(d+d_v) bytes a query, so that the next one finds rows of
@@ -38,13 +38,15 @@ import (
 // at .91, .91, .88 and .87 of the peak of AVX2; with 8192 keys, 8 tiles at .90 and one alone at .80. With 4096, 16 were no better than 8;
 // but what is brought together for them costs half as much.
 //
-// Where 512 keys take a quarter of the cache at most they make a block: there are half as many steps. On a Zen 5 (1 MB), d = 64 and 8 heads, AVX-512 took .7 %
-// less time for 2048 keys than in blocks of 256, with a causal mask 1.1, and 1.5 for 512; AVX2 .0 to .3 (medians of 20 rounds). With d = 128, where they take half, it gained nothing.
+// Where 512 keys take a quarter of the second cache at most they make a block: there are half as many steps. On a Zen 5 (1 MB), d = 64 and 8 heads, AVX-512
+// took .7 % less time for 2048 keys than in blocks of 256, with a causal mask 1.1, and 1.5 for 512; AVX2 .0 to .3 (medians of 20 rounds). On a Zen 4 (1 MB
+// too) AVX-512 took .6 and 1.1 % less for 2048. But AVX2, whose weights for 256 keys leave room in the first cache (32 KB), took .6 % more there, causal .4,
+// and for 512 keys 1.6 and .9 (100 and more rounds by turns): then 256 keys make a block. With d = 128, where 512 take half, it gained nothing.
 //
 // A sum over a whole block is also where most of the error comes from. The shortest rows, whose tolerance is the tightest, pay for shorter sums.
-func sizes(p *attn.Problem, ops *asm.Ops, cache int) (block, tiles int) {
+func sizes(p *attn.Problem, ops *asm.Ops, first, cache int) (block, tiles int) {
 	longest, most, row := 256, 16, 4*max(p.Dim+p.DimV, 1)
-	if 512*row <= cache/4 {
+	if 512*row <= cache/4 && 4*longest*ops.Lanes > first {
 		longest = 512
 	}
 	if p.Dim+p.DimV <= 16 {
@@ -103,14 +105,15 @@ func (k kernel) cut(p *attn.Problem) tile.Cut {
 type kernel struct {
 	ops   *asm.Ops
 	name  string
-	cache int // bytes of the second one
+	first int // bytes of the first cache,
+	cache int // of the second one,
 	last  int // and of the last
 }
 
 // New returns the kernel flash on the given loops.
 func New(ops *asm.Ops) attn.Kernel {
-	_, cache, last := asm.Caches()
-	return kernel{ops, "flash/" + ops.ISA, cache, last}
+	first, cache, last := asm.Caches()
+	return kernel{ops, "flash/" + ops.ISA, first, cache, last}
 }
 
 func (k kernel) Name() (algo, isa string) { return "flash", k.ops.ISA }
@@ -133,7 +136,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 
 // sizes are those of the package's function, without tiles that no call can fill.
 func (k kernel) sizes(p *attn.Problem) (block, tiles int) {
-	block, tiles = sizes(p, k.ops, k.cache)
+	block, tiles = sizes(p, k.ops, k.first, k.cache)
 	return block, max(1, min(tiles, p.Group()*tile.Count(p, k.ops, p.SeqQ)))
 }
 
