@@ -80,6 +80,9 @@ func TestTable(t *testing.T) {
 		row(1, 0, func(w *run.Row) { w.Layout = "packed" }),
 		row(1, 0, func(w *run.Row) { w.Data = "rising" }),
 		row(1, 0, func(w *run.Row) { w.Threads = 2 }),
+		row(1, 0, func(w *run.Row) {
+			w.Kernel, w.ISA, w.SeqQ, w.SeqKV, w.Features = "linear", "avx512", 8192, 8192, "elu+1"
+		}),
 		row(math.NaN(), 0, func(w *run.Row) { w.SeqQ, w.SeqKV, w.Bandwidth = 1, 131072, 1 }),
 		row(math.NaN(), 0, func(w *run.Row) { w.SeqQ, w.SeqKV, w.HeadsKV = 1, 131072, 1 }),
 	}
@@ -90,7 +93,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"full, d = 64", "odd lengths over even ones", "other d over usual ones", "layouts over bhsd", "extreme scores over normal ones", "two threads over one",
+		"full, d = 64", "linear, full", "odd lengths over even ones", "other d over usual ones", "layouts over bhsd", "extreme scores over normal ones", "two threads over one",
 		"decoding, of the bandwidth", "speed of 8 queries a key head over that of 8 key heads",
 	} {
 		if got[want] != 1 {

@@ -65,7 +65,11 @@ func table() []floor {
 	return floors
 }
 
-// plain is a forward call on one thread with nothing besides.
+// plain is a forward call on one thread with nothing besides. Linear has a feature map, which is its usual one.
 func plain(w *run.Row) bool {
-	return w.Layout == "bhsd" && w.Data == "normal" && w.Features == "" && w.Store == "f32" && w.Threads == 1 && w.Pass == "forward" && w.HeadsKV == w.HeadsQ && w.Layer == ""
+	features := ""
+	if w.Kernel == "linear" {
+		features = "elu+1"
+	}
+	return w.Layout == "bhsd" && w.Data == "normal" && w.Features == features && w.Store == "f32" && w.Threads == 1 && w.Pass == "forward" && w.HeadsKV == w.HeadsQ && w.Layer == ""
 }
