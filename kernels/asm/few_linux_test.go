@@ -81,7 +81,7 @@ func TestFewAgainstPortable(t *testing.T) {
 }
 
 // wholeRows are what one query takes in one piece, in some set, and a little more.
-var wholeRows = []int{64, 65, 128, 129, 256, 257}
+var wholeRows = []int{16, 17, 32, 64, 65, 128, 129, 256, 257}
 
 // Dot and Sum on cells give the bits that they give on the same rows as float32, where scales are powers of two: between pages that nobody may
 // touch, also for special values, and the portable twins too.
