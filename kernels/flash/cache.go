@@ -57,9 +57,9 @@ type places struct{ at, scales []int }
 // between one another's, they took up to 30 % more.
 //
 // Loops that ask for nothing ahead are for a CPU that follows a stream by itself, and the longest runs are for them: it does so best where many pages are
-// touched together. On a Zen 4, decoding one query of 8 heads with 65536 keys, AVX-512 took 2 to 8 % less time with 128 KiB than with 16 at d = 64 and 5 to
-// 9 at d = 128, AVX2 0 to 1 and 2 to 3 (40 to 70 rounds by turns, three sittings); with 32 KiB it was half of that, and with 64 to 512 KiB alike. Long runs
-// whose pages were not touched gained nothing, and neither did pages touched further ahead a few at a time.
+// touched together. On a Zen 4, decoding one query of 8 heads with 65536 keys beside a process that read memory too, AVX-512 took 2 to 8 % less time with
+// 128 KiB than with 16 at d = 64 and 5 to 9 at d = 128, AVX2 0 to 1 and 2 to 3 (40 to 70 rounds by turns, three sittings); with 32 KiB it was half of that, and
+// with 64 to 512 KiB alike. Long runs whose pages were not touched gained nothing, and neither did pages touched further ahead a few at a time.
 const (
 	shortRun   = 4 << 10
 	longRun    = 16 << 10
