@@ -53,8 +53,8 @@ type places struct{ at, scales []int }
 //
 // Loops that ask from further than such a run on take longer ones: on the Xeon one query took 3 % less time than with short ones, and with 64 KiB 1 % more.
 // And so do several queries where these ask from further than a short run on, for their sums are taken up and put down once a run: 4 and 16 of a key head
-// took 4 to 11 % less time so on the Zen 4, and 8 with AVX-512 and d = 128 20 to 30 % more with 64 and 128 KiB. Where heads went in turn, whose runs lie
-// between one another's, they took up to 30 % more.
+// took 4 to 11 % less time so on the Zen 4, and 8 with AVX-512 and d = 128, beside a process that read memory too, 20 to 33 % more with 64 and 128 KiB.
+// Where heads went in turn, whose runs lie between one another's, they took up to 30 % more.
 //
 // Loops that ask for nothing ahead are for a CPU that follows a stream by itself, and the longest runs are for them: it does so best where many pages are
 // touched together. On a Zen 4, decoding one query of 8 heads with 65536 keys beside a process that read memory too, AVX-512 took 2 to 8 % less time with

