@@ -20,10 +20,10 @@ func avx512FlashLookups1(p *Panel, from, to, scored int) (done int)
 func avx512FlashSumsLookups1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashScaled1(p *Panel, from, to, scored int) (done int)
+func avx512FlashFloored1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashSumsScaled1(p *Panel, from, to, scored int) (done int)
+func avx512FlashSumsFloored1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix1(p *Panel, keep *float32)
@@ -50,10 +50,10 @@ func avx512FlashLookups2(p *Panel, from, to, scored int) (done int)
 func avx512FlashSumsLookups2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashScaled2(p *Panel, from, to, scored int) (done int)
+func avx512FlashFloored2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashSumsScaled2(p *Panel, from, to, scored int) (done int)
+func avx512FlashSumsFloored2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix2(p *Panel, keep *float32)
@@ -80,10 +80,10 @@ func avx512FlashLookups3(p *Panel, from, to, scored int) (done int)
 func avx512FlashSumsLookups3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashScaled3(p *Panel, from, to, scored int) (done int)
+func avx512FlashFloored3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashSumsScaled3(p *Panel, from, to, scored int) (done int)
+func avx512FlashSumsFloored3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix3(p *Panel, keep *float32)
@@ -116,10 +116,10 @@ func avx512ExpLookups(p *Panel, from, to int) (done int)
 func avx512ExpSumsLookups(p *Panel, from, to int) (done int)
 
 //go:noescape
-func avx512ExpScaled(p *Panel, from, to int) (done int)
+func avx512ExpFloored(p *Panel, from, to int) (done int)
 
 //go:noescape
-func avx512ExpSumsScaled(p *Panel, from, to int) (done int)
+func avx512ExpSumsFloored(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512ScaleKeys(p *Few, scale *float32, apart int)
@@ -161,10 +161,10 @@ func avx512WeighLookupsOnce(p *Few, from, vectors int) (done int)
 func avx512WeighSumsLookupsOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighScaledOnce(p *Few, from, vectors int) (done int)
+func avx512WeighFlooredOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsScaledOnce(p *Few, from, vectors int) (done int)
+func avx512WeighSumsFlooredOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512DotKept(p *Few)
@@ -203,10 +203,10 @@ func avx512WeighLookupsKept(p *Few, from, vectors int) (done int)
 func avx512WeighSumsLookupsKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighScaledKept(p *Few, from, vectors int) (done int)
+func avx512WeighFlooredKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsScaledKept(p *Few, from, vectors int) (done int)
+func avx512WeighSumsFlooredKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
@@ -302,12 +302,12 @@ var avx512 = loops{
 		weigh:     []func(f *Few, from, vectors int) int{avx512WeighLookupsOnce, avx512WeighLookupsKept},
 		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsLookupsOnce, avx512WeighSumsLookupsKept},
 	}, {
-		ulps:      1.75,
-		flash:     []func(p *Panel, from, to, scored int) int{avx512FlashScaled1, avx512FlashScaled2, avx512FlashScaled3},
-		flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSumsScaled1, avx512FlashSumsScaled2, avx512FlashSumsScaled3},
-		exp:       avx512ExpScaled, expSums: avx512ExpSumsScaled,
-		weigh:     []func(f *Few, from, vectors int) int{avx512WeighScaledOnce, avx512WeighScaledKept},
-		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsScaledOnce, avx512WeighSumsScaledKept},
+		ulps:      1.6,
+		flash:     []func(p *Panel, from, to, scored int) int{avx512FlashFloored1, avx512FlashFloored2, avx512FlashFloored3},
+		flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSumsFloored1, avx512FlashSumsFloored2, avx512FlashSumsFloored3},
+		exp:       avx512ExpFloored, expSums: avx512ExpSumsFloored,
+		weigh:     []func(f *Few, from, vectors int) int{avx512WeighFlooredOnce, avx512WeighFlooredKept},
+		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsFlooredOnce, avx512WeighSumsFlooredKept},
 	}},
 	asking: []askingLoops{{
 		dot: []func(*Few){avx512DotOnce, avx512DotF16Once, avx512DotBF16Once, avx512DotI8Once}, sum: []func(*Few){avx512SumOnce, avx512SumF16Once, avx512SumBF16Once, avx512SumI8Once},

@@ -20,7 +20,7 @@ var (
 	avx512Powers = []power{
 		{ulps: "1.75", emit: (*gen).exp2Tables, constants: (*gen).tableConstants},
 		{name: "Lookups", ulps: "1.75", emit: (*gen).exp2Lookups, constants: (*gen).lookupConstants},
-		{name: "Scaled", ulps: "1.75", emit: (*gen).exp2Scaled, constants: (*gen).scaledConstants, asks: true},
+		{name: "Floored", ulps: "1.6", emit: (*gen).exp2Floored, constants: (*gen).flooredConstants, asks: true},
 	}
 )
 
@@ -65,15 +65,30 @@ func (x x86) o(o operand) string {
 		return x.v(o)
 	case mem:
 		return x.m(o)
-	case constant:
-		return string(o) + "<>(SB)"
+	case constant, every:
+		return fmt.Sprint(o) + "<>(SB)"
 	}
 	panic("asmgen: unknown kind of operand")
 }
 
+// oneOf is what an instruction of AVX-512 that takes one element for all has behind its name.
+func oneOf(o operand) string {
+	if _, ok := o.(every); ok {
+		return ".BCST"
+	}
+	return ""
+}
+
 func imm(n int) string { return "$" + strconv.Itoa(n) }
 
-func (x x86) load(dst vec, from operand)    { x.emit("VMOVUPS", x.o(from), x.v(dst)) }
+func (x x86) load(dst vec, from operand) {
+	op := "VMOVUPS"
+	if _, ok := from.(every); ok {
+		op = "VBROADCASTSS"
+	}
+	x.emit(op, x.o(from), x.v(dst))
+}
+
 func (x x86) store(m mem, src vec)          { x.emit("VMOVUPS", x.v(src), x.m(m)) }
 func (x x86) broadcast(dst vec, m mem)      { x.emit("VBROADCASTSS", x.m(m), x.v(dst)) }
 func (x x86) zero(dst vec)                  { x.emit("VXORPS", x.v(dst), x.v(dst), x.v(dst)) }
@@ -221,7 +236,7 @@ func (x x86) sub(dst, a vec, b operand)      { x.emit("VSUBPS", x.o(b), x.v(a), 
 func (x x86) max(dst, a vec, b operand)      { x.emit("VMAXPS", x.o(b), x.v(a), x.v(dst)) }
 func (x x86) min(dst, a vec, b operand)      { x.emit("VMINPS", x.o(b), x.v(a), x.v(dst)) }
 func (x x86) larger(dst, a, b vec)           { x.max(dst, a, b) }
-func (x x86) muladd(acc, a vec, b operand)   { x.emit("VFMADD213PS", x.o(b), x.v(a), x.v(acc)) }
+func (x x86) muladd(acc, a vec, b operand)   { x.emit("VFMADD213PS"+oneOf(b), x.o(b), x.v(a), x.v(acc)) }
 func (x x86) lookup(dst, i vec, in constant) { x.emit("VPERMPS", x.o(in), x.v(i), x.v(dst)) }
 func (x x86) lookupTwo(dst, i vec, low, high constant, tmp vec) {
 	x.emit("VMOVAPS", x.v(i), x.v(dst))
@@ -237,7 +252,11 @@ func (x x86) lookupHalves(dst, i vec, low, high constant) {
 }
 
 // keepAbove is a comparison, not less or equal, that is true of NaN.
-func (x x86) keepAbove(a vec, least constant) { x.emit("VCMPPS", "$0x16", x.o(least), x.v(a), "K1") }
+func (x x86) keepAbove(a vec, least operand) {
+	x.emit("VCMPPS"+oneOf(least), "$0x16", x.o(least), x.v(a), "K1")
+}
+
+func (x x86) aboveFloor(dst, a vec) { x.emit("VREDUCEPS", "$1", x.v(a), x.v(dst)) }
 
 func (x x86) scaleKept(v, by vec) { x.emit("VSCALEFPS.Z", x.v(by), x.v(v), "K1", x.v(v)) }
 

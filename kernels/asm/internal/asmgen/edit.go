@@ -272,7 +272,7 @@ func (g *gen) editConstants() {
 	g.constant(capLog, "2/ln 2", same(2*math.Log2E))
 	g.constant(capLn, "-(ln 2)/2", same(-math.Ln2/2))
 	g.constant(two, "", same(2))
-	for i, c := range minimax(.5, capDegree) {
+	for i, c := range minimax(-.5, .5, capDegree) {
 		if i > 0 {
 			g.constant(capCoefficient(i), fmt.Sprintf("of r^%d in e^2r", i), same(c*math.Pow(2*math.Log2E, float64(i))))
 		}

@@ -135,7 +135,7 @@ func (g *gen) eluConstants() {
 	g.constant(eluRound, "rounds to a whole number above the least", same(1.5*(1<<fraction)-leastExponent))
 	g.constant(eluLog, "1/ln 2", same(math.Log2E))
 	g.constant(eluLn, "-ln 2", same(-math.Ln2))
-	for i, c := range minimax(.5, eluDegree) {
+	for i, c := range minimax(-.5, .5, eluDegree) {
 		g.constant(eluCoefficient(i), fmt.Sprintf("of r^%d in e^r", i), same(math.Ldexp(c*math.Pow(math.Log2E, float64(i)), 127+leastExponent)))
 	}
 }

@@ -88,10 +88,14 @@ type operand interface{ operand() }
 func (vec) operand()      {}
 func (mem) operand()      {}
 func (constant) operand() {}
+func (every) operand()    {}
 func (element) operand()  {}
 
 // A constant is a vector of the file's data, by name.
 type constant string
+
+// Every is a constant whose elements are all the same, of which one is read.
+type every constant
 
 // An element of a register.
 type element struct {
@@ -210,16 +214,17 @@ type tabled interface {
 	lookupTwo(dst, index vec, low, high constant, tmp vec) // the same in two constants, one after the other
 }
 
-// A scaling isa has the operations of exp2Scaled.
-type scaling interface {
+// A flooring isa has the operations of exp2Floored.
+type flooring interface {
 	tabled
-	keepAbove(x vec, least constant) // where x is not up to least it is kept in mind
-	scaleKept(v, x vec)              // v *= 2^⌊x⌋ there, and 0 elsewhere
+	aboveFloor(dst, a vec)          // dst = a-⌊a⌋
+	keepAbove(x vec, least operand) // where x is not up to least it is kept in mind
+	scaleKept(v, x vec)             // v *= 2^⌊x⌋ there, and 0 elsewhere
 }
 
 // A masking isa has the operations of exp2Lookups.
 type masking interface {
-	scaling
+	flooring
 	keepHalves(index vec, bit constant)              // which indices have a bit is kept in mind
 	lookupHalves(dst, index vec, low, high constant) // tabled's lookup, in high there and in low elsewhere
 }

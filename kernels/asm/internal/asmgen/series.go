@@ -39,18 +39,17 @@ func coefficient(power int) constant { return constant(fmt.Sprint("coefficient",
 func (g *gen) seriesConstants() {
 	g.constant(least, "results that round to 2 to it are 0", same(leastPower))
 	g.constant(round, "rounds to a whole number above it", same(1.5*(1<<fraction)-leastPower))
-	for i, c := range minimax(.5, g.degree) {
+	for i, c := range minimax(-.5, .5, g.degree) {
 		g.constant(coefficient(i), fmt.Sprintf("of r^%d in 2^r", i), same(math.Ldexp(c, 127+leastPower)))
 	}
 }
 
-// minimax returns the polynomial of an even degree that agrees with 2^r at the Chebyshev points of [-h, h], one of which is 0: all but the one with
-// the least maximum error.
-func minimax(h float64, degree int) []float64 {
+// minimax returns the polynomial of a degree that agrees with 2^r at the Chebyshev points of an interval, one of which is 0: all but the one that is 1 there and
+// has the least maximum error.
+func minimax(from, to float64, degree int) []float64 {
 	var at, q []float64 // the others, and (2^r-1)/r there; then the divided differences of Newton's interpolation
 	for i := range degree + 1 {
-		if i != degree/2 {
-			r := h * math.Cos(math.Pi*(float64(i)+.5)/float64(degree+1))
+		if r := (from+to)/2 + (to-from)/2*math.Cos(math.Pi*(float64(i)+.5)/float64(degree+1)); math.Abs(r) > 1e-9 {
 			at, q = append(at, r), append(q, math.Expm1(r*math.Ln2)/r)
 		}
 	}
