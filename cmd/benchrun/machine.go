@@ -91,7 +91,7 @@ func (*MachineCmd) Run(to streams) error {
 // peak measures the peak of one instruction set, and how much it drifts.
 func peak(o *asm.Ops) (run.Peak, machine.Limit, float64) {
 	rate, drift := machine.Drift(readings(harness.Probes{Peak: o.Peak, Read: o.Read}.ForPeak(nil)))
-	l := machine.Against(o.Vec, o.Peak, o.Chain, o.Slots, peakTries)
+	l := machine.Against(o.PeakWidth, o.Peak, o.Chain, o.Slots, peakTries)
 	return run.Peak{ISA: o.ISA, Flop: rate, PerCycle: l.PerCycle, Doubt: l.Doubt, Slots: l.Slots}, l, drift
 }
 

@@ -32,7 +32,7 @@ const (
 // A CPU starts one, two or four multiply-adds in a cycle (four: Neoverse V1, Apple). A rate that is none of these means that something else limited the
 // probe, or that it ran at another clock, and shares of such a peak say nothing. On one lane nothing is doubted: portable loops multiply, round and
 // add, which takes units that each CPU has in numbers of its own.
-func Against(lanes int, peak, chain, slots func(rounds int) int64, tries int) Limit {
+func Against(lanes float64, peak, chain, slots func(rounds int) int64, tries int) Limit {
 	var flop float64
 	again := []func() float64{timed(peak), timed(chain), timed(slots)}
 	var cycles, begun []float64
@@ -77,17 +77,17 @@ func perCycle(begun, cycles []float64) float64 {
 	return begun[len(begun)/4] / cycles[len(cycles)/2]
 }
 
-func limit(lanes int, flop, clock float64) Limit {
+func limit(lanes float64, flop, clock float64) Limit {
 	l := Limit{Clock: clock, PerCycle: flop / clock}
 	if lanes == 1 {
 		return l
 	}
 	for _, pipes := range []float64{1, 2, 4} {
-		if want := 2 * float64(lanes) * pipes; math.Abs(l.PerCycle-want) <= limitSlack*want {
+		if want := 2 * lanes * pipes; math.Abs(l.PerCycle-want) <= limitSlack*want {
 			return l
 		}
 	}
-	l.Doubt = fmt.Sprintf("%.3g FLOP per cycle is not within %s of what one, two or four multiply-adds on %d lanes make", l.PerCycle, Percent(limitSlack), lanes)
+	l.Doubt = fmt.Sprintf("%.3g FLOP per cycle is not within %s of what one, two or four multiply-adds on %.3g lanes make", l.PerCycle, Percent(limitSlack), lanes)
 	return l
 }
 

@@ -73,7 +73,7 @@ func TestDrift(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	for _, c := range []struct {
-		lanes    int
+		lanes    float64
 		perCycle float64
 		sound    bool
 	}{
@@ -90,12 +90,14 @@ func TestLimit(t *testing.T) {
 		{8, 64, true},
 		{8, 128, false},
 		{4, 32, true},
+		{256. / 3, 171, true},
+		{256. / 3, 150, false},
 		{1, 4, true},
 		{1, 3, true},
 	} {
 		l := limit(c.lanes, c.perCycle*3e9, 3e9)
 		if (l.Doubt == "") != c.sound || l.Clock != 3e9 {
-			t.Errorf("%v FLOP per cycle on %d lanes: %+v, sound: %v", c.perCycle, c.lanes, l, c.sound)
+			t.Errorf("%v FLOP per cycle on %v lanes: %+v, sound: %v", c.perCycle, c.lanes, l, c.sound)
 		}
 	}
 }

@@ -38,9 +38,20 @@
 // A lane of L and of S is summed over the keys of a group, from zero, and then added to what was there; a lane of O over the
 // keys of one Mix. A hidden key (score -Inf) contributes an exact 0, so cutting hidden keys off either end of a block changes no bit.
 //
+// # Parts
+//
+// Units that multiply tiles of bfloat16 do so much more of that than others of float32 that a product of float32 is worth being made of theirs: each number is the
+// sum of three of bfloat16, its parts, and a product of two numbers that of the six products of parts that are not below 2^-22 of it. The set amx does that, where
+// there are parts: of keys, of values, and of queries, which Ops.CutKeys, CutValues and CutQueries make once for all that multiply them. Weights it cuts by itself.
+// Without parts, and in all else, it is avx512. On a Xeon (family 6, model 167) flash does 1.4 times as many operations so as AVX-512's multiply-adds at their
+// peak, and its errors are not larger.
+//
+// A unit of tiles takes operands below 2^-126 as 0, and makes results 0 that are. Values below 2^-60 have no parts, therefore, and are multiplied as they are
+// (Parts.Small); and nobody cuts where scores themselves are asked for. What is not finite becomes a part that is not.
+//
 // # Assembly
 //
-// The sets avx2, avx512 and neon are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
+// The sets avx2, avx512, amx and neon are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
 // there are 0 up to 2^-100 (neon: 2^-99.5), and else within 1.75 ulp of 2^(score-M), less 2^-100, the difference being rounded first. Build tag purego leaves
 // the sets out.
 //
@@ -68,13 +79,44 @@ const Limit = 40
 type Rows struct {
 	Data   []float32
 	Stride int
+	Parts  Parts // of the same rows, if a set multiplies those
 }
+
+// Parts are rows, each number as the sum of three of type BF16, in the order in which Ops.CutKeys or CutValues lays them out. Rows are cut in whole groups (Ops.Group).
+type Parts struct {
+	Data    []uint16
+	Row     int       // elements for each row
+	Small   []float32 // rows of values too small to be cut, which have no parts and are 0 elsewhere; nil if there are none
+	Columns int       // of those
+}
+
+// From returns the parts of rows from row j on, the first of a group.
+func (p Parts) From(j int) Parts {
+	p.Data = p.Data[j*p.Row:]
+	if p.Small != nil {
+		p.Small = p.Small[j*p.Columns:]
+	}
+	return p
+}
+
+// KeyParts, ValueParts and QueryParts are how many elements the parts of n rows of d columns have, and those of queries of d columns in lanes.
+func KeyParts(n, d int) int       { return 3 * up(n, tileRows) * up(d, tileDepth) }
+func ValueParts(n, d int) int     { return 3 * up(n, tileDepth) * up(d, tileRows) }
+func QueryParts(d, lanes int) int { return 3 * up(d, tileDepth) * lanes }
+
+// Products of tiles have up to so many rows, and sums so many terms.
+const tileRows, tileDepth = 16, 32
+
+// up rounds n up to a multiple.
+func up(n, of int) int { return (n + of - 1) / of * of }
 
 // Row returns the first n elements of row j.
 func (r *Rows) Row(j, n int) []float32 { return r.Data[j*r.Stride:][:n:n] }
 
 // From returns the rows from row j on.
-func (r Rows) From(j int) Rows { return Rows{r.Data[j*r.Stride:], r.Stride} }
+func (r Rows) From(j int) Rows {
+	return Rows{r.Data[j*r.Stride:], r.Stride, r.Parts.From(j)}
+}
 
 // Ahead is the address of a row, which there need not be.
 func (r Rows) Ahead(j int) uintptr {
@@ -91,6 +133,7 @@ type Panel struct {
 	Factor  float64   // of the scores,
 	Scaled  bool      // which Qt holds already
 	Qt      []float32 // [D][Lanes]
+	QtParts []uint16  // of Qt times FactorLeft, as Ops.CutQueries makes them: three tiles for each vector of lanes, of 32 columns after another; or nil
 	K, V    Rows
 	P       []float32 // [N][Lanes]
 	O       []float32 // [C][Lanes]
@@ -114,7 +157,7 @@ type Panel struct {
 	AheadBy, ThenBy  int
 	AheadLen, Beside int
 
-	// Where Ops.Gathers, Flash without S asks memory for 128 bytes of as many rows as it has of K before the last group, from Next on, NextBy bytes apart. There need be nothing; 0: it
+	// Where Ops.Gathers or CutKeys, Flash without S asks memory for 128 bytes of as many rows as it has of K before the last group, from Next on, NextBy bytes apart. There need be nothing; 0: it
 	// asks for nothing new, and NextBy is 0 too.
 	Next   uintptr
 	NextBy int
@@ -173,6 +216,11 @@ type Ops struct {
 	Streamed *Ops
 	// Room is how many bytes the cache keeps of what Weigh asks for until they are read.
 	Room int
+	// CutKeys and CutValues cut n rows of d columns in parts, and CutQueries a panel's queries. Score, Flash and Mix of a set that has them multiply those
+	// where the panel has them. They are nil elsewhere. CutValues needs room for as many numbers that are too small, and may overwrite the rows so.
+	CutKeys    func(to []uint16, from Rows, n, d int) Parts
+	CutValues  func(to []uint16, small []float32, from Rows, n, d int) Parts
+	CutQueries func(*Panel)
 	// Gathers is whether rows of K, and of V, that lie between others are worth bringing together where they are read several times, whatever caches hold.
 	// Flash asks for them then.
 	Gathers bool
@@ -233,8 +281,11 @@ type Ops struct {
 	// Weigh, which leaves early, with Done queries finished, before one with a score over M+Limit, as Exp does. Where V is I8, Sum may leave its
 	// scales multiplied into P.
 	Dot, Weigh, Sum func(*Few)
-	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took.
+	// Peak is the probe of the floating-point limit: it returns the operations that rounds rounds of independent multiply-adds took,
+	// or of products of tiles that are as good.
 	Peak func(rounds int) int64
+	// PeakWidth is how many of them one unit does in a cycle: Vec, where it has one for each element.
+	PeakWidth float64
 	// Chain is the probe of the clock: it returns the number of additions that rounds rounds took, each a cycle after the one before.
 	Chain func(rounds int) int64
 	// Slots is the probe of how many instructions the CPU begins in a cycle of Chain: it returns the number that rounds rounds took, none of which waits for
@@ -242,6 +293,14 @@ type Ops struct {
 	Slots func(rounds int) int64
 	// Read is the probe of memory bandwidth: it reads all of x and returns something that depends on it. That of Streamed is the fastest.
 	Read func(x []float32) float32
+}
+
+// Group is the number of rows of which blocks, and cuts through them, are multiples: Keys, or as many as are cut into parts together.
+func (o *Ops) Group() int {
+	if o.CutKeys != nil {
+		return max(o.Keys, tileDepth)
+	}
+	return o.Keys
 }
 
 // Unit is the number of lanes that leave Flash together: a vector, or eight, since products of fewer are slow.

@@ -32,7 +32,7 @@ func stored(r Rows, n, d int, typ Type, apart int) Cells {
 func widened(c Cells, n, d int) Cells {
 	to := make([]float32, n*d)
 	widen(to, &c, n, d)
-	return Cells{Rows: Rows{to, d}}
+	return Cells{Rows: Rows{Data: to, Stride: d}}
 }
 
 // rounded is x rounded to so many bits, the last worth 2^least at least, by definition.

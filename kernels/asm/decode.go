@@ -160,7 +160,7 @@ func sum(p *Few) {
 			for c := 0; c < p.C; c += piece {
 				out, weights := p.O.Data[head*p.HeadO+r*p.O.Stride+c:][:min(piece, p.C-c)], weights[r*p.Stride:][:n]
 				if v.Type == F32 {
-					accumulate(out, weights, Rows{v.Data[c:], v.Stride})
+					accumulate(out, weights, Rows{Data: v.Data[c:], Stride: v.Stride})
 				} else {
 					accumulateCells(out, weights, &v, c, row[:len(out)])
 				}

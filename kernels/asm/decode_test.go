@@ -145,7 +145,7 @@ func TestFewQueriesApart(t *testing.T) {
 		for _, n := range []int{1, 3, 4, 17, 64} {
 			for _, d := range []int{1, 15, 16, 37, 64} {
 				all := randomFew(9, n, d, d)
-				rows := func(r Rows) Rows { return Rows{slices.Clone(r.Data), r.Stride} }
+				rows := func(r Rows) Rows { return Rows{Data: slices.Clone(r.Data), Stride: r.Stride} }
 				run := func(from, to, keys int) *Few {
 					f := *all
 					f.R, f.N = to-from, keys

@@ -43,16 +43,16 @@ func TestFewAgainstPortable(t *testing.T) {
 				want.P, want.O.Data, want.L, want.S = slices.Clone(f.P), slices.Clone(f.O.Data), slices.Clone(f.L), slices.Clone(f.S)
 				o.Dot(got)
 				dot(&want)
-				compare(t, what+": Dot", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, float64(d))
+				compare(t, what+": Dot", Rows{Data: got.P, Stride: f.Stride}, Rows{Data: want.P, Stride: f.Stride}, n, float64(d))
 				copy(want.P, got.P)
 				o.Weigh(got)
 				weigh(&want)
 				if got.Done != want.Done {
 					t.Fatalf("%s: Weigh left at %d, its twin at %d", what, got.Done, want.Done)
 				}
-				compare(t, what+": Weigh", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, 1)
-				compare(t, what+": L", Rows{got.L, r}, Rows{want.L, r}, got.Done, float64(n))
-				compare(t, what+": S", Rows{got.S, r}, Rows{want.S, r}, got.Done, float64(n))
+				compare(t, what+": Weigh", Rows{Data: got.P, Stride: f.Stride}, Rows{Data: want.P, Stride: f.Stride}, n, 1)
+				compare(t, what+": L", Rows{Data: got.L, Stride: r}, Rows{Data: want.L, Stride: r}, got.Done, float64(n))
+				compare(t, what+": S", Rows{Data: got.S, Stride: r}, Rows{Data: want.S, Stride: r}, got.Done, float64(n))
 				copy(want.P, got.P)
 				o.Sum(got)
 				sum(&want)
@@ -103,7 +103,7 @@ func TestFewOfCells(t *testing.T) {
 					o.Dot(got)
 					o.Dot(want)
 					if special && typ == I8 { // what is subnormal on the way is rounded apart
-						compare(t, what+": Dot", Rows{got.P, f.Stride}, Rows{want.P, f.Stride}, n, float64(16*d))
+						compare(t, what+": Dot", Rows{Data: got.P, Stride: f.Stride}, Rows{Data: want.P, Stride: f.Stride}, n, float64(16*d))
 					} else {
 						sameBits(t, what+": Dot", got.P, want.P)
 					}

@@ -120,12 +120,12 @@ type twins struct {
 
 func products(o *Ops) []twins {
 	twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
-	weights := func(p *Panel) (Rows, int) { return Rows{p.P, p.Lanes}, p.Width }
-	outputs := func(p *Panel) (Rows, int) { return Rows{p.O, p.Lanes}, p.Width }
-	sums := func(p *Panel) (Rows, int) { return Rows{p.X, p.XStr}, p.C }
+	weights := func(p *Panel) (Rows, int) { return Rows{Data: p.P, Stride: p.Lanes}, p.Width }
+	outputs := func(p *Panel) (Rows, int) { return Rows{Data: p.O, Stride: p.Lanes}, p.Width }
+	sums := func(p *Panel) (Rows, int) { return Rows{Data: p.X, Stride: p.XStr}, p.C }
 	return []twins{
 		{"Score", o.Score, twin.Score, weights},
-		{"Top", o.Top, twin.Top, func(p *Panel) (Rows, int) { return Rows{p.M, p.Lanes}, p.Width }},
+		{"Top", o.Top, twin.Top, func(p *Panel) (Rows, int) { return Rows{Data: p.M, Stride: p.Lanes}, p.Width }},
 		{"Mix", o.Mix, twin.Mix, outputs},
 		{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), outputs},
 		{"MixFresh", fresh(o.Mix), fresh(twin.Mix), outputs},
@@ -137,8 +137,8 @@ func products(o *Ops) []twins {
 		{"Hide", o.Hide, twin.Hide, weights},
 		{"Outer", o.Outer, twin.Outer, sums},
 		{"OuterOfNone", none(o.Outer), none(twin.Outer), sums},
-		{"Inner", inOrder(o.Inner), inOrder(twin.Inner), func(p *Panel) (Rows, int) { return Rows{p.M, p.Lanes}, p.Width }},
-		{"OuterT", turned(o.OuterT), turned(twin.OuterT), func(p *Panel) (Rows, int) { return Rows{p.O, p.C}, p.C }},
+		{"Inner", inOrder(o.Inner), inOrder(twin.Inner), func(p *Panel) (Rows, int) { return Rows{Data: p.M, Stride: p.Lanes}, p.Width }},
+		{"OuterT", turned(o.OuterT), turned(twin.OuterT), func(p *Panel) (Rows, int) { return Rows{Data: p.O, Stride: p.C}, p.C }},
 	}
 }
 
@@ -220,13 +220,13 @@ func FuzzShapes(f *testing.F) {
 // apart puts rows at another stride.
 func apart(r Rows, rows, cols, stride int) Rows {
 	if rows == 0 {
-		return Rows{nil, stride}
+		return Rows{Data: nil, Stride: stride}
 	}
 	s := make([]float32, (rows-1)*stride+cols)
 	for j := range rows {
 		copy(s[j*stride:], r.Row(j, cols))
 	}
-	return Rows{s, stride}
+	return Rows{Data: s, Stride: stride}
 }
 
 // fresh runs Mix on an output that counts as 0.

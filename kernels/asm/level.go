@@ -1,6 +1,11 @@
 package asm
 
-import "github.com/klauspost/cpuid/v2"
+import (
+	"slices"
+	"sync"
+
+	"github.com/klauspost/cpuid/v2"
+)
 
 // A Level is an instruction set that attnlab knows, whether or not this machine has it.
 type Level struct {
@@ -11,15 +16,22 @@ type Level struct {
 	variants  [][]*Ops // it is one of these, by how they compute 2^x, and then by the way they ask memory for what is read once
 }
 
-// needs are the features that the loops of an instruction set use.
+// needs are the features that the loops of an instruction set use, and what else there must be.
 var needs = []struct {
 	isa      string
 	features []cpuid.FeatureID
+	allowed  func() error
 }{
-	{"avx2", []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3, cpuid.F16C}},
-	{"avx512", []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3, cpuid.F16C, cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ}},
-	{"neon", []cpuid.FeatureID{cpuid.ASIMD}},
+	{"avx2", avx2Features, nil},
+	{"avx512", avx512Features, nil},
+	{"amx", append(slices.Clip(avx512Features), cpuid.AMXTILE, cpuid.AMXBF16), sync.OnceValue(allowTiles)},
+	{"neon", []cpuid.FeatureID{cpuid.ASIMD}, nil},
 }
+
+var (
+	avx2Features   = []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3, cpuid.F16C}
+	avx512Features = append(slices.Clip(avx2Features), cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ)
+)
 
 // Levels lists the instruction sets, portable first, each with its loops or the reason why there are none here.
 func Levels() []Level { return levels(&cpuid.CPU) }
@@ -32,6 +44,8 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 			level.Reason = "not on this CPU"
 		} else if level.variants = native(n.isa); level.variants == nil {
 			level.Reason = "not in this build"
+		} else if err := allowed(n.allowed); err != nil {
+			level.Reason = err.Error()
 		} else {
 			level.Ops = suited(cpu, level.variants)
 		}
@@ -39,6 +53,13 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 		all = append(all, level)
 	}
 	return all
+}
+
+func allowed(check func() error) error {
+	if check == nil {
+		return nil
+	}
+	return check()
 }
 
 // suited are the loops that suit a CPU.
@@ -87,7 +108,7 @@ func suited(cpu *cpuid.CPUInfo, variants [][]*Ops) *Ops {
 	best := once
 	switch {
 	case cpu.VendorID == cpuid.Intel:
-		kept.Ahead, kept.Gathers = farther, kept.Vec > 8
+		kept.Ahead, kept.Gathers = farther, kept.Vec > 8 && kept.CutKeys == nil // which brings rows together by itself
 		best = kept
 	case cpu.VendorID == cpuid.AMD && cpu.Family < zen5:
 		once.Ahead, kept.Ahead = 0, far

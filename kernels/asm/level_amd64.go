@@ -3,4 +3,4 @@
 package asm
 
 // sets are the instruction sets of this build.
-var sets = []*loops{&avx2, &avx512}
+var sets = []*loops{&avx2, &avx512, &amx}

@@ -38,6 +38,8 @@ type loops struct {
 	perSlots    int // instructions of a round of slots
 	perRead     int // elements of a round of asking.read, and of finite
 
+	tiles *tileLoops // those that multiply tiles, if it has them
+
 	dotTiles, sumTiles []int // queries in the tiles of dot and sum, the largest first
 }
 
@@ -231,6 +233,9 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 			sum += s
 		}
 		return sum
+	}
+	if l.tiles != nil {
+		l.byTiles(o, power)
 	}
 	return o
 }

@@ -6,13 +6,6 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// least: highest x whose result is 0
-DATA least<>+0(SB)/8, $0xc2c80000c2c80000
-DATA least<>+8(SB)/8, $0xc2c80000c2c80000
-DATA least<>+16(SB)/8, $0xc2c80000c2c80000
-DATA least<>+24(SB)/8, $0xc2c80000c2c80000
-GLOBL least<>(SB), RODATA|NOPTR, $32
-
 // round: rounds to a multiple of one over the table's length
 DATA round<>+0(SB)/8, $0x49c0000049c00000
 DATA round<>+8(SB)/8, $0x49c0000049c00000
@@ -54,6 +47,13 @@ DATA limit<>+8(SB)/8, $0x4220000042200000
 DATA limit<>+16(SB)/8, $0x4220000042200000
 DATA limit<>+24(SB)/8, $0x4220000042200000
 GLOBL limit<>(SB), RODATA|NOPTR, $32
+
+// least: highest x whose result is 0
+DATA least<>+0(SB)/8, $0xc2c80000c2c80000
+DATA least<>+8(SB)/8, $0xc2c80000c2c80000
+DATA least<>+16(SB)/8, $0xc2c80000c2c80000
+DATA least<>+24(SB)/8, $0xc2c80000c2c80000
+GLOBL least<>(SB), RODATA|NOPTR, $32
 
 // lowest: lowest finite number
 DATA lowest<>+0(SB)/8, $0xff7fffffff7fffff

@@ -6,18 +6,6 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// least: highest x whose result is 0
-TEXT least<>(SB), NOSPLIT|NOFRAME, $0
-	PCALIGN $64
-	QUAD $0xc2c80000c2c80000
-	QUAD $0xc2c80000c2c80000
-	QUAD $0xc2c80000c2c80000
-	QUAD $0xc2c80000c2c80000
-	QUAD $0xc2c80000c2c80000
-	QUAD $0xc2c80000c2c80000
-	QUAD $0xc2c80000c2c80000
-	QUAD $0xc2c80000c2c80000
-
 // round: rounds to a multiple of one over the table's length
 TEXT round<>(SB), NOSPLIT|NOFRAME, $0
 	PCALIGN $64
@@ -257,6 +245,18 @@ TEXT limit<>(SB), NOSPLIT|NOFRAME, $0
 	QUAD $0x4220000042200000
 	QUAD $0x4220000042200000
 	QUAD $0x4220000042200000
+
+// least: highest x whose result is 0
+TEXT least<>(SB), NOSPLIT|NOFRAME, $0
+	PCALIGN $64
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
+	QUAD $0xc2c80000c2c80000
 
 // lowest: lowest finite number
 TEXT lowest<>(SB), NOSPLIT|NOFRAME, $0

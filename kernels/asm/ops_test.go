@@ -13,9 +13,13 @@ import (
 var geometries = append(assembled(),
 	Go(), Portable(24, 8, 4, 4, 6), Portable(48, 16, 8, 8, 6), Portable(16, 4, 4, 4, 8), Portable(64, 1, 8, 1, 1))
 
-// assembled are the sets with loops in assembly that this machine can run, in each way that they compute 2^x, and not only in this CPU's.
+// assembled are the sets with loops in assembly that this machine can run, in each way that they compute 2^x, and not only in this CPU's. Those that multiply
+// parts are not among them: without parts they are others.
 func assembled() (sets []*Ops) {
 	for _, l := range Levels() {
+		if l.Ops != nil && l.Ops.CutKeys != nil {
+			continue
+		}
 		for _, ways := range l.variants {
 			if slices.Contains(ways, l.Ops) {
 				ways = []*Ops{l.Ops}
@@ -29,7 +33,9 @@ func assembled() (sets []*Ops) {
 // asking are the assembled sets in each way that they ask memory for what is read once, too.
 func asking() (sets []*Ops) {
 	for _, l := range Levels() {
-		sets = append(sets, slices.Concat(l.variants...)...)
+		if l.Ops == nil || l.Ops.CutKeys == nil {
+			sets = append(sets, slices.Concat(l.variants...)...)
+		}
 	}
 	return sets
 }
@@ -72,7 +78,7 @@ func random(o *Ops, width, n, d, c int) *Panel {
 				s[i] = nan
 			}
 		}
-		return Rows{s, cols + gap}
+		return Rows{Data: s, Stride: cols + gap}
 	}
 	p := &Panel{
 		Lanes: o.Lanes, Width: width, N: n, Plain: n, D: d, C: c, Factor: .37, Qt: lanes(d), K: rows(n, d), V: rows(n, c), P: lanes(n), O: lanes(c),
@@ -266,7 +272,7 @@ func TestMove(t *testing.T) {
 					}
 				}
 			}
-			back := Rows{make([]float32, len(p.Y.Data)), p.Y.Stride}
+			back := Rows{Data: make([]float32, len(p.Y.Data)), Stride: p.Y.Stride}
 			m.Outside, m.Scale = back, p.L
 			o.Store(m)
 			for i, x := range back.Data {

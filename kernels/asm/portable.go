@@ -14,7 +14,7 @@ import (
 // that the slice is not empty, which is worth a tenth.
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
-		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank, ulps: .54,
+		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank, ulps: .54, PeakWidth: float64(vec),
 		Load: load, Store: store, Score: score, Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows, Rotate: rotate, DScore: dscore, Outer: outer, OuterT: outerT, Inner: inner, Elu: elu,
 		Dot: dot, Weigh: weigh, Sum: sum, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Peak: peak, Chain: chain, Slots: slots, Read: read,
 	}

@@ -270,7 +270,7 @@ func (x x86) jumpLess(a, b reg, to string) {
 }
 
 func (x x86) replaceAbove(dst, by, a, b, tmp vec) {
-	if x.name == "avx512" {
+	if x.letter == "Z" {
 		x.emit("VCMPPS", greater, x.v(b), x.v(a), "K1")
 		x.emit("VMOVAPS", x.v(by), "K1", x.v(dst))
 	} else {
@@ -280,7 +280,7 @@ func (x x86) replaceAbove(dst, by, a, b, tmp vec) {
 }
 
 func (x x86) replaceAboveInt(dst vec, by constant, a, b, tmp vec) {
-	if x.name == "avx512" {
+	if x.letter == "Z" {
 		x.emit("VPCMPGTD", x.v(b), x.v(a), "K1")
 		x.emit("VMOVUPS", x.o(by), "K1", x.v(dst))
 	} else {
@@ -298,7 +298,7 @@ func (x x86) loadTwice(dst vec, m mem) {
 }
 
 func (x x86) storeUnless(m mem, src, word, bit, tmp, tmp2 vec) {
-	if x.name == "avx512" {
+	if x.letter == "Z" {
 		x.emit("VPTESTNMD", x.v(bit), x.v(word), "K1")
 		x.emit("VMOVUPS", x.v(src), "K1", x.m(m))
 	} else { // loads and stores all: a masked store is slow on some CPUs
@@ -406,7 +406,7 @@ const greater = "$0x1e"
 
 // jumpAbove of AVX2 destroys elemAt4.
 func (x x86) jumpAbove(a, b vec, to string) {
-	if x.name == "avx512" {
+	if x.letter == "Z" {
 		x.emit("VCMPPS", greater, x.v(b), x.v(a), "K1")
 		x.emit("KORTESTW", "K1", "K1")
 	} else {

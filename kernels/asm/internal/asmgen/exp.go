@@ -172,19 +172,31 @@ func (g *gen) constants() {
 	for _, p := range g.powers {
 		p.constants(g)
 	}
-	g.constant(limit, "Limit", same(40))
+	g.limitConstants()
 	g.constant(lowest, "lowest finite number", same(-math.MaxFloat32))
 	g.constant(whole, "rounds to a whole number", same(1.5*(1<<fraction)))
 	g.constant(far, "the most that a sum is scaled down by, as a power of two", same(126))
 	g.constant(lightest, "taken off weights; Raise leaves none that is less, but 0", same(math.Ldexp(1, leastPower)))
 	g.constant(one, "", same(1))
-	g.constant(hidden, "score of a hidden key", same(math.Inf(-1)))
-	g.constant(next, "1, an integer", func(int) uint32 { return 1 })
+	g.hiddenConstants()
 	g.constant(previous, "-1", func(int) uint32 { return math.MaxUint32 })
 }
 
+// limitConstants are those of Flash and of its weights, however they are computed.
+func (g *gen) limitConstants() {
+	g.constant(limit, "Limit", same(40))
+	if g.entries > 0 {
+		g.constant(least, "highest x whose result is 0", same(leastPower))
+	}
+}
+
+// hiddenConstants are those of masks.
+func (g *gen) hiddenConstants() {
+	g.constant(hidden, "score of a hidden key", same(math.Inf(-1)))
+	g.constant(next, "1, an integer", func(int) uint32 { return 1 })
+}
+
 func (g *gen) tableConstants() {
-	g.constant(least, "highest x whose result is 0", same(leastPower))
 	g.constant(round, "rounds to a multiple of one over the table's length", same(1.5*(1<<fraction)/float64(g.entries)))
 	power := func(times float64, i int) uint32 {
 		return float(times*math.Exp2(float64(i)/float64(g.entries))) - uint32(i<<fraction/g.entries)

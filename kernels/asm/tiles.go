@@ -1,0 +1,265 @@
+//go:build (amd64 || arm64) && !purego
+
+package asm
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// tileLoops are the assembly loops that multiply tiles of parts.
+type tileLoops struct {
+	score   []func(q, k *uint16, p *float32, groups, steps int, config *tileConfig) // by vectors
+	flash   []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+	hide    []func(p *float32, lo, hi *int32, key, rows int)
+	mix     []func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig) // by tiles of columns
+	rows    func(to *uint16, from *float32, rows, stride, mask int)
+	columns func(to *uint16, from *float32, rows, stride, mask int) (small int)
+	pairs   func(to *uint16, from *float32, rows int, factor float32)
+	peak    func(rounds int)
+}
+
+// A tileConfig says how many rows each tile has, of 64 bytes.
+type tileConfig [64]byte
+
+// tileConfigs are those whose first tiles have from 0 to 16 rows, and others 16.
+func tileConfigs(first int) (all [tileRows + 1]tileConfig) {
+	for rows := range all {
+		c := &all[rows]
+		c[0] = 1 // the only kind there is
+		for t := range 8 {
+			c[16+2*t], c[48+t] = 64, tileRows
+			if t < first {
+				c[48+t] = byte(rows)
+			}
+		}
+	}
+	return all
+}
+
+// Sums and parts of keys are the first six tiles of Score, and sums and parts of values the first five of Mix.
+var scoreConfigs, mixConfigs = tileConfigs(6), tileConfigs(5)
+
+const (
+	tileSize     = tileRows * tileDepth // elements of a tile,
+	partsOfTile  = 3 * tileSize         // and of its three parts
+	flashAtOnce  = 128                  // rows whose scores the first cache holds until they are weights
+	columnsOfMix = 4                    // tiles of columns that Mix does at once
+
+	tilePeakAtOnce = 1000
+	tilePeakRound  = 2 * tileRows * tileSize             // operations of a round of peak, whose six products of parts are one of numbers
+	tilePeakWidth  = tileRows * tileSize / 6. / tileRows // multiply-adds of a cycle: a product of parts takes as many cycles as a tile has rows
+)
+
+// byTiles replaces what multiplies tiles where a panel has parts.
+func (l *loops) byTiles(o *Ops, power *powerLoops) {
+	t := l.tiles
+	o.PeakWidth = tilePeakWidth
+	o.Peak = func(rounds int) int64 {
+		for left := rounds; left > 0; left -= tilePeakAtOnce {
+			t.peak(min(left, tilePeakAtOnce))
+		}
+		return tilePeakRound * int64(max(rounds, 0))
+	}
+	o.CutKeys = func(to []uint16, from Rows, n, d int) Parts {
+		p := Parts{Data: to, Row: 3 * up(d, tileDepth)}
+		reach("keys", len(from.Data), n, d, from.Stride)
+		reach("parts", len(to), 1, KeyParts(n, d), 0)
+		for j := 0; j < n; j += tileRows {
+			for c := 0; c < up(d, tileDepth); c += tileRows {
+				at := j*p.Row + c/tileDepth*partsOfTile + c%tileDepth
+				x := &from.Data[j*from.Stride+min(c, d-1)]
+				t.rows(&to[at], x, min(n-j, tileRows), from.Stride, columnMask(d-c))
+			}
+		}
+		return p
+	}
+	o.CutValues = func(to []uint16, small []float32, from Rows, n, d int) Parts {
+		p, found := Parts{Data: to, Row: 3 * up(d, tileRows)}, 0
+		reach("values", len(from.Data), n, d, from.Stride)
+		reach("parts", len(to), 1, ValueParts(n, d), 0)
+		reach("small", len(small), n, d, d)
+		for j := 0; j < n; j += tileDepth {
+			for c := 0; c < d; c += tileRows {
+				found |= t.columns(&to[j*p.Row+c/tileRows*partsOfTile], &from.Data[j*from.Stride+c], min(n-j, tileDepth), from.Stride, columnMask(d-c))
+			}
+		}
+		if found != 0 {
+			p.Small, p.Columns = small[:n*d], d
+			for j := range n {
+				for c, x := range from.Row(j, d) {
+					if x >= leastCut || x <= -leastCut || x != x {
+						x = 0
+					}
+					if p.Small[j*d+c] = x; x != 0 {
+						at := j/tileDepth*tileDepth*p.Row + c/tileRows*partsOfTile + c%tileRows*tileDepth + j%tileDepth
+						to[at], to[at+tileSize], to[at+2*tileSize] = 0, 0, 0
+					}
+				}
+			}
+		}
+		return p
+	}
+	o.CutQueries = func(p *Panel) {
+		width := l.checkWidth(p)
+		reach("Qt", len(p.Qt), p.D, p.Width, p.Lanes)
+		reach("QtParts", len(p.QtParts), up(p.D, tileDepth)/tileDepth, width*partsOfTile, p.Lanes/l.vec*partsOfTile)
+		for c := 0; c < p.D; c += tileDepth {
+			for v := range width {
+				at := c/tileDepth*(p.Lanes/l.vec) + v
+				t.pairs(&p.QtParts[at*partsOfTile], &p.Qt[c*p.Lanes+v*l.vec], min(p.D-c, tileDepth), float32(p.FactorLeft()))
+			}
+		}
+	}
+	score, flash, mix := o.Score, o.Flash, o.Mix
+	o.Score = func(p *Panel) {
+		if !multiplied(p) {
+			score(p)
+			return
+		}
+		l.scoreTiles(p, 0, p.N)
+	}
+	o.Flash = func(p *Panel) {
+		if !multiplied(p) {
+			flash(p)
+			return
+		}
+		l.checkExp(p)
+		reach("Keep", len(p.Keep), 1, p.Width, 0)
+		if p.Plain < p.N {
+			l.checkMask(p)
+		}
+		l.flashTiles(power, p)
+	}
+	o.Mix = func(p *Panel) {
+		if p.V.Parts.Data == nil {
+			mix(p)
+			return
+		}
+		l.mixTiles(p)
+		if small := p.V.Parts.Small; small != nil {
+			v, keep, fresh := p.V, p.Keep, p.Fresh
+			p.V, p.Keep, p.Fresh = Rows{Data: small, Stride: p.V.Parts.Columns}, nil, false
+			mix(p)
+			p.V, p.Keep, p.Fresh = v, keep, fresh
+		}
+	}
+}
+
+// leastCut is the least number of values that has parts, as the generator has it.
+const leastCut = 0x1p-60
+
+// multiplied is whether a panel's scores are products of parts.
+func multiplied(p *Panel) bool {
+	return p.K.Parts.Data != nil && p.QtParts != nil && Normal(p.Factor)
+}
+
+// columnMask has a bit for each of up to 16 columns.
+func columnMask(columns int) int { return 1<<min(max(columns, 0), tileRows) - 1 }
+
+// checkTiles panics if the panel's slices are too short for the products of rows from one, the first of a tile, to another, and returns the vectors in use and the
+// steps that its columns take.
+func (l *loops) checkTiles(p *Panel, from, to int) (width, steps int) {
+	width, steps = l.checkWidth(p), up(p.D, tileDepth)/tileDepth
+	next := len(l.score)
+	reach("QtParts", len(p.QtParts), steps, width*partsOfTile, next*partsOfTile)
+	reach("K.Parts", len(p.K.Parts.Data), up(to, tileRows), p.K.Parts.Row, p.K.Parts.Row)
+	reach("P", len(p.P), to, p.Width, p.Lanes)
+	if p.K.Parts.Row != 3*up(p.D, tileDepth) || from%tileRows != 0 {
+		panic(fmt.Errorf("asm/%s: K.Parts: %d elements a row of %d columns, from row %d", l.isa, p.K.Parts.Row, p.D, from))
+	}
+	return width, steps
+}
+
+// scoreTiles does rows from one to another.
+func (l *loops) scoreTiles(p *Panel, from, to int) {
+	width, steps := l.checkTiles(p, from, to)
+	if width == 0 || steps == 0 {
+		return
+	}
+	score, k := l.tiles.score[width-1], p.K.Parts.Data
+	if groups := (to - from) / tileRows; groups > 0 {
+		score(&p.QtParts[0], &k[from*p.K.Parts.Row], &p.P[from*p.Lanes], groups, steps, &scoreConfigs[tileRows])
+		from += groups * tileRows
+	}
+	if from < to {
+		score(&p.QtParts[0], &k[from*p.K.Parts.Row], &p.P[from*p.Lanes], 1, steps, &scoreConfigs[to-from])
+	}
+}
+
+// flashTiles does not leave: it raises references itself. Nor do vectors leave before others, since the mask hides from them all that comes after.
+func (l *loops) flashTiles(power *powerLoops, p *Panel) {
+	exp := power.exp
+	if p.S != nil {
+		exp = power.expSums
+	}
+	weigh := func(from, to int) {
+		for p.Done = exp(p, from, to); p.Done < to; p.Done = exp(p, p.Done, to) {
+			l.raise(p, min(l.keys, p.N-p.Done))
+		}
+	}
+	for from := p.From; from < p.N && p.Width > 0; {
+		if groups := (min(p.Plain, p.N) - from) / tileRows; groups > 0 && p.S == nil {
+			done := from + l.flashGroups(p, from, groups)
+			if from += groups * tileRows; done < from { // the group's scores are there
+				from = up(done+1, tileRows)
+				weigh(done, from)
+			}
+			continue
+		}
+		to := min(from+flashAtOnce, p.N)
+		l.scoreTiles(p, from, to)
+		if first := max(from, p.Plain); first < to {
+			l.tiles.hide[p.Width/l.vec-1](&p.P[first*p.Lanes], &p.Edit.Lo[0], &p.Edit.Hi[0], p.Edit.Key+first, to-first)
+		}
+		weigh(from, to)
+		from = to
+	}
+	p.Done, p.Scored = p.N, false
+}
+
+// flashGroups does groups of rows that every lane sees, and returns how many rows it did.
+func (l *loops) flashGroups(p *Panel, from, groups int) int {
+	width, steps := l.checkTiles(p, from, from+groups*tileRows)
+	return l.tiles.flash[width-1](&p.QtParts[0], &p.K.Parts.Data[from*p.K.Parts.Row], &p.P[from*p.Lanes], &p.M[0], &p.L[0], groups, steps, &scoreConfigs[tileRows],
+		p.Next+uintptr(from*p.NextBy), p.NextBy) / (4 * p.Lanes)
+}
+
+// mixTiles does a vector of lanes after another.
+func (l *loops) mixTiles(p *Panel) {
+	width := l.checkMix(p)
+	parts := p.V.Parts
+	reach("V.Parts", len(parts.Data), up(p.N, tileDepth), parts.Row, parts.Row)
+	if parts.Row != 3*up(p.C, tileRows) {
+		panic(fmt.Errorf("asm/%s: V.Parts: %d elements a row of %d columns", l.isa, parts.Row, p.C))
+	}
+	for v := range width {
+		since, until, keep := 0, p.N, &ones[0]
+		if p.Until != nil {
+			since, until = p.Since[v], p.Until[v]
+		}
+		if p.Keep != nil {
+			keep = &p.Keep[v*l.vec]
+		}
+		if since%tileDepth != 0 {
+			panic(fmt.Errorf("asm/%s: Since is %v: it must have multiples of %d where values are cut", l.isa, p.Since, tileDepth))
+		}
+		for c := 0; c < p.C; {
+			tiles, rows := min((p.C-c)/tileRows, columnsOfMix), tileRows
+			columns := tiles * tileRows
+			if tiles == 0 {
+				tiles, rows, columns = 1, p.C-c, p.C-c
+			}
+			values := unsafe.SliceData(parts.Data[since*parts.Row:]) // there are none if there are no rows
+			if until > since {
+				values = &parts.Data[since*parts.Row+c/tileRows*partsOfTile]
+			}
+			weights := unsafe.SliceData(p.P)
+			if until > since {
+				weights = &p.P[since*p.Lanes+v*l.vec]
+			}
+			l.tiles.mix[tiles-1](values, weights, &p.O[c*p.Lanes+v*l.vec], keep, until-since, 2*tileDepth*parts.Row, columns, set(p.Fresh), &mixConfigs[rows])
+			c += columns
+		}
+	}
+}

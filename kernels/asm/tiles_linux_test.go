@@ -1,0 +1,366 @@
+//go:build amd64 && !purego
+
+package asm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// cutting are the sets that multiply parts of numbers. It says so if there are none.
+func cutting(t *testing.T) (sets []*Ops) {
+	t.Helper()
+	for _, l := range Levels() {
+		switch {
+		case l.Available && l.Ops.CutKeys != nil:
+			sets = append(sets, l.Ops)
+		case l.ISA == "amx":
+			t.Logf("SKIPPED: %s: %s", l.ISA, l.Reason)
+		}
+	}
+	return sets
+}
+
+// bf16 is the number that an element of parts is.
+func bf16(part uint16) float32 { return math.Float32frombits(uint32(part) << 16) }
+
+// sumOf is the number whose parts stand in three tiles, at an element of the first one, and its largest part.
+func sumOf(parts []uint16, at int) (sum float64, first float32) {
+	for tile := range 3 {
+		sum += float64(bf16(parts[at+tile*tileSize]))
+	}
+	return sum, bf16(parts[at])
+}
+
+// placed are where the layouts of keys, values and queries have row j, column c of d columns, or of lanes.
+func placedKey(j, c, d int) int {
+	return (j/tileRows*up(d, tileDepth)/tileDepth+c/tileDepth)*partsOfTile + j%tileRows*tileDepth + c%tileDepth
+}
+
+func placedValue(j, c, d int) int {
+	return (j/tileDepth*up(d, tileRows)/tileRows+c/tileRows)*partsOfTile + c%tileRows*tileDepth + j%tileDepth
+}
+
+func placedQuery(c, lane, lanes int) int {
+	return (c/tileDepth*lanes/tileRows+lane/tileRows)*partsOfTile + c%tileDepth/2*tileDepth + lane%tileRows*2 + c%2
+}
+
+// A number is the sum of its parts, which nothing rounds, and an infinity or NaN has a part that is no number; what no number stands for is 0.
+func TestParts(t *testing.T) {
+	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, math.MaxFloat32, -math.MaxFloat32, 0x1p-126, 0x1.fffffep0, -0x1.fffffep-100, 0x1.00fffep0, 0x1.017ffep0}
+	none := []float32{float32(math.Inf(1)), negInf, nan, math.Float32frombits(0xffffffff), math.Float32frombits(0x7f800001), math.Float32frombits(0xff80ffff)}
+	for _, o := range cutting(t) {
+		fs := fences{}
+		rng := rand.New(rand.NewPCG(7, 8))
+		draw := func(x []float32) {
+			for i := range x {
+				switch rng.IntN(12) {
+				case 0:
+					x[i] = special[rng.IntN(len(special))]
+				case 1:
+					x[i] = none[rng.IntN(len(none))]
+				default:
+					x[i] = math.Float32frombits(rng.Uint32()&0x807fffff | uint32(127-40+rng.IntN(80))<<23)
+				}
+			}
+		}
+		same := func(what string, parts []uint16, at int, want float32) {
+			t.Helper()
+			got, first := sumOf(parts, at)
+			switch {
+			case want-want != 0 || first-first != 0: // also where the largest one rounds up to an infinity
+				if got-got == 0 {
+					t.Fatalf("%s: %v has the parts of %v", what, want, got)
+				}
+			case got != float64(want):
+				t.Fatalf("%s: %v has the parts of %v", what, want, got)
+			}
+		}
+		for n := range 70 {
+			for _, d := range []int{1, 2, 15, 16, 17, 31, 32, 33, 64, 80} {
+				if n > 34 && d%16 != 0 {
+					continue
+				}
+				p := random(o, o.Lanes, n, d, d)
+				draw(p.K.Data)
+				draw(p.V.Data)
+				draw(p.Qt)
+				p.Factor, p.Scaled = 1, n%2 == 0
+				if n%3 == 0 {
+					p.Width -= o.Vec * (1 + n%2)
+				}
+				q := fs.put(t, p, n%2 == 0)
+				room := func(name string, elements int) []uint16 { return fs.parts(t, name, elements, n%2 == 0) }
+				what := fmt.Sprintf("%s: %d rows of %d columns", o.ISA, n, d)
+				small := make([]float32, n*d)
+				keys := o.CutKeys(room("KeyParts", KeyParts(n, d)), q.K, n, d)
+				values := o.CutValues(room("ValueParts", ValueParts(n, d)), small, q.V, n, d)
+				q.QtParts = room("QtParts", QueryParts(d, o.Lanes))
+				o.CutQueries(q)
+				for j := range up(n, tileDepth) {
+					for c := range up(d, tileDepth) {
+						if j < n {
+							x := float32(0)
+							if c < d {
+								x = p.K.Row(j, d)[c]
+							}
+							same(what+": keys", keys.Data, placedKey(j, c, d), x)
+						}
+						if c < up(d, tileRows) {
+							x := float32(0)
+							if j < n && c < d {
+								if x = p.V.Row(j, d)[c]; math.Abs(float64(x)) < leastCut {
+									if x != 0 && (values.Small == nil || values.Small[j*d+c] != x) {
+										t.Fatalf("%s: %v has no parts, and is no small one", what, x)
+									}
+									x = 0
+								} else if values.Small != nil && values.Small[j*d+c] != 0 {
+									t.Fatalf("%s: %v is a small one", what, x)
+								}
+							}
+							same(what+": values", values.Data, placedValue(j, c, d), x)
+						}
+					}
+				}
+				for c := range up(d, tileDepth) {
+					for l := range p.Width {
+						x := float32(0)
+						if c < d {
+							x = p.Qt[c*p.Lanes+l]
+						}
+						same(what+": queries", q.QtParts, placedQuery(c, l, p.Lanes), x)
+					}
+				}
+			}
+		}
+	}
+}
+
+// parts is room for so many elements between fences, full of NaN.
+func (fs fences) parts(t *testing.T, name string, elements int, first bool) []uint16 {
+	if fs[name] == nil {
+		fs[name] = newFence(t, 1<<16)
+	}
+	x := make([]uint16, elements)
+	for i := range x {
+		x[i] = 0x7fc0
+	}
+	return putIn(fs[name], x, first)
+}
+
+// cut gives a panel the parts of its operands.
+func (fs fences) cut(t *testing.T, o *Ops, p *Panel, first bool) {
+	p.K.Parts = o.CutKeys(fs.parts(t, "K.Parts", KeyParts(p.N, p.D), first), p.K, p.N, p.D)
+	p.V.Parts = o.CutValues(fs.parts(t, "V.Parts", ValueParts(p.N, p.C), first), make([]float32, p.N*p.C), p.V, p.N, p.C)
+	p.QtParts = fs.parts(t, "QtParts", QueryParts(p.D, p.Lanes), first)
+	o.CutQueries(p)
+}
+
+// Products of parts are those of numbers, as near as float32 has them, from rows, widths and columns of every length; and what lies beside the lanes in use stays
+// as it was.
+func TestProductsOfParts(t *testing.T) {
+	for _, o := range cutting(t) {
+		fs := fences{}
+		for _, n := range []int{1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 100, 128, 130} {
+			for _, d := range []int{1, 5, 16, 31, 32, 33, 64, 70, 96} {
+				for width := o.Vec; width <= o.Lanes; width += o.Vec {
+					what := fmt.Sprintf("%s: width %d, %d keys, %d columns", o.ISA, width, n, d)
+					p := random(o, width, n, d, d)
+					p.Until = nil
+					if (n+d)%4 == 1 && n > 32 { // stairs
+						for v := range width / o.Vec {
+							p.Since = append(p.Since, min(v*32, n/32*32))
+							p.Until = append(p.Until, n)
+						}
+						p.Until[0] = max(p.Since[width/o.Vec-1], n-7)
+					}
+					q := fs.put(t, p, n%2 == 0)
+					fs.cut(t, o, q, n%2 == 0)
+					o.Score(q)
+					for j := range n {
+						for l := range width {
+							terms := []float64{0}
+							for x, k := range p.K.Row(j, d) {
+								terms = append(terms, p.FactorLeft()*float64(k)*lane(p.Qt, p, x, l))
+							}
+							check(t, what+": P", q.P[j*p.Lanes+l], terms...)
+						}
+					}
+					for i := range q.P { // weights
+						if i%o.Lanes < width {
+							q.P[i] = float32(math.Exp2(-60 * math.Abs(math.Sin(float64(i)))))
+						}
+					}
+					before := slices.Clone(q.O)
+					o.Mix(q)
+					for c := range d {
+						for l := range width {
+							since, until := 0, n
+							if p.Until != nil {
+								since, until = p.Since[l/o.Vec], p.Until[l/o.Vec]
+							}
+							terms := []float64{0}
+							if !p.Fresh {
+								terms[0] = float64(p.Keep[l]) * float64(before[c*p.Lanes+l])
+							}
+							for j := since; j < until; j++ {
+								terms = append(terms, lane(q.P, p, j, l)*float64(p.V.Row(j, d)[c]))
+							}
+							check(t, what+": O", q.O[c*p.Lanes+l], terms...)
+						}
+					}
+					if t.Failed() {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Flash by parts is Score by parts, a mask and the Exp of the set beneath, with what Raise is for done on the way.
+func TestFlashOfParts(t *testing.T) {
+	for _, o := range cutting(t) {
+		fs := fences{}
+		rng := rand.New(rand.NewPCG(9, 10))
+		raised := 0
+		for range 300 {
+			width, n, d := o.Vec*(1+rng.IntN(o.Lanes/o.Vec)), 1+rng.IntN(300), 1+rng.IntN(70)
+			p := random(o, width, n, d, 1)
+			p.Edit.Key = rng.IntN(100)
+			p.Plain = rng.IntN(n + 1)
+			for l := range width {
+				p.M[l], p.L[l], p.S[l], p.Keep[l] = Unset, 0, 0, 1
+				p.Edit.Lo = append(p.Edit.Lo, int32(p.Edit.Key+rng.IntN(20)))
+				p.Edit.Hi = append(p.Edit.Hi, int32(p.Edit.Key+n-rng.IntN(20)))
+			}
+			for i := range p.Qt {
+				p.Qt[i] *= 30
+			}
+			if rng.IntN(2) == 0 {
+				p.S = nil
+			}
+			p = fs.put(t, p, n%2 == 0)
+			fs.cut(t, o, p, n%2 == 0)
+			want := *p
+			for _, s := range []*[]float32{&want.P, &want.M, &want.L, &want.S, &want.Keep} {
+				*s = slices.Clone(*s)
+			}
+			o.Score(&want)
+			mask(&want, p.Plain, n)
+			for o.Exp(&want); want.Done < n; o.Exp(&want) {
+				o.Raise(&want)
+				raised++
+			}
+			if o.Flash(p); p.Done != n {
+				t.Fatalf("%s: left at %d of %d", o.ISA, p.Done, n)
+			}
+			for name, pair := range map[string][2][]float32{"P": {p.P, want.P}, "M": {p.M, want.M}, "L": {p.L, want.L}, "S": {p.S, want.S}, "Keep": {p.Keep, want.Keep}} {
+				for i, x := range pair[0] {
+					if i%o.Lanes < width && x != pair[1][i] {
+						t.Fatalf("%s: width %d, %d keys: %s[%d] is %v, by steps %v", o.ISA, width, n, name, i, x, pair[1][i])
+					}
+				}
+			}
+		}
+		if raised < 300 {
+			t.Errorf("%s: raised %d times", o.ISA, raised)
+		}
+	}
+}
+
+// What has parts of one element too few, or of other rows than the panel's, is refused by name before tiles are loaded.
+func TestShortParts(t *testing.T) {
+	for _, o := range cutting(t) {
+		for _, c := range []struct {
+			name string
+			edit func(p *Panel)
+			call func(p *Panel)
+		}{
+			{"QtParts", func(p *Panel) { p.QtParts = p.QtParts[:len(p.QtParts)-1] }, o.Score},
+			{"QtParts", func(p *Panel) { p.QtParts = p.QtParts[:len(p.QtParts)-1] }, o.Flash},
+			{"QtParts", func(p *Panel) { p.QtParts = p.QtParts[:len(p.QtParts)-1] }, o.CutQueries},
+			{"K.Parts", func(p *Panel) { p.K.Parts.Data = p.K.Parts.Data[:len(p.K.Parts.Data)-1] }, o.Score},
+			{"K.Parts", func(p *Panel) { p.K.Parts.Data = p.K.Parts.Data[:len(p.K.Parts.Data)-1] }, o.Flash},
+			{"K.Parts", func(p *Panel) { p.K.Parts.Row-- }, o.Score},
+			{"V.Parts", func(p *Panel) { p.V.Parts.Data = p.V.Parts.Data[:len(p.V.Parts.Data)-1] }, o.Mix},
+			{"V.Parts", func(p *Panel) { p.V.Parts.Row-- }, o.Mix},
+			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.Score},
+			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.Flash},
+			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.Mix},
+			{"Keep", func(p *Panel) { p.Keep = p.Keep[:len(p.Keep)-1] }, o.Flash},
+			{"O", func(p *Panel) { p.O = p.O[:len(p.O)-1] }, o.Mix},
+			{"Since", func(p *Panel) { p.Since, p.Until = []int{0, 16, 32}, []int{64, 64, 64} }, o.Mix},
+			{"keys", func(p *Panel) { p.K.Data = p.K.Data[:len(p.K.Data)-4] }, func(p *Panel) { o.CutKeys(p.K.Parts.Data, p.K, p.N, p.D) }},
+			{"parts", func(p *Panel) { p.N += 16 }, func(p *Panel) { o.CutKeys(p.K.Parts.Data, Rows{Data: p.K.Data}, p.N, p.D) }},
+			{"values", func(p *Panel) { p.V.Data = p.V.Data[:len(p.V.Data)-4] }, func(p *Panel) { o.CutValues(p.V.Parts.Data, nil, p.V, p.N, p.C) }},
+			{"parts", func(p *Panel) { p.N += 32 }, func(p *Panel) { o.CutValues(p.V.Parts.Data, nil, Rows{Data: p.V.Data}, p.N, p.C) }},
+		} {
+			p := random(o, o.Lanes, 64, 40, 40)
+			p.S = nil
+			fences{}.cut(t, o, p, true)
+			c.edit(p)
+			func() {
+				defer func() {
+					if err := recover(); err == nil || !strings.Contains(fmt.Sprint(err), c.name) {
+						t.Errorf("%s: short %s: %v", o.ISA, c.name, err)
+					}
+				}()
+				c.call(p)
+			}()
+		}
+	}
+}
+
+// Tiles are the same after a signal, whose handler, and whoever runs after it, may use the registers: the runtime sends them to stop goroutines.
+func TestTilesOutliveSignals(t *testing.T) {
+	for _, o := range cutting(t) {
+		fs := fences{}
+		p := random(o, o.Lanes, 256, 64, 64)
+		p.Fresh = true
+		fs.cut(t, o, p, true)
+		for i := range p.Qt {
+			p.Qt[i] /= 8
+		}
+		o.Score(p)
+		o.Mix(p)
+		scores, sums := slices.Clone(p.P), slices.Clone(p.O)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		thread, stop, sent := unix.Gettid(), make(chan bool), make(chan int)
+		go func() {
+			n := 0
+			for {
+				select {
+				case <-stop:
+					sent <- n
+					return
+				default:
+					if err := unix.Tgkill(unix.Getpid(), thread, unix.SIGURG); err != nil {
+						t.Error(err)
+					}
+					n++
+				}
+			}
+		}()
+		for i := range 300 {
+			o.Score(p)
+			o.Mix(p)
+			if !slices.Equal(p.P, scores) || !slices.Equal(p.O, sums) {
+				t.Errorf("%s: other numbers in turn %d", o.ISA, i)
+				break
+			}
+		}
+		close(stop)
+		if n := <-sent; n < 30 {
+			t.Errorf("only %d signals", n)
+		}
+	}
+}
