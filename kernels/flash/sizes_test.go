@@ -20,10 +20,10 @@ func TestSizes(t *testing.T) {
 					p := attn.Problem{Batch: 1, SeqQ: 1 << 20, SeqKV: 1 << 20, HeadsQ: 8, HeadsKV: 2, Dim: d, DimV: d}
 					k := kernel{ops: l.Ops, name: "flash", cache: cache}
 					block, tiles := k.sizes(&p)
-					if block < l.Ops.Keys || block%l.Ops.Keys != 0 || tiles < 1 {
-						t.Errorf("blocks of %d keys, %d tiles; groups are of %d", block, tiles, l.Ops.Keys)
+					if block < l.Ops.Group() || block%l.Ops.Group() != 0 || tiles < 1 {
+						t.Errorf("blocks of %d keys, %d tiles; groups are of %d", block, tiles, l.Ops.Group())
 					}
-					if bytes := 8 * d * block; bytes > cache/2 && block > l.Ops.Keys {
+					if bytes := 8 * d * block; bytes > cache/2 && block > l.Ops.Group() {
 						t.Errorf("a block of %d bytes in a cache of %d", bytes, cache)
 					}
 					scratch, err := k.Check(p, 1)

@@ -145,7 +145,7 @@ func (t *Tile) Outside() {
 		}
 		from, to := 0, 0 // what blocks will write
 		if t.lo < t.hi {
-			from, to = t.First(t.ops.Keys), t.hi
+			from, to = t.First(t.ops.Group()), t.hi
 		}
 		for lane := range t.rows {
 			batch, at := t.a.QRow(t.p, t.b, t.i+lane)

@@ -20,8 +20,18 @@ type Stage struct {
 
 // part is the staged half of a block, K or V.
 type part struct {
-	rows          []float32
-	b, kv, key, n int // what is in it
+	rows []float32
+	span
+	parts asm.Parts // of the rows, if the loops multiply those,
+	cut   span      // and of which
+}
+
+// span is what is in a part.
+type span struct{ b, kv, key, n int }
+
+// has is whether n rows from key on are.
+func (s span) has(b, kv, key, n int) bool {
+	return s.n > 0 && s.b == b && s.kv == kv && s.key <= key && key+n <= s.key+s.n
 }
 
 // copied is whether rows of K and V are such that the loops cannot read them where they lie.
@@ -58,8 +68,25 @@ func NewStage(p *attn.Problem, ops *asm.Ops, size int, gathers bool) *Stage {
 	return s
 }
 
+// Cut makes the stage keep the parts of rows, too, where the loops multiply parts.
+func (s *Stage) Cut() *Stage {
+	if Cuts(s.p, s.ops) {
+		s.keys.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.Dim))
+		s.vals.parts.Data = make([]uint16, asm.ValueParts(s.size, s.p.DimV))
+	}
+	return s
+}
+
+// CutFloats is the number of float32 numbers as large as what Cut allocates for blocks of so many keys.
+func CutFloats(p *attn.Problem, ops *asm.Ops, size int) int {
+	if !Cuts(p, ops) {
+		return 0
+	}
+	return (asm.KeyParts(size, p.Dim) + asm.ValueParts(size, p.DimV) + 1) / 2
+}
+
 // Forget empties the stage: operands may have changed.
-func (s *Stage) Forget() { s.keys.n, s.vals.n = 0, 0 }
+func (s *Stage) Forget() { s.keys.n, s.vals.n, s.keys.cut.n, s.vals.cut.n = 0, 0, 0, 0 }
 
 // From is a tensor from row s of head h in batch b on.
 func From(t *attn.Tensor, b, s, h int) asm.Rows {
@@ -96,20 +123,51 @@ func Turn(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, pos int
 // K is n rows of keys from key on, ready for the loops. They and those of the next calls lie in one block of the stage's size.
 func (s *Stage) K(a *attn.Args, b, kv, key, n int) asm.Rows {
 	gather := s.gather && s.ops.Gathers && a.K.SS > s.p.Dim
-	if !gather && !copied(s.p) && s.p.Score.Rope == attn.NoRope && s.p.Dim > 0 {
-		at, row := a.KRow(s.p, b, key)
-		return From(&a.K, at, row, kv)
-	}
-	return s.block(&s.keys, &a.K, a, b, kv, key, n, s.p.Score.Rope)
+	return s.rows(&s.keys, &a.K, a, b, kv, key, n, s.p.Score.Rope, gather, func(rows asm.Rows, n int) asm.Parts {
+		return s.ops.CutKeys(s.keys.parts.Data, rows, n, s.p.Dim)
+	})
 }
 
 // V is the same for values.
 func (s *Stage) V(a *attn.Args, b, kv, key, n int) asm.Rows {
-	if !s.gather && !copied(s.p) && s.p.DimV > 0 {
+	return s.rows(&s.vals, &a.V, a, b, kv, key, n, attn.NoRope, s.gather, s.cutValues)
+}
+
+// rows are those of a part, with what the loops multiply. What is cut is the block, to its end or that of the keys in use, so that tiles that start their block
+// later find it there.
+func (s *Stage) rows(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope, gather bool, cut func(asm.Rows, int) asm.Parts) asm.Rows {
+	lie := func(key, n int) asm.Rows {
+		if gather || copied(s.p) || rope != attn.NoRope || t.D == 0 {
+			return s.block(p, t, a, b, kv, key, n, rope)
+		}
 		at, row := a.KRow(s.p, b, key)
-		return From(&a.V, at, row, kv)
+		return From(t, at, row, kv)
 	}
-	return s.block(&s.vals, &a.V, a, b, kv, key, n, attn.NoRope)
+	rows := lie(key, n)
+	if p.parts.Data == nil || t.D == 0 {
+		return rows
+	}
+	if !p.cut.has(b, kv, key, n) {
+		first := key - key%s.size
+		p.cut = span{b, kv, first, min(s.size, a.Keys(s.p, b)-first)}
+		p.parts = cut(lie(first, p.cut.n), p.cut.n)
+	}
+	rows.Parts = p.parts.From(key - p.cut.key)
+	return rows
+}
+
+// cutClean are the parts of n rows of values that are not the problem's, if the loops multiply parts.
+func (s *Stage) cutClean(rows asm.Rows, n int) asm.Parts {
+	if s.vals.parts.Data == nil || s.p.DimV == 0 {
+		return asm.Parts{}
+	}
+	s.vals.cut.n = 0
+	return s.cutValues(rows, n)
+}
+
+// cutValues has small ones where clean rows are, or would be.
+func (s *Stage) cutValues(rows asm.Rows, n int) asm.Parts {
+	return s.ops.CutValues(s.vals.parts.Data, s.clean, rows, n, s.p.DimV)
 }
 
 // block is rows from key on of a staged part, which is filled to the end of the block that key lies in, or of the keys in use, so that tiles that
@@ -118,9 +176,9 @@ func (s *Stage) block(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, 
 	if t.D == 0 {
 		return asm.Rows{}
 	}
-	if p.n == 0 || p.b != b || p.kv != kv || key < p.key || key+n > p.key+p.n {
+	if !p.has(b, kv, key, n) {
 		first := key - key%s.size
-		p.b, p.kv, p.key, p.n = b, kv, first, min(s.size, a.Keys(s.p, b)-first)
+		p.span = span{b, kv, first, min(s.size, a.Keys(s.p, b)-first)}
 		for j := 0; j < p.n; {
 			n := p.n - j
 			if s.p.Page != 0 {

@@ -90,7 +90,16 @@ func (t *Tile) Use(s Sums) {
 
 // Floats is the number of float32 numbers in a tile.
 func Floats(p *attn.Problem, ops *asm.Ops) int {
-	return ops.Lanes*(p.Dim+p.DimV+Kept+2) + loaderFloats(p, ops) + editsFloats(p, ops) + RowFloats(p)
+	cut := 0
+	if Cuts(p, ops) {
+		cut = (asm.QueryParts(p.Dim, ops.Lanes) + 1) / 2
+	}
+	return ops.Lanes*(p.Dim+p.DimV+Kept+2) + cut + loaderFloats(p, ops) + editsFloats(p, ops) + RowFloats(p)
+}
+
+// Cuts is whether a problem's scores are products of parts. Those that a call asks about are not: among them may be some too small for parts.
+func Cuts(p *attn.Problem, ops *asm.Ops) bool {
+	return ops.CutQueries != nil && p.Want&^attn.WantLSE == 0
 }
 
 // New allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage.
@@ -98,6 +107,9 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	n := ops.Lanes
 	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), stage: stage, row: NewRow(p)}
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
+	if Cuts(p, ops) {
+		t.QtParts = make([]uint16, asm.QueryParts(p.Dim, n))
+	}
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
 	t.Keep = make([]float32, n)
@@ -187,6 +199,9 @@ func (t *Tile) Gather(on bool) { t.stage.gather = on }
 // Load brings the queries in and empties the sums.
 func (t *Tile) Load() {
 	t.loadQueries()
+	if t.QtParts != nil {
+		t.ops.CutQueries(&t.Panel)
+	}
 	t.N, t.Done = 0, 0 // no block yet
 	fill(t.M, asm.Unset)
 	clear(t.L)
@@ -224,7 +239,7 @@ func (t *Tile) End() int { return t.hi }
 // Block points the panel at the block of so many keys that starts at key, and is false if the tile sees none of it. The first block is cut to
 // the group of keys that holds the tile's first, the last one to the tile's last key: what is cut is hidden from every query.
 func (t *Tile) Block(key, size int) bool {
-	first, end := max(key, t.First(t.ops.Keys)), min(key+size, t.hi)
+	first, end := max(key, t.First(t.ops.Group())), min(key+size, t.hi)
 	if first >= end {
 		return false
 	}
@@ -332,7 +347,7 @@ func (t *Tile) band() {
 		}
 		if lane > 0 {
 			row := max(int(t.Edit.Lo[lane])-t.Edit.Key, 0)
-			begin = max(begin, min(row-row%t.ops.Keys, t.until[0]))
+			begin = max(begin, min(row-row%t.ops.Group(), t.until[0]))
 		}
 		for v := lane / t.ops.Vec; v*t.ops.Vec < next; v++ {
 			t.since[v], t.until[v] = begin, end
@@ -340,7 +355,7 @@ func (t *Tile) band() {
 	}
 	first, last := min(t.up(t.allLo), t.N), 0
 	if last = min(t.allHi-t.Edit.Key, t.N); last < t.N {
-		last -= last % t.ops.Keys
+		last -= last % t.ops.Group()
 	}
 	last = max(last, first)
 	t.stairs(0, first, 0)
@@ -349,8 +364,8 @@ func (t *Tile) band() {
 
 // up is the row of a key, rounded up to a group's first, not less than 0.
 func (t *Tile) up(key int) int {
-	row := max(key-t.Edit.Key, 0) + t.ops.Keys - 1
-	return row - row%t.ops.Keys
+	row := max(key-t.Edit.Key, 0) + t.ops.Group() - 1
+	return row - row%t.ops.Group()
 }
 
 // stairs takes the lanes that use each of the rows through them; masked, from row plain on. The steps at which lanes leave are one call of Flash.
@@ -381,7 +396,7 @@ func (t *Tile) step(from, to int) {
 	}
 	end := min(to, t.until[first])
 	if asm.Normal(t.Factor) { // whole groups may go on without those that leave
-		end = max(end, min(to, t.until[last-1])/t.ops.Keys*t.ops.Keys)
+		end = max(end, min(to, t.until[last-1])/t.ops.Group()*t.ops.Group())
 	}
 	*p = t.Panel
 	p.Width, p.From, p.N, p.Until = (last-first)*vec, from, end, nil
@@ -395,6 +410,9 @@ func (t *Tile) step(from, to int) {
 	p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
 	for _, s := range []*[]float32{&p.Qt, &p.P, &p.M, &p.L, &p.S, &p.Keep} {
 		*s = (*s)[min(lane, len(*s)):]
+	}
+	if p.QtParts != nil {
+		p.QtParts = p.QtParts[asm.QueryParts(1, lane):]
 	}
 }
 
@@ -455,9 +473,10 @@ func (t *Tile) AskQueries(next *Tile) { t.askRows(&t.a.Q, next) }
 // AskOut has Mix ask for the rows of the tile's own output.
 func (t *Tile) AskOut() { t.askRows(&t.a.Out, t) }
 
-// flashAsks is whether Flash asks for rows that the stage brings together, which it does if nothing is to be done between its two steps.
+// flashAsks is whether Flash asks for rows that the stage brings together or cuts, which it does if nothing is to be done between its two steps.
 func (t *Tile) flashAsks() bool {
-	return t.stage.gather && t.ops.Gathers && !copied(t.p) && !t.edits.any && t.S == nil
+	brings := t.stage.gather && t.ops.Gathers || t.stage.keys.parts.Data != nil
+	return brings && !copied(t.p) && !t.edits.any && t.S == nil
 }
 
 // AskGathered has Flash ask memory, while it multiplies, for a share of the rows that the stage brings together next, from a key on: 32 columns of K, or of V
@@ -541,6 +560,7 @@ func (t *Tile) cleanValues() {
 			}
 		}
 	}
+	t.V.Parts = t.stage.cutClean(t.V, t.N)
 }
 
 // Finish writes the rows and the by-products that the call asks for. If it reports true instead, the output, or the weights with it, must be
