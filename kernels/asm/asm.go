@@ -43,8 +43,8 @@
 // Units that multiply tiles of bfloat16 do so much more of that than others of float32 that a product of float32 is worth being made of theirs: each number is the
 // sum of three of bfloat16, its parts, and a product of two numbers that of the six products of parts that are not below 2^-22 of it. The set amx does that, where
 // there are parts: of keys, of values, and of queries, which Ops.CutKeys, CutValues and CutQueries make once for all that multiply them. Weights it cuts by itself.
-// Without parts, and in all else, it is avx512. On a Xeon (family 6, model 167) flash does 1.4 times as many operations so as AVX-512's multiply-adds at their
-// peak, and its errors are not larger.
+// Numbers of bfloat16 are their only part, and three products are left. Without parts, and in all else, it is avx512. With d = 64 and 4096 keys flash does 1.3 to
+// 1.4 times as many operations so, on a Xeon (family 6, model 167), as AVX-512's multiply-adds at their peak.
 //
 // A unit of tiles takes operands below 2^-126 as 0, and makes results 0 that are. Values below 2^-60 have no parts, therefore, and are multiplied as they are
 // (Parts.Small); and nobody cuts where scores themselves are asked for. What is not finite becomes a part that is not.
@@ -85,7 +85,8 @@ type Rows struct {
 // Parts are rows, each number as the sum of three of type BF16, in the order in which Ops.CutKeys or CutValues lays them out. Rows are cut in whole groups (Ops.Group).
 type Parts struct {
 	Data    []uint16
-	Row     int       // elements for each row
+	Row     int       // elements for each row,
+	Single  bool      // of which only those of the first part count: all numbers are of type BF16
 	Small   []float32 // rows of values too small to be cut, which have no parts and are 0 elsewhere; nil if there are none
 	Columns int       // of those
 }
@@ -217,10 +218,12 @@ type Ops struct {
 	// Room is how many bytes the cache keeps of what Weigh asks for until they are read.
 	Room int
 	// CutKeys and CutValues cut n rows of d columns in parts, and CutQueries a panel's queries. Score, Flash and Mix of a set that has them multiply those
-	// where the panel has them. They are nil elsewhere. CutValues needs room for as many numbers that are too small, and may overwrite the rows so.
-	CutKeys    func(to []uint16, from Rows, n, d int) Parts
-	CutValues  func(to []uint16, small []float32, from Rows, n, d int) Parts
+	// where the panel has them. They are nil elsewhere. Rows whose numbers are all of type BF16 may be told so, as single. CutValues needs room for as many numbers that are too small, and may overwrite the rows so.
+	CutKeys    func(to []uint16, from Rows, n, d int, single bool) Parts
+	CutValues  func(to []uint16, small []float32, from Rows, n, d int, single bool) Parts
 	CutQueries func(*Panel)
+	// PartsFrom is from how many queries on cutting is worth it.
+	PartsFrom int
 	// Gathers is whether rows of K, and of V, that lie between others are worth bringing together where they are read several times, whatever caches hold.
 	// Flash asks for them then.
 	Gathers bool

@@ -9,14 +9,27 @@ import (
 
 // tileLoops are the assembly loops that multiply tiles of parts.
 type tileLoops struct {
+	all, single partLoops // by how many parts rows of keys and values have
+	hide        []func(p *float32, lo, hi *int32, key, rows int)
+	pairs       func(to *uint16, from *float32, rows int, factor float32)
+	peak        func(rounds int)
+}
+
+// partLoops are those that touch parts of keys or values.
+type partLoops struct {
 	score   []func(q, k *uint16, p *float32, groups, steps int, config *tileConfig) // by vectors
 	flash   []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
-	hide    []func(p *float32, lo, hi *int32, key, rows int)
 	mix     []func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig) // by tiles of columns
 	rows    func(to *uint16, from *float32, rows, stride, mask int)
 	columns func(to *uint16, from *float32, rows, stride, mask int) (small int)
-	pairs   func(to *uint16, from *float32, rows int, factor float32)
-	peak    func(rounds int)
+}
+
+// of are the loops for such rows.
+func (t *tileLoops) of(single bool) *partLoops {
+	if single {
+		return &t.single
+	}
+	return &t.all
 }
 
 // A tileConfig says how many rows each tile has, of 64 bytes.
@@ -46,6 +59,10 @@ const (
 	flashAtOnce  = 128                  // rows whose scores the first cache holds until they are weights
 	columnsOfMix = 4                    // tiles of columns that Mix does at once
 
+	// On a Xeon (family 6, model 167), d = 64 and 8 heads, 128 queries and keys take as long with parts as without, 192 take .81 of the time, 512 .69; under a causal
+	// mask 192 take 1.14 of it, and 512 .93.
+	partsFrom = 192
+
 	tilePeakAtOnce = 1000
 	tilePeakRound  = 2 * tileRows * tileSize             // operations of a round of peak, whose six products of parts are one of numbers
 	tilePeakWidth  = tileRows * tileSize / 6. / tileRows // multiply-adds of a cycle: a product of parts takes as many cycles as a tile has rows
@@ -54,34 +71,34 @@ const (
 // byTiles replaces what multiplies tiles where a panel has parts.
 func (l *loops) byTiles(o *Ops, power *powerLoops) {
 	t := l.tiles
-	o.PeakWidth = tilePeakWidth
+	o.PeakWidth, o.PartsFrom = tilePeakWidth, partsFrom
 	o.Peak = func(rounds int) int64 {
 		for left := rounds; left > 0; left -= tilePeakAtOnce {
 			t.peak(min(left, tilePeakAtOnce))
 		}
 		return tilePeakRound * int64(max(rounds, 0))
 	}
-	o.CutKeys = func(to []uint16, from Rows, n, d int) Parts {
-		p := Parts{Data: to, Row: 3 * up(d, tileDepth)}
+	o.CutKeys = func(to []uint16, from Rows, n, d int, single bool) Parts {
+		p := Parts{Data: to, Row: 3 * up(d, tileDepth), Single: single}
 		reach("keys", len(from.Data), n, d, from.Stride)
 		reach("parts", len(to), 1, KeyParts(n, d), 0)
 		for j := 0; j < n; j += tileRows {
 			for c := 0; c < up(d, tileDepth); c += tileRows {
 				at := j*p.Row + c/tileDepth*partsOfTile + c%tileDepth
 				x := &from.Data[j*from.Stride+min(c, d-1)]
-				t.rows(&to[at], x, min(n-j, tileRows), from.Stride, columnMask(d-c))
+				t.of(single).rows(&to[at], x, min(n-j, tileRows), from.Stride, columnMask(d-c))
 			}
 		}
 		return p
 	}
-	o.CutValues = func(to []uint16, small []float32, from Rows, n, d int) Parts {
-		p, found := Parts{Data: to, Row: 3 * up(d, tileRows)}, 0
+	o.CutValues = func(to []uint16, small []float32, from Rows, n, d int, single bool) Parts {
+		p, found := Parts{Data: to, Row: 3 * up(d, tileRows), Single: single}, 0
 		reach("values", len(from.Data), n, d, from.Stride)
 		reach("parts", len(to), 1, ValueParts(n, d), 0)
 		reach("small", len(small), n, d, d)
 		for j := 0; j < n; j += tileDepth {
 			for c := 0; c < d; c += tileRows {
-				found |= t.columns(&to[j*p.Row+c/tileRows*partsOfTile], &from.Data[j*from.Stride+c], min(n-j, tileDepth), from.Stride, columnMask(d-c))
+				found |= t.of(single).columns(&to[j*p.Row+c/tileRows*partsOfTile], &from.Data[j*from.Stride+c], min(n-j, tileDepth), from.Stride, columnMask(d-c))
 			}
 		}
 		if found != 0 {
@@ -177,7 +194,7 @@ func (l *loops) scoreTiles(p *Panel, from, to int) {
 	if width == 0 || steps == 0 {
 		return
 	}
-	score, k := l.tiles.score[width-1], p.K.Parts.Data
+	score, k := l.tiles.of(p.K.Parts.Single).score[width-1], p.K.Parts.Data
 	if groups := (to - from) / tileRows; groups > 0 {
 		score(&p.QtParts[0], &k[from*p.K.Parts.Row], &p.P[from*p.Lanes], groups, steps, &scoreConfigs[tileRows])
 		from += groups * tileRows
@@ -221,7 +238,7 @@ func (l *loops) flashTiles(power *powerLoops, p *Panel) {
 // flashGroups does groups of rows that every lane sees, and returns how many rows it did.
 func (l *loops) flashGroups(p *Panel, from, groups int) int {
 	width, steps := l.checkTiles(p, from, from+groups*tileRows)
-	return l.tiles.flash[width-1](&p.QtParts[0], &p.K.Parts.Data[from*p.K.Parts.Row], &p.P[from*p.Lanes], &p.M[0], &p.L[0], groups, steps, &scoreConfigs[tileRows],
+	return l.tiles.of(p.K.Parts.Single).flash[width-1](&p.QtParts[0], &p.K.Parts.Data[from*p.K.Parts.Row], &p.P[from*p.Lanes], &p.M[0], &p.L[0], groups, steps, &scoreConfigs[tileRows],
 		p.Next+uintptr(from*p.NextBy), p.NextBy) / (4 * p.Lanes)
 }
 
@@ -258,7 +275,7 @@ func (l *loops) mixTiles(p *Panel) {
 			if until > since {
 				weights = &p.P[since*p.Lanes+v*l.vec]
 			}
-			l.tiles.mix[tiles-1](values, weights, &p.O[c*p.Lanes+v*l.vec], keep, until-since, 2*tileDepth*parts.Row, columns, set(p.Fresh), &mixConfigs[rows])
+			l.tiles.of(parts.Single).mix[tiles-1](values, weights, &p.O[c*p.Lanes+v*l.vec], keep, until-since, 2*tileDepth*parts.Row, columns, set(p.Fresh), &mixConfigs[rows])
 			c += columns
 		}
 	}

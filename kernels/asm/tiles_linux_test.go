@@ -31,12 +31,23 @@ func cutting(t *testing.T) (sets []*Ops) {
 // bf16 is the number that an element of parts is.
 func bf16(part uint16) float32 { return math.Float32frombits(uint32(part) << 16) }
 
-// sumOf is the number whose parts stand in three tiles, at an element of the first one, and its largest part.
-func sumOf(parts []uint16, at int) (sum float64, first float32) {
+// sumOf is the number whose parts stand in three tiles, or a single one, at an element of the first one, and its largest part.
+func sumOf(parts []uint16, at int, single bool) (sum float64, first float32) {
+	first = bf16(parts[at])
+	if single {
+		return float64(first), first
+	}
 	for tile := range 3 {
 		sum += float64(bf16(parts[at+tile*tileSize]))
 	}
-	return sum, bf16(parts[at])
+	return sum, first
+}
+
+// halve makes numbers of type BF16 of some.
+func halve(x []float32) {
+	for i, v := range x {
+		x[i] = math.Float32frombits(math.Float32bits(v) &^ 0xffff)
+	}
 }
 
 // placed are where the layouts of keys, values and queries have row j, column c of d columns, or of lanes.
@@ -71,9 +82,9 @@ func TestParts(t *testing.T) {
 				}
 			}
 		}
-		same := func(what string, parts []uint16, at int, want float32) {
+		same := func(what string, parts []uint16, at int, want float32, single bool) {
 			t.Helper()
-			got, first := sumOf(parts, at)
+			got, first := sumOf(parts, at, single)
 			switch {
 			case want-want != 0 || first-first != 0: // also where the largest one rounds up to an infinity
 				if got-got == 0 {
@@ -92,6 +103,11 @@ func TestParts(t *testing.T) {
 				draw(p.K.Data)
 				draw(p.V.Data)
 				draw(p.Qt)
+				single := n%4 == 3
+				if single {
+					halve(p.K.Data)
+					halve(p.V.Data)
+				}
 				p.Factor, p.Scaled = 1, n%2 == 0
 				if n%3 == 0 {
 					p.Width -= o.Vec * (1 + n%2)
@@ -100,8 +116,8 @@ func TestParts(t *testing.T) {
 				room := func(name string, elements int) []uint16 { return fs.parts(t, name, elements, n%2 == 0) }
 				what := fmt.Sprintf("%s: %d rows of %d columns", o.ISA, n, d)
 				small := make([]float32, n*d)
-				keys := o.CutKeys(room("KeyParts", KeyParts(n, d)), q.K, n, d)
-				values := o.CutValues(room("ValueParts", ValueParts(n, d)), small, q.V, n, d)
+				keys := o.CutKeys(room("KeyParts", KeyParts(n, d)), q.K, n, d, single)
+				values := o.CutValues(room("ValueParts", ValueParts(n, d)), small, q.V, n, d, single)
 				q.QtParts = room("QtParts", QueryParts(d, o.Lanes))
 				o.CutQueries(q)
 				for j := range up(n, tileDepth) {
@@ -111,7 +127,7 @@ func TestParts(t *testing.T) {
 							if c < d {
 								x = p.K.Row(j, d)[c]
 							}
-							same(what+": keys", keys.Data, placedKey(j, c, d), x)
+							same(what+": keys", keys.Data, placedKey(j, c, d), x, single)
 						}
 						if c < up(d, tileRows) {
 							x := float32(0)
@@ -125,7 +141,7 @@ func TestParts(t *testing.T) {
 									t.Fatalf("%s: %v is a small one", what, x)
 								}
 							}
-							same(what+": values", values.Data, placedValue(j, c, d), x)
+							same(what+": values", values.Data, placedValue(j, c, d), x, single)
 						}
 					}
 				}
@@ -135,7 +151,7 @@ func TestParts(t *testing.T) {
 						if c < d {
 							x = p.Qt[c*p.Lanes+l]
 						}
-						same(what+": queries", q.QtParts, placedQuery(c, l, p.Lanes), x)
+						same(what+": queries", q.QtParts, placedQuery(c, l, p.Lanes), x, false)
 					}
 				}
 			}
@@ -156,9 +172,9 @@ func (fs fences) parts(t *testing.T, name string, elements int, first bool) []ui
 }
 
 // cut gives a panel the parts of its operands.
-func (fs fences) cut(t *testing.T, o *Ops, p *Panel, first bool) {
-	p.K.Parts = o.CutKeys(fs.parts(t, "K.Parts", KeyParts(p.N, p.D), first), p.K, p.N, p.D)
-	p.V.Parts = o.CutValues(fs.parts(t, "V.Parts", ValueParts(p.N, p.C), first), make([]float32, p.N*p.C), p.V, p.N, p.C)
+func (fs fences) cut(t *testing.T, o *Ops, p *Panel, first, single bool) {
+	p.K.Parts = o.CutKeys(fs.parts(t, "K.Parts", KeyParts(p.N, p.D), first), p.K, p.N, p.D, single)
+	p.V.Parts = o.CutValues(fs.parts(t, "V.Parts", ValueParts(p.N, p.C), first), make([]float32, p.N*p.C), p.V, p.N, p.C, single)
 	p.QtParts = fs.parts(t, "QtParts", QueryParts(p.D, p.Lanes), first)
 	o.CutQueries(p)
 }
@@ -181,8 +197,13 @@ func TestProductsOfParts(t *testing.T) {
 						}
 						p.Until[0] = max(p.Since[width/o.Vec-1], n-7)
 					}
+					single := (n+d)%3 == 2
+					if single {
+						halve(p.K.Data)
+						halve(p.V.Data)
+					}
 					q := fs.put(t, p, n%2 == 0)
-					fs.cut(t, o, q, n%2 == 0)
+					fs.cut(t, o, q, n%2 == 0, single)
 					o.Score(q)
 					for j := range n {
 						for l := range width {
@@ -247,8 +268,13 @@ func TestFlashOfParts(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				p.S = nil
 			}
+			single := rng.IntN(2) == 0
+			if single {
+				halve(p.K.Data)
+				halve(p.V.Data)
+			}
 			p = fs.put(t, p, n%2 == 0)
-			fs.cut(t, o, p, n%2 == 0)
+			fs.cut(t, o, p, n%2 == 0, single)
 			want := *p
 			for _, s := range []*[]float32{&want.P, &want.M, &want.L, &want.S, &want.Keep} {
 				*s = slices.Clone(*s)
@@ -298,14 +324,14 @@ func TestShortParts(t *testing.T) {
 			{"Keep", func(p *Panel) { p.Keep = p.Keep[:len(p.Keep)-1] }, o.Flash},
 			{"O", func(p *Panel) { p.O = p.O[:len(p.O)-1] }, o.Mix},
 			{"Since", func(p *Panel) { p.Since, p.Until = []int{0, 16, 32}, []int{64, 64, 64} }, o.Mix},
-			{"keys", func(p *Panel) { p.K.Data = p.K.Data[:len(p.K.Data)-4] }, func(p *Panel) { o.CutKeys(p.K.Parts.Data, p.K, p.N, p.D) }},
-			{"parts", func(p *Panel) { p.N += 16 }, func(p *Panel) { o.CutKeys(p.K.Parts.Data, Rows{Data: p.K.Data}, p.N, p.D) }},
-			{"values", func(p *Panel) { p.V.Data = p.V.Data[:len(p.V.Data)-4] }, func(p *Panel) { o.CutValues(p.V.Parts.Data, nil, p.V, p.N, p.C) }},
-			{"parts", func(p *Panel) { p.N += 32 }, func(p *Panel) { o.CutValues(p.V.Parts.Data, nil, Rows{Data: p.V.Data}, p.N, p.C) }},
+			{"keys", func(p *Panel) { p.K.Data = p.K.Data[:len(p.K.Data)-4] }, func(p *Panel) { o.CutKeys(p.K.Parts.Data, p.K, p.N, p.D, false) }},
+			{"parts", func(p *Panel) { p.N += 16 }, func(p *Panel) { o.CutKeys(p.K.Parts.Data, Rows{Data: p.K.Data}, p.N, p.D, false) }},
+			{"values", func(p *Panel) { p.V.Data = p.V.Data[:len(p.V.Data)-4] }, func(p *Panel) { o.CutValues(p.V.Parts.Data, nil, p.V, p.N, p.C, false) }},
+			{"parts", func(p *Panel) { p.N += 32 }, func(p *Panel) { o.CutValues(p.V.Parts.Data, nil, Rows{Data: p.V.Data}, p.N, p.C, false) }},
 		} {
 			p := random(o, o.Lanes, 64, 40, 40)
 			p.S = nil
-			fences{}.cut(t, o, p, true)
+			fences{}.cut(t, o, p, true, false)
 			c.edit(p)
 			func() {
 				defer func() {
@@ -325,7 +351,7 @@ func TestTilesOutliveSignals(t *testing.T) {
 		fs := fences{}
 		p := random(o, o.Lanes, 256, 64, 64)
 		p.Fresh = true
-		fs.cut(t, o, p, true)
+		fs.cut(t, o, p, true, false)
 		for i := range p.Qt {
 			p.Qt[i] /= 8
 		}

@@ -49,7 +49,7 @@ import (
 // A sum over a whole block is also where most of the error comes from. The shortest rows, whose tolerance is the tightest, pay for shorter sums.
 func sizes(p *attn.Problem, ops *asm.Ops, first, cache int) (block, tiles int) {
 	longest, most, row := 256, 16, 4*max(p.Dim+p.DimV, 1)
-	query, cuts := row, tile.Cuts(p, ops)
+	query, cuts := row, tile.UsesParts(p, ops)
 	if cuts {
 		row, query, most = row*3/2, row+6*p.Dim, 11
 	}
@@ -74,7 +74,7 @@ const gathered = 4
 
 // gathers is whether so many tiles may have rows brought together. Those that multiply parts do without.
 func (k kernel) gathers(p *attn.Problem, tiles int) bool {
-	return tiles >= gathered && !tile.Cuts(p, k.ops)
+	return tiles >= gathered && !tile.UsesParts(p, k.ops)
 }
 
 // askers is how many tiles, the last ones to mix a block, ask memory for the values of the next one, each for its share: Mix reads a few columns of all rows,
@@ -142,7 +142,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	block, tiles := k.sizes(&p)
-	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, k.ops, block, k.gathers(&p, tiles))+tile.CutFloats(&p, k.ops, block))
+	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, k.ops, block, k.gathers(&p, tiles))+tile.PartsFloats(&p, k.ops, block))
 	return scratch + back, err
 }
 
@@ -170,7 +170,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	block, tiles := k.sizes(&p)
 	pl.block = block
 	for range k.workers(&p, team.Workers()) {
-		panel, stage := make([]float32, block*k.ops.Lanes), tile.NewStage(&pl.p, k.ops, block, k.gathers(&p, tiles)).Cut()
+		panel, stage := make([]float32, block*k.ops.Lanes), tile.NewStage(&pl.p, k.ops, block, k.gathers(&p, tiles)).KeepParts()
 		w := make([]*tile.Tile, tiles)
 		for i := range w {
 			w[i] = tile.New(&pl.p, k.ops, stage)

@@ -68,18 +68,18 @@ func NewStage(p *attn.Problem, ops *asm.Ops, size int, gathers bool) *Stage {
 	return s
 }
 
-// Cut makes the stage keep the parts of rows, too, where the loops multiply parts.
-func (s *Stage) Cut() *Stage {
-	if Cuts(s.p, s.ops) {
+// KeepParts makes the stage keep the parts of rows, too, where the loops multiply parts.
+func (s *Stage) KeepParts() *Stage {
+	if UsesParts(s.p, s.ops) {
 		s.keys.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.Dim))
 		s.vals.parts.Data = make([]uint16, asm.ValueParts(s.size, s.p.DimV))
 	}
 	return s
 }
 
-// CutFloats is the number of float32 numbers as large as what Cut allocates for blocks of so many keys.
-func CutFloats(p *attn.Problem, ops *asm.Ops, size int) int {
-	if !Cuts(p, ops) {
+// PartsFloats is the number of float32 numbers as large as what KeepParts allocates for blocks of so many keys.
+func PartsFloats(p *attn.Problem, ops *asm.Ops, size int) int {
+	if !UsesParts(p, ops) {
 		return 0
 	}
 	return (asm.KeyParts(size, p.Dim) + asm.ValueParts(size, p.DimV) + 1) / 2
@@ -124,7 +124,7 @@ func Turn(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, pos int
 func (s *Stage) K(a *attn.Args, b, kv, key, n int) asm.Rows {
 	gather := s.gather && s.ops.Gathers && a.K.SS > s.p.Dim
 	return s.rows(&s.keys, &a.K, a, b, kv, key, n, s.p.Score.Rope, gather, func(rows asm.Rows, n int) asm.Parts {
-		return s.ops.CutKeys(s.keys.parts.Data, rows, n, s.p.Dim)
+		return s.ops.CutKeys(s.keys.parts.Data, rows, n, s.p.Dim, s.p.KV == attn.BF16 && s.p.Score.Rope == attn.NoRope)
 	})
 }
 
@@ -167,7 +167,7 @@ func (s *Stage) cutClean(rows asm.Rows, n int) asm.Parts {
 
 // cutValues has small ones where clean rows are, or would be.
 func (s *Stage) cutValues(rows asm.Rows, n int) asm.Parts {
-	return s.ops.CutValues(s.vals.parts.Data, s.clean, rows, n, s.p.DimV)
+	return s.ops.CutValues(s.vals.parts.Data, s.clean, rows, n, s.p.DimV, s.p.KV == attn.BF16)
 }
 
 // block is rows from key on of a staged part, which is filled to the end of the block that key lies in, or of the keys in use, so that tiles that

@@ -91,15 +91,15 @@ func (t *Tile) Use(s Sums) {
 // Floats is the number of float32 numbers in a tile.
 func Floats(p *attn.Problem, ops *asm.Ops) int {
 	cut := 0
-	if Cuts(p, ops) {
+	if UsesParts(p, ops) {
 		cut = (asm.QueryParts(p.Dim, ops.Lanes) + 1) / 2
 	}
 	return ops.Lanes*(p.Dim+p.DimV+Kept+2) + cut + loaderFloats(p, ops) + editsFloats(p, ops) + RowFloats(p)
 }
 
-// Cuts is whether a problem's scores are products of parts. Those that a call asks about are not: among them may be some too small for parts.
-func Cuts(p *attn.Problem, ops *asm.Ops) bool {
-	return ops.CutQueries != nil && p.Want&^attn.WantLSE == 0
+// UsesParts is whether a problem's scores are products of parts. Those that a call asks about are not: among them may be some too small for parts.
+func UsesParts(p *attn.Problem, ops *asm.Ops) bool {
+	return ops.CutQueries != nil && p.SeqQ >= ops.PartsFrom && p.Want&^attn.WantLSE == 0
 }
 
 // New allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage.
@@ -107,7 +107,7 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	n := ops.Lanes
 	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), stage: stage, row: NewRow(p)}
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
-	if Cuts(p, ops) {
+	if UsesParts(p, ops) {
 		t.QtParts = make([]uint16, asm.QueryParts(p.Dim, n))
 	}
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV

@@ -39,7 +39,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	forward, err := attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+tile.StageFloats(&p, k.ops, block, false)+tile.CutFloats(&p, k.ops, block)+int(per/4))
+	forward, err := attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+tile.StageFloats(&p, k.ops, block, false)+tile.PartsFloats(&p, k.ops, block)+int(per/4))
 	if err != nil {
 		return 0, err
 	}
@@ -61,7 +61,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	pl.task = pl.head
 	tiles := tile.Count(&p, k.ops, p.SeqQ)
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := worker{t: tile.New(&pl.p, k.ops, tile.NewStage(&pl.p, k.ops, block, false).Cut()), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
+		w := worker{t: tile.New(&pl.p, k.ops, tile.NewStage(&pl.p, k.ops, block, false).KeepParts()), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
 		for range tiles {
 			w.kept = append(w.kept, tile.NewSums(k.ops))
 		}

@@ -12,7 +12,7 @@ import (
 //	C[i][l] += Σ_k A[i][k] B[k/2][2l+k%2]    k < 32
 //
 // A float32 number is the sum of three of bfloat16, its parts, and a product of two numbers that of six products of parts; the other three are less than 2^-22 of
-// it together. On a Xeon (family 6, model 167) six products by tiles take 22 cycles of a group's 51 by multiply-adds.
+// it together. For 16 keys, 48 lanes and d = 64 these are 36 products of tiles, of 16 cycles each, 576; and 3072 multiply-adds of AVX-512, two a cycle, are 1536.
 //
 // Parts lie as tiles do: those of keys are A of Score, with 16 keys and 32 columns in each, and those of values, with 16 columns and 32 keys, A of Mix. Those of
 // queries, with 32 columns and 16 lanes, and of weights, with 32 keys, are B. The three parts of a tile follow one another.
@@ -20,7 +20,8 @@ import (
 //	Score   T0 to T2 sums of one group of keys and all vectors of lanes, T3 to T5 parts of keys, T6 and T7 by turns those of queries
 //	Mix     T0 to T3 sums of up to 64 columns and one vector of lanes, T4 by turns those of values, T5 to T7 those of weights
 //
-// The other units cut the weights of the next keys into parts while tiles multiply.
+// The other units cut the weights of the next keys into parts while tiles multiply. Rows of bfloat16 have one part each, and loops of their own, with half of the
+// products.
 var amx = func() *target {
 	t := *avx512
 	t.name = "amx"
@@ -40,12 +41,16 @@ func (g *gen) tileLoops() {
 	g.hiddenConstants()
 	g.power.constants(g)
 	for vecs := 1; vecs <= g.vecs; vecs++ {
-		g.tileScore(vecs)
-		g.tileFlash(vecs)
+		for _, rows := range partsOfRows {
+			g.tileScore(vecs, rows)
+			g.tileFlash(vecs, rows)
+		}
 		g.hideOutside(vecs)
 	}
 	for tiles := 1; tiles <= 4; tiles++ {
-		g.tileMix(tiles)
+		for _, rows := range partsOfRows {
+			g.tileMix(tiles, rows)
+		}
 	}
 	g.constant(fullTiles, "16 rows of 64 bytes, all eight", func(i int) uint32 {
 		switch {
@@ -61,15 +66,33 @@ func (g *gen) tileLoops() {
 	g.tilePeak()
 	g.chain()
 	g.slots()
-	g.cutRows()
-	g.cutColumns()
+	for _, rows := range partsOfRows {
+		g.cutRows(rows)
+		g.cutColumns(rows)
+	}
 	g.cutPairs()
 }
 
+// partsOf says how many parts of rows of keys and values there are: all, or one, as rows of bfloat16 have. Then three products are left of six.
+type partsOf struct {
+	name  string // behind those of the loops
+	count int
+}
+
+var partsOfRows = []partsOf{{"", 3}, {"BF16", 1}}
+
+// products does all those of a part of rows and one of queries or weights that count: their number.
+func (p partsOf) products() (n int) {
+	for b := range 3 {
+		n += min(3-b, p.count)
+	}
+	return n
+}
+
 // tileScore emits the products of keys and queries.
-func (g *gen) tileScore(vecs int) {
+func (g *gen) tileScore(vecs int, rows partsOf) {
 	x := g.isa.(x86)
-	g.function(fmt.Sprint("Score", vecs), "(q, k *uint16, p *float32, groups, steps int, config *tileConfig)", 0, 48, fmt.Sprintf(`
+	g.function(fmt.Sprint("Score", rows.name, vecs), "(q, k *uint16, p *float32, groups, steps int, config *tileConfig)", 0, 48, fmt.Sprintf(`
 for i := range %[1]d * groups { // %[1]d at a time, or the rows that config says
 	for lane := range %[2]d {
 		p[i*%[3]d+lane] = Σ k[i][c] * q[c][lane] // over %[4]d*steps columns, by parts
@@ -90,7 +113,7 @@ for i := range %[1]d * groups { // %[1]d at a time, or the rows that config says
 		x.tileZero(v)
 	}
 	g.label("step")
-	g.scoreStep(vecs, nil)
+	g.scoreStep(vecs, rows, nil)
 	g.increase(steps, -1)
 	g.jumpAtLeast(steps, 1, "step")
 	for v := range vecs {
@@ -137,17 +160,17 @@ for range rounds {
 }
 
 // scoreStep emits a step of the sums of a group, and amid its products other instructions.
-func (g *gen) scoreStep(vecs int, strewn []string) {
+func (g *gen) scoreStep(vecs int, rows partsOf, strewn []string) {
 	x := g.isa.(x86)
-	for part := range 3 {
+	for part := range rows.count {
 		x.tileLoad(3+part, lineBy(lanes, part*tileBytes))
 	}
-	strew := g.strew(6*vecs, strewn)
+	strew := g.strew(vecs*rows.products(), strewn)
 	for v := range vecs {
 		for b := range 3 {
 			t := 6 + (3*v+b)%2
 			x.tileLoad(t, lineBy(elemAt, v*partsBytes+b*tileBytes))
-			for a := range 3 - b {
+			for a := range min(3-b, rows.count) {
 				x.tileProduct(v, 3+a, t)
 				strew()
 			}
@@ -170,11 +193,11 @@ func (g *gen) strew(shares int, lines []string) func() {
 
 // tileFlash emits Ops.Flash for whole groups that no lane is hidden from: weights of one group amid the products of the next, half a group, as many rows as Exp
 // takes, in each step. Those that steps leave, and the last group's, go alone. With each half two lines of as many rows elsewhere are asked for, from next on.
-func (g *gen) tileFlash(vecs int) {
+func (g *gen) tileFlash(vecs int, rows partsOf) {
 	x := g.isa.(x86)
 	const weights, sums, next, by = lanesAt, elemAt4, nextRow, stride3
 	half := g.rows * g.row()
-	g.function(fmt.Sprint("Flash", vecs), "(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)", 8, 88, fmt.Sprintf(`
+	g.function(fmt.Sprint("Flash", rows.name, vecs), "(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)", 8, 88, fmt.Sprintf(`
 for j := 0; j < %[1]d*groups; j += %[2]d {
 	if j%%%[1]d == 0 {
 		Score of %[1]d rows
@@ -251,13 +274,13 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	begin()
 	g.label("mixed")
 	check()
-	g.scoreStep(vecs, strewn)
+	g.scoreStep(vecs, rows, strewn)
 	g.increase(weights, half)
 	g.increase(steps, -1)
 	g.jumpBelow(steps, 1, "stepped")
 	g.jumpLess(weights, out, "mixed")
 	g.label("plain")
-	g.scoreStep(vecs, nil)
+	g.scoreStep(vecs, rows, nil)
 	g.increase(steps, -1)
 	g.jumpAtLeast(steps, 1, "plain")
 	g.label("stepped")
@@ -324,10 +347,10 @@ for i := range rows {
 
 // tileMix emits the products of weights and values, for one vector of lanes and so many tiles of columns. Weights are cut to one of two places by turns, amid
 // the products of those in the other one. What was there is added after the products, as a sum in a tile counts as 0 below 2^-126.
-func (g *gen) tileMix(tiles int) {
+func (g *gen) tileMix(tiles int, parts partsOf) {
 	x := g.isa.(x86)
 	const width, by, next, from, to = stride3, aux, elemAt4, elem, elemAt
-	g.function(fmt.Sprint("Mix", tiles), "(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)", 2*partsBytes+64, 72, fmt.Sprintf(`
+	g.function(fmt.Sprint("Mix", parts.name, tiles), "(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)", 2*partsBytes+64, 72, fmt.Sprintf(`
 for c := range columns { // up to %[1]d
 	for lane := range %[2]d {
 		sum := Σ v[j][c] * p[j*%[3]d+lane] // over the rows, by parts: those of v are by bytes apart for %[4]d rows
@@ -357,18 +380,20 @@ for c := range columns { // up to %[1]d
 	g.move(to, products)
 	g.joinedRows("first", false)
 	step := func(strewn []string) {
-		strew := g.strew(6*tiles, strewn)
-		ahead := g.strew(6*tiles, g.lines(func() {
+		strew := g.strew(tiles*parts.products(), strewn)
+		ahead := g.strew(tiles*parts.products(), g.lines(func() {
 			g.offset(elemAt, lanes, by, 1)
 			for off := 0; off < tiles*partsBytes; off += line {
-				g.prefetchNear(mem{base: elemAt, off: off})
+				if off%partsBytes < parts.count*tileBytes {
+					g.prefetchNear(mem{base: elemAt, off: off})
+				}
 			}
 		}))
 		for part := range 3 {
 			x.tileLoad(5+part, lineBy(products, part*tileBytes))
 		}
 		for t := range tiles {
-			for a := range 3 {
+			for a := range parts.count {
 				x.tileLoad(4, lineBy(lanes, t*partsBytes+a*tileBytes))
 				for b := range 3 - a {
 					x.tileProduct(t, 4, 5+b)
@@ -429,9 +454,9 @@ for c := range columns { // up to %[1]d
 }
 
 // cutRows emits the parts of up to 16 rows and columns, those of half a tile. Columns that the mask lacks count as 0.
-func (g *gen) cutRows() {
+func (g *gen) cutRows(parts partsOf) {
 	x := g.isa.(x86)
-	g.function("CutRows", "(to *uint16, from *float32, rows, stride, mask int)", 0, 40, `
+	g.function("CutRows"+parts.name, "(to *uint16, from *float32, rows, stride, mask int)", 0, 40, `
 for j := range rows {
 	for c := range 16 {
 		to[j*32+c], to[j*32+c+512], to[j*32+c+1024] = parts(from[j*stride+c])
@@ -440,7 +465,7 @@ for j := range rows {
 	g.cutArgs()
 	g.label("row")
 	x.loadMasked(0, mem{base: elem})
-	for part := range 3 {
+	for part := range parts.count {
 		x.part(0, 1, part == 0)
 		x.emit("VPSRLD", imm(16), x.v(1), x.v(1))
 		x.emit("VPMOVDW", x.v(1), x.m(mem{base: out, off: part * tileBytes}))
@@ -454,9 +479,9 @@ for j := range rows {
 
 // cutColumns emits the parts of up to 32 rows and 16 columns, which become a tile's rows: pairs of rows are joined, and all 16 pairs transposed. Others count as 0.
 // Small is not 0 if there are numbers below 2^leastCut.
-func (g *gen) cutColumns() {
+func (g *gen) cutColumns(parts partsOf) {
 	x := g.isa.(x86)
-	g.function("CutColumns", "(to *uint16, from *float32, rows, stride, mask int) (small int)", 2*tileBytes+64, 48, `
+	g.function("CutColumns"+parts.name, "(to *uint16, from *float32, rows, stride, mask int) (small int)", 2*tileBytes+64, 48, `
 for c := range 16 {
 	for j := range 32 {
 		to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = parts(from[j*stride+c]) // or of 0, from rows on
@@ -487,7 +512,7 @@ for c := range 16 {
 		x.joinParts(even, odd, func(part int, word vec) {
 			if part == 0 {
 				g.load(vec(i), word)
-			} else {
+			} else if part < parts.count {
 				g.store(kept(part, i), word)
 			}
 		})
@@ -498,7 +523,7 @@ for c := range 16 {
 	x.emit("VPCMPUD", imm(1), x.v(magnitude), x.v(lowest), "K1")
 	x.emit("KMOVW", "K1", x86Regs[steps])
 	g.result("small", 40, steps)
-	for part := range 3 {
+	for part := range parts.count {
 		for i := 0; i < 16 && part > 0; i++ {
 			g.load(vec(i), kept(part, i))
 		}
