@@ -8,13 +8,13 @@ package asm
 func amxScore1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlash1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+func amxFlash1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxScoreBF161(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashBF161(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+func amxFlashBF161(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside1(p *float32, lo, hi *int32, key, rows int)
@@ -23,13 +23,13 @@ func amxHideOutside1(p *float32, lo, hi *int32, key, rows int)
 func amxScore2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlash2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+func amxFlash2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxScoreBF162(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashBF162(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+func amxFlashBF162(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside2(p *float32, lo, hi *int32, key, rows int)
@@ -38,13 +38,13 @@ func amxHideOutside2(p *float32, lo, hi *int32, key, rows int)
 func amxScore3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlash3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+func amxFlash3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxScoreBF163(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashBF163(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+func amxFlashBF163(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside3(p *float32, lo, hi *int32, key, rows int)

@@ -198,11 +198,11 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlash1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+// func amxFlash1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
-//			Score of 16 rows
+//			Score of 16 rows, and HideOutside in the last hidden groups
 //		}
 //		if any p[i*48+lane] > m[lane]+Limit { // j <= i < j+8
 //			return j
@@ -213,7 +213,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlash1(SB), NOSPLIT, $8-88
+TEXT ·amxFlash1(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -613,6 +613,35 @@ alone:
 	JLT over
 scored:
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x84; BYTE $0x32; BYTE $0x00; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T0, (DX)(R14*1)
+	MOVQ hidden+104(FP), R11
+	CMPQ R11, CX
+	JLT shown
+	MOVQ groups+40(FP), R11
+	SUBQ CX, R11
+	IMULQ $16, R11
+	MOVQ key+96(FP), R8
+	ADDQ R11, R8
+	VMOVD R8, X0
+	VPBROADCASTD X0, Z0
+	MOVQ lo+80(FP), R11
+	MOVQ hi+88(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
+	VMOVUPS next<>(SB), Z1
+	VMOVUPS hidden<>(SB), Z2
+	MOVQ DX, R8
+	MOVQ $16, R11
+hide:
+	VPCMPGTD Z0, Z4, K1
+	VPCMPD $2, Z0, Z8, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, (R8)
+	VPADDD Z1, Z0, Z0
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
+shown:
 	ADDQ $3072, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
@@ -621,7 +650,7 @@ scored:
 over:
 	MOVQ p+16(FP), DX
 	SUBQ DX, SI
-	MOVQ SI, done+80(FP)
+	MOVQ SI, done+112(FP)
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -668,11 +697,11 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashBF161(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+// func amxFlashBF161(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
-//			Score of 16 rows
+//			Score of 16 rows, and HideOutside in the last hidden groups
 //		}
 //		if any p[i*48+lane] > m[lane]+Limit { // j <= i < j+8
 //			return j
@@ -683,7 +712,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashBF161(SB), NOSPLIT, $8-88
+TEXT ·amxFlashBF161(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -1073,6 +1102,35 @@ alone:
 	JLT over
 scored:
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x84; BYTE $0x32; BYTE $0x00; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T0, (DX)(R14*1)
+	MOVQ hidden+104(FP), R11
+	CMPQ R11, CX
+	JLT shown
+	MOVQ groups+40(FP), R11
+	SUBQ CX, R11
+	IMULQ $16, R11
+	MOVQ key+96(FP), R8
+	ADDQ R11, R8
+	VMOVD R8, X0
+	VPBROADCASTD X0, Z0
+	MOVQ lo+80(FP), R11
+	MOVQ hi+88(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
+	VMOVUPS next<>(SB), Z1
+	VMOVUPS hidden<>(SB), Z2
+	MOVQ DX, R8
+	MOVQ $16, R11
+hide:
+	VPCMPGTD Z0, Z4, K1
+	VPCMPD $2, Z0, Z8, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, (R8)
+	VPADDD Z1, Z0, Z0
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
+shown:
 	ADDQ $3072, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
@@ -1081,7 +1139,7 @@ scored:
 over:
 	MOVQ p+16(FP), DX
 	SUBQ DX, SI
-	MOVQ SI, done+80(FP)
+	MOVQ SI, done+112(FP)
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -1092,27 +1150,27 @@ over:
 //		p[i*48+lane] = -Inf where !(lo[lane] <= key+i && key+i < hi[lane]) // lane < 16
 //	}
 TEXT ·amxHideOutside1(SB), NOSPLIT, $0-40
-	MOVQ p+0(FP), DX
-	MOVQ lo+8(FP), R11
-	MOVQ hi+16(FP), R12
-	VMOVUPS (R11), Z4
-	VMOVUPS (R12), Z8
-	MOVQ key+24(FP), BX
-	VMOVD BX, X0
+	MOVQ key+24(FP), R8
+	VMOVD R8, X0
 	VPBROADCASTD X0, Z0
+	MOVQ lo+8(FP), R11
+	MOVQ hi+16(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
 	VMOVUPS next<>(SB), Z1
 	VMOVUPS hidden<>(SB), Z2
-	MOVQ rows+32(FP), CX
-row:
+	MOVQ p+0(FP), R8
+	MOVQ rows+32(FP), R11
+hide:
 	VPCMPGTD Z0, Z4, K1
 	VPCMPD $2, Z0, Z8, K2
 	KORW K1, K2, K1
-	VMOVUPS Z2, K1, (DX)
+	VMOVUPS Z2, K1, (R8)
 	VPADDD Z1, Z0, Z0
-	ADDQ $192, DX
-	ADDQ $-1, CX
-	CMPQ CX, $1
-	JGE row
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
 	VZEROUPPER
 	RET
 
@@ -1174,11 +1232,11 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlash2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+// func amxFlash2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
-//			Score of 16 rows
+//			Score of 16 rows, and HideOutside in the last hidden groups
 //		}
 //		if any p[i*48+lane] > m[lane]+Limit { // j <= i < j+8
 //			return j
@@ -1189,7 +1247,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlash2(SB), NOSPLIT, $8-88
+TEXT ·amxFlash2(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -1884,6 +1942,41 @@ alone:
 scored:
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x84; BYTE $0x32; BYTE $0x00; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T0, (DX)(R14*1)
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x8c; BYTE $0x32; BYTE $0x40; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T1, 64(DX)(R14*1)
+	MOVQ hidden+104(FP), R11
+	CMPQ R11, CX
+	JLT shown
+	MOVQ groups+40(FP), R11
+	SUBQ CX, R11
+	IMULQ $16, R11
+	MOVQ key+96(FP), R8
+	ADDQ R11, R8
+	VMOVD R8, X0
+	VPBROADCASTD X0, Z0
+	MOVQ lo+80(FP), R11
+	MOVQ hi+88(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R11), Z5
+	VMOVUPS 64(R8), Z9
+	VMOVUPS next<>(SB), Z1
+	VMOVUPS hidden<>(SB), Z2
+	MOVQ DX, R8
+	MOVQ $16, R11
+hide:
+	VPCMPGTD Z0, Z4, K1
+	VPCMPD $2, Z0, Z8, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, (R8)
+	VPCMPGTD Z0, Z5, K1
+	VPCMPD $2, Z0, Z9, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, 64(R8)
+	VPADDD Z1, Z0, Z0
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
+shown:
 	ADDQ $3072, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
@@ -1892,7 +1985,7 @@ scored:
 over:
 	MOVQ p+16(FP), DX
 	SUBQ DX, SI
-	MOVQ SI, done+80(FP)
+	MOVQ SI, done+112(FP)
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -1947,11 +2040,11 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashBF162(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+// func amxFlashBF162(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
-//			Score of 16 rows
+//			Score of 16 rows, and HideOutside in the last hidden groups
 //		}
 //		if any p[i*48+lane] > m[lane]+Limit { // j <= i < j+8
 //			return j
@@ -1962,7 +2055,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashBF162(SB), NOSPLIT, $8-88
+TEXT ·amxFlashBF162(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -2641,6 +2734,41 @@ alone:
 scored:
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x84; BYTE $0x32; BYTE $0x00; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T0, (DX)(R14*1)
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x8c; BYTE $0x32; BYTE $0x40; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T1, 64(DX)(R14*1)
+	MOVQ hidden+104(FP), R11
+	CMPQ R11, CX
+	JLT shown
+	MOVQ groups+40(FP), R11
+	SUBQ CX, R11
+	IMULQ $16, R11
+	MOVQ key+96(FP), R8
+	ADDQ R11, R8
+	VMOVD R8, X0
+	VPBROADCASTD X0, Z0
+	MOVQ lo+80(FP), R11
+	MOVQ hi+88(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R11), Z5
+	VMOVUPS 64(R8), Z9
+	VMOVUPS next<>(SB), Z1
+	VMOVUPS hidden<>(SB), Z2
+	MOVQ DX, R8
+	MOVQ $16, R11
+hide:
+	VPCMPGTD Z0, Z4, K1
+	VPCMPD $2, Z0, Z8, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, (R8)
+	VPCMPGTD Z0, Z5, K1
+	VPCMPD $2, Z0, Z9, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, 64(R8)
+	VPADDD Z1, Z0, Z0
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
+shown:
 	ADDQ $3072, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
@@ -2649,7 +2777,7 @@ scored:
 over:
 	MOVQ p+16(FP), DX
 	SUBQ DX, SI
-	MOVQ SI, done+80(FP)
+	MOVQ SI, done+112(FP)
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -2660,33 +2788,33 @@ over:
 //		p[i*48+lane] = -Inf where !(lo[lane] <= key+i && key+i < hi[lane]) // lane < 32
 //	}
 TEXT ·amxHideOutside2(SB), NOSPLIT, $0-40
-	MOVQ p+0(FP), DX
-	MOVQ lo+8(FP), R11
-	MOVQ hi+16(FP), R12
-	VMOVUPS (R11), Z4
-	VMOVUPS (R12), Z8
-	VMOVUPS 64(R11), Z5
-	VMOVUPS 64(R12), Z9
-	MOVQ key+24(FP), BX
-	VMOVD BX, X0
+	MOVQ key+24(FP), R8
+	VMOVD R8, X0
 	VPBROADCASTD X0, Z0
+	MOVQ lo+8(FP), R11
+	MOVQ hi+16(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R11), Z5
+	VMOVUPS 64(R8), Z9
 	VMOVUPS next<>(SB), Z1
 	VMOVUPS hidden<>(SB), Z2
-	MOVQ rows+32(FP), CX
-row:
+	MOVQ p+0(FP), R8
+	MOVQ rows+32(FP), R11
+hide:
 	VPCMPGTD Z0, Z4, K1
 	VPCMPD $2, Z0, Z8, K2
 	KORW K1, K2, K1
-	VMOVUPS Z2, K1, (DX)
+	VMOVUPS Z2, K1, (R8)
 	VPCMPGTD Z0, Z5, K1
 	VPCMPD $2, Z0, Z9, K2
 	KORW K1, K2, K1
-	VMOVUPS Z2, K1, 64(DX)
+	VMOVUPS Z2, K1, 64(R8)
 	VPADDD Z1, Z0, Z0
-	ADDQ $192, DX
-	ADDQ $-1, CX
-	CMPQ CX, $1
-	JGE row
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
 	VZEROUPPER
 	RET
 
@@ -2759,11 +2887,11 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlash3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+// func amxFlash3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
-//			Score of 16 rows
+//			Score of 16 rows, and HideOutside in the last hidden groups
 //		}
 //		if any p[i*48+lane] > m[lane]+Limit { // j <= i < j+8
 //			return j
@@ -2774,7 +2902,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlash3(SB), NOSPLIT, $8-88
+TEXT ·amxFlash3(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -3764,6 +3892,47 @@ scored:
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x84; BYTE $0x32; BYTE $0x00; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T0, (DX)(R14*1)
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x8c; BYTE $0x32; BYTE $0x40; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T1, 64(DX)(R14*1)
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x94; BYTE $0x32; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T2, 128(DX)(R14*1)
+	MOVQ hidden+104(FP), R11
+	CMPQ R11, CX
+	JLT shown
+	MOVQ groups+40(FP), R11
+	SUBQ CX, R11
+	IMULQ $16, R11
+	MOVQ key+96(FP), R8
+	ADDQ R11, R8
+	VMOVD R8, X0
+	VPBROADCASTD X0, Z0
+	MOVQ lo+80(FP), R11
+	MOVQ hi+88(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R11), Z5
+	VMOVUPS 64(R8), Z9
+	VMOVUPS 128(R11), Z6
+	VMOVUPS 128(R8), Z10
+	VMOVUPS next<>(SB), Z1
+	VMOVUPS hidden<>(SB), Z2
+	MOVQ DX, R8
+	MOVQ $16, R11
+hide:
+	VPCMPGTD Z0, Z4, K1
+	VPCMPD $2, Z0, Z8, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, (R8)
+	VPCMPGTD Z0, Z5, K1
+	VPCMPD $2, Z0, Z9, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, 64(R8)
+	VPCMPGTD Z0, Z6, K1
+	VPCMPD $2, Z0, Z10, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, 128(R8)
+	VPADDD Z1, Z0, Z0
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
+shown:
 	ADDQ $3072, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
@@ -3772,7 +3941,7 @@ scored:
 over:
 	MOVQ p+16(FP), DX
 	SUBQ DX, SI
-	MOVQ SI, done+80(FP)
+	MOVQ SI, done+112(FP)
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -3835,11 +4004,11 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashBF163(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+// func amxFlashBF163(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
-//			Score of 16 rows
+//			Score of 16 rows, and HideOutside in the last hidden groups
 //		}
 //		if any p[i*48+lane] > m[lane]+Limit { // j <= i < j+8
 //			return j
@@ -3850,7 +4019,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashBF163(SB), NOSPLIT, $8-88
+TEXT ·amxFlashBF163(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -4818,6 +4987,47 @@ scored:
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x84; BYTE $0x32; BYTE $0x00; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T0, (DX)(R14*1)
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x8c; BYTE $0x32; BYTE $0x40; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T1, 64(DX)(R14*1)
 	BYTE $0xc4; BYTE $0xa2; BYTE $0x7a; BYTE $0x4b; BYTE $0x94; BYTE $0x32; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED T2, 128(DX)(R14*1)
+	MOVQ hidden+104(FP), R11
+	CMPQ R11, CX
+	JLT shown
+	MOVQ groups+40(FP), R11
+	SUBQ CX, R11
+	IMULQ $16, R11
+	MOVQ key+96(FP), R8
+	ADDQ R11, R8
+	VMOVD R8, X0
+	VPBROADCASTD X0, Z0
+	MOVQ lo+80(FP), R11
+	MOVQ hi+88(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R11), Z5
+	VMOVUPS 64(R8), Z9
+	VMOVUPS 128(R11), Z6
+	VMOVUPS 128(R8), Z10
+	VMOVUPS next<>(SB), Z1
+	VMOVUPS hidden<>(SB), Z2
+	MOVQ DX, R8
+	MOVQ $16, R11
+hide:
+	VPCMPGTD Z0, Z4, K1
+	VPCMPD $2, Z0, Z8, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, (R8)
+	VPCMPGTD Z0, Z5, K1
+	VPCMPD $2, Z0, Z9, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, 64(R8)
+	VPCMPGTD Z0, Z6, K1
+	VPCMPD $2, Z0, Z10, K2
+	KORW K1, K2, K1
+	VMOVUPS Z2, K1, 128(R8)
+	VPADDD Z1, Z0, Z0
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
+shown:
 	ADDQ $3072, DX
 	ADDQ $-1, CX
 	CMPQ CX, $1
@@ -4826,7 +5036,7 @@ scored:
 over:
 	MOVQ p+16(FP), DX
 	SUBQ DX, SI
-	MOVQ SI, done+80(FP)
+	MOVQ SI, done+112(FP)
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -4837,39 +5047,39 @@ over:
 //		p[i*48+lane] = -Inf where !(lo[lane] <= key+i && key+i < hi[lane]) // lane < 48
 //	}
 TEXT ·amxHideOutside3(SB), NOSPLIT, $0-40
-	MOVQ p+0(FP), DX
-	MOVQ lo+8(FP), R11
-	MOVQ hi+16(FP), R12
-	VMOVUPS (R11), Z4
-	VMOVUPS (R12), Z8
-	VMOVUPS 64(R11), Z5
-	VMOVUPS 64(R12), Z9
-	VMOVUPS 128(R11), Z6
-	VMOVUPS 128(R12), Z10
-	MOVQ key+24(FP), BX
-	VMOVD BX, X0
+	MOVQ key+24(FP), R8
+	VMOVD R8, X0
 	VPBROADCASTD X0, Z0
+	MOVQ lo+8(FP), R11
+	MOVQ hi+16(FP), R8
+	VMOVUPS (R11), Z4
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R11), Z5
+	VMOVUPS 64(R8), Z9
+	VMOVUPS 128(R11), Z6
+	VMOVUPS 128(R8), Z10
 	VMOVUPS next<>(SB), Z1
 	VMOVUPS hidden<>(SB), Z2
-	MOVQ rows+32(FP), CX
-row:
+	MOVQ p+0(FP), R8
+	MOVQ rows+32(FP), R11
+hide:
 	VPCMPGTD Z0, Z4, K1
 	VPCMPD $2, Z0, Z8, K2
 	KORW K1, K2, K1
-	VMOVUPS Z2, K1, (DX)
+	VMOVUPS Z2, K1, (R8)
 	VPCMPGTD Z0, Z5, K1
 	VPCMPD $2, Z0, Z9, K2
 	KORW K1, K2, K1
-	VMOVUPS Z2, K1, 64(DX)
+	VMOVUPS Z2, K1, 64(R8)
 	VPCMPGTD Z0, Z6, K1
 	VPCMPD $2, Z0, Z10, K2
 	KORW K1, K2, K1
-	VMOVUPS Z2, K1, 128(DX)
+	VMOVUPS Z2, K1, 128(R8)
 	VPADDD Z1, Z0, Z0
-	ADDQ $192, DX
-	ADDQ $-1, CX
-	CMPQ CX, $1
-	JGE row
+	ADDQ $192, R8
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE hide
 	VZEROUPPER
 	RET
 

@@ -18,7 +18,7 @@ type tileLoops struct {
 // partLoops are those that touch parts of keys or values.
 type partLoops struct {
 	score   []func(q, k *uint16, p *float32, groups, steps int, config *tileConfig) // by vectors
-	flash   []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)
+	flash   []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 	mix     []func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig) // by tiles of columns
 	rows    func(to *uint16, from *float32, rows, stride, mask int)
 	columns func(to *uint16, from *float32, rows, stride, mask int) (small int)
@@ -216,7 +216,11 @@ func (l *loops) flashTiles(power *powerLoops, p *Panel) {
 		}
 	}
 	for from := p.From; from < p.N && p.Width > 0; {
-		if groups := (min(p.Plain, p.N) - from) / tileRows; groups > 0 && p.S == nil {
+		groups, to := (p.N-from)/tileRows, min(from+flashAtOnce, p.N)
+		if plain := p.Plain - from; plain > 0 && plain < groups*tileRows && plain%tileRows != 0 { // that group by itself
+			groups, to = plain/tileRows, from+tileRows
+		}
+		if groups > 0 && p.S == nil {
 			done := from + l.flashGroups(p, from, groups)
 			if from += groups * tileRows; done < from { // the group's scores are there
 				from = up(done+1, tileRows)
@@ -224,7 +228,6 @@ func (l *loops) flashTiles(power *powerLoops, p *Panel) {
 			}
 			continue
 		}
-		to := min(from+flashAtOnce, p.N)
 		l.scoreTiles(p, from, to)
 		if first := max(from, p.Plain); first < to {
 			l.tiles.hide[p.Width/l.vec-1](&p.P[first*p.Lanes], &p.Edit.Lo[0], &p.Edit.Hi[0], p.Edit.Key+first, to-first)
@@ -235,11 +238,12 @@ func (l *loops) flashTiles(power *powerLoops, p *Panel) {
 	p.Done, p.Scored = p.N, false
 }
 
-// flashGroups does groups of rows that every lane sees, and returns how many rows it did.
+// flashGroups does groups of rows, and returns how many rows it did.
 func (l *loops) flashGroups(p *Panel, from, groups int) int {
+	plain := min(max(p.Plain-from, 0)/tileRows, groups)
 	width, steps := l.checkTiles(p, from, from+groups*tileRows)
 	return l.tiles.of(p.K.Parts.Single).flash[width-1](&p.QtParts[0], &p.K.Parts.Data[from*p.K.Parts.Row], &p.P[from*p.Lanes], &p.M[0], &p.L[0], groups, steps, &scoreConfigs[tileRows],
-		p.Next+uintptr(from*p.NextBy), p.NextBy) / (4 * p.Lanes)
+		p.Next+uintptr(from*p.NextBy), p.NextBy, unsafe.SliceData(p.Edit.Lo), unsafe.SliceData(p.Edit.Hi), p.Edit.Key+from, groups-plain) / (4 * p.Lanes)
 }
 
 // mixTiles does a vector of lanes after another.

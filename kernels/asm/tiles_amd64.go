@@ -10,7 +10,7 @@ var amx = func() loops {
 	l.tiles = &tileLoops{
 		all: partLoops{
 			score: []func(q, k *uint16, p *float32, groups, steps int, config *tileConfig){amxScore1, amxScore2, amxScore3},
-			flash: []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int){
+			flash: []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int){
 				amxFlash1, amxFlash2, amxFlash3,
 			},
 			mix: []func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig){
@@ -20,7 +20,7 @@ var amx = func() loops {
 		},
 		single: partLoops{
 			score: []func(q, k *uint16, p *float32, groups, steps int, config *tileConfig){amxScoreBF161, amxScoreBF162, amxScoreBF163},
-			flash: []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int){
+			flash: []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int){
 				amxFlashBF161, amxFlashBF162, amxFlashBF163,
 			},
 			mix: []func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig){

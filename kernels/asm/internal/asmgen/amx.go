@@ -191,16 +191,16 @@ func (g *gen) strew(shares int, lines []string) func() {
 	}
 }
 
-// tileFlash emits Ops.Flash for whole groups that no lane is hidden from: weights of one group amid the products of the next, half a group, as many rows as Exp
+// tileFlash emits Ops.Flash for whole groups: weights of one group amid the products of the next, half a group, as many rows as Exp
 // takes, in each step. Those that steps leave, and the last group's, go alone. With each half two lines of as many rows elsewhere are asked for, from next on.
 func (g *gen) tileFlash(vecs int, rows partsOf) {
 	x := g.isa.(x86)
 	const weights, sums, next, by = lanesAt, elemAt4, nextRow, stride3
 	half := g.rows * g.row()
-	g.function(fmt.Sprint("Flash", rows.name, vecs), "(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int) (done int)", 8, 88, fmt.Sprintf(`
+	g.function(fmt.Sprint("Flash", rows.name, vecs), "(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)", 8, 120, fmt.Sprintf(`
 for j := 0; j < %[1]d*groups; j += %[2]d {
 	if j%%%[1]d == 0 {
-		Score of %[1]d rows
+		Score of %[1]d rows, and HideOutside in the last hidden groups
 	}
 	if any p[i*%[4]d+lane] > m[lane]+Limit { // j <= i < j+%[2]d
 		return j
@@ -298,6 +298,21 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	for v := range vecs {
 		x.tileStore(v, mem{base: out, index: outStride, times: 1, off: v * g.bytes()})
 	}
+	g.arg(steps, "hidden", 104)
+	g.jumpLess(steps, count, "shown")
+	g.arg(steps, "groups", 40)
+	g.subtract(steps, count)
+	g.scale(steps, tileRows)
+	g.arg(elemAt, "key", 96)
+	g.plus(elemAt, steps)
+	g.broadcastInt(keyOfRow, elemAt)
+	g.arg(steps, "lo", 80)
+	g.arg(elemAt, "hi", 88)
+	g.bounds(vecs, steps, elemAt)
+	g.move(elemAt, out)
+	g.set(steps, tileRows)
+	g.hideRows(vecs, elemAt, steps)
+	g.label("shown")
 	g.increase(out, tileRows*g.row())
 	g.increase(count, -1)
 	g.jumpAtLeast(count, 1, "group")
@@ -305,44 +320,58 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	g.label("over")
 	g.arg(out, "p", 16)
 	g.subtract(weights, out)
-	g.result("done", 80, weights)
+	g.result("done", 112, weights)
 	x.tileRelease()
 	g.ret()
 }
 
 // hideOutside emits the mask of Flash, for a whole row at a time.
 func (g *gen) hideOutside(vecs int) {
-	x := g.isa.(x86)
-	const key, above, hiddenScore = vec(0), vec(1), vec(2)
-	lo, hi := func(v int) vec { return vec(4 + v) }, func(v int) vec { return vec(8 + v) }
 	g.function(fmt.Sprint("HideOutside", vecs), "(p *float32, lo, hi *int32, key, rows int)", 0, 40, fmt.Sprintf(`
 for i := range rows {
 	p[i*%[2]d+lane] = -Inf where !(lo[lane] <= key+i && key+i < hi[lane]) // lane < %[1]d
 }`, vecs*g.vec, g.vecs*g.vec))
-	g.arg(out, "p", 0)
+	g.arg(elemAt, "key", 24)
+	g.broadcastInt(keyOfRow, elemAt)
 	g.arg(steps, "lo", 8)
-	g.arg(aux, "hi", 16)
-	for v := range vecs {
-		g.load(lo(v), mem{base: steps, off: v * g.bytes()})
-		g.load(hi(v), mem{base: aux, off: v * g.bytes()})
-	}
-	g.arg(elem, "key", 24)
-	g.broadcastInt(key, elem)
-	g.load(above, next)
-	g.load(hiddenScore, hidden)
-	g.arg(count, "rows", 32)
-	g.label("row")
-	for v := range vecs {
-		x.emit("VPCMPGTD", x.v(key), x.v(lo(v)), "K1")
-		x.emit("VPCMPD", imm(2), x.v(key), x.v(hi(v)), "K2")
-		x.emit("KORW", "K1", "K2", "K1")
-		x.emit("VMOVUPS", x.v(hiddenScore), "K1", x.m(mem{base: out, off: v * g.bytes()}))
-	}
-	g.addInt(key, key, above)
-	g.increase(out, g.row())
-	g.increase(count, -1)
-	g.jumpAtLeast(count, 1, "row")
+	g.arg(elemAt, "hi", 16)
+	g.bounds(vecs, steps, elemAt)
+	g.arg(elemAt, "p", 0)
+	g.arg(steps, "rows", 32)
+	g.hideRows(vecs, elemAt, steps)
 	g.ret()
+}
+
+// Registers of a mask: the key of the row at hand, and from where and up to where lanes see keys.
+const (
+	keyOfRow, oneMore, hiddenScore = vec(0), vec(1), vec(2)
+	firstLo, firstHi               = vec(4), vec(8)
+)
+
+// bounds fetches what hideRows compares with.
+func (g *gen) bounds(vecs int, lo, hi reg) {
+	for v := range vecs {
+		g.load(firstLo+vec(v), mem{base: lo, off: v * g.bytes()})
+		g.load(firstHi+vec(v), mem{base: hi, off: v * g.bytes()})
+	}
+	g.load(oneMore, next)
+	g.load(hiddenScore, hidden)
+}
+
+// hideRows emits a loop over rows.
+func (g *gen) hideRows(vecs int, at, rows reg) {
+	x := g.isa.(x86)
+	g.label("hide")
+	for v := range vecs {
+		x.emit("VPCMPGTD", x.v(keyOfRow), x.v(firstLo+vec(v)), "K1")
+		x.emit("VPCMPD", imm(2), x.v(keyOfRow), x.v(firstHi+vec(v)), "K2")
+		x.emit("KORW", "K1", "K2", "K1")
+		x.emit("VMOVUPS", x.v(hiddenScore), "K1", x.m(mem{base: at, off: v * g.bytes()}))
+	}
+	g.addInt(keyOfRow, keyOfRow, oneMore)
+	g.increase(at, g.row())
+	g.increase(rows, -1)
+	g.jumpAtLeast(rows, 1, "hide")
 }
 
 // tileMix emits the products of weights and values, for one vector of lanes and so many tiles of columns. Weights are cut to one of two places by turns, amid
