@@ -11,10 +11,10 @@ func amxScore1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 func amxFlash1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
-func amxScoreBF161(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+func amxScoreHalf1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashBF161(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+func amxFlashHalf1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside1(p *float32, lo, hi *int32, key, rows int)
@@ -26,10 +26,10 @@ func amxScore2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 func amxFlash2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
-func amxScoreBF162(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+func amxScoreHalf2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashBF162(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+func amxFlashHalf2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside2(p *float32, lo, hi *int32, key, rows int)
@@ -41,10 +41,10 @@ func amxScore3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 func amxFlash3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
-func amxScoreBF163(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+func amxScoreHalf3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashBF163(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+func amxFlashHalf3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside3(p *float32, lo, hi *int32, key, rows int)
@@ -53,25 +53,25 @@ func amxHideOutside3(p *float32, lo, hi *int32, key, rows int)
 func amxMix1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
-func amxMixBF161(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+func amxMixHalf1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
 func amxMix2(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
-func amxMixBF162(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+func amxMixHalf2(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
 func amxMix3(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
-func amxMixBF163(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+func amxMixHalf3(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
 func amxMix4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
-func amxMixBF164(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+func amxMixHalf4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
 func amxPeak(rounds int)
@@ -89,10 +89,10 @@ func amxCutRows(to *uint16, from *float32, rows, stride, mask int)
 func amxCutColumns(to *uint16, from *float32, rows, stride, mask int) (small int)
 
 //go:noescape
-func amxCutRowsBF16(to *uint16, from *float32, rows, stride, mask int)
+func amxCutRowsHalf(to *uint16, from *float32, rows, stride, mask int)
 
 //go:noescape
-func amxCutColumnsBF16(to *uint16, from *float32, rows, stride, mask int) (small int)
+func amxCutColumnsHalf(to *uint16, from *float32, rows, stride, mask int) (small int)
 
 //go:noescape
 func amxCutPairs(to *uint16, from *float32, rows int, factor float32)

@@ -655,14 +655,14 @@ over:
 	VZEROUPPER
 	RET
 
-// func amxScoreBF161(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+// func amxScoreHalf1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
 //	for i := range 16 * groups { // 16 at a time, or the rows that config says
 //		for lane := range 16 {
 //			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
 //		}
 //	}
-TEXT ·amxScoreBF161(SB), NOSPLIT, $0-48
+TEXT ·amxScoreHalf1(SB), NOSPLIT, $0-48
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -697,7 +697,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashBF161(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+// func amxFlashHalf1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
@@ -712,7 +712,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashBF161(SB), NOSPLIT, $8-120
+TEXT ·amxFlashHalf1(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -1990,14 +1990,14 @@ over:
 	VZEROUPPER
 	RET
 
-// func amxScoreBF162(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+// func amxScoreHalf2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
 //	for i := range 16 * groups { // 16 at a time, or the rows that config says
 //		for lane := range 32 {
 //			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
 //		}
 //	}
-TEXT ·amxScoreBF162(SB), NOSPLIT, $0-48
+TEXT ·amxScoreHalf2(SB), NOSPLIT, $0-48
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -2040,7 +2040,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashBF162(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+// func amxFlashHalf2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
@@ -2055,7 +2055,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashBF162(SB), NOSPLIT, $8-120
+TEXT ·amxFlashHalf2(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -3946,14 +3946,14 @@ over:
 	VZEROUPPER
 	RET
 
-// func amxScoreBF163(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+// func amxScoreHalf3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
 //	for i := range 16 * groups { // 16 at a time, or the rows that config says
 //		for lane := range 48 {
 //			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
 //		}
 //	}
-TEXT ·amxScoreBF163(SB), NOSPLIT, $0-48
+TEXT ·amxScoreHalf3(SB), NOSPLIT, $0-48
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -4004,7 +4004,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashBF163(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+// func amxFlashHalf3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
@@ -4019,7 +4019,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashBF163(SB), NOSPLIT, $8-120
+TEXT ·amxFlashHalf3(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -5848,7 +5848,7 @@ column:
 	VZEROUPPER
 	RET
 
-// func amxMixBF161(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+// func amxMixHalf1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 //
 //	for c := range columns { // up to 16
 //		for lane := range 16 {
@@ -5859,7 +5859,7 @@ column:
 //			o[c*48+lane] = sum
 //		}
 //	}
-TEXT ·amxMixBF161(SB), 0, $6208-72
+TEXT ·amxMixHalf1(SB), 0, $6208-72
 	NO_LOCAL_POINTERS
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
@@ -7441,7 +7441,7 @@ column:
 	VZEROUPPER
 	RET
 
-// func amxMixBF162(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+// func amxMixHalf2(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 //
 //	for c := range columns { // up to 32
 //		for lane := range 16 {
@@ -7452,7 +7452,7 @@ column:
 //			o[c*48+lane] = sum
 //		}
 //	}
-TEXT ·amxMixBF162(SB), 0, $6208-72
+TEXT ·amxMixHalf2(SB), 0, $6208-72
 	NO_LOCAL_POINTERS
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
@@ -9271,7 +9271,7 @@ column:
 	VZEROUPPER
 	RET
 
-// func amxMixBF163(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+// func amxMixHalf3(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 //
 //	for c := range columns { // up to 48
 //		for lane := range 16 {
@@ -9282,7 +9282,7 @@ column:
 //			o[c*48+lane] = sum
 //		}
 //	}
-TEXT ·amxMixBF163(SB), 0, $6208-72
+TEXT ·amxMixHalf3(SB), 0, $6208-72
 	NO_LOCAL_POINTERS
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
@@ -11338,7 +11338,7 @@ column:
 	VZEROUPPER
 	RET
 
-// func amxMixBF164(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+// func amxMixHalf4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 //
 //	for c := range columns { // up to 64
 //		for lane := range 16 {
@@ -11349,7 +11349,7 @@ column:
 //			o[c*48+lane] = sum
 //		}
 //	}
-TEXT ·amxMixBF164(SB), 0, $6208-72
+TEXT ·amxMixHalf4(SB), 0, $6208-72
 	NO_LOCAL_POINTERS
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
@@ -14212,14 +14212,14 @@ none15:
 	VZEROUPPER
 	RET
 
-// func amxCutRowsBF16(to *uint16, from *float32, rows, stride, mask int)
+// func amxCutRowsHalf(to *uint16, from *float32, rows, stride, mask int)
 //
 //	for j := range rows {
 //		for c := range 16 {
 //			to[j*32+c], to[j*32+c+512], to[j*32+c+1024] = parts(from[j*stride+c])
 //		}
 //	}
-TEXT ·amxCutRowsBF16(SB), NOSPLIT, $0-40
+TEXT ·amxCutRowsHalf(SB), NOSPLIT, $0-40
 	MOVQ to+0(FP), DX
 	MOVQ from+8(FP), BX
 	MOVQ rows+16(FP), CX
@@ -14245,14 +14245,14 @@ row:
 	VZEROUPPER
 	RET
 
-// func amxCutColumnsBF16(to *uint16, from *float32, rows, stride, mask int) (small int)
+// func amxCutColumnsHalf(to *uint16, from *float32, rows, stride, mask int) (small int)
 //
 //	for c := range 16 {
 //		for j := range 32 {
 //			to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = parts(from[j*stride+c]) // or of 0, from rows on
 //		}
 //	}
-TEXT ·amxCutColumnsBF16(SB), 0, $2112-48
+TEXT ·amxCutColumnsHalf(SB), 0, $2112-48
 	NO_LOCAL_POINTERS
 	MOVQ to+0(FP), DX
 	MOVQ from+8(FP), BX

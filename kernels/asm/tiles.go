@@ -10,19 +10,26 @@ import (
 // tileLoops are the assembly loops that multiply tiles of parts.
 type tileLoops struct {
 	all, single partLoops // by how many parts rows of keys and values have
-	hide        []func(p *float32, lo, hi *int32, key, rows int)
+	hide        []hideLoop
 	pairs       func(to *uint16, from *float32, rows int, factor float32)
 	peak        func(rounds int)
 }
 
-// partLoops are those that touch parts of keys or values.
+// partLoops are those that touch parts of keys or values: score, flash and hide by vectors, mix by tiles of columns.
 type partLoops struct {
-	score   []func(q, k *uint16, p *float32, groups, steps int, config *tileConfig) // by vectors
-	flash   []func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
-	mix     []func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig) // by tiles of columns
+	score   []scoreLoop
+	flash   []flashLoop
+	mix     []mixLoop
 	rows    func(to *uint16, from *float32, rows, stride, mask int)
 	columns func(to *uint16, from *float32, rows, stride, mask int) (small int)
 }
+
+type (
+	scoreLoop func(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+	flashLoop func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+	mixLoop   func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+	hideLoop  func(p *float32, lo, hi *int32, key, rows int)
+)
 
 // of are the loops for such rows.
 func (t *tileLoops) of(single bool) *partLoops {

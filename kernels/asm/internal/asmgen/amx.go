@@ -73,15 +73,15 @@ func (g *gen) tileLoops() {
 	g.cutPairs()
 }
 
-// partsOf says how many parts of rows of keys and values there are: all, or one, as rows of bfloat16 have. Then three products are left of six.
+// partsOf says how many parts of rows of keys and values there are: all, or one, as rows of bfloat16 have. Then half of the six products are left.
 type partsOf struct {
 	name  string // behind those of the loops
 	count int
 }
 
-var partsOfRows = []partsOf{{"", 3}, {"BF16", 1}}
+var partsOfRows = []partsOf{{"", 3}, {"Half", 1}}
 
-// products does all those of a part of rows and one of queries or weights that count: their number.
+// products is how many products of a part of rows and one of queries or weights there are.
 func (p partsOf) products() (n int) {
 	for b := range 3 {
 		n += min(3-b, p.count)
@@ -178,17 +178,6 @@ func (g *gen) scoreStep(vecs int, rows partsOf, strewn []string) {
 	}
 	g.increase(lanes, partsBytes)
 	g.increase(elemAt, g.vecs*partsBytes)
-}
-
-// strew returns what emits the next of so many shares of lines.
-func (g *gen) strew(shares int, lines []string) func() {
-	i := 0
-	return func() {
-		for _, line := range lines[i*len(lines)/shares : (i+1)*len(lines)/shares] {
-			g.text.WriteString(line)
-		}
-		i++
-	}
 }
 
 // tileFlash emits Ops.Flash for whole groups: weights of one group amid the products of the next, half a group, as many rows as Exp

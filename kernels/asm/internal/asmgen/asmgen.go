@@ -302,6 +302,17 @@ func (f *file) lines(emit func()) []string {
 	return lines[:len(lines)-1]
 }
 
+// strew returns what emits the next of so many shares of lines.
+func (f *file) strew(shares int, lines []string) func() {
+	i := 0
+	return func() {
+		for _, line := range lines[i*len(lines)/shares : (i+1)*len(lines)/shares] {
+			f.text.WriteString(line)
+		}
+		i++
+	}
+}
+
 // emit writes one instruction.
 func (f *file) emit(op string, operands ...string) {
 	fmt.Fprintf(f.text, "\t%s\n", strings.TrimSpace(op+" "+strings.Join(operands, ", ")))

@@ -326,20 +326,14 @@ func (t tile) mixed(w tile, name string) {
 	t.align()
 	t.label("mixed" + name)
 	if t.spare() {
-		strewn := t.lines(func() {
+		strew := t.strew(n*t.rows, t.lines(func() {
 			for v := w.first; v < w.vecs; v++ {
 				w.weight(v)
 			}
-		})
-		slots, slot := n*t.rows, 0
+		}))
 		for k := range n {
 			ask(k)
-			t.step(k, n, func() {
-				for _, line := range strewn[slot*len(strewn)/slots : (slot+1)*len(strewn)/slots] {
-					t.text.WriteString(line)
-				}
-				slot++
-			})
+			t.step(k, n, strew)
 		}
 	} else {
 		v := w.first
