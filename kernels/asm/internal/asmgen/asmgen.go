@@ -17,7 +17,9 @@
 //	edit.go   what becomes of scores: Cap, Add, Slope, Hide
 //	rotate.go pairs of numbers turned: Rotate
 //	probe.go  Peak, Chain, Slots and Read
-//	amx.go    products of tiles: Score and Mix again, and the parts that they multiply
+//	amx.go    products of tiles: Score, Flash and Mix again
+//	parts.go  and the parts that they multiply: CutKeys, CutValues, CutQueries
+//	vex.go    how tiles' instructions are spelled, in bytes
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
 // with the equivalent Go loop above each function.

@@ -1,0 +1,216 @@
+package asmgen
+
+import "fmt"
+
+// cutRows emits the parts of up to 16 rows and columns, those of half a tile. Columns that the mask lacks count as 0.
+func (g *gen) cutRows(parts partsOf) {
+	x := g.isa.(x86)
+	g.function("CutRows"+parts.name, "(to *uint16, from *float32, rows, stride, mask int)", 0, 40, `
+for j := range rows {
+	for c := range 16 {
+		to[j*32+c], to[j*32+c+512], to[j*32+c+1024] = parts(from[j*stride+c])
+	}
+}`)
+	g.cutArgs()
+	g.label("row")
+	x.loadMasked(0, mem{base: elem})
+	for part := range parts.count {
+		x.part(0, 1, part == 0)
+		x.emit("VPSRLD", imm(16), x.v(1), x.v(1))
+		x.emit("VPMOVDW", x.v(1), x.m(mem{base: out, off: part * tileBytes}))
+	}
+	g.offset(elem, elem, stride, 4)
+	g.increase(out, line)
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "row")
+	g.ret()
+}
+
+// cutColumns emits the parts of up to 32 rows and 16 columns, which become a tile's rows: pairs of rows are joined, and all 16 pairs transposed. Others count as 0.
+// Small is not 0 if there are numbers below 2^leastCut.
+func (g *gen) cutColumns(parts partsOf) {
+	x := g.isa.(x86)
+	g.function("CutColumns"+parts.name, "(to *uint16, from *float32, rows, stride, mask int) (small int)", 2*tileBytes+64, 48, `
+for c := range 16 {
+	for j := range 32 {
+		to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = parts(from[j*stride+c]) // or of 0, from rows on
+	}
+}`)
+	const even, odd, magnitude, lowest, sign, one = vec(16), vec(18), vec(20), vec(21), vec(22), vec(23)
+	g.cutArgs()
+	x.emit("VPSLLD", imm(15), x.v(upper16), x.v(sign))
+	x.emit("VPSRLD", imm(15), x.v(half16), x.v(one))
+	x.emit("VPTERNLOGD", imm(0xff), x.v(lowest), x.v(lowest), x.v(lowest))
+	load := func(v vec, m mem) {
+		x.loadMasked(v, m)
+		x.emit("VPANDND", x.v(v), x.v(sign), x.v(magnitude))
+		x.subInt(magnitude, magnitude, one)
+		x.emit("VPMINUD", x.v(magnitude), x.v(lowest), x.v(lowest))
+	}
+	g.scratch(products)
+	kept := func(part, i int) mem { return mem{base: products, off: (part-1)*tileBytes + i*line} }
+	for i := range 16 {
+		none := fmt.Sprint("none", i)
+		g.zero(even)
+		g.zero(odd)
+		g.jumpBelow(count, 2*i+1, none)
+		load(even, mem{base: elem})
+		g.jumpBelow(count, 2*i+2, none)
+		load(odd, mem{base: elem, index: stride, times: 4})
+		g.label(none)
+		x.joinParts(even, odd, func(part int, word vec) {
+			if part == 0 {
+				g.load(vec(i), word)
+			} else if part < parts.count {
+				g.store(kept(part, i), word)
+			}
+		})
+		g.offset(elem, elem, stride, 8)
+	}
+	g.set(steps, (127+leastCut)<<fraction-1)
+	x.emit("VPBROADCASTD", x86Regs[steps], x.v(magnitude))
+	x.emit("VPCMPUD", imm(1), x.v(magnitude), x.v(lowest), "K1")
+	x.emit("KMOVW", "K1", x86Regs[steps])
+	g.result("small", 40, steps)
+	for part := range parts.count {
+		for i := 0; i < 16 && part > 0; i++ {
+			g.load(vec(i), kept(part, i))
+		}
+		g.transpose()
+		for i := range 16 {
+			g.store(mem{base: out, off: part*tileBytes + i*line}, vec(i))
+		}
+	}
+	g.ret()
+}
+
+// leastCut is the exponent of the least number that is cut: products of its parts with those of a weight are not 0 while the weight is 2^-50. What products of tiles
+// would be below 2^-126 is 0 there, and so is an operand.
+const leastCut = -60
+
+// cutPairs emits the parts of up to 32 rows of a vector of lanes, the rows after them counting as 0.
+func (g *gen) cutPairs() {
+	x := g.isa.(x86)
+	g.function("CutPairs", "(to *uint16, from *float32, rows int, factor float32)", 0, 28, fmt.Sprintf(`
+for j := range 32 {
+	for lane := range 16 {
+		at := j/2*32 + 2*lane + j%%2
+		to[at], to[at+512], to[at+1024] = parts(from[j*%d+lane] * factor) // or of 0, from rows on
+	}
+}`, g.vecs*g.vec))
+	g.arg(elemAt, "to", 0)
+	g.arg(elem, "from", 8)
+	g.arg(count, "rows", 16)
+	g.argFloat(factor, "factor", 24)
+	x.partBits()
+	g.joinedRows("rows", true)
+	g.ret()
+}
+
+// factor is the register of what cutPairs multiplies by.
+const factor = vec(29)
+
+// cutArgs fetches the arguments of cutRows and cutColumns.
+func (g *gen) cutArgs() {
+	x := g.isa.(x86)
+	g.arg(out, "to", 0)
+	g.arg(elem, "from", 8)
+	g.arg(count, "rows", 16)
+	g.arg(stride, "stride", 24)
+	g.arg(steps, "mask", 32)
+	x.emit("KMOVW", x86Regs[steps], "K1")
+	x.partBits()
+}
+
+// joinedRows emits the parts of up to 32 of count rows at elem, which it moves on, joined by pairs, to the tiles at elemAt; queries are multiplied by the factor and
+// rounded, as each of them counts for all keys.
+func (g *gen) joinedRows(name string, queries bool) {
+	x := g.isa.(x86)
+	const even, odd, end = vec(0), vec(2), lanesAt
+	join := func() {
+		x.joinParts(even, odd, func(part int, word vec) { g.store(mem{base: elemAt, off: part * tileBytes}, word) })
+		g.increase(elemAt, line)
+	}
+	load := func(to vec, row int) {
+		at := mem{base: elem, off: row * g.row()}
+		if queries {
+			g.mul(to, factor, at)
+		} else {
+			g.load(to, at)
+		}
+	}
+	g.move(end, elemAt)
+	g.increase(end, tileBytes)
+	g.jumpBelow(count, 2, name+"Odd")
+	g.label(name + "Pair")
+	load(even, 0)
+	load(odd, 1)
+	join()
+	g.increase(elem, 2*g.row())
+	g.increase(count, -2)
+	g.jumpLess(elemAt, end, name+"More")
+	g.jump(name + "Done")
+	g.label(name + "More")
+	g.jumpAtLeast(count, 2, name+"Pair")
+	g.label(name + "Odd")
+	g.jumpBelow(count, 1, name+"Rest")
+	load(even, 0)
+	g.zero(odd)
+	join()
+	g.increase(count, -1)
+	g.label(name + "Rest")
+	g.zero(even)
+	g.jump(name + "Full")
+	g.label(name + "Empty")
+	for part := range 3 {
+		g.store(mem{base: elemAt, off: part * tileBytes}, even)
+	}
+	g.increase(elemAt, line)
+	g.label(name + "Full")
+	g.jumpLess(elemAt, end, name+"Empty")
+	g.label(name + "Done")
+}
+
+const (
+	upper16 = vec(31) // the bits of a bfloat16,
+	half16  = vec(30) // and half of what the last of them is worth
+)
+
+// partBits sets the registers that part uses.
+func (x x86) partBits() {
+	x.emit("VPTERNLOGD", imm(0xff), x.v(upper16), x.v(upper16), x.v(upper16))
+	x.emit("VPSRLD", imm(31), x.v(upper16), x.v(half16))
+	x.emit("VPSLLD", imm(15), x.v(half16), x.v(half16))
+	x.emit("VPSLLD", imm(16), x.v(upper16), x.v(upper16))
+}
+
+// part takes the bfloat16 nearest to v off it, or the nearest one towards 0. A NaN stays one, in some part: of what is left of it none is rounded.
+func (x x86) part(v, part vec, rounded bool) {
+	if rounded {
+		x.addInt(part, v, half16)
+		x.emit("VPANDD", x.v(part), x.v(upper16), x.v(part))
+	} else {
+		x.emit("VPANDD", x.v(v), x.v(upper16), x.v(part))
+	}
+	x.sub(v, v, part)
+}
+
+// joinParts has do take the three parts of two vectors, those of even in the lower halves of its elements and those of odd in the upper ones. It destroys both,
+// and the registers after them.
+func (x x86) joinParts(even, odd vec, do func(part int, word vec)) {
+	for part := range 3 {
+		word, high := even+1, odd+1
+		if part < 2 {
+			x.part(even, word, part == 0)
+			x.part(odd, high, part == 0)
+		} else {
+			word, high = even, odd
+			x.emit("VPANDD", x.v(odd), x.v(upper16), x.v(odd))
+		}
+		x.shiftRight(word, word, 16)
+		x.emit("VPORD", x.v(high), x.v(word), x.v(word))
+		do(part, word)
+	}
+}
+
+func (x x86) loadMasked(dst vec, m mem) { x.emit("VMOVUPS.Z", x.m(m), "K1", x.v(dst)) }
