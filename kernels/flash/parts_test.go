@@ -1,0 +1,58 @@
+package flash
+
+import (
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/asm/asmtest"
+	"attnlab/kernels/tile"
+)
+
+// Rows are cut once for a bundle of tiles: where loops multiply parts, queries are enough, and nobody asks about scores.
+func TestPartsAreCutOnce(t *testing.T) {
+	for _, l := range asmtest.Levels(t) {
+		if l.Ops.CutKeys == nil {
+			continue
+		}
+		for _, c := range []struct {
+			queries int
+			want    attn.Want
+			cut     bool
+		}{
+			{l.Ops.PartsFrom, 0, true},
+			{l.Ops.PartsFrom, attn.WantLSE, true},
+			{l.Ops.PartsFrom, attn.WantMean, false},
+			{l.Ops.PartsFrom, attn.WantMax, false},
+			{l.Ops.PartsFrom - 1, 0, false},
+		} {
+			p := attn.Problem{Batch: 1, SeqQ: c.queries, SeqKV: 1000, HeadsQ: 2, HeadsKV: 1, Dim: 40, DimV: 24, Want: c.want}
+			a := newArgs(t, p, "bhsd")
+			cases.Fill("normal", p, a, 1)
+			ops, keys, values := *l.Ops, 0, 0
+			ops.CutKeys = func(to []uint16, from asm.Rows, n, d int, single bool) asm.Parts {
+				keys++
+				return l.Ops.CutKeys(to, from, n, d, single)
+			}
+			ops.CutValues = func(to []uint16, small []float32, from asm.Rows, n, d int, single bool) asm.Parts {
+				values++
+				return l.Ops.CutValues(to, small, from, n, d, single)
+			}
+			k := kernel{ops: &ops, name: "flash/" + l.ISA, cache: 1 << 20}
+			made, err := k.Plan(p, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pl := made.(*plan)
+			pl.Forward(a)
+			want := 0
+			if c.cut {
+				want = cover(2*tile.Count(&p, k.ops, p.SeqQ), pl.size) * cover(p.SeqKV, pl.block)
+			}
+			if keys != want || values != want {
+				t.Errorf("%s: %d queries, asked for %v: keys cut %d times and values %d, want %d", l.ISA, c.queries, c.want, keys, values, want)
+			}
+		}
+	}
+}
