@@ -42,12 +42,12 @@ func levels(cpu *cpuid.CPUInfo) []Level {
 		level := Level{ISA: n.isa}
 		if !cpu.Supports(n.features...) {
 			level.Reason = "not on this CPU"
-		} else if level.variants = native(n.isa); level.variants == nil {
+		} else if variants := native(n.isa); variants == nil {
 			level.Reason = "not in this build"
 		} else if err := allowed(n.allowed); err != nil {
 			level.Reason = err.Error()
 		} else {
-			level.Ops = suited(cpu, level.variants)
+			level.variants, level.Ops = variants, suited(cpu, variants)
 		}
 		level.Available = level.Ops != nil
 		all = append(all, level)

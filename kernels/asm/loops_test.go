@@ -3,6 +3,7 @@
 package asm
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -94,6 +95,20 @@ func TestSuited(t *testing.T) {
 				t.Errorf("%s of %v gathers: %v", l.ISA, c.vendor, l.Ops.Gathers)
 			}
 		}
+	}
+}
+
+// A set that the system does not allow is not there, and nothing of it is.
+func TestNotAllowed(t *testing.T) {
+	for i := range needs {
+		before := needs[i].allowed
+		needs[i].allowed = func() error { return errors.New("not today") }
+		for _, l := range Levels() {
+			if l.ISA == needs[i].isa && (l.Available || l.Ops != nil || l.variants != nil || cpuid.CPU.Supports(needs[i].features...) && l.Reason != "not today") {
+				t.Errorf("%s: available %v, %s, %d variants", l.ISA, l.Available, l.Reason, len(l.variants))
+			}
+		}
+		needs[i].allowed = before
 	}
 }
 
