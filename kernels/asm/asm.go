@@ -41,7 +41,7 @@
 // # Parts
 //
 // Units that multiply tiles of bfloat16 do so much more of that than others of float32 that a product of float32 is worth being made of theirs: each number is the
-// sum of three of bfloat16, its parts, and a product of two numbers that of the six products of parts that are not below 2^-22 of it. The set amx does that, where
+// sum of three of bfloat16, its parts, and a product of two numbers that of six products of parts: the other three are some 2^-22 of it at most. The set amx does that, where
 // there are parts: of keys, of values, and of queries, which Ops.CutKeys, CutValues and CutQueries make once for all that multiply them. Weights it cuts by itself.
 // Numbers of bfloat16 are their only part, and three products are left. Without parts, and in all else, it is avx512. With d = 64 and 4096 keys flash does 1.3 to
 // 1.4 times as many operations so, on a Xeon (family 6, model 167), as AVX-512's multiply-adds at their peak.
@@ -82,7 +82,8 @@ type Rows struct {
 	Parts  Parts // of the same rows, if a set multiplies those
 }
 
-// Parts are rows, each number as the sum of three of type BF16, in the order in which Ops.CutKeys or CutValues lays them out. Rows are cut in whole groups (Ops.Group).
+// Parts are rows, each number as the sum of three of type BF16, in the order in which Ops.CutKeys or CutValues lays them out. Rows are cut in whole
+// groups (Ops.Group).
 type Parts struct {
 	Data    []uint16
 	Row     int       // elements for each row,
@@ -158,8 +159,8 @@ type Panel struct {
 	AheadBy, ThenBy  int
 	AheadLen, Beside int
 
-	// Where Ops.Gathers or CutKeys, Flash without S asks memory for 128 bytes of as many rows as it has of K before the last group, from Next on, NextBy bytes apart. There need be nothing; 0: it
-	// asks for nothing new, and NextBy is 0 too.
+	// Where Ops.Gathers or CutKeys, Flash without S asks memory for 128 bytes of as many rows as it has of K before the last group, from Next on, NextBy
+	// bytes apart. There need be nothing; 0: it asks for nothing new, and NextBy is 0 too.
 	Next   uintptr
 	NextBy int
 
@@ -218,7 +219,8 @@ type Ops struct {
 	// Room is how many bytes the cache keeps of what Weigh asks for until they are read.
 	Room int
 	// CutKeys and CutValues cut n rows of d columns in parts, and CutQueries a panel's queries. Score, Flash and Mix of a set that has them multiply those
-	// where the panel has them. They are nil elsewhere. Rows whose numbers are all of type BF16 may be told so, as single. CutValues needs room for as many numbers that are too small, and may overwrite the rows so.
+	// where the panel has them. They are nil elsewhere. Rows may be said to be single, if all their numbers are of type BF16. CutValues
+	// needs room for as many numbers that are too small, and that may be where the rows are.
 	CutKeys    func(to []uint16, from Rows, n, d int, single bool) Parts
 	CutValues  func(to []uint16, small []float32, from Rows, n, d int, single bool) Parts
 	CutQueries func(*Panel)

@@ -117,6 +117,7 @@ func (x x86) plus(dst, n reg)               { x.emit("ADDQ", x86Regs[n], x86Regs
 func (x x86) plusAt(dst reg, m mem)         { x.emit("ADDQ", x.m(m), x86Regs[dst]) }
 func (x x86) subtract(dst, n reg)           { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
 func (x x86) lower(dst reg, bits int)       { x.emit("SHRQ", imm(bits), x86Regs[dst]) }
+func (x x86) swap(a, b reg)                 { x.emit("XCHGQ", x86Regs[a], x86Regs[b]) }
 func (x x86) jump(to string)                { x.emit("JMP", to) }
 func (x x86) align()                        { x.emit("PCALIGN", "$64") }
 func (x x86) jumpBelow(a reg, n int, to string) {

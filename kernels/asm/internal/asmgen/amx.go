@@ -7,8 +7,8 @@ import "fmt"
 //
 //	C[i][l] += Σ_k A[i][k] B[k/2][2l+k%2]    k < 32
 //
-// A float32 number is the sum of three of bfloat16, its parts, and a product of two numbers that of six products of parts; the other three are less than 2^-22 of
-// it together. For 16 keys, 48 lanes and d = 64 these are 36 products of tiles, of 16 cycles each, 576; and 3072 multiply-adds of AVX-512, two a cycle, are 1536.
+// A float32 number is the sum of three of bfloat16, its parts, and a product of two numbers that of six products of parts; the other three are some 2^-22 of it
+// together at most. For 16 keys, 48 lanes and d = 64 these are 36 products of tiles, of 16 cycles each, 576; and 3072 multiply-adds of AVX-512, two a cycle, are 1536.
 //
 // Parts lie as tiles do: those of keys are A of Score, with 16 keys and 32 columns in each, and those of values, with 16 columns and 32 keys, A of Mix. Those of
 // queries, with 32 columns and 16 lanes, and of weights, with 32 keys, are B. The three parts of a tile follow one another.

@@ -94,7 +94,7 @@ func (element) operand()  {}
 // A constant is a vector of the file's data, by name.
 type constant string
 
-// Every is a constant whose elements are all the same, of which one is read.
+// An every is a constant whose elements are all the same, of which one is read.
 type every constant
 
 // An element of a register.

@@ -101,14 +101,14 @@ for j := range 32 {
 	g.arg(elemAt, "to", 0)
 	g.arg(elem, "from", 8)
 	g.arg(count, "rows", 16)
-	g.argFloat(factor, "factor", 24)
+	g.argFloat(queryFactor, "factor", 24)
 	x.partBits()
 	g.joinedRows("rows", true)
 	g.ret()
 }
 
-// factor is the register of what cutPairs multiplies by.
-const factor = vec(29)
+// queryFactor is the register of what cutPairs multiplies by.
+const queryFactor = vec(29)
 
 // cutArgs fetches the arguments of cutRows and cutColumns.
 func (g *gen) cutArgs() {
@@ -122,8 +122,8 @@ func (g *gen) cutArgs() {
 	x.partBits()
 }
 
-// joinedRows emits the parts of up to 32 of count rows at elem, which it moves on, joined by pairs, to the tiles at elemAt; queries are multiplied by the factor and
-// rounded, as each of them counts for all keys.
+// joinedRows emits the parts of up to 32 of count rows at elem, which it moves on, joined by pairs, to the tiles at elemAt; queries are
+// multiplied by queryFactor.
 func (g *gen) joinedRows(name string, queries bool) {
 	x := g.isa.(x86)
 	const even, odd, end = vec(0), vec(2), lanesAt
@@ -134,7 +134,7 @@ func (g *gen) joinedRows(name string, queries bool) {
 	load := func(to vec, row int) {
 		at := mem{base: elem, off: row * g.row()}
 		if queries {
-			g.mul(to, factor, at)
+			g.mul(to, queryFactor, at)
 		} else {
 			g.load(to, at)
 		}

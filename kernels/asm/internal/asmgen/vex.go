@@ -51,5 +51,3 @@ func (x x86) tileConfig(at reg) {
 }
 
 func (x x86) tileRelease() { x.bytes("TILERELEASE", 0xc4, 0xe2, vexNone, 0x49, 0xc0) }
-
-func (x x86) swap(a, b reg) { x.emit("XCHGQ", x86Regs[a], x86Regs[b]) }
