@@ -66,13 +66,13 @@ const (
 	flashAtOnce  = 128                  // rows whose scores the first cache holds until they are weights
 	columnsOfMix = 4                    // tiles of columns that Mix does at once
 
-	// On a Xeon (family 6, model 167), d = 64 and 8 heads, 128 queries and keys take as long with parts as without, 192 take .81 of the time, 512 .69; under a causal
-	// mask 192 take 1.14 of it, and 512 .93.
+	// On a Xeon (family 6, model 167), d = 64 and 8 heads, 192 queries and keys take .83 of the time that AVX-512 takes, 256 .74 and 512 .60; under a causal mask 1.09,
+	// .98 and .78 (10 samples each). 128 took .97.
 	partsFrom = 192
 
 	tilePeakAtOnce = 1000
-	tilePeakRound  = 2 * tileRows * tileSize             // operations of a round of peak, whose six products of parts are one of numbers
-	tilePeakWidth  = tileRows * tileSize / 6. / tileRows // multiply-adds of a cycle: a product of parts takes as many cycles as a tile has rows
+	tilePeakRound  = 2 * tileRows * tileSize // operations of a round of peak, whose six products of parts are one of numbers
+	tilePeakWidth  = tileSize / 6.           // multiply-adds of a cycle: a product of parts takes one for each row of a tile
 )
 
 // byTiles replaces what multiplies tiles where a panel has parts.
@@ -278,13 +278,10 @@ func (l *loops) mixTiles(p *Panel) {
 			if tiles == 0 {
 				tiles, rows, columns = 1, p.C-c, p.C-c
 			}
-			values := unsafe.SliceData(parts.Data[since*parts.Row:]) // there are none if there are no rows
-			if until > since {
-				values = &parts.Data[since*parts.Row+c/tileRows*partsOfTile]
-			}
-			weights := unsafe.SliceData(p.P)
-			if until > since {
-				weights = &p.P[since*p.Lanes+v*l.vec]
+			var values *uint16
+			var weights *float32
+			if since < until { // and else there are none
+				values, weights = &parts.Data[since*parts.Row+c/tileRows*partsOfTile], &p.P[since*p.Lanes+v*l.vec]
 			}
 			l.tiles.of(parts.Single).mix[tiles-1](values, weights, &p.O[c*p.Lanes+v*l.vec], keep, until-since, 2*tileDepth*parts.Row, columns, set(p.Fresh), &mixConfigs[rows])
 			c += columns
