@@ -79,7 +79,6 @@ const Limit = 40
 type Rows struct {
 	Data   []float32
 	Stride int
-	Parts  Parts // of the same rows, if a set multiplies those
 }
 
 // Parts are rows, each number as the sum of three of type BF16, in the order in which Ops.CutKeys or CutValues lays them out. Rows are cut in whole
@@ -117,7 +116,7 @@ func (r *Rows) Row(j, n int) []float32 { return r.Data[j*r.Stride:][:n:n] }
 
 // From returns the rows from row j on.
 func (r Rows) From(j int) Rows {
-	return Rows{r.Data[j*r.Stride:], r.Stride, r.Parts.From(j)}
+	return Rows{r.Data[j*r.Stride:], r.Stride}
 }
 
 // Ahead is the address of a row, which there need not be.
@@ -137,6 +136,8 @@ type Panel struct {
 	Qt      []float32 // [D][Lanes]
 	QtParts []uint16  // of Qt times FactorLeft, as Ops.CutQueries makes them: three tiles for each vector of lanes, of 32 columns after another; or nil
 	K, V    Rows
+	KParts  Parts // of K and V, as Ops.CutKeys and CutValues make them, if a set multiplies those
+	VParts  Parts
 	P       []float32 // [N][Lanes]
 	O       []float32 // [C][Lanes]
 	M, L, S []float32 // [Lanes]; S may be nil
@@ -300,7 +301,8 @@ type Ops struct {
 	Read func(x []float32) float32
 }
 
-// Group is the number of rows of which blocks, and cuts through them, are multiples: Keys, or as many as are cut into parts together.
+// Group is the number of rows of which blocks, and cuts through them, are multiples: Keys, or as many as are cut into parts together. It is a power of two, as
+// Keys and Vec are.
 func (o *Ops) Group() int {
 	if o.CutKeys != nil {
 		return max(o.Keys, tileDepth)

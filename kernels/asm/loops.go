@@ -12,7 +12,7 @@ import (
 // the checks before them. Indexed by the number of vectors in use, less one.
 type loops struct {
 	isa         string
-	vec, keys   int // floats in a vector; rows that Score and Mix take at once
+	vec, keys   int // floats in a vector; rows that Score and Mix take at once: powers of two
 	score       []func(p *Panel, from, to int)
 	mix         []func(p *Panel, keep *float32)
 	stairs      []func(p *Panel, keep *float32) // Mix with Since and Until
@@ -125,13 +125,13 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 	o.Flash = func(p *Panel) {
 		l.checkExp(p)
 		l.checkScore(p)
-		whole := p.N - p.N%l.keys
+		whole := p.N &^ (l.keys - 1)
 		if p.Plain < p.N {
 			l.checkMask(p)
 		}
 		to := whole
 		if p.Until != nil && p.Width > 0 {
-			to = l.checkLeaving(p, o.Unit()/l.vec)
+			to = l.checkLeaving(p, l.vectors(o.Unit()))
 		}
 		flash := power.flash
 		if p.S != nil {
@@ -139,7 +139,7 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 		}
 		if p.Width == 0 || p.From == whole || !Normal(p.Factor) {
 			whole = p.From
-		} else if p.Done = flash[p.Width/l.vec-1](p, p.From, to, set(p.Scored)); p.Done < whole {
+		} else if p.Done = flash[l.vectors(p.Width)-1](p, p.From, to, set(p.Scored)); p.Done < whole {
 			p.Scored = false
 			return
 		}
@@ -358,7 +358,7 @@ func (l *loops) checkExp(p *Panel) {
 	if p.S != nil {
 		reach("S", len(p.S), 1, p.Width, 0)
 	}
-	if p.From < 0 || p.From > p.N || p.From%l.keys != 0 {
+	if p.From < 0 || p.From > p.N || p.From&(l.keys-1) != 0 {
 		panic(fmt.Errorf("asm/%s: From is %d: it must be a multiple of %d within the %d rows", l.isa, p.From, l.keys, p.N))
 	}
 }
@@ -375,12 +375,12 @@ func (l *loops) checkLeaving(p *Panel, unit int) int {
 	if !Normal(p.Factor) {
 		panic(fmt.Errorf("asm/%s: Factor is %v: with it no vector leaves before others", l.isa, p.Factor))
 	}
-	before, width := p.From, p.Width/l.vec
+	before, width := p.From, l.vectors(p.Width)
 	ok := len(p.Until) >= width && p.Until[width-1] == p.N
 	for v := 0; v < width && ok; v++ {
 		to := p.Until[v]
-		together := v%unit != 0 || v > 0 && before == p.N
-		ok = to%l.keys == 0 && to >= before && (to == before) == together
+		together := v&(unit-1) != 0 || v > 0 && before == p.N
+		ok = to&(l.keys-1) == 0 && to >= before && (to == before) == together
 		before = to
 	}
 	if !ok {
@@ -393,7 +393,7 @@ func (l *loops) checkLeaving(p *Panel, unit int) int {
 func (l *loops) checkRaise(p *Panel) {
 	l.checkExp(p)
 	reach("Keep", len(p.Keep), 1, p.Width, 0)
-	if p.Done < 0 || p.Done >= p.N || p.Done%l.keys != 0 {
+	if p.Done < 0 || p.Done >= p.N || p.Done&(l.keys-1) != 0 {
 		panic(fmt.Errorf("asm/%s: Done is %d: it must be a multiple of %d within the %d rows", l.isa, p.Done, l.keys, p.N))
 	}
 }
@@ -430,10 +430,15 @@ func (l *loops) checkStairs(name string, rows []int, width, from, to int) {
 }
 
 func (l *loops) checkWidth(p *Panel) int {
-	if p.Lanes != len(l.score)*l.vec || p.Width < 0 || p.Width > p.Lanes || p.Width%l.vec != 0 {
+	if p.Lanes != len(l.score)*l.vec || p.Width < 0 || p.Width > p.Lanes || p.Width&(l.vec-1) != 0 {
 		panic(fmt.Errorf("asm/%s: %d of %d lanes: this set takes multiples of %d, in rows of %d", l.isa, p.Width, p.Lanes, l.vec, len(l.score)*l.vec))
 	}
-	return p.Width / l.vec
+	return l.vectors(p.Width)
+}
+
+// vectors is how many vectors so many lanes are. A division takes the time of a row of multiply-adds, and a tile asks several times.
+func (l *loops) vectors(lanes int) int {
+	return lanes >> (bits.TrailingZeros(uint(l.vec)) & 63)
 }
 
 // reach panics if rows of so many columns, so far apart, do not lie within a slice. It must not overflow, whatever the numbers.

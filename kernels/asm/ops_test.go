@@ -40,6 +40,23 @@ func asking() (sets []*Ops) {
 	return sets
 }
 
+// Rows and lanes are cut by masks of bits.
+func TestPowersOfTwo(t *testing.T) {
+	sets := geometries
+	for _, l := range Levels() {
+		if l.Ops != nil {
+			sets = append(sets, l.Ops)
+		}
+	}
+	for _, o := range sets {
+		for _, n := range []int{o.Vec, o.Keys, o.Group(), o.Unit()} {
+			if n <= 0 || n&(n-1) != 0 {
+				t.Errorf("%s: vectors of %d, %d keys, groups of %d, units of %d: they must be powers of two", o.ISA, o.Vec, o.Keys, o.Group(), o.Unit())
+			}
+		}
+	}
+}
+
 // shapes are keys by columns of K by columns of V.
 var shapes = [][3]int{{0, 4, 4}, {1, 1, 1}, {3, 5, 2}, {8, 8, 8}, {9, 17, 31}, {16, 64, 64}, {33, 3, 40}}
 

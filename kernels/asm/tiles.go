@@ -156,14 +156,14 @@ func (l *loops) byTiles(o *Ops, power *powerLoops) {
 		l.flashTiles(power, p)
 	}
 	o.Mix = func(p *Panel) {
-		if p.V.Parts.Data == nil {
+		if p.VParts.Data == nil {
 			mix(p)
 			return
 		}
 		l.mixTiles(p)
-		if small := p.V.Parts.Small; small != nil {
+		if small := p.VParts.Small; small != nil {
 			v, keep, fresh := p.V, p.Keep, p.Fresh
-			p.V, p.Keep, p.Fresh = Rows{Data: small, Stride: p.V.Parts.Columns}, nil, false
+			p.V, p.Keep, p.Fresh = Rows{Data: small, Stride: p.VParts.Columns}, nil, false
 			mix(p)
 			p.V, p.Keep, p.Fresh = v, keep, fresh
 		}
@@ -175,7 +175,7 @@ const leastCut = 0x1p-60
 
 // multiplied is whether a panel's scores are products of parts.
 func multiplied(p *Panel) bool {
-	return p.K.Parts.Data != nil && p.QtParts != nil && Normal(p.Factor)
+	return p.KParts.Data != nil && p.QtParts != nil && Normal(p.Factor)
 }
 
 // columnMask has a bit for each of up to 16 columns.
@@ -187,10 +187,10 @@ func (l *loops) checkTiles(p *Panel, from, to int) (width, steps int) {
 	width, steps = l.checkWidth(p), up(p.D, tileDepth)/tileDepth
 	next := len(l.score)
 	reach("QtParts", len(p.QtParts), steps, width*partsOfTile, next*partsOfTile)
-	reach("K.Parts", len(p.K.Parts.Data), up(to, tileRows), p.K.Parts.Row, p.K.Parts.Row)
+	reach("KParts", len(p.KParts.Data), up(to, tileRows), p.KParts.Row, p.KParts.Row)
 	reach("P", len(p.P), to, p.Width, p.Lanes)
-	if p.K.Parts.Row != 3*up(p.D, tileDepth) || from%tileRows != 0 {
-		panic(fmt.Errorf("asm/%s: K.Parts: %d elements a row of %d columns, from row %d", l.isa, p.K.Parts.Row, p.D, from))
+	if p.KParts.Row != 3*up(p.D, tileDepth) || from%tileRows != 0 {
+		panic(fmt.Errorf("asm/%s: KParts: %d elements a row of %d columns, from row %d", l.isa, p.KParts.Row, p.D, from))
 	}
 	return width, steps
 }
@@ -201,13 +201,13 @@ func (l *loops) scoreTiles(p *Panel, from, to int) {
 	if width == 0 || steps == 0 {
 		return
 	}
-	score, k := l.tiles.of(p.K.Parts.Single).score[width-1], p.K.Parts.Data
+	score, k := l.tiles.of(p.KParts.Single).score[width-1], p.KParts.Data
 	if groups := (to - from) / tileRows; groups > 0 {
-		score(&p.QtParts[0], &k[from*p.K.Parts.Row], &p.P[from*p.Lanes], groups, steps, &scoreConfigs[tileRows])
+		score(&p.QtParts[0], &k[from*p.KParts.Row], &p.P[from*p.Lanes], groups, steps, &scoreConfigs[tileRows])
 		from += groups * tileRows
 	}
 	if from < to {
-		score(&p.QtParts[0], &k[from*p.K.Parts.Row], &p.P[from*p.Lanes], 1, steps, &scoreConfigs[to-from])
+		score(&p.QtParts[0], &k[from*p.KParts.Row], &p.P[from*p.Lanes], 1, steps, &scoreConfigs[to-from])
 	}
 }
 
@@ -237,7 +237,7 @@ func (l *loops) flashTiles(power *powerLoops, p *Panel) {
 		}
 		l.scoreTiles(p, from, to)
 		if first := max(from, p.Plain); first < to {
-			l.tiles.hide[p.Width/l.vec-1](&p.P[first*p.Lanes], &p.Edit.Lo[0], &p.Edit.Hi[0], p.Edit.Key+first, to-first)
+			l.tiles.hide[l.vectors(p.Width)-1](&p.P[first*p.Lanes], &p.Edit.Lo[0], &p.Edit.Hi[0], p.Edit.Key+first, to-first)
 		}
 		weigh(from, to)
 		from = to
@@ -249,17 +249,17 @@ func (l *loops) flashTiles(power *powerLoops, p *Panel) {
 func (l *loops) flashGroups(p *Panel, from, groups int) int {
 	plain := min(max(p.Plain-from, 0)/tileRows, groups)
 	width, steps := l.checkTiles(p, from, from+groups*tileRows)
-	return l.tiles.of(p.K.Parts.Single).flash[width-1](&p.QtParts[0], &p.K.Parts.Data[from*p.K.Parts.Row], &p.P[from*p.Lanes], &p.M[0], &p.L[0], groups, steps, &scoreConfigs[tileRows],
+	return l.tiles.of(p.KParts.Single).flash[width-1](&p.QtParts[0], &p.KParts.Data[from*p.KParts.Row], &p.P[from*p.Lanes], &p.M[0], &p.L[0], groups, steps, &scoreConfigs[tileRows],
 		p.Next+uintptr(from*p.NextBy), p.NextBy, unsafe.SliceData(p.Edit.Lo), unsafe.SliceData(p.Edit.Hi), p.Edit.Key+from, groups-plain) / (4 * p.Lanes)
 }
 
 // mixTiles does a vector of lanes after another.
 func (l *loops) mixTiles(p *Panel) {
 	width := l.checkMix(p)
-	parts := p.V.Parts
-	reach("V.Parts", len(parts.Data), up(p.N, tileDepth), parts.Row, parts.Row)
+	parts := p.VParts
+	reach("VParts", len(parts.Data), up(p.N, tileDepth), parts.Row, parts.Row)
 	if parts.Row != 3*up(p.C, tileRows) {
-		panic(fmt.Errorf("asm/%s: V.Parts: %d elements a row of %d columns", l.isa, parts.Row, p.C))
+		panic(fmt.Errorf("asm/%s: VParts: %d elements a row of %d columns", l.isa, parts.Row, p.C))
 	}
 	for v := range width {
 		since, until, keep := 0, p.N, &ones[0]

@@ -173,8 +173,8 @@ func (fs fences) parts(t *testing.T, name string, elements int, first bool) []ui
 
 // cut gives a panel the parts of its operands.
 func (fs fences) cut(t *testing.T, o *Ops, p *Panel, first, single bool) {
-	p.K.Parts = o.CutKeys(fs.parts(t, "K.Parts", KeyParts(p.N, p.D), first), p.K, p.N, p.D, single)
-	p.V.Parts = o.CutValues(fs.parts(t, "V.Parts", ValueParts(p.N, p.C), first), make([]float32, p.N*p.C), p.V, p.N, p.C, single)
+	p.KParts = o.CutKeys(fs.parts(t, "KParts", KeyParts(p.N, p.D), first), p.K, p.N, p.D, single)
+	p.VParts = o.CutValues(fs.parts(t, "VParts", ValueParts(p.N, p.C), first), make([]float32, p.N*p.C), p.V, p.N, p.C, single)
 	p.QtParts = fs.parts(t, "QtParts", QueryParts(p.D, p.Lanes), first)
 	o.CutQueries(p)
 }
@@ -313,21 +313,21 @@ func TestShortParts(t *testing.T) {
 			{"QtParts", func(p *Panel) { p.QtParts = p.QtParts[:len(p.QtParts)-1] }, o.Score},
 			{"QtParts", func(p *Panel) { p.QtParts = p.QtParts[:len(p.QtParts)-1] }, o.Flash},
 			{"QtParts", func(p *Panel) { p.QtParts = p.QtParts[:len(p.QtParts)-1] }, o.CutQueries},
-			{"K.Parts", func(p *Panel) { p.K.Parts.Data = p.K.Parts.Data[:len(p.K.Parts.Data)-1] }, o.Score},
-			{"K.Parts", func(p *Panel) { p.K.Parts.Data = p.K.Parts.Data[:len(p.K.Parts.Data)-1] }, o.Flash},
-			{"K.Parts", func(p *Panel) { p.K.Parts.Row-- }, o.Score},
-			{"V.Parts", func(p *Panel) { p.V.Parts.Data = p.V.Parts.Data[:len(p.V.Parts.Data)-1] }, o.Mix},
-			{"V.Parts", func(p *Panel) { p.V.Parts.Row-- }, o.Mix},
+			{"KParts", func(p *Panel) { p.KParts.Data = p.KParts.Data[:len(p.KParts.Data)-1] }, o.Score},
+			{"KParts", func(p *Panel) { p.KParts.Data = p.KParts.Data[:len(p.KParts.Data)-1] }, o.Flash},
+			{"KParts", func(p *Panel) { p.KParts.Row-- }, o.Score},
+			{"VParts", func(p *Panel) { p.VParts.Data = p.VParts.Data[:len(p.VParts.Data)-1] }, o.Mix},
+			{"VParts", func(p *Panel) { p.VParts.Row-- }, o.Mix},
 			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.Score},
 			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.Flash},
 			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.Mix},
 			{"Keep", func(p *Panel) { p.Keep = p.Keep[:len(p.Keep)-1] }, o.Flash},
 			{"O", func(p *Panel) { p.O = p.O[:len(p.O)-1] }, o.Mix},
 			{"Since", func(p *Panel) { p.Since, p.Until = []int{0, 16, 32}, []int{64, 64, 64} }, o.Mix},
-			{"keys", func(p *Panel) { p.K.Data = p.K.Data[:len(p.K.Data)-4] }, func(p *Panel) { o.CutKeys(p.K.Parts.Data, p.K, p.N, p.D, false) }},
-			{"parts", func(p *Panel) { p.N += 16 }, func(p *Panel) { o.CutKeys(p.K.Parts.Data, Rows{Data: p.K.Data}, p.N, p.D, false) }},
-			{"values", func(p *Panel) { p.V.Data = p.V.Data[:len(p.V.Data)-4] }, func(p *Panel) { o.CutValues(p.V.Parts.Data, nil, p.V, p.N, p.C, false) }},
-			{"parts", func(p *Panel) { p.N += 32 }, func(p *Panel) { o.CutValues(p.V.Parts.Data, nil, Rows{Data: p.V.Data}, p.N, p.C, false) }},
+			{"keys", func(p *Panel) { p.K.Data = p.K.Data[:len(p.K.Data)-4] }, func(p *Panel) { o.CutKeys(p.KParts.Data, p.K, p.N, p.D, false) }},
+			{"parts", func(p *Panel) { p.N += 16 }, func(p *Panel) { o.CutKeys(p.KParts.Data, Rows{Data: p.K.Data}, p.N, p.D, false) }},
+			{"values", func(p *Panel) { p.V.Data = p.V.Data[:len(p.V.Data)-4] }, func(p *Panel) { o.CutValues(p.VParts.Data, nil, p.V, p.N, p.C, false) }},
+			{"parts", func(p *Panel) { p.N += 32 }, func(p *Panel) { o.CutValues(p.VParts.Data, nil, Rows{Data: p.V.Data}, p.N, p.C, false) }},
 		} {
 			p := random(o, o.Lanes, 64, 40, 40)
 			p.S = nil

@@ -298,5 +298,5 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 
 // begins is whether the block at key is the first that a tile sees anything of.
 func (pl *plan) begins(t *tile.Tile, key int) bool {
-	return t.End() > 0 && key == t.First(pl.block)
+	return t.End() > 0 && t.Begins(key, pl.block)
 }

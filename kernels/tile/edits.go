@@ -277,7 +277,7 @@ func (t *Tile) finish(row, n int, v sight) {
 	*p = t.Panel
 	p.N, p.From, p.P = n, 0, p.P[row*p.Lanes:]
 	if p.D > 0 {
-		p.K = p.K.From(row)
+		p.K, p.KParts = p.K.From(row), p.KParts.From(row)
 	}
 	key := t.Edit.Key + row
 	t.ops.Score(p)
@@ -328,11 +328,7 @@ func (t *Tile) loadBias(key, n int) {
 		}
 		return
 	}
-	t.move = asm.Move{
-		Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: n, Tile: e.bias,
-		Outside: asm.Rows{Data: b.Data[e.biasAt+key:], Stride: stride},
-	}
-	t.ops.Load(&t.move)
+	t.intoLanes(e.bias, asm.Rows{Data: b.Data[e.biasAt+key:], Stride: stride}, n, 1)
 }
 
 // addRelative adds the products of the queries with the table's rows. Rows of a step and lanes need a row of the table for each difference between the
@@ -341,11 +337,11 @@ func (t *Tile) addRelative(p *asm.Panel, key int) {
 	table, clip := &t.a.Terms.Relative, t.a.Terms.RelativeClip
 	at := func(lane, j int) int { return t.a.Relative(t.p, t.b, t.i+lane, key+j) }
 	first, last := at(t.rows-1, 0), at(0, p.N-1)
-	scores, qt, d, n, k := p.P, p.Qt, p.D, p.N, p.K
+	scores, qt, d, n, k, parts := p.P, p.Qt, p.D, p.N, p.K, p.KParts
 	p.P, p.Qt, p.D, p.N = t.edits.relative, t.load.rawQueries(t), t.p.QDim(), last-first+1
-	p.K = From(table, 0, first, t.h%table.H)
+	p.K, p.KParts = From(table, 0, first, t.h%table.H), asm.Parts{}
 	t.ops.Score(p)
-	p.P, p.Qt, p.D, p.N, p.K = scores, qt, d, n, k
+	p.P, p.Qt, p.D, p.N, p.K, p.KParts = scores, qt, d, n, k, parts
 	for j := range n {
 		row := scores[j*t.Lanes:][:t.rows]
 		shift := at(0, j) - first

@@ -104,8 +104,15 @@ func (t *Tile) queriesIntoLanes(tile []float32, rows asm.Rows) {
 
 // intoLanes brings in rows, times a factor.
 func (t *Tile) intoLanes(tile []float32, rows asm.Rows, d int, factor float64) {
-	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: d, Tile: tile, Factor: factor, Outside: rows}
+	t.moving(tile, rows, d).Factor = factor
 	t.ops.Load(&t.move)
+}
+
+// moving makes move that of rows of d columns. It is written in place, since what has just been written in parts is slow to copy.
+func (t *Tile) moving(tile []float32, rows asm.Rows, d int) *asm.Move {
+	m := &t.move
+	m.Lanes, m.Width, m.Rows, m.D, m.Tile, m.Outside = t.Lanes, t.Width, t.rows, d, tile, rows
+	return m
 }
 
 // storeOut writes the rows of O, each by its scale.
@@ -115,7 +122,7 @@ func (t *Tile) storeOut() {
 	if t.load.outs == nil {
 		rows = From(&t.a.Out, batch, first, t.h)
 	}
-	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.C, Tile: t.O, Scale: t.scale, Outside: rows}
+	t.moving(t.O, rows, t.C).Scale = t.scale
 	t.ops.Store(&t.move)
 	if t.load.outs != nil {
 		out := Cells(&t.a.Out, batch, first, t.h)
@@ -185,22 +192,25 @@ func (t *Tile) storePairs(to *attn.Tensor) {
 	batch, first := t.a.QRow(t.p, t.b, t.i)
 	rows := From(to, batch, first, t.h)
 	rows.Data = rows.Data[t.Key():]
-	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: t.N, Tile: t.P, Scale: t.scale, Outside: rows}
+	t.moving(t.P, rows, t.N).Scale = t.scale
 	t.ops.Store(&t.move)
 }
 
-// scales are what the lanes' outputs are to be multiplied by: 0 for a lane that sees nothing.
-func (t *Tile) scales() {
-	sinks := t.p.Score.Terms&attn.TermSinks != 0
+// scales works out what the lanes' outputs are to be multiplied by: 0 for a lane that sees nothing. It says whether all sums are finite.
+func (t *Tile) scales() bool {
+	sinks, zero := t.p.Score.Terms&attn.TermSinks != 0, float32(0)
+	scale := t.scale[:t.rows]
 	for lane, l := range t.L[:t.rows] {
+		zero += l - l // NaN, if it is not
 		switch {
 		case l == 0:
-			t.scale[lane] = 0
+			scale[lane] = 0
 		case sinks:
 			_, sum, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(l), 0)
-			t.scale[lane] = float32(keep / sum)
+			scale[lane] = float32(keep / sum)
 		default:
-			t.scale[lane] = 1 / l
+			scale[lane] = 1 / l
 		}
 	}
+	return zero == 0
 }

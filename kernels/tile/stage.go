@@ -123,46 +123,65 @@ func Turn(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, pos int
 // K is n rows of keys from key on, ready for the loops. They and those of the next calls lie in one block of the stage's size.
 func (s *Stage) K(a *attn.Args, b, kv, key, n int) asm.Rows {
 	gather := s.gather && s.ops.Gathers && a.K.SS > s.p.Dim
-	return s.rows(&s.keys, &a.K, a, b, kv, key, n, s.p.Score.Rope, gather, func(rows asm.Rows, n int) asm.Parts {
-		return s.ops.CutKeys(s.keys.parts.Data, rows, n, s.p.Dim, s.p.KV == attn.BF16 && s.p.Score.Rope == attn.NoRope)
-	})
+	return s.rows(&s.keys, &a.K, a, b, kv, key, n, s.p.Score.Rope, gather)
 }
 
 // V is the same for values.
 func (s *Stage) V(a *attn.Args, b, kv, key, n int) asm.Rows {
-	return s.rows(&s.vals, &a.V, a, b, kv, key, n, attn.NoRope, s.gather, s.cutValues)
+	return s.rows(&s.vals, &a.V, a, b, kv, key, n, attn.NoRope, s.gather)
 }
 
-// rows are those of a part, with what the loops multiply. What is cut is the block, to its end or that of the keys in use, so that tiles that start their block
-// later find it there.
-func (s *Stage) rows(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope, gather bool, cut func(asm.Rows, int) asm.Parts) asm.Rows {
-	lie := func(key, n int) asm.Rows {
-		if gather || copied(s.p) || rope != attn.NoRope || t.D == 0 {
-			return s.block(p, t, a, b, kv, key, n, rope)
-		}
-		at, row := a.KRow(s.p, b, key)
-		return From(t, at, row, kv)
+func (s *Stage) rows(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope, gather bool) asm.Rows {
+	if gather || copied(s.p) || rope != attn.NoRope || t.D == 0 {
+		return s.block(p, t, a, b, kv, key, n, rope)
 	}
-	rows := lie(key, n)
-	if p.parts.Data == nil || t.D == 0 {
-		return rows
+	at, row := a.KRow(s.p, b, key)
+	return From(t, at, row, kv)
+}
+
+// cuts is whether the stage keeps parts.
+func (s *Stage) cuts() bool { return len(s.keys.parts.Data)+len(s.vals.parts.Data) > 0 }
+
+// KeyParts are the parts of n rows of keys from key on.
+func (s *Stage) KeyParts(a *attn.Args, b, kv, key, n int) asm.Parts {
+	p := &s.keys
+	if len(p.parts.Data) == 0 {
+		return asm.Parts{}
 	}
 	if !p.cut.has(b, kv, key, n) {
-		first := key - key%s.size
-		p.cut = span{b, kv, first, min(s.size, a.Keys(s.p, b)-first)}
-		p.parts = cut(lie(first, p.cut.n), p.cut.n)
+		p.cut = s.whole(a, b, kv, key)
+		single := s.p.KV == attn.BF16 && s.p.Score.Rope == attn.NoRope
+		p.parts = s.ops.CutKeys(p.parts.Data, s.K(a, b, kv, p.cut.key, p.cut.n), p.cut.n, s.p.Dim, single)
 	}
-	rows.Parts = p.parts.From(key - p.cut.key)
-	return rows
+	return p.parts.From(key - p.cut.key)
 }
 
-// cutClean are the parts of n rows of values that are not the problem's, if the loops multiply parts.
-func (s *Stage) cutClean(rows asm.Rows, n int) asm.Parts {
-	if s.vals.parts.Data == nil || s.p.DimV == 0 {
+// ValueParts is the same for values.
+func (s *Stage) ValueParts(a *attn.Args, b, kv, key, n int) asm.Parts {
+	p := &s.vals
+	if len(p.parts.Data) == 0 {
+		return asm.Parts{}
+	}
+	if !p.cut.has(b, kv, key, n) {
+		p.cut = s.whole(a, b, kv, key)
+		p.parts = s.cutValues(s.V(a, b, kv, p.cut.key, p.cut.n), p.cut.n)
+	}
+	return p.parts.From(key - p.cut.key)
+}
+
+// cleanParts are the parts of n rows of values that are not the problem's.
+func (s *Stage) cleanParts(rows asm.Rows, n int) asm.Parts {
+	if len(s.vals.parts.Data) == 0 {
 		return asm.Parts{}
 	}
 	s.vals.cut.n = 0
 	return s.cutValues(rows, n)
+}
+
+// whole is the block that a key lies in, to its end or that of the keys in use: tiles that start their block later then find it there.
+func (s *Stage) whole(a *attn.Args, b, kv, key int) span {
+	first := key - key%s.size
+	return span{b, kv, first, min(s.size, a.Keys(s.p, b)-first)}
 }
 
 // cutValues has small ones where clean rows are, or would be.
@@ -170,28 +189,26 @@ func (s *Stage) cutValues(rows asm.Rows, n int) asm.Parts {
 	return s.ops.CutValues(s.vals.parts.Data, s.clean, rows, n, s.p.DimV, s.p.KV == attn.BF16)
 }
 
-// block is rows from key on of a staged part, which is filled to the end of the block that key lies in, or of the keys in use, so that tiles that
-// start their block later find it there.
+// block is rows from key on of a staged part, which is filled with the whole block that key lies in.
 func (s *Stage) block(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope) asm.Rows {
 	if t.D == 0 {
 		return asm.Rows{}
 	}
 	if !p.has(b, kv, key, n) {
-		first := key - key%s.size
-		p.span = span{b, kv, first, min(s.size, a.Keys(s.p, b)-first)}
+		p.span = s.whole(a, b, kv, key)
 		for j := 0; j < p.n; {
 			n := p.n - j
 			if s.p.Page != 0 {
-				n = min(n, s.p.Page-(first+j)%s.p.Page) // rows that lie together
+				n = min(n, s.p.Page-(p.key+j)%s.p.Page) // rows that lie together
 			}
-			at, row := a.KRow(s.p, b, first+j)
+			at, row := a.KRow(s.p, b, p.key+j)
 			s.cells = Cells(t, at, row, kv)
 			s.ops.Widen(p.rows[j*t.D:], &s.cells, n, t.D)
 			j += n
 		}
 		if rope != attn.NoRope {
 			for j := range p.n {
-				Turn(s.ops, s.p, a, p.rows[j*t.D:][:t.D], b, first+j)
+				Turn(s.ops, s.p, a, p.rows[j*t.D:][:t.D], b, p.key+j)
 			}
 		}
 	}

@@ -40,9 +40,12 @@ type Tile struct {
 	hidden []bool    // lanes to be answered by row
 	since  []int     // rows of a block that a vector of lanes uses: from one
 	until  []int     // to another,
-	leave  []int     // and up to where Flash takes them in one call
+	leave  []int     // and up to where Flash takes them in one call;
+	vecs   int       // so many vectors are in use
 	part   asm.Panel // some lanes and rows of the block
 	scale  []float32
+	ones   []float32 // [Lanes]: what Keep
+	unset  []float32 // [Lanes]: and M begin with
 	stage  *Stage
 	move   asm.Move
 	edits  edits
@@ -53,10 +56,11 @@ type Tile struct {
 	b, h, i int
 	kv      int
 	rows    int
-	lo, hi  int  // keys that some query of the tile may see
-	allLo   int  // keys allLo <= j < allHi are visible to every query of the tile,
-	allHi   int  // as far as the band goes
-	careful bool // the second round
+	stand   [3]int // position of the first query, keys in use and rows, on which depends
+	lo, hi  int    // which keys some query of the tile may see;
+	allLo   int    // keys allLo <= j < allHi are visible to every query of the tile,
+	allHi   int    // as far as the band goes
+	careful bool   // the second round
 }
 
 // Sums is what a tile keeps of its lanes between one block and the next.
@@ -112,7 +116,9 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	}
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
 	t.Use(NewSums(ops))
-	t.Keep = make([]float32, n)
+	t.Keep, t.ones, t.unset = make([]float32, n), make([]float32, n), make([]float32, n)
+	fill(t.ones, 1)
+	fill(t.unset, asm.Unset)
 	t.since, t.until, t.leave = make([]int, n/ops.Vec), make([]int, n/ops.Vec), make([]int, n/ops.Vec)
 	t.Edit.Lo, t.Edit.Hi = make([]int32, n), make([]int32, n)
 	t.load = newLoader(p, ops)
@@ -147,9 +153,15 @@ func tiles(ops *asm.Ops, n int) int { return (n + ops.Lanes - 1) / ops.Lanes }
 func Place(p *attn.Problem, ops *asm.Ops, n, tile int) (i, rows int) {
 	run := run(p, ops, n)
 	each := tiles(ops, run)
-	i, tile = tile/each*run, tile%each
-	length := min(run, n-i)
-	short, left := length-(tiles(ops, length)-1)*ops.Lanes, 0
+	if tile >= each {
+		i, tile = tile/each*run, tile%each
+	}
+	length := run
+	if length > n-i {
+		length = n - i
+		each = tiles(ops, length)
+	}
+	short, left := length-(each-1)*ops.Lanes, 0
 	if short <= ops.Vec && short < length && ops.Vec > 1 {
 		left = ops.Vec
 	}
@@ -166,10 +178,13 @@ func Place(p *attn.Problem, ops *asm.Ops, n, tile int) (i, rows int) {
 func (t *Tile) At(a *attn.Args, b, h, tile int) {
 	i, rows := Place(t.p, t.ops, a.Queries(t.p, b), tile)
 	t.a, t.b, t.h, t.i, t.kv, t.rows = a, b, h, i, h/t.p.Group(), rows
-	t.Width = (t.rows + t.ops.Vec - 1) / t.ops.Vec * t.ops.Vec
+	t.Width = (t.rows + t.ops.Vec - 1) &^ (t.ops.Vec - 1)
 	t.careful = false
 	t.stage.Forget()
-	t.place(a.Pos(t.p, b)+i, a.Keys(t.p, b))
+	if stand := [3]int{a.Pos(t.p, b) + i, a.Keys(t.p, b), rows}; stand != t.stand { // else it was there for another head
+		t.stand = stand
+		t.place(stand[0], stand[1])
+	}
 	t.placeEdits()
 }
 
@@ -203,7 +218,7 @@ func (t *Tile) Load() {
 		t.ops.CutQueries(&t.Panel)
 	}
 	t.N, t.Done = 0, 0 // no block yet
-	fill(t.M, asm.Unset)
+	copy(t.M, t.unset)
 	clear(t.L)
 	clear(t.S)
 	clear(t.hidden)
@@ -213,11 +228,11 @@ func (t *Tile) Load() {
 			t.edits.first[lane] = -1
 		}
 	}
-	clear(t.best)
+	if t.limit() {
+		clear(t.best)
+	}
 	if t.temp == attn.Frozen {
-		for lane := range t.best {
-			t.best[lane] = asm.Unset
-		}
+		copy(t.best, t.unset)
 	}
 	if sink := t.a.Sink(t.p, t.h); sink != sink || sink == inf { // every row is answered by definition
 		t.careful = true
@@ -233,13 +248,19 @@ func (t *Tile) Empty() { t.Fresh = true }
 // First is the start of the first block, of so many keys, that the tile sees. Blocks start at multiples of their size.
 func (t *Tile) First(size int) int { return t.lo - t.lo%size }
 
+// Begins is whether the block of so many keys at key is the first.
+func (t *Tile) Begins(key, size int) bool { return key <= t.lo && t.lo < key+size }
+
 // End is where the tile's keys end.
 func (t *Tile) End() int { return t.hi }
 
 // Block points the panel at the block of so many keys that starts at key, and is false if the tile sees none of it. The first block is cut to
 // the group of keys that holds the tile's first, the last one to the tile's last key: what is cut is hidden from every query.
 func (t *Tile) Block(key, size int) bool {
-	first, end := max(key, t.First(t.ops.Group())), min(key+size, t.hi)
+	first, end := key, min(key+size, t.hi)
+	if t.lo > key {
+		first = max(key, t.First(t.ops.Group()))
+	}
 	if first >= end {
 		return false
 	}
@@ -251,20 +272,27 @@ func (t *Tile) Block(key, size int) bool {
 func (t *Tile) Key() int { return t.Edit.Key }
 
 func (t *Tile) at(key, n int) {
-	for lane := range t.Keep {
-		t.Keep[lane] = 1
-	}
+	copy(t.Keep, t.ones)
 	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Since, t.Until, t.Plain = key, n, 0, 0, false, nil, nil, n
 	t.edits.seen, t.edits.last = 0, n
 	t.Ahead, t.AheadBy, t.Then, t.ThenBy = 0, 0, 0, 0
 	t.Next, t.NextBy = 0, 0
-	t.K, t.V = asm.Rows{}, asm.Rows{}
 }
 
 // keys and values have the stage bring the block's rows.
-func (t *Tile) keys() { t.K = t.stage.K(t.a, t.b, t.kv, t.Edit.Key, t.N) }
+func (t *Tile) keys() {
+	t.K = t.stage.K(t.a, t.b, t.kv, t.Edit.Key, t.N)
+	if t.stage.cuts() {
+		t.KParts = t.stage.KeyParts(t.a, t.b, t.kv, t.Edit.Key, t.N)
+	}
+}
 
-func (t *Tile) values() { t.V = t.stage.V(t.a, t.b, t.kv, t.Edit.Key, t.N) }
+func (t *Tile) values() {
+	t.V = t.stage.V(t.a, t.b, t.kv, t.Edit.Key, t.N)
+	if t.stage.cuts() {
+		t.VParts = t.stage.ValueParts(t.a, t.b, t.kv, t.Edit.Key, t.N)
+	}
+}
 
 // plain is whether the band shows the whole block to every query.
 func (t *Tile) plain() bool {
@@ -339,7 +367,7 @@ func (t *Tile) weigh(step func(*asm.Panel), p *asm.Panel) {
 //	            └──┘
 func (t *Tile) band() {
 	t.Since, t.Until = t.since, t.until
-	begin, end := 0, 0
+	begin, end, v := 0, 0, 0
 	for lane, unit := 0, t.ops.Unit(); lane < t.Width; lane += unit {
 		next := min(lane+unit, t.Width)
 		if end = max(end, min(t.up(int(t.Edit.Hi[next-1])), t.N)); next == t.Width {
@@ -347,73 +375,82 @@ func (t *Tile) band() {
 		}
 		if lane > 0 {
 			row := max(int(t.Edit.Lo[lane])-t.Edit.Key, 0)
-			begin = max(begin, min(row-row%t.ops.Group(), t.until[0]))
+			begin = max(begin, min(t.down(row), t.until[0]))
 		}
-		for v := lane / t.ops.Vec; v*t.ops.Vec < next; v++ {
+		for ; v*t.ops.Vec < next; v++ {
 			t.since[v], t.until[v] = begin, end
 		}
 	}
+	t.vecs = v
 	first, last := min(t.up(t.allLo), t.N), 0
 	if last = min(t.allHi-t.Edit.Key, t.N); last < t.N {
-		last -= last % t.ops.Group()
+		last = t.down(last)
 	}
 	last = max(last, first)
+	n := t.N
 	t.stairs(0, first, 0)
-	t.stairs(first, t.N, last)
+	t.stairs(first, n, last)
+	t.N, t.Until = n, t.until
 }
 
 // up is the row of a key, rounded up to a group's first, not less than 0.
 func (t *Tile) up(key int) int {
-	row := max(key-t.Edit.Key, 0) + t.ops.Group() - 1
-	return row - row%t.ops.Group()
+	return t.down(max(key-t.Edit.Key, 0) + t.ops.Group() - 1)
 }
+
+// down is a row, rounded down to a group's first.
+func (t *Tile) down(row int) int { return row &^ (t.ops.Group() - 1) }
 
 // stairs takes the lanes that use each of the rows through them; masked, from row plain on. The steps at which lanes leave are one call of Flash.
 func (t *Tile) stairs(from, to, plain int) {
-	p, scored := &t.part, false
-	for ; from < to; from = p.Done {
-		t.step(from, to)
+	for scored := false; from < to; {
+		p := t.step(from, to)
 		p.Plain, p.Scored = plain, scored
 		t.ops.Flash(p)
-		if scored = p.Done < p.N; scored {
-			done := p.Done
-			t.step(done, to)
-			p.Done = done
+		from = p.Done
+		if scored = from < p.N; scored {
+			p = t.step(from, to)
+			p.Done = from
 			t.ops.Raise(p)
 		}
 	}
 }
 
-// step makes part the lanes in use at a row, and the rows that they may go on for.
-func (t *Tile) step(from, to int) {
-	p, vec, first := &t.part, t.ops.Vec, 0
+// step is a panel of the lanes in use at a row, and of the rows that they may go on for: the tile's own if these are all lanes.
+func (t *Tile) step(from, to int) *asm.Panel {
+	p, vec, first := &t.Panel, t.ops.Vec, 0
 	for t.until[first] <= from {
 		first++
 	}
-	last := t.Width / vec
+	last := t.vecs
 	for ; t.since[last-1] > from; last-- {
 		to = min(to, t.since[last-1])
 	}
 	end := min(to, t.until[first])
 	if asm.Normal(t.Factor) { // whole groups may go on without those that leave
-		end = max(end, min(to, t.until[last-1])/t.ops.Group()*t.ops.Group())
+		end = max(end, t.down(min(to, t.until[last-1])))
 	}
-	*p = t.Panel
-	p.Width, p.From, p.N, p.Until = (last-first)*vec, from, end, nil
+	lane, width := first*vec, (last-first)*vec
+	if width < t.Width {
+		p = &t.part
+		*p = t.Panel
+		p.Width = width
+		p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
+		for _, s := range []*[]float32{&p.Qt, &p.P, &p.M, &p.L, &p.S, &p.Keep} {
+			*s = (*s)[min(lane, len(*s)):]
+		}
+		if p.QtParts != nil {
+			p.QtParts = p.QtParts[asm.QueryParts(1, lane):]
+		}
+	}
+	p.From, p.N, p.Until = from, end, nil
 	if t.until[first] < end {
 		p.Until = t.leave[:last-first]
 		for i := range p.Until {
 			p.Until[i] = min(t.until[first+i], end)
 		}
 	}
-	lane := first * vec
-	p.Edit.Lo, p.Edit.Hi = p.Edit.Lo[lane:], p.Edit.Hi[lane:]
-	for _, s := range []*[]float32{&p.Qt, &p.P, &p.M, &p.L, &p.S, &p.Keep} {
-		*s = (*s)[min(lane, len(*s)):]
-	}
-	if p.QtParts != nil {
-		p.QtParts = p.QtParts[asm.QueryParts(1, lane):]
-	}
+	return p
 }
 
 // zeros makes weights 0 in the rows before a vector's first, which the stairs leave as they were and Mix does not read.
@@ -475,7 +512,7 @@ func (t *Tile) AskOut() { t.askRows(&t.a.Out, t) }
 
 // flashAsks is whether Flash asks for rows that the stage brings together or cuts, which it does if nothing is to be done between its two steps.
 func (t *Tile) flashAsks() bool {
-	brings := t.stage.gather && t.ops.Gathers || t.stage.keys.parts.Data != nil
+	brings := t.stage.gather && t.ops.Gathers || t.stage.cuts()
 	return brings && !copied(t.p) && !t.edits.any && t.S == nil
 }
 
@@ -536,7 +573,7 @@ func (t *Tile) Mix() {
 		p.N = t.edits.last - t.edits.seen
 		p.P = p.P[t.edits.seen*t.Lanes:]
 		if p.C > 0 {
-			p.V = p.V.From(t.edits.seen)
+			p.V, p.VParts = p.V.From(t.edits.seen), p.VParts.From(t.edits.seen)
 		}
 	}
 	t.ops.Mix(p)
@@ -560,7 +597,7 @@ func (t *Tile) cleanValues() {
 			}
 		}
 	}
-	t.V.Parts = t.stage.cutClean(t.V, t.N)
+	t.VParts = t.stage.cleanParts(t.V, t.N)
 }
 
 // Finish writes the rows and the by-products that the call asks for. If it reports true instead, the output, or the weights with it, must be
@@ -570,12 +607,11 @@ func (t *Tile) Finish() (again bool) {
 		clear(t.O)
 		t.Fresh = false
 	}
-	sound := t.ops.Finite(t.L[:t.Width]) && t.ops.Finite(t.O[:t.C*t.Lanes])
+	sound := t.scales() && t.ops.Finite(t.O[:t.C*t.Lanes])
 	if !sound && !t.careful {
 		t.careful = true
 		return true
 	}
-	t.scales()
 	special := t.careful || t.p.Want != 0
 	t.storeOut()
 	if !special {
