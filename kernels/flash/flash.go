@@ -41,7 +41,9 @@ import (
 // Where 512 keys take a quarter of the second cache at most they make a block: there are half as many steps. On a Zen 5 (1 MB), d = 64 and 8 heads, AVX-512
 // took .7 % less time for 2048 keys than in blocks of 256, with a causal mask 1.1, and 1.5 for 512; AVX2 .0 to .3 (medians of 20 rounds). On a Zen 4 (1 MB
 // too) AVX-512 took .6 and 1.1 % less for 2048. But AVX2, whose weights for 256 keys leave room in the first cache (32 KB), took .6 % more there, causal .4,
-// and for 512 keys 1.6 and .9 (100 and more rounds by turns): then 256 keys make a block. With d = 128, where 512 take half, it gained nothing.
+// and for 512 keys 1.6 and .9 (100 and more rounds by turns): then 256 keys make a block. Those of AVX-512 fill one of 48 KB and leave no room: on a Xeon
+// (family 6, model 167) blocks of 512 took .8 and 1.5 % less for 512 keys, full and causal, .2 and .6 for 2048 (49 to 1358 rounds by turns). With d = 128,
+// where 512 take half, it gained nothing.
 //
 // Where rows of keys and values, and queries, are cut into parts, these take 6 bytes a number. On a Xeon (family 6, model 167), AMX with d = 64 and 4096
 // keys of 8 heads did 302 GFLOP/s in blocks of 256 keys, and 342 in blocks of 512; with 22 tiles no more than with 11, which keep scratch below 2 MiB at d = 128.
@@ -53,7 +55,7 @@ func sizes(p *attn.Problem, ops *asm.Ops, first, cache int) (block, tiles int) {
 	if cuts {
 		row, query, most = row*3/2, row+6*p.Dim, 11
 	}
-	if 512*row <= min(cache, 2<<20)/4 && (cuts || 4*longest*ops.Lanes > first) {
+	if 512*row <= min(cache, 2<<20)/4 && (cuts || 4*longest*ops.Lanes >= first) {
 		longest = 512
 	}
 	if p.Dim+p.DimV <= 16 {

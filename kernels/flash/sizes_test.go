@@ -40,13 +40,16 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A block is of 512 keys where the second cache has room for them, unless the first one has room for the weights of 256.
+// A block is of 512 keys where the second cache has room for them, unless the first one has room for more than the weights of 256.
 func TestLongBlocks(t *testing.T) {
-	const first, second = 32 << 10, 1 << 20
-	for _, c := range []struct{ lanes, d, block int }{{48, 64, 512}, {48, 128, 256}, {24, 64, 256}, {24, 32, 256}, {33, 64, 512}, {32, 64, 256}} {
+	const second = 1 << 20
+	for _, c := range []struct{ lanes, d, first, block int }{
+		{48, 64, 32 << 10, 512}, {48, 128, 32 << 10, 256}, {24, 64, 32 << 10, 256}, {24, 32, 32 << 10, 256}, {32, 64, 32 << 10, 512}, {31, 64, 32 << 10, 256},
+		{48, 64, 48 << 10, 512}, {47, 64, 48 << 10, 256}, {24, 64, 48 << 10, 256},
+	} {
 		p := attn.Problem{Batch: 1, SeqQ: 4096, SeqKV: 4096, HeadsQ: 8, HeadsKV: 8, Dim: c.d, DimV: c.d}
-		if block, _ := sizes(&p, &asm.Ops{Lanes: c.lanes, Keys: 16}, first, second); block != c.block {
-			t.Errorf("%d lanes, d = %d: blocks of %d keys, want %d", c.lanes, c.d, block, c.block)
+		if block, _ := sizes(&p, &asm.Ops{Lanes: c.lanes, Keys: 16}, c.first, second); block != c.block {
+			t.Errorf("%d lanes, d = %d, caches of %d and %d: blocks of %d keys, want %d", c.lanes, c.d, c.first, second, block, c.block)
 		}
 	}
 }
