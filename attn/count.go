@@ -26,7 +26,7 @@ func (p *Problem) Count(a *Args) Count {
 	queries := int64(0)
 	for b := range p.Batch {
 		n := a.Queries(p, b)
-		pairs, keys := p.Mask.count(a.Pos(p, b), n, a.Keys(p, b))
+		pairs, keys := p.Mask.Count(a.Pos(p, b), n, a.Keys(p, b))
 		if p.Mask.Bitmap == NoBitmap {
 			pairs *= int64(p.HeadsQ)
 		} else {
@@ -95,8 +95,8 @@ func times(a, b int64) int64 {
 	return a * b
 }
 
-// count is the number of pairs that the band shows to n queries from position pos on, and the number of keys in the union of their intervals.
-func (m Mask) count(pos, n, nk int) (pairs int64, keys int) {
+// Count is the number of pairs that the band shows to n queries from position pos on, and the number of keys in the union of their intervals.
+func (m Mask) Count(pos, n, nk int) (pairs int64, keys int) {
 	if !m.Band {
 		if n > 0 {
 			keys = nk

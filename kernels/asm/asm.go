@@ -225,7 +225,7 @@ type Ops struct {
 	CutKeys    func(to []uint16, from Rows, n, d int, single bool) Parts
 	CutValues  func(to []uint16, small []float32, from Rows, n, d int, single bool) Parts
 	CutQueries func(*Panel)
-	// PartsFrom is from how many queries on cutting is worth it.
+	// PartsFrom is how many queries must see a key, in the mean, for it to be worth cutting, and how many keys a query.
 	PartsFrom int
 	// Gathers is whether rows of K, and of V, that lie between others are worth bringing together where they are read several times, whatever caches hold.
 	// Flash asks for them then.

@@ -66,9 +66,10 @@ const (
 	flashAtOnce  = 128                  // rows whose scores the first cache holds until they are weights
 	columnsOfMix = 4                    // tiles of columns that Mix does at once
 
-	// On a Xeon (family 6, model 167), d = 64 and 8 heads, 192 queries and keys take .83 of the time that AVX-512 takes, 256 .74 and 512 .60; under a causal mask 1.09,
-	// .98 and .78 (10 samples each). 128 took .97.
-	partsFrom = 192
+	// On a Xeon (family 6, model 167), d = 64 and 8 heads, 128 queries and keys take .94 of the time that they take without parts, 192 .84, and 96 would take 1.01;
+	// under a causal mask 256 take .96, 384 .86, and 192 would take 1.06; 2048 with a window of 512 keys .81, of 256 .98, and of 128 1.25. 16 queries of each of 8 heads
+	// that share 1024 keys take .68; but 64 of each and 64 keys would take 1.10 (60 to 6629 rounds by turns in one process).
+	partsFrom = 128
 
 	tilePeakAtOnce = 1000
 	tilePeakRound  = 2 * tileRows * tileSize // operations of a round of peak, whose six products of parts are one of numbers

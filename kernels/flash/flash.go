@@ -144,7 +144,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	block, tiles := k.sizes(&p)
-	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, k.ops, block, k.gathers(&p, tiles))+tile.PartsFloats(&p, k.ops, block))
+	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, k.ops, block, k.gathers(&p, tiles))+tile.PartsFloats(&p, k.ops, block, tiles))
 	return scratch + back, err
 }
 

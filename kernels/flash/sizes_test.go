@@ -44,8 +44,15 @@ func TestSizes(t *testing.T) {
 func TestLongBlocks(t *testing.T) {
 	const second = 1 << 20
 	for _, c := range []struct{ lanes, d, first, block int }{
-		{48, 64, 32 << 10, 512}, {48, 128, 32 << 10, 256}, {24, 64, 32 << 10, 256}, {24, 32, 32 << 10, 256}, {32, 64, 32 << 10, 512}, {31, 64, 32 << 10, 256},
-		{48, 64, 48 << 10, 512}, {47, 64, 48 << 10, 256}, {24, 64, 48 << 10, 256},
+		{48, 64, 32 << 10, 512},
+		{48, 128, 32 << 10, 256},
+		{24, 64, 32 << 10, 256},
+		{24, 32, 32 << 10, 256},
+		{32, 64, 32 << 10, 512},
+		{31, 64, 32 << 10, 256},
+		{48, 64, 48 << 10, 512},
+		{47, 64, 48 << 10, 256},
+		{24, 64, 48 << 10, 256},
 	} {
 		p := attn.Problem{Batch: 1, SeqQ: 4096, SeqKV: 4096, HeadsQ: 8, HeadsKV: 8, Dim: c.d, DimV: c.d}
 		if block, _ := sizes(&p, &asm.Ops{Lanes: c.lanes, Keys: 16}, c.first, second); block != c.block {

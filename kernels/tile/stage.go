@@ -77,12 +77,12 @@ func (s *Stage) KeepParts() *Stage {
 	return s
 }
 
-// PartsFloats is the number of float32 numbers as large as what KeepParts allocates for blocks of so many keys.
-func PartsFloats(p *attn.Problem, ops *asm.Ops, size int) int {
+// PartsFloats is the number of float32 numbers as large as the parts of blocks of so many keys, and of so many tiles.
+func PartsFloats(p *attn.Problem, ops *asm.Ops, size, tiles int) int {
 	if !UsesParts(p, ops) {
 		return 0
 	}
-	return (asm.KeyParts(size, p.Dim) + asm.ValueParts(size, p.DimV) + 1) / 2
+	return (asm.KeyParts(size, p.Dim) + asm.ValueParts(size, p.DimV) + tiles*asm.QueryParts(p.Dim, ops.Lanes) + 1) / 2
 }
 
 // Forget empties the stage: operands may have changed.

@@ -94,16 +94,23 @@ func (t *Tile) Use(s Sums) {
 
 // Floats is the number of float32 numbers in a tile.
 func Floats(p *attn.Problem, ops *asm.Ops) int {
-	cut := 0
-	if UsesParts(p, ops) {
-		cut = (asm.QueryParts(p.Dim, ops.Lanes) + 1) / 2
-	}
-	return ops.Lanes*(p.Dim+p.DimV+Kept+2) + cut + loaderFloats(p, ops) + editsFloats(p, ops) + RowFloats(p)
+	return ops.Lanes*(p.Dim+p.DimV+Kept+4) + loaderFloats(p, ops) + editsFloats(p, ops) + RowFloats(p)
 }
 
-// UsesParts is whether a problem's scores are products of parts. Those that a call asks about are not: among them may be some too small for parts.
+// UsesParts is whether a problem's scores, on the way forward, are products of parts. Those that a call asks about are not: among them may be some too small
+// for parts. Nor are they where a key is not worth cutting, for the queries that go over it together, or a query for its keys.
 func UsesParts(p *attn.Problem, ops *asm.Ops) bool {
-	return ops.CutQueries != nil && p.SeqQ >= ops.PartsFrom && p.Want&^attn.WantLSE == 0
+	if ops.CutKeys == nil || p.Want&^(attn.WantLSE|attn.WantGrad) != 0 {
+		return false
+	}
+	const together = 512
+	n, pos := min(p.SeqQ, max(together/p.Group(), 1)), p.SeqKV
+	if p.Mask.Align == attn.TopLeft {
+		pos = p.SeqQ
+	}
+	pairs, keys := p.Mask.Count(pos-n, n, p.SeqKV) // the last queries, which under a causal mask see the most
+	from := int64(ops.PartsFrom)
+	return pairs*int64(p.Group()) >= from*int64(keys) && pairs >= from*int64(n)
 }
 
 // New allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage.
@@ -111,7 +118,7 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	n := ops.Lanes
 	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), stage: stage, row: NewRow(p)}
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
-	if UsesParts(p, ops) {
+	if stage.cuts() {
 		t.QtParts = make([]uint16, asm.QueryParts(p.Dim, n))
 	}
 	t.Lanes, t.D, t.C = n, p.Dim, p.DimV

@@ -39,7 +39,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	forward, err := attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+tile.StageFloats(&p, k.ops, block, false)+tile.PartsFloats(&p, k.ops, block)+int(per/4))
+	forward, err := attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+tile.StageFloats(&p, k.ops, block, false)+tile.PartsFloats(&p, k.ops, block, 1)+int(per/4))
 	if err != nil {
 		return 0, err
 	}
