@@ -236,7 +236,9 @@ type Ops struct {
 	FactorFirst bool
 
 	// Load transposes rows into lanes, Tile[c][lane] = Factor Outside[lane][c]; Store is the way back, Outside[lane][c] = Tile[c][lane]*Scale[lane].
-	Load, Store func(*Move)
+	// It says whether all of these are finite.
+	Load  func(*Move)
+	Store func(*Move) (finite bool)
 	// Score is P[j][lane] = Factor Σ_x K[j][x] Qt[x][lane] for all N rows, without Factor if it is Scaled.
 	Score func(*Panel)
 	// Cap is P[j][lane] = Edit.Scale tanh(P[j][lane]). In assembly, tanh is within 3.4 ulp.
@@ -262,6 +264,8 @@ type Ops struct {
 	Top func(*Panel)
 	// Finite says that no number is NaN or an infinity.
 	Finite func([]float32) bool
+	// Inverse is to[i] = 1/from[i], or 0 where that would be +Inf. It says whether all numbers of from are finite. to is as long, and may be it.
+	Inverse func(to, from []float32) (finite bool)
 	// Mix is O[c][lane] = Keep[lane] O[c][lane] + Σ_j P[j][lane] V[j][c], without the first term if Fresh.
 	Mix func(*Panel)
 	// DScore is P[j][lane] *= Σ_c V[j][c] Dot[c][lane] - Sub[lane].

@@ -376,8 +376,50 @@ func TestRotate(t *testing.T) {
 	}
 }
 
+// Inverse does as its portable twin does, bit for bit, also in place, and says what is not finite, wherever it is.
+func TestInverseAgainstPortable(t *testing.T) {
+	inf := float32(math.Inf(1))
+	special := []float32{0, 1, 3, 0x1p-126, 0x1p-128, 0x1p-149, math.MaxFloat32, 0x1p-100, 7e30, -2}
+	for _, o := range assembled() {
+		from, to := newFence(t, 1<<10), newFence(t, 1<<10)
+		for n := range 4*o.Lanes + 2 {
+			for _, first := range []bool{true, false} {
+				x := make([]float32, n)
+				for i := range x {
+					x[i] = special[(i*7+n)%len(special)]
+				}
+				for _, at := range []int{-1, 0, n / 2, n - 1} {
+					for _, bad := range []float32{nan, inf, -inf} {
+						y := slices.Clone(x)
+						if at >= 0 && at < n {
+							y[at] = bad
+						}
+						want := make([]float32, n)
+						finite := inverse(want, y)
+						if finite != (at < 0 || at >= n) {
+							t.Fatalf("%v: finite is %v", y, finite)
+						}
+						in, out := from.put(y, first), to.put(make([]float32, n), first)
+						for _, to := range [][]float32{out, in} {
+							if got := o.Inverse(to, in); got != finite {
+								t.Fatalf("%s: of %v: finite is %v", o.ISA, y, got)
+							}
+							for i, w := range want {
+								if math.Float32bits(to[i]) != math.Float32bits(w) && (w == w || to[i] == to[i]) {
+									t.Fatalf("%s: number %d of %d, 1/%v, is %v, want %v", o.ISA, i, n, y[i], to[i], w)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // Load and Store move as their portable twins do, bit for bit, but for a factor on the way in, whose products may differ by an ulp.
 func TestMoveAgainstPortable(t *testing.T) {
+	inf := float32(math.Inf(1))
 	for _, o := range assembled() {
 		fs := fences{}
 		for width := 0; width <= o.Lanes; width += 3 {
@@ -412,12 +454,28 @@ func TestMoveAgainstPortable(t *testing.T) {
 						}
 						m.Scale, want.Scale = q.M, q.M
 						want.Outside.Data = slices.Clone(m.Outside.Data)
-						store(&want)
-						o.Store(&m)
+						wantFinite := store(&want)
+						if finite := o.Store(&m); finite != wantFinite {
+							t.Fatalf("%s: Store of %d rows by %d in %d lanes: finite is %v", o.ISA, rows, d, width, finite)
+						}
 						for i, x := range m.Outside.Data {
 							if w := want.Outside.Data[i]; math.Float32bits(x) != math.Float32bits(w) {
 								t.Fatalf("%s: Store of %d rows by %d in %d lanes: element %d is %v, want %v", o.ISA, rows, d, width, i, x, w)
 							}
+						}
+						for i := range m.Tile {
+							m.Tile[i] = 1
+						}
+						for _, x := range []float32{1, nan, inf, -inf, nan} {
+							if width*d == 0 {
+								break
+							}
+							c, lane := rand.IntN(d), rand.IntN(width)
+							m.Tile[c*o.Lanes+lane] = x
+							if finite := o.Store(&m); finite != (x == 1 || lane >= rows) {
+								t.Fatalf("%s: Store of %d rows by %d in %d lanes, with %v in column %d, lane %d: finite is %v", o.ISA, rows, d, width, x, c, lane, finite)
+							}
+							m.Tile[c*o.Lanes+lane] = 1
 						}
 					}
 				}

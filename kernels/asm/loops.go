@@ -19,6 +19,7 @@ type loops struct {
 	raise       func(p *Panel, rows int)
 	top         func(p *Panel, from, to int)
 	finite      func(x *float32, rounds int) (bad int)
+	inverse     func(to, from *float32, vectors int) (bad int)
 	few         fewLoops
 	powers      []powerLoops  // by how they compute 2^x
 	asking      []askingLoops // by the way they ask
@@ -107,14 +108,20 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 	}
 	for _, b := range l.store {
 		rest := o.Store
-		o.Store = func(m *Move) {
+		o.Store = func(m *Move) bool {
 			l.checkMove(m)
 			reach("Scale", len(m.Scale), 1, m.Rows, 0)
 			lanes, n := m.blocks(b.lanes, b.cols)
+			bad := 0
 			for lane := 0; lane < lanes; lane += b.lanes {
-				b.move(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, n, &m.Scale[lane])
+				bad |= b.move(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, n, &m.Scale[lane])
 			}
-			m.rest(lanes, n*b.cols, rest)
+			m.rest(lanes, n*b.cols, func(m *Move) {
+				if !rest(m) {
+					bad = 1
+				}
+			})
+			return bad == 0
 		}
 	}
 	o.Score = func(p *Panel) { l.scores(p, 0) }
@@ -167,6 +174,14 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 	o.Finite = func(x []float32) bool {
 		rounds := len(x) / l.perRead
 		return (rounds == 0 || l.finite(&x[0], rounds) == 0) && finite(x[rounds*l.perRead:])
+	}
+	o.Inverse = func(to, from []float32) bool {
+		reach("to", len(to), 1, len(from), 0)
+		n, bad := l.vectors(len(from)), 0
+		if n > 0 {
+			bad = l.inverse(&to[0], &from[0], n)
+		}
+		return inverse(to[n*l.vec:], from[n*l.vec:]) && bad == 0
 	}
 	o.Mix = func(p *Panel) {
 		width, keep := l.checkMix(p), &ones[0]
@@ -248,7 +263,7 @@ type (
 	}
 	storeBlock struct {
 		lanes, cols int
-		move        func(tile *float32, row int, rows *float32, stride, blocks int, scale *float32)
+		move        func(tile *float32, row int, rows *float32, stride, blocks int, scale *float32) (bad int)
 	}
 )
 

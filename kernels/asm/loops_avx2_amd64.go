@@ -68,6 +68,9 @@ func avx2Top(p *Panel, from, to int)
 func avx2Finite(x *float32, rounds int) (bad int)
 
 //go:noescape
+func avx2Inverse(to, from *float32, vectors int) (bad int)
+
+//go:noescape
 func avx2Exp(p *Panel, from, to int) (done int)
 
 //go:noescape
@@ -188,7 +191,7 @@ func avx2RotatePairs(x, cos, sin *float32, n int)
 func avx2Load(tile *float32, row int, rows *float32, stride, squares int, factor, rest float32)
 
 //go:noescape
-func avx2Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
+func avx2Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32) (bad int)
 
 //go:noescape
 func avx2Peak(rounds int, x *float32)
@@ -213,7 +216,7 @@ var avx2 = loops{
 	score:  []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
 	mix:    []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
 	stairs: []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},
-	raise:  avx2Raise, top: avx2Top, finite: avx2Finite,
+	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, inverse: avx2Inverse,
 	few: fewLoops{scale: avx2ScaleKeys, inner: avx2Inner, outer: outerLoop{6, 16, 1, avx2Outer}, outerT: outerLoop{6, 16, 1, avx2OuterT}},
 	powers: []powerLoops{{
 		ulps:      1.25,

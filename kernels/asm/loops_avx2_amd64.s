@@ -16472,6 +16472,53 @@ done:
 	VZEROUPPER
 	RET
 
+// func avx2Inverse(to, from *float32, vectors int) (bad int)
+//
+//	for i := range 8 * vectors {
+//		if to[i] = 1 / from[i]; to[i] > math.MaxFloat32 {
+//			to[i] = 0
+//		}
+//		if from[i]*0 != 0 {
+//			bad = 1
+//		}
+//	}
+//	return bad
+TEXT ·avx2Inverse(SB), NOSPLIT, $0-32
+	MOVQ to+0(FP), DX
+	MOVQ from+8(FP), DI
+	MOVQ vectors+16(FP), CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VMOVUPS one<>(SB), Y6
+	VSUBPS lowest<>(SB), Y0, Y4
+vector:
+	VMOVUPS (DI), Y2
+	VFMADD231PS Y0, Y2, Y1
+	VDIVPS Y2, Y6, Y3
+	VCMPPS $0x1e, Y4, Y3, Y5
+	VBLENDVPS Y5, Y0, Y3, Y3
+	VMOVUPS Y3, (DX)
+	ADDQ $32, DI
+	ADDQ $32, DX
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE vector
+	MOVQ $0, R12
+	VMOVUPS one<>(SB), Y2
+	VCMPPS $0x1e, Y1, Y2, Y5
+	VBLENDVPS Y5, Y0, Y2, Y2
+	VCMPPS $0x1e, Y0, Y2, Y2
+	VMOVMSKPS Y2, R15
+	TESTL R15, R15
+	JNE bad
+	JMP done
+bad:
+	MOVQ $1, R12
+done:
+	MOVQ R12, bad+24(FP)
+	VZEROUPPER
+	RET
+
 // func avx2Exp(p *Panel, from, to int) (done int)
 //
 //	for j := from; j < to; j += 4 {
@@ -41292,15 +41339,26 @@ square:
 	VZEROUPPER
 	RET
 
-// func avx2Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
+// func avx2Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32) (bad int)
 //
 //	for c := range 8 * squares { // 8 at a time
 //		for lane := range 8 {
-//			rows[lane*stride+c] = tile[c*row+lane] * scale[lane]
+//			x := tile[c*row+lane] * scale[lane]
+//			rows[lane*stride+c] = x
+//			if x*0 != 0 {
+//				bad = 1
+//			}
 //		}
 //	}
-TEXT ·avx2Store(SB), NOSPLIT, $0-48
+//	return bad
+TEXT ·avx2Store(SB), NOSPLIT, $96-56
 	MOVQ scale+40(FP), DI
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	LEAQ 63(SP), R14
+	ANDQ $-64, R14
+	VMOVUPS Y10, (R14)
 	MOVQ tile+0(FP), DX
 	MOVQ row+8(FP), R12
 	MOVQ rows+16(FP), R8
@@ -41329,6 +41387,19 @@ square:
 	LEAQ (DX)(R12*1), DX
 	VMULPS (DX), Y8, Y7
 	LEAQ (DX)(R12*1), DX
+	VXORPS Y9, Y9, Y9
+	VMOVUPS (R14), Y10
+	VXORPS Y11, Y11, Y11
+	VFMADD231PS Y0, Y9, Y10
+	VFMADD231PS Y1, Y9, Y11
+	VFMADD231PS Y2, Y9, Y10
+	VFMADD231PS Y3, Y9, Y11
+	VFMADD231PS Y4, Y9, Y10
+	VFMADD231PS Y5, Y9, Y11
+	VFMADD231PS Y6, Y9, Y10
+	VFMADD231PS Y7, Y9, Y11
+	VADDPS Y11, Y10, Y10
+	VMOVUPS Y10, (R14)
 	VUNPCKLPS Y1, Y0, Y8
 	VUNPCKHPS Y1, Y0, Y9
 	VUNPCKLPS Y3, Y2, Y10
@@ -41370,6 +41441,21 @@ square:
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE square
+	VMOVUPS (R14), Y10
+	VXORPS Y9, Y9, Y9
+	MOVQ $0, R12
+	VMOVUPS one<>(SB), Y11
+	VCMPPS $0x1e, Y10, Y11, Y0
+	VBLENDVPS Y0, Y9, Y11, Y11
+	VCMPPS $0x1e, Y9, Y11, Y11
+	VMOVMSKPS Y11, R15
+	TESTL R15, R15
+	JNE bad
+	JMP done
+bad:
+	MOVQ $1, R12
+done:
+	MOVQ R12, bad+48(FP)
 	VZEROUPPER
 	RET
 

@@ -104,6 +104,9 @@ func avx512Top(p *Panel, from, to int)
 func avx512Finite(x *float32, rounds int) (bad int)
 
 //go:noescape
+func avx512Inverse(to, from *float32, vectors int) (bad int)
+
+//go:noescape
 func avx512Exp(p *Panel, from, to int) (done int)
 
 //go:noescape
@@ -260,7 +263,7 @@ func avx512RotatePairs(x, cos, sin *float32, n int)
 func avx512Load(tile *float32, row int, rows *float32, stride, squares int, factor, rest float32)
 
 //go:noescape
-func avx512Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
+func avx512Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32) (bad int)
 
 //go:noescape
 func avx512Peak(rounds int, x *float32)
@@ -285,7 +288,7 @@ var avx512 = loops{
 	score:  []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
 	mix:    []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
 	stairs: []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},
-	raise:  avx512Raise, top: avx512Top, finite: avx512Finite,
+	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, inverse: avx512Inverse,
 	few: fewLoops{scale: avx512ScaleKeys, inner: avx512Inner, outer: outerLoop{6, 64, 2, avx512Outer}, outerT: outerLoop{6, 64, 2, avx512OuterT}},
 	powers: []powerLoops{{
 		ulps:      1.75,

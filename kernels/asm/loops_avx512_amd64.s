@@ -49895,6 +49895,52 @@ done:
 	VZEROUPPER
 	RET
 
+// func avx512Inverse(to, from *float32, vectors int) (bad int)
+//
+//	for i := range 16 * vectors {
+//		if to[i] = 1 / from[i]; to[i] > math.MaxFloat32 {
+//			to[i] = 0
+//		}
+//		if from[i]*0 != 0 {
+//			bad = 1
+//		}
+//	}
+//	return bad
+TEXT ·avx512Inverse(SB), NOSPLIT, $0-32
+	MOVQ to+0(FP), DX
+	MOVQ from+8(FP), DI
+	MOVQ vectors+16(FP), CX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VMOVUPS one<>(SB), Z6
+	VSUBPS lowest<>(SB), Z0, Z4
+vector:
+	VMOVUPS (DI), Z2
+	VFMADD231PS Z0, Z2, Z1
+	VDIVPS Z2, Z6, Z3
+	VCMPPS $0x1e, Z4, Z3, K1
+	VMOVAPS Z0, K1, Z3
+	VMOVUPS Z3, (DX)
+	ADDQ $64, DI
+	ADDQ $64, DX
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JGE vector
+	MOVQ $0, R12
+	VMOVUPS one<>(SB), Z2
+	VCMPPS $0x1e, Z1, Z2, K1
+	VMOVAPS Z0, K1, Z2
+	VCMPPS $0x1e, Z0, Z2, K1
+	KORTESTW K1, K1
+	JNE bad
+	JMP done
+bad:
+	MOVQ $1, R12
+done:
+	MOVQ R12, bad+24(FP)
+	VZEROUPPER
+	RET
+
 // func avx512Exp(p *Panel, from, to int) (done int)
 //
 //	for j := from; j < to; j += 8 {
@@ -83643,15 +83689,23 @@ square:
 	VZEROUPPER
 	RET
 
-// func avx512Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
+// func avx512Store(tile *float32, row int, rows *float32, stride, squares int, scale *float32) (bad int)
 //
 //	for c := range 16 * squares { // 16 at a time
 //		for lane := range 8 {
-//			rows[lane*stride+c] = tile[c*row+lane] * scale[lane]
+//			x := tile[c*row+lane] * scale[lane]
+//			rows[lane*stride+c] = x
+//			if x*0 != 0 {
+//				bad = 1
+//			}
 //		}
 //	}
-TEXT ·avx512Store(SB), NOSPLIT, $0-48
+//	return bad
+TEXT ·avx512Store(SB), NOSPLIT, $0-56
 	MOVQ scale+40(FP), DI
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
 	MOVQ tile+0(FP), DX
 	MOVQ row+8(FP), R12
 	MOVQ rows+16(FP), R8
@@ -83697,6 +83751,14 @@ square:
 	VMULPS Z16, Z5, Z5
 	VMULPS Z16, Z6, Z6
 	VMULPS Z16, Z7, Z7
+	VFMADD231PS Z0, Z17, Z18
+	VFMADD231PS Z1, Z17, Z19
+	VFMADD231PS Z2, Z17, Z18
+	VFMADD231PS Z3, Z17, Z19
+	VFMADD231PS Z4, Z17, Z18
+	VFMADD231PS Z5, Z17, Z19
+	VFMADD231PS Z6, Z17, Z18
+	VFMADD231PS Z7, Z17, Z19
 	VUNPCKLPS Z1, Z0, Z8
 	VUNPCKHPS Z1, Z0, Z9
 	VUNPCKLPS Z3, Z2, Z10
@@ -83738,6 +83800,19 @@ square:
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE square
+	VADDPS Z19, Z18, Z18
+	MOVQ $0, R12
+	VMOVUPS one<>(SB), Z19
+	VCMPPS $0x1e, Z18, Z19, K1
+	VMOVAPS Z17, K1, Z19
+	VCMPPS $0x1e, Z17, Z19, K1
+	KORTESTW K1, K1
+	JNE bad
+	JMP done
+bad:
+	MOVQ $1, R12
+done:
+	MOVQ R12, bad+48(FP)
 	VZEROUPPER
 	RET
 

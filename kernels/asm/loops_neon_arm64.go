@@ -86,6 +86,9 @@ func neonTop(p *Panel, from, to int)
 func neonFinite(x *float32, rounds int) (bad int)
 
 //go:noescape
+func neonInverse(to, from *float32, vectors int) (bad int)
+
+//go:noescape
 func neonExp(p *Panel, from, to int) (done int)
 
 //go:noescape
@@ -176,7 +179,7 @@ func neonRotatePairs(x, cos, sin *float32, n int)
 func neonLoad(tile *float32, row int, rows *float32, stride, squares int, factor, rest float32)
 
 //go:noescape
-func neonStore(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
+func neonStore(tile *float32, row int, rows *float32, stride, squares int, scale *float32) (bad int)
 
 //go:noescape
 func neonPeak(rounds int, x *float32)
@@ -198,7 +201,7 @@ var neon = loops{
 	score:  []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
 	mix:    []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
 	stairs: []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
-	raise:  neonRaise, top: neonTop, finite: neonFinite,
+	raise:  neonRaise, top: neonTop, finite: neonFinite, inverse: neonInverse,
 	few: fewLoops{scale: neonScaleKeys, inner: neonInner, outer: outerLoop{6, 12, 1, neonOuter}, outerT: outerLoop{8, 12, 1, neonOuterT}},
 	powers: []powerLoops{{
 		ulps:      1,

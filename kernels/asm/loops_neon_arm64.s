@@ -21687,6 +21687,54 @@ done:
 	MOVD R11, bad+16(FP)
 	RET
 
+// func neonInverse(to, from *float32, vectors int) (bad int)
+//
+//	for i := range 4 * vectors {
+//		if to[i] = 1 / from[i]; to[i] > math.MaxFloat32 {
+//			to[i] = 0
+//		}
+//		if from[i]*0 != 0 {
+//			bad = 1
+//		}
+//	}
+//	return bad
+TEXT ·neonInverse(SB), NOSPLIT, $0-32
+	MOVD $constants<>(SB), R26
+	MOVD to+0(FP), R8
+	MOVD from+8(FP), R1
+	MOVD vectors+16(FP), R9
+	VMOVI $0, V0.B16
+	VMOVI $0, V1.B16
+	FMOVQ 224(R26), F6 // one
+	FMOVQ 160(R26), F31 // lowest
+	WORD $0x4ebfd404 // VFSUB V31.S4, V0.S4, V4.S4
+vector:
+	FMOVQ (R1), F2
+	VFMLA V0.S4, V2.S4, V1.S4
+	WORD $0x6e22fcc3 // VFDIV V2.S4, V6.S4, V3.S4
+	WORD $0x6ea4e465 // VFCMGT V4.S4, V3.S4, V5.S4
+	VBIT V5.B16, V0.B16, V3.B16
+	FMOVQ F3, (R8)
+	ADD $16, R1
+	ADD $16, R8
+	ADD $-1, R9
+	CMP $1, R9
+	BGE vector
+	MOVD $0, R11
+	FMOVQ 224(R26), F2 // one
+	WORD $0x6ea1e445 // VFCMGT V1.S4, V2.S4, V5.S4
+	VBIT V5.B16, V0.B16, V2.B16
+	WORD $0x6ea0e442 // VFCMGT V0.S4, V2.S4, V2.S4
+	VADDV V2.S4, V2
+	FMOVS F2, R14
+	CBNZW R14, bad
+	B done
+bad:
+	MOVD $1, R11
+done:
+	MOVD R11, bad+24(FP)
+	RET
+
 // func neonExp(p *Panel, from, to int) (done int)
 //
 //	for j := from; j < to; j += 4 {
@@ -40212,15 +40260,24 @@ square:
 	BGE square
 	RET
 
-// func neonStore(tile *float32, row int, rows *float32, stride, squares int, scale *float32)
+// func neonStore(tile *float32, row int, rows *float32, stride, squares int, scale *float32) (bad int)
 //
 //	for c := range 4 * squares { // 4 at a time
 //		for lane := range 4 {
-//			rows[lane*stride+c] = tile[c*row+lane] * scale[lane]
+//			x := tile[c*row+lane] * scale[lane]
+//			rows[lane*stride+c] = x
+//			if x*0 != 0 {
+//				bad = 1
+//			}
 //		}
 //	}
-TEXT ·neonStore(SB), NOSPLIT, $0-48
+//	return bad
+TEXT ·neonStore(SB), NOSPLIT, $0-56
+	MOVD $constants<>(SB), R26
 	MOVD scale+40(FP), R1
+	VMOVI $0, V9.B16
+	VMOVI $0, V10.B16
+	VMOVI $0, V11.B16
 	MOVD tile+0(FP), R8
 	MOVD row+8(FP), R11
 	MOVD rows+16(FP), R4
@@ -40246,6 +40303,10 @@ square:
 	FMOVQ (R8), F31
 	WORD $0x6e3fdc83 // VFMUL V31.S4, V4.S4, V3.S4
 	ADD R11, R8, R8
+	VFMLA V0.S4, V9.S4, V10.S4
+	VFMLA V1.S4, V9.S4, V11.S4
+	VFMLA V2.S4, V9.S4, V10.S4
+	VFMLA V3.S4, V9.S4, V11.S4
 	VTRN1 V1.S4, V0.S4, V4.S4
 	VTRN2 V1.S4, V0.S4, V5.S4
 	VTRN1 V3.S4, V2.S4, V6.S4
@@ -40265,6 +40326,20 @@ square:
 	ADD $-1, R9
 	CMP $1, R9
 	BGE square
+	WORD $0x4e2bd54a // VFADD V11.S4, V10.S4, V10.S4
+	MOVD $0, R11
+	FMOVQ 224(R26), F11 // one
+	WORD $0x6eaae560 // VFCMGT V10.S4, V11.S4, V0.S4
+	VBIT V0.B16, V9.B16, V11.B16
+	WORD $0x6ea9e56b // VFCMGT V9.S4, V11.S4, V11.S4
+	VADDV V11.S4, V11
+	FMOVS F11, R14
+	CBNZW R14, bad
+	B done
+bad:
+	MOVD $1, R11
+done:
+	MOVD R11, bad+48(FP)
 	RET
 
 // func neonPeak(rounds int, x *float32)

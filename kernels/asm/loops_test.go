@@ -405,6 +405,9 @@ func cut(r Cells, typ Type, n, d int) Cells {
 
 func TestShortMoves(t *testing.T) {
 	for _, o := range assembled() {
+		if said := panicOf(func() { o.Inverse(make([]float32, 3), make([]float32, 4)) }); !strings.Contains(said, "to: 3 elements") {
+			t.Errorf("%s/Inverse: one number more than there is room for: panic %q", o.ISA, said)
+		}
 		for name, cut := range map[string]func(m *Move){
 			"Tile":    func(m *Move) { m.Tile = m.Tile[:(m.D-1)*m.Lanes+m.Width-1] },
 			"Outside": func(m *Move) { m.Outside.Data = m.Outside.Data[:(m.Rows-1)*m.Outside.Stride+m.D-1] },
@@ -412,7 +415,7 @@ func TestShortMoves(t *testing.T) {
 			"lane":    func(m *Move) { m.Rows = m.Width + 1 },
 			"lanes":   func(m *Move) { m.Width = m.Lanes + 1 },
 		} {
-			for what, move := range map[string]func(*Move){"Load": o.Load, "Store": o.Store} {
+			for what, move := range map[string]func(*Move){"Load": o.Load, "Store": func(m *Move) { o.Store(m) }} {
 				if what == "Load" && name == "Scale" {
 					continue // which it does not use
 				}

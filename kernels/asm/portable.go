@@ -16,7 +16,7 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank, ulps: .54, PeakWidth: float64(vec),
 		Load: load, Store: store, Score: score, Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows, Rotate: rotate, DScore: dscore, Outer: outer, OuterT: outerT, Inner: inner, Elu: elu,
-		Dot: dot, Weigh: weigh, Sum: sum, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Peak: peak, Chain: chain, Slots: slots, Read: read,
+		Dot: dot, Weigh: weigh, Sum: sum, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Inverse: inverse, Peak: peak, Chain: chain, Slots: slots, Read: read,
 	}
 	o.Exp = func(p *Panel) { exp(p, keys) }
 	o.Flash = func(p *Panel) { flash(p, keys, vec) }
@@ -52,14 +52,29 @@ func (m *Move) factor() float64 {
 	return m.Factor
 }
 
-func store(m *Move) {
+func store(m *Move) bool {
+	zero := float32(0)
 	for lane := range m.Rows {
 		s := m.Scale[lane]
 		out := m.Outside.Row(lane, m.D)
 		for c := range out {
 			out[c] = m.Tile[c*m.Lanes+lane] * s
+			zero += out[c] * 0
 		}
 	}
+	return zero == 0
+}
+
+func inverse(to, from []float32) bool {
+	zero := float32(0)
+	for i, x := range from {
+		to[i] = 1 / x
+		if to[i] > math.MaxFloat32 {
+			to[i] = 0
+		}
+		zero += x * 0
+	}
+	return zero == 0
 }
 
 func inner(to []float32, x, y Rows, d int) {

@@ -115,21 +115,22 @@ func (t *Tile) moving(tile []float32, rows asm.Rows, d int) *asm.Move {
 	return m
 }
 
-// storeOut writes the rows of O, each by its scale.
-func (t *Tile) storeOut() {
+// storeOut writes the rows of O, each by its scale, and says whether they are finite.
+func (t *Tile) storeOut() bool {
 	batch, first := t.a.QRow(t.p, t.b, t.i)
 	rows := asm.Rows{Data: t.load.outs, Stride: t.C}
 	if t.load.outs == nil {
 		rows = From(&t.a.Out, batch, first, t.h)
 	}
 	t.moving(t.O, rows, t.C).Scale = t.scale
-	t.ops.Store(&t.move)
+	finite := t.ops.Store(&t.move)
 	if t.load.outs != nil {
 		out := Cells(&t.a.Out, batch, first, t.h)
 		for lane := range t.rows {
 			t.ops.Narrow(out.Half[lane*out.Stride:][:t.C], t.load.out(t, lane), out.Type)
 		}
 	}
+	return finite
 }
 
 // out is the row that storeOut has made of a lane.
@@ -198,19 +199,15 @@ func (t *Tile) storePairs(to *attn.Tensor) {
 
 // scales works out what the lanes' outputs are to be multiplied by: 0 for a lane that sees nothing. It says whether all sums are finite.
 func (t *Tile) scales() bool {
-	sinks, zero := t.p.Score.Terms&attn.TermSinks != 0, float32(0)
-	scale := t.scale[:t.rows]
-	for lane, l := range t.L[:t.rows] {
-		zero += l - l // NaN, if it is not
-		switch {
-		case l == 0:
-			scale[lane] = 0
-		case sinks:
-			_, sum, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(l), 0)
-			scale[lane] = float32(keep / sum)
-		default:
-			scale[lane] = 1 / l
+	sums := t.L[:t.Width]
+	finite := t.ops.Inverse(t.scale, sums)
+	if t.p.Score.Terms&attn.TermSinks != 0 {
+		for lane, l := range sums[:t.rows] {
+			if l != 0 {
+				_, sum, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(l), 0)
+				t.scale[lane] = float32(keep / sum)
+			}
 		}
 	}
-	return zero == 0
+	return finite
 }

@@ -607,21 +607,19 @@ func (t *Tile) cleanValues() {
 	t.VParts = t.stage.cleanParts(t.V, t.N)
 }
 
-// Finish writes the rows and the by-products that the call asks for. If it reports true instead, the output, or the weights with it, must be
+// Finish writes the rows and the by-products that the call asks for. If it reports true, what it wrote is not sound: the output, or the weights with it, must be
 // done again from the first block, and Finish called again.
 func (t *Tile) Finish() (again bool) {
 	if t.Fresh {
 		clear(t.O)
 		t.Fresh = false
 	}
-	sound := t.scales() && t.ops.Finite(t.O[:t.C*t.Lanes])
-	if !sound && !t.careful {
+	sound := t.scales()
+	if sound = t.storeOut() && sound; !sound && !t.careful {
 		t.careful = true
 		return true
 	}
-	special := t.careful || t.p.Want != 0
-	t.storeOut()
-	if !special {
+	if !t.careful && t.p.Want == 0 {
 		return false
 	}
 	for lane := range t.rows {

@@ -342,6 +342,8 @@ func (x x86) div(dst, a, b, tmp vec) {
 	x.fma(dst, a, tmp)
 }
 
+func (x x86) quotient(dst, a, b vec) { x.emit("VDIVPS", x.v(b), x.v(a), x.v(dst)) }
+
 func (x x86) shuffle(op, selects string, a, b, dst int) {
 	x.emit(op, append(strings.Fields(selects), x.v(vec(b)), x.v(vec(a)), x.v(vec(dst)))...)
 }

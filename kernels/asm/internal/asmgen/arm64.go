@@ -230,7 +230,8 @@ func (a arm) zero(dst vec)                  { a.emit("VMOVI", "$0", a.v(dst)+".B
 func (a arm) add(dst, x vec, y operand)     { a.word(0x4e20d400, "VFADD", dst, x, a.in(y)) }
 func (a arm) sub(dst, x vec, y operand)     { a.word(0x4ea0d400, "VFSUB", dst, x, a.in(y)) }
 func (a arm) mul(dst, x vec, y operand)     { a.word(0x6e20dc00, "VFMUL", dst, x, a.in(y)) }
-func (a arm) div(dst, x, y, _ vec)          { a.word(0x6e20fc00, "VFDIV", dst, x, y) }
+func (a arm) div(dst, x, y, _ vec)          { a.quotient(dst, x, y) }
+func (a arm) quotient(dst, x, y vec)        { a.word(0x6e20fc00, "VFDIV", dst, x, y) }
 func (a arm) subInt(dst, x, y vec)          { a.emit("VSUB", a.s4(y), a.s4(x), a.s4(dst)) }
 func (a arm) and(dst, x, y vec)             { a.emit("VAND", a.b16(y), a.b16(x), a.b16(dst)) }
 func (a arm) max(dst, x vec, y operand)     { a.word(0x4e20f400, "VFMAX", dst, x, a.in(y)) }

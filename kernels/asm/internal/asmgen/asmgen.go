@@ -97,6 +97,7 @@ func (g *gen) all() {
 	g.raise()
 	g.top()
 	g.finite()
+	g.inverse()
 	for _, g.power = range g.powers {
 		g.exp(false)
 		g.exp(true)
@@ -199,7 +200,7 @@ var %[1]s = loops{
 	score: []func(*Panel, int, int){%[4]s},
 	mix: []func(*Panel, *float32){%[5]s},
 	stairs: []func(*Panel, *float32){%[9]s},
-	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite,
+	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, inverse: %[1]sInverse,
 	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[17]s, outerT: %[18]s},
 	powers: []powerLoops{%[8]s},
 	asking: []askingLoops{%[12]s},

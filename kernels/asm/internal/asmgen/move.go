@@ -28,6 +28,7 @@ for c := range %[1]d * squares { // %[1]d at a time
 		g.offset(out, out, aux, 1)
 	}
 	g.endMoves(t)
+	g.ret()
 }
 
 // moveOut emits Ops.Store for storeLanes lanes and vec columns.
@@ -35,13 +36,30 @@ for c := range %[1]d * squares { // %[1]d at a time
 // In AVX-512 lanes are half as many: rows of a tensor are often a power of two apart, and sixteen lines of them would share a set of a cache that has
 // room for twelve.
 func (g *gen) moveOut() {
-	g.function("Store", "(tile *float32, row int, rows *float32, stride, squares int, scale *float32)", 0, 48, fmt.Sprintf(`
+	frame := 0
+	if g.checksApart() {
+		frame = 64 + g.bytes()
+	}
+	g.function("Store", "(tile *float32, row int, rows *float32, stride, squares int, scale *float32) (bad int)", frame, 56, fmt.Sprintf(`
 for c := range %[1]d * squares { // %[1]d at a time
 	for lane := range %[2]d {
-		rows[lane*stride+c] = tile[c*row+lane] * scale[lane]
+		x := tile[c*row+lane] * scale[lane]
+		rows[lane*stride+c] = x
+		if x*0 != 0 {
+			bad = 1
+		}
 	}
-}`, g.vec, g.storeLanes))
+}
+return bad`, g.vec, g.storeLanes))
 	g.arg(weightsAt, "scale", 40)
+	nothing, sum, sum2 := g.checks()
+	g.zero(nothing)
+	g.zero(sum)
+	g.zero(sum2)
+	if g.checksApart() {
+		g.scratch(products)
+		g.store(mem{base: products}, sum)
+	}
 	t := g.moves(g.storeLanes)
 	if g.storeLanes < g.vec {
 		g.halves()
@@ -51,12 +69,51 @@ for c := range %[1]d * squares { // %[1]d at a time
 			g.mul(vec(c), vec(g.vec), mem{base: out})
 			g.offset(out, out, aux, 1)
 		}
+		g.checkProducts()
 		g.transpose()
 	}
 	for lane := range t.rows {
 		g.store(t.at(lane, 0), vec(lane))
 	}
 	g.endMoves(t)
+	if g.checksApart() {
+		g.load(sum, mem{base: products})
+		g.zero(nothing)
+	} else {
+		g.add(sum, sum, sum2)
+	}
+	g.bad(48, sum, nothing, sum2, 0)
+	g.ret()
+}
+
+// checks are registers for a zero and for two sums of products of it, which are 0 or NaN: those after what is transposed and the room that this takes.
+func (t *target) checks() (nothing, sum, sum2 vec) {
+	first := vec(2*t.storeLanes + 1)
+	if t.checksApart() {
+		first = vec(t.storeLanes + 1)
+	}
+	return first, first + 1, first + 2
+}
+
+// checksApart is whether there are none left there: then the sum is in memory meanwhile.
+func (t *target) checksApart() bool { return t.regs < 2*t.storeLanes+4 }
+
+// checkProducts adds 0 times each of the products that Store has in its first registers to the sums.
+func (g *gen) checkProducts() {
+	nothing, sum, sum2 := g.checks()
+	if g.checksApart() {
+		g.zero(nothing)
+		g.load(sum, mem{base: products})
+		g.zero(sum2)
+	}
+	for i := 0; i < g.storeLanes; i += 2 {
+		g.fma(sum, nothing, vec(i))
+		g.fma(sum2, nothing, vec(i+1))
+	}
+	if g.checksApart() {
+		g.add(sum, sum, sum2)
+		g.store(mem{base: products}, sum)
+	}
 }
 
 // halves emits loads of columns that are half a vector, their products, and the transposition.
@@ -72,6 +129,7 @@ func (g *gen) halves() {
 	for r := range vec(g.storeLanes) {
 		g.mul(r, r, scale)
 	}
+	g.checkProducts()
 	h.transposeHalves()
 }
 
@@ -100,5 +158,4 @@ func (g *gen) endMoves(t tile) {
 	}
 	g.increase(count, -1)
 	g.jumpAtLeast(count, 1, "square")
-	g.ret()
 }

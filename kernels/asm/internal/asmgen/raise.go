@@ -174,6 +174,12 @@ return 0`, g.reads*g.vec))
 	for i := 1; i < g.reads; i++ {
 		g.add(all, all, vec(i))
 	}
+	g.bad(16, all, nothing, flags, tmp)
+	g.ret()
+}
+
+// bad sets a result to 0 if all elements of a vector are 0, and to 1 if one is NaN.
+func (g *gen) bad(at int, all, nothing, flags, tmp vec) {
 	g.set(aux, 0)
 	g.load(flags, one)
 	g.replaceAbove(flags, nothing, flags, all, tmp)
@@ -182,6 +188,39 @@ return 0`, g.reads*g.vec))
 	g.label("bad")
 	g.set(aux, 1)
 	g.label("done")
-	g.result("bad", 16, aux)
+	g.result("bad", at, aux)
+}
+
+// inverse emits Ops.Inverse.
+func (g *gen) inverse() {
+	g.function("Inverse", "(to, from *float32, vectors int) (bad int)", 0, 32, fmt.Sprintf(`
+for i := range %d * vectors {
+	if to[i] = 1 / from[i]; to[i] > math.MaxFloat32 {
+		to[i] = 0
+	}
+	if from[i]*0 != 0 {
+		bad = 1
+	}
+}
+return bad`, g.vec))
+	nothing, all, x, inverse, highest, tmp, ones := vec(0), vec(1), vec(2), vec(3), vec(4), vec(5), vec(6)
+	g.arg(out, "to", 0)
+	g.arg(lanes, "from", 8)
+	g.arg(count, "vectors", 16)
+	g.zero(nothing)
+	g.zero(all)
+	g.load(ones, one)
+	g.sub(highest, nothing, lowest)
+	g.label("vector")
+	g.load(x, mem{base: lanes})
+	g.fma(all, x, nothing)
+	g.quotient(inverse, ones, x)
+	g.replaceAbove(inverse, nothing, inverse, highest, tmp)
+	g.store(mem{base: out}, inverse)
+	g.increase(lanes, g.bytes())
+	g.increase(out, g.bytes())
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "vector")
+	g.bad(24, all, nothing, x, tmp)
 	g.ret()
 }
