@@ -101,7 +101,8 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 			}
 			lanes, n := m.blocks(b.lanes, b.cols)
 			for lane := 0; lane < lanes; lane += b.lanes {
-				b.move(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, n, factor, left)
+				at := min(lane, lanes-b.lanes)
+				b.move(&m.Tile[at], m.Lanes, &m.Outside.Data[at*m.Outside.Stride], m.Outside.Stride, n, factor, left)
 			}
 			m.rest(lanes, n*b.cols, rest)
 		}
@@ -114,7 +115,8 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 			lanes, n := m.blocks(b.lanes, b.cols)
 			bad := 0
 			for lane := 0; lane < lanes; lane += b.lanes {
-				bad |= b.move(&m.Tile[lane], m.Lanes, &m.Outside.Data[lane*m.Outside.Stride], m.Outside.Stride, n, &m.Scale[lane])
+				at := min(lane, lanes-b.lanes)
+				bad |= b.move(&m.Tile[at], m.Lanes, &m.Outside.Data[at*m.Outside.Stride], m.Outside.Stride, n, &m.Scale[at])
 			}
 			m.rest(lanes, n*b.cols, func(m *Move) {
 				if !rest(m) {
@@ -267,12 +269,13 @@ type (
 	}
 )
 
-// blocks are the lanes that fill blocks, and how many of these each has, one beside the other.
-func (m *Move) blocks(lanes, cols int) (whole, n int) {
-	if n = m.D / cols; n == 0 {
+// blocks are the lanes that blocks can take, and how many of these each has, one beside the other. If the lanes are no multiple of a block's, the last block
+// takes some once more.
+func (m *Move) blocks(lanes, cols int) (all, n int) {
+	if n = m.D / cols; n == 0 || m.Rows < lanes {
 		return 0, 0
 	}
-	return m.Rows - m.Rows%lanes, n
+	return m.Rows, n
 }
 
 // rest has move do what is not among the first lanes and columns.

@@ -31,16 +31,13 @@ func Go() *Ops { return Portable(8, 1, 8, 1, 1) }
 
 func load(m *Move) {
 	factor := m.factor()
-	for lane := range m.Width {
-		if lane >= m.Rows {
-			for c := range m.D {
-				m.Tile[c*m.Lanes+lane] = 0
-			}
-			continue
-		}
+	for lane := range m.Rows {
 		for c, x := range m.Outside.Row(lane, m.D) {
 			m.Tile[c*m.Lanes+lane] = float32(float64(x) * factor)
 		}
+	}
+	for c := 0; c < m.D && m.Rows < m.Width; c++ {
+		clear(m.Tile[c*m.Lanes:][m.Rows:m.Width])
 	}
 }
 
