@@ -239,7 +239,7 @@ for j := range p.N { // %[1]d at a time
 	g.get(out, ofPanel("P"))
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
-	g.tiles(vecs, true, func(t tile) {
+	g.tiles(vecs, true, []int{g.rows, 1}, func(t tile) {
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
 		t.get(steps, ofPanel("C"))
