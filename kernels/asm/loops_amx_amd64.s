@@ -5182,13 +5182,13 @@ firstOdd:
 	ADDQ $-1, CX
 firstRest:
 	VXORPS Z0, Z0, Z0
-	JMP firstFull
+	JMP firstEmptyMore
 firstEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-firstFull:
+firstEmptyMore:
 	CMPQ R8, SI
 	JLT firstEmpty
 firstDone:
@@ -5747,13 +5747,13 @@ lastOdd:
 	ADDQ $-1, CX
 lastRest:
 	VXORPS Z0, Z0, Z0
-	JMP lastFull
+	JMP lastEmptyMore
 lastEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-lastFull:
+lastEmptyMore:
 	CMPQ R8, SI
 	JLT lastEmpty
 lastDone:
@@ -5947,13 +5947,13 @@ firstOdd:
 	ADDQ $-1, CX
 firstRest:
 	VXORPS Z0, Z0, Z0
-	JMP firstFull
+	JMP firstEmptyMore
 firstEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-firstFull:
+firstEmptyMore:
 	CMPQ R8, SI
 	JLT firstEmpty
 firstDone:
@@ -6438,13 +6438,13 @@ lastOdd:
 	ADDQ $-1, CX
 lastRest:
 	VXORPS Z0, Z0, Z0
-	JMP lastFull
+	JMP lastEmptyMore
 lastEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-lastFull:
+lastEmptyMore:
 	CMPQ R8, SI
 	JLT lastEmpty
 lastDone:
@@ -6602,13 +6602,13 @@ firstOdd:
 	ADDQ $-1, CX
 firstRest:
 	VXORPS Z0, Z0, Z0
-	JMP firstFull
+	JMP firstEmptyMore
 firstEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-firstFull:
+firstEmptyMore:
 	CMPQ R8, SI
 	JLT firstEmpty
 firstDone:
@@ -7281,13 +7281,13 @@ lastOdd:
 	ADDQ $-1, CX
 lastRest:
 	VXORPS Z0, Z0, Z0
-	JMP lastFull
+	JMP lastEmptyMore
 lastEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-lastFull:
+lastEmptyMore:
 	CMPQ R8, SI
 	JLT lastEmpty
 lastDone:
@@ -7541,13 +7541,13 @@ firstOdd:
 	ADDQ $-1, CX
 firstRest:
 	VXORPS Z0, Z0, Z0
-	JMP firstFull
+	JMP firstEmptyMore
 firstEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-firstFull:
+firstEmptyMore:
 	CMPQ R8, SI
 	JLT firstEmpty
 firstDone:
@@ -8072,13 +8072,13 @@ lastOdd:
 	ADDQ $-1, CX
 lastRest:
 	VXORPS Z0, Z0, Z0
-	JMP lastFull
+	JMP lastEmptyMore
 lastEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-lastFull:
+lastEmptyMore:
 	CMPQ R8, SI
 	JLT lastEmpty
 lastDone:
@@ -8259,13 +8259,13 @@ firstOdd:
 	ADDQ $-1, CX
 firstRest:
 	VXORPS Z0, Z0, Z0
-	JMP firstFull
+	JMP firstEmptyMore
 firstEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-firstFull:
+firstEmptyMore:
 	CMPQ R8, SI
 	JLT firstEmpty
 firstDone:
@@ -9052,13 +9052,13 @@ lastOdd:
 	ADDQ $-1, CX
 lastRest:
 	VXORPS Z0, Z0, Z0
-	JMP lastFull
+	JMP lastEmptyMore
 lastEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-lastFull:
+lastEmptyMore:
 	CMPQ R8, SI
 	JLT lastEmpty
 lastDone:
@@ -9372,13 +9372,13 @@ firstOdd:
 	ADDQ $-1, CX
 firstRest:
 	VXORPS Z0, Z0, Z0
-	JMP firstFull
+	JMP firstEmptyMore
 firstEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-firstFull:
+firstEmptyMore:
 	CMPQ R8, SI
 	JLT firstEmpty
 firstDone:
@@ -9943,13 +9943,13 @@ lastOdd:
 	ADDQ $-1, CX
 lastRest:
 	VXORPS Z0, Z0, Z0
-	JMP lastFull
+	JMP lastEmptyMore
 lastEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-lastFull:
+lastEmptyMore:
 	CMPQ R8, SI
 	JLT lastEmpty
 lastDone:
@@ -10153,13 +10153,13 @@ firstOdd:
 	ADDQ $-1, CX
 firstRest:
 	VXORPS Z0, Z0, Z0
-	JMP firstFull
+	JMP firstEmptyMore
 firstEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-firstFull:
+firstEmptyMore:
 	CMPQ R8, SI
 	JLT firstEmpty
 firstDone:
@@ -11060,13 +11060,13 @@ lastOdd:
 	ADDQ $-1, CX
 lastRest:
 	VXORPS Z0, Z0, Z0
-	JMP lastFull
+	JMP lastEmptyMore
 lastEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-lastFull:
+lastEmptyMore:
 	CMPQ R8, SI
 	JLT lastEmpty
 lastDone:
@@ -11440,13 +11440,13 @@ firstOdd:
 	ADDQ $-1, CX
 firstRest:
 	VXORPS Z0, Z0, Z0
-	JMP firstFull
+	JMP firstEmptyMore
 firstEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-firstFull:
+firstEmptyMore:
 	CMPQ R8, SI
 	JLT firstEmpty
 firstDone:
@@ -12051,13 +12051,13 @@ lastOdd:
 	ADDQ $-1, CX
 lastRest:
 	VXORPS Z0, Z0, Z0
-	JMP lastFull
+	JMP lastEmptyMore
 lastEmpty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-lastFull:
+lastEmptyMore:
 	CMPQ R8, SI
 	JLT lastEmpty
 lastDone:
@@ -13294,8 +13294,9 @@ round:
 // func amxCutRows(to *uint16, from *float32, rows, stride, mask int)
 //
 //	for j := range rows {
-//		for c := range 16 {
-//			to[j*32+c], to[j*32+c+512], to[j*32+c+1024] = parts(from[j*stride+c])
+//		for c := range 32 {
+//			at := j*32 + c%16*2 + c/16
+//			to[at], to[at+512], to[at+1024] = parts(from[j*stride+c])
 //		}
 //	}
 TEXT ·amxCutRows(SB), NOSPLIT, $0-40
@@ -13309,21 +13310,31 @@ TEXT ·amxCutRows(SB), NOSPLIT, $0-40
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
+	SHRQ $16, R11
+	KMOVW R11, K2
 row:
 	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z 64(BX), K2, Z2
 	VPADDD Z30, Z0, Z1
 	VPANDD Z1, Z31, Z1
 	VSUBPS Z1, Z0, Z0
+	VPADDD Z30, Z2, Z3
+	VPANDD Z3, Z31, Z3
+	VSUBPS Z3, Z2, Z2
 	VPSRLD $16, Z1, Z1
-	VPMOVDW Z1, (DX)
+	VPORD Z3, Z1, Z1
+	VMOVUPS Z1, (DX)
 	VPANDD Z0, Z31, Z1
 	VSUBPS Z1, Z0, Z0
+	VPANDD Z2, Z31, Z3
+	VSUBPS Z3, Z2, Z2
 	VPSRLD $16, Z1, Z1
-	VPMOVDW Z1, 1024(DX)
-	VPANDD Z0, Z31, Z1
-	VSUBPS Z1, Z0, Z0
-	VPSRLD $16, Z1, Z1
-	VPMOVDW Z1, 2048(DX)
+	VPORD Z3, Z1, Z1
+	VMOVUPS Z1, 1024(DX)
+	VPANDD Z2, Z31, Z2
+	VPSRLD $16, Z0, Z0
+	VPORD Z2, Z0, Z0
+	VMOVUPS Z0, 2048(DX)
 	LEAQ (BX)(R9*4), BX
 	ADDQ $64, DX
 	ADDQ $-1, CX
@@ -14215,8 +14226,9 @@ none15:
 // func amxCutRowsHalf(to *uint16, from *float32, rows, stride, mask int)
 //
 //	for j := range rows {
-//		for c := range 16 {
-//			to[j*32+c], to[j*32+c+512], to[j*32+c+1024] = parts(from[j*stride+c])
+//		for c := range 32 {
+//			at := j*32 + c%16*2 + c/16
+//			to[at], to[at+512], to[at+1024] = parts(from[j*stride+c])
 //		}
 //	}
 TEXT ·amxCutRowsHalf(SB), NOSPLIT, $0-40
@@ -14230,13 +14242,20 @@ TEXT ·amxCutRowsHalf(SB), NOSPLIT, $0-40
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
+	SHRQ $16, R11
+	KMOVW R11, K2
 row:
 	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z 64(BX), K2, Z2
 	VPADDD Z30, Z0, Z1
 	VPANDD Z1, Z31, Z1
 	VSUBPS Z1, Z0, Z0
+	VPADDD Z30, Z2, Z3
+	VPANDD Z3, Z31, Z3
+	VSUBPS Z3, Z2, Z2
 	VPSRLD $16, Z1, Z1
-	VPMOVDW Z1, (DX)
+	VPORD Z3, Z1, Z1
+	VMOVUPS Z1, (DX)
 	LEAQ (BX)(R9*4), BX
 	ADDQ $64, DX
 	ADDQ $-1, CX
@@ -14293,15 +14312,6 @@ none0:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z0
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14327,15 +14337,6 @@ none1:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z1
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14361,15 +14362,6 @@ none2:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z2
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14395,15 +14387,6 @@ none3:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z3
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14429,15 +14412,6 @@ none4:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z4
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14463,15 +14437,6 @@ none5:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z5
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14497,15 +14462,6 @@ none6:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z6
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14531,15 +14487,6 @@ none7:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z7
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14565,15 +14512,6 @@ none8:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z8
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14599,15 +14537,6 @@ none9:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z9
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14633,15 +14562,6 @@ none10:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z10
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14667,15 +14587,6 @@ none11:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z11
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14701,15 +14612,6 @@ none12:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z12
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14735,15 +14637,6 @@ none13:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z13
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14769,15 +14662,6 @@ none14:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z14
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	VXORPS Z16, Z16, Z16
 	VXORPS Z18, Z18, Z18
@@ -14803,15 +14687,6 @@ none15:
 	VPSRLD $16, Z17, Z17
 	VPORD Z19, Z17, Z17
 	VMOVUPS Z17, Z15
-	VPANDD Z16, Z31, Z17
-	VSUBPS Z17, Z16, Z16
-	VPANDD Z18, Z31, Z19
-	VSUBPS Z19, Z18, Z18
-	VPSRLD $16, Z17, Z17
-	VPORD Z19, Z17, Z17
-	VPANDD Z18, Z31, Z18
-	VPSRLD $16, Z16, Z16
-	VPORD Z18, Z16, Z16
 	LEAQ (BX)(R9*8), BX
 	MOVQ $562036735, R11
 	VPBROADCASTD R11, Z20
@@ -14905,7 +14780,7 @@ none15:
 //
 //	for j := range 32 {
 //		for lane := range 16 {
-//			at := j/2*32 + 2*lane + j%2
+//			at := j%16*32 + 2*lane + j/16
 //			to[at], to[at+512], to[at+1024] = parts(from[j*48+lane] * factor) // or of 0, from rows on
 //		}
 //	}
@@ -14920,11 +14795,11 @@ TEXT ·amxCutPairs(SB), NOSPLIT, $0-28
 	VPSLLD $16, Z31, Z31
 	MOVQ R8, SI
 	ADDQ $1024, SI
-	CMPQ CX, $2
-	JLT rowsOdd
-rowsPair:
+pair:
+	CMPQ CX, $17
+	JLT one
 	VMULPS (BX), Z29, Z0
-	VMULPS 192(BX), Z29, Z2
+	VMULPS 3072(BX), Z29, Z2
 	VPADDD Z30, Z0, Z1
 	VPANDD Z1, Z31, Z1
 	VSUBPS Z1, Z0, Z0
@@ -14946,17 +14821,18 @@ rowsPair:
 	VPORD Z2, Z0, Z0
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-	ADDQ $384, BX
-	ADDQ $-2, CX
+	ADDQ $192, BX
+	ADDQ $-1, CX
 	CMPQ R8, SI
-	JLT rowsMore
-	JMP rowsDone
-rowsMore:
-	CMPQ CX, $2
-	JGE rowsPair
-rowsOdd:
+	JLT pair
+one:
 	CMPQ CX, $1
-	JLT rowsRest
+	JLT rest
+	CMPQ R8, SI
+	JLT more
+	VZEROUPPER
+	RET
+more:
 	VMULPS (BX), Z29, Z0
 	VXORPS Z2, Z2, Z2
 	VPADDD Z30, Z0, Z1
@@ -14980,18 +14856,19 @@ rowsOdd:
 	VPORD Z2, Z0, Z0
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
+	ADDQ $192, BX
 	ADDQ $-1, CX
-rowsRest:
+	JMP one
+rest:
 	VXORPS Z0, Z0, Z0
-	JMP rowsFull
-rowsEmpty:
+	JMP emptyMore
+empty:
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z0, 1024(R8)
 	VMOVUPS Z0, 2048(R8)
 	ADDQ $64, R8
-rowsFull:
+emptyMore:
 	CMPQ R8, SI
-	JLT rowsEmpty
-rowsDone:
+	JLT empty
 	VZEROUPPER
 	RET

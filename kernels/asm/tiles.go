@@ -91,10 +91,9 @@ func (l *loops) byTiles(o *Ops, power *powerLoops) {
 		reach("keys", len(from.Data), n, d, from.Stride)
 		reach("parts", len(to), 1, KeyParts(n, d), 0)
 		for j := 0; j < n; j += tileRows {
-			for c := 0; c < up(d, tileDepth); c += tileRows {
-				at := j*p.Row + c/tileDepth*partsOfTile + c%tileDepth
-				x := &from.Data[j*from.Stride+min(c, d-1)]
-				t.of(single).rows(&to[at], x, min(n-j, tileRows), from.Stride, columnMask(d-c))
+			for c := 0; c < d; c += tileDepth {
+				at := j*p.Row + c/tileDepth*partsOfTile
+				t.of(single).rows(&to[at], &from.Data[j*from.Stride+c], min(n-j, tileRows), from.Stride, columnMask(min(d-c, tileDepth)))
 			}
 		}
 		return p
@@ -106,7 +105,7 @@ func (l *loops) byTiles(o *Ops, power *powerLoops) {
 		reach("small", len(small), n, d, d)
 		for j := 0; j < n; j += tileDepth {
 			for c := 0; c < d; c += tileRows {
-				found |= t.of(single).columns(&to[j*p.Row+c/tileRows*partsOfTile], &from.Data[j*from.Stride+c], min(n-j, tileDepth), from.Stride, columnMask(d-c))
+				found |= t.of(single).columns(&to[j*p.Row+c/tileRows*partsOfTile], &from.Data[j*from.Stride+c], min(n-j, tileDepth), from.Stride, columnMask(min(d-c, tileRows)))
 			}
 		}
 		if found != 0 {
@@ -179,8 +178,8 @@ func multiplied(p *Panel) bool {
 	return p.KParts.Data != nil && p.QtParts != nil && Normal(p.Factor)
 }
 
-// columnMask has a bit for each of up to 16 columns.
-func columnMask(columns int) int { return 1<<min(max(columns, 0), tileRows) - 1 }
+// columnMask has a bit for each column.
+func columnMask(columns int) int { return 1<<columns - 1 }
 
 // checkTiles panics if the panel's slices are too short for the products of rows from one, the first of a tile, to another, and returns the vectors in use and the
 // steps that its columns take.

@@ -52,7 +52,7 @@ func halve(x []float32) {
 
 // placed are where the layouts of keys, values and queries have row j, column c of d columns, or of lanes.
 func placedKey(j, c, d int) int {
-	return (j/tileRows*up(d, tileDepth)/tileDepth+c/tileDepth)*partsOfTile + j%tileRows*tileDepth + c%tileDepth
+	return (j/tileRows*up(d, tileDepth)/tileDepth+c/tileDepth)*partsOfTile + j%tileRows*tileDepth + c%16*2 + c%tileDepth/16
 }
 
 func placedValue(j, c, d int) int {
@@ -60,7 +60,7 @@ func placedValue(j, c, d int) int {
 }
 
 func placedQuery(c, lane, lanes int) int {
-	return (c/tileDepth*lanes/tileRows+lane/tileRows)*partsOfTile + c%tileDepth/2*tileDepth + lane%tileRows*2 + c%2
+	return (c/tileDepth*lanes/tileRows+lane/tileRows)*partsOfTile + c%16*tileDepth + lane%tileRows*2 + c%tileDepth/16
 }
 
 // A number is the sum of its parts, which nothing rounds, and an infinity or NaN has a part that is no number; what no number stands for is 0.

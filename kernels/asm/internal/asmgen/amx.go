@@ -11,7 +11,8 @@ import "fmt"
 // together at most. For 16 keys, 48 lanes and d = 64 these are 36 products of tiles, of 16 cycles each, 576; and 3072 multiply-adds of AVX-512, two a cycle, are 1536.
 //
 // Parts lie as tiles do: those of keys are A of Score, with 16 keys and 32 columns in each, and those of values, with 16 columns and 32 keys, A of Mix. Those of
-// queries, with 32 columns and 16 lanes, and of weights, with 32 keys, are B. The three parts of a tile follow one another.
+// queries, with 32 columns and 16 lanes, and of weights, with 32 keys, are B. The three parts of a tile follow one another. Of 32 columns of keys and queries the
+// first stands beside the 17th, and so on: so two vectors of a row are joined as they come.
 //
 //	Score   T0 to T2 sums of one group of keys and all vectors of lanes, T3 to T5 parts of keys, T6 and T7 by turns those of queries
 //	Mix     T0 to T3 sums of up to 64 columns and one vector of lanes, T4 by turns those of values, T5 to T7 those of weights
@@ -392,7 +393,7 @@ for c := range columns { // up to %[1]d
 	x.partBits()
 	g.jumpBelow(count, 1, "sums")
 	g.move(to, products)
-	g.joinedRows("first", false)
+	g.joinedRows("first")
 	step := func(strewn []string) {
 		strew := g.strew(tiles*parts.products(), strewn)
 		ahead := g.strew(tiles*parts.products(), g.lines(func() {
@@ -424,10 +425,9 @@ for c := range columns { // up to %[1]d
 	g.label("rows")
 	step(g.lines(func() {
 		for i := range tileDepth / 2 {
-			const even, odd = vec(0), vec(2)
-			g.load(even, mem{base: from, off: 2 * i * g.row()})
-			g.load(odd, mem{base: from, off: (2*i + 1) * g.row()})
-			x.joinParts(even, odd, func(part int, word vec) { g.store(mem{base: next, off: part*tileBytes + i*line}, word) })
+			g.load(evenRow, mem{base: from, off: 2 * i * g.row()})
+			g.load(oddRow, mem{base: from, off: (2*i + 1) * g.row()})
+			x.joinParts(evenRow, oddRow, 3, func(part int, word vec) { g.store(mem{base: next, off: part*tileBytes + i*line}, word) })
 		}
 	}))
 	g.increase(from, tileDepth*g.row())
@@ -437,7 +437,7 @@ for c := range columns { // up to %[1]d
 	step(nil)
 	g.jumpBelow(count, 1, "sums")
 	g.move(to, products)
-	g.joinedRows("last", false)
+	g.joinedRows("last")
 	step(nil)
 	g.label("sums")
 	g.arg(steps, "fresh", 56)

@@ -2,23 +2,24 @@ package asmgen
 
 import "fmt"
 
-// cutRows emits the parts of up to 16 rows and columns, those of half a tile. Columns that the mask lacks count as 0.
+// cutRows emits the parts of up to 16 rows and 32 columns. Columns that the mask lacks count as 0. Column c stands beside column c+16.
 func (g *gen) cutRows(parts partsOf) {
 	x := g.isa.(x86)
 	g.function("CutRows"+parts.name, "(to *uint16, from *float32, rows, stride, mask int)", 0, 40, `
 for j := range rows {
-	for c := range 16 {
-		to[j*32+c], to[j*32+c+512], to[j*32+c+1024] = parts(from[j*stride+c])
+	for c := range 32 {
+		at := j*32 + c%16*2 + c/16
+		to[at], to[at+512], to[at+1024] = parts(from[j*stride+c])
 	}
 }`)
+	const left, right = vec(0), vec(2)
 	g.cutArgs()
+	g.lower(steps, 16)
+	x.emit("KMOVW", x86Regs[steps], "K2")
 	g.label("row")
-	x.loadMasked(0, mem{base: elem})
-	for part := range parts.count {
-		x.part(0, 1, part == 0)
-		x.emit("VPSRLD", imm(16), x.v(1), x.v(1))
-		x.emit("VPMOVDW", x.v(1), x.m(mem{base: out, off: part * tileBytes}))
-	}
+	x.loadMasked(left, mem{base: elem}, "K1")
+	x.loadMasked(right, mem{base: elem, off: line}, "K2")
+	x.joinParts(left, right, parts.count, func(part int, word vec) { g.store(mem{base: out, off: part * tileBytes}, word) })
 	g.offset(elem, elem, stride, 4)
 	g.increase(out, line)
 	g.increase(count, -1)
@@ -42,7 +43,7 @@ for c := range 16 {
 	x.emit("VPSRLD", imm(15), x.v(half16), x.v(one))
 	x.emit("VPTERNLOGD", imm(0xff), x.v(lowest), x.v(lowest), x.v(lowest))
 	load := func(v vec, m mem) {
-		x.loadMasked(v, m)
+		x.loadMasked(v, m, "K1")
 		x.emit("VPANDND", x.v(v), x.v(sign), x.v(magnitude))
 		x.subInt(magnitude, magnitude, one)
 		x.emit("VPMINUD", x.v(magnitude), x.v(lowest), x.v(lowest))
@@ -58,10 +59,10 @@ for c := range 16 {
 		g.jumpBelow(count, 2*i+2, none)
 		load(odd, mem{base: elem, index: stride, times: 4})
 		g.label(none)
-		x.joinParts(even, odd, func(part int, word vec) {
+		x.joinParts(even, odd, parts.count, func(part int, word vec) {
 			if part == 0 {
 				g.load(vec(i), word)
-			} else if part < parts.count {
+			} else {
 				g.store(kept(part, i), word)
 			}
 		})
@@ -88,27 +89,50 @@ for c := range 16 {
 // would be below 2^-126 is 0 there, and so is an operand.
 const leastCut = -60
 
-// cutPairs emits the parts of up to 32 rows of a vector of lanes, the rows after them counting as 0.
+// cutPairs emits the parts of up to 32 rows of a vector of lanes, the rows after them counting as 0. Row j stands beside row j+16.
 func (g *gen) cutPairs() {
 	x := g.isa.(x86)
 	g.function("CutPairs", "(to *uint16, from *float32, rows int, factor float32)", 0, 28, fmt.Sprintf(`
 for j := range 32 {
 	for lane := range 16 {
-		at := j/2*32 + 2*lane + j%%2
+		at := j%%16*32 + 2*lane + j/16
 		to[at], to[at+512], to[at+1024] = parts(from[j*%d+lane] * factor) // or of 0, from rows on
 	}
 }`, g.vecs*g.vec))
+	const factor, end = vec(29), lanesAt
 	g.arg(elemAt, "to", 0)
 	g.arg(elem, "from", 8)
 	g.arg(count, "rows", 16)
-	g.argFloat(queryFactor, "factor", 24)
+	g.argFloat(factor, "factor", 24)
 	x.partBits()
-	g.joinedRows("rows", true)
+	g.move(end, elemAt)
+	g.increase(end, tileBytes)
+	pair := func(two bool) {
+		g.mul(evenRow, factor, mem{base: elem})
+		if two {
+			g.mul(oddRow, factor, mem{base: elem, off: 16 * g.row()})
+		} else {
+			g.zero(oddRow)
+		}
+		g.joined()
+		g.increase(elem, g.row())
+		g.increase(count, -1)
+	}
+	g.label("pair")
+	g.jumpBelow(count, 17, "one")
+	pair(true)
+	g.jumpLess(elemAt, end, "pair")
+	g.label("one")
+	g.jumpBelow(count, 1, "rest")
+	g.jumpLess(elemAt, end, "more")
+	g.ret()
+	g.label("more")
+	pair(false)
+	g.jump("one")
+	g.label("rest")
+	g.emptyRows("empty", end)
 	g.ret()
 }
-
-// queryFactor is the register of what cutPairs multiplies by.
-const queryFactor = vec(29)
 
 // cutArgs fetches the arguments of cutRows and cutColumns.
 func (g *gen) cutArgs() {
@@ -122,30 +146,25 @@ func (g *gen) cutArgs() {
 	x.partBits()
 }
 
-// joinedRows emits the parts of up to 32 of count rows at elem, which it moves on, joined by pairs, to the tiles at elemAt; queries are
-// multiplied by queryFactor.
-func (g *gen) joinedRows(name string, queries bool) {
-	x := g.isa.(x86)
-	const even, odd, end = vec(0), vec(2), lanesAt
-	join := func() {
-		x.joinParts(even, odd, func(part int, word vec) { g.store(mem{base: elemAt, off: part * tileBytes}, word) })
-		g.increase(elemAt, line)
-	}
-	load := func(to vec, row int) {
-		at := mem{base: elem, off: row * g.row()}
-		if queries {
-			g.mul(to, queryFactor, at)
-		} else {
-			g.load(to, at)
-		}
-	}
+// evenRow and oddRow are the registers of two rows of lanes that are joined.
+const evenRow, oddRow = vec(0), vec(2)
+
+// joined emits the parts of two rows, joined, to the row at elemAt of three tiles, which it moves on.
+func (g *gen) joined() {
+	g.isa.(x86).joinParts(evenRow, oddRow, 3, func(part int, word vec) { g.store(mem{base: elemAt, off: part * tileBytes}, word) })
+	g.increase(elemAt, line)
+}
+
+// joinedRows emits the parts of up to 32 of count rows of weights at elem, which it moves on, joined by pairs of neighbours, to the tiles at elemAt.
+func (g *gen) joinedRows(name string) {
+	const end = lanesAt
 	g.move(end, elemAt)
 	g.increase(end, tileBytes)
 	g.jumpBelow(count, 2, name+"Odd")
 	g.label(name + "Pair")
-	load(even, 0)
-	load(odd, 1)
-	join()
+	g.load(evenRow, mem{base: elem})
+	g.load(oddRow, mem{base: elem, off: g.row()})
+	g.joined()
 	g.increase(elem, 2*g.row())
 	g.increase(count, -2)
 	g.jumpLess(elemAt, end, name+"More")
@@ -154,21 +173,26 @@ func (g *gen) joinedRows(name string, queries bool) {
 	g.jumpAtLeast(count, 2, name+"Pair")
 	g.label(name + "Odd")
 	g.jumpBelow(count, 1, name+"Rest")
-	load(even, 0)
-	g.zero(odd)
-	join()
+	g.load(evenRow, mem{base: elem})
+	g.zero(oddRow)
+	g.joined()
 	g.increase(count, -1)
 	g.label(name + "Rest")
-	g.zero(even)
-	g.jump(name + "Full")
-	g.label(name + "Empty")
+	g.emptyRows(name+"Empty", end)
+	g.label(name + "Done")
+}
+
+// emptyRows emits rows of zeros of three tiles, from elemAt to an end.
+func (g *gen) emptyRows(name string, end reg) {
+	g.zero(evenRow)
+	g.jump(name + "More")
+	g.label(name)
 	for part := range 3 {
-		g.store(mem{base: elemAt, off: part * tileBytes}, even)
+		g.store(mem{base: elemAt, off: part * tileBytes}, evenRow)
 	}
 	g.increase(elemAt, line)
-	g.label(name + "Full")
-	g.jumpLess(elemAt, end, name+"Empty")
-	g.label(name + "Done")
+	g.label(name + "More")
+	g.jumpLess(elemAt, end, name)
 }
 
 const (
@@ -195,10 +219,10 @@ func (x x86) part(v, part vec, rounded bool) {
 	x.sub(v, v, part)
 }
 
-// joinParts has do take the three parts of two vectors, those of even in the lower halves of its elements and those of odd in the upper ones. It destroys both,
-// and the registers after them.
-func (x x86) joinParts(even, odd vec, do func(part int, word vec)) {
-	for part := range 3 {
+// joinParts has do take parts of two vectors, the first so many, those of even in the lower halves of its elements and those of odd in the upper ones. It
+// destroys both, and the registers after them.
+func (x x86) joinParts(even, odd vec, count int, do func(part int, word vec)) {
+	for part := range count {
 		word, high := even+1, odd+1
 		if part < 2 {
 			x.part(even, word, part == 0)
@@ -213,4 +237,4 @@ func (x x86) joinParts(even, odd vec, do func(part int, word vec)) {
 	}
 }
 
-func (x x86) loadMasked(dst vec, m mem) { x.emit("VMOVUPS.Z", x.m(m), "K1", x.v(dst)) }
+func (x x86) loadMasked(dst vec, m mem, mask string) { x.emit("VMOVUPS.Z", x.m(m), mask, x.v(dst)) }
