@@ -145,26 +145,25 @@ func (s *Stage) cuts() bool { return len(s.keys.parts.Data)+len(s.vals.parts.Dat
 // KeyParts are the parts of n rows of keys from key on.
 func (s *Stage) KeyParts(a *attn.Args, b, kv, key, n int) asm.Parts {
 	p := &s.keys
-	if len(p.parts.Data) == 0 {
-		return asm.Parts{}
-	}
-	if !p.cut.has(b, kv, key, n) {
-		p.cut = s.whole(a, b, kv, key)
+	return s.partsOf(p, a, b, kv, key, n, func(c span) asm.Parts {
 		single := s.p.KV == attn.BF16 && s.p.Score.Rope == attn.NoRope
-		p.parts = s.ops.CutKeys(p.parts.Data, s.K(a, b, kv, p.cut.key, p.cut.n), p.cut.n, s.p.Dim, single)
-	}
-	return p.parts.From(key - p.cut.key)
+		return s.ops.CutKeys(p.parts.Data, s.K(a, b, kv, c.key, c.n), c.n, s.p.Dim, single)
+	})
 }
 
 // ValueParts is the same for values.
 func (s *Stage) ValueParts(a *attn.Args, b, kv, key, n int) asm.Parts {
-	p := &s.vals
+	return s.partsOf(&s.vals, a, b, kv, key, n, func(c span) asm.Parts { return s.cutValues(s.V(a, b, kv, c.key, c.n), c.n) })
+}
+
+// partsOf are the parts of n rows from key on, if the stage keeps any. They are cut a whole block at a time.
+func (s *Stage) partsOf(p *part, a *attn.Args, b, kv, key, n int, cut func(span) asm.Parts) asm.Parts {
 	if len(p.parts.Data) == 0 {
 		return asm.Parts{}
 	}
 	if !p.cut.has(b, kv, key, n) {
 		p.cut = s.whole(a, b, kv, key)
-		p.parts = s.cutValues(s.V(a, b, kv, p.cut.key, p.cut.n), p.cut.n)
+		p.parts = cut(p.cut)
 	}
 	return p.parts.From(key - p.cut.key)
 }
