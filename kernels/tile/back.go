@@ -146,7 +146,7 @@ func (b *Back) Recall(g *attn.Grads) {
 	batch, first := t.a.QRow(p, t.b, t.i)
 	if g.Out.Data != nil {
 		b.dout = From(&g.Out, batch, first, t.h)
-		t.intoLanes(b.dot, b.dout, p.DimV, 1)
+		t.intoLanes(b.dot, b.dout, p.DimV)
 	} else {
 		clear(b.dot)
 	}
@@ -182,7 +182,7 @@ func (b *Back) store(rows, lanes []float32, d int, factor float64) {
 func (b *Back) storeTo(rows asm.Rows, lanes []float32, d int, factor float64) {
 	t := b.Tile
 	fill(t.scale, float32(factor))
-	t.move = asm.Move{Lanes: t.Lanes, Width: t.Width, Rows: t.rows, D: d, Tile: lanes, Scale: t.scale, Outside: rows}
+	t.moving(lanes, rows, d).Scale = t.scale
 	t.ops.Store(&t.move)
 }
 

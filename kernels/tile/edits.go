@@ -328,7 +328,7 @@ func (t *Tile) loadBias(key, n int) {
 		}
 		return
 	}
-	t.intoLanes(e.bias, asm.Rows{Data: b.Data[e.biasAt+key:], Stride: stride}, n, 1)
+	t.intoLanes(e.bias, asm.Rows{Data: b.Data[e.biasAt+key:], Stride: stride}, n)
 }
 
 // addRelative adds the products of the queries with the table's rows. Rows of a step and lanes need a row of the table for each difference between the

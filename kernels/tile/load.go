@@ -75,7 +75,7 @@ func (t *Tile) loadQueries() {
 		t.ops.Widen(l.rows, &l.cells, t.rows, d)
 	}
 	if l.raw != nil {
-		t.intoLanes(l.raw, rows, d, 1)
+		t.intoLanes(l.raw, rows, d)
 	}
 	if p.Score.Rope != attn.NoRope {
 		pos := t.a.Pos(p, t.b) + t.i
@@ -84,27 +84,40 @@ func (t *Tile) loadQueries() {
 		}
 	}
 	if p.Score.Terms&attn.TermMetric == 0 {
-		t.queriesIntoLanes(t.Qt, rows)
+		t.queriesIntoLanes(t.Qt, rows, t.lanesToLoad())
 		return
 	}
-	t.queriesIntoLanes(l.bent, rows)
+	t.queriesIntoLanes(l.bent, rows, t.Width)
 	m, g := &t.part, &t.a.Terms.Metric
 	*m = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: d, C: p.Dim, Fresh: true, P: l.bent, V: From(g, 0, 0, t.h%g.H), O: t.Qt}
 	t.ops.Mix(m)
 }
 
-// queriesIntoLanes multiplies them by the scores' factor on their way, if that is to be.
-func (t *Tile) queriesIntoLanes(tile []float32, rows asm.Rows) {
-	factor := 1.0
-	if t.Scaled {
-		factor = t.Factor
+// lanesToLoad is how many lanes of Qt must be written: all in use, unless those without a query are 0 already, from the tile before.
+func (t *Tile) lanesToLoad() int {
+	switch {
+	case t.filled <= t.rows:
+		t.filled = t.rows
+		return t.rows
+	case t.filled <= t.Width:
+		t.filled = t.rows
 	}
-	t.intoLanes(tile, rows, t.p.QDim(), factor)
+	return t.Width
 }
 
-// intoLanes brings in rows, times a factor.
-func (t *Tile) intoLanes(tile []float32, rows asm.Rows, d int, factor float64) {
-	t.moving(tile, rows, d).Factor = factor
+// queriesIntoLanes multiplies them by the scores' factor on their way, if that is to be. Lanes without a query become 0.
+func (t *Tile) queriesIntoLanes(tile []float32, rows asm.Rows, lanes int) {
+	m := t.moving(tile, rows, t.p.QDim())
+	m.Width, m.Factor = lanes, 1
+	if t.Scaled {
+		m.Factor = t.Factor
+	}
+	t.ops.Load(m)
+}
+
+// intoLanes brings in rows.
+func (t *Tile) intoLanes(tile []float32, rows asm.Rows, d int) {
+	t.moving(tile, rows, d).Factor = 1
 	t.ops.Load(&t.move)
 }
 

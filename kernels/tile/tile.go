@@ -56,6 +56,7 @@ type Tile struct {
 	b, h, i int
 	kv      int
 	rows    int
+	filled  int    // lanes of Qt from here on are 0
 	stand   [3]int // position of the first query, keys in use and rows, on which depends
 	lo, hi  int    // which keys some query of the tile may see;
 	allLo   int    // keys allLo <= j < allHi are visible to every query of the tile,
