@@ -228,17 +228,17 @@ func (pl *plan) tiles(b int) int {
 	return pl.p.Group() * tile.Count(&pl.p, pl.ops, pl.a.Queries(&pl.p, b))
 }
 
-func (pl *plan) bundles(b int) int { return (pl.tiles(b) + pl.size - 1) / pl.size }
+func (pl *plan) bundles(b int) int { return cover(pl.tiles(b), pl.size) }
 
 // bundle answers some tiles of queries that share a key head. The last queries of a head go first: under a causal mask they take the longest.
 func (pl *plan) bundle(worker, task int) {
 	a, p := pl.a, &pl.p
 	b, _ := slices.BinarySearch(pl.starts, task+1) // the first that is above task
 	b--
-	bundles, group := pl.bundles(b), p.Group()
+	all, group := pl.tiles(b), p.Group()
+	rows, bundles := all/group, cover(all, pl.size)
 	kv, at := (task-pl.starts[b])/bundles, (task-pl.starts[b])%bundles
-	rows := tile.Count(p, pl.ops, a.Queries(p, b))
-	first, last := at*rows*group/bundles, (at+1)*rows*group/bundles
+	first, last := at*all/bundles, (at+1)*all/bundles
 	tiles := pl.workers[worker][:last-first]
 	for i, t := range tiles {
 		row, h := (first+i)/group, (first+i)%group

@@ -149,6 +149,9 @@ func run(p *attn.Problem, ops *asm.Ops, n int) int {
 // Count is the number of tiles that n queries of a problem fill.
 func Count(p *attn.Problem, ops *asm.Ops, n int) int {
 	run := run(p, ops, n)
+	if run >= n {
+		return tiles(ops, n)
+	}
 	return n/run*tiles(ops, run) + tiles(ops, n%run)
 }
 
