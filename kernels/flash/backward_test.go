@@ -8,6 +8,7 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/asm/asmtest"
 	"attnlab/kernels/tile"
 )
 
@@ -125,5 +126,45 @@ func TestBackwardScratch(t *testing.T) {
 	short, long := extra(1<<10), extra(1<<15)
 	if short > 4<<20 || long-short > 8*(1<<15)*8 {
 		t.Errorf("%d bytes for 1024 rows, %d for 32768", short, long)
+	}
+}
+
+// A second call finds nothing of the first: neither what a tile sees of a block, nor where its rows lie. The last block is shorter than the others.
+func TestBackwardAgain(t *testing.T) {
+	for _, l := range asmtest.Levels(t) {
+		k := kernel{ops: l.Ops, name: "flash/" + l.ISA, cache: 1 << 20}
+		for _, mask := range []attn.Mask{{}, attn.Causal(), attn.Window(100, 50)} {
+			p := attn.Problem{Batch: 1, SeqQ: 470, SeqKV: 470, HeadsQ: 2, HeadsKV: 2, Dim: 16, DimV: 16, Mask: mask, Want: attn.WantLSE | attn.WantGrad}
+			if block := k.cut(&p).Block; p.SeqKV <= 2*block || p.SeqKV%block > 100 {
+				t.Fatalf("%s: blocks of %d keys", l.ISA, block)
+			}
+			a := newArgs(t, p, "bhsd")
+			if err := cases.Fill("normal", p, a, 1); err != nil {
+				t.Fatal(err)
+			}
+			g, err := cases.NewGrads(p, a, "bhsd", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cases.FillGrads(g, 1)
+			pl, err := k.Plan(p, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pl.Forward(a)
+			var calls [3]map[string][]float32
+			for i := range calls {
+				pl.(attn.Differentiable).Backward(a, g)
+				calls[i] = map[string][]float32{}
+				cases.Outgoing(g, func(name string, x *attn.Tensor) {
+					cases.Rows(x, func(_, _, _ int, row []float32) { calls[i][name] = append(calls[i][name], row...) })
+				})
+			}
+			for _, again := range calls[1:] {
+				for name, want := range calls[0] {
+					sameBits(t, fmt.Sprintf("%s, %v, %s", l.ISA, mask, name), want, again[name])
+				}
+			}
+		}
 	}
 }

@@ -268,6 +268,7 @@ func (t *Tile) at(key, n int) {
 	t.edits.seen, t.edits.last = 0, n
 	t.Ahead, t.AheadBy, t.Then, t.ThenBy = 0, 0, 0, 0
 	t.Next, t.NextBy = 0, 0
+	t.K, t.V = asm.Rows{}, asm.Rows{} // until keys and values bring them
 }
 
 // keys and values have the stage bring the block's rows.
