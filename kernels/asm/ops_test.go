@@ -42,7 +42,7 @@ func asking() (sets []*Ops) {
 
 // Rows and lanes are cut by masks of bits.
 func TestPowersOfTwo(t *testing.T) {
-	sets := geometries
+	sets := slices.Clone(geometries)
 	for _, l := range Levels() {
 		if l.Ops != nil {
 			sets = append(sets, l.Ops)
