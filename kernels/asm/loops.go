@@ -454,7 +454,7 @@ func (l *loops) checkWidth(p *Panel) int {
 	return l.vectors(p.Width)
 }
 
-// vectors is how many vectors so many lanes are. A division takes the time of a row of multiply-adds, and a tile asks several times.
+// vectors is how many vectors so many lanes are, without a division, of which a tile would do several.
 func (l *loops) vectors(lanes int) int {
 	return lanes >> (bits.TrailingZeros(uint(l.vec)) & 63)
 }

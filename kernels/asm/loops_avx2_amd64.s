@@ -41626,9 +41626,7 @@ square:
 //	return bad
 TEXT ·avx2Store(SB), NOSPLIT, $96-56
 	MOVQ scale+40(FP), DI
-	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
 	VMOVUPS Y10, (R14)

@@ -84102,8 +84102,8 @@ square:
 //	return bad
 TEXT ·avx512Store(SB), NOSPLIT, $0-56
 	MOVQ scale+40(FP), DI
-	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
+	VXORPS Z17, Z17, Z17
 	VXORPS Z19, Z19, Z19
 	MOVQ tile+0(FP), DX
 	MOVQ row+8(FP), R12

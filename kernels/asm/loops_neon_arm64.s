@@ -40677,8 +40677,8 @@ square:
 TEXT ·neonStore(SB), NOSPLIT, $0-56
 	MOVD $constants<>(SB), R26
 	MOVD scale+40(FP), R1
-	VMOVI $0, V9.B16
 	VMOVI $0, V10.B16
+	VMOVI $0, V9.B16
 	VMOVI $0, V11.B16
 	MOVD tile+0(FP), R8
 	MOVD row+8(FP), R11

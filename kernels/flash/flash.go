@@ -268,7 +268,7 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 	}
 	for key := first; key < end; key += pl.block {
 		for i, t := range tiles {
-			if pl.begins(t, key) {
+			if t.Begins(key, pl.block) {
 				t.Load()
 				t.Empty()
 			}
@@ -282,7 +282,7 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 			t.Weights()
 			last := t.End() <= later
 			share := i - len(tiles) + askers
-			if i+1 < len(tiles) && pl.begins(tiles[i+1], key) {
+			if i+1 < len(tiles) && tiles[i+1].Begins(key, pl.block) {
 				t.AskQueries(tiles[i+1])
 			}
 			if later += share * pl.block / askers; last {
@@ -296,9 +296,4 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 			}
 		}
 	}
-}
-
-// begins is whether the block at key is the first that a tile sees anything of.
-func (pl *plan) begins(t *tile.Tile, key int) bool {
-	return t.End() > 0 && t.Begins(key, pl.block)
 }

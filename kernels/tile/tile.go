@@ -104,7 +104,7 @@ func UsesParts(p *attn.Problem, ops *asm.Ops) bool {
 	if ops.CutKeys == nil || p.Want&^(attn.WantLSE|attn.WantGrad) != 0 {
 		return false
 	}
-	const together = 512
+	const together = 512 // nearly as many as the tiles of a bundle have
 	n, pos := min(p.SeqQ, max(together/p.Group(), 1)), p.SeqKV
 	if p.Mask.Align == attn.TopLeft {
 		pos = p.SeqQ
@@ -239,8 +239,8 @@ func (t *Tile) Empty() { t.Fresh = true }
 // First is the start of the first block, of so many keys, that the tile sees. Blocks start at multiples of their size.
 func (t *Tile) First(size int) int { return t.lo - t.lo%size }
 
-// Begins is whether the block of so many keys at key is the first.
-func (t *Tile) Begins(key, size int) bool { return key <= t.lo && t.lo < key+size }
+// Begins is whether the block of so many keys at key is the first that the tile sees.
+func (t *Tile) Begins(key, size int) bool { return t.hi > 0 && key <= t.lo && t.lo < key+size }
 
 // End is where the tile's keys end.
 func (t *Tile) End() int { return t.hi }

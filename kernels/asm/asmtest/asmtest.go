@@ -33,8 +33,8 @@ type Loops struct {
 	Core bool // the core of the suite is enough
 }
 
-// All are the loops of the instruction sets that this machine has, those that multiply parts also as if that were worth it for any problem, and, unless tests are short, the geometries of the others through the portable loops, so that
-// each geometry is tested on every machine.
+// All are the loops of the instruction sets that this machine has, those that multiply parts also as if that were worth it for any problem, and, unless tests are
+// short, the geometries of the others through the portable loops, so that each geometry is tested on every machine.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
 	for _, l := range Levels(t) {

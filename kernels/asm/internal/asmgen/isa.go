@@ -119,7 +119,7 @@ type isa interface {
 	min(dst, a vec, b operand)
 	fma(acc, a vec, b operand)  // acc += a*b, rounded once
 	fnma(acc, a vec, b operand) // acc -= a*b, rounded once
-	div(dst, a, b, tmp vec)     // dst = a/b, within an ulp or two where b is not 0; a and tmp lost
+	div(dst, a, b, tmp vec)     // dst = a/b where b is not 0, nearly as rounded; a and tmp lost
 	quotient(dst, a, b vec)     // dst = a/b, rounded once
 
 	// one element: loaded, it stands before zeros

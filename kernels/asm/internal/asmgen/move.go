@@ -53,12 +53,13 @@ for c := range %[1]d * squares { // %[1]d at a time
 return bad`, g.vec, g.storeLanes))
 	g.arg(weightsAt, "scale", 40)
 	nothing, sum, sum2 := g.checks()
-	g.zero(nothing)
 	g.zero(sum)
-	g.zero(sum2)
 	if g.checksApart() {
 		g.scratch(products)
 		g.store(mem{base: products}, sum)
+	} else {
+		g.zero(nothing)
+		g.zero(sum2)
 	}
 	t := g.moves(g.storeLanes)
 	if g.storeLanes < g.vec {
