@@ -29,8 +29,7 @@ const (
 
 // few says that a problem takes the decode path. The limits of temperature do not: they are not worth a second set of rules.
 func few(p *attn.Problem) bool {
-	t := p.Temperature()
-	return p.SeqQ <= fewRows && t != attn.Frozen && !math.IsInf(t, 1)
+	return p.SeqQ <= fewRows && !tile.Limit(p)
 }
 
 // parts is how many parts so many keys make: one if there are none.
@@ -45,7 +44,7 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	scratch, err := attn.Floats(k.workersFew(p, workers), atOnce(p)*abreast(p)*part+5*states(p)+cleaned*p.DimV+part+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
+	scratch, err := attn.Floats(k.workersFew(p, workers), atOnce(p)*abreast(p)*part+5*states(p)+cleaned*p.DimV+fewEditsFloats(p, k.ops)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
 	if err != nil {
 		return 0, err
 	}
@@ -101,21 +100,19 @@ func stageFloats(p *attn.Problem) int {
 func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Plan {
 	n := p.Batch * p.HeadsQ * p.SeqQ * parts(p.SeqKV)
 	f := func(n int) []float32 { return make([]float32, n) }
-	s := &p.Score
 	d := &decoder{
 		kernel: k, p: p, team: team, scratch: scratch, o: f(n * p.DimV), m: f(n), l: f(n), s: f(n), max: f(n), first: make([]int32, n), bad: make([]bool, n),
-		q: f(p.Batch * p.HeadsQ * p.SeqQ * prepared(&p)), factor: math.Log2E / p.Temperature(),
-		back:    tile.NewBackward(p, k.ops, k.cut(&p), team),
-		natural: s.Softcap != 0 || s.Terms&(attn.TermBias|attn.TermALiBi|attn.TermRelative) != 0,
+		q: f(p.Batch * p.HeadsQ * p.SeqQ * prepared(&p)), factors: tile.FactorsOf(&p),
+		back: tile.NewBackward(p, k.ops, k.cut(&p), team),
 	}
 	d.scan, d.merge, d.prepare = d.scanParts, d.mergeRow, d.prepareRow
 	rows, all := p.Group()*p.SeqQ, states(&p)
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
 			cache: newCache(&p), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
-			panel: asm.Panel{Fresh: true}, row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), relative: f(part), m: f(all), l: f(all), s: f(all),
+			panel: asm.Panel{Fresh: true}, row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), edits: newFewEdits(&p, k.ops), m: f(all), l: f(all), s: f(all),
 		}
-		if s.Rope != attn.NoRope {
+		if p.Score.Rope != attn.NoRope {
 			w.stage = tile.NewStage(&d.p, k.ops, part, false)
 		}
 		w.scores = f(atOnce(&p) * abreast(&p) * part)
@@ -132,8 +129,7 @@ type decoder struct {
 	team    *attn.Team
 	scratch int64
 	workers []*fewWorker
-	factor  float64 // from natural scores to those in base-2 logarithms
-	natural bool    // scores are edited while they are natural
+	factors tile.Factors
 	back    *tile.Backward
 	a       *attn.Args
 	loops   *asm.Ops // of this call
@@ -160,17 +156,17 @@ type decoder struct {
 type fewWorker struct {
 	asm.Few
 	cache
-	row      tile.Row
-	scores   []float32 // [query][span]
-	clean    []float32 // [cleaned][d_v]: rows of V without those that are not finite; merging, the output
-	panel    asm.Panel // of merging, and what multiplies the output
-	over     [1]float32
-	relative []float32 // [part]: products with rows of the table
-	m, l, s  []float32
-	max      []float32
-	first    []int32
-	lo, hi   []int // of the rows of one key head: they are those of all
-	bad      []bool
+	row     tile.Row
+	scores  []float32 // [query][span]
+	clean   []float32 // [cleaned][d_v]: rows of V without those that are not finite; merging, the output
+	panel   asm.Panel // of merging, and what multiplies the output
+	over    [1]float32
+	edits   fewEdits
+	m, l, s []float32
+	max     []float32
+	first   []int32
+	lo, hi  []int // of the rows of one key head: they are those of all
+	bad     []bool
 }
 
 func (d *decoder) Backward(a *attn.Args, g *attn.Grads) {
@@ -347,10 +343,7 @@ func (d *decoder) scanHeads(w *fewWorker, k block) {
 	if k.queries == 1 {
 		step = rows
 	}
-	w.R, w.D, w.C, w.Factor = step, p.Dim, p.DimV, p.Scale()
-	if !d.natural {
-		w.Factor *= d.factor
-	}
+	w.R, w.D, w.C, w.Factor = step, p.Dim, p.DimV, d.factors.Product
 	for r := 0; r < rows; r += step {
 		k.q, k.row = k.kv*p.Group()+r/k.queries, k.head*rows+r
 		w.Q, w.P, w.N = d.queries(k.b, k.q, k.queries), w.scores, k.n
@@ -419,75 +412,6 @@ func (d *decoder) hold(w *fewWorker, k *block, from int) (row int) {
 		w.O.Stride *= p.SeqQ
 	}
 	return row
-}
-
-// edit finishes the scores of one query, which is row in the worker and row at of the scores in hand: terms added, hidden keys set to -Inf. It works
-// in float64 and rounds once.
-func (d *decoder) edit(w *fewWorker, b, h, i, row, at, key int) {
-	p, a, scores := &d.p, d.a, w.P[at*w.Stride:][:w.N]
-	t, terms, pos := &a.Terms, p.Score.Terms, a.Pos(p, b)+i
-	if terms&attn.TermRelative != 0 {
-		d.addRelative(w, b, h, i, scores, key)
-	}
-	if d.natural {
-		limit, slope, bias, off, step := p.Score.Softcap, 0.0, zero[:], 0, 0
-		if terms&attn.TermALiBi != 0 {
-			slope = float64(t.Slopes[h])
-		}
-		if terms&attn.TermBias != 0 {
-			bias = t.Bias.Data
-			off, step = t.Bias.Offset(b, i, h)
-		}
-		for j, x := range scores {
-			s := float64(x)
-			if limit != 0 {
-				s = limit * math.Tanh(s/limit)
-			}
-			s -= float64(slope * float64(max(pos-key-j, key+j-pos)))
-			scores[j] = float32((s + float64(bias[off+(key+j)*step])) * d.factor)
-		}
-	}
-	hide(scores, 0, w.lo[i]-key)
-	hide(scores, w.hi[i]-key, len(scores))
-	if p.Mask.Bitmap != attn.NoBitmap {
-		for j := range scores {
-			if !a.Shows(p, b, i, h, key+j) {
-				scores[j] = float32(math.Inf(-1))
-			}
-		}
-	}
-	if p.Want&(attn.WantMax|attn.WantArgMax) != 0 {
-		for j, s := range scores {
-			if s > w.max[row] {
-				w.max[row], w.first[row] = s, int32(key+j)
-			}
-		}
-	}
-}
-
-// zero stands for a bias where there is none.
-var zero [1]float32
-
-// addRelative adds the products of a query with the rows of the table that go with the keys.
-func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key int) {
-	p, a, table := &d.p, d.a, &d.a.Terms.Relative
-	first, last := a.Relative(p, b, i, key), a.Relative(p, b, i, key+len(scores)-1)
-	few := w.Few
-	w.R, w.N, w.D = 1, last-first+1, p.QDim()
-	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, h, i), Stride: p.QDim()}, asm.Cells{Rows: tile.From(table, 0, first, h%table.H)}, w.relative
-	w.Run = 0
-	d.loops.Dot(&w.Few)
-	w.Few = few
-	for j := range scores {
-		scores[j] += w.relative[a.Relative(p, b, i, key+j)-first]
-	}
-}
-
-// hide hides keys from one to another.
-func hide(scores []float32, from, to int) {
-	for j := max(from, 0); j < min(to, len(scores)); j++ {
-		scores[j] = float32(math.Inf(-1))
-	}
 }
 
 // begin makes the largest of the first scores of a row of those in hand, which it shows from one on, the row's reference if it has none: Weigh would leave
@@ -593,7 +517,7 @@ func (d *decoder) mergeRow(worker, task int) {
 		}
 		return
 	}
-	row.Largest(float64(largest)/d.factor, key)
+	row.Largest(float64(largest)/d.factors.Beta, key)
 	if sum == 0 {
 		clear(out)
 		row.Stats(math.Inf(-1), 0, 0)

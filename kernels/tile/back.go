@@ -443,7 +443,7 @@ func (b *Back) toRelative() {
 // uncap takes the panel through the slope of softcap, which is 1 - tanh².
 func (b *Back) uncap() {
 	t := b.Tile
-	scale := float32(1 / t.edits.cap)
+	scale := float32(1 / t.edits.Cap)
 	for j := t.edits.seen; j < t.edits.last; j++ {
 		row, capped := t.P[j*t.Lanes:][:t.Width], b.shared.capped[j*t.Lanes:][:t.Width]
 		for lane, x := range capped {

@@ -18,16 +18,13 @@ import (
 //	Hide       band and bitmap, as a bit a score
 //	largest    max and argmax
 //
-// Rows of a block that nobody sees are skipped, and so are bits where everybody sees everything. Scores are natural until Cap, Add or Score itself
-// brings them to base-2 logarithms, in one rounding with what it does.
+// Rows of a block that nobody sees are skipped, and so are bits where everybody sees everything.
 type edits struct {
-	any   bool    // a block may not go straight from product to weights
-	terms bool    // for other reasons than a bitmap
-	beta  float64 // panel scores are natural ones times beta
-	step  int     // rows at a time, a multiple of 32
+	Factors
+	any   bool // a block may not go straight from product to weights
+	terms bool // for other reasons than a bitmap
+	step  int  // rows at a time, a multiple of 32
 
-	cap, add   float64   // Edit.Scale of Cap, of Add
-	tilt       float64   // and of Slope
 	bias       []float32 // [step][Lanes]
 	biasAt     int
 	biasStep   int
@@ -41,6 +38,41 @@ type edits struct {
 	max, was   []float32
 	first      []int32
 	seen, last int // rows seen <= j < last of the block are seen by somebody
+}
+
+// Factors are what the steps multiply by that a problem's scores go through. What brings them to base-2 logarithms is all in one of these, so that it
+// rounds once: in the last, but for a Slope after an Add.
+type Factors struct {
+	Product   float64 // of Score, or Dot
+	Cap       float64 // Edit.Scale of Cap, 0 if there is no softcap,
+	Add, Tilt float64 // of Add and Slope
+	Beta      float64 // finished scores are natural ones times this
+}
+
+// FactorsOf are those of a problem.
+func FactorsOf(p *attn.Problem) Factors {
+	f, s := Factors{Add: 1, Tilt: 1, Beta: 1}, &p.Score
+	if !Limit(p) {
+		f.Beta = math.Log2E / p.Temperature()
+	}
+	f.Product = p.Scale() * f.Beta
+	last := &f.Product
+	if s.Softcap != 0 {
+		f.Product, f.Cap = p.Scale()/s.Softcap, s.Softcap*f.Beta
+		last = &f.Cap
+	}
+	if s.Terms&attn.TermBias != 0 {
+		*last, f.Add = 1, *last
+	} else if s.Terms&attn.TermALiBi != 0 {
+		*last, f.Tilt = 1, *last
+	}
+	return f
+}
+
+// Limit is whether a problem's temperature is one of its limits, whose panels hold scores as they are and not in base-2 logarithms.
+func Limit(p *attn.Problem) bool {
+	t := p.Temperature()
+	return t == attn.Frozen || math.IsInf(t, 1)
 }
 
 const (
@@ -83,24 +115,8 @@ func (t *Tile) prepareEdits() {
 	}
 	e.terms = s.Softcap != 0 || s.Terms&(attn.TermBias|attn.TermALiBi|attn.TermRelative) != 0 || t.p.Want&(attn.WantMax|attn.WantArgMax) != 0
 	e.any = e.terms || t.p.Mask.Bitmap != attn.NoBitmap
-	if e.beta = 1; !t.limit() {
-		e.beta = math.Log2E / t.temp
-	}
-	t.Factor = t.p.Scale() * e.beta
-	if s.Softcap != 0 {
-		t.Factor, e.cap = t.p.Scale()/s.Softcap, s.Softcap*e.beta
-	}
-	// the factor goes to the last of them: one rounding in all
-	last, tilted := &t.Factor, s.Terms&attn.TermALiBi != 0
-	if s.Softcap != 0 {
-		last = &e.cap
-	}
-	e.add, e.tilt = 1, 1
-	if s.Terms&attn.TermBias != 0 {
-		*last, e.add = 1, *last
-	} else if tilted {
-		*last, e.tilt = 1, *last
-	}
+	e.Factors = FactorsOf(t.p)
+	t.Factor = e.Product
 	// Queries take the factor on their way in where that saves a product for each score. It rounds each of their numbers: so not where means are taken of
 	// scores, nor where it could drive numbers out of range.
 	f := math.Abs(t.Factor)
@@ -118,7 +134,7 @@ func (t *Tile) placeEdits() {
 		e.biasAt, e.biasStep = a.Terms.Bias.Offset(t.b, t.i, t.h)
 	}
 	if p.Score.Terms&attn.TermALiBi != 0 {
-		e.slope = -float64(a.Terms.Slopes[t.h]) * e.beta
+		e.slope = -float64(a.Terms.Slopes[t.h]) * e.Beta
 		hi, lo := float32(e.slope), float32(0)
 		if hi-hi == 0 {
 			lo = float32(e.slope - float64(hi))
@@ -169,7 +185,7 @@ func (t *Tile) show(row, n int) sight {
 			if t.p.Mask.Bitmap != attn.NoBitmap && word != 0 {
 				if e.bitsAt[lane] != place { // queries of a block, or all of them, share a row of the bitmap
 					place = e.bitsAt[lane]
-					shown = t.bitmap(place, key, count)
+					shown = Shown(t.p, t.a, place, e.bitsStep, key, count)
 				}
 				word &= shown
 			}
@@ -196,11 +212,11 @@ func interval(from, to int) uint32 {
 	return ^uint32(0) << from & (^uint32(0) >> (32 - to))
 }
 
-// bitmap is which of n <= 32 keys from one on the row of the bitmap shows that starts at an element.
-func (t *Tile) bitmap(at, key, n int) uint32 {
-	m, step := &t.a.Allowed, t.edits.bitsStep
-	if t.p.Mask.Bitmap == attn.BlockBitmap {
-		side, word := t.p.Mask.Block, uint32(0)
+// Shown is which of n <= 32 keys from one on the row of the bitmap shows that starts at an element, and has one each step.
+func Shown(p *attn.Problem, a *attn.Args, at, step, key, n int) uint32 {
+	m := &a.Allowed
+	if p.Mask.Bitmap == attn.BlockBitmap {
+		side, word := p.Mask.Block, uint32(0)
 		for j := key; j < key+n; j += side - j%side {
 			if bit := at + j/side*step; m.Words[bit/64]>>(bit%64)&1 != 0 {
 				word |= interval(j-key, j-key+side-j%side)
@@ -214,7 +230,7 @@ func (t *Tile) bitmap(at, key, n int) uint32 {
 		}
 		return 0
 	}
-	if t.p.Mask.Bitmap == attn.BoolBitmap {
+	if p.Mask.Bitmap == attn.BoolBitmap {
 		return pack(m.Bool[at+key:][:n])
 	}
 	bit := at + key
@@ -285,7 +301,7 @@ func (t *Tile) finish(row, n int, v sight) {
 		t.addRelative(p, key)
 	}
 	if s.Softcap != 0 {
-		p.Edit.Scale = e.cap
+		p.Edit.Scale = e.Cap
 		t.ops.Cap(p)
 		if e.capped != nil {
 			copy(e.capped[row*p.Lanes:], p.P[:n*p.Lanes])
@@ -293,14 +309,14 @@ func (t *Tile) finish(row, n int, v sight) {
 	}
 	if s.Terms&attn.TermBias != 0 {
 		t.loadBias(key, n)
-		p.Edit.Add, p.Edit.Scale, p.Edit.Factor = e.bias, e.add, e.beta
+		p.Edit.Add, p.Edit.Scale, p.Edit.Factor = e.bias, e.Add, e.Beta
 		t.ops.Add(p)
 	}
 	if s.Terms&attn.TermALiBi != 0 {
 		for lane := range t.Width {
 			p.Edit.Pos[lane] = int32(min(max(e.pos+lane-key, math.MinInt32/2), math.MaxInt32/2))
 		}
-		p.Edit.Scale = e.tilt
+		p.Edit.Scale = e.Tilt
 		t.ops.Slope(p)
 	}
 	if v == some {

@@ -180,7 +180,7 @@ func (t *Tile) Outside() {
 // StoreScores writes the block's scores, if the call asks for them.
 func (t *Tile) StoreScores() {
 	if t.a.Stats.Scores.Data != nil {
-		fill(t.scale, float32(1/t.edits.beta))
+		fill(t.scale, float32(1/t.edits.Beta))
 		t.storePairs(&t.a.Stats.Scores)
 	}
 }

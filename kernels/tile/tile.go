@@ -134,9 +134,6 @@ func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	return t
 }
 
-// limit is whether the temperature is one of its limits, whose panels hold scores as they are and not in base-2 logarithms.
-func (t *Tile) limit() bool { return t.temp == attn.Frozen || math.IsInf(t.temp, 1) }
-
 // run is how many queries tiles are laid out in, one run after the other: all of them, unless a bitmap has blocks that a tile fits in. A tile of such a
 // problem lies in one row of blocks, which shows it all of a block of keys or nothing.
 func run(p *attn.Problem, ops *asm.Ops, n int) int {
@@ -219,7 +216,7 @@ func (t *Tile) Load() {
 			t.edits.first[lane] = -1
 		}
 	}
-	if t.limit() {
+	if Limit(t.p) {
 		clear(t.best)
 	}
 	if t.temp == attn.Frozen {
@@ -304,7 +301,7 @@ func (t *Tile) Scores() {
 func (t *Tile) Weights() {
 	t.keys()
 	switch {
-	case t.limit():
+	case Limit(t.p):
 		t.Scores()
 		t.limitScores()
 		t.weigh(t.ops.Exp, &t.Panel)
@@ -342,7 +339,7 @@ func (t *Tile) weigh(step func(*asm.Panel), p *asm.Panel) {
 // limitScores rewrites a block's scores for the limits of temperature, as scores that mean the same at T = 1: equal ones, 0, for the keys
 // that share the weight. It does nothing at other temperatures.
 func (t *Tile) limitScores() {
-	if !t.limit() {
+	if !Limit(t.p) {
 		return
 	}
 	for lane := range t.Width {
@@ -453,7 +450,7 @@ func (t *Tile) Finish() (again bool) {
 // finishRow writes the by-products of a row that the loops have answered.
 func (t *Tile) finishRow(lane int) {
 	r, l, m := &t.row, float64(t.L[lane]), float64(t.M[lane])
-	r.Largest(float64(t.edits.max[lane])/t.edits.beta, int(t.edits.first[lane]))
+	r.Largest(float64(t.edits.max[lane])/t.edits.Beta, int(t.edits.first[lane]))
 	s := 0.0
 	if t.S != nil {
 		s = float64(t.S[lane])
@@ -467,7 +464,7 @@ func (t *Tile) finishRow(lane int) {
 	switch {
 	case t.temp == attn.Frozen:
 		r.Stats(lse, float64(t.best[lane]), lse)
-	case t.limit():
+	case Limit(t.p):
 		r.Stats(lse, float64(t.best[lane])/l, lse)
 	default:
 		r.FromSums(m, l, s)
