@@ -10,7 +10,7 @@ import (
 const everyRowStat = rowStats | attn.WantMax | attn.WantArgMax
 
 // shapes are lengths around a tile and around a block, with more and with fewer queries than keys, and a few queries as decoding has.
-var shapes = [][2]int{{33, 70}, {100, 300}, {1, 70}, {3, 300}}
+var shapes = [][2]int{{33, 70}, {100, 300}, {1, 70}, {7, 300}}
 
 // terms has each term of a score alone, under every kind of band.
 func terms(l *list) {

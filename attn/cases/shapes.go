@@ -105,16 +105,18 @@ func views(l *list) {
 // empty has nothing in some dimension, which is valid.
 func empty(l *list) {
 	add := func(name string, p attn.Problem) *Case { return l.add(name, wanting(p, rowStats)).core(true) }
-	add("no-keys", problem(2, 5, 0, 4, 2, 8, 8))
 	add("no-queries", problem(2, 0, 5, 4, 2, 8, 8))
 	add("no-batch", problem(0, 5, 5, 4, 2, 8, 8))
-	add("no-heads", problem(2, 5, 5, 0, 0, 8, 8))
-	add("no-values", problem(2, 5, 5, 4, 2, 8, 0))
-	add("no-dim", problem(1, 5, 6, 2, 1, 0, 8)) // every score is 0: the mean of the values
-	add("no-keys-causal", masked(problem(1, 5, 0, 1, 1, 8, 8), attn.Causal()))
-	add("no-keys-decode", problem(1, 1, 0, 4, 2, 8, 8))
-	add("no-queries-in-call", problem(1, 6, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, 0, 6) })
-	add("no-keys-in-call", problem(1, 6, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, 6, 0) })
+	for _, nq := range []int{1, 5, 40} { // few queries take a way of their own
+		add := func(name string, p attn.Problem) *Case { return add(fmt.Sprintf("%s-%d", name, nq), p) }
+		add("no-keys", problem(2, nq, 0, 4, 2, 8, 8))
+		add("no-keys-causal", masked(problem(1, nq, 0, 1, 1, 8, 8), attn.Causal()))
+		add("no-heads", problem(2, nq, 5, 0, 0, 8, 8))
+		add("no-values", problem(2, nq, 5, 4, 2, 8, 0))
+		add("no-dim", problem(1, nq, 6, 2, 1, 0, 8)) // every score is 0: the mean of the values
+		add("no-queries-in-call", problem(1, nq, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, 0, 6) })
+		add("no-keys-in-call", problem(1, nq, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, nq, 0) })
+	}
 	p := problem(1, 6, 0, 2, 1, 8, 8)
 	p.Op = attn.OpLinear
 	l.add("linear-no-keys", p).core(true)
