@@ -276,19 +276,23 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 				continue
 			}
 			later := key + pl.block
-			if later < end {
+			if len(tiles) == 1 {
+				t.AskOwnValues()
+			} else if later < end {
 				t.AskGathered(later, len(tiles)-1-i)
 			}
 			t.Weights()
 			last := t.End() <= later
-			share := i - len(tiles) + askers
 			if i+1 < len(tiles) && tiles[i+1].Begins(key, pl.block) {
 				t.AskQueries(tiles[i+1])
 			}
-			if later += share * pl.block / askers; last {
+			if last {
 				t.AskOut()
-			} else if share >= 0 && later < end {
-				t.AskValues(later)
+			} else if asking := min(askers, len(tiles)); i >= len(tiles)-asking {
+				turn := i - len(tiles) + asking
+				for quarter := turn * askers / asking; quarter < (turn+1)*askers/asking; quarter++ {
+					t.AskValues(later+quarter*pl.block/askers, end)
+				}
 			}
 			t.Mix()
 			if last && t.Finish() {
