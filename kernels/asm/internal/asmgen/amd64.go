@@ -8,8 +8,8 @@ import (
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
-	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, powers: avx2Powers, ways: x86Ways, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, checksEach: true, storeLanes: 8, smaller: avx2, powers: avx512Powers, ways: x86Ways, spell: newX86("Z")}
+	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, cols: []int{12, 6, 4}, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, powers: avx2Powers, ways: x86Ways, spell: newX86("Y")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, cols: []int{16, 8, 8}, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, checksEach: true, storeLanes: 8, smaller: avx2, powers: avx512Powers, ways: x86Ways, spell: newX86("Z")}
 )
 
 // On Intel's CPUs both units that multiply 512 bits do everything else as well, an instruction each: a sum, a comparison into a mask and VSCALEFPS cost as

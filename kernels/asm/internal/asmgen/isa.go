@@ -7,6 +7,7 @@ type target struct {
 	vecs       int     // vectors in a row of lanes
 	regs       int     // vector registers
 	rows       int     // rows of a product tile: Ops.Keys and Ops.Cols
+	cols       []int   // columns that Mix takes at once, of tiles of 1, 2 and more vectors
 	queries    int     // queries that Dot takes at once
 	wide       int     // vectors in a row of a tile of Outer
 	entries    int     // length of the tables of exp2

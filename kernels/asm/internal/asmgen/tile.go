@@ -389,7 +389,13 @@ for c := range p.C { // %d at a time
 	g.get(count, mem{base: panel, field: "Panel_C"})
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
-	g.tiles(vecs, false, []int{g.rows, 1}, func(t tile) {
+	// A tile of few vectors has as many sums as others by more columns: their multiply-adds would wait for one another. On a Xeon (family 6, model 167) 16
+	// queries of d = 64 took 6 to 8 % less time so with AVX-512, and 3 to 6 with AVX2.
+	rows := []int{g.rows, 1}
+	if many := g.cols[vecs-1]; many > g.rows {
+		rows = []int{many, g.rows, 1}
+	}
+	g.tiles(vecs, false, rows, func(t tile) {
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
 		if t.below = t.rows > 1; t.below {
@@ -437,11 +443,11 @@ func (t tile) askColumns() {
 	}
 	t.move(lead, elem)
 	t.get(steps, ofPanel("Ahead"))
-	t.jumpBelow(steps, 1, "asks")
+	t.jumpBelow(steps, 1, fmt.Sprint("asks", t.rows))
 	t.plus(lead, steps)
 	t.get(steps, ofPanel("V+Rows_Data"))
 	t.subtract(lead, steps)
-	t.label("asks")
+	t.label(fmt.Sprint("asks", t.rows))
 }
 
 // stairs emits a tile of which each vector takes the steps between Since and Until: first the first one alone, then one more after the other, then all,
