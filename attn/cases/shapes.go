@@ -56,6 +56,10 @@ func groups(l *list) {
 		l.add(fmt.Sprintf("causal-%d-%d", h[0], h[1]), masked(p, attn.Causal())).core(h[0] == 8)
 		p.SeqQ, p.SeqKV, p.Want = 1, 70, 0
 		l.add(fmt.Sprintf("decode-%d-%d", h[0], h[1]), p).core(h[0] == 9 || h[0] == 8)
+		p.SeqQ, p.Want = 7, rowStats
+		l.add(fmt.Sprintf("few-%d-%d", h[0], h[1]), masked(p, attn.Causal())).core(h[0] == 9 || h[0] == 8)
+		p.Score.Terms = attn.TermBias | attn.TermALiBi | attn.TermSinks
+		l.add(fmt.Sprintf("fewer-%d-%d", h[0], h[1]), masked(p, attn.Window(40, 0))).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, 5, 66) }).core(h[0] == 9 || h[0] == 8)
 	}
 	p := problem(2, 12, 40, 6, 2, 16, 16)
 	p.Score.Terms = attn.TermBias

@@ -190,7 +190,7 @@ func (d *decoder) dot(w *fewWorker, k *block) {
 		w.look(&h.k, w.k.now, 0)
 		w.ask(&h.v, w.v.now, 0)
 	}
-	w.Heads, w.HeadQ = k.heads, d.nextHead()
+	w.Heads = k.heads
 	d.loops.Dot(&w.Few)
 	w.Heads = 0
 }
@@ -225,7 +225,7 @@ func (d *decoder) sum(w *fewWorker, k *block, from int) {
 			w.ask(&w.heads[0].k, w.k.next, 0)
 		}
 	}
-	w.Heads, w.HeadO = k.heads, d.p.Group()*d.p.SeqQ*d.n*d.p.DimV
+	w.Heads, w.HeadO = k.heads, d.p.Group()*d.a.Queries(&d.p, k.b)*d.n*d.p.DimV
 	d.loops.Sum(&w.Few)
 	w.Heads = 0
 }

@@ -97,7 +97,7 @@ func TestTurnsKeepBits(t *testing.T) {
 	defer team.Close()
 	for _, l := range asmtest.Levels(t) {
 		for _, typ := range []attn.DType{attn.F32, attn.BF16, attn.I8} {
-			for _, c := range []struct{ nq, heads, kv, turns int }{{1, 6, 6, 6}, {1, 48, 3, 2}, {3, 4, 4, 4}, {3, 8, 4, 1}} {
+			for _, c := range []struct{ nq, heads, kv, turns int }{{1, 6, 6, 6}, {1, 48, 3, 2}, {3, 4, 4, 4}, {3, 8, 4, 4}, {3, 24, 4, 1}, {8, 10, 1, 1}} {
 				p := attn.Problem{Batch: 1, SeqQ: c.nq, SeqKV: part + 76, HeadsQ: c.heads, HeadsKV: c.kv, Dim: 24, DimV: 40, KV: typ}
 				if n := turns(&p); n != c.turns {
 					t.Fatalf("%d queries of %d heads, %d of keys: %d in turn, want %d", c.nq, c.heads, c.kv, n, c.turns)

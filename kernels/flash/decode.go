@@ -20,7 +20,7 @@ const (
 	// longest is the largest number of parts that a task takes together: first all their scores, then all their weights, then all their values. Memory has little
 	// to do between one loop and the next.
 	longest = 4
-	// inHand is the number of queries whose scores of a part may be in hand together.
+	// inHand is the number of queries whose scores of a part may be in hand together: of one part or several, of one key head or several.
 	inHand = 32
 	// cleaned is the number of values that are copied without what is not finite.
 	cleaned = 256
@@ -55,37 +55,39 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 }
 
 func (k kernel) workersFew(p *attn.Problem, workers int) int {
-	return max(1, min(workers, p.Batch*max(p.HeadsKV*parts(p.SeqKV), p.HeadsQ*p.SeqQ)))
+	return max(1, min(workers, p.Batch*p.HeadsQ*p.SeqQ*parts(p.SeqKV)))
 }
 
-// atOnce is the largest number of queries whose scores are in hand together, and span the largest number of parts that these may be of: the second cache
-// holds them beside what is read.
-func atOnce(p *attn.Problem) int { return max(p.Group(), p.SeqQ) }
+// rowsOf is the number of queries that share a key head, atOnce how many of them go together at most, and span the largest number of parts that these may be
+// of: the second cache holds their scores beside what is read.
+func rowsOf(p *attn.Problem) int { return p.Group() * p.SeqQ }
+func atOnce(p *attn.Problem) int { return min(rowsOf(p), inHand) }
 
 func span(p *attn.Problem) int {
 	if p.Score.Rope != attn.NoRope {
 		return 1 // keys are turned part by part
 	}
-	return min(longest, max(1, inHand/atOnce(p)))
+	return min(longest, inHand/max(atOnce(p), 1))
 }
 
 // turns is the largest number of heads that go in turn.
 func turns(p *attn.Problem) int {
-	if p.Score.Rope != attn.NoRope || p.SeqQ > 1 && p.Group() > 1 {
-		return 1 // queries of several heads are not rows at one distance
+	if p.Score.Rope != attn.NoRope {
+		return 1
 	}
-	return min(p.HeadsKV, max(1, inHand/atOnce(p)))
+	return min(p.HeadsKV, inHand/max(atOnce(p), 1))
 }
 
 // abreast is the largest number of parts whose scores are in hand together, of one head or of each in its turn.
 func abreast(p *attn.Problem) int { return max(span(p), turns(p)) }
 
 // states is the largest number of partial states that a task leaves.
-func states(p *attn.Problem) int { return max(p.HeadsKV, span(p)) * p.Group() * p.SeqQ }
+func states(p *attn.Problem) int { return max(p.HeadsKV, span(p)) * rowsOf(p) }
 
-// prepared is the length of a query as it meets the keys, where it does not lie so in Q, and otherwise 0.
+// prepared is the length of a query as it meets the keys, where it does not lie so in Q, or not at one distance from the next that shares its key head, and
+// otherwise 0.
 func prepared(p *attn.Problem) int {
-	if p.Q != attn.F32 || p.Score.Rope != attn.NoRope || p.Score.Terms&attn.TermMetric != 0 {
+	if p.Q != attn.F32 || p.Score.Rope != attn.NoRope || p.Score.Terms&attn.TermMetric != 0 || p.Group() > 1 && p.SeqQ > 1 {
 		return p.Dim
 	}
 	return 0
@@ -108,7 +110,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 		back: tile.NewBackward(p, k.ops, k.cut(&p), team),
 	}
 	d.scan, d.merge, d.prepare = d.scanParts, d.mergeRow, d.prepareRow
-	rows, all := p.Group()*p.SeqQ, states(&p)
+	rows, all := rowsOf(&p), states(&p)
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
 			cache: newCache(&p), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
@@ -123,8 +125,10 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	return d
 }
 
-// decoder is the plan of the decode path: a task scans one or more parts of the keys of a head, or one part of several heads, for all queries that share them
+// decoder is the plan of the decode path: a task scans one or more parts of the keys of a head, or one part of several heads, for queries that share them
 // and leaves a partial state (o, m, l, s) of each query and part; then each query's states are merged.
+//
+// Queries that share a key head are rows, in the order of their heads. Those of a batch entry follow one another, as many as the call has.
 type decoder struct {
 	kernel
 	p       attn.Problem
@@ -137,12 +141,13 @@ type decoder struct {
 	loops   *asm.Ops // of this call
 	n       int      // parts of its keys
 	heads   int      // key heads that a task takes through its parts,
-	parts   int      // and how many these are
+	parts   int      // how many these are,
+	shares  int      // and into how many shares the queries of a key head are split, of which it takes one
 	inTurn  bool     // it reads some keys of each of its heads, and then those that follow
 
-	q []float32 // [batch][head][query][dim]: queries as they meet the keys, where they do not lie so in Q
+	q []float32 // [batch][row][dim]: queries as they meet the keys, where they do not lie so in Q
 
-	// [batch][head][query][part], o with d_v numbers each
+	// [batch][row][part], o with d_v numbers each
 	o, m, l, s []float32
 	max        []float32 // the largest score and its key
 	first      []int32
@@ -153,8 +158,8 @@ type decoder struct {
 	prepare, scan, merge func(worker, task int)
 }
 
-// fewWorker is the scratch of one worker. A row of it is a query: those of one head after those of the head before, for all key heads in hand, or all of
-// them for one part after those for the part before.
+// fewWorker is the scratch of one worker. A row of it is a query of those in hand: those of one key head after those of the head before, or all of them for one
+// part after those for the part before.
 type fewWorker struct {
 	asm.Few
 	cache
@@ -167,7 +172,7 @@ type fewWorker struct {
 	m, l, s []float32
 	max     []float32
 	first   []int32
-	lo, hi  []int // of the rows of one key head: they are those of all
+	lo, hi  []int // of the rows in hand of one key head: they are those of all
 	bad     []bool
 }
 
@@ -194,7 +199,7 @@ func (d *decoder) Forward(a *attn.Args) {
 	}
 	for {
 		d.again.Store(false)
-		d.team.Run(d.p.Batch*d.sets()*d.spans(), d.scan)
+		d.team.Run(d.p.Batch*d.sets()*d.spans()*d.shares, d.scan)
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.merge)
 		if !d.again.Load() {
 			break
@@ -206,7 +211,7 @@ func (d *decoder) Forward(a *attn.Args) {
 
 // together decides how many key heads a task takes, and how many parts of their keys. Where the heads lie apart it is several parts of one head. Where the
 // rows of one lie between those of another, as in pages, it is one part of several heads, since what the CPU brings beyond the end of a run is then what
-// the next head reads; and where each row lies between those of other heads it takes them in turn, if it can.
+// the next head reads; and where each row lies between those of other heads it takes them in turn, if it can. And it decides how many queries of a key head.
 func (d *decoder) together() {
 	p, k := &d.p, &d.a.K
 	apart := p.HeadsKV == 1 || k.SH > part*k.SS
@@ -224,6 +229,12 @@ func (d *decoder) together() {
 	if d.heads, d.parts = most, 1; apart {
 		d.heads, d.parts = 1, most
 	}
+	// Shares read the same keys. Where there are too few tasks for all workers, that is worth it for some multiply-adds with each number.
+	const worth = 8
+	d.shares = max(1, cover(rowsOf(p), inHand))
+	if n, tasks := len(d.workers), p.Batch*d.sets()*d.spans()*d.shares; n > 1 && 0 < tasks && tasks < 2*n {
+		d.shares = max(d.shares, min(d.shares*cover(2*n, tasks), rowsOf(p)/worth))
+	}
 }
 
 // streams is whether so many keys and their values come from memory in one stream, and as fast as it gives them: rows of float32 after one another, each for
@@ -238,8 +249,13 @@ func (d *decoder) streams(keys int) bool {
 func (d *decoder) sets() int  { return (d.p.HeadsKV + d.heads - 1) / d.heads }
 func (d *decoder) spans() int { return (d.n + d.parts - 1) / d.parts }
 
-// state is the index of the first partial state of query i of a head; that of the query after it is d.n on.
-func (d *decoder) state(b, h, i int) int { return ((b*d.p.HeadsQ+h)*d.p.SeqQ + i) * d.n }
+// row is where query i of a head stands among all rows.
+func (d *decoder) row(b, h, i int) int {
+	return b*d.p.HeadsQ*d.p.SeqQ + h*d.a.Queries(&d.p, b) + i
+}
+
+// state is the index of the first partial state of a row; that of the row after it is d.n on.
+func (d *decoder) state(row int) int { return row * d.n }
 
 // query is what a task that has one query is about, and whether the call has it.
 func (d *decoder) query(task int) (b, h, i int, there bool) {
@@ -250,58 +266,53 @@ func (d *decoder) query(task int) (b, h, i int, there bool) {
 // prepareRow brings a query into the form in which it meets the keys.
 func (d *decoder) prepareRow(worker, task int) {
 	if b, h, i, there := d.query(task); there {
-		copy(d.q[task*d.p.Dim:][:d.p.Dim], d.workers[worker].row.Query(d.a, b, h, i))
+		copy(d.q[d.row(b, h, i)*d.p.Dim:][:d.p.Dim], d.workers[worker].row.Query(d.a, b, h, i))
 	}
 }
 
-// queries are the rows from query 0 of a head on: of that head, or, if each has but one, of all heads that follow.
-func (d *decoder) queries(b, h, nq int) asm.Rows {
-	p := &d.p
-	if p.Dim == 0 {
-		return asm.Rows{}
+// queries are the rows that share key head kv from one of them on, and next is how far those of the next key head are from them.
+func (d *decoder) queries(b, kv, first int) (rows asm.Rows, next int) {
+	p, q := &d.p, &d.a.Q
+	switch batch, row := d.a.QRow(p, b, 0); {
+	case p.Dim == 0:
+		return asm.Rows{}, 0
+	case len(d.q) > 0:
+		return asm.Rows{Data: d.q[(d.row(b, kv*p.Group(), 0)+first)*p.Dim:], Stride: p.Dim}, p.Group() * d.a.Queries(p, b) * p.Dim
+	case p.SeqQ == 1:
+		rows = tile.From(q, batch, row, kv*p.Group()+first)
+		rows.Stride = q.SH
+		return rows, p.Group() * q.SH
+	default:
+		return tile.From(q, batch, row+first, kv), q.SH
 	}
-	if len(d.q) > 0 {
-		rows := asm.Rows{Data: d.q[(b*p.HeadsQ+h)*p.SeqQ*p.Dim:], Stride: p.Dim}
-		if nq == 1 {
-			rows.Stride *= p.SeqQ
-		}
-		return rows
-	}
-	batch, row := d.a.QRow(p, b, 0)
-	rows := tile.From(&d.a.Q, batch, row, h)
-	if nq == 1 {
-		rows.Stride = d.a.Q.SH
-	}
-	return rows
-}
-
-// nextHead is how far the queries of the next key head are from those of one.
-func (d *decoder) nextHead() int {
-	if len(d.q) > 0 {
-		return d.p.Group() * d.p.SeqQ * d.p.Dim
-	}
-	return d.p.Group() * d.a.Q.SH
 }
 
 // scanParts takes the queries of some key heads through some parts of the keys.
 func (d *decoder) scanParts(worker, task int) {
 	w, p, a := d.workers[worker], &d.p, d.a
 	w.suit(p, d.loops, d.inTurn)
+	share, task := task%d.shares, task/d.shares
 	sets, spans := d.sets(), d.spans()
 	at, from, b := task%spans*d.parts, task/spans%sets*d.heads, task/spans/sets
 	nq, keys, heads, parts := a.Queries(p, b), a.Keys(p, b), min(d.heads, p.HeadsKV-from), min(d.parts, d.n-at)
-	rows := p.Group() * nq
+	group := p.Group() * nq
+	begin := share * group / d.shares
+	rows := (share+1)*group/d.shares - begin
+	if rows == 0 {
+		return
+	}
 	first, last := keys, 0
 	for r := range rows {
-		if w.lo[r], w.hi[r] = a.Visible(p, b, r%nq); w.lo[r] < w.hi[r] {
+		if w.lo[r], w.hi[r] = a.Visible(p, b, (begin+r)%nq); w.lo[r] < w.hi[r] {
 			first, last = min(first, w.lo[r]), max(last, w.hi[r])
 		}
 	}
+	state := func(h int) int { return d.state(d.row(b, 0, 0)+(from+h)*group+begin) + at }
 	for i := range parts { // heads or parts are one
 		j := i * rows
-		for h := range heads * p.Group() {
-			k := d.state(b, from*p.Group()+h, 0) + at + i
-			for range nq {
+		for h := range heads {
+			k := state(h) + i
+			for range rows {
 				w.m[j], w.l[j], w.s[j], w.bad[j] = asm.Unset, 0, 0, false
 				w.max[j], w.first[j] = float32(math.Inf(-1)), -1
 				clear(d.o[k*p.DimV:][:p.DimV])
@@ -318,14 +329,14 @@ func (d *decoder) scanParts(worker, task int) {
 		w.open(p, a, b, from, heads, turn, first, last, (at+parts)*part, keys)
 		w.Stride = parts * part
 		for head := 0; head < heads; head += turn {
-			d.scanHeads(w, block{b: b, kv: from + head, head: head, heads: turn, queries: nq, at: at, key: first, n: last - first})
+			d.scanHeads(w, block{b: b, kv: from + head, head: head, heads: turn, first: begin, rows: rows, at: at, key: first, n: last - first})
 		}
 	}
 	for i := range parts {
 		j := i * rows
-		for h := range heads * p.Group() {
-			k := d.state(b, from*p.Group()+h, 0) + at + i
-			for range nq {
+		for h := range heads {
+			k := state(h) + i
+			for range rows {
 				d.m[k], d.l[k], d.s[k], d.bad[k] = w.m[j], w.l[j], w.s[j], w.bad[j] || w.l[j] != w.l[j]
 				d.max[k], d.first[k] = w.max[j], w.first[j]
 				j, k = j+1, k+d.n
@@ -338,44 +349,42 @@ func (d *decoder) scanParts(worker, task int) {
 type block struct {
 	b, kv, head int // batch entry; the first key head, and which it is of those that the worker has in hand
 	heads       int // how many go in turn
-	q, queries  int // the head of the first query, and how many queries each head has
-	row         int // the worker's row of the first query, for the first part
-	scores      int // the row of scores of the first query
+	first, rows int // the first of the rows of a key head that are in hand, and how many are
+	row         int // the worker's row of the first one, for the first part
+	scores      int // its row of scores
 	at, key, n  int // that part; the keys
 }
 
 // scanHeads takes the queries of key heads through the keys of a block.
 func (d *decoder) scanHeads(w *fewWorker, k block) {
 	p := &d.p
-	rows := p.Group() * k.queries
-	// Queries of different heads are one set of rows when each head has one, otherwise head by head.
-	step := k.queries
-	if k.queries == 1 {
-		step = rows
+	k.row = k.head * k.rows
+	w.R, w.D, w.C, w.Factor = k.rows, p.Dim, p.DimV, d.factors.Product
+	w.Q, w.HeadQ = d.queries(k.b, k.kv, k.first)
+	w.P, w.N = w.scores, k.n
+	d.dot(w, &k)
+	for h := range k.heads {
+		d.weigh(w, k.only(h))
 	}
-	w.R, w.D, w.C, w.Factor = step, p.Dim, p.DimV, d.factors.Product
-	for r := 0; r < rows; r += step {
-		k.q, k.row = k.kv*p.Group()+r/k.queries, k.head*rows+r
-		w.Q, w.P, w.N = d.queries(k.b, k.q, k.queries), w.scores, k.n
-		d.dot(w, &k)
+	if d.careful {
 		for h := range k.heads {
-			d.weigh(w, k.only(h, p.Group()))
+			d.sumParts(w, k.only(h))
 		}
-		if d.careful {
-			for h := range k.heads {
-				d.sumParts(w, k.only(h, p.Group()))
-			}
-		} else {
-			d.sumParts(w, k)
-		}
+	} else {
+		d.sumParts(w, k)
 	}
 }
 
 // only is the block of one of its heads.
-func (k block) only(h, group int) block {
-	rows := group * k.queries
-	k.kv, k.head, k.q, k.row, k.scores, k.heads = k.kv+h, k.head+h, k.q+h*group, k.row+h*rows, k.scores+h*rows, 1
+func (k block) only(h int) block {
+	k.kv, k.head, k.row, k.scores, k.heads = k.kv+h, k.head+h, k.row+h*k.rows, k.scores+h*k.rows, 1
 	return k
+}
+
+// asker is the query of a row in hand of a block's first head.
+func (d *decoder) asker(k *block, row int) (h, i int) {
+	nq := d.a.Queries(&d.p, k.b)
+	return k.kv*d.p.Group() + (k.first+row)/nq, (k.first + row) % nq
 }
 
 // weigh makes weights of the scores of a head, part by part.
@@ -383,8 +392,8 @@ func (d *decoder) weigh(w *fewWorker, k block) {
 	for from := 0; from < k.n; from += w.N {
 		row := d.hold(w, &k, from)
 		for i := range w.R {
-			d.edit(w, k.b, k.q+i/k.queries, i%k.queries, row+i, i, k.key+from)
-			w.begin(i, max(0, w.lo[i%k.queries]-k.key-from))
+			d.edit(w, &k, row+i, i, k.key+from)
+			w.begin(i, max(0, w.lo[i]-k.key-from))
 		}
 		w.From = 0
 		w.next(&k, from, d.loops)
@@ -411,16 +420,13 @@ func (d *decoder) sumParts(w *fewWorker, k block) {
 func (d *decoder) hold(w *fewWorker, k *block, from int) (row int) {
 	p := &d.p
 	at := (k.key + from) / part
-	row = k.row + (at-k.at)*p.Group()*k.queries
+	row = k.row + (at-k.at)*k.rows
 	w.N, w.P = min(k.n, (at+1)*part-k.key)-from, w.scores[k.scores*w.Stride+from:]
 	w.M, w.L, w.S = w.m[row:], w.l[row:], w.s[row:]
 	if p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
 		w.S = nil
 	}
-	w.O = asm.Rows{Data: d.o[(d.state(k.b, k.q, 0)+at)*p.DimV:], Stride: d.n * p.DimV}
-	if k.queries == 1 {
-		w.O.Stride *= p.SeqQ
-	}
+	w.O = asm.Rows{Data: d.o[(d.state(d.row(k.b, k.kv*p.Group(), 0)+k.first)+at)*p.DimV:], Stride: d.n * p.DimV}
 	return row
 }
 
@@ -468,8 +474,8 @@ func (d *decoder) cleanValues(w *fewWorker, k *block, from, row int) {
 		}
 		clear(to)
 		for r := range w.R {
-			i := r % k.queries
-			sees := w.lo[i] <= key && key < w.hi[i] && a.Shows(p, k.b, i, k.q+r/k.queries, key)
+			h, i := d.asker(k, r)
+			sees := w.lo[r] <= key && key < w.hi[r] && a.Shows(p, k.b, i, h, key)
 			w.bad[row+r] = w.bad[row+r] || sees
 		}
 	}
@@ -485,7 +491,7 @@ func (d *decoder) mergeRow(worker, task int) {
 	w := d.workers[worker]
 	row := &w.row
 	row.At(d.a, b, h, i)
-	at := d.state(b, h, i)
+	at := d.state(d.row(b, h, i))
 	top, bad, largest, key := float32(asm.Unset), false, float32(math.Inf(-1)), -1
 	for k := at; k < at+d.n; k++ {
 		bad = bad || d.bad[k]

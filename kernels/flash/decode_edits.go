@@ -67,9 +67,10 @@ func (e *fewEdits) distances(i, queries, before, n int) []float32 {
 	return e.apart[queries-1-i:][:n]
 }
 
-// edit finishes the scores of one query, which is row in the worker and row at of the scores in hand: terms added, hidden keys set to -Inf.
-func (d *decoder) edit(w *fewWorker, b, h, i, row, at, key int) {
-	p, a, e := &d.p, d.a, &w.edits
+// edit finishes the scores of one query, which is row in the worker and row at of those in hand: terms added, hidden keys set to -Inf.
+func (d *decoder) edit(w *fewWorker, k *block, row, at, key int) {
+	p, a, e, b := &d.p, d.a, &w.edits, k.b
+	h, i := d.asker(k, at)
 	s, f, change := &p.Score, &d.factors, &e.changes.Edit
 	scores := w.P[at*w.Stride:]
 	if s.Terms&attn.TermRelative != 0 {
@@ -95,8 +96,8 @@ func (d *decoder) edit(w *fewWorker, b, h, i, row, at, key int) {
 		e.change(d.loops, d.loops.Add, scores, e.distances(i, a.Queries(p, b), a.Pos(p, b)-key, w.N), w.N)
 	}
 	scores = scores[:w.N]
-	hide(scores, 0, w.lo[i]-key)
-	hide(scores, w.hi[i]-key, len(scores))
+	hide(scores, 0, w.lo[at]-key)
+	hide(scores, w.hi[at]-key, len(scores))
 	if p.Mask.Bitmap != attn.NoBitmap {
 		d.hideBitmap(b, h, i, scores, key)
 	}

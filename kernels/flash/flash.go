@@ -11,9 +11,9 @@
 // values that lie far apart.
 //
 // A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share, and read where
-// they lie, in the type they have (cache.go). Memory decides how fast that goes. Rows of a head that follow one another are read fastest. Where each
-// lies between those of other heads, these take turns, so that memory is read in its order: if a plan has one query, or as many key heads as heads of
-// queries, and does not turn its keys. Pages are read fastest where a head's rows in them begin with a page of memory, as they do in a pool that make returned.
+// they lie, in the type they have (cache.go), for all queries together that share a key head. Memory decides how fast that goes. Rows of a head that follow one
+// another are read fastest. Where each lies between those of other heads, these take turns, so that memory is read in its order, unless keys are turned. Pages
+// are read fastest where a head's rows in them begin with a page of memory, as they do in a pool that make returned.
 //
 // The backward pass (tile.Backward) makes the weights once more, by the same steps, and holds no matrix either.
 //
