@@ -144,7 +144,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 		return 0, err
 	}
 	block, tiles := k.sizes(&p)
-	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, k.ops, block, k.gathers(&p, tiles))+tile.PartsFloats(&p, k.ops, block, tiles))
+	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, k.ops, block, k.gathers(&p, tiles))+tile.PartsFloats(&p, k.ops, block, tiles)+tile.MixedFloats(&p, k.ops))
 	return scratch + back, err
 }
 
@@ -172,7 +172,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	block, tiles := k.sizes(&p)
 	pl.block = block
 	for range k.workers(&p, team.Workers()) {
-		panel, stage := make([]float32, block*k.ops.Lanes), tile.NewStage(&pl.p, k.ops, block, k.gathers(&p, tiles)).KeepParts()
+		panel, stage := make([]float32, block*k.ops.Lanes), tile.NewStage(&pl.p, k.ops, block, k.gathers(&p, tiles)).KeepParts().HoldMixed()
 		w := make([]*tile.Tile, tiles)
 		for i := range w {
 			w[i] = tile.New(&pl.p, k.ops, stage)
@@ -225,7 +225,21 @@ func (pl *plan) Forward(a *attn.Args) {
 
 // tiles is the number of tiles that share a key head of batch entry b, and bundles the number of tasks they make.
 func (pl *plan) tiles(b int) int {
-	return pl.p.Group() * tile.Count(&pl.p, pl.ops, pl.a.Queries(&pl.p, b))
+	n, group := pl.a.Queries(&pl.p, b), pl.p.Group()
+	if pl.mixes(b) {
+		return tile.Count(&pl.p, pl.ops, group*n)
+	}
+	return group * tile.Count(&pl.p, pl.ops, n)
+}
+
+// mixes is whether tiles of batch entry b have queries of all heads that share a key head: if that leaves enough of them for all workers.
+func (pl *plan) mixes(b int) bool {
+	p, n := &pl.p, pl.a.Queries(&pl.p, b)
+	if !tile.MixingPays(p, pl.ops, n) {
+		return false
+	}
+	workers := len(pl.workers)
+	return workers == 1 || p.Batch*p.HeadsKV*tile.Count(p, pl.ops, p.Group()*n) >= 2*workers
 }
 
 func (pl *plan) bundles(b int) int { return cover(pl.tiles(b), pl.size) }
@@ -240,7 +254,12 @@ func (pl *plan) bundle(worker, task int) {
 	kv, at := (task-pl.starts[b])/bundles, (task-pl.starts[b])%bundles
 	first, last := at*all/bundles, (at+1)*all/bundles
 	tiles := pl.workers[worker][:last-first]
+	mixes := pl.mixes(b)
 	for i, t := range tiles {
+		if mixes {
+			t.AtAll(a, b, kv, all-1-first-i)
+			continue
+		}
 		row, h := (first+i)/group, (first+i)%group
 		t.At(a, b, kv*group+h, rows-1-row)
 	}

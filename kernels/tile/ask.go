@@ -63,7 +63,7 @@ func (t *Tile) AskValues(key, end int) {
 }
 
 func (t *Tile) askRows(x *attn.Tensor, of *Tile) {
-	if x.Type == attn.F32 {
+	if x.Type == attn.F32 && t.heads == 1 {
 		batch, first := t.a.QRow(t.p, t.b, of.i)
 		t.ask(From(x, batch, first, of.h))
 	}

@@ -6,7 +6,14 @@ import "attnlab/kernels/asm"
 func (t *Tile) place(pos, keys int) {
 	first, last := 0, t.rows-1
 	los, his := t.Edit.Lo[:t.Width], t.Edit.Hi[:t.Width]
-	t.p.Mask.Each(pos, keys, los[:t.rows], his[:t.rows])
+	if t.heads == 1 {
+		t.p.Mask.Each(pos, keys, los[:t.rows], his[:t.rows])
+	} else {
+		for lane := range t.rows {
+			at := pos + (t.i+lane)/t.heads - t.i/t.heads
+			t.p.Mask.Each(at, keys, los[lane:lane+1], his[lane:lane+1])
+		}
+	}
 	for lane := t.rows; lane < t.Width; lane++ {
 		los[lane], his[lane] = los[last], his[last]
 	}

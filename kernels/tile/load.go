@@ -68,9 +68,13 @@ func (t *Tile) loadQueries() {
 	l, p, d := &t.load, t.p, t.p.QDim()
 	batch, first := t.a.QRow(p, t.b, t.i)
 	rows := asm.Rows{Data: l.rows, Stride: d}
-	if l.rows == nil {
+	switch {
+	case t.heads > 1:
+		rows = t.mixed(d)
+		t.collect(rows, d)
+	case l.rows == nil:
 		rows = From(&t.a.Q, batch, first, t.h)
-	} else {
+	default:
 		l.cells = Cells(&t.a.Q, batch, first, t.h)
 		t.ops.Widen(l.rows, &l.cells, t.rows, d)
 	}
@@ -78,9 +82,10 @@ func (t *Tile) loadQueries() {
 		t.intoLanes(l.raw, rows, d)
 	}
 	if p.Score.Rope != attn.NoRope {
-		pos := t.a.Pos(p, t.b) + t.i
+		pos := t.a.Pos(p, t.b)
 		for lane := range t.rows {
-			Turn(t.ops, p, t.a, l.rows[lane*d:][:d], t.b, pos+lane)
+			_, i := t.query(lane)
+			Turn(t.ops, p, t.a, rows.Row(lane, d), t.b, pos+i)
 		}
 	}
 	if p.Score.Terms&attn.TermMetric == 0 {
@@ -132,12 +137,18 @@ func (t *Tile) moving(tile []float32, rows asm.Rows, d int) *asm.Move {
 func (t *Tile) storeOut() bool {
 	batch, first := t.a.QRow(t.p, t.b, t.i)
 	rows := asm.Rows{Data: t.load.outs, Stride: t.C}
-	if t.load.outs == nil {
+	switch {
+	case t.heads > 1:
+		rows = t.mixed(t.C)
+	case t.load.outs == nil:
 		rows = From(&t.a.Out, batch, first, t.h)
 	}
 	t.moving(t.O, rows, t.C).Scale = t.scale
 	finite := t.ops.Store(&t.move)
-	if t.load.outs != nil {
+	switch {
+	case t.heads > 1:
+		t.spread(rows)
+	case t.load.outs != nil:
 		out := Cells(&t.a.Out, batch, first, t.h)
 		for lane := range t.rows {
 			t.ops.Narrow(out.Half[lane*out.Stride:][:t.C], t.load.out(t, lane), out.Type)
@@ -148,6 +159,10 @@ func (t *Tile) storeOut() bool {
 
 // out is the row that storeOut has made of a lane.
 func (l *loader) out(t *Tile, lane int) []float32 {
+	if t.heads > 1 {
+		rows := t.mixed(t.C)
+		return rows.Row(lane, t.C)
+	}
 	if l.outs != nil {
 		return l.outs[lane*t.C:][:t.C]
 	}
@@ -217,7 +232,8 @@ func (t *Tile) scales() bool {
 	if t.p.Score.Terms&attn.TermSinks != 0 {
 		for lane, l := range sums[:t.rows] {
 			if l != 0 {
-				_, sum, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(l), 0)
+				h, _ := t.query(lane)
+				_, sum, _, keep := Sunk(t.p, t.a, h, float64(t.M[lane]), float64(l), 0)
 				t.scale[lane] = float32(keep / sum)
 			}
 		}

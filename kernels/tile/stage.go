@@ -16,6 +16,7 @@ type Stage struct {
 	keys, vals part
 	cells      asm.Cells // on their way in
 	clean      []float32 // [size][d_v]: rows of V without those that are not finite
+	mixed      []float32 // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
 }
 
 // part is the staged half of a block, K or V.
@@ -74,6 +75,12 @@ func (s *Stage) KeepParts() *Stage {
 		s.keys.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.Dim))
 		s.vals.parts.Data = make([]uint16, asm.ValueParts(s.size, s.p.DimV))
 	}
+	return s
+}
+
+// HoldMixed makes room for what tiles that have several heads copy, where some may.
+func (s *Stage) HoldMixed() *Stage {
+	s.mixed = make([]float32, MixedFloats(s.p, s.ops))
 	return s
 }
 

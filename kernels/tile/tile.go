@@ -53,11 +53,12 @@ type Tile struct {
 	row    Row
 
 	a       *attn.Args // the call, and where in it the tile stands
-	b, h, i int
+	b, h, i int        // the first query; of several heads the first one, and i of all their queries
+	heads   int
 	kv      int
 	rows    int
 	filled  int    // lanes of Qt from here on are 0
-	stand   [3]int // position of the first query, keys in use and rows, on which depends
+	stand   [5]int // position of the first query, keys in use, rows, heads and which of these is first, on which depends
 	lo, hi  int    // which keys some query of the tile may see;
 	allLo   int    // keys allLo <= j < allHi are visible to every query of the tile,
 	allHi   int    // as far as the band goes
@@ -183,13 +184,15 @@ func Place(p *attn.Problem, ops *asm.Ops, n, tile int) (i, rows int) {
 }
 
 // At makes the tile one of those that the queries of head h in batch entry b fill. Lanes without a query see what the last one sees.
-func (t *Tile) At(a *attn.Args, b, h, tile int) {
-	i, rows := Place(t.p, t.ops, a.Queries(t.p, b), tile)
-	t.a, t.b, t.h, t.i, t.kv, t.rows = a, b, h, i, h/t.p.Group(), rows
+func (t *Tile) At(a *attn.Args, b, h, tile int) { t.put(a, b, h, 1, tile) }
+
+func (t *Tile) put(a *attn.Args, b, h, heads, tile int) {
+	i, rows := Place(t.p, t.ops, a.Queries(t.p, b)*heads, tile)
+	t.a, t.b, t.h, t.i, t.heads, t.kv, t.rows = a, b, h, i, heads, h/t.p.Group(), rows
 	t.Width = (t.rows + t.ops.Vec - 1) &^ (t.ops.Vec - 1)
 	t.careful = false
 	t.stage.Forget()
-	if stand := [3]int{a.Pos(t.p, b) + i, a.Keys(t.p, b), rows}; stand != t.stand { // else it was there for another head
+	if stand := [5]int{a.Pos(t.p, b) + i/heads, a.Keys(t.p, b), rows, heads, i % heads}; stand != t.stand { // else it was there for another head
 		t.stand = stand
 		t.place(stand[0], stand[1])
 	}
@@ -222,10 +225,10 @@ func (t *Tile) Load() {
 	if t.temp == attn.Frozen {
 		copy(t.best, t.unset)
 	}
-	if sink := t.a.Sink(t.p, t.h); sink != sink || sink == inf { // every row is answered by definition
-		t.careful = true
-		for lane := range t.hidden {
-			t.hidden[lane] = true
+	for lane := 0; t.p.Score.Terms&attn.TermSinks != 0 && lane < t.rows; lane++ {
+		h, _ := t.query(lane)
+		if sink := t.a.Sink(t.p, h); sink != sink || sink == inf { // the row is answered by definition
+			t.careful, t.hidden[lane] = true, true
 		}
 	}
 }
@@ -400,6 +403,12 @@ func (t *Tile) Mix() {
 	t.Fresh = false
 }
 
+// shows is whether the bitmap, if there is one, shows a key to a lane.
+func (t *Tile) shows(lane, key int) bool {
+	h, i := t.query(lane)
+	return t.a.Shows(t.p, t.b, i, h, key)
+}
+
 // cleanValues copies the block's rows of V without those that are not finite, and marks the lanes that see one of those.
 func (t *Tile) cleanValues() {
 	v := t.V
@@ -412,7 +421,7 @@ func (t *Tile) cleanValues() {
 		}
 		clear(to)
 		for lane := range t.rows {
-			if lo, hi := t.Edit.Lo[lane], t.Edit.Hi[lane]; int(lo) <= key && key < int(hi) && t.a.Shows(t.p, t.b, t.i+lane, t.h, key) {
+			if lo, hi := t.Edit.Lo[lane], t.Edit.Hi[lane]; int(lo) <= key && key < int(hi) && t.shows(lane, key) {
 				t.hidden[lane] = true
 			}
 		}
@@ -436,7 +445,8 @@ func (t *Tile) Finish() (again bool) {
 		return false
 	}
 	for lane := range t.rows {
-		t.row.At(t.a, t.b, t.h, t.i+lane)
+		h, i := t.query(lane)
+		t.row.At(t.a, t.b, h, i)
 		row := t.load.out(t, lane)
 		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) {
 			t.row.ByDefinition()
@@ -455,7 +465,7 @@ func (t *Tile) finishRow(lane int) {
 	if t.S != nil {
 		s = float64(t.S[lane])
 	}
-	m, l, s, _ = Sunk(t.p, t.a, t.h, m, l, s)
+	m, l, s, _ = Sunk(t.p, t.a, r.H, m, l, s)
 	if l == 0 {
 		r.Stats(math.Inf(-1), 0, 0)
 		return
