@@ -17,6 +17,8 @@ const (
 	// part is the number of keys that have a partial state of their own. Parts start at multiples of it, whatever the number of workers, and are merged in
 	// order, so that the bits are the same for any of them.
 	part = 2048
+	// tilePart is that number for tiles, whose queries are brought in and out once a part.
+	tilePart = 4096
 	// longest is the largest number of parts that a task takes together: first all their scores, then all their weights, then all their values. Memory has little
 	// to do between one loop and the next.
 	longest = 4
@@ -35,10 +37,15 @@ func few(p *attn.Problem) bool {
 }
 
 // parts is how many parts so many keys make: one if there are none.
-func parts(keys int) int { return max(1, (keys+part-1)/part) }
+func parts(p *attn.Problem, keys int) int {
+	if byTiles(p) {
+		return max(1, cover(keys, tilePart))
+	}
+	return max(1, cover(keys, part))
+}
 
 func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
-	results, err := attn.Floats(p.Batch, p.HeadsQ, p.SeqQ, parts(p.SeqKV), p.DimV+5)
+	results, err := attn.Floats(p.Batch, p.HeadsQ, p.SeqQ, parts(p, p.SeqKV), p.DimV+5)
 	if err != nil {
 		return 0, err
 	}
@@ -46,7 +53,11 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	scratch, err := attn.Floats(k.workersFew(p, workers), atOnce(p)*abreast(p)*part+5*states(p)+cleaned*p.DimV+fewEditsFloats(p, k.ops)+cacheFloats(p)+stageFloats(p)+tile.RowFloats(p))
+	each := atOnce(p)*abreast(p)*part + 5*states(p) + cleaned*p.DimV + fewEditsFloats(p, k.ops) + cacheFloats(p) + stageFloats(p) + tile.RowFloats(p)
+	if byTiles(p) {
+		each = k.wideFloats(p) + p.DimV + tile.RowFloats(p)
+	}
+	scratch, err := attn.Floats(k.workersFew(p, workers), each)
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +66,7 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 }
 
 func (k kernel) workersFew(p *attn.Problem, workers int) int {
-	return max(1, min(workers, p.Batch*p.HeadsQ*p.SeqQ*parts(p.SeqKV)))
+	return max(1, min(workers, p.Batch*p.HeadsQ*p.SeqQ*parts(p, p.SeqKV)))
 }
 
 // rowsOf is the number of queries that share a key head, atOnce how many of them go together at most, and span the largest number of parts that these may be
@@ -102,7 +113,7 @@ func stageFloats(p *attn.Problem) int {
 }
 
 func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Plan {
-	n := p.Batch * p.HeadsQ * p.SeqQ * parts(p.SeqKV)
+	n := p.Batch * p.HeadsQ * p.SeqQ * parts(&p, p.SeqKV)
 	f := func(n int) []float32 { return make([]float32, n) }
 	d := &decoder{
 		kernel: k, p: p, team: team, scratch: scratch, o: f(n * p.DimV), m: f(n), l: f(n), s: f(n), max: f(n), first: make([]int32, n), bad: make([]bool, n),
@@ -110,6 +121,10 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 		back: tile.NewBackward(p, k.ops, k.cut(&p), team),
 	}
 	d.scan, d.merge, d.prepare = d.scanParts, d.mergeRow, d.prepareRow
+	if byTiles(&p) {
+		d.useTiles(k.workersFew(&p, team.Workers()))
+		return d
+	}
 	rows, all := rowsOf(&p), states(&p)
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
@@ -137,6 +152,7 @@ type decoder struct {
 	workers []*fewWorker
 	factors tile.Factors
 	back    *tile.Backward
+	wide    *plan // of queries in lanes (decode_tiles.go), if they are enough
 	a       *attn.Args
 	loops   *asm.Ops // of this call
 	n       int      // parts of its keys
@@ -156,6 +172,7 @@ type decoder struct {
 	careful              bool        // the second round, when an output was not finite: see package tile
 	again                atomic.Bool // asks for it
 	prepare, scan, merge func(worker, task int)
+	leave                func(*tile.Tile)
 }
 
 // fewWorker is the scratch of one worker. A row of it is a query of those in hand: those of one key head after those of the head before, or all of them for one
@@ -189,7 +206,11 @@ func (d *decoder) Forward(a *attn.Args) {
 	for b := range d.p.Batch {
 		longest = max(longest, a.Keys(&d.p, b))
 	}
-	d.a, d.n, d.careful = a, parts(longest), false
+	d.a, d.n, d.careful = a, parts(&d.p, longest), false
+	if d.wide != nil {
+		d.forwardTiles()
+		return
+	}
 	if d.loops = d.ops; d.streams(longest) {
 		d.loops = d.ops.Streamed
 	}
@@ -197,9 +218,14 @@ func (d *decoder) Forward(a *attn.Args) {
 	if len(d.q) > 0 {
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.prepare)
 	}
+	d.run(d.p.Batch * d.sets() * d.spans() * d.shares)
+}
+
+// run scans in so many tasks, and merges, with care if that is not sound.
+func (d *decoder) run(tasks int) {
 	for {
 		d.again.Store(false)
-		d.team.Run(d.p.Batch*d.sets()*d.spans()*d.shares, d.scan)
+		d.team.Run(tasks, d.scan)
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.merge)
 		if !d.again.Load() {
 			break

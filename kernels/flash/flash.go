@@ -13,7 +13,8 @@
 // A plan for a few queries, as decoding asks, takes another path (decode.go): queries in rows, keys split into parts that workers share, and read where
 // they lie, in the type they have (cache.go), for all queries together that share a key head. Memory decides how fast that goes. Rows of a head that follow one
 // another are read fastest. Where each lies between those of other heads, these take turns, so that memory is read in its order, unless keys are turned. Pages
-// are read fastest where a head's rows in them begin with a page of memory, as they do in a pool that make returned.
+// are read fastest where a head's rows in them begin with a page of memory, as they do in a pool that make returned. Where so many queries share a key head
+// that multiply-adds decide, they stand in the lanes of tiles there, too (decode_tiles.go).
 //
 // The backward pass (tile.Backward) makes the weights once more, by the same steps, and holds no matrix either.
 //
@@ -143,9 +144,14 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	block, tiles := k.sizes(&p)
-	scratch, err := attn.Floats(k.workers(&p, workers), tiles*tile.Floats(&p, k.ops)+block*k.ops.Lanes+tile.StageFloats(&p, k.ops, block, k.gathers(&p, tiles))+tile.PartsFloats(&p, k.ops, block, tiles)+tile.MixedFloats(&p, k.ops))
+	scratch, err := attn.Floats(k.workers(&p, workers), k.wideFloats(&p))
 	return scratch + back, err
+}
+
+// wideFloats is the number of float32 numbers in the scratch of a worker, without decoding.
+func (k kernel) wideFloats(p *attn.Problem) int {
+	block, tiles := k.sizes(p)
+	return tiles*tile.Floats(p, k.ops) + block*k.ops.Lanes + tile.StageFloats(p, k.ops, block, k.gathers(p, tiles)) + tile.PartsFloats(p, k.ops, block, tiles) + tile.MixedFloats(p, k.ops)
 }
 
 // sizes are those of the package's function, without tiles that no call can fill.
@@ -167,11 +173,18 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if few(&p) {
 		return k.planFew(p, team, scratch), nil
 	}
-	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, starts: make([]int, p.Batch+1), back: tile.NewBackward(p, k.ops, k.cut(&p), team)}
+	pl := k.planWide(p, team, k.workers(&p, team.Workers()))
+	pl.scratch, pl.back = scratch, tile.NewBackward(p, k.ops, k.cut(&p), team)
+	return pl, nil
+}
+
+// planWide is a plan for so many workers, without decoding and the way back.
+func (k kernel) planWide(p attn.Problem, team *attn.Team, workers int) *plan {
+	pl := &plan{kernel: k, p: p, team: team, starts: make([]int, p.Batch+1)}
 	pl.task = pl.bundle
 	block, tiles := k.sizes(&p)
 	pl.block = block
-	for range k.workers(&p, team.Workers()) {
+	for range workers {
 		panel, stage := make([]float32, block*k.ops.Lanes), tile.NewStage(&pl.p, k.ops, block, k.gathers(&p, tiles)).KeepParts().HoldMixed()
 		w := make([]*tile.Tile, tiles)
 		for i := range w {
@@ -180,7 +193,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 		}
 		pl.workers = append(pl.workers, w)
 	}
-	return pl, nil
+	return pl
 }
 
 type plan struct {
@@ -196,6 +209,7 @@ type plan struct {
 	starts  []int // tasks before each batch entry, and of all
 	task    func(worker, task int)
 	back    *tile.Backward
+	leave   func(*tile.Tile) // what becomes of a tile that has a part of the keys; nil: it has all, and finishes
 }
 
 func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
@@ -207,7 +221,7 @@ func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
 	pl.p.Must(pl.name, a)
-	pl.a, pl.gather = a, pl.gathers(&pl.p, len(pl.workers[0])) && pl.farApart(&pl.p, a.V.SS, pl.block)
+	pl.begin(a)
 	all := 0
 	for b := range pl.p.Batch {
 		all += pl.p.HeadsKV * pl.tiles(b)
@@ -221,6 +235,11 @@ func (pl *plan) Forward(a *attn.Args) {
 	}
 	pl.team.Run(pl.starts[pl.p.Batch], pl.task)
 	pl.a = nil
+}
+
+// begin makes a call the plan's.
+func (pl *plan) begin(a *attn.Args) {
+	pl.a, pl.gather = a, pl.gathers(&pl.p, len(pl.workers[0])) && pl.farApart(&pl.p, a.V.SS, pl.block)
 }
 
 // tiles is the number of tiles that share a key head of batch entry b, and bundles the number of tasks they make.
@@ -282,7 +301,7 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 		} else { // it sees nothing
 			t.Load()
 			t.Empty()
-			t.Finish()
+			pl.finish(t)
 		}
 	}
 	for key := first; key < end; key += pl.block {
@@ -314,9 +333,18 @@ func (pl *plan) walk(tiles []*tile.Tile) {
 				}
 			}
 			t.Mix()
-			if last && t.Finish() {
+			if last && pl.finish(t) {
 				pl.walk(tiles[i : i+1])
 			}
 		}
 	}
+}
+
+// finish ends a tile, and says whether it must be done again.
+func (pl *plan) finish(t *tile.Tile) (again bool) {
+	if pl.leave != nil {
+		pl.leave(t)
+		return false
+	}
+	return t.Finish()
 }

@@ -3,6 +3,7 @@ package flash
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"attnlab/attn"
@@ -91,3 +92,88 @@ func TestMixedHeadsKeepBits(t *testing.T) {
 		}
 	}
 }
+
+// Many queries that share a key head go through parts of its keys in tiles. What they get is what rows get, but for rounding, and the same bits for any number of
+// workers, in pages or not, and where values are not finite.
+func TestTilesOfParts(t *testing.T) {
+	team := attn.NewTeam(3)
+	defer team.Close()
+	for _, l := range asmtest.Levels(t) {
+		for _, c := range []struct {
+			nq, group int
+			mask      attn.Mask
+			kv        attn.DType
+			terms     attn.Terms
+		}{
+			{1, 40, attn.Full(), attn.F32, 0},
+			{4, 8, attn.Causal(), attn.F32, attn.TermSinks},
+			{8, 12, attn.Window(900, 0), attn.I8, 0},
+		} {
+			if testing.Short() && c.nq == 1 {
+				continue
+			}
+			p := attn.Problem{
+				Batch: 2, SeqQ: c.nq, SeqKV: 2*tilePart + 76, HeadsQ: 2 * c.group, HeadsKV: 2, Dim: 24, DimV: 40, Mask: c.mask, KV: c.kv, Lengths: true,
+				Want: attn.WantLSE | attn.WantMax | attn.WantArgMax,
+			}
+			p.Score.Terms = c.terms
+			if !byTiles(&p) {
+				t.Fatalf("%d queries of %d heads do not go in tiles", c.nq, c.group)
+			}
+			a, again := newArgs(t, p, "bshd"), newArgs(t, p, "bshd")
+			for _, a := range []*attn.Args{a, again} {
+				if err := cases.Fill("normal", p, a, 1); err != nil {
+					t.Fatal(err)
+				}
+				a.KLen[1] = tilePart + 5
+			}
+			at := fmt.Sprintf("%s, %d queries of %d heads, %v", l.ISA, c.nq, c.group, c.mask)
+			for _, x := range []float32{1, inf} {
+				if c.kv == attn.F32 {
+					a.V.Row(0, tilePart+9, 1)[3], again.V.Row(0, tilePart+9, 1)[3] = x, x
+				}
+				decode(l.Ops, p, nil, a)
+				decode(l.Ops, p, team, again)
+				sameRows(t, at, &again.Out, &a.Out)
+				sameRows(t, at, &again.Stats.LSE, &a.Stats.LSE)
+
+				pages := p
+				pages.Page = 64
+				paged := newArgs(t, pages, "bhsd")
+				fillPages(&pages, paged, a)
+				paged.Q, paged.KLen, paged.Terms = a.Q, a.KLen, a.Terms
+				decode(l.Ops, pages, team, paged)
+				sameRows(t, at+", in pages", &paged.Out, &a.Out)
+
+				rows := p
+				rows.Score.Terms |= attn.TermALiBi // of slope 0: they go in rows
+				again.Terms.Slopes = make([]float32, p.HeadsQ)
+				if byTiles(&rows) {
+					t.Fatal("ALiBi goes in tiles")
+				}
+				decode(l.Ops, rows, nil, again)
+				again.Terms.Slopes = nil
+				for b := range p.Batch {
+					for i := range c.nq {
+						for h := range p.HeadsQ {
+							if x, y := a.Stats.Max.Row(b, i, h)[0], again.Stats.Max.Row(b, i, h)[0]; !near(x, y) {
+								t.Fatalf("%s: the largest score of query %d of head %d is %v, want %v", at, i, h, x, y)
+							}
+							for col, x := range a.Out.Row(b, i, h) {
+								if y := again.Out.Row(b, i, h)[col]; !near(x, y) {
+									t.Fatalf("%s: column %d of query %d of head %d is %v, want %v", at, col, i, h, x, y)
+								}
+							}
+						}
+					}
+				}
+				if !slices.Equal(a.Stats.ArgMax, again.Stats.ArgMax) {
+					t.Errorf("%s: other keys of the largest scores", at)
+				}
+			}
+		}
+	}
+}
+
+// near is whether two numbers of the size of 1 are the same but for rounding.
+func near(x, y float32) bool { return same(x, y) || math.Abs(float64(x)-float64(y)) < 1e-5 }

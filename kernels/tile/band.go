@@ -24,8 +24,8 @@ func (t *Tile) place(pos, keys int) {
 	for first < last && los[last] == his[last] {
 		last--
 	}
-	if t.lo, t.hi = int(los[first]), int(his[last]); t.lo >= t.hi { // nobody sees any
-		t.lo, t.hi = keys, 0
+	if t.sees = [2]int{int(los[first]), int(his[last])}; t.sees[0] >= t.sees[1] { // nobody sees any
+		t.sees = [2]int{keys, 0}
 	}
 }
 

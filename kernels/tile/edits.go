@@ -143,7 +143,7 @@ func (t *Tile) placeEdits() {
 		fill(t.Edit.SlopeLo, lo)
 	}
 	for lane := range t.Width {
-		_, i := t.query(min(lane, t.rows-1))
+		_, i := t.Query(min(lane, t.rows-1))
 		if p.Mask.Bitmap == attn.BlockBitmap {
 			i /= p.Mask.Block
 		}

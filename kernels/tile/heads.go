@@ -33,8 +33,8 @@ func (t *Tile) AtAll(a *attn.Args, b, kv, tile int) {
 	t.put(a, b, kv*t.p.Group(), t.p.Group(), tile)
 }
 
-// query is the head and the number of the query in a lane.
-func (t *Tile) query(lane int) (h, i int) {
+// Query is the head and the number of the query in a lane.
+func (t *Tile) Query(lane int) (h, i int) {
 	if t.heads == 1 {
 		return t.h, t.i + lane
 	}
@@ -48,7 +48,7 @@ func (t *Tile) mixed(d int) asm.Rows { return asm.Rows{Data: t.stage.mixed, Stri
 func (t *Tile) collect(rows asm.Rows, d int) {
 	batch, first := t.a.QRow(t.p, t.b, 0)
 	for lane := range t.rows {
-		h, i := t.query(lane)
+		h, i := t.Query(lane)
 		row := rows.Row(lane, d)
 		copy(row, t.a.Q.Read(row, batch, first+i, h))
 	}
@@ -58,7 +58,7 @@ func (t *Tile) collect(rows asm.Rows, d int) {
 func (t *Tile) spread(rows asm.Rows) {
 	batch, first := t.a.QRow(t.p, t.b, 0)
 	for lane := range t.rows {
-		h, i := t.query(lane)
+		h, i := t.Query(lane)
 		if t.a.Out.Type == attn.F32 {
 			copy(t.a.Out.Row(batch, first+i, h), rows.Row(lane, t.C))
 			continue
@@ -66,4 +66,38 @@ func (t *Tile) spread(rows asm.Rows) {
 		out := Cells(&t.a.Out, batch, first+i, h)
 		t.ops.Narrow(out.Half[:t.C], rows.Row(lane, t.C), out.Type)
 	}
+}
+
+// Within leaves the tile, once it has its place, a part of the keys: so many from one on, in whole blocks. Such a tile is asked by Left what it knows, and does not
+// finish. With care, it begins its second round.
+func (t *Tile) Within(part, first, n int, careful bool) {
+	t.Part, t.careful = part, careful
+	if t.lo, t.hi = max(t.lo, first), min(t.hi, first+n); t.lo >= t.hi {
+		t.lo, t.hi = first+n, 0
+	}
+}
+
+// Rows is how many lanes have a query, of batch entry Batch.
+func (t *Tile) Rows() int  { return t.rows }
+func (t *Tile) Batch() int { return t.b }
+
+// Sums returns the tile's sums of values as rows, which are there until another of the worker's tiles needs them.
+func (t *Tile) Sums() asm.Rows {
+	if t.Fresh {
+		clear(t.O)
+		t.Fresh = false
+	}
+	rows := t.mixed(t.C)
+	t.moving(t.O, rows, t.C).Scale = t.ones
+	t.ops.Store(&t.move)
+	return rows
+}
+
+// Left is what the tile knows of a lane's query beside its sum of values: the reference, the sums of weights and of weights times scores, the largest score and its
+// key, and whether it is to be answered by definition.
+func (t *Tile) Left(lane int) (m, l, s, top float32, key int32, bad bool) {
+	if t.S != nil {
+		s = t.S[lane]
+	}
+	return t.M[lane], t.L[lane], s, t.edits.max[lane], t.edits.first[lane], t.hidden[lane]
 }

@@ -84,7 +84,7 @@ func (t *Tile) loadQueries() {
 	if p.Score.Rope != attn.NoRope {
 		pos := t.a.Pos(p, t.b)
 		for lane := range t.rows {
-			_, i := t.query(lane)
+			_, i := t.Query(lane)
 			Turn(t.ops, p, t.a, rows.Row(lane, d), t.b, pos+i)
 		}
 	}
@@ -232,7 +232,7 @@ func (t *Tile) scales() bool {
 	if t.p.Score.Terms&attn.TermSinks != 0 {
 		for lane, l := range sums[:t.rows] {
 			if l != 0 {
-				h, _ := t.query(lane)
+				h, _ := t.Query(lane)
 				_, sum, _, keep := Sunk(t.p, t.a, h, float64(t.M[lane]), float64(l), 0)
 				t.scale[lane] = float32(keep / sum)
 			}

@@ -52,6 +52,7 @@ type Tile struct {
 	load   loader
 	row    Row
 
+	Part    int        // which part of the keys, where it is one
 	a       *attn.Args // the call, and where in it the tile stands
 	b, h, i int        // the first query; of several heads the first one, and i of all their queries
 	heads   int
@@ -59,7 +60,8 @@ type Tile struct {
 	rows    int
 	filled  int    // lanes of Qt from here on are 0
 	stand   [5]int // position of the first query, keys in use, rows, heads and which of these is first, on which depends
-	lo, hi  int    // which keys some query of the tile may see;
+	sees    [2]int // which keys some query of the tile may see:
+	lo, hi  int    // those, or some of them;
 	allLo   int    // keys allLo <= j < allHi are visible to every query of the tile,
 	allHi   int    // as far as the band goes
 	careful bool   // the second round
@@ -196,6 +198,7 @@ func (t *Tile) put(a *attn.Args, b, h, heads, tile int) {
 		t.stand = stand
 		t.place(stand[0], stand[1])
 	}
+	t.lo, t.hi, t.Part = t.sees[0], t.sees[1], 0
 	t.placeEdits()
 }
 
@@ -226,7 +229,7 @@ func (t *Tile) Load() {
 		copy(t.best, t.unset)
 	}
 	for lane := 0; t.p.Score.Terms&attn.TermSinks != 0 && lane < t.rows; lane++ {
-		h, _ := t.query(lane)
+		h, _ := t.Query(lane)
 		if sink := t.a.Sink(t.p, h); sink != sink || sink == inf { // the row is answered by definition
 			t.careful, t.hidden[lane] = true, true
 		}
@@ -405,7 +408,7 @@ func (t *Tile) Mix() {
 
 // shows is whether the bitmap, if there is one, shows a key to a lane.
 func (t *Tile) shows(lane, key int) bool {
-	h, i := t.query(lane)
+	h, i := t.Query(lane)
 	return t.a.Shows(t.p, t.b, i, h, key)
 }
 
@@ -445,7 +448,7 @@ func (t *Tile) Finish() (again bool) {
 		return false
 	}
 	for lane := range t.rows {
-		h, i := t.query(lane)
+		h, i := t.Query(lane)
 		t.row.At(t.a, t.b, h, i)
 		row := t.load.out(t, lane)
 		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) {
