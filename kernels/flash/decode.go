@@ -11,8 +11,9 @@ import (
 
 const (
 	// fewRows is the largest SeqQ that takes the decode path. Lanes are then mostly empty, and time is what it takes to read K and V. On a Xeon (family 6,
-	// model 167), 5 to 8 queries of 8 heads took .5 to .7 of the time that tiles take with 1024 keys, and with 32768, in all types; 12 took .7 to 1. But 8 with
-	// 64 keys take 1.4 as long, with 17 1.7, and 12 more than twice: it is not the keys that choose, so that a row's bits do not depend on how many there may be.
+	// model 167), 8 queries of 8 heads took .8 and .6 of the time that tiles take with AVX-512, d = 64 and 128, and 1.1 and .9 with AVX2, of 1024 keys; of 32768 .8
+	// and .6, .8 and .75; 5 from .55 to .8. But 8 take 1.4 to 1.6 as long with 64 keys: it is not the keys that choose, so that a row's bits do not depend on how
+	// many there may be.
 	fewRows = 8
 	// part is the number of keys that have a partial state of their own. Parts start at multiples of it, whatever the number of workers, and are merged in
 	// order, so that the bits are the same for any of them.
@@ -95,9 +96,12 @@ func abreast(p *attn.Problem) int { return max(span(p), turns(p)) }
 // states is the largest number of partial states that a task leaves.
 func states(p *attn.Problem) int { return max(p.HeadsKV, span(p)) * rowsOf(p) }
 
-// prepared is the length of a query as it meets the keys, where it does not lie so in Q, or not at one distance from the next that shares its key head, and
+// prepared is the length of a row as it meets the keys, where it does not lie so in Q, or not at one distance from the next that shares its key head, and
 // otherwise 0.
 func prepared(p *attn.Problem) int {
+	if byTiles(p) {
+		return 0
+	}
 	if p.Q != attn.F32 || p.Score.Rope != attn.NoRope || p.Score.Terms&attn.TermMetric != 0 || p.Group() > 1 && p.SeqQ > 1 {
 		return p.Dim
 	}
