@@ -64,6 +64,14 @@ func terms(l *list) {
 			}
 		})
 	}
+	for _, nq := range []int{3, 40} {
+		p := wanting(problem(3, nq, 300, 4, 2, 16, 8), everyRowStat)
+		p.Score.Terms, p.Lengths = attn.TermRelative|attn.TermALiBi, true
+		l.add(fmt.Sprint("relative-positions-", nq), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { // far before the keys, among them and behind
+			a.Terms.RelativeClip, a.Terms.Relative.S = 9, 19
+			a.KLen, a.QPos = []int32{300, 290, 31}, []int32{-50, 100, 400}
+		})
+	}
 	p := wanting(problem(2, 20, 40, 4, 2, 8, 8), everyRowStat)
 	p.Score.Terms, p.Mask.Bitmap = attn.TermSinks, attn.BoolBitmap
 	l.add("sinks-hidden-rows", p).core(true).with(func(p *attn.Problem, a *attn.Args, r rnd) { a.Allowed = randomMask(r, 0.3, p.SeqQ, 1) })

@@ -74,7 +74,7 @@ func (d *decoder) edit(w *fewWorker, k *block, row, at, key int) {
 	s, f, change := &p.Score, &d.factors, &e.changes.Edit
 	scores := w.P[at*w.Stride:]
 	if s.Terms&attn.TermRelative != 0 {
-		d.addRelative(w, b, h, i, scores[:w.N], key)
+		d.addRelative(w, b, h, i, scores, key)
 	}
 	if s.Softcap != 0 {
 		change.Scale = f.Cap
@@ -110,18 +110,31 @@ func (d *decoder) edit(w *fewWorker, k *block, row, at, key int) {
 	}
 }
 
-// addRelative adds the products of a query with the rows of the table that go with the keys.
+// addRelative adds the products of a query with the rows of the table that go with the keys: one row after another, but where distances are held, the same.
 func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key int) {
-	p, a, table := &d.p, d.a, &d.a.Terms.Relative
-	first, last := a.Relative(p, b, i, key), a.Relative(p, b, i, key+len(scores)-1)
+	p, a, e, table := &d.p, d.a, &w.edits, &d.a.Terms.Relative
+	first, last := a.Relative(p, b, i, key), a.Relative(p, b, i, key+w.N-1)
 	few := w.Few
 	w.R, w.N, w.D = 1, last-first+1, p.QDim()
-	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, h, i), Stride: p.QDim()}, asm.Cells{Rows: tile.From(table, 0, first, h%table.H)}, w.edits.relative
+	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, h, i), Stride: p.QDim()}, asm.Cells{Rows: tile.From(table, 0, first, h%table.H)}, e.relative
 	w.Run = 0
 	d.loops.Dot(&w.Few)
 	w.Few = few
-	for j := range scores {
-		scores[j] += w.edits.relative[a.Relative(p, b, i, key+j)-first]
+	products := e.relative[:w.N]
+	if different := last - first + 1; different < w.N {
+		near := min(max(a.Pos(p, b)+i-a.Terms.RelativeClip-key, 0), w.N-different) // as many keys are too far before the query
+		low, high := products[0], products[different-1]
+		copy(products[near:], products[:different])
+		fill(products[:near], low)
+		fill(products[near+different:], high)
+	}
+	e.changes.Edit.Scale, e.changes.Edit.Factor = 1, 1
+	e.change(d.loops, d.loops.Add, scores, products, w.N)
+}
+
+func fill(x []float32, v float32) {
+	for i := range x {
+		x[i] = v
 	}
 }
 
