@@ -54,16 +54,20 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	each := atOnce(p)*abreast(p)*part + 5*states(p) + cleaned*p.DimV + fewEditsFloats(p, k.ops) + cacheFloats(p) + stageFloats(p) + tile.RowFloats(p)
-	if byTiles(p) {
-		each = k.wideFloats(p) + p.DimV + tile.RowFloats(p)
-	}
-	scratch, err := attn.Floats(k.workersFew(p, workers), each)
+	scratch, err := attn.Floats(k.workersFew(p, workers), k.fewFloats(p))
 	if err != nil {
 		return 0, err
 	}
 	back, err := tile.BackwardBytes(p, k.ops, k.cut(p), workers)
 	return scratch + results + queries + back, err
+}
+
+// fewFloats is the number of float32 numbers in the scratch of a worker.
+func (k kernel) fewFloats(p *attn.Problem) int {
+	if byTiles(p) {
+		return k.wideFloats(p) + p.DimV + tile.RowFloats(p)
+	}
+	return atOnce(p)*abreast(p)*part + 5*states(p) + cleaned*p.DimV + fewEditsFloats(p, k.ops) + cacheFloats(p) + stageFloats(p) + tile.RowFloats(p)
 }
 
 func (k kernel) workersFew(p *attn.Problem, workers int) int {
@@ -100,7 +104,7 @@ func states(p *attn.Problem) int { return max(p.HeadsKV, span(p)) * rowsOf(p) }
 // otherwise 0.
 func prepared(p *attn.Problem) int {
 	if byTiles(p) {
-		return 0
+		return 0 // tiles bring them in
 	}
 	if p.Q != attn.F32 || p.Score.Rope != attn.NoRope || p.Score.Terms&attn.TermMetric != 0 || p.Group() > 1 && p.SeqQ > 1 {
 		return p.Dim

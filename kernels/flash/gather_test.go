@@ -120,6 +120,44 @@ func TestGatherAsks(t *testing.T) {
 	}
 }
 
+// A tile that goes alone has Flash ask for the values of each of its blocks, where the set's loops ask.
+func TestLoneTileAsks(t *testing.T) {
+	p := attn.Problem{Batch: 1, SeqQ: 12, SeqKV: 700, HeadsQ: 2, HeadsKV: 2, Dim: 16, DimV: 40}
+	a := newArgs(t, p, "bhsd")
+	cases.Fill("normal", p, a, 1)
+	for _, l := range asmtest.Levels(t) {
+		for _, asks := range []bool{false, true} {
+			k, _ := counted(l)
+			if k.ops.Gathers = asks; k.ops.CutKeys != nil && !asks || k.ops.Lanes < p.SeqQ { // it asks in any case; there are two tiles
+				continue
+			}
+			var asked, want []uintptr
+			k.ops.Flash = func(p *asm.Panel) {
+				if p.Next != 0 && p.From == 0 && !p.Scored {
+					asked = append(asked, p.Next)
+				}
+				l.Ops.Flash(p)
+			}
+			made, err := k.Plan(p, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pl := made.(*plan)
+			pl.Forward(a)
+			for kv := 0; kv < p.HeadsKV && asks; kv++ {
+				for key := 0; key < p.SeqKV; key += pl.block {
+					want = append(want, tile.From(&a.V, 0, key, kv).Ahead(0))
+				}
+			}
+			slices.Sort(asked)
+			slices.Sort(want)
+			if !slices.Equal(asked, want) {
+				t.Errorf("%s, asks %v: %d blocks of values asked for, want %d", l.ISA, asks, len(asked), len(want))
+			}
+		}
+	}
+}
+
 // sameRows holds that each row of one tensor has the bits of another's.
 func sameRows(t *testing.T, what string, got, want *attn.Tensor) {
 	t.Helper()

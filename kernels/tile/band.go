@@ -2,7 +2,7 @@ package tile
 
 import "attnlab/kernels/asm"
 
-// place finds the keys that lanes see, whose bounds increase from one lane to the next, and those that some and that all of them see.
+// place finds the keys that lanes see, whose bounds do not decrease from one lane to the next, and those that some and that all of them see.
 func (t *Tile) place(pos, keys int) {
 	first, last := 0, t.rows-1
 	los, his := t.Edit.Lo[:t.Width], t.Edit.Hi[:t.Width]

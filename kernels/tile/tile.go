@@ -188,6 +188,7 @@ func Place(p *attn.Problem, ops *asm.Ops, n, tile int) (i, rows int) {
 // At makes the tile one of those that the queries of head h in batch entry b fill. Lanes without a query see what the last one sees.
 func (t *Tile) At(a *attn.Args, b, h, tile int) { t.put(a, b, h, 1, tile) }
 
+// put places the tile: among the queries of one head, or of so many from one on.
 func (t *Tile) put(a *attn.Args, b, h, heads, tile int) {
 	i, rows := Place(t.p, t.ops, a.Queries(t.p, b)*heads, tile)
 	t.a, t.b, t.h, t.i, t.heads, t.kv, t.rows = a, b, h, i, heads, h/t.p.Group(), rows
