@@ -31,7 +31,7 @@ func TestGatherKeepsBits(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		k, copies := counted(l)
 		for _, mask := range []attn.Mask{{}, attn.Causal(), attn.Window(70, 20)} {
-			p := attn.Problem{Batch: 2, SeqQ: 390, SeqKV: 300, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16, Mask: mask, Lengths: true}
+			p := attn.Problem{Batch: 2, SeqQ: 300, SeqKV: 300, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16, Mask: mask, Lengths: true}
 			between := newArgs(t, p, "bshd")
 			apart := newArgs(t, p, "bhsd")
 			cases.Fill("normal", p, between, 1)
