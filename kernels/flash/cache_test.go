@@ -276,3 +276,16 @@ func TestWeightsAskOn(t *testing.T) {
 		}
 	}
 }
+
+// A call without queries has nothing for any worker to do.
+func TestNoQueries(t *testing.T) {
+	team := attn.NewTeam(3)
+	defer team.Close()
+	p := attn.Problem{Batch: 10000, SeqKV: 1, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1}
+	a := newArgs(t, p, "bhsd")
+	for _, l := range asmtest.Levels(t) {
+		for range 100 {
+			decode(l.Ops, p, team, a)
+		}
+	}
+}

@@ -210,6 +210,9 @@ func (d *decoder) Scratch() int64 { return d.scratch }
 
 func (d *decoder) Forward(a *attn.Args) {
 	d.p.Must(d.name, a)
+	if d.p.SeqQ == 0 {
+		return
+	}
 	longest := 0
 	for b := range d.p.Batch {
 		longest = max(longest, a.Keys(&d.p, b))

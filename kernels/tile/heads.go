@@ -56,6 +56,9 @@ func (t *Tile) collect(rows asm.Rows, d int) {
 
 // spread copies rows of the output to where they go.
 func (t *Tile) spread(rows asm.Rows) {
+	if t.C == 0 {
+		return
+	}
 	batch, first := t.a.QRow(t.p, t.b, 0)
 	for lane := range t.rows {
 		h, i := t.Query(lane)
