@@ -79,6 +79,7 @@ func randomProblem(t *rapid.T) {
 		t.Fatal(err)
 	}
 	rows := oracle.Sample(&p, a, 64, 1)
+	before := randomCall(t, &p, layout) // what it leaves in a plan is nobody's
 	// A score far below its row's reference, which may itself be 2^40 below the largest weight, is rounded as the distance between the two. The sums of
 	// products that tolerance comes from are larger than that, but for those of a few columns.
 	most := 1.0
@@ -104,6 +105,9 @@ func randomProblem(t *rapid.T) {
 		plan, err := k.Plan(p, team)
 		if err != nil {
 			continue // the suite holds Plan to what is claimed
+		}
+		if before != nil {
+			plan.Forward(before)
 		}
 		plan.Forward(a)
 		v := o.Judge(rows)
@@ -154,6 +158,27 @@ func randomSoftmax(t *rapid.T, p *attn.Problem) {
 	if rarely("pages") {
 		p.Page = rapid.SampledFrom([]int{8, 16, 128}).Draw(t, "page")
 	}
+}
+
+// randomCall draws another call of the same problem, with numbers that are not finite among its values, or none.
+func randomCall(t *rapid.T, p *attn.Problem, layout string) *attn.Args {
+	if rapid.Bool().Draw(t, "alone") {
+		return nil
+	}
+	a, err := cases.NewArgs(*p, layout, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cases.Fill("normal", *p, a, 1); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(a.V.Data); i += 997 {
+		a.V.Data[i] = float32(math.Inf(1))
+	}
+	if randomArgs(t, p, a); p.Check(a) != nil {
+		return nil
+	}
+	return a
 }
 
 // randomArgs draws what a call brings besides numbers: what its bitmap hides, how long its sequences are, and where its queries stand.

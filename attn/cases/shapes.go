@@ -118,9 +118,13 @@ func empty(l *list) {
 		add("no-heads", problem(2, nq, 5, 0, 0, 8, 8))
 		add("no-values", problem(2, nq, 5, 4, 2, 8, 0))
 		add("no-dim", problem(1, nq, 6, 2, 1, 0, 8)) // every score is 0: the mean of the values
+		small := problem(1, nq, 6, 4, 2, 8, 0)
+		small.Out = attn.F16
+		add("no-values-f16", small)
 		add("no-queries-in-call", problem(1, nq, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, 0, 6) })
 		add("no-keys-in-call", problem(1, nq, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, nq, 0) })
 	}
+	l.add("no-dim-causal", masked(problem(1, 80, 80, 1, 1, 0, 8), attn.Causal())).core(true)
 	p := problem(1, 6, 0, 2, 1, 8, 8)
 	p.Op = attn.OpLinear
 	l.add("linear-no-keys", p).core(true)

@@ -135,18 +135,18 @@ func weigh(p *Few) {
 		if p.Top > ref+Limit {
 			return
 		}
-		sum, sumZ := float32(0), float32(0)
+		sum, sumZ := 0., 0. // of up to thousands of weights, which may be equal and be rounded alike
 		for j, z := range row {
 			e := exp2(float64(z) - float64(ref))
 			row[j] = e
-			sum += e
+			sum += float64(e)
 			if p.S != nil && e != 0 { // 0*-Inf
-				sumZ += float32(e * z)
+				sumZ += float64(e) * float64(z)
 			}
 		}
-		p.L[r] += sum
+		p.L[r] += float32(sum)
 		if p.S != nil {
-			p.S[r] += sumZ
+			p.S[r] += float32(sumZ)
 		}
 	}
 }

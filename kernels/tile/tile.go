@@ -104,7 +104,7 @@ func Floats(p *attn.Problem, ops *asm.Ops) int {
 // UsesParts is whether a problem's scores, on the way forward, are products of parts. Those that a call asks about are not: among them may be some too small
 // for parts. Nor are they where a key is not worth cutting, for the queries that go over it together, or a query for its keys.
 func UsesParts(p *attn.Problem, ops *asm.Ops) bool {
-	if ops.CutKeys == nil || p.Want&^(attn.WantLSE|attn.WantGrad) != 0 {
+	if ops.CutKeys == nil || p.Dim == 0 || p.Want&^(attn.WantLSE|attn.WantGrad) != 0 {
 		return false
 	}
 	const together = 512 // nearly as many as the tiles of a bundle have
