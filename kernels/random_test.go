@@ -83,7 +83,10 @@ func randomProblem(t *rapid.T) {
 	// A score far below its row's reference, which may itself be 2^40 below the largest weight, is rounded as the distance between the two. The sums of
 	// products that tolerance comes from are larger than that, but for those of a few columns.
 	most := 1.0
-	if min(p.Dim, p.QDim()) < 16 {
+	switch columns := min(p.Dim, p.QDim(), p.DimV); {
+	case columns < 4:
+		most = 4
+	case columns < 16:
 		most = 2
 	}
 	var g *attn.Grads
@@ -109,10 +112,16 @@ func randomProblem(t *rapid.T) {
 		if before != nil {
 			plan.Forward(before)
 		}
-		plan.Forward(a)
+		run := func(plan attn.Plan) []float32 {
+			plan.Forward(a)
+			if g != nil {
+				plan.(attn.Differentiable).Backward(a, g)
+			}
+			return written(a, g)
+		}
+		got := run(plan)
 		v := o.Judge(rows)
 		if g != nil {
-			plan.(attn.Differentiable).Backward(a, g)
 			if v, err = o.JudgeGrads(g); err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +129,31 @@ func randomProblem(t *rapid.T) {
 		if !(v.Worst <= most) {
 			t.Errorf("%s/%s: %.3g times the tolerance: %s", algo, isa, v.Worst, v.Where)
 		}
+		if plan, err = k.Plan(p, nil); err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range run(plan) {
+			if math.Float32bits(x) != math.Float32bits(got[i]) {
+				t.Fatalf("%s/%s: number %d of %d is %v alone, and %v by %d workers after another call", algo, isa, i, len(got), x, got[i], team.Workers())
+			}
+		}
 	}
+}
+
+// written is all that a call writes.
+func written(a *attn.Args, g *attn.Grads) []float32 {
+	var all []float32
+	add := func(_ string, t *attn.Tensor) {
+		cases.Rows(t, func(_, _, _ int, row []float32) { all = append(all, row...) })
+	}
+	cases.Outputs(a, add)
+	if g != nil {
+		cases.Outgoing(g, add)
+	}
+	for _, j := range a.Stats.ArgMax {
+		all = append(all, float32(j))
+	}
+	return all
 }
 
 // randomSoftmax draws the features of a softmax problem.
