@@ -38,6 +38,8 @@
 //	ragged   b0 [ s0 s1 s2 | s0 | s0 s1 ... ]                                       one batch of rows; QStart and KStart say where each sequence begins
 //	pages    b7 [ s0 ... s7 ] b2 [ s0 ... s7 ] ...                                  K and V are pools of pages; Pages says which one is next
 //
+// New and NewTyped allocate tensors, and Alloc what tensors are views of, in large pages of memory where there are some: long caches are read faster.
+//
 // Stats, bias and mask follow the same order: a row value such as LSE is [batch, query, head, 1], weights and bias are
 // [batch, query, head, key]. Every operand has a shape, and extents of bias and mask that are 1 broadcast:
 //

@@ -66,7 +66,7 @@ func Wrap(l Layout, data []float32, b, s, h, d int) Tensor {
 }
 
 // New allocates a zeroed contiguous tensor.
-func New(l Layout, b, s, h, d int) Tensor { return Wrap(l, make([]float32, b*s*h*d), b, s, h, d) }
+func New(l Layout, b, s, h, d int) Tensor { return Wrap(l, Alloc[float32](b*s*h*d), b, s, h, d) }
 
 // NewTyped is New for elements of any type.
 func NewTyped(typ DType, l Layout, b, s, h, d int) Tensor {
@@ -80,9 +80,9 @@ func NewTyped(typ DType, l Layout, b, s, h, d int) Tensor {
 		t.SS, t.SH = h*d, d
 	}
 	if typ == I8 {
-		t.Int8, t.Scale = make([]int8, n), make([]float32, b*s*h)
+		t.Int8, t.Scale = Alloc[int8](n), Alloc[float32](b*s*h)
 	} else {
-		t.Bits = make([]uint16, n)
+		t.Bits = Alloc[uint16](n)
 	}
 	return t
 }

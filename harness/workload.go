@@ -78,7 +78,7 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 			return ofPass(at.Pass, p.Count(a)), err
 		},
 		Prepare: func() (Job, error) {
-			slab := make([]float32, n+grads)
+			slab := attn.Alloc[float32](n + grads)
 			return prepare(k, at, p, slab[:n], slab[n:])
 		},
 	}, nil

@@ -1,6 +1,10 @@
 package nn
 
-import "fmt"
+import (
+	"fmt"
+
+	"attnlab/attn"
+)
 
 // A Mat is a matrix of float32 in place: element (i, j) is Data[i*Stride+j].
 type Mat struct {
@@ -9,7 +13,7 @@ type Mat struct {
 }
 
 // NewMat is a matrix of zeros.
-func NewMat(rows, cols int) Mat { return Mat{make([]float32, rows*cols), rows, cols, cols} }
+func NewMat(rows, cols int) Mat { return Mat{attn.Alloc[float32](rows * cols), rows, cols, cols} }
 
 // Row is row i.
 func (m Mat) Row(i int) []float32 { return m.Data[i*m.Stride:][:m.Cols:m.Cols] }

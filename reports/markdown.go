@@ -145,6 +145,7 @@ func machineLines(r *run.Run) [][]string {
 	add("governor", f.Governor)
 	add("turbo", f.Turbo)
 	add("SMT", f.SMT)
+	add("large pages", f.LargePages)
 	add("Go", strings.TrimSpace(f.Go+" "+f.GOAMD64+" "+f.Tags))
 	add("commit", m.Commit.String())
 	add("started", started(r))

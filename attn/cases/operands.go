@@ -242,7 +242,7 @@ func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) 
 		return nil, err
 	}
 	if slab == nil {
-		slab = make([]float32, n)
+		slab = attn.Alloc[float32](n)
 	}
 	if len(slab) < n {
 		return nil, fmt.Errorf("layout %s: the slab holds %d floats, the operands need %d (SlabLen)", layout, len(slab), n)

@@ -229,6 +229,9 @@ func (d *diagnosis) advise(out io.Writer, stolen, busy float64) {
 	if f.SMT == "on" {
 		say("two threads share a core: a neighbour takes half of it; pin to one of each pair (taskset), or switch SMT off")
 	}
+	if f.LargePages == "never" {
+		say("the system gives nobody large pages, with which long caches are read faster: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
+	}
 	if f.Hypervisor != "" {
 		say("this is a virtual machine (%s): clock, caches and neighbours are not in your hands", f.Hypervisor)
 	}

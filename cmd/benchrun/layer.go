@@ -26,7 +26,7 @@ func layerWorkload(k attn.Kernel, at run.Point) (*harness.Workload, error) {
 	slab, own := layerFloats(at, p)
 	return &harness.Workload{
 		Point: at, Operands: 4 * (slab + own), Scratch: scratch, Count: at.LayerWork,
-		Prepare: func() (harness.Job, error) { return prepareLayer(k, at, p, scratch, make([]float32, slab)) },
+		Prepare: func() (harness.Job, error) { return prepareLayer(k, at, p, scratch, attn.Alloc[float32](int(slab))) },
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"attnlab/attn"
 	"attnlab/harness"
 	"attnlab/harness/machine"
 	"attnlab/harness/run"
@@ -44,6 +45,7 @@ func (*MachineCmd) Run(to streams) error {
 	row("governor", f.Governor)
 	row("turbo", f.Turbo)
 	row("smt", f.SMT)
+	row("large pages", f.LargePages)
 	_, counters, err := machine.Counters()
 	row("counters", machine.DescribeCounters(counters, err))
 	row("go", strings.TrimSpace(f.Go+" "+f.GOAMD64))
@@ -65,7 +67,7 @@ func (*MachineCmd) Run(to streams) error {
 	}
 	fmt.Fprintln(t, "\nMEMORY\tREAD\tBANDWIDTH\tDRIFT")
 	for _, m := range memories(f.Caches) {
-		x := make([]float32, m.Bytes/4)
+		x := attn.Alloc[float32](int(m.Bytes / 4))
 		for i := range x {
 			x[i] = 1 // resident, and not the one zero page
 		}

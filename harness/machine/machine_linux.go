@@ -30,6 +30,9 @@ func system(f *run.Fingerprint) {
 	case word("/sys/devices/system/cpu/intel_pstate/no_turbo") == "1", word("/sys/devices/system/cpu/cpufreq/boost") == "0":
 		f.Turbo = "off"
 	}
+	if _, chosen, ok := strings.Cut(word("/sys/kernel/mm/transparent_hugepage/enabled"), "["); ok {
+		f.LargePages, _, _ = strings.Cut(chosen, "]")
+	}
 	switch word("/sys/devices/system/cpu/smt/active") {
 	case "1":
 		f.SMT = "on"

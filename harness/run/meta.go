@@ -114,8 +114,9 @@ type Fingerprint struct {
 	Kernel     string   `json:"kernel,omitempty"` // of the operating system
 	Hypervisor string   `json:"hypervisor,omitempty"`
 	Governor   string   `json:"governor,omitempty"`
-	Turbo      string   `json:"turbo,omitempty"` // on, off
-	SMT        string   `json:"smt,omitempty"`   // on, off
+	Turbo      string   `json:"turbo,omitempty"`       // on, off
+	SMT        string   `json:"smt,omitempty"`         // on, off
+	LargePages string   `json:"large_pages,omitempty"` // always, madvise (for who asks), never
 	Go         string   `json:"go"`
 	GOAMD64    string   `json:"goamd64,omitempty"`
 	Tags       string   `json:"tags,omitempty"` // build tags

@@ -1,0 +1,22 @@
+package attn
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// largePage is the size of a large page; where it is another one, some advice goes unheard.
+const largePage = 2 << 20
+
+// askLargePages asks for large pages where so many bytes hold whole ones: when memory is touched, and at once where it has been, as what make has zeroed. Whether
+// there are any is for the system to say, and no error.
+func askLargePages(start unsafe.Pointer, bytes uintptr) {
+	skip := -uintptr(start) & (largePage - 1)
+	if bytes < skip+largePage {
+		return
+	}
+	whole := unsafe.Slice((*byte)(unsafe.Add(start, skip)), (bytes-skip)&^(largePage-1))
+	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE)
+	_ = unix.Madvise(whole, unix.MADV_COLLAPSE)
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package attn
+
+import "unsafe"
+
+func askLargePages(unsafe.Pointer, uintptr) {}
