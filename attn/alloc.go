@@ -2,11 +2,11 @@ package attn
 
 import "unsafe"
 
-// Alloc is make([]T, n) in large pages of memory, where the system has them for who asks. A long cache is read as fast as memory gives it, and of the time to find a
-// page of 4 KiB a page of 2 MiB needs little. On a Xeon (family 6, model 167), Linux as a guest, decoding 32768 keys of 8 heads took 4 to 9 % less time so, and
-// calls of 2048 queries and keys 1 to 3 (AVX-512; medians by turns).
+// Alloc is make([]T, n) in large pages of memory, where the system has them for who asks. To find a page of 4 KiB takes a CPU, and in a guest far more so, about as
+// long as to read some of its 64 lines; a page of 2 MiB is found once for 32768. On a Xeon (family 6, model 167), Linux as a guest, decoding 32768 keys of 8 heads
+// took 8 to 15 % less time so, 2048 queries and keys 2 to 5 and 512 2 to 7 (ab, AVX-512; AVX2 decodes as much faster).
 //
-// What is less than a large page, or lies at one end of several, is in small ones.
+// What is less than half of a large page is in small ones.
 func Alloc[T int8 | uint16 | float32](n int) []T {
 	x := make([]T, n)
 	if n > 0 {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of what holds whole large pages, these are asked for, and nothing beside them.
+// Large pages are asked for from one end to the other.
 func TestAllocAsks(t *testing.T) {
 	enabled, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
 	if err != nil {
@@ -28,9 +28,13 @@ func TestAllocAsks(t *testing.T) {
 	if unix.Madvise(plain, unix.MADV_HUGEPAGE) != nil || !asked(t, uintptr(unsafe.Pointer(&plain[0]))) {
 		t.Skip("SKIPPED: the system does not say what was asked for")
 	}
-	x := Alloc[float32](3 * largePage / 4)
-	if !asked(t, uintptr(unsafe.Pointer(&x[len(x)/2]))) {
-		t.Error("6 MiB: no large pages were asked for in the middle")
+	for _, n := range []int{largePage / 8, 3 * largePage / 4} {
+		x := Alloc[float32](n)
+		for _, i := range []int{0, n / 2, n - 1} {
+			if !asked(t, uintptr(unsafe.Pointer(&x[i]))) {
+				t.Errorf("%d numbers: no large page was asked for at number %d", n, i)
+			}
+		}
 	}
 	for _, n := range []int{0, 1, largePage/4 - 1} {
 		if x := Alloc[float32](n); len(x) != n {
