@@ -45,10 +45,10 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	}
 	pl := &plan{p: p, team: team, scratch: scratch}
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := &worker{plan: pl, matrix: make([]float32, p.SeqQ*p.SeqKV), out: make([]float32, p.DimV)}
+		w := &worker{plan: pl, matrix: attn.Alloc[float32](p.SeqQ * p.SeqKV), out: make([]float32, p.DimV)}
 		if p.Want&attn.WantGrad != 0 {
 			w.back = attn.NewReverse(&pl.p)
-			w.Scorer, w.dA, w.dS = w.back.Scorer, make([]float32, p.SeqQ*p.SeqKV), make([]float32, p.SeqQ*p.SeqKV)
+			w.Scorer, w.dA, w.dS = w.back.Scorer, attn.Alloc[float32](p.SeqQ*p.SeqKV), attn.Alloc[float32](p.SeqQ*p.SeqKV)
 		} else {
 			w.Scorer = attn.NewScorer(&pl.p)
 		}

@@ -61,7 +61,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	pl.task = pl.head
 	tiles := tile.Count(&p, k.ops, p.SeqQ)
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := worker{t: tile.New(&pl.p, k.ops, tile.NewStage(&pl.p, k.ops, block, false).KeepParts()), matrix: make([]float32, tiles*k.ops.Lanes*p.SeqKV)}
+		w := worker{t: tile.New(&pl.p, k.ops, tile.NewStage(&pl.p, k.ops, block, false).KeepParts()), matrix: attn.Alloc[float32](tiles * k.ops.Lanes * p.SeqKV)}
 		for range tiles {
 			w.kept = append(w.kept, tile.NewSums(k.ops))
 		}
