@@ -81,12 +81,12 @@ func randomProblem(t *rapid.T) {
 	rows := oracle.Sample(&p, a, 64, 1)
 	before := randomCall(t, &p, layout) // what it leaves in a plan is nobody's
 	// A score far below its row's reference, which may itself be 2^40 below the largest weight, is rounded as the distance between the two. The sums of
-	// products that tolerance comes from are larger than that, but for those of a few columns.
+	// products that tolerance comes from are larger than that, but for those of a few columns, and of some beside a term; least so in gradients.
 	most := 1.0
-	switch columns := min(p.Dim, p.QDim(), p.DimV); {
-	case columns < 4:
+	switch columns := min(p.Dim, p.QDim()); {
+	case min(columns, p.DimV) < 4 && p.Want&attn.WantGrad != 0:
 		most = 4
-	case columns < 16:
+	case columns < 8, columns < 16 && p.Score.Terms != 0:
 		most = 2
 	}
 	var g *attn.Grads

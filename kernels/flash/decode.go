@@ -210,7 +210,7 @@ func (d *decoder) Scratch() int64 { return d.scratch }
 
 func (d *decoder) Forward(a *attn.Args) {
 	d.p.Must(d.name, a)
-	if d.p.SeqQ == 0 {
+	if d.p.SeqQ == 0 { // keys make tasks all the same, for more workers than there is scratch for
 		return
 	}
 	longest := 0

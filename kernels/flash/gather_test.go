@@ -89,18 +89,7 @@ func TestGatherAsks(t *testing.T) {
 		}
 		k.ops.Gathers, k.cache = true, 1<<20
 		asked := map[uintptr]int{}
-		k.ops.Flash = func(p *asm.Panel) {
-			if p.Next != 0 && p.From == 0 && !p.Scored {
-				asked[p.Next]++
-			}
-			l.Ops.Flash(p)
-		}
-		made, err := k.Plan(p, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pl := made.(*plan)
-		pl.Forward(a)
+		pl := forwardAsking(t, k, p, a, func(next uintptr) { asked[next]++ })
 		bundles, all := cover(tile.Count(&p, k.ops, p.SeqQ), pl.size), 0
 		for kv := range p.HeadsKV {
 			for key := pl.block; key < p.SeqKV; key += pl.block {
@@ -120,6 +109,24 @@ func TestGatherAsks(t *testing.T) {
 	}
 }
 
+// forwardAsking has a plan answer a call, and tells what Flash is told to ask for when it begins a block.
+func forwardAsking(t *testing.T, k kernel, p attn.Problem, a *attn.Args, asks func(next uintptr)) *plan {
+	t.Helper()
+	flash := k.ops.Flash
+	k.ops.Flash = func(p *asm.Panel) {
+		if p.Next != 0 && p.From == 0 && !p.Scored {
+			asks(p.Next)
+		}
+		flash(p)
+	}
+	made, err := k.Plan(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Forward(a)
+	return made.(*plan)
+}
+
 // A tile that goes alone has Flash ask for the values of each of its blocks, where the set's loops ask.
 func TestLoneTileAsks(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 12, SeqKV: 700, HeadsQ: 2, HeadsKV: 2, Dim: 16, DimV: 40}
@@ -132,18 +139,7 @@ func TestLoneTileAsks(t *testing.T) {
 				continue
 			}
 			var asked, want []uintptr
-			k.ops.Flash = func(p *asm.Panel) {
-				if p.Next != 0 && p.From == 0 && !p.Scored {
-					asked = append(asked, p.Next)
-				}
-				l.Ops.Flash(p)
-			}
-			made, err := k.Plan(p, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pl := made.(*plan)
-			pl.Forward(a)
+			pl := forwardAsking(t, k, p, a, func(next uintptr) { asked = append(asked, next) })
 			for kv := 0; kv < p.HeadsKV && asks; kv++ {
 				for key := 0; key < p.SeqKV; key += pl.block {
 					want = append(want, tile.From(&a.V, 0, key, kv).Ahead(0))
