@@ -9,16 +9,15 @@ import (
 // largePage is the size of a large page; where it is another one, some advice goes unheard.
 const largePage = 2 << 20
 
-// askLargePages asks for the large pages that so many bytes lie in, if these fill half of one: when memory is touched, and at once where it has been, as what make
-// has zeroed. What else lies in the first and the last of them is in large pages then, too: otherwise it would be for chance to say how much of a few MiB is.
-// Whether there are any is for the system to say, and no error.
+// askLargePages asks for the large pages that lie within so many bytes: when memory is touched, and at once where it has been, as what make has zeroed. What is at
+// the ends stays in small ones: large pages there would be resident for whoever comes next, and a plan's scratch beside a slab would seem to take no memory. Whether
+// there are any is for the system to say, and no error.
 func askLargePages(start unsafe.Pointer, bytes uintptr) {
-	if bytes < largePage/2 {
+	skip := -uintptr(start) & (largePage - 1)
+	if bytes < skip+largePage {
 		return
 	}
-	first := uintptr(start) &^ (largePage - 1)
-	last := (uintptr(start) + bytes + largePage - 1) &^ (largePage - 1)
-	for _, advice := range []uintptr{unix.MADV_HUGEPAGE, unix.MADV_COLLAPSE} {
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, first, last-first, advice)
-	}
+	whole := unsafe.Slice((*byte)(unsafe.Add(start, skip)), (bytes-skip)&^(largePage-1))
+	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE)
+	_ = unix.Madvise(whole, unix.MADV_COLLAPSE)
 }
