@@ -40,6 +40,9 @@ type Recurrent interface {
 	Step(a *Args, state []float32)
 }
 
+// Native is the instruction set of a kernel that is not ours, and chooses for itself. It may also refuse what any kernel of ours does.
+const Native = "native"
+
 // Remote is a plan computed elsewhere: a peer in a process, a library behind cgo. Forward is then Load, Run(1), Store, and panics with
 // their error. It is found by type assertion, as is io.Closer: a plan that holds a process, a mapping or C memory; whoever plans, closes.
 type Remote interface {

@@ -144,8 +144,8 @@ func TestMemoryInAChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Scratch < 4*n*n || m.Scratch > 4*n*(n+1) {
-		t.Errorf("scratch %d, the score matrix takes %d", m.Scratch, 4*n*n)
+	if *m.Scratch < 4*n*n || *m.Scratch > 4*n*(n+1) {
+		t.Errorf("scratch %d, the score matrix takes %d", *m.Scratch, 4*n*n)
 	}
 	if m.Allocs == nil || *m.Allocs != 0 || m.Bytes == nil || *m.Bytes != 0 {
 		t.Errorf("an honest call allocates %v times, %v bytes", show(m.Allocs), show(m.Bytes))

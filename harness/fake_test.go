@@ -177,7 +177,7 @@ func (w *fakeWorker) Verify(ctx context.Context, at run.Point) (oracle.Verdict, 
 
 func (w *fakeWorker) Weigh(ctx context.Context, at run.Point) (harness.Memory, error) {
 	w.asked = append(w.asked, at)
-	return harness.Memory{Scratch: 64}, ctx.Err()
+	return harness.Memory{Scratch: new(int64(64))}, ctx.Err()
 }
 
 func (w *fakeWorker) Sample(ctx context.Context, at run.Point, _ harness.Wish) (harness.Sample, error) {

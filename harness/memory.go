@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// A Memory is what one call costs besides its operands. A figure is nil where the system does not tell it: 0 is a measurement.
+// A Memory is what one call costs besides its operands. A figure is nil where the system does not tell it, or where calls run in another
+// process: 0 is a measurement.
 type Memory struct {
-	Scratch int64  `json:"scratch"`  // what the plan says it holds
+	Scratch *int64 `json:"scratch"`  // what the plan says it holds
 	PeakRSS *int64 `json:"peak_rss"` // growth of the process, from inputs in place to its highest point in planning and one call
 	Bytes   *int64 `json:"bytes"`    // allocated on the Go heap by a call in steady state
 	Allocs  *int64 `json:"allocs"`
@@ -35,7 +36,7 @@ func Weigh(w *Workload) (m Memory, err error) {
 	debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	peak := watchRSS()
-	if err := j.Plan(); err != nil {
+	if err := j.Plan(); err != nil || remote(j) {
 		return m, err
 	}
 	first, err := j.Run(1)
@@ -43,7 +44,8 @@ func Weigh(w *Workload) (m Memory, err error) {
 		return m, err
 	}
 	m.PeakRSS = peak()
-	m.Scratch = j.Scratch()
+	scratch := j.Scratch()
+	m.Scratch = &scratch
 	calls := max(1, min(steadyCalls, int(steadyTime/max(first.Wall, 1))))
 	for try, spent := 0, time.Duration(0); try < steadyTries && spent < triesTime && (try == 0 || *m.Allocs > 0); try++ {
 		bytes, allocs, took, err := allocated(j, calls)

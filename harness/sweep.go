@@ -198,7 +198,7 @@ func (s *Sweep) settle(ctx context.Context, at run.Point) error {
 			return s.fail(ctx, name, "memory", err)
 		}
 		return s.Journal.Append(run.Record{Memory: &run.Memory{
-			Point: name, Scratch: &m.Scratch, PeakRSS: m.PeakRSS, Alloc: m.Bytes, Allocs: m.Allocs,
+			Point: name, Scratch: m.Scratch, PeakRSS: m.PeakRSS, Alloc: m.Bytes, Allocs: m.Allocs,
 		}})
 	}
 	return nil

@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 
@@ -58,6 +59,9 @@ func Try(k attn.Kernel, c cases.Case) Finding {
 		f.Refused, f.Note = true, refused.Error()
 		return f
 	}
+	if held, ok := plan.(io.Closer); ok {
+		defer held.Close()
+	}
 	a, _, err := c.Args()
 	if err != nil {
 		return f.wrong("%v", err)
@@ -105,6 +109,12 @@ func tryBack(f Finding, plan attn.Plan, c cases.Case, a *attn.Args) Finding {
 	return f
 }
 
+// native says that a kernel is not ours.
+func native(k attn.Kernel) bool {
+	_, isa := k.Name()
+	return isa == attn.Native
+}
+
 // plan plans a valid problem, and says whether the kernel refuses it rightly, or what is inexact about its claims.
 func plan(k attn.Kernel, p attn.Problem, have attn.Needs) (pl attn.Plan, refused, err error) {
 	_, checked := k.Check(p, 1)
@@ -115,7 +125,7 @@ func plan(k attn.Kernel, p attn.Problem, have attn.Needs) (pl attn.Plan, refused
 		return nil, nil, fmt.Errorf("Check says %v, Plan says %v: they must agree", checked, planned)
 	case checked == nil && lack != 0:
 		return nil, nil, fmt.Errorf("accepts a problem that needs %v, which it refuses alone", lack)
-	case checked != nil && lack == 0:
+	case checked != nil && lack == 0 && !native(k):
 		return nil, nil, fmt.Errorf("refuses (%w) a problem that needs %v, each of which it accepts alone", checked, p.Needs())
 	case checked != nil && !errors.Is(checked, attn.ErrUnsupported):
 		return nil, nil, fmt.Errorf("refuses a valid problem as malformed: %w", checked)

@@ -233,9 +233,12 @@ func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {
 	return v, err
 }
 
-// remote is whether calls run in another process.
-func (j *attention) remote() bool {
-	_, ok := j.plan.(attn.Remote)
+// remote is whether the calls of a job that is planned run in another process.
+func remote(j Job) bool {
+	a, ok := j.(*attention)
+	if ok {
+		_, ok = a.plan.(attn.Remote)
+	}
 	return ok
 }
 

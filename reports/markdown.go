@@ -140,6 +140,9 @@ func machineLines(r *run.Run) [][]string {
 	for _, p := range m.Peaks {
 		add("peak "+p.ISA, p.String())
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.Peers)) {
+		add("peer "+name, m.Peers[name])
+	}
 	add("system", strings.TrimSpace(f.OS+"/"+f.Arch+" "+f.Kernel))
 	add("hypervisor", f.Hypervisor)
 	add("governor", f.Governor)

@@ -71,6 +71,10 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	all, err := c.among(all)
+	if err != nil {
+		return err
+	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
@@ -83,6 +87,9 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 			return nil, err
 		}
 		meta.Commit, meta.Program = commit, program
+		if meta.Peers, err = about(all); err != nil {
+			return nil, err
+		}
 		return run.Create(c.folder(side), meta)
 	})
 }
@@ -128,6 +135,9 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if err := began.check(); err != nil {
 		return err
 	}
+	if all, err = began.among(all); err != nil {
+		return err
+	}
 	return began.compare(to, all, func(side int, _ run.Commit, program string) (*run.Journal, error) {
 		if journals[side].Run().Meta.Program != program {
 			return nil, exitf(exitUsage, "%s: the sources of --%s have changed since this comparison was begun: begin another one", c.Out, abSides[side])
@@ -157,7 +167,7 @@ func (c *ABCmd) compare(to streams, all kernelList, open func(side int, commit r
 			return exitf(exitUsage, "--%s %s: %w", abSides[side], rev, err)
 		}
 		defer clean()
-		child := childOf(program, c.Timeout)
+		child := childOf(program, c.Timeout, c.Peers)
 		defer child.Close()
 		sum, err := sumOf(program)
 		if err != nil {

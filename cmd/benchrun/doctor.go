@@ -117,7 +117,7 @@ func (c *DoctorCmd) Run(to streams, all kernelList) error {
 		{Kernel: "flash", ISA: best, SeqKV: 512, Dim: 64},
 		{Kernel: "flash", ISA: best, SeqQ: 1, SeqKV: 32768, HeadsQ: 4, Dim: 64},
 	} {
-		child, err := newChild(time.Minute)
+		child, err := newChild(time.Minute, Peers{})
 		if err != nil {
 			return err
 		}

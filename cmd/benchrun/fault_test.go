@@ -45,13 +45,13 @@ func TestFaultInOneCell(t *testing.T) {
 func checkFault(t *testing.T, name string, in bool, got, want harness.Memory) {
 	t.Helper()
 	if in && name == "scratch" {
-		want.Scratch += 1 << 20
+		*want.Scratch += 1 << 20
 	}
 	if in && name == "alloc" {
 		*want.Allocs++
 	}
-	if got.Scratch != want.Scratch || *got.Allocs != *want.Allocs {
-		t.Errorf("%s: %d bytes of scratch and %d allocations, want %d and %d", name, got.Scratch, *got.Allocs, want.Scratch, *want.Allocs)
+	if *got.Scratch != *want.Scratch || *got.Allocs != *want.Allocs {
+		t.Errorf("%s: %d bytes of scratch and %d allocations, want %d and %d", name, *got.Scratch, *got.Allocs, *want.Scratch, *want.Allocs)
 	}
 }
 
@@ -66,8 +66,8 @@ func weighed(t *testing.T, all []attn.Kernel, at run.Point) harness.Memory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Scratch != w.Scratch {
-		t.Errorf("%s: %d bytes of scratch, and the kernel says %d", at.Name(), m.Scratch, w.Scratch)
+	if *m.Scratch != w.Scratch {
+		t.Errorf("%s: %d bytes of scratch, and the kernel says %d", at.Name(), *m.Scratch, w.Scratch)
 	}
 	return m
 }

@@ -15,6 +15,7 @@ import (
 
 // A Grid is the flags that say which points there are: every combination of their values.
 type Grid struct {
+	Peers   `group:"grid"`
 	Kernel  []string `placeholder:"NAME" help:"Kernels; default all. See benchrun list." group:"grid"`
 	ISA     []string `name:"isa" placeholder:"NAME" help:"Instruction sets; default the best one and the portable one." group:"grid"`
 	Mask    []string `default:"full,causal" help:"full, causal, causal-topleft, or window:L:R (L keys before a query's position, R after it, inf for no limit)." group:"grid"`
@@ -40,7 +41,7 @@ type Grid struct {
 // gridFlags are the names of the flags of a Grid. A run that is resumed keeps their values.
 var gridFlags = []string{
 	"kernel", "isa", "mask", "seq", "seq-kv", "dim", "dim-v", "heads", "kv-heads", "batch", "threads", "layout", "data", "with", "pass", "store", "page",
-	"layer",
+	"layer", "peer",
 }
 
 // mostPoints is a size of grid that can only be a mistake.
@@ -235,8 +236,13 @@ func (g *Grid) contenders(all []attn.Kernel) ([]run.Point, error) {
 	var list []run.Point
 	for _, algo := range algos {
 		for _, op := range ops(all, algo) {
-			for _, isa := range isas {
-				there := slices.Contains(isasOf(all, algo), isa)
+			has := isasOf(all, algo)
+			try := isas
+			if slices.Contains(has, attn.Native) { // it chooses for itself
+				try = has
+			}
+			for _, isa := range try {
+				there := slices.Contains(has, isa)
 				asked := len(g.ISA) > 0 && (len(g.Kernel) > 0 || unavailable(isa))
 				if there || asked {
 					list = append(list, run.Point{Kernel: algo, ISA: isa, Op: op})

@@ -11,6 +11,7 @@ import (
 	"attnlab/harness/run"
 	"attnlab/kernels"
 	"attnlab/kernels/asm"
+	"attnlab/peers"
 )
 
 // A kernelList is every kernel that a command line may speak of.
@@ -19,6 +20,45 @@ type kernelList []attn.Kernel
 // allKernels lists those of this build: the module's, behind a mutant_* build tag a wrong one, which verification must find, and behind the tag slow
 // some that waste time, which ab must catch, and a fault in one cell, which gate must name.
 func allKernels() kernelList { return slices.Concat(faulty(kernels.All()), mutant(), slowed()) }
+
+// Peers is the flag that names programs which compete besides.
+type Peers struct {
+	Peer []string `placeholder:"NAME=COMMAND" help:"A program that is not ours and competes as kernel NAME/native, such as 'onnxruntime=node peers/onnxruntime/peer.mjs'; several are parted by commas. Package peers says what such a program does."`
+}
+
+// among adds the peers to the kernels of this build. Each must say what it is: one that does not start would otherwise be a kernel that does nothing.
+func (c *Peers) among(all kernelList) (kernelList, error) {
+	all = slices.Clone(all)
+	for _, spec := range c.Peer {
+		k, err := peers.Parse(spec)
+		if err != nil {
+			return nil, exitf(exitUsage, "--peer %w", err)
+		}
+		if name, _ := k.Name(); slices.Contains(algorithms(all), name) {
+			return nil, exitf(exitUsage, "--peer %s: there is a kernel of this name", spec)
+		}
+		if _, err := k.About(); err != nil {
+			return nil, exitf(exitUsage, "--peer: %w", err)
+		}
+		all = append(all, k)
+	}
+	return all, nil
+}
+
+// about is what the peers among kernels say they are.
+func about(all kernelList) (map[string]string, error) {
+	says := map[string]string{}
+	for _, k := range all {
+		if p, ok := k.(*peers.Kernel); ok {
+			name, _ := p.Name()
+			var err error
+			if says[name], err = p.About(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return says, nil
+}
 
 // profileTime is how long a point runs under the profiler. Tests take less.
 var profileTime = harness.ProfileTime

@@ -11,10 +11,14 @@ import (
 )
 
 // ListCmd lists what there is to measure.
-type ListCmd struct{}
+type ListCmd struct{ Peers }
 
 // Run lists it. What a kernel can do is found out by asking it.
-func (*ListCmd) Run(to streams, all kernelList) error {
+func (c *ListCmd) Run(to streams, all kernelList) error {
+	all, err := c.among(all)
+	if err != nil {
+		return err
+	}
 	t := tabwriter.NewWriter(to.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KERNEL\tISA\tDOES")
 	type kind struct {

@@ -18,6 +18,7 @@ import (
 	"attnlab/harness/run/runtest"
 	"attnlab/internal/processtest"
 	"attnlab/kernels/naive"
+	"attnlab/peers/peertest"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -36,6 +37,7 @@ func TestMain(m *testing.M) {
 		"wrongrun": func() {
 			os.Exit(benchrun(os.Args[1:], std, append(kernelList{wrongKernel}, portable(allKernels())...)))
 		},
+		"peer":   peertest.Main,
 		"badrun": func() { os.Exit(benchrun(os.Args[1:], std, append(badKernels(), allKernels()...))) },
 	})
 }

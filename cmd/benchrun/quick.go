@@ -46,7 +46,7 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	child, err := newChild(sweep.Timeout)
+	child, err := newChild(sweep.Timeout, Peers{})
 	if err != nil {
 		return err
 	}

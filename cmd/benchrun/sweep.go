@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -116,6 +117,10 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
+	all, err := c.among(all)
+	if err != nil {
+		return err
+	}
 	lab := newLab(all)
 	points, err := c.points(lab.Kernels, to.Err)
 	if err != nil {
@@ -127,6 +132,9 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	}
 	meta, err := newMeta(k, c.Seed)
 	if err != nil {
+		return err
+	}
+	if meta.Peers, err = about(all); err != nil {
 		return err
 	}
 	j, err := run.Create(dir, meta)
@@ -160,6 +168,12 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	began := &line.Sweep
 	if err := began.check(); err != nil {
 		return err
+	}
+	if all, err = began.among(all); err != nil {
+		return err
+	}
+	if now, err := about(all); err != nil || !maps.Equal(now, meta.Peers) {
+		return errors.Join(err, exitf(exitUsage, "%s: the peers were %v, and are %v now", c.Out, meta.Peers, now))
 	}
 	lab := newLab(all)
 	points, err := began.points(lab.Kernels, to.Err)
@@ -209,7 +223,7 @@ func (c *SweepCmd) finish(lab *harness.Lab, points []run.Point, j *run.Journal, 
 
 // sweep measures the points into the journal, in a worker process, until it is done or interrupted.
 func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, to streams) (o harness.Outcome, err error) {
-	child, err := newChild(c.Timeout)
+	child, err := newChild(c.Timeout, c.Peers)
 	if err != nil {
 		return o, err
 	}
@@ -362,7 +376,7 @@ func flagValues(k *kong.Context) map[string]string {
 			for i := range parts {
 				parts[i] = fmt.Sprint(v.Index(i))
 			}
-			values[f.Name] = strings.Join(parts, ",")
+			values[f.Name] = kong.JoinEscaped(parts, ',')
 		case v.IsZero():
 			values[f.Name] = ""
 		default:

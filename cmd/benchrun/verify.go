@@ -18,6 +18,7 @@ import (
 
 // VerifyCmd compares kernels with the definition.
 type VerifyCmd struct {
+	Peers
 	Kernel  []string      `placeholder:"NAME" help:"Kernels; default all."`
 	ISA     []string      `name:"isa" placeholder:"NAME" help:"Instruction sets; default all that are here."`
 	Pass    string        `default:"both" enum:"forward,backward,both" placeholder:"PASS" help:"forward, backward or both (${default})."`
@@ -41,6 +42,10 @@ that continue one), types (16 bits and int8), pairs (every two features together
 
 // Run verifies, and is exit 1 if any answer is wrong.
 func (c *VerifyCmd) Run(to streams, all kernelList) error {
+	all, err := c.among(all)
+	if err != nil {
+		return err
+	}
 	picked, err := pick(all, c.Kernel, c.ISA)
 	if err != nil {
 		return err
@@ -54,7 +59,7 @@ func (c *VerifyCmd) Run(to streams, all kernelList) error {
 			return exitf(exitUsage, "--cases: %w", err)
 		}
 	}
-	child, err := newChild(c.Timeout)
+	child, err := newChild(c.Timeout, c.Peers)
 	if err != nil {
 		return err
 	}

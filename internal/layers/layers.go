@@ -33,6 +33,8 @@ var table = []rule{
 	{"kernels/flash", []string{"attn", "kernels/asm", "kernels/tile"}},
 	{"kernels/linear", []string{"attn", "kernels/asm", "kernels/tile"}},
 	{"kernels", []string{"attn", "kernels/..."}},
+	{"peers", []string{"attn"}},
+	{"peers/peertest", []string{"attn", "attn/cases", "harness/run", "kernels/naive"}},
 
 	{"harness/stats", nil},
 	{"harness/run", []string{"attn", "harness/stats"}},

@@ -1,0 +1,150 @@
+// ONNX Runtime as a peer: its MultiHeadAttention and, for causal masks, GroupQueryAttention, which is the faster of the two there. In this folder:
+//
+//   npm install --ignore-scripts        (its script fetches what only GPUs need)
+//   benchrun sweep --peer 'onnxruntime=node peers/onnxruntime/peer.mjs' --kernel flash,onnxruntime ...
+//
+// What is asked of a peer stands in package peers.
+import { readSync, writeSync } from 'node:fs';
+import ort from 'onnxruntime-node';
+
+process.on('SIGINT', () => {});
+
+// An ONNX model is a protocol buffer. These write the few kinds of field that a model of one node has.
+const varint = n => {
+  const out = [];
+  for (; n > 127; n = Math.floor(n / 128)) out.push(n % 128 + 128);
+  return Buffer.from([...out, n]);
+};
+const number = (field, n) => Buffer.concat([varint(field << 3), varint(n)]);
+const bytes = (field, ...parts) => {
+  const all = Buffer.concat(parts.map(p => Buffer.from(p)));
+  return Buffer.concat([varint(field << 3 | 2), varint(all.length), all]);
+};
+const float = (field, x) => {
+  const b = Buffer.alloc(4);
+  b.writeFloatLE(x);
+  return Buffer.concat([varint(field << 3 | 5), b]);
+};
+const FLOAT = 1, INT32 = 6;
+const attribute = (name, value) => typeof value === 'bigint'
+  ? bytes(5, bytes(1, name), number(3, Number(value)), number(20, 2))
+  : bytes(5, bytes(1, name), float(2, value), number(20, 1));
+const operand = (field, { name, type = FLOAT, dims }) =>
+  bytes(field, bytes(1, name), bytes(2, bytes(1, number(1, type), bytes(2, ...dims.map(d => bytes(1, number(1, d)))))));
+
+// model is a graph of one node of ONNX Runtime's own operators. An input without dimensions is left out.
+const model = (op, attributes, inputs, outputs) => bytes(7,
+  bytes(1, ...inputs.map(i => bytes(1, i.name)), ...outputs.map(o => bytes(2, o.name)), bytes(4, op), bytes(7, 'com.microsoft'),
+    ...Object.entries(attributes).map(([name, value]) => attribute(name, value))),
+  bytes(2, 'attention'),
+  ...inputs.filter(i => i.dims).map(i => operand(11, i)),
+  ...outputs.map(o => operand(12, o)));
+const file = graph => Buffer.concat([number(1, 8), bytes(8, bytes(1, ''), number(2, 17)), bytes(8, bytes(1, 'com.microsoft'), number(2, 1)), graph]);
+
+// refusal says why a problem is not done, if it is not.
+function refusal(p) {
+  if (Object.values(p).includes(0)) return 'something has no size';
+  if (p.mask === 'full') return p.heads_q === p.heads_kv ? '' : 'MultiHeadAttention has as many heads of keys as of queries';
+  if (p.mask !== 'causal' && p.mask !== 'causal-topleft') return `no mask ${p.mask}`;
+  if (p.seq_q !== p.seq_kv) return 'causal masks are of as many queries as keys';
+  return p.dim === p.dim_v && p.dim % 8 === 0 ? '' : 'GroupQueryAttention has keys and values of one size, a multiple of 8';
+}
+
+// Rows travel as [batch][head][row][column]; ONNX Runtime has them as [batch][row][head][column].
+function turned(from, batch, outer, inner, columns) {
+  const to = new Float32Array(from.length);
+  for (let b = 0, at = 0; b < batch; b++)
+    for (let i = 0; i < inner; i++)
+      for (let o = 0; o < outer; o++, at += columns) {
+        const begin = ((b * outer + o) * inner + i) * columns;
+        to.set(from.subarray(begin, begin + columns), at);
+      }
+  return to;
+}
+
+let problem, session, feeds, fetches;
+
+async function plan(p, threads) {
+  await session?.release();
+  problem = p;
+  const q = { name: 'q', dims: [p.batch, p.seq_q, p.heads_q * p.dim] };
+  const k = { name: 'k', dims: [p.batch, p.seq_kv, p.heads_kv * p.dim] };
+  const v = { name: 'v', dims: [p.batch, p.seq_kv, p.heads_kv * p.dim_v] };
+  const out = { name: 'out', dims: [p.batch, p.seq_q, p.heads_q * p.dim_v] };
+  let graph;
+  feeds = {};
+  fetches = { out: new ort.Tensor('float32', new Float32Array(out.dims.reduce((a, b) => a * b)), out.dims) };
+  if (p.mask === 'full') {
+    graph = model('MultiHeadAttention', { num_heads: BigInt(p.heads_q), scale: p.scale }, [q, k, v], [out]);
+  } else { // a cache that was empty before, and then holds all keys
+    const cache = name => ({ name, dims: [p.batch, p.heads_kv, p.seq_kv, p.dim] });
+    const lengths = { name: 'lengths', type: INT32, dims: [p.batch] }, total = { name: 'total', type: INT32, dims: [] };
+    const none = { name: '' };
+    graph = model('GroupQueryAttention', { num_heads: BigInt(p.heads_q), kv_num_heads: BigInt(p.heads_kv), scale: p.scale },
+      [q, k, v, none, none, lengths, total], [out, cache('keys'), cache('values')]);
+    feeds.lengths = new ort.Tensor('int32', new Int32Array(p.batch).fill(p.seq_kv - 1), lengths.dims);
+    feeds.total = new ort.Tensor('int32', Int32Array.of(p.seq_kv), total.dims);
+  }
+  session = await ort.InferenceSession.create(file(graph), { intraOpNumThreads: threads, interOpNumThreads: 1, executionMode: 'sequential' });
+}
+
+function load() {
+  const p = problem;
+  for (const [name, rows, heads, columns] of [['q', p.seq_q, p.heads_q, p.dim], ['k', p.seq_kv, p.heads_kv, p.dim], ['v', p.seq_kv, p.heads_kv, p.dim_v]]) {
+    const size = p.batch * rows * heads * columns;
+    const from = new Float32Array(size);
+    receive(new Uint8Array(from.buffer));
+    feeds[name] = new ort.Tensor('float32', turned(from, p.batch, heads, rows, columns), [p.batch, rows, heads * columns]);
+  }
+}
+
+async function run(calls) {
+  const begun = process.hrtime.bigint(), cpu = process.cpuUsage();
+  for (let i = 0; i < calls; i++) await session.run(feeds, fetches);
+  const wall = process.hrtime.bigint() - begun, used = process.cpuUsage(cpu);
+  return { wall_ns: Number(wall), cpu_ns: 1000 * (used.user + used.system) };
+}
+
+// Standard input, of which pending has been read and not used yet.
+let pending = Buffer.alloc(0);
+const chunk = Buffer.alloc(1 << 16);
+function more(into) {
+  const n = readSync(0, into);
+  if (n === 0) process.exit(0);
+  return n;
+}
+function line() {
+  let end;
+  while ((end = pending.indexOf(10)) < 0) pending = Buffer.concat([pending, chunk.subarray(0, more(chunk))]);
+  const text = pending.toString('utf8', 0, end);
+  pending = pending.subarray(end + 1);
+  return text;
+}
+function receive(to) {
+  let have = pending.copy(to);
+  pending = pending.subarray(have);
+  while (have < to.length) have += more(to.subarray(have));
+}
+function send(from) {
+  for (let sent = 0; sent < from.length;) sent += writeSync(1, from, sent);
+}
+
+for (;;) {
+  const q = JSON.parse(line());
+  let answer = {}, rows;
+  try {
+    switch (q.do) {
+      case 'about': answer = { about: `ONNX Runtime ${ort.env.versions.node}, MultiHeadAttention and GroupQueryAttention` }; break;
+      case 'check': answer = { refused: refusal(q.problem) }; break;
+      case 'plan': await plan(q.problem, q.threads); break;
+      case 'load': load(); break;
+      case 'run': answer = await run(q.calls); break;
+      case 'store': rows = turned(fetches.out.data, problem.batch, problem.seq_q, problem.heads_q, problem.dim_v); break;
+      default: answer = { error: 'not known' };
+    }
+  } catch (e) {
+    answer = { error: e.message };
+  }
+  send(Buffer.from(JSON.stringify(answer) + '\n'));
+  if (rows) send(new Uint8Array(rows.buffer));
+}

@@ -1,0 +1,396 @@
+// Package peers lets programs that are not ours compete. A peer is a kernel that another process computes, whatever that is written in: a few dozen lines
+// around somebody's library, such as those in the folders below this one, which say how to install what they need.
+//
+//	benchrun sweep --peer 'onnxruntime=node peers/onnxruntime/peer.mjs' --kernel flash,onnxruntime --seq 512,2048
+//
+// A peer is started with pipes for its standard input and output, and answers one request after the other until its input ends. A request is a line of JSON, and
+// so is an answer. Tensors follow as float32, little endian, in rows [batch][head][row][column] without gaps.
+//
+//	request                                    answer
+//	{"do":"about"}                             {"about":"Library 1.2.3"}: what it is, for the records of a run
+//	{"do":"check","problem":P,"threads":N}     {}, or {"refused":"why"} where it does not do this problem
+//	{"do":"plan","problem":P,"threads":N}      {}; this is the problem from here on, until another plan
+//	{"do":"load"} and Q, K, V                  {}
+//	{"do":"run","calls":N}                     {"wall_ns":W,"cpu_ns":C}: all calls together, timed by the peer, without copies
+//	{"do":"store"}                             {} and Out, of the last call
+//
+// What goes wrong is answered by {"error":"what"}, in place of any of these. cpu_ns is the processor time of the peer; 0 is not known, and wall_ns then counts.
+// P is
+//
+//	{"batch":1,"heads_q":8,"heads_kv":8,"seq_q":512,"seq_kv":512,"dim":64,"dim_v":64,"scale":0.125,"mask":"causal"}
+//
+// where mask is full, causal (the last query sees the last key), causal-topleft (the first query sees the first key), or window:L:R or window:L:R:topleft as
+// package attn has them. heads_kv divides heads_q; query head h has key head h/(heads_q/heads_kv). A peer refuses what it does not do, such as numbers that are 0.
+// It should ignore interrupts, which a terminal sends to all its processes: what they mean is for benchrun to say.
+package peers
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"attnlab/attn"
+)
+
+// A Kernel is a peer. It starts a process when it needs one, and keeps one that no plan holds.
+type Kernel struct {
+	name    string
+	command []string
+	mu      sync.Mutex
+	idle    *process
+}
+
+var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// Parse reads NAME=COMMAND, the command with arguments that spaces part.
+func Parse(spec string) (*Kernel, error) {
+	name, command, _ := strings.Cut(spec, "=")
+	words := strings.Fields(command)
+	if !word.MatchString(name) || len(words) == 0 {
+		return nil, fmt.Errorf("%q: want NAME=COMMAND, such as onnxruntime=node peers/onnxruntime/peer.mjs", spec)
+	}
+	return New(name, words...), nil
+}
+
+// New is the peer that a command runs.
+func New(name string, command ...string) *Kernel { return &Kernel{name: name, command: command} }
+
+// Name is the peer's, and attn.Native.
+func (k *Kernel) Name() (algo, isa string) { return k.name, attn.Native }
+
+// About is what the peer says it is.
+func (k *Kernel) About() (string, error) {
+	at, err := k.process()
+	if err != nil {
+		return "", k.failed(err)
+	}
+	a, err := at.ask(request{Do: "about"})
+	if err == nil && a.About == "" {
+		err = errors.New("about: it does not say what it is")
+	}
+	if err != nil {
+		return "", errors.Join(k.failed(err), at.kill())
+	}
+	return a.About, k.free(at)
+}
+
+// Check asks the peer. Its memory is its own, and not known.
+func (k *Kernel) Check(p attn.Problem, workers int) (scratch int64, err error) {
+	at, err := k.checked(&p, workers)
+	if err != nil {
+		return 0, err
+	}
+	k.free(at)
+	return 0, nil
+}
+
+// Plan has a process of its own until it is closed.
+func (k *Kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
+	at, err := k.checked(&p, team.Workers())
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan{kernel: k, problem: p, threads: team.Workers(), at: at}
+	if err := pl.replan(p.SeqQ, p.SeqKV); err != nil {
+		return nil, errors.Join(err, at.kill())
+	}
+	return pl, nil
+}
+
+// Close ends the process that no plan holds. The kernel may still be used.
+func (k *Kernel) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := k.idle
+	if k.idle = nil; at == nil {
+		return nil
+	}
+	return at.end()
+}
+
+// checked is a process that does a problem.
+func (k *Kernel) checked(p *attn.Problem, workers int) (*process, error) {
+	if err := p.Require(k.name+"/"+attn.Native, attn.NeedSoftmax|attn.NeedWindow); err != nil {
+		return nil, err
+	}
+	at, err := k.process()
+	if err != nil {
+		return nil, k.failed(err)
+	}
+	a, err := at.ask(planning("check", p, workers))
+	switch {
+	case err != nil:
+		return nil, errors.Join(k.failed(err), at.kill())
+	case a.Refused != "":
+		k.free(at)
+		return nil, fmt.Errorf("%w: %s/%s: %s", attn.ErrUnsupported, k.name, attn.Native, a.Refused)
+	}
+	return at, nil
+}
+
+// process is the idle one, or a new one.
+func (k *Kernel) process() (*process, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if at := k.idle; at != nil {
+		k.idle = nil
+		return at, nil
+	}
+	return start(k.command)
+}
+
+// free keeps a process for the next plan. One is enough.
+func (k *Kernel) free(at *process) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.idle != nil {
+		return at.end()
+	}
+	k.idle = at
+	return nil
+}
+
+func (k *Kernel) failed(err error) error {
+	return fmt.Errorf("peer %s (%s): %w", k.name, strings.Join(k.command, " "), err)
+}
+
+// A plan is a problem that a process is at. It is a Remote and an io.Closer.
+type plan struct {
+	kernel  *Kernel
+	problem attn.Problem
+	threads int
+	at      *process
+	size    [2]int // the queries and keys that the peer has planned for
+	broken  bool
+}
+
+// Scratch is not known.
+func (p *plan) Scratch() int64 { return 0 }
+
+// Forward is Load, one Run, and Store.
+func (p *plan) Forward(a *attn.Args) {
+	err := p.Load(a)
+	if err == nil {
+		_, _, err = p.Run(1)
+	}
+	if err == nil {
+		err = p.Store(a)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Load copies the operands to the peer.
+func (p *plan) Load(a *attn.Args) error {
+	if err := p.problem.Check(a); err != nil {
+		return p.kernel.failed(err)
+	}
+	if err := p.replan(a.Q.S, a.K.S); err != nil {
+		return err
+	}
+	_, err := p.ask(request{Do: "load"}, &a.Q, &a.K, &a.V)
+	return err
+}
+
+// replan has the peer plan for so many queries and keys, which a call may have fewer of than its plan.
+func (p *plan) replan(queries, keys int) error {
+	if p.size == [2]int{queries, keys} {
+		return nil
+	}
+	p.size = [2]int{queries, keys}
+	now := p.problem
+	now.SeqQ, now.SeqKV = queries, keys
+	_, err := p.ask(planning("plan", &now, p.threads))
+	return err
+}
+
+// Run makes calls and says how long they took the peer.
+func (p *plan) Run(calls int) (cpu, wall time.Duration, err error) {
+	a, err := p.ask(request{Do: "run", Calls: calls})
+	if err == nil && a.Wall <= 0 {
+		err = p.kernel.failed(fmt.Errorf("%d calls took %d ns, it says", calls, a.Wall))
+	}
+	return time.Duration(a.CPU), time.Duration(a.Wall), err
+}
+
+// Store copies the output from the peer.
+func (p *plan) Store(a *attn.Args) error {
+	_, err := p.ask(request{Do: "store"})
+	if err == nil {
+		err = p.spoilt(p.at.get(&a.Out))
+	}
+	return err
+}
+
+// Close lets the kernel have the process.
+func (p *plan) Close() error {
+	if p.broken {
+		return p.at.kill()
+	}
+	return p.kernel.free(p.at)
+}
+
+func (p *plan) ask(q request, operands ...*attn.Tensor) (answer, error) {
+	a, err := p.at.ask(q, operands...)
+	return a, p.spoilt(err)
+}
+
+// spoilt remembers that nothing more is to be had from a process that failed.
+func (p *plan) spoilt(err error) error {
+	if err == nil {
+		return nil
+	}
+	p.broken = true
+	return p.kernel.failed(err)
+}
+
+// A request and its answer, as they are written.
+type (
+	request struct {
+		Do      string   `json:"do"`
+		Problem *problem `json:"problem,omitempty"`
+		Threads int      `json:"threads,omitempty"`
+		Calls   int      `json:"calls,omitempty"`
+	}
+	problem struct {
+		Batch   int     `json:"batch"`
+		HeadsQ  int     `json:"heads_q"`
+		HeadsKV int     `json:"heads_kv"`
+		SeqQ    int     `json:"seq_q"`
+		SeqKV   int     `json:"seq_kv"`
+		Dim     int     `json:"dim"`
+		DimV    int     `json:"dim_v"`
+		Scale   float64 `json:"scale"`
+		Mask    string  `json:"mask"`
+	}
+	answer struct {
+		Error   string `json:"error"`
+		About   string `json:"about"`
+		Refused string `json:"refused"`
+		Wall    int64  `json:"wall_ns"`
+		CPU     int64  `json:"cpu_ns"`
+	}
+)
+
+// planning is a request about a problem.
+func planning(do string, p *attn.Problem, threads int) request {
+	return request{Do: do, Threads: threads, Problem: &problem{
+		Batch: p.Batch, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, SeqQ: p.SeqQ, SeqKV: p.SeqKV, Dim: p.Dim, DimV: p.DimV, Scale: p.Scale(), Mask: p.Mask.String(),
+	}}
+}
+
+// A process is a peer at work.
+type process struct {
+	cmd *exec.Cmd
+	in  *bufio.Writer
+	out *bufio.Reader
+	end func() error // closes its input, and waits
+	row []byte
+}
+
+// kill ends a process that may not listen any more. That it dies of it is no news.
+func (p *process) kill() error {
+	err := p.cmd.Process.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	p.end()
+	return err
+}
+
+func start(command []string) (*process, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	cmd.WaitDelay = time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	end := func() error {
+		in.Close()
+		return cmd.Wait()
+	}
+	return &process{cmd: cmd, in: bufio.NewWriterSize(in, 1<<16), out: bufio.NewReaderSize(out, 1<<16), end: end}, nil
+}
+
+// ask writes a request with its tensors, and reads the answer.
+func (p *process) ask(q request, operands ...*attn.Tensor) (a answer, err error) {
+	err = json.NewEncoder(p.in).Encode(q) // it ends the line
+	for _, t := range operands {
+		err = errors.Join(err, p.put(t))
+	}
+	if err = errors.Join(err, p.in.Flush()); err != nil {
+		return a, fmt.Errorf("does not take %s: %w", q.Do, err)
+	}
+	line, err := p.out.ReadBytes('\n')
+	switch {
+	case errors.Is(err, io.EOF) && len(line) == 0:
+		return a, fmt.Errorf("ended at %s", q.Do)
+	case err != nil:
+		return a, fmt.Errorf("answer to %s: %w", q.Do, err)
+	}
+	if err := json.Unmarshal(line, &a); err != nil {
+		return a, fmt.Errorf("answer to %s: %.80q is not a line of JSON: %w", q.Do, line, err)
+	}
+	if a.Error != "" {
+		return a, fmt.Errorf("%s: %s", q.Do, a.Error)
+	}
+	return a, nil
+}
+
+// put writes the rows of a tensor.
+func (p *process) put(t *attn.Tensor) error {
+	for row := range rows(t) {
+		p.row, _ = binary.Append(p.row[:0], binary.LittleEndian, row)
+		if _, err := p.in.Write(p.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// get reads them.
+func (p *process) get(t *attn.Tensor) error {
+	p.row = append(p.row[:0], make([]byte, 4*t.D)...)
+	for row := range rows(t) {
+		if _, err := io.ReadFull(p.out, p.row); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
+		if _, err := binary.Decode(p.row, binary.LittleEndian, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows are those of a tensor, in the order in which they travel.
+func rows(t *attn.Tensor) func(yield func([]float32) bool) {
+	return func(yield func([]float32) bool) {
+		for b := range t.B {
+			for h := range t.H {
+				for s := range t.S {
+					if !yield(t.Row(b, s, h)) {
+						return
+					}
+				}
+			}
+		}
+	}
+}

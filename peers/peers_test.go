@@ -1,0 +1,171 @@
+package peers_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/attntest"
+	"attnlab/attn/cases"
+	"attnlab/harness"
+	"attnlab/harness/run"
+	"attnlab/internal/processtest"
+	"attnlab/peers"
+	"attnlab/peers/peertest"
+)
+
+// TestMain is also a peer, whose argument says what it is like.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		peertest.Main()
+	}
+	os.Exit(m.Run())
+}
+
+func peer(t *testing.T, like string) *peers.Kernel {
+	k := peers.New("me", processtest.Self(t), like)
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Errorf("the peer ends with %v", err)
+		}
+	})
+	return k
+}
+
+// TestPeer has the suite judge naive/go from the other end of two pipes.
+func TestPeer(t *testing.T) {
+	attntest.Run(t, peer(t, "honest"), attn.NeedSoftmax|attn.NeedWindow, attntest.Options{Peer: true})
+}
+
+// Whatever goes wrong is told with the name of the peer, what it was asked, and what it said.
+func TestTroubles(t *testing.T) {
+	p := attn.Problem{Batch: 1, SeqQ: 9, SeqKV: 5, HeadsQ: 2, HeadsKV: 1, Dim: 3, DimV: 4}
+	for _, c := range []struct{ like, want string }{
+		{"fails-at-check", "check: out of luck"},
+		{"fails-at-plan", "plan: out of luck"},
+		{"fails-at-load", "load: out of luck"},
+		{"fails-at-run", "run: out of luck"},
+		{"fails-at-store", "store: out of luck"},
+		{"dies-at-check", "ended at check"},
+		{"dies-at-run", "ended at run"},
+		{"dies-at-store", "ended at store"},
+		{"garbles-plan", `answer to plan: "hello\n" is not a line of JSON`},
+		{"timeless", "1 calls took 0 ns"},
+		{"keeps", "output: EOF"},
+		{"refuses", "unsupported: me/native: more than 8 queries"},
+	} {
+		t.Run(c.like, func(t *testing.T) {
+			k := peer(t, c.like)
+			err := call(k, p)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error is %v, want one with %q", err, c.want)
+			}
+			if refused := errors.Is(err, attn.ErrUnsupported); refused != (c.like == "refuses") {
+				t.Errorf("is %v a refusal: %v", err, refused)
+			}
+		})
+	}
+	for like, want := range map[string]string{"honest": "", "fails-at-about": "about: out of luck", "dies-at-about": "ended at about"} {
+		about, err := peer(t, like).About()
+		if want == "" && (err != nil || about != "naive/go, "+like) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s is about %q, %v; want %q", like, about, err, want)
+		}
+	}
+	if err := call(peers.New("me", "/no/such/program"), p); err == nil || !strings.Contains(err.Error(), "peer me (/no/such/program): ") {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}
+
+// call makes a plan and runs it once.
+func call(k attn.Kernel, p attn.Problem) (err error) {
+	plan, err := k.Plan(p, nil)
+	if err != nil {
+		return err
+	}
+	defer plan.(io.Closer).Close()
+	defer func() {
+		if r := recover(); r != nil {
+			err = r.(error)
+		}
+	}()
+	a, err := cases.NewArgs(p, "bhsd", nil)
+	if err != nil {
+		return err
+	}
+	plan.Forward(a)
+	return nil
+}
+
+// Operands of another shape than the plan's never leave.
+func TestBadOperands(t *testing.T) {
+	p := attn.Problem{Batch: 1, SeqQ: 2, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 3, DimV: 4}
+	plan, err := peer(t, "honest").Plan(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.(io.Closer).Close()
+	a, err := cases.NewArgs(p, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.K = attn.New(attn.BHSD, 1, 3, 1, 3)
+	if err := plan.(attn.Remote).Load(a); err == nil || !strings.Contains(err.Error(), "K") {
+		t.Errorf("error is %v, want one about K", err)
+	}
+}
+
+// A peer is measured by its own clock, and its memory is not known.
+func TestMeasured(t *testing.T) {
+	at := run.Point{Kernel: "me", ISA: attn.Native, Mask: "causal", HeadsQ: 2, SeqKV: 40, Dim: 8}.WithDefaults()
+	w, err := harness.Attention(peer(t, "honest"), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := harness.Weigh(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m != (harness.Memory{}) {
+		t.Errorf("memory is %+v, want nothing", m)
+	}
+	j, err := w.Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if err := j.Plan(); err != nil {
+		t.Fatal(err)
+	}
+	one, err := j.Run(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := j.Check(8, 1); err != nil || !(v.Worst <= 1) || v.Rows == 0 {
+		t.Errorf("verdict is %+v, %v", v, err)
+	}
+	many, err := j.Run(200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one.CPU != 0 || one.Wall <= 0 || many.Wall <= one.Wall {
+		t.Errorf("one call took %+v, 200 took %+v", one, many)
+	}
+}
+
+func TestParse(t *testing.T) {
+	k, err := peers.Parse("torch=python3 -u  peer.py --fast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if algo, isa := k.Name(); algo != "torch" || isa != "native" {
+		t.Errorf("name is %s/%s", algo, isa)
+	}
+	for _, spec := range []string{"", "torch", "torch=", "torch= ", "=python3", "a b=c", "a/b=c"} {
+		if _, err := peers.Parse(spec); err == nil || !strings.Contains(err.Error(), "want NAME=COMMAND") {
+			t.Errorf("%q: %v", spec, err)
+		}
+	}
+}
