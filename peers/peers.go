@@ -14,7 +14,7 @@
 //	{"do":"run","calls":N}                     {"wall_ns":W,"cpu_ns":C}: all calls together, timed by the peer, without copies
 //	{"do":"store"}                             {} and Out, of the last call
 //
-// What goes wrong is answered by {"error":"what"}, in place of any of these. cpu_ns is the processor time of the peer; 0 is not known, and wall_ns then counts.
+// No more threads may work than were told; processor time that says otherwise is an error. What goes wrong is answered by {"error":"what"}, in place of any of these. cpu_ns is the processor time of the peer; 0 is not known, and wall_ns then counts.
 // P is
 //
 //	{"batch":1,"heads_q":8,"heads_kv":8,"seq_q":512,"seq_kv":512,"dim":64,"dim_v":64,"scale":0.125,"mask":"causal"}
@@ -214,13 +214,21 @@ func (p *plan) replan(queries, keys int) error {
 	return err
 }
 
+// sure is how long calls must last for their processor time to say how many threads they had.
+const sure = 10 * time.Millisecond
+
 // Run makes calls and says how long they took the peer.
 func (p *plan) Run(calls int) (cpu, wall time.Duration, err error) {
 	a, err := p.ask(request{Do: "run", Calls: calls})
-	if err == nil && a.Wall <= 0 {
-		err = p.kernel.failed(fmt.Errorf("%d calls took %d ns, it says", calls, a.Wall))
+	cpu, wall = time.Duration(a.CPU), time.Duration(a.Wall)
+	switch {
+	case err != nil:
+	case wall <= 0:
+		err = p.kernel.failed(fmt.Errorf("run: %d calls took %v, it says", calls, wall))
+	case wall > sure && float64(cpu) > (float64(p.threads)+0.5)*float64(wall):
+		err = p.kernel.failed(fmt.Errorf("run: %v of processor time in %v, on more threads than the %d it was told", cpu, wall, p.threads))
 	}
-	return time.Duration(a.CPU), time.Duration(a.Wall), err
+	return cpu, wall, err
 }
 
 // Store copies the output from the peer.

@@ -53,7 +53,8 @@ func TestTroubles(t *testing.T) {
 		{"dies-at-run", "ended at run"},
 		{"dies-at-store", "ended at store"},
 		{"garbles-plan", `answer to plan: "hello\n" is not a line of JSON`},
-		{"timeless", "1 calls took 0 ns"},
+		{"timeless", "1 calls took 0s"},
+		{"greedy", "on more threads than the 1 it was told"},
 		{"keeps", "output: EOF"},
 		{"refuses", "unsupported: me/native: more than 8 queries"},
 	} {

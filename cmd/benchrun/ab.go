@@ -71,7 +71,7 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	all, err := c.among(all)
+	all, peers, err := c.among(all)
 	if err != nil {
 		return err
 	}
@@ -86,10 +86,7 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 		if err != nil {
 			return nil, err
 		}
-		meta.Commit, meta.Program = commit, program
-		if meta.Peers, err = about(all); err != nil {
-			return nil, err
-		}
+		meta.Commit, meta.Program, meta.Peers = commit, program, peers
 		return run.Create(c.folder(side), meta)
 	})
 }
@@ -135,7 +132,11 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if err := began.check(); err != nil {
 		return err
 	}
-	if all, err = began.among(all); err != nil {
+	all, peers, err := began.among(all)
+	if err != nil {
+		return err
+	}
+	if err := samePeers(c.Out, journals[0].Run().Meta, peers); err != nil {
 		return err
 	}
 	return began.compare(to, all, func(side int, _ run.Commit, program string) (*run.Journal, error) {

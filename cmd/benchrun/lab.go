@@ -26,8 +26,23 @@ type Peers struct {
 	Peer []string `placeholder:"NAME=COMMAND" help:"A program that is not ours and competes as kernel NAME/native, such as 'onnxruntime=node peers/onnxruntime/peer.mjs'; several are parted by commas. Package peers says what such a program does."`
 }
 
-// among adds the peers to the kernels of this build. Each must say what it is: one that does not start would otherwise be a kernel that does nothing.
-func (c *Peers) among(all kernelList) (kernelList, error) {
+// among adds the peers to the kernels of this build, and returns what each says it is. One that does not answer would otherwise be a kernel that does nothing.
+func (c *Peers) among(all kernelList) (both kernelList, about map[string]string, err error) {
+	if both, err = c.join(all); err != nil {
+		return nil, nil, err
+	}
+	about = map[string]string{}
+	for _, k := range both[len(all):] {
+		name, _ := k.Name()
+		if about[name], err = k.(*peers.Kernel).About(); err != nil {
+			return nil, nil, exitf(exitUsage, "--peer: %w", err)
+		}
+	}
+	return both, about, nil
+}
+
+// join is among without starting any of them. A worker's are to start on the CPU on which they are timed.
+func (c *Peers) join(all kernelList) (kernelList, error) {
 	all = slices.Clone(all)
 	for _, spec := range c.Peer {
 		k, err := peers.Parse(spec)
@@ -37,27 +52,9 @@ func (c *Peers) among(all kernelList) (kernelList, error) {
 		if name, _ := k.Name(); slices.Contains(algorithms(all), name) {
 			return nil, exitf(exitUsage, "--peer %s: there is a kernel of this name", spec)
 		}
-		if _, err := k.About(); err != nil {
-			return nil, exitf(exitUsage, "--peer: %w", err)
-		}
 		all = append(all, k)
 	}
 	return all, nil
-}
-
-// about is what the peers among kernels say they are.
-func about(all kernelList) (map[string]string, error) {
-	says := map[string]string{}
-	for _, k := range all {
-		if p, ok := k.(*peers.Kernel); ok {
-			name, _ := p.Name()
-			var err error
-			if says[name], err = p.About(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return says, nil
 }
 
 // profileTime is how long a point runs under the profiler. Tests take less.

@@ -15,7 +15,7 @@ type ListCmd struct{ Peers }
 
 // Run lists it. What a kernel can do is found out by asking it.
 func (c *ListCmd) Run(to streams, all kernelList) error {
-	all, err := c.among(all)
+	all, _, err := c.among(all)
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
-	all, err := c.among(all)
+	all, peers, err := c.among(all)
 	if err != nil {
 		return err
 	}
@@ -134,9 +134,7 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	if meta.Peers, err = about(all); err != nil {
-		return err
-	}
+	meta.Peers = peers
 	j, err := run.Create(dir, meta)
 	if err != nil {
 		return err
@@ -169,11 +167,12 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if err := began.check(); err != nil {
 		return err
 	}
-	if all, err = began.among(all); err != nil {
+	all, peers, err := began.among(all)
+	if err != nil {
 		return err
 	}
-	if now, err := about(all); err != nil || !maps.Equal(now, meta.Peers) {
-		return errors.Join(err, exitf(exitUsage, "%s: the peers were %v, and are %v now", c.Out, meta.Peers, now))
+	if err := samePeers(c.Out, meta, peers); err != nil {
+		return err
 	}
 	lab := newLab(all)
 	points, err := began.points(lab.Kernels, to.Err)
@@ -363,6 +362,14 @@ func sameMachine(m run.Meta) error {
 		return fmt.Errorf("the run was begun at %v, this benchrun is %v", m.Commit, now)
 	}
 	return nil
+}
+
+// samePeers refuses to go on with other programs, or other versions of them.
+func samePeers(dir string, m run.Meta, now map[string]string) error {
+	if maps.Equal(m.Peers, now) {
+		return nil
+	}
+	return exitf(exitUsage, "%s: it was begun with peers %v, and they are %v now", dir, m.Peers, now)
 }
 
 // flagValues lists the flags of the selected command with their effective values, as the command line would spell them.

@@ -42,7 +42,7 @@ that continue one), types (16 bits and int8), pairs (every two features together
 
 // Run verifies, and is exit 1 if any answer is wrong.
 func (c *VerifyCmd) Run(to streams, all kernelList) error {
-	all, err := c.among(all)
+	all, _, err := c.among(all)
 	if err != nil {
 		return err
 	}

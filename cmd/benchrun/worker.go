@@ -19,7 +19,7 @@ type WorkerCmd struct{ Peers }
 
 // Run serves until standard input ends.
 func (c *WorkerCmd) Run(to streams, all kernelList) error {
-	all, err := c.among(all)
+	all, err := c.join(all)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// Main is a program that serves. Its argument is honest, or says what is strange: refuses (more than 8 queries), timeless, keeps (the output to itself), or
+// Main is a program that serves. Its argument is honest, or says what is strange: refuses (more than 8 queries), timeless, greedy (for threads), keeps (the output to itself), or
 // fails-at-, dies-at- or garbles- with what is asked behind it.
 func Main() {
 	if err := serve(os.Args[1], os.Stdin, os.Stdout); err != nil {
@@ -107,6 +107,10 @@ func serve(like string, stdin io.Reader, stdout io.Writer) error {
 			begun := time.Now()
 			for range q.Calls {
 				plan.Forward(a)
+			}
+			if like == "greedy" {
+				time.Sleep(20 * time.Millisecond)
+				answer["cpu_ns"] = 2 * time.Since(begun).Nanoseconds()
 			}
 			if like != "timeless" {
 				answer["wall_ns"] = time.Since(begun).Nanoseconds()

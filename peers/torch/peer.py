@@ -7,9 +7,12 @@ What is asked of a peer stands in package peers.
 
 import ctypes
 import json
+import os
 import signal
 import sys
 import time
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # PyTorch's own threads share the heads among them; OpenBLAS would add one for each CPU, whatever they are told
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
