@@ -170,6 +170,7 @@ type plan struct {
 	threads int
 	at      *process
 	size    [2]int // the queries and keys that the peer has planned for
+	empty   bool   // the call has none
 	broken  bool
 }
 
@@ -190,10 +191,13 @@ func (p *plan) Forward(a *attn.Args) {
 	}
 }
 
-// Load copies the operands to the peer.
+// Load copies the operands to the peer. A call may be empty where its plan is not: what comes of that is known without asking.
 func (p *plan) Load(a *attn.Args) error {
 	if err := p.problem.Check(a); err != nil {
 		return p.kernel.failed(err)
+	}
+	if p.empty = a.Q.S == 0 || a.K.S == 0; p.empty {
+		return nil
 	}
 	if err := p.replan(a.Q.S, a.K.S); err != nil {
 		return err
@@ -219,6 +223,9 @@ const sure = 10 * time.Millisecond
 
 // Run makes calls and says how long they took the peer.
 func (p *plan) Run(calls int) (cpu, wall time.Duration, err error) {
+	if p.empty {
+		return 0, 1, nil
+	}
 	a, err := p.ask(request{Do: "run", Calls: calls})
 	cpu, wall = time.Duration(a.CPU), time.Duration(a.Wall)
 	switch {
@@ -233,6 +240,12 @@ func (p *plan) Run(calls int) (cpu, wall time.Duration, err error) {
 
 // Store copies the output from the peer.
 func (p *plan) Store(a *attn.Args) error {
+	if p.empty {
+		for row := range rows(&a.Out) {
+			clear(row)
+		}
+		return nil
+	}
 	_, err := p.ask(request{Do: "store"})
 	if err == nil {
 		err = p.spoilt(p.at.get(&a.Out))

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,6 +40,37 @@ func peer(t *testing.T, like string) *peers.Kernel {
 // TestPeer has the suite judge naive/go from the other end of two pipes.
 func TestPeer(t *testing.T) {
 	attntest.Run(t, peer(t, "honest"), attn.NeedSoftmax|attn.NeedWindow, attntest.Options{Peer: true})
+}
+
+// The plain peer answers as the definition does, through what those in C++ share.
+func TestPlain(t *testing.T) {
+	processtest.Needed(t)
+	compiler, err := exec.LookPath("c++")
+	if err != nil {
+		t.Skip("SKIPPED: there is no C++ compiler")
+	}
+	program := filepath.Join(t.TempDir(), "peer")
+	if out, err := exec.Command(compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, "plain/peer.cpp").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	k := peers.New("plain", program)
+	defer k.Close()
+	done := map[string]int{}
+	for _, c := range cases.Core() {
+		if c.Family == "extremes" { // what float32 does not hold, doubles do
+			continue
+		}
+		f := harness.Try(k, c)
+		if !f.Refused && !f.Right() {
+			t.Error(f)
+		}
+		if !f.Refused {
+			done[f.Family]++
+		}
+	}
+	if done["sizes"] < 5 || done["masks"] < 2 || done["gqa"] < 1 || done["empty"] < 2 {
+		t.Errorf("cases by family: %v", done)
+	}
 }
 
 // Whatever goes wrong is told with the name of the peer, what it was asked, and what it said.
