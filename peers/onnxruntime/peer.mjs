@@ -44,6 +44,7 @@ const file = graph => Buffer.concat([number(1, 8), bytes(8, bytes(1, ''), number
 // refusal says why a problem is not done, if it is not.
 function refusal(p) {
   if (Object.values(p).includes(0)) return 'something has no size';
+  if (p.seq_q === 1 && p.seq_kv > 1) return 'a single query reads a cache, which its JavaScript copies at each call: its other languages need not';
   if (p.mask === 'full') return p.heads_q === p.heads_kv ? '' : 'MultiHeadAttention has as many heads of keys as of queries';
   if (p.mask !== 'causal' && p.mask !== 'causal-topleft') return `no mask ${p.mask}`;
   if (p.seq_q !== p.seq_kv) return 'causal masks are of as many queries as keys';
@@ -76,7 +77,7 @@ async function plan(p, threads) {
   fetches = { out: new ort.Tensor('float32', new Float32Array(out.dims.reduce((a, b) => a * b)), out.dims) };
   if (p.mask === 'full') {
     graph = model('MultiHeadAttention', { num_heads: BigInt(p.heads_q), scale: p.scale }, [q, k, v], [out]);
-  } else { // a cache that was empty before, and then holds all keys
+  } else { // a cache that was empty before, and then holds all keys; nobody fetches it
     const cache = name => ({ name, dims: [p.batch, p.heads_kv, p.seq_kv, p.dim] });
     const lengths = { name: 'lengths', type: INT32, dims: [p.batch] }, total = { name: 'total', type: INT32, dims: [] };
     const none = { name: '' };
