@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		peertest.Main()
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or the race detector has every process sleep for a second as it ends
 	os.Exit(m.Run())
 }
 
