@@ -98,7 +98,7 @@ func Plots(dir string, r *run.Run) error {
 func ladderChart(path string, g *group) error {
 	return canvas.Save(path, 24*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
 		left, right := area, area
-		split := area.Min.X + (area.Max.X-area.Min.X-legendWidth)/2
+		split := area.Min.X + (area.Max.X-area.Min.X-g.legendWidth())/2
 		left.Max.X, right.Min.X = split-8, split+8
 		if err := panel(left, g, &charts[0], charts[0].title, false); err != nil {
 			return err
@@ -128,8 +128,27 @@ func (g *group) style(s *series) (color.Color, []vg.Length, draw.GlyphDrawer) {
 	return canvas.Colors[k%len(canvas.Colors)], dashes[i%len(dashes)], shapes[i%len(shapes)]
 }
 
-// legendWidth is the room to the right of a chart.
-const legendWidth = 3.6 * vg.Centimeter
+// thumb is the width of a line in a legend.
+const thumb = 28
+
+// newLegend is an empty legend, which stands at the right of a chart.
+func newLegend() plot.Legend {
+	l := plot.NewLegend()
+	l.Top, l.Left = true, true
+	l.TextStyle.Font = canvas.Sans(9)
+	l.Padding = 3
+	l.ThumbnailWidth = thumb
+	return l
+}
+
+// legendWidth is the room that its names take.
+func (g *group) legendWidth() vg.Length {
+	style, width := newLegend().TextStyle, 3.6*vg.Centimeter
+	for _, s := range g.series {
+		width = max(width, 8+thumb+style.Width("m"+s.label()))
+	}
+	return width
+}
 
 // panel draws one chart of a group, with the legend on its right if asked for, in the order of the lines' right ends.
 func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) error {
@@ -215,7 +234,7 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 	}
 	room := area
 	if withLegend {
-		room.Max.X -= legendWidth
+		room.Max.X -= g.legendWidth()
 	}
 	p.Draw(room)
 	if !withLegend {
@@ -230,11 +249,7 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 		}
 		return 0
 	})
-	legend := plot.NewLegend()
-	legend.Top, legend.Left = true, true
-	legend.TextStyle.Font = canvas.Sans(9)
-	legend.Padding = 3
-	legend.ThumbnailWidth = 28
+	legend := newLegend()
 	for _, e := range entries {
 		legend.Add(e.label, e.thumb...)
 	}
