@@ -51,4 +51,6 @@ type Remote interface {
 	// Run times itself; copies in and out are not in it.
 	Run(calls int) (cpu, wall time.Duration, err error)
 	Store(a *Args) error
+	// Process is the system's number of the process whose memory a call takes, 0 if none is to be watched.
+	Process() int
 }

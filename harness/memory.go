@@ -2,16 +2,17 @@ package harness
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"time"
 )
 
 // A Memory is what one call costs besides its operands. A figure is nil where the system does not tell it, or where calls run in another
-// process: 0 is a measurement.
+// process, which does not: 0 is a measurement.
 type Memory struct {
 	Scratch *int64 `json:"scratch"`  // what the plan says it holds
-	PeakRSS *int64 `json:"peak_rss"` // growth of the process, from inputs in place to its highest point in planning and one call
+	PeakRSS *int64 `json:"peak_rss"` // growth of the process, from inputs in place to its highest point in planning and one call; of a Remote, in one call
 	Bytes   *int64 `json:"bytes"`    // allocated on the Go heap by a call in steady state
 	Allocs  *int64 `json:"allocs"`
 }
@@ -35,15 +36,22 @@ func Weigh(w *Workload) (m Memory, err error) {
 	// Garbage goes back to the system before the watch begins and is left alone while it lasts: a collection would return pages unseen.
 	debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	peak := watchRSS()
-	if err := j.Plan(); err != nil || remote(j) {
+	peak := watchRSS(os.Getpid())
+	if err := j.Plan(); err != nil {
 		return m, err
+	}
+	elsewhere := remote(j)
+	if elsewhere != nil { // where the inputs are in place since the plan was made
+		peak = watchRSS(elsewhere.Process())
 	}
 	first, err := j.Run(1)
 	if err != nil {
 		return m, err
 	}
 	m.PeakRSS = peak()
+	if elsewhere != nil { // what else it holds is not known
+		return m, nil
+	}
 	scratch := j.Scratch()
 	m.Scratch = &scratch
 	calls := max(1, min(steadyCalls, int(steadyTime/max(first.Wall, 1))))

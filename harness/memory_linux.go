@@ -1,23 +1,25 @@
 package harness
 
 import (
+	"fmt"
 	"os"
 
 	"attnlab/harness/machine"
 )
 
-// watchRSS notes the resident memory of this process; the function it returns says how far above that it has been since.
-func watchRSS() (peak func() *int64) {
+// watchRSS notes the resident memory of a process; the function it returns says how far above that it has been since.
+func watchRSS(process int) (peak func() *int64) {
 	none := func() *int64 { return nil }
-	if os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) != nil { // sets VmHWM back to VmRSS
+	dir := fmt.Sprintf("/proc/%d/", process)
+	if os.WriteFile(dir+"clear_refs", []byte("5"), 0) != nil { // sets VmHWM back to VmRSS
 		return none
 	}
-	base, ok := machine.Field("/proc/self/status", "VmRSS")
+	base, ok := machine.Field(dir+"status", "VmRSS")
 	if !ok {
 		return none
 	}
 	return func() *int64 {
-		top, ok := machine.Field("/proc/self/status", "VmHWM")
+		top, ok := machine.Field(dir+"status", "VmHWM")
 		if !ok {
 			return nil
 		}

@@ -108,7 +108,7 @@ func (b *bench) sample(at run.Point, wish Wish) (s Sample, err error) {
 	}
 	err = b.job(at, func(_ *Workload, j Job) error {
 		count := b.Count
-		if remote(j) {
+		if remote(j) != nil {
 			count = nil // this process only waits
 		}
 		s, err = Take(j, b.probe(at, j), b.Probes(at).ForSlots(j.Team()), count, wish)

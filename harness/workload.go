@@ -233,13 +233,14 @@ func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {
 	return v, err
 }
 
-// remote is whether the calls of a job that is planned run in another process.
-func remote(j Job) bool {
-	a, ok := j.(*attention)
-	if ok {
-		_, ok = a.plan.(attn.Remote)
+// remote is the plan of a job whose calls run in another process, nil of any other.
+func remote(j Job) attn.Remote {
+	if a, ok := j.(*attention); ok {
+		if r, ok := a.plan.(attn.Remote); ok {
+			return r
+		}
 	}
-	return ok
+	return nil
 }
 
 func (j *attention) Team() *attn.Team { return j.team }

@@ -83,7 +83,7 @@ func (k *Kernel) About() (string, error) {
 	return a.About, k.free(at)
 }
 
-// Check asks the peer. Its memory is its own, and not known.
+// Check asks the peer. What it holds is not known.
 func (k *Kernel) Check(p attn.Problem, workers int) (scratch int64, err error) {
 	at, err := k.checked(&p, workers)
 	if err != nil {
@@ -252,6 +252,9 @@ func (p *plan) Store(a *attn.Args) error {
 	}
 	return err
 }
+
+// Process is the peer's.
+func (p *plan) Process() int { return p.at.cmd.Process.Pid }
 
 // Close lets the kernel have the process.
 func (p *plan) Close() error {

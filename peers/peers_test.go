@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -152,10 +153,10 @@ func TestBadOperands(t *testing.T) {
 	}
 }
 
-// A peer is measured by its own clock, and its memory is not known.
-func TestMeasured(t *testing.T) {
-	at := run.Point{Kernel: "me", ISA: attn.Native, Mask: "causal", HeadsQ: 2, SeqKV: 40, Dim: 8}.WithDefaults()
-	w, err := harness.Attention(peer(t, "honest"), at)
+// The memory of a peer is what its process takes for a call, where the system tells it: here that of a matrix of scores.
+func TestWeighed(t *testing.T) {
+	const n = 1024
+	w, err := harness.Attention(peer(t, "honest"), run.Point{Kernel: "me", ISA: attn.Native, SeqKV: n, Dim: 8}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +164,20 @@ func TestMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m != (harness.Memory{}) {
-		t.Errorf("memory is %+v, want nothing", m)
+	if m.Scratch != nil || m.Bytes != nil || m.Allocs != nil || (m.PeakRSS == nil) == (runtime.GOOS == "linux") {
+		t.Errorf("memory is %+v", m)
+	}
+	if m.PeakRSS != nil && (*m.PeakRSS < 4*n*n || *m.PeakRSS > 4*4*n*n) { // three times as much under the race detector
+		t.Errorf("a call takes %d bytes, a matrix of scores %d", *m.PeakRSS, 4*n*n)
+	}
+}
+
+// A peer is measured by its own clock.
+func TestMeasured(t *testing.T) {
+	at := run.Point{Kernel: "me", ISA: attn.Native, Mask: "causal", HeadsQ: 2, SeqKV: 40, Dim: 8}.WithDefaults()
+	w, err := harness.Attention(peer(t, "honest"), at)
+	if err != nil {
+		t.Fatal(err)
 	}
 	j, err := w.Prepare()
 	if err != nil {

@@ -56,7 +56,7 @@ var definitions = [...]definition{
 		"rss", "Peak RSS",
 		[]string{"peak RSS"},
 		[]string{"peak_rss_bytes"},
-		"The most memory that a process of its own had resident while it ran the point, over what it had with the inputs in place.",
+		"The most memory that a process of its own had resident while it ran the point, over what it had with the inputs in place; of a peer, while its own process made a call.",
 	},
 	{"allocs", "Allocs", []string{"allocs"}, []string{"alloc_bytes", "allocs"}, "The objects that one call allocates."},
 	{
