@@ -54,3 +54,12 @@ type Remote interface {
 	// Process is the system's number of the process whose memory a call takes, 0 if none is to be watched.
 	Process() int
 }
+
+// RemoteBackward is a Remote with a backward pass, of what its last Run has left. Backward is then LoadGrads, RunBackward(1), StoreGrads.
+type RemoteBackward interface {
+	Remote
+	Differentiable
+	LoadGrads(a *Args, g *Grads) error
+	RunBackward(calls int) (cpu, wall time.Duration, err error)
+	StoreGrads(g *Grads) error
+}

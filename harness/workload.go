@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
+	"time"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -175,6 +176,11 @@ func (j *attention) Plan() (err error) {
 		return fmt.Errorf("%w: the backward pass of this plan", attn.ErrUnsupported)
 	}
 	j.plan.Forward(j.args) // the backward pass reads what it leaves
+	if r, ok := j.plan.(attn.RemoteBackward); ok {
+		if err := r.LoadGrads(j.args, j.grads); err != nil {
+			return fmt.Errorf("load gradients: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -191,9 +197,8 @@ func poison(a *attn.Args) {
 }
 
 func (j *attention) Run(calls int) (Elapsed, error) {
-	if r, ok := j.plan.(attn.Remote); ok {
-		cpu, wall, err := r.Run(calls)
-		return Elapsed{Wall: wall, CPU: cpu}, err
+	if r := remote(j); r != nil {
+		return j.elsewhere(r, calls)
 	}
 	return Time(j.team.Workers(), func() {
 		for range calls {
@@ -205,6 +210,19 @@ func (j *attention) Run(calls int) (Elapsed, error) {
 			}
 		}
 	}), nil
+}
+
+// elsewhere is Run of a plan whose calls run in another process.
+func (j *attention) elsewhere(r attn.Remote, calls int) (e Elapsed, err error) {
+	if j.at.Pass != "backward" {
+		e.CPU, e.Wall, err = r.Run(calls)
+	}
+	if b, ok := r.(attn.RemoteBackward); ok && j.back != nil && err == nil {
+		var cpu, wall time.Duration
+		cpu, wall, err = b.RunBackward(calls)
+		e.CPU, e.Wall = e.CPU+cpu, e.Wall+wall
+	}
+	return e, err
 }
 
 func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {

@@ -7,12 +7,18 @@
 // so is an answer. Tensors follow as float32, little endian, in rows [batch][head][row][column] without gaps.
 //
 //	request                                    answer
-//	{"do":"about"}                             {"about":"Library 1.2.3"}: what it is, for the records of a run
+//	{"do":"about"}, once, at the start         {"about":"Library 1.2.3"}: what it is, for the records of a run
 //	{"do":"check","problem":P,"threads":N}     {}, or {"refused":"why"} where it does not do this problem
 //	{"do":"plan","problem":P,"threads":N}      {}; this is the problem from here on, until another plan
 //	{"do":"load"} and Q, K, V                  {}
 //	{"do":"run","calls":N}                     {"wall_ns":W,"cpu_ns":C}: all calls together, timed by the peer, without copies
 //	{"do":"store"}                             {} and Out, of the last call
+//
+// One that says "backward":true about itself is also asked for problems with "grads":true. Out is then followed by LSE, and there are
+//
+//	{"do":"load_grads"} and dOut               {}
+//	{"do":"run","pass":"backward","calls":N}   {"wall_ns":W,"cpu_ns":C}: the backward pass alone, of the last call
+//	{"do":"store_grads"}                       {} and dQ, dK, dV
 //
 // No more threads may work than were told; processor time that says otherwise is an error. What goes wrong is answered by {"error":"what"}, in place of any of these. cpu_ns is the processor time of the peer; 0 is not known, and wall_ns then counts.
 // P is
@@ -31,6 +37,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"regexp"
@@ -73,14 +80,7 @@ func (k *Kernel) About() (string, error) {
 	if err != nil {
 		return "", k.failed(err)
 	}
-	a, err := at.ask(request{Do: "about"})
-	if err == nil && a.About == "" {
-		err = errors.New("about: it does not say what it is")
-	}
-	if err != nil {
-		return "", errors.Join(k.failed(err), at.kill())
-	}
-	return a.About, k.free(at)
+	return at.about.About, k.free(at)
 }
 
 // Check asks the peer. What it holds is not known.
@@ -103,6 +103,9 @@ func (k *Kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if err := pl.replan(p.SeqQ, p.SeqKV); err != nil {
 		return nil, errors.Join(err, at.kill())
 	}
+	if p.Want&attn.WantGrad != 0 {
+		return &backward{pl}, nil
+	}
 	return pl, nil
 }
 
@@ -119,12 +122,17 @@ func (k *Kernel) Close() error {
 
 // checked is a process that does a problem.
 func (k *Kernel) checked(p *attn.Problem, workers int) (*process, error) {
-	if err := p.Require(k.name+"/"+attn.Native, attn.NeedSoftmax|attn.NeedWindow); err != nil {
-		return nil, err
-	}
 	at, err := k.process()
 	if err != nil {
 		return nil, k.failed(err)
+	}
+	have := attn.NeedSoftmax | attn.NeedWindow
+	if at.about.Backward {
+		have |= attn.NeedGrad
+	}
+	if err := p.Require(k.name+"/"+attn.Native, have); err != nil {
+		k.free(at)
+		return nil, err
 	}
 	a, err := at.ask(planning("check", p, workers))
 	switch {
@@ -196,6 +204,9 @@ func (p *plan) Load(a *attn.Args) error {
 	if err := p.problem.Check(a); err != nil {
 		return p.kernel.failed(err)
 	}
+	if p.problem.Want&attn.WantGrad != 0 && a.Stats.LSE.Data == nil {
+		return p.kernel.failed(errors.New("Stats.LSE: not given, and there is to be a backward pass"))
+	}
 	if p.empty = a.Q.S == 0 || a.K.S == 0; p.empty {
 		return nil
 	}
@@ -223,15 +234,19 @@ const sure = 10 * time.Millisecond
 
 // Run makes calls and says how long they took the peer.
 func (p *plan) Run(calls int) (cpu, wall time.Duration, err error) {
+	return p.run(request{Do: "run", Calls: calls})
+}
+
+func (p *plan) run(q request) (cpu, wall time.Duration, err error) {
 	if p.empty {
 		return 0, 1, nil
 	}
-	a, err := p.ask(request{Do: "run", Calls: calls})
+	a, err := p.ask(q)
 	cpu, wall = time.Duration(a.CPU), time.Duration(a.Wall)
 	switch {
 	case err != nil:
 	case wall <= 0:
-		err = p.kernel.failed(fmt.Errorf("run: %d calls took %v, it says", calls, wall))
+		err = p.kernel.failed(fmt.Errorf("run: %d calls took %v, it says", q.Calls, wall))
 	case wall > sure && float64(cpu) > (float64(p.threads)+0.5)*float64(wall):
 		err = p.kernel.failed(fmt.Errorf("run: %v of processor time in %v, on more threads than the %d it was told", cpu, wall, p.threads))
 	}
@@ -244,13 +259,74 @@ func (p *plan) Store(a *attn.Args) error {
 		for row := range rows(&a.Out) {
 			clear(row)
 		}
+		for row := range rows(&a.Stats.LSE) {
+			row[0] = float32(math.Inf(-1))
+		}
 		return nil
 	}
-	_, err := p.ask(request{Do: "store"})
-	if err == nil {
-		err = p.spoilt(p.at.get(&a.Out))
+	return p.fetch("store", &a.Out, &a.Stats.LSE) // which is given where there are gradients
+}
+
+// fetch copies tensors from the peer.
+func (p *plan) fetch(do string, results ...*attn.Tensor) error {
+	_, err := p.ask(request{Do: do})
+	for _, t := range results {
+		if err == nil {
+			err = p.spoilt(p.at.get(t))
+		}
 	}
 	return err
+}
+
+// A backward is a plan with a backward pass.
+type backward struct{ *plan }
+
+// Backward is LoadGrads, one RunBackward, and StoreGrads.
+func (p *backward) Backward(a *attn.Args, g *attn.Grads) {
+	err := p.LoadGrads(a, g)
+	if err == nil {
+		_, _, err = p.RunBackward(1)
+	}
+	if err == nil {
+		err = p.StoreGrads(g)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// LoadGrads copies the gradient of the output to the peer. It takes no other one.
+func (p *backward) LoadGrads(a *attn.Args, g *attn.Grads) error {
+	err := p.problem.CheckGrads(a, g)
+	if err == nil && g.LSE.Data != nil {
+		err = fmt.Errorf("dLSE: %w", attn.ErrUnsupported)
+	}
+	if err != nil {
+		return p.kernel.failed(err)
+	}
+	if p.empty {
+		return nil
+	}
+	_, err = p.ask(request{Do: "load_grads"}, &g.Out)
+	return err
+}
+
+// RunBackward makes calls of the backward pass and says how long they took the peer.
+func (p *backward) RunBackward(calls int) (cpu, wall time.Duration, err error) {
+	return p.run(request{Do: "run", Pass: "backward", Calls: calls})
+}
+
+// StoreGrads copies the gradients from the peer.
+func (p *backward) StoreGrads(g *attn.Grads) error {
+	if !p.empty {
+		return p.fetch("store_grads", &g.Q, &g.K, &g.V)
+	}
+	for _, t := range []*attn.Tensor{&g.Q, &g.K, &g.V} {
+		for row := range rows(t) {
+			clear(row)
+		}
+	}
+	return nil
 }
 
 // Process is the peer's.
@@ -285,6 +361,7 @@ type (
 		Problem *problem `json:"problem,omitempty"`
 		Threads int      `json:"threads,omitempty"`
 		Calls   int      `json:"calls,omitempty"`
+		Pass    string   `json:"pass,omitempty"`
 	}
 	problem struct {
 		Batch   int     `json:"batch"`
@@ -296,30 +373,33 @@ type (
 		DimV    int     `json:"dim_v"`
 		Scale   float64 `json:"scale"`
 		Mask    string  `json:"mask"`
+		Grads   bool    `json:"grads,omitempty"`
 	}
 	answer struct {
-		Error   string `json:"error"`
-		About   string `json:"about"`
-		Refused string `json:"refused"`
-		Wall    int64  `json:"wall_ns"`
-		CPU     int64  `json:"cpu_ns"`
+		Error    string `json:"error"`
+		About    string `json:"about"`
+		Backward bool   `json:"backward"`
+		Refused  string `json:"refused"`
+		Wall     int64  `json:"wall_ns"`
+		CPU      int64  `json:"cpu_ns"`
 	}
 )
 
 // planning is a request about a problem.
 func planning(do string, p *attn.Problem, threads int) request {
 	return request{Do: do, Threads: threads, Problem: &problem{
-		Batch: p.Batch, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, SeqQ: p.SeqQ, SeqKV: p.SeqKV, Dim: p.Dim, DimV: p.DimV, Scale: p.Scale(), Mask: p.Mask.String(),
+		Batch: p.Batch, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, SeqQ: p.SeqQ, SeqKV: p.SeqKV, Dim: p.Dim, DimV: p.DimV, Scale: p.Scale(), Mask: p.Mask.String(), Grads: p.Want&attn.WantGrad != 0,
 	}}
 }
 
 // A process is a peer at work.
 type process struct {
-	cmd *exec.Cmd
-	in  *bufio.Writer
-	out *bufio.Reader
-	end func() error // closes its input, and waits
-	row []byte
+	cmd   *exec.Cmd
+	in    *bufio.Writer
+	out   *bufio.Reader
+	end   func() error // closes its input, and waits
+	about answer       // to the first request
+	row   []byte
 }
 
 // kill ends a process that may not listen any more. That it dies of it is no news.
@@ -351,7 +431,15 @@ func start(command []string) (*process, error) {
 		in.Close()
 		return cmd.Wait()
 	}
-	return &process{cmd: cmd, in: bufio.NewWriterSize(in, 1<<16), out: bufio.NewReaderSize(out, 1<<16), end: end}, nil
+	p := &process{cmd: cmd, in: bufio.NewWriterSize(in, 1<<16), out: bufio.NewReaderSize(out, 1<<16), end: end}
+	p.about, err = p.ask(request{Do: "about"})
+	if err == nil && p.about.About == "" {
+		err = errors.New("about: it does not say what it is")
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.kill())
+	}
+	return p, nil
 }
 
 // ask writes a request with its tensors, and reads the answer.

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"attnlab/attn"
 	"attnlab/attn/attntest"
@@ -72,6 +73,57 @@ func TestPlain(t *testing.T) {
 	}
 	if done["sizes"] < 5 || done["masks"] < 2 || done["gqa"] < 1 || done["empty"] < 2 {
 		t.Errorf("cases by family: %v", done)
+	}
+}
+
+// The backward pass of a peer is judged by the same gradients as ours, where it has one.
+func TestGradients(t *testing.T) {
+	k := peer(t, "learns")
+	done := map[string]int{}
+	for _, c := range cases.Core() {
+		c, ok := c.Differentiated(attn.WantEntropy)
+		if !ok {
+			continue
+		}
+		f := harness.Try(k, c)
+		if !f.Refused && !f.Right() {
+			t.Error(f)
+		}
+		if !f.Refused {
+			done[f.Family]++
+		}
+	}
+	if done["sizes"] < 5 || done["masks"] < 2 || done["gqa"] < 1 || done["empty"] < 2 || done["extremes"] < 20 {
+		t.Errorf("cases by family: %v", done)
+	}
+	if have := harness.Powers(peer(t, "honest")); have&attn.NeedGrad != 0 {
+		t.Errorf("a peer without a backward pass does %v", have)
+	}
+}
+
+// What is not sent is refused before anything else is.
+func TestBadGradients(t *testing.T) {
+	p := attn.Problem{Batch: 1, SeqQ: 2, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 3, DimV: 4, Want: attn.WantGrad}
+	plan, err := peer(t, "learns").Plan(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.(io.Closer).Close()
+	r := plan.(attn.RemoteBackward)
+	a, err := cases.NewArgs(p, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := cases.NewGrads(p, a, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.LoadGrads(a, g); !errors.Is(err, attn.ErrUnsupported) || !strings.Contains(err.Error(), "dLSE") {
+		t.Errorf("a gradient of LSE: %v", err)
+	}
+	a.Stats.LSE = attn.Tensor{}
+	if err := r.Load(a); err == nil || !strings.Contains(err.Error(), "Stats.LSE: not given") {
+		t.Errorf("no room for LSE: %v", err)
 	}
 }
 
@@ -172,34 +224,28 @@ func TestWeighed(t *testing.T) {
 	}
 }
 
-// A peer is measured by its own clock.
+// A peer is measured by its own clock, in each pass.
 func TestMeasured(t *testing.T) {
-	at := run.Point{Kernel: "me", ISA: attn.Native, Mask: "causal", HeadsQ: 2, SeqKV: 40, Dim: 8}.WithDefaults()
-	w, err := harness.Attention(peer(t, "honest"), at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := w.Prepare()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.Close()
-	if err := j.Plan(); err != nil {
-		t.Fatal(err)
-	}
-	one, err := j.Run(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v, err := j.Check(8, 1); err != nil || !(v.Worst <= 1) || v.Rows == 0 {
-		t.Errorf("verdict is %+v, %v", v, err)
-	}
-	many, err := j.Run(200)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if one.CPU != 0 || one.Wall <= 0 || many.Wall <= one.Wall {
-		t.Errorf("one call took %+v, 200 took %+v", one, many)
+	for pass, call := range map[string]time.Duration{"forward": time.Microsecond, "backward": 3 * time.Microsecond, "both": 4 * time.Microsecond} {
+		at := run.Point{Kernel: "me", ISA: attn.Native, Mask: "causal", HeadsQ: 2, SeqKV: 40, Dim: 8, Pass: pass}.WithDefaults()
+		w, err := harness.Attention(peer(t, "learns"), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := w.Prepare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		if err := j.Plan(); err != nil {
+			t.Fatal(err)
+		}
+		if took, err := j.Run(7); err != nil || took != (harness.Elapsed{Wall: 7 * call}) {
+			t.Errorf("%s: seven calls took %+v, %v", pass, took, err)
+		}
+		if v, err := j.Check(8, 1); err != nil || !(v.Worst <= 1) || v.Rows == 0 {
+			t.Errorf("%s: verdict is %+v, %v", pass, v, err)
+		}
 	}
 }
 

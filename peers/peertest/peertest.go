@@ -17,118 +17,158 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// Main is a program that serves. Its argument is honest, or says what is strange: refuses (more than 8 queries), timeless, greedy (for threads), keeps (the output to itself), or
-// fails-at-, dies-at- or garbles- with what is asked behind it.
+// Main is a program that serves. Its argument is honest, or says what is strange: refuses (more than 8 queries), learns (has a backward pass, which takes 3 µs where the forward
+// pass takes 1, by its clock), timeless, greedy
+// (for threads), keeps (the output to itself), or fails-at-, dies-at- or garbles- with what is asked behind it.
 func Main() {
-	if err := serve(os.Args[1], os.Stdin, os.Stdout); err != nil {
+	p := peer{like: os.Args[1], in: bufio.NewReader(os.Stdin), out: bufio.NewWriter(os.Stdout)}
+	if err := p.serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// serve answers requests until there are no more.
-func serve(like string, stdin io.Reader, stdout io.Writer) error {
-	in, out := bufio.NewReader(stdin), bufio.NewWriter(stdout)
-	var p attn.Problem
-	var plan attn.Plan
-	var a *attn.Args
-	each := func(tensors []*attn.Tensor, do func(row []float32) error) (err error) {
-		for _, t := range tensors {
-			for b := range t.B {
-				for h := range t.H {
-					for s := range t.S {
-						err = errors.Join(err, do(t.Row(b, s, h)))
-					}
-				}
-			}
-		}
-		return err
+type peer struct {
+	like    string
+	in      *bufio.Reader
+	out     *bufio.Writer
+	problem attn.Problem
+	plan    attn.Plan
+	args    *attn.Args
+	grads   *attn.Grads
+}
+
+type request struct {
+	Do, Pass string
+	Calls    int
+	Problem  struct {
+		Batch, Dim int
+		HeadsQ     int `json:"heads_q"`
+		HeadsKV    int `json:"heads_kv"`
+		SeqQ       int `json:"seq_q"`
+		SeqKV      int `json:"seq_kv"`
+		DimV       int `json:"dim_v"`
+		Scale      float64
+		Mask       string
+		Grads      bool
 	}
+}
+
+var errLuck = errors.New("out of luck")
+
+// serve answers requests until there are no more.
+func (p *peer) serve() error {
 	for {
-		line, err := in.ReadBytes('\n')
+		line, err := p.in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		var q struct {
-			Do             string
-			Threads, Calls int
-			Problem        struct {
-				Batch, Dim int
-				HeadsQ     int `json:"heads_q"`
-				HeadsKV    int `json:"heads_kv"`
-				SeqQ       int `json:"seq_q"`
-				SeqKV      int `json:"seq_kv"`
-				DimV       int `json:"dim_v"`
-				Scale      float64
-				Mask       string
-			}
-		}
+		var q request
 		if err := json.Unmarshal(line, &q); err != nil {
 			return err
 		}
+		if p.like == "dies-at-"+q.Do {
+			return errLuck
+		}
+		if p.like == "garbles-"+q.Do {
+			fmt.Fprintln(p.out, "hello")
+		}
 		answer := map[string]any{}
-		if like == "fails-at-"+q.Do {
-			answer["error"] = "out of luck"
+		results, err := p.answer(&q, answer)
+		if p.like == "fails-at-"+q.Do {
+			err, results = errLuck, nil
 		}
-		if like == "dies-at-"+q.Do {
-			return errors.New("out of luck")
+		if err != nil {
+			answer["error"] = err.Error()
 		}
-		if like == "garbles-"+q.Do {
-			fmt.Fprintln(stdout, "hello")
+		err = json.NewEncoder(p.out).Encode(answer)
+		if p.like == "keeps" && len(results) > 0 {
+			return errors.Join(err, p.out.Flush())
 		}
-		switch q.Do {
-		case "about":
-			answer["about"] = "naive/go, " + like
-		case "check", "plan":
-			a := q.Problem
-			if p.Mask, err = run.ParseMask(a.Mask); err != nil {
-				return err
+		each(results, func(row []float32) { err = errors.Join(err, binary.Write(p.out, binary.LittleEndian, row)) })
+		if err := errors.Join(err, p.out.Flush()); err != nil {
+			return err
+		}
+	}
+}
+
+// answer does what is asked, and returns the tensors that follow the answer.
+func (p *peer) answer(q *request, answer map[string]any) (results []*attn.Tensor, err error) {
+	switch q.Do {
+	case "about":
+		answer["about"], answer["backward"] = "naive/go, "+p.like, p.like == "learns"
+	case "check":
+		if p.like == "refuses" && q.Problem.SeqQ > 8 {
+			answer["refused"] = "more than 8 queries"
+		}
+	case "plan":
+		is := &q.Problem
+		p.problem = attn.Problem{
+			Batch: is.Batch, HeadsQ: is.HeadsQ, HeadsKV: is.HeadsKV, SeqQ: is.SeqQ, SeqKV: is.SeqKV, Dim: is.Dim, DimV: is.DimV, Score: attn.Score{Scale: is.Scale},
+		}
+		if is.Grads {
+			p.problem.Want = attn.WantGrad
+		}
+		if p.problem.Mask, err = run.ParseMask(is.Mask); err == nil {
+			p.plan, err = naive.New().Plan(p.problem, nil)
+		}
+	case "load":
+		if p.args, err = cases.NewArgs(p.problem, "bhsd", nil); err == nil {
+			err = p.read(&p.args.Q, &p.args.K, &p.args.V)
+		}
+	case "load_grads":
+		if p.grads, err = cases.NewGrads(p.problem, p.args, "bhsd", nil); err == nil {
+			p.grads.LSE = attn.Tensor{}
+			err = p.read(&p.grads.Out)
+		}
+	case "run":
+		begun := time.Now()
+		for range q.Calls {
+			if q.Pass == "backward" {
+				p.plan.(attn.Differentiable).Backward(p.args, p.grads)
+			} else {
+				p.plan.Forward(p.args)
 			}
-			p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV, p.Score.Scale = a.Batch, a.HeadsQ, a.HeadsKV, a.SeqQ, a.SeqKV, a.Dim, a.DimV, a.Scale
-			if like == "refuses" && p.SeqQ > 8 {
-				answer["refused"] = "more than 8 queries"
-			}
-			if q.Do == "plan" {
-				if plan, err = naive.New().Plan(p, nil); err != nil {
-					return err
+		}
+		if p.like == "greedy" {
+			time.Sleep(20 * time.Millisecond)
+			answer["cpu_ns"] = 2 * time.Since(begun).Nanoseconds()
+		}
+		switch p.like {
+		case "timeless":
+		case "learns":
+			answer["wall_ns"] = q.Calls * map[string]int{"": 1000, "backward": 3000}[q.Pass]
+		default:
+			answer["wall_ns"] = time.Since(begun).Nanoseconds()
+		}
+	case "store":
+		results = []*attn.Tensor{&p.args.Out}
+		if p.problem.Want != 0 {
+			results = append(results, &p.args.Stats.LSE)
+		}
+	case "store_grads":
+		results = []*attn.Tensor{&p.grads.Q, &p.grads.K, &p.grads.V}
+	}
+	return results, err
+}
+
+func (p *peer) read(tensors ...*attn.Tensor) (err error) {
+	each(tensors, func(row []float32) { err = errors.Join(err, binary.Read(p.in, binary.LittleEndian, row)) })
+	return err
+}
+
+// each visits the rows of tensors in the order in which they travel.
+func each(tensors []*attn.Tensor, do func(row []float32)) {
+	for _, t := range tensors {
+		for b := range t.B {
+			for h := range t.H {
+				for s := range t.S {
+					do(t.Row(b, s, h))
 				}
 			}
-		case "load":
-			if a, err = cases.NewArgs(p, "bhsd", nil); err != nil {
-				return err
-			}
-			if err := each([]*attn.Tensor{&a.Q, &a.K, &a.V}, func(row []float32) error { return binary.Read(in, binary.LittleEndian, row) }); err != nil {
-				return err
-			}
-		case "run":
-			begun := time.Now()
-			for range q.Calls {
-				plan.Forward(a)
-			}
-			if like == "greedy" {
-				time.Sleep(20 * time.Millisecond)
-				answer["cpu_ns"] = 2 * time.Since(begun).Nanoseconds()
-			}
-			if like != "timeless" {
-				answer["wall_ns"] = time.Since(begun).Nanoseconds()
-			}
-		}
-		if err := json.NewEncoder(out).Encode(answer); err != nil {
-			return err
-		}
-		if q.Do == "store" && like != "keeps" {
-			if err := each([]*attn.Tensor{&a.Out}, func(row []float32) error { return binary.Write(out, binary.LittleEndian, row) }); err != nil {
-				return err
-			}
-		}
-		if err := out.Flush(); err != nil {
-			return err
-		}
-		if q.Do == "store" && like == "keeps" {
-			return nil
 		}
 	}
 }

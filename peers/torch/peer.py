@@ -18,15 +18,21 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 
+aten = torch.ops.aten
+
+
 class Peer:
+    send = []  # tensors that follow the answer
+
     def about(self):
-        return {"about": f"PyTorch {torch.__version__}, scaled_dot_product_attention for {torch.backends.cpu.get_cpu_capability()}"}
+        return {"about": f"PyTorch {torch.__version__}, scaled_dot_product_attention for {torch.backends.cpu.get_cpu_capability()}", "backward": True}
 
     def check(self, problem, threads):
         return {"refused": refusal(**problem)}
 
     def plan(self, problem, threads):
         torch.set_num_threads(threads)
+        self.grads = False
         self.__dict__.update(problem)
 
     def load(self):
@@ -35,23 +41,47 @@ class Peer:
         self.k = self.read(self.heads_kv, self.seq_kv, self.dim).repeat_interleave(group, 1)
         self.v = self.read(self.heads_kv, self.seq_kv, self.dim_v).repeat_interleave(group, 1)
 
+    def load_grads(self):
+        self.given = self.read(self.heads_q, self.seq_q, self.dim_v)
+
     def read(self, heads, rows, columns):
         data = bytearray(4 * self.batch * heads * rows * columns)
         if sys.stdin.buffer.readinto(data) != len(data):
             raise EOFError("a tensor ends early")
         return torch.frombuffer(data, dtype=torch.float32).view(self.batch, heads, rows, columns)
 
-    def run(self, calls):
+    def run(self, calls, **which):
+        call = self.backward if which.get("pass") == "backward" else self.forward
         wall, cpu = time.perf_counter_ns(), time.process_time_ns()
         for _ in range(calls):
-            self.out = scaled_dot_product_attention(self.q, self.k, self.v, is_causal=self.mask != "full", scale=self.scale)
+            call()
         return {"wall_ns": time.perf_counter_ns() - wall, "cpu_ns": time.process_time_ns() - cpu}
 
+    # What is differentiated is called by the name of the kernel that scaled_dot_product_attention chooses, which also hands out LSE.
+    def forward(self):
+        causal = self.mask != "full"
+        if self.grads:
+            self.out, self.lse = aten._scaled_dot_product_flash_attention_for_cpu(self.q, self.k, self.v, is_causal=causal, scale=self.scale)
+        else:
+            self.out = scaled_dot_product_attention(self.q, self.k, self.v, is_causal=causal, scale=self.scale)
+
+    def backward(self):
+        self.results = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            self.given, self.q, self.k, self.v, self.out, self.lse, 0.0, self.mask != "full", scale=self.scale
+        )
+
     def store(self):
-        self.out = self.out.contiguous()
+        self.send = [self.out, self.lse] if self.grads else [self.out]
+
+    def store_grads(self):
+        q, k, v = self.results
+        heads = (self.batch, self.heads_kv, self.heads_q // self.heads_kv, self.seq_kv, -1)
+        self.send = [q, k.contiguous().view(heads).sum(2), v.contiguous().view(heads).sum(2)]
 
 
-def refusal(mask, seq_q, seq_kv, **sizes):
+def refusal(mask, seq_q, seq_kv, grads=False, **sizes):
+    if grads and sizes["dim"] != sizes["dim_v"]:
+        return "its fast kernel has keys and values of one size"
     if 0 in (seq_q, seq_kv, *sizes.values()):
         return "something has no size"
     if mask in ("full", "causal-topleft") or mask == "causal" and seq_q == seq_kv:
@@ -70,8 +100,10 @@ def main():
         except Exception as e:
             answer = {"error": str(e)}
         out.write(json.dumps(answer).encode() + b"\n")
-        if do == "store" and not answer:
-            out.write(ctypes.string_at(peer.out.data_ptr(), peer.out.nbytes))
+        for tensor in peer.send:
+            tensor = tensor.contiguous()
+            out.write(ctypes.string_at(tensor.data_ptr(), tensor.nbytes))
+        peer.send = []
         out.flush()
 
 
