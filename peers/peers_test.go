@@ -121,6 +121,10 @@ func TestBadGradients(t *testing.T) {
 	if err := r.LoadGrads(a, g); !errors.Is(err, attn.ErrUnsupported) || !strings.Contains(err.Error(), "dLSE") {
 		t.Errorf("a gradient of LSE: %v", err)
 	}
+	g.LSE, g.K = attn.Tensor{}, attn.Tensor{}
+	if err := r.LoadGrads(a, g); !errors.Is(err, attn.ErrUnsupported) || !strings.Contains(err.Error(), "all together") {
+		t.Errorf("some gradients: %v", err)
+	}
 	a.Stats.LSE = attn.Tensor{}
 	if err := r.Load(a); err == nil || !strings.Contains(err.Error(), "Stats.LSE: not given") {
 		t.Errorf("no room for LSE: %v", err)
