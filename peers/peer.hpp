@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -109,7 +108,6 @@ inline std::string answer(Peer &peer, const std::string &line) {
 
 // serve answers until there are no more requests. What a library prints is not an answer.
 inline int serve(Peer &peer) {
-    std::signal(SIGINT, SIG_IGN);
     std::FILE *out = fdopen(dup(1), "w");
     dup2(2, 1);
     std::string line;

@@ -27,7 +27,6 @@
 //
 // where mask is full, causal (the last query sees the last key), causal-topleft (the first query sees the first key), or window:L:R or window:L:R:topleft as
 // package attn has them. heads_kv divides heads_q; query head h has key head h/(heads_q/heads_kv). A peer refuses what it does not do, such as numbers that are 0.
-// It should ignore interrupts, which a terminal sends to all its processes: what they mean is for benchrun to say.
 package peers
 
 import (

@@ -76,6 +76,7 @@ func start(command []string) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = time.Second
+	apart(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -7,8 +7,6 @@
 import { readSync, writeSync } from 'node:fs';
 import ort from 'onnxruntime-node';
 
-process.on('SIGINT', () => {});
-
 // An ONNX model is a protocol buffer. These write the few kinds of field that a model of one node has.
 const varint = n => {
   const out = [];

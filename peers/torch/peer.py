@@ -8,7 +8,6 @@ What is asked of a peer stands in package peers.
 import ctypes
 import json
 import os
-import signal
 import sys
 import time
 
@@ -90,7 +89,6 @@ def refusal(mask, seq_q, seq_kv, grads=False, **sizes):
 
 
 def main():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     peer, out = Peer(), sys.stdout.buffer
     for line in sys.stdin.buffer:
         request = json.loads(line)
