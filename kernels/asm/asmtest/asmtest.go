@@ -33,13 +33,14 @@ type Loops struct {
 	Core bool // the core of the suite is enough
 }
 
-// All are the loops of the instruction sets that this machine has, those that multiply parts also as if that were worth it for any problem, and, unless tests are
-// short, the geometries of the others through the portable loops, so that each geometry is tested on every machine.
+// All are the loops of the instruction sets that this machine has, those that multiply parts also as if that were worth it for any problem (for the core of the suite
+// they are, as they stand, the loops of another set), and, unless tests are short, the geometries of the others through the portable loops, so that each geometry is tested on every machine.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
 	for _, l := range Levels(t) {
-		all = append(all, Loops{l.ISA, l.Ops, l.ISA == "go" && Core()})
-		if l.Ops.CutKeys != nil {
+		parts := l.Ops.CutKeys != nil
+		all = append(all, Loops{l.ISA, l.Ops, l.ISA == "go" && Core() || parts})
+		if parts {
 			always := *l.Ops
 			always.PartsFrom = 0
 			all = append(all, Loops{l.ISA + ", parts for all", &always, false})
