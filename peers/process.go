@@ -48,7 +48,8 @@ type (
 // planning is a request about a problem.
 func planning(do string, p *attn.Problem, threads int) request {
 	return request{Do: do, Threads: threads, Problem: &problem{
-		Batch: p.Batch, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, SeqQ: p.SeqQ, SeqKV: p.SeqKV, Dim: p.Dim, DimV: p.DimV, Scale: p.Scale(), Mask: p.Mask.String(), Grads: p.Want&attn.WantGrad != 0,
+		Batch: p.Batch, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, SeqQ: p.SeqQ, SeqKV: p.SeqKV, Dim: p.Dim, DimV: p.DimV,
+		Scale: p.Scale(), Mask: p.Mask.String(), Grads: p.Want&attn.WantGrad != 0,
 	}}
 }
 

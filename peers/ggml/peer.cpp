@@ -1,6 +1,6 @@
-// ggml, the library of llama.cpp, as a peer: its fused attention on the CPU. With a built checkout of llama.cpp or ggml at $GGML, from here:
+// ggml, the library of llama.cpp, as a peer: its fused attention on the CPU. With a built checkout of ggml at $GGML, from here:
 //
-//   g++ -O2 -o peer peer.cpp -I$GGML/ggml/include -L$GGML/build/bin -lggml -lggml-cpu -lggml-base -Wl,-rpath,$GGML/build/bin
+//   g++ -O2 -o peer peer.cpp -I$GGML/include -L$GGML/build/src -lggml -lggml-cpu -lggml-base -Wl,-rpath,$GGML/build/src
 //   benchrun sweep --peer ggml=peers/ggml/peer --kernel flash,ggml ...
 //
 // What is asked of a peer stands in package peers.

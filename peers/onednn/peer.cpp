@@ -37,10 +37,7 @@ struct OneDNN : Peer {
         omp_set_num_threads(threads);
         using type = logical_tensor::data_type;
         size_t names = 0;
-        auto array = [&](logical_tensor::dims dims, bool strided = true) {
-            auto layout = strided ? logical_tensor::layout_type::strided : logical_tensor::layout_type::any;
-            return logical_tensor(names++, type::f32, dims, layout);
-        };
+        auto array = [&](logical_tensor::dims dims) { return logical_tensor(names++, type::f32, dims, logical_tensor::layout_type::strided); };
         auto between = [&] { return logical_tensor(names++, type::f32); };
         auto query = array({p.batch, p.heads_q, p.seq_q, p.dim}), key = array({p.batch, p.heads_q, p.seq_kv, p.dim}),
              value = array({p.batch, p.heads_q, p.seq_kv, p.dim_v}), result = array({p.batch, p.heads_q, p.seq_q, p.dim_v}), factor = array({1});

@@ -1,4 +1,4 @@
-"""PyTorch's scaled_dot_product_attention as a peer. With PyTorch 2 (pip install torch, or Debian 13's python3-torch with libopenblas0-pthread):
+"""PyTorch's scaled_dot_product_attention as a peer. With PyTorch 2, such as Debian 13's python3-torch, and libopenblas0-pthread:
 
     benchrun sweep --peer 'torch=python3 peers/torch/peer.py' --kernel flash,torch ...
 

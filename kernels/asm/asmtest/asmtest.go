@@ -33,8 +33,9 @@ type Loops struct {
 	Core bool // the core of the suite is enough
 }
 
-// All are the loops of the instruction sets that this machine has, those that multiply parts also as if that were worth it for any problem (for the core of the suite
-// they are, as they stand, the loops of another set), and, unless tests are short, the geometries of the others through the portable loops, so that each geometry is tested on every machine.
+// All are the loops of the instruction sets that this machine has, and, unless tests are short, the geometries of the others through the portable loops, so that
+// each geometry is tested on every machine. Those that multiply parts are there twice: as if that were worth it for any problem, for all of the suite, and as they
+// stand, for its core, since few of its problems are large enough for parts and the others go through the loops of another set.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
 	for _, l := range Levels(t) {
