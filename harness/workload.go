@@ -163,12 +163,12 @@ func (j *attention) Plan() (err error) {
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}
-	if r, ok := j.plan.(attn.Remote); ok {
-		if err := r.Load(j.args); err != nil {
-			return fmt.Errorf("load: %w", err)
-		}
-	}
 	if j.grads == nil {
+		if r, ok := j.plan.(attn.Remote); ok {
+			if err := r.Load(j.args); err != nil {
+				return fmt.Errorf("load: %w", err)
+			}
+		}
 		return nil
 	}
 	var ok bool
