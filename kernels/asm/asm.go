@@ -42,12 +42,14 @@
 //
 // Units that multiply tiles of bfloat16 do so much more of that than others of float32 that a product of float32 is worth being made of theirs: each number is the
 // sum of three of bfloat16, its parts, and a product of two numbers that of six products of parts: the other three are some 2^-22 of it at most. The set amx does that, where
-// there are parts: of keys, of values, and of queries, which Ops.CutKeys, CutValues and CutQueries make once for all that multiply them. Weights it cuts by itself.
+// there are parts: of keys, of values, and of queries, which Ops.CutKeys, CutValues and CutQueries make once for all that multiply them; for the backward pass CutLines
+// makes those of queries and gradients that stand in rows. Weights it cuts by itself.
 // Numbers of bfloat16 are their only part, and three products are left. Without parts, and in all else, it is avx512. With d = 64 and 4096 keys flash does 1.3 to
 // 1.4 times as many operations so, on a Xeon (family 6, model 167), as AVX-512's multiply-adds at their peak.
 //
 // A unit of tiles takes operands below 2^-126 as 0, and makes results 0 that are. Values below 2^-60 have no parts, therefore, and are multiplied as they are
-// (Parts.Small); and nobody cuts where scores themselves are asked for. What is not finite becomes a part that is not.
+// (Parts.Small); and nobody cuts where scores themselves are asked for. The backward pass, whose numbers may all be small, makes them larger first. What is not
+// finite becomes a part that is not.
 //
 // # Assembly
 //
@@ -100,10 +102,12 @@ func (p Parts) From(j int) Parts {
 	return p
 }
 
-// KeyParts, ValueParts and QueryParts are how many elements the parts of n rows of d columns have, and those of queries of d columns in lanes.
+// KeyParts, ValueParts and QueryParts are how many elements the parts of n rows of d columns have, and those of queries of d columns in lanes. LineParts is the same
+// for rows of which each stands for a lane: in the place of each vector of lanes are its parts alone, or beside those of the next one.
 func KeyParts(n, d int) int       { return 3 * up(n, tileRows) * up(d, tileDepth) }
 func ValueParts(n, d int) int     { return 3 * up(n, tileDepth) * up(d, tileRows) }
 func QueryParts(d, lanes int) int { return 3 * up(d, tileDepth) * lanes }
+func LineParts(d, lanes int) int  { return 6 * up(d, tileRows) * lanes }
 
 // Products of tiles have up to so many rows, and sums so many terms.
 const tileRows, tileDepth = 16, 32
@@ -172,6 +176,11 @@ type Panel struct {
 	Scale []float32 // Outer: [N], nil: none
 	Dot   []float32 // DScore: [C][Lanes], the incoming gradient transposed
 	Sub   []float32 // DScore: [Lanes]
+
+	VLines   Parts    // DScore: of V, as CutKeys makes them,
+	DotParts []uint16 // and of Dot, as CutQueries makes those of Qt
+	YParts   []uint16 // Outer: of Y, as CutLines makes them,
+	Lower    float32  // and what sums of products are multiplied by
 }
 
 // FactorLeft is the factor that sums of products have still to be multiplied by.
@@ -219,12 +228,13 @@ type Ops struct {
 	Streamed *Ops
 	// Room is how many bytes the cache keeps of what Weigh asks for until they are read.
 	Room int
-	// CutKeys and CutValues cut n rows of d columns in parts, and CutQueries a panel's queries. Score, Flash and Mix of a set that has them multiply those
-	// where the panel has them. They are nil elsewhere. Rows may be said to be single, if all their numbers are of type BF16. CutValues
-	// needs room for as many numbers that are too small, and that may be where the rows are.
-	CutKeys    func(to []uint16, from Rows, n, d int, single bool) Parts
+	// CutKeys and CutValues cut n rows of d columns in parts, CutQueries a panel's queries, and CutLines rows that stand for lanes. Score, Flash, Mix, DScore and Outer
+	// of a set that has them multiply those where the panel has them. They are nil elsewhere. Rows may be said to be single, if all their numbers are of type BF16,
+	// and to be multiplied by a factor first. CutValues needs room for as many numbers that are too small, and that may be where the rows are.
+	CutKeys    func(to []uint16, from Rows, n, d int, factor float32, single bool) Parts
 	CutValues  func(to []uint16, small []float32, from Rows, n, d int, single bool) Parts
 	CutQueries func(*Panel)
+	CutLines   func(to []uint16, from Rows, n, d int, factor float32)
 	// PartsFrom is how many queries must see a key, in the mean, for it to be worth cutting, and how many keys a query.
 	PartsFrom int
 	// Gathers is whether rows of K, and of V, that lie between others are worth bringing together where they are read several times, whatever caches hold.

@@ -20,6 +20,21 @@ func amxFlashHalf1(q, k *uint16, p, m, l *float32, groups, steps int, config *ti
 func amxHideOutside1(p *float32, lo, hi *int32, key, rows int)
 
 //go:noescape
+func amxDScore1(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)
+
+//go:noescape
+func amxOuter1x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter2x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter3x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter4x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
 func amxScore2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
@@ -35,6 +50,21 @@ func amxFlashHalf2(q, k *uint16, p, m, l *float32, groups, steps int, config *ti
 func amxHideOutside2(p *float32, lo, hi *int32, key, rows int)
 
 //go:noescape
+func amxDScore2(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)
+
+//go:noescape
+func amxOuter1x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter2x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter3x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter4x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
 func amxScore3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
@@ -48,6 +78,21 @@ func amxFlashHalf3(q, k *uint16, p, m, l *float32, groups, steps int, config *ti
 
 //go:noescape
 func amxHideOutside3(p *float32, lo, hi *int32, key, rows int)
+
+//go:noescape
+func amxDScore3(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)
+
+//go:noescape
+func amxOuter1x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter2x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter3x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter4x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
 func amxMix1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
@@ -83,16 +128,22 @@ func amxChain(rounds int)
 func amxSlots(rounds int)
 
 //go:noescape
-func amxCutRows(to *uint16, from *float32, rows, stride, mask int)
+func amxCutRows(to *uint16, from *float32, rows, stride, mask int, factor float32)
 
 //go:noescape
 func amxCutColumns(to *uint16, from *float32, rows, stride, mask int) (small int)
 
 //go:noescape
-func amxCutRowsHalf(to *uint16, from *float32, rows, stride, mask int)
+func amxCutRowsHalf(to *uint16, from *float32, rows, stride, mask int, factor float32)
 
 //go:noescape
 func amxCutColumnsHalf(to *uint16, from *float32, rows, stride, mask int) (small int)
 
 //go:noescape
 func amxCutPairs(to *uint16, from *float32, rows int, factor float32)
+
+//go:noescape
+func amxCutLines(to *uint16, from *float32, rows, stride, mask int, factor float32)
+
+//go:noescape
+func amxCutLinePairs(to *uint16, from *float32, rows, stride, mask int, factor float32)

@@ -11,7 +11,10 @@ import (
 type tileLoops struct {
 	all, single partLoops // by how many parts rows of keys and values have
 	hide        []hideLoop
+	dscore      []dscoreLoop                    // by vectors
+	outer       [columnsAtOnce][]outerTilesLoop // by tiles of columns, and then by vectors
 	pairs       func(to *uint16, from *float32, rows int, factor float32)
+	lines       [2]func(to *uint16, from *float32, rows, stride, mask int, factor float32) // of a vector of lanes, and of a pair
 	peak        func(rounds int)
 }
 
@@ -20,7 +23,7 @@ type partLoops struct {
 	score   []scoreLoop
 	flash   []flashLoop
 	mix     []mixLoop
-	rows    func(to *uint16, from *float32, rows, stride, mask int)
+	rows    func(to *uint16, from *float32, rows, stride, mask int, factor float32)
 	columns func(to *uint16, from *float32, rows, stride, mask int) (small int)
 }
 
@@ -29,6 +32,9 @@ type (
 	flashLoop func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 	mixLoop   func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 	hideLoop  func(p *float32, lo, hi *int32, key, rows int)
+
+	dscoreLoop     func(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)
+	outerTilesLoop func(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 )
 
 // of are the loops for such rows.
@@ -61,10 +67,10 @@ func tileConfigs(first int) (all [tileRows + 1]tileConfig) {
 var scoreConfigs, mixConfigs = tileConfigs(6), tileConfigs(5)
 
 const (
-	tileSize     = tileRows * tileDepth // elements of a tile,
-	partsOfTile  = 3 * tileSize         // and of its three parts
-	flashAtOnce  = 128                  // rows whose scores the first cache holds until they are weights
-	columnsOfMix = 4                    // tiles of columns that Mix does at once
+	tileSize      = tileRows * tileDepth // elements of a tile,
+	partsOfTile   = 3 * tileSize         // and of its three parts
+	flashAtOnce   = 128                  // rows whose scores the first cache holds until they are weights
+	columnsAtOnce = 4                    // tiles of columns that Mix and Outer do at once
 
 	// On a Xeon (family 6, model 167), d = 64 and 8 heads, 128 queries and keys take .94 of the time that they take without parts, 192 .84, and 96 would take 1.01;
 	// under a causal mask 256 take .96, 384 .86, and 192 would take 1.06; 2048 with a window of 512 keys .81, of 256 .98, and of 128 1.25. 16 queries of each of 8 heads
@@ -86,14 +92,14 @@ func (l *loops) byTiles(o *Ops, power *powerLoops) {
 		}
 		return tilePeakRound * int64(max(rounds, 0))
 	}
-	o.CutKeys = func(to []uint16, from Rows, n, d int, single bool) Parts {
+	o.CutKeys = func(to []uint16, from Rows, n, d int, factor float32, single bool) Parts {
 		p := Parts{Data: to, Row: 3 * up(d, tileDepth), Single: single}
 		reach("keys", len(from.Data), n, d, from.Stride)
 		reach("parts", len(to), 1, KeyParts(n, d), 0)
 		for j := 0; j < n; j += tileRows {
 			for c := 0; c < d; c += tileDepth {
 				at := j*p.Row + c/tileDepth*partsOfTile
-				t.of(single).rows(&to[at], &from.Data[j*from.Stride+c], min(n-j, tileRows), from.Stride, columnMask(min(d-c, tileDepth)))
+				t.of(single).rows(&to[at], &from.Data[j*from.Stride+c], min(n-j, tileRows), from.Stride, columnMask(min(d-c, tileDepth)), factor)
 			}
 		}
 		return p
@@ -135,7 +141,21 @@ func (l *loops) byTiles(o *Ops, power *powerLoops) {
 			}
 		}
 	}
-	score, flash, mix := o.Score, o.Flash, o.Mix
+	o.CutLines = func(to []uint16, from Rows, n, d int, factor float32) {
+		lanes := len(l.score) * l.vec
+		reach("rows", len(from.Data), n, d, from.Stride)
+		reach("parts", len(to), up(d, tileRows)/tileRows, up(n, l.vec)/l.vec*partsOfTile, lanes/l.vec*partsOfTile)
+		if n > lanes {
+			panic(fmt.Errorf("asm/%s: %d rows for %d lanes", l.isa, n, lanes))
+		}
+		for c := 0; c < d; c += tileRows {
+			for lane := 0; lane < n; lane += l.vec {
+				at, pair := (c/tileRows*lanes+lane)/l.vec*partsOfTile, 1-up(n-lane, l.vec)/l.vec%2
+				t.lines[pair](&to[at], &from.Data[lane*from.Stride+c], min(n-lane, l.vec<<pair), from.Stride, columnMask(min(d-c, tileRows)), factor)
+			}
+		}
+	}
+	score, flash, mix, dscore, outer := o.Score, o.Flash, o.Mix, o.DScore, o.Outer
 	o.Score = func(p *Panel) {
 		if !multiplied(p) {
 			score(p)
@@ -167,6 +187,20 @@ func (l *loops) byTiles(o *Ops, power *powerLoops) {
 			mix(p)
 			p.V, p.Keep, p.Fresh = v, keep, fresh
 		}
+	}
+	o.DScore = func(p *Panel) {
+		if p.VLines.Data == nil {
+			dscore(p)
+			return
+		}
+		l.dscoreTiles(p)
+	}
+	o.Outer = func(p *Panel) {
+		if p.YParts == nil {
+			outer(p)
+			return
+		}
+		l.outerTiles(p)
 	}
 }
 
@@ -273,7 +307,7 @@ func (l *loops) mixTiles(p *Panel) {
 			panic(fmt.Errorf("asm/%s: Since is %v: it must have multiples of %d where values are cut", l.isa, p.Since, tileDepth))
 		}
 		for c := 0; c < p.C; {
-			tiles, rows := min((p.C-c)/tileRows, columnsOfMix), tileRows
+			tiles, rows := min((p.C-c)/tileRows, columnsAtOnce), tileRows
 			columns := tiles * tileRows
 			if tiles == 0 {
 				tiles, rows, columns = 1, p.C-c, p.C-c
@@ -286,5 +320,41 @@ func (l *loops) mixTiles(p *Panel) {
 			l.tiles.of(parts.Single).mix[tiles-1](values, weights, &p.O[c*p.Lanes+v*l.vec], keep, until-since, 2*tileDepth*parts.Row, columns, set(p.Fresh), &mixConfigs[rows])
 			c += columns
 		}
+	}
+}
+
+// dscoreTiles is DScore by parts.
+func (l *loops) dscoreTiles(p *Panel) {
+	width, steps := l.checkWidth(p), up(p.C, tileDepth)/tileDepth
+	reach("DotParts", len(p.DotParts), steps, width*partsOfTile, len(l.score)*partsOfTile)
+	reach("VLines", len(p.VLines.Data), up(p.N, tileRows), p.VLines.Row, p.VLines.Row)
+	reach("P", len(p.P), p.N, p.Width, p.Lanes)
+	reach("Sub", len(p.Sub), 1, p.Width, 0)
+	if p.VLines.Row != 3*up(p.C, tileDepth) {
+		panic(fmt.Errorf("asm/%s: VLines: %d elements a row of %d columns", l.isa, p.VLines.Row, p.C))
+	}
+	if width > 0 && p.N > 0 {
+		l.tiles.dscore[width-1](&p.DotParts[0], &p.VLines.Data[0], &p.P[0], &p.Sub[0], p.N, steps, &scoreConfigs[tileRows])
+	}
+}
+
+// outerTiles is Outer by parts. It reads whole vectors of lanes.
+func (l *loops) outerTiles(p *Panel) {
+	vectors := up(p.Width, l.vec) / l.vec
+	by := p.Lanes / l.vec * partsOfTile
+	reach("P", len(p.P), p.N, vectors*l.vec, p.Lanes)
+	reach("YParts", len(p.YParts), up(p.C, tileRows)/tileRows, vectors*partsOfTile, by)
+	reach("X", len(p.X), p.N, p.C, p.XStr)
+	if p.Lanes != len(l.score)*l.vec || vectors > len(l.score) || p.Fresh || p.Scale != nil {
+		panic(fmt.Errorf("asm/%s: parts of %d of %d lanes: they are added to what is there, as it is", l.isa, p.Width, p.Lanes))
+	}
+	if vectors == 0 || p.N == 0 || p.C == 0 {
+		return
+	}
+	for c := 0; c < p.C; {
+		columns := min(p.C-c, columnsAtOnce*tileRows)
+		tiles := up(columns, tileRows) / tileRows
+		l.tiles.outer[tiles-1][vectors-1](&p.P[0], &p.YParts[c/tileRows*by], &p.X[c], p.N, 4*p.XStr, columnMask(columns-(tiles-1)*tileRows), &scoreConfigs[tileRows], p.Lower)
+		c += columns
 	}
 }

@@ -20,8 +20,15 @@ var amx = func() loops {
 			mix:   []mixLoop{amxMixHalf1, amxMixHalf2, amxMixHalf3, amxMixHalf4},
 			rows:  amxCutRowsHalf, columns: amxCutColumnsHalf,
 		},
-		hide:  []hideLoop{amxHideOutside1, amxHideOutside2, amxHideOutside3},
-		pairs: amxCutPairs, peak: amxPeak,
+		hide:   []hideLoop{amxHideOutside1, amxHideOutside2, amxHideOutside3},
+		dscore: []dscoreLoop{amxDScore1, amxDScore2, amxDScore3},
+		outer: [...][]outerTilesLoop{
+			{amxOuter1x1, amxOuter1x2, amxOuter1x3},
+			{amxOuter2x1, amxOuter2x2, amxOuter2x3},
+			{amxOuter3x1, amxOuter3x2, amxOuter3x3},
+			{amxOuter4x1, amxOuter4x2, amxOuter4x3},
+		},
+		pairs: amxCutPairs, lines: [2]func(to *uint16, from *float32, rows, stride, mask int, factor float32){amxCutLines, amxCutLinePairs}, peak: amxPeak,
 	}
 	return l
 }()

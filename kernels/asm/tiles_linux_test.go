@@ -63,6 +63,17 @@ func placedQuery(c, lane, lanes int) int {
 	return (c/tileDepth*lanes/tileRows+lane/tileRows)*partsOfTile + c%16*tileDepth + lane%tileRows*2 + c%tileDepth/16
 }
 
+// placedLine is where the parts of row lane, column c of so many rows lie that Outer multiplies, from a vector on, and in which order they stand beside one another
+// there if they are those of a vector alone: the second before the first in a tile, the first before the second in the next, and the third before the first in
+// the last.
+func placedLine(lane, c, from, n, lanes int) (at int, alone bool) {
+	at = (c/tileRows*lanes/tileRows+from)*partsOfTile + lane%tileRows*tileDepth + c%tileRows*2
+	if alone = (up(n, tileRows)/tileRows-from)%2 == 1; !alone {
+		at += lane/tileRows - from
+	}
+	return at, alone
+}
+
 // A number is the sum of its parts, which nothing rounds, and an infinity or NaN has a part that is no number; what no number stands for is 0.
 func TestParts(t *testing.T) {
 	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, math.MaxFloat32, -math.MaxFloat32, 0x1p-126, 0x1.fffffep0, -0x1.fffffep-100, 0x1.00fffep0, 0x1.017ffep0}
@@ -116,7 +127,8 @@ func TestParts(t *testing.T) {
 				room := func(name string, elements int) []uint16 { return fs.parts(t, name, elements, n%2 == 0) }
 				what := fmt.Sprintf("%s: %d rows of %d columns", o.ISA, n, d)
 				small := make([]float32, n*d)
-				keys := o.CutKeys(room("KeyParts", KeyParts(n, d)), q.K, n, d, single)
+				factor := float32(int(1) << (n % 3 * 12))
+				keys := o.CutKeys(room("KeyParts", KeyParts(n, d)), q.K, n, d, factor, single)
 				values := o.CutValues(room("ValueParts", ValueParts(n, d)), small, q.V, n, d, single)
 				q.QtParts = room("QtParts", QueryParts(d, o.Lanes))
 				o.CutQueries(q)
@@ -125,7 +137,7 @@ func TestParts(t *testing.T) {
 						if j < n {
 							x := float32(0)
 							if c < d {
-								x = p.K.Row(j, d)[c]
+								x = p.K.Row(j, d)[c] * factor
 							}
 							same(what+": keys", keys.Data, placedKey(j, c, d), x, single)
 						}
@@ -154,6 +166,32 @@ func TestParts(t *testing.T) {
 						same(what+": queries", q.QtParts, placedQuery(c, l, p.Lanes), x, false)
 					}
 				}
+				if n > o.Lanes {
+					continue
+				}
+				lines := room("Lines", LineParts(d, o.Lanes)-(o.Lanes-up(n, o.Vec))/tileRows*partsOfTile)
+				o.CutLines(lines, q.K, n, d, factor)
+				for c := range up(d, tileRows) {
+					for l := range up(n, o.Vec) {
+						x := float32(0)
+						if c < d && l < n {
+							x = p.K.Row(l, d)[c] * factor
+						}
+						for from := max(l/o.Vec-1, 0); from <= l/o.Vec; from++ {
+							at, alone := placedLine(l, c, from, n, o.Lanes)
+							switch {
+							case !alone:
+								same(what+": lines", lines, at, x, false)
+							case from == l/o.Vec:
+								second, first, third := lines[at], lines[at+1], lines[at+2*tileSize]
+								same(what+": lines", []uint16{first, tileSize: second, 2 * tileSize: third}, 0, x, false)
+								if lines[at+tileSize] != first || lines[at+tileSize+1] != second || lines[at+2*tileSize+1] != first {
+									t.Fatalf("%s: lines: the parts of row %d, column %d are not in place", what, l, c)
+								}
+							}
+						}
+					}
+				}
 			}
 		}
 	}
@@ -173,10 +211,20 @@ func (fs fences) parts(t *testing.T, name string, elements int, first bool) []ui
 
 // cut gives a panel the parts of its operands.
 func (fs fences) cut(t *testing.T, o *Ops, p *Panel, first, single bool) {
-	p.KParts = o.CutKeys(fs.parts(t, "KParts", KeyParts(p.N, p.D), first), p.K, p.N, p.D, single)
+	p.KParts = o.CutKeys(fs.parts(t, "KParts", KeyParts(p.N, p.D), first), p.K, p.N, p.D, 1, single)
 	p.VParts = o.CutValues(fs.parts(t, "VParts", ValueParts(p.N, p.C), first), make([]float32, p.N*p.C), p.V, p.N, p.C, single)
 	p.QtParts = fs.parts(t, "QtParts", QueryParts(p.D, p.Lanes), first)
 	o.CutQueries(p)
+}
+
+// cutBack gives it those of the backward pass.
+func (fs fences) cutBack(t *testing.T, o *Ops, p *Panel, rows int, first bool) {
+	p.VLines = o.CutKeys(fs.parts(t, "VLines", KeyParts(p.N, p.C), first), p.V, p.N, p.C, 4, false)
+	p.DotParts = fs.parts(t, "DotParts", QueryParts(p.C, p.Lanes), first)
+	o.CutQueries(&Panel{Lanes: p.Lanes, Width: p.Width, D: p.C, Factor: 2, Qt: p.Dot, QtParts: p.DotParts})
+	p.YParts = fs.parts(t, "YParts", LineParts(p.C, p.Lanes)-(p.Lanes-p.Width)/tileRows*partsOfTile, first)
+	o.CutLines(p.YParts, p.Y, rows, p.C, 2)
+	p.Lower = .5
 }
 
 // Products of parts are those of numbers, as near as float32 has them, from rows, widths and columns of every length; and what lies beside the lanes in use stays
@@ -235,6 +283,64 @@ func TestProductsOfParts(t *testing.T) {
 								terms = append(terms, lane(q.P, p, j, l)*float64(p.V.Row(j, d)[c]))
 							}
 							check(t, what+": O", q.O[c*p.Lanes+l], terms...)
+						}
+					}
+					if t.Failed() {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// So are those of the backward pass.
+func TestBackwardProductsOfParts(t *testing.T) {
+	for _, o := range cutting(t) {
+		fs := fences{}
+		for _, n := range []int{1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 130} {
+			for _, d := range []int{1, 5, 15, 16, 17, 31, 32, 33, 48, 64, 70, 96} {
+				for width := o.Vec; width <= o.Lanes; width += o.Vec {
+					what := fmt.Sprintf("%s: width %d, %d keys, %d columns", o.ISA, width, n, d)
+					p := random(o, width, n, 1, d)
+					rows := width - (n+d)%o.Vec // the last lanes have no query
+					p.Y.Data = p.Y.Data[:(rows-1)*p.Y.Stride+d]
+					p.Fresh, p.Scale = false, nil
+					q := fs.put(t, p, n%2 == 0)
+					q.Y.Data = fs["Y"].put(p.Y.Data, n%2 == 0)
+					fs.cutBack(t, o, q, rows, n%2 == 0)
+					q.V, q.Y, q.Dot = Rows{}, Rows{}, nil
+					o.DScore(q)
+					for j := range n {
+						for l := range width {
+							w := lane(p.P, p, j, l)
+							terms := []float64{-w * float64(p.Sub[l])}
+							for c, v := range p.V.Row(j, d) {
+								terms = append(terms, w*8*float64(v)*lane(p.Dot, p, c, l))
+							}
+							check(t, what+": P", q.P[j*p.Lanes+l], terms...)
+						}
+					}
+					q.Width = rows
+					before := slices.Clone(q.X)
+					for j := range n {
+						for l := rows; l < width; l++ {
+							q.P[j*p.Lanes+l] = 1 // times 0
+						}
+					}
+					o.Outer(q)
+					for j := range n {
+						for c := range d {
+							terms := []float64{float64(before[j*p.XStr+c])}
+							for l := range rows {
+								terms = append(terms, lane(q.P, p, j, l)*float64(p.Y.Row(l, d)[c]))
+							}
+							check(t, what+": X", q.X[j*p.XStr+c], terms...)
+						}
+					}
+					for i, x := range before {
+						if c := i % p.XStr; c >= d && x != q.X[i] {
+							t.Fatalf("%s: X has %v beside its columns", what, q.X[i])
 						}
 					}
 					if t.Failed() {
@@ -323,15 +429,29 @@ func TestShortParts(t *testing.T) {
 			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.Mix},
 			{"Keep", func(p *Panel) { p.Keep = p.Keep[:len(p.Keep)-1] }, o.Flash},
 			{"O", func(p *Panel) { p.O = p.O[:len(p.O)-1] }, o.Mix},
+			{"DotParts", func(p *Panel) { p.DotParts = p.DotParts[:len(p.DotParts)-1] }, o.DScore},
+			{"VLines", func(p *Panel) { p.VLines.Data = p.VLines.Data[:len(p.VLines.Data)-1] }, o.DScore},
+			{"VLines", func(p *Panel) { p.VLines.Row-- }, o.DScore},
+			{"Sub", func(p *Panel) { p.Sub = p.Sub[:len(p.Sub)-1] }, o.DScore},
+			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.DScore},
+			{"P", func(p *Panel) { p.P = p.P[:len(p.P)-1] }, o.Outer},
+			{"YParts", func(p *Panel) { p.YParts = p.YParts[:len(p.YParts)-1] }, o.Outer},
+			{"X", func(p *Panel) { p.X = p.X[:len(p.X)-3] }, o.Outer},
+			{"as it is", func(p *Panel) { p.Fresh = true }, o.Outer},
+			{"parts", func(p *Panel) { p.YParts = p.YParts[1:] }, func(p *Panel) { o.CutLines(p.YParts, p.Y, p.Lanes, p.C, 1) }},
+			{"rows", func(p *Panel) { p.Y.Data = p.Y.Data[:len(p.Y.Data)-4] }, func(p *Panel) { o.CutLines(p.YParts, p.Y, p.Lanes, p.C, 1) }},
+			{"lanes", func(p *Panel) { p.YParts = make([]uint16, 2*len(p.YParts)) }, func(p *Panel) { o.CutLines(p.YParts, Rows{Data: p.Y.Data}, p.Lanes+1, p.C, 1) }},
 			{"Since", func(p *Panel) { p.Since, p.Until = []int{0, 16, 32}, []int{64, 64, 64} }, o.Mix},
-			{"keys", func(p *Panel) { p.K.Data = p.K.Data[:len(p.K.Data)-4] }, func(p *Panel) { o.CutKeys(p.KParts.Data, p.K, p.N, p.D, false) }},
-			{"parts", func(p *Panel) { p.N += 16 }, func(p *Panel) { o.CutKeys(p.KParts.Data, Rows{Data: p.K.Data}, p.N, p.D, false) }},
+			{"keys", func(p *Panel) { p.K.Data = p.K.Data[:len(p.K.Data)-4] }, func(p *Panel) { o.CutKeys(p.KParts.Data, p.K, p.N, p.D, 1, false) }},
+			{"parts", func(p *Panel) { p.N += 16 }, func(p *Panel) { o.CutKeys(p.KParts.Data, Rows{Data: p.K.Data}, p.N, p.D, 1, false) }},
 			{"values", func(p *Panel) { p.V.Data = p.V.Data[:len(p.V.Data)-4] }, func(p *Panel) { o.CutValues(p.VParts.Data, nil, p.V, p.N, p.C, false) }},
 			{"parts", func(p *Panel) { p.N += 32 }, func(p *Panel) { o.CutValues(p.VParts.Data, nil, Rows{Data: p.V.Data}, p.N, p.C, false) }},
 		} {
 			p := random(o, o.Lanes, 64, 40, 40)
-			p.S = nil
-			fences{}.cut(t, o, p, true, false)
+			p.S, p.Fresh, p.Scale = nil, false, nil
+			fs := fences{}
+			fs.cut(t, o, p, true, false)
+			fs.cutBack(t, o, p, p.Lanes, true)
 			c.edit(p)
 			func() {
 				defer func() {

@@ -36,9 +36,9 @@ func TestPartsAreCutOnce(t *testing.T) {
 			a := newArgs(t, p, "bhsd")
 			cases.Fill("normal", p, a, 1)
 			ops, keys, values := *l.Ops, 0, 0
-			ops.CutKeys = func(to []uint16, from asm.Rows, n, d int, single bool) asm.Parts {
+			ops.CutKeys = func(to []uint16, from asm.Rows, n, d int, factor float32, single bool) asm.Parts {
 				keys++
-				return l.Ops.CutKeys(to, from, n, d, single)
+				return l.Ops.CutKeys(to, from, n, d, factor, single)
 			}
 			ops.CutValues = func(to []uint16, small []float32, from asm.Rows, n, d int, single bool) asm.Parts {
 				values++
@@ -63,4 +63,74 @@ func TestPartsAreCutOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Where rows are cut on the way forward, all products of the way back are of parts too; and elsewhere none. Rows of keys and values are cut once for a bundle and block.
+func TestBackwardOfParts(t *testing.T) {
+	for _, l := range asmtest.Levels(t) {
+		if l.Ops.CutKeys == nil {
+			continue
+		}
+		for _, c := range []struct {
+			queries int
+			score   attn.Score
+			want    attn.Want
+			cut     bool
+		}{
+			{2 * l.Ops.PartsFrom, attn.Score{}, 0, true},
+			{2 * l.Ops.PartsFrom, attn.Score{Softcap: 5, Rope: attn.RopeHalves}, 0, true},
+			{2 * l.Ops.PartsFrom, attn.Score{}, attn.WantMean, true},
+			{2 * l.Ops.PartsFrom, attn.Score{}, attn.WantEntropy, false},
+			{2*l.Ops.PartsFrom - 1, attn.Score{}, 0, false},
+		} {
+			p := attn.Problem{Batch: 1, SeqQ: c.queries, SeqKV: 1000, HeadsQ: 2, HeadsKV: 2, Dim: 40, DimV: 24, Score: c.score, Want: attn.WantLSE | attn.WantGrad | c.want}
+			a := newArgs(t, p, "bhsd")
+			cases.Fill("normal", p, a, 1)
+			g, err := cases.NewGrads(p, a, "bhsd", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cases.FillGrads(g, 1)
+			ops, by, cuts := *l.Ops, map[bool]int{}, 0
+			ops.CutKeys = func(to []uint16, from asm.Rows, n, d int, factor float32, single bool) asm.Parts {
+				cuts++
+				return l.Ops.CutKeys(to, from, n, d, factor, single)
+			}
+			ops.CutValues = func(to []uint16, small []float32, from asm.Rows, n, d int, single bool) asm.Parts {
+				cuts++
+				return l.Ops.CutValues(to, small, from, n, d, single)
+			}
+			ops.Score = func(p *asm.Panel) { by[p.KParts.Data != nil && p.QtParts != nil]++; l.Ops.Score(p) }
+			ops.Flash = func(p *asm.Panel) { by[p.KParts.Data != nil && p.QtParts != nil]++; l.Ops.Flash(p) }
+			ops.DScore = func(p *asm.Panel) { by[p.VLines.Data != nil && p.DotParts != nil]++; l.Ops.DScore(p) }
+			ops.Mix = func(p *asm.Panel) { by[p.VParts.Data != nil]++; l.Ops.Mix(p) }
+			ops.Outer = func(p *asm.Panel) {
+				if p.Scale == nil { // else no product
+					by[p.YParts != nil]++
+				}
+				l.Ops.Outer(p)
+			}
+			k := kernel{ops: &ops, name: "flash/" + l.ISA, cache: 1 << 20}
+			pl, err := k.Plan(p, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pl.Forward(a)
+			clear(by)
+			cuts = 0
+			pl.(attn.Differentiable).Backward(a, g)
+			cut := k.cut(&p)
+			blocks, bundles := cover(p.SeqKV, cut.Block), cover(tile.Count(&p, k.ops, p.SeqQ), cut.Tiles)
+			if by[!c.cut] > 0 || by[c.cut] < 5*blocks*p.HeadsKV || cuts != set(c.cut)*3*blocks*bundles*p.HeadsKV {
+				t.Errorf("%s: %d queries, %+v, asked for %v: %d products by parts, %d others, rows cut %d times", l.ISA, c.queries, c.score, c.want, by[true], by[false], cuts)
+			}
+		}
+	}
+}
+
+func set(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -23,11 +23,16 @@ import (
 // The loops have no case for numbers that are not finite. A query whose own row, output, gradient or LSE is not finite weighs nothing in the loops, and
 // Finish answers it by definition when all tiles are done. It may be the only one to see a key that is not finite: for all others, 0 times such a number
 // is to be 0, so they are given zeros in its place. Other rows keep their bits.
+//
+// Where loops multiply parts, values, gradients of rows and queries are multiplied by lift before they are cut, and so the panel is too large by lift², and sums
+// for dV, dQ and dK by lift, its square and its cube: what a unit of tiles takes as 0 is then less than a float32 holds. Should that drive a number out of range,
+// its key head is answered by definition.
 type Back struct {
 	*Tile
 	shared *Shared
 	g      *attn.Grads
-	factor float64   // scale over temperature
+	factor float64   // scale over temperature,
+	lifted float64   // and what the panel is too large by, and dq
 	dout   asm.Rows  // rows of dO
 	dot    []float32 // [d_v][Lanes]: the same in lanes
 	dq     []float32 // [dim][Lanes]: of queries as they meet the keys
@@ -38,12 +43,17 @@ type Back struct {
 	lse    []float32 // [Lanes], -Inf where a row is nothing
 	h, gh  []float32 // [Lanes]: entropies, and their gradients
 	slope  float64   // the tile's share of the gradient of its head's slope
+	parts  struct {  // where loops multiply them: of queries as they meet the keys, and of rows of dO
+		queries, dout []uint16
+	}
 
 	fresh     bool   // nothing is in dq yet
 	keysSound bool   // the keys and values of the block are finite
 	rowsSound bool   // all queries are
 	unsound   []bool // lanes to be answered by definition
 }
+
+const lift = 1 << 30
 
 // Shared is what the tiles of a worker take turns on.
 type Shared struct {
@@ -108,7 +118,12 @@ func BackFloats(p *attn.Problem, ops *asm.Ops) int {
 // NewBack allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage and more.
 func NewBack(p *attn.Problem, ops *asm.Ops, stage *Stage, shared *Shared) *Back {
 	t := New(p, ops, stage)
-	b := &Back{Tile: t, shared: shared, factor: p.Scale() / p.Temperature(), dot: t.O, unsound: t.hidden}
+	b := &Back{Tile: t, shared: shared, factor: p.Scale() / p.Temperature(), lifted: 1, dot: t.O, unsound: t.hidden}
+	if stage.cuts() {
+		b.lifted = lift * lift
+		t.DotParts = make([]uint16, asm.QueryParts(p.DimV, ops.Lanes))
+		b.parts.queries, b.parts.dout = make([]uint16, asm.LineParts(p.Dim, ops.Lanes)), make([]uint16, asm.LineParts(p.DimV, ops.Lanes))
+	}
 	met, unbent, raw, more := backSizes(p, ops)
 	for _, o := range []struct {
 		to *[]float32
@@ -154,7 +169,7 @@ func (b *Back) Recall(g *attn.Grads) {
 	finite := t.ops.Finite(t.Qt)
 	for lane := range t.Width {
 		incoming := t.Sub[lane]
-		b.lse[lane], t.M[lane], t.Sub[lane], b.h[lane], b.gh[lane], b.unsound[lane] = -inf, math.MaxFloat32, 0, 0, 0, false
+		b.lse[lane], t.M[lane], t.Sub[lane], b.h[lane], b.gh[lane], b.unsound[lane] = -inf, math.MaxFloat32, 0, 0, 0, lane >= t.rows
 		if lane >= t.rows {
 			continue
 		}
@@ -170,8 +185,43 @@ func (b *Back) Recall(g *attn.Grads) {
 			b.lse[lane], t.M[lane] = x.LSE, float32(float64(x.LSE)*math.Log2E)
 			b.h[lane], b.gh[lane] = x.Entropy, x.DEntropy
 		}
-		t.Sub[lane] = float32(x.Less)
+		t.Sub[lane] = float32(x.Less * b.lifted)
 	}
+	if b.lifted > 1 {
+		b.cut()
+	}
+}
+
+// cut makes parts of queries and gradients of rows.
+func (b *Back) cut() {
+	t, q, g := b.Tile, &b.part, b.g
+	if g.Out.Data != nil {
+		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, D: t.C, Factor: lift, Qt: b.dot, QtParts: t.DotParts}
+		t.ops.CutQueries(q)
+		t.ops.CutLines(b.parts.dout, b.sound(b.dout, t.C), t.rows, t.C, lift)
+	} else {
+		clear(t.DotParts)
+	}
+	if g.K.Data != nil {
+		t.ops.CutLines(b.parts.queries, b.sound(b.queries(), t.D), t.rows, t.D, lift)
+	}
+}
+
+// queries are rows of queries as they meet the keys.
+func (b *Back) queries() asm.Rows {
+	if len(b.met) > 0 {
+		return asm.Rows{Data: b.met, Stride: b.D}
+	}
+	batch, first := b.a.QRow(b.p, b.b, b.i)
+	return From(&b.a.Q, batch, first, b.Tile.h)
+}
+
+// sound are rows of the tile's own queries, those that are not finite as zeros.
+func (b *Back) sound(rows asm.Rows, d int) asm.Rows {
+	if b.rowsSound {
+		return rows
+	}
+	return b.clean(rows, b.rows, d)
 }
 
 // store writes lanes to rows of its own, each times a factor.
@@ -204,22 +254,19 @@ func (b *Back) Reweigh(unfused bool) {
 // says.
 func (b *Back) Share(keysSound bool) {
 	t, p, g := b.Tile, b.p, b.g
-	b.keysSound = keysSound
+	b.keysSound, t.VLines = keysSound, asm.Parts{}
 	if t.edits.seen >= t.edits.last {
 		return // nobody sees any of it
 	}
 	t.zeros()
-	if !b.rowsSound {
+	if !b.rowsSound || !keysSound {
 		b.each(b.drop)
 	}
 	at, row := t.a.KRow(p, t.b, t.Edit.Key)
 	if g.V.Data != nil && g.Out.Data != nil {
-		b.outer(From(&g.V, at, row, t.kv), b.dout, p.DimV)
+		b.outer(From(&g.V, at, row, t.kv), b.dout, p.DimV, b.parts.dout, 1./lift)
 	}
-	t.values()
-	if !b.keysSound {
-		t.V = b.clean(t.V, t.N, t.C)
-	}
+	b.values()
 	if g.Entropy.Data != nil {
 		b.disorder()
 	}
@@ -243,13 +290,20 @@ func (b *Back) Share(keysSound bool) {
 		b.mixKeys()
 	}
 	if g.K.Data != nil {
-		y := asm.Rows{Data: b.met, Stride: p.Dim}
-		if len(b.met) == 0 {
-			batch, first := t.a.QRow(p, t.b, t.i)
-			y = From(&t.a.Q, batch, first, t.h)
-		}
-		b.outer(From(&g.K, at, row, t.kv), y, p.Dim)
+		b.outer(From(&g.K, at, row, t.kv), b.queries(), p.Dim, b.parts.queries, 1./(lift*lift*lift))
 	}
+}
+
+// values brings in the block's values.
+func (b *Back) values() {
+	t := b.Tile
+	t.values()
+	if b.keysSound {
+		t.VLines = t.stage.BackValues(t.a, t.b, t.kv, t.Edit.Key, t.N)
+		return
+	}
+	t.V = b.clean(t.V, t.N, t.C)
+	t.VLines = t.stage.back.vals.other(t.stage.liftValues, t.V, t.N)
 }
 
 // each calls do for stretches of the block's rows, from row From on, with the lanes that have weights in them: those from one on.
@@ -269,6 +323,9 @@ func (b *Back) each(do func(q *asm.Panel)) {
 		q.Sub, q.Dot = t.Sub[lane:], t.Dot[min(lane, len(t.Dot)):]
 		if t.C > 0 {
 			q.V = t.V.From(from)
+		}
+		if t.VLines.Data != nil {
+			q.VLines, q.DotParts = t.VLines.From(from), t.DotParts[asm.QueryParts(1, lane):]
 		}
 		do(q)
 		from = end
@@ -297,18 +354,23 @@ func (b *Back) clean(rows asm.Rows, n, d int) asm.Rows {
 	return to
 }
 
-// outer adds the products of the panel's rows with those of the queries to rows of keys.
-func (b *Back) outer(x, y asm.Rows, cols int) {
+// outer adds the products of the panel's rows with those of the queries to rows of keys: where there are parts of these, by parts, and lower to begin with.
+func (b *Back) outer(x, y asm.Rows, cols int, parts []uint16, lower float32) {
 	t := b.Tile
 	if cols == 0 {
 		return
 	}
-	if !b.rowsSound {
-		y = b.clean(y, t.rows, cols)
+	if parts == nil {
+		y = b.sound(y, cols)
 	}
 	b.each(func(q *asm.Panel) {
 		lane := t.Width - q.Width
-		q.Width, q.C, q.X, q.XStr, q.Y = t.rows-lane, cols, x.Data[q.From*x.Stride:], x.Stride, y.From(lane)
+		q.Width, q.C, q.X, q.XStr = t.rows-lane, cols, x.Data[q.From*x.Stride:], x.Stride
+		if parts == nil {
+			q.Y = y.From(lane)
+		} else {
+			q.YParts, q.Lower = parts[asm.QueryParts(1, lane):], lower
+		}
 		t.ops.Outer(q)
 	})
 }
@@ -318,14 +380,17 @@ func (b *Back) mixKeys() {
 	t, q := b.Tile, &b.part
 	*q = t.Panel
 	q.N, q.P = t.edits.last-t.edits.seen, t.P[t.edits.seen*t.Lanes:]
-	keys := t.K
-	if !b.keysSound {
+	keys, parts := t.K, asm.Parts{}
+	if b.keysSound {
+		parts = t.stage.BackKeys(t.a, t.b, t.kv, t.Edit.Key, t.N)
+	} else {
 		keys = b.clean(keys, t.N, t.D)
+		parts = t.stage.back.keys.other(t.stage.turnKeys, keys, t.N)
 	}
 	if t.D > 0 {
-		keys = keys.From(t.edits.seen)
+		keys, parts = keys.From(t.edits.seen), parts.From(t.edits.seen)
 	}
-	q.C, q.O, q.Keep, q.V, q.Fresh = t.D, b.dq, nil, keys, b.fresh
+	q.C, q.O, q.Keep, q.V, q.VParts, q.Fresh = t.D, b.dq, nil, keys, parts, b.fresh
 	t.ops.Mix(q)
 	b.fresh = false
 }
@@ -360,7 +425,7 @@ func (b *Back) addDisorder() {
 func (b *Back) toBias() {
 	t, to := b.Tile, &b.g.Terms.Bias
 	off, step := to.Offset(t.b, t.i, t.h)
-	first, n, factor := t.edits.seen, t.edits.last-t.edits.seen, 1/t.temp
+	first, n, factor := t.edits.seen, t.edits.last-t.edits.seen, 1/t.temp/b.lifted
 	data, panel := to.Data[off+(t.Edit.Key+first)*step:], t.P[first*t.Lanes:]
 	if to.S == 1 { // one for all queries
 		for j := range n {
@@ -400,7 +465,7 @@ func (b *Back) toSlope() {
 			sum += float64(x) * float64(max(apart+lane, -apart-lane))
 		}
 	}
-	b.slope -= sum / t.temp
+	b.slope -= sum / t.temp / b.lifted
 }
 
 // toRelative adds the panel to what the table of relative positions takes and gives. Along its diagonals, the panel is one of rows of the table instead
@@ -409,7 +474,7 @@ func (b *Back) toRelative() {
 	t, p := b.Tile, b.p
 	table, to, clip := &t.a.Terms.Relative, &b.g.Terms.Relative, t.a.Terms.RelativeClip
 	batch, row := t.a.QRow(p, t.b, t.i)
-	factor := float32(b.factor)
+	factor := float32(b.factor / b.lifted)
 	for from := t.edits.seen; from < t.edits.last; from += t.edits.step {
 		n := min(t.edits.step, t.edits.last-from)
 		at := func(lane, j int) int { return t.a.Relative(p, t.b, t.i+lane, t.Edit.Key+from+j) }
@@ -467,10 +532,10 @@ func (b *Back) Return() (sound bool) {
 	batch, first := t.a.QRow(p, t.b, t.i)
 	rows := From(to, batch, first, t.h)
 	if len(b.unbent) == 0 {
-		b.storeTo(rows, b.dq, p.Dim, b.factor)
+		b.storeTo(rows, b.dq, p.Dim, b.factor/b.lifted)
 	} else {
 		q, m := &b.part, &t.a.Terms.Metric
-		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: p.QDim(), D: p.Dim, Factor: b.factor, K: From(m, 0, 0, t.h%m.H), Qt: b.dq, P: b.unbent}
+		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: p.QDim(), D: p.Dim, Factor: b.factor / b.lifted, K: From(m, 0, 0, t.h%m.H), Qt: b.dq, P: b.unbent}
 		t.ops.Score(q)
 		b.storeTo(rows, b.unbent, p.QDim(), 1)
 	}
@@ -505,13 +570,13 @@ func (b *Back) Settle() {
 		sum, sink := 0.0, float64(t.a.Sink(p, t.h))
 		for lane, lse := range b.lse[:t.rows] {
 			if w := math.Exp(sink - float64(lse)); lse > -inf && w > 0 {
-				sum -= w * (float64(t.Sub[lane]) + float64(b.gh[lane])*(sink-float64(lse)+float64(b.h[lane])))
+				sum -= w * (float64(t.Sub[lane])/b.lifted + float64(b.gh[lane])*(sink-float64(lse)+float64(b.h[lane])))
 			}
 		}
 		to.Sinks[t.h] += float32(sum)
 	}
 	if m := &to.Metric; m.Data != nil && p.Dim > 0 {
-		b.store(b.met, b.dq, p.Dim, b.factor)
+		b.store(b.met, b.dq, p.Dim, b.factor/b.lifted)
 		q, x := &b.part, From(m, 0, 0, t.h%m.H)
 		*q = asm.Panel{Lanes: t.Lanes, Width: t.rows, N: p.QDim(), C: p.Dim, P: t.load.bent, X: x.Data, XStr: x.Stride, Y: asm.Rows{Data: b.met, Stride: p.Dim}}
 		t.ops.Outer(q)

@@ -99,7 +99,7 @@ func BackwardBytes(p *attn.Problem, ops *asm.Ops, c Cut, workers int) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	scratch, err := attn.Floats(busy(&own, ops, tiles, workers), tiles*BackFloats(&own, ops)+SharedFloats(&own, ops, c.Block)+StageFloats(&own, ops, c.Block, false))
+	scratch, err := attn.Floats(busy(&own, ops, tiles, workers), tiles*BackFloats(&own, ops)+SharedFloats(&own, ops, c.Block)+StageFloats(&own, ops, c.Block, false)+BackPartsFloats(&own, ops, c.Block, tiles))
 	return items + looks + scratch, err
 }
 
@@ -127,7 +127,7 @@ func NewBackward(p attn.Problem, ops *asm.Ops, c Cut, team *attn.Team) *Backward
 	w.last, w.bad, w.looks = make([]int, heads), make([]bool, heads), make([]int8, heads*w.blocks)
 	w.walk = w.walkItem
 	for range busy(&w.p, ops, w.size, team.Workers()) {
-		shared, stage := NewShared(&w.p, ops, c.Block), NewStage(&w.p, ops, c.Block, false)
+		shared, stage := NewShared(&w.p, ops, c.Block), NewStage(&w.p, ops, c.Block, false).KeepBackParts()
 		own := make([]*Back, w.size)
 		for i := range own {
 			own[i] = NewBack(&w.p, ops, stage, shared)

@@ -14,17 +14,24 @@ type Stage struct {
 	size       int
 	gather     bool // copy rows although the loops could read them
 	keys, vals part
-	cells      asm.Cells // on their way in
-	clean      []float32 // [size][d_v]: rows of V without those that are not finite
-	mixed      []float32 // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
+	back       struct{ keys, vals cut } // for a Back: K in columns, for dQ, and V in rows
+	cells      asm.Cells                // on their way in
+	clean      []float32                // [size][d_v]: rows of V without those that are not finite
+	mixed      []float32                // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
 }
 
 // part is the staged half of a block, K or V.
 type part struct {
 	rows []float32
 	span
-	parts asm.Parts // of the rows, if the loops multiply those,
-	cut   span      // and of which
+	cut cut
+}
+
+// cut are the parts of rows, if the loops multiply those, and of which.
+type cut struct {
+	parts asm.Parts
+	span
+	small []float32 // where those are that have no parts
 }
 
 // span is what is in a part.
@@ -72,8 +79,18 @@ func NewStage(p *attn.Problem, ops *asm.Ops, size int, gathers bool) *Stage {
 // KeepParts makes the stage keep the parts of rows, too, where the loops multiply parts.
 func (s *Stage) KeepParts() *Stage {
 	if UsesParts(s.p, s.ops) {
-		s.keys.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.Dim))
-		s.vals.parts.Data = make([]uint16, asm.ValueParts(s.size, s.p.DimV))
+		s.keys.cut.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.Dim))
+		s.vals.cut.parts.Data, s.vals.cut.small = make([]uint16, asm.ValueParts(s.size, s.p.DimV)), s.clean // or where clean rows would be
+	}
+	return s
+}
+
+// KeepBackParts makes it keep those that a Back multiplies.
+func (s *Stage) KeepBackParts() *Stage {
+	if UsesBackParts(s.p, s.ops) {
+		s.keys.cut.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.Dim))
+		s.back.keys.parts.Data, s.back.keys.small = make([]uint16, asm.ValueParts(s.size, s.p.Dim)), make([]float32, s.size*s.p.Dim)
+		s.back.vals.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.DimV))
 	}
 	return s
 }
@@ -92,8 +109,23 @@ func PartsFloats(p *attn.Problem, ops *asm.Ops, size, tiles int) int {
 	return (asm.KeyParts(size, p.Dim) + asm.ValueParts(size, p.DimV) + tiles*asm.QueryParts(p.Dim, ops.Lanes) + 1) / 2
 }
 
+// BackPartsFloats is the same for a Back's.
+func BackPartsFloats(p *attn.Problem, ops *asm.Ops, size, tiles int) int {
+	if !UsesBackParts(p, ops) {
+		return 0
+	}
+	block := asm.KeyParts(size, p.Dim) + asm.ValueParts(size, p.Dim) + asm.KeyParts(size, p.DimV)
+	each := 0
+	for _, d := range [...]int{p.Dim, p.DimV} {
+		each += asm.QueryParts(d, ops.Lanes) + asm.LineParts(d, ops.Lanes)
+	}
+	return size*p.Dim + (block+tiles*each+1)/2
+}
+
 // Forget empties the stage: operands may have changed.
-func (s *Stage) Forget() { s.keys.n, s.vals.n, s.keys.cut.n, s.vals.cut.n = 0, 0, 0, 0 }
+func (s *Stage) Forget() {
+	s.keys.n, s.vals.n, s.keys.cut.n, s.vals.cut.n, s.back.keys.n, s.back.vals.n = 0, 0, 0, 0, 0, 0
+}
 
 // From is a tensor from row s of head h in batch b on.
 func From(t *attn.Tensor, b, s, h int) asm.Rows {
@@ -147,52 +179,69 @@ func (s *Stage) rows(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, r
 }
 
 // cuts is whether the stage keeps parts.
-func (s *Stage) cuts() bool { return len(s.keys.parts.Data)+len(s.vals.parts.Data) > 0 }
+func (s *Stage) cuts() bool { return len(s.keys.cut.parts.Data)+len(s.vals.cut.parts.Data) > 0 }
 
 // KeyParts are the parts of n rows of keys from key on.
 func (s *Stage) KeyParts(a *attn.Args, b, kv, key, n int) asm.Parts {
-	p := &s.keys
-	return s.partsOf(p, a, b, kv, key, n, func(c span) asm.Parts {
+	return s.partsOf(&s.keys.cut, a, b, kv, key, n, func(c *cut) {
 		single := s.p.KV == attn.BF16 && s.p.Score.Rope == attn.NoRope
-		return s.ops.CutKeys(p.parts.Data, s.K(a, b, kv, c.key, c.n), c.n, s.p.Dim, single)
+		c.parts = s.ops.CutKeys(c.parts.Data, s.K(a, b, kv, c.key, c.n), c.n, s.p.Dim, 1, single)
 	})
 }
 
 // ValueParts is the same for values.
 func (s *Stage) ValueParts(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.vals, a, b, kv, key, n, func(c span) asm.Parts { return s.cutValues(s.V(a, b, kv, c.key, c.n), c.n) })
+	return s.partsOf(&s.vals.cut, a, b, kv, key, n, func(c *cut) { s.cutValues(c, s.V(a, b, kv, c.key, c.n), c.n) })
+}
+
+// BackKeys are those of keys in columns, and BackValues those of values in rows, times lift.
+func (s *Stage) BackKeys(a *attn.Args, b, kv, key, n int) asm.Parts {
+	return s.partsOf(&s.back.keys, a, b, kv, key, n, func(c *cut) { s.turnKeys(c, s.K(a, b, kv, c.key, c.n), c.n) })
+}
+
+func (s *Stage) BackValues(a *attn.Args, b, kv, key, n int) asm.Parts {
+	return s.partsOf(&s.back.vals, a, b, kv, key, n, func(c *cut) { s.liftValues(c, s.V(a, b, kv, c.key, c.n), c.n) })
 }
 
 // partsOf are the parts of n rows from key on, if the stage keeps any. They are cut a whole block at a time.
-func (s *Stage) partsOf(p *part, a *attn.Args, b, kv, key, n int, cut func(span) asm.Parts) asm.Parts {
-	if len(p.parts.Data) == 0 {
+func (s *Stage) partsOf(c *cut, a *attn.Args, b, kv, key, n int, fill func(*cut)) asm.Parts {
+	if len(c.parts.Data) == 0 {
 		return asm.Parts{}
 	}
-	if !p.cut.has(b, kv, key, n) {
-		p.cut = s.whole(a, b, kv, key)
-		p.parts = cut(p.cut)
+	if !c.has(b, kv, key, n) {
+		c.span = s.whole(a, b, kv, key)
+		fill(c)
 	}
-	return p.parts.From(key - p.cut.key)
+	return c.parts.From(key - c.key)
 }
 
-// cleanParts are the parts of n rows of values that are not the problem's.
-func (s *Stage) cleanParts(rows asm.Rows, n int) asm.Parts {
-	if len(s.vals.parts.Data) == 0 {
+// cutValues, turnKeys and liftValues cut rows.
+func (s *Stage) cutValues(c *cut, rows asm.Rows, n int) {
+	c.parts = s.ops.CutValues(c.parts.Data, c.small, rows, n, s.p.DimV, s.p.KV == attn.BF16)
+}
+
+func (s *Stage) turnKeys(c *cut, rows asm.Rows, n int) {
+	c.parts = s.ops.CutValues(c.parts.Data, c.small, rows, n, s.p.Dim, false)
+}
+
+func (s *Stage) liftValues(c *cut, rows asm.Rows, n int) {
+	c.parts = s.ops.CutKeys(c.parts.Data, rows, n, s.p.DimV, lift, false)
+}
+
+// other are the parts of rows that are not the problem's, if the stage keeps any.
+func (c *cut) other(fill func(c *cut, rows asm.Rows, n int), rows asm.Rows, n int) asm.Parts {
+	if len(c.parts.Data) == 0 {
 		return asm.Parts{}
 	}
-	s.vals.cut.n = 0
-	return s.cutValues(rows, n)
+	c.n = 0
+	fill(c, rows, n)
+	return c.parts
 }
 
 // whole is the block that a key lies in, to its end or that of the keys in use: tiles that start their block later then find it there.
 func (s *Stage) whole(a *attn.Args, b, kv, key int) span {
 	first := key - key%s.size
 	return span{b, kv, first, min(s.size, a.Keys(s.p, b)-first)}
-}
-
-// cutValues has small ones where clean rows are, or would be.
-func (s *Stage) cutValues(rows asm.Rows, n int) asm.Parts {
-	return s.ops.CutValues(s.vals.parts.Data, s.clean, rows, n, s.p.DimV, s.p.KV == attn.BF16)
 }
 
 // block is rows from key on of a staged part, which is filled with the whole block that key lies in.

@@ -43,6 +43,10 @@ func (g *gen) tileLoops() {
 			g.tileFlash(vecs, rows)
 		}
 		g.hideOutside(vecs)
+		g.tileDScore(vecs)
+		for tiles := 1; tiles <= 4; tiles++ {
+			g.tileOuter(vecs, tiles)
+		}
 	}
 	for tiles := 1; tiles <= 4; tiles++ {
 		for _, rows := range partsOfRows {
@@ -68,6 +72,7 @@ func (g *gen) tileLoops() {
 		g.cutColumns(rows)
 	}
 	g.cutPairs()
+	g.cutLines()
 }
 
 // partsOf says how many parts of rows of keys and values there are: all, or one, as rows of bfloat16 have. Then half of the six products are left.

@@ -18,7 +18,8 @@
 //	rotate.go pairs of numbers turned: Rotate
 //	probe.go  Peak, Chain, Slots and Read
 //	amx.go    products of tiles: Score, Flash and Mix again
-//	parts.go  and the parts that they multiply: CutKeys, CutValues, CutQueries
+//	amxback.go and those of the backward pass: DScore and Outer
+//	parts.go  and the parts that they multiply: CutKeys, CutValues, CutQueries, CutLines
 //	vex.go    how tiles' instructions are spelled, in bytes
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,

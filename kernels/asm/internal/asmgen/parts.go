@@ -5,20 +5,21 @@ import "fmt"
 // cutRows emits the parts of up to 16 rows and 32 columns. Columns that the mask lacks count as 0. Column c stands beside column c+16.
 func (g *gen) cutRows(parts partsOf) {
 	x := g.isa.(x86)
-	g.function("CutRows"+parts.name, "(to *uint16, from *float32, rows, stride, mask int)", 0, 40, `
+	g.function("CutRows"+parts.name, "(to *uint16, from *float32, rows, stride, mask int, factor float32)", 0, 44, `
 for j := range rows {
 	for c := range 32 {
 		at := j*32 + c%16*2 + c/16
-		to[at], to[at+512], to[at+1024] = parts(from[j*stride+c])
+		to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor)
 	}
 }`)
 	const left, right = vec(0), vec(2)
 	g.cutArgs()
+	g.argFloat(cutFactor, "factor", 40)
 	g.lower(steps, 16)
 	x.emit("KMOVW", x86Regs[steps], "K2")
 	g.label("row")
-	x.loadMasked(left, mem{base: elem}, "K1")
-	x.loadMasked(right, mem{base: elem, off: line}, "K2")
+	x.loadTimes(left, mem{base: elem}, "K1")
+	x.loadTimes(right, mem{base: elem, off: line}, "K2")
 	x.joinParts(left, right, parts.count, func(part int, word vec) { g.store(mem{base: out, off: part * tileBytes}, word) })
 	g.offset(elem, elem, stride, 4)
 	g.increase(out, line)
@@ -99,18 +100,18 @@ for j := range 32 {
 		to[at], to[at+512], to[at+1024] = parts(from[j*%d+lane] * factor) // or of 0, from rows on
 	}
 }`, g.vecs*g.vec))
-	const factor, end = vec(29), lanesAt
+	const end = lanesAt
 	g.arg(elemAt, "to", 0)
 	g.arg(elem, "from", 8)
 	g.arg(count, "rows", 16)
-	g.argFloat(factor, "factor", 24)
+	g.argFloat(cutFactor, "factor", 24)
 	x.partBits()
 	g.move(end, elemAt)
 	g.increase(end, tileBytes)
 	pair := func(two bool) {
-		g.mul(evenRow, factor, mem{base: elem})
+		g.mul(evenRow, cutFactor, mem{base: elem})
 		if two {
-			g.mul(oddRow, factor, mem{base: elem, off: 16 * g.row()})
+			g.mul(oddRow, cutFactor, mem{base: elem, off: 16 * g.row()})
 		} else {
 			g.zero(oddRow)
 		}
@@ -118,6 +119,11 @@ for j := range 32 {
 		g.increase(elem, g.row())
 		g.increase(count, -1)
 	}
+	g.pairsOfRows(pair, end)
+}
+
+// pairsOfRows emits a loop over up to 32 rows, each of the first 16 with the one 16 rows later, if there is one, and then rows of zeros up to an end.
+func (g *gen) pairsOfRows(pair func(two bool), end reg) {
 	g.label("pair")
 	g.jumpBelow(count, 17, "one")
 	pair(true)
@@ -134,7 +140,7 @@ for j := range 32 {
 	g.ret()
 }
 
-// cutArgs fetches the arguments of cutRows and cutColumns.
+// cutArgs fetches the arguments that cutRows, cutColumns and cutLines share.
 func (g *gen) cutArgs() {
 	x := g.isa.(x86)
 	g.arg(out, "to", 0)
@@ -196,8 +202,9 @@ func (g *gen) emptyRows(name string, end reg) {
 }
 
 const (
-	upper16 = vec(31) // the bits of a bfloat16,
-	half16  = vec(30) // and half of what the last of them is worth
+	upper16   = vec(31) // the bits of a bfloat16,
+	half16    = vec(30) // and half of what the last of them is worth
+	cutFactor = vec(29) // what numbers are multiplied by
 )
 
 // partBits sets the registers that part uses.
@@ -238,3 +245,8 @@ func (x x86) joinParts(even, odd vec, count int, do func(part int, word vec)) {
 }
 
 func (x x86) loadMasked(dst vec, m mem, mask string) { x.emit("VMOVUPS.Z", x.m(m), mask, x.v(dst)) }
+
+// loadTimes multiplies by the factor meanwhile.
+func (x x86) loadTimes(dst vec, m mem, mask string) {
+	x.emit("VMULPS.Z", x.m(m), x.v(cutFactor), mask, x.v(dst))
+}

@@ -1,0 +1,309 @@
+package asmgen
+
+import "fmt"
+
+// The backward pass has two products of its own beside Score's and Mix's. DScore is Score's, of values and incoming gradients, into weights.
+//
+// Outer sums over lanes, of which a tile has two vectors beside one another, in parts as they are elsewhere. A vector alone would be half of the terms that a
+// product of tiles sums. The other half are those of other parts: a row of 16 lanes of a tile of weights has two parts of each, and a tile of rows of Y those
+// that they are multiplied by, so that a product gives two of the six:
+//
+//	(0, 1) (1, 0)    a0 b1 + a1 b0
+//	(0, 1) (0, 1)    a0 b0 + a1 b1
+//	(0, 2) (2, 0)    a0 b2 + a2 b0
+//
+// T0 to T3 are sums of 16 rows of weights and up to 64 columns, T4 parts of weights, and T5 to T7 by turns those of Y.
+
+// tileDScore emits Ops.DScore.
+func (g *gen) tileDScore(vecs int) {
+	x := g.isa.(x86)
+	const sums, config = apart, panel
+	const sub = vec(8)
+	g.function(fmt.Sprint("DScore", vecs), "(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)", vecs*tileBytes+64, 56, fmt.Sprintf(`
+for j := range rows { // %[1]d at a time
+	for lane := range %[2]d {
+		p[j*%[3]d+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over %[4]d*steps columns, by parts
+	}
+}`, tileRows, vecs*g.vec, g.vecs*g.vec, tileDepth))
+	g.arg(elem, "dot", 0)
+	g.arg(lanes, "v", 8)
+	g.arg(out, "p", 16)
+	g.arg(refs, "sub", 24)
+	g.arg(count, "rows", 32)
+	g.arg(config, "config", 48)
+	x.tileConfig(config)
+	g.set(stride, line)
+	g.set(outStride, vecs*line)
+	g.scratch(sums)
+	for v := range vecs {
+		g.load(sub+vec(v), mem{base: refs, off: v * g.bytes()})
+	}
+	g.label("group")
+	g.move(elemAt, elem)
+	g.arg(steps, "steps", 40)
+	for v := range vecs {
+		x.tileZero(v)
+	}
+	g.label("step")
+	g.scoreStep(vecs, partsOfRows[0], nil)
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, "step")
+	for v := range vecs {
+		x.tileStore(v, mem{base: sums, index: outStride, times: 1, off: v * line})
+	}
+	g.set(steps, tileRows)
+	g.label("row")
+	for v := range vecs {
+		g.load(vec(v), mem{base: sums, off: v * line})
+		g.sub(vec(v), vec(v), sub+vec(v))
+		g.mul(vec(v), vec(v), mem{base: out, off: v * g.bytes()})
+		g.store(mem{base: out, off: v * g.bytes()}, vec(v))
+	}
+	g.increase(sums, vecs*line)
+	g.increase(out, g.row())
+	g.increase(count, -1)
+	g.jumpBelow(count, 1, "done")
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, "row")
+	g.increase(sums, -tileRows*vecs*line)
+	g.jump("group")
+	g.label("done")
+	x.tileRelease()
+	g.ret()
+}
+
+// outerSteps are the products that Outer sums for so many vectors, by the tile of weights and the tile of Y: those of one vector alone, if they are odd, and then
+// those of pairs. Three tiles of Y are in the place of each vector. weights is how many tiles of those there are.
+func outerSteps(vecs int) (steps [][2]int, weights int) {
+	if vecs%2 == 1 {
+		steps, weights = [][2]int{{0, 0}, {0, 1}, {1, 2}}, 2
+	}
+	for v := vecs % 2; v < vecs; v += 2 {
+		for a := range 3 {
+			for b := range 3 - a {
+				steps = append(steps, [2]int{weights + a, 3*v + b})
+			}
+		}
+		weights += 3
+	}
+	return steps, weights
+}
+
+// tileOuter emits Ops.Outer for so many tiles of columns. Amid products sums of those before are added to x, and the rows of weights cut that follow, to one of
+// two places by turns.
+func (g *gen) tileOuter(vecs, tiles int) {
+	x := g.isa.(x86)
+	const sums, xby, other, ask, xAt, addAt, addBy = stride3, panel, nextRow, pause, elemAt4, elemAt, lanesAt
+	const factor, mask = cutFactor, "K1"
+	all, weights := outerSteps(vecs)
+	g.function(fmt.Sprint("Outer", tiles, "x", vecs), "(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)", (2*weights+tiles)*tileBytes+64, 60, fmt.Sprintf(`
+for r := range rows { // %[1]d at a time
+	for c := range %[2]d { // of the last %[1]d, those that mask has
+		x[r*xby/4+c] += factor * Σ p[r*%[4]d+lane] * y[lane][c] // over %[3]d lanes, by parts
+	}
+}`, tileRows, tiles*g.vec, vecs*g.vec, g.vecs*g.vec))
+	g.arg(xby, "config", 48)
+	x.tileConfig(xby)
+	g.arg(elem, "p", 0)
+	g.arg(lanes, "y", 8)
+	g.arg(xAt, "x", 16)
+	g.arg(count, "rows", 24)
+	g.arg(xby, "xby", 32)
+	g.arg(steps, "mask", 40)
+	x.emit("KMOVW", x86Regs[steps], mask)
+	g.argFloat(factor, "factor", 56)
+	g.set(stride, line)
+	g.scratch(sums)
+	g.move(products, sums)
+	g.increase(products, tiles*tileBytes)
+	g.move(other, products)
+	g.increase(other, weights*tileBytes)
+	x.partBits()
+	cut := func(to reg, from, off int) {
+		row := func(v int) mem { return mem{base: elem, off: from*g.row() + v*g.bytes()} }
+		if vecs%2 == 1 {
+			x.twoParts(row(0), func(second int, word vec) { g.store(mem{base: to, off: second*tileBytes + off}, word) })
+		}
+		for v := vecs % 2; v < vecs; v += 2 {
+			g.load(evenRow, row(v))
+			g.load(oddRow, row(v+1))
+			x.joinParts(evenRow, oddRow, 3, func(part int, word vec) { g.store(mem{base: to, off: (vecs%2*2+part)*tileBytes + off}, word) })
+		}
+	}
+	add := func(from reg, r int) {
+		for c := range tiles {
+			sum, at, of := vec(4+c), mem{base: addAt, off: c * line}, mem{base: from, off: c*tileBytes + r*line}
+			if c < tiles-1 {
+				g.load(sum, at)
+				g.fma(sum, factor, of)
+				g.store(at, sum)
+			} else {
+				x.loadMasked(sum, at, mask)
+				g.fma(sum, factor, of)
+				x.emit("VMOVUPS", x.v(sum), mask, x.m(at))
+			}
+		}
+		g.plus(addAt, addBy)
+	}
+	product := func(strewn ...string) {
+		strew := g.strew(tiles*len(all), strewn)
+		for t := range tiles {
+			x.tileZero(t)
+		}
+		for i, step := range all {
+			if i == 0 || step[0] != all[i-1][0] {
+				x.tileLoad(4, lineBy(products, step[0]*tileBytes))
+			}
+			for c := range tiles {
+				y := 5 + (i*tiles+c)%3
+				x.tileLoad(y, lineBy(lanes, c*g.vecs*partsBytes+step[1]*tileBytes))
+				x.tileProduct(c, 4, y)
+				strew()
+			}
+		}
+		for t := range tiles {
+			x.tileStore(t, lineBy(sums, t*tileBytes))
+		}
+	}
+	rolled := func(name string, row func()) { // steps times
+		g.label(name)
+		row()
+		g.increase(steps, -1)
+		g.jumpAtLeast(steps, 1, name)
+	}
+	atHand := func(name string) {
+		g.move(steps, count)
+		g.jumpBelow(steps, tileRows+1, name)
+		g.set(steps, tileRows)
+	}
+	next := func() {
+		g.down(xAt, xby, tileRows)
+		g.increase(count, -tileRows)
+	}
+	g.label("cut")
+	g.move(addAt, products)
+	g.move(ask, elem)
+	atHand("row")
+	rolled("row", func() {
+		cut(addAt, 0, 0)
+		g.increase(elem, g.row())
+		g.increase(addAt, line)
+	})
+	g.move(elem, ask)
+	g.note("nothing is to be added yet: sums go where others will be")
+	g.move(addAt, sums)
+	g.move(addBy, stride)
+	g.label("rows")
+	g.increase(elem, tileRows*g.row())
+	g.jumpBelow(count, 2*tileRows, "last")
+	g.move(ask, xAt)
+	product(g.lines(func() {
+		for r := range tileRows {
+			cut(other, r, r*line)
+			add(sums, r)
+			for c := range tiles {
+				g.prefetchNear(mem{base: ask, off: c * line})
+			}
+			g.plus(ask, xby)
+		}
+	})...)
+	g.move(addAt, xAt)
+	g.move(addBy, xby)
+	x.swap(products, other)
+	next()
+	g.jump("rows")
+	g.label("last")
+	addRow := func() {
+		add(ask, 0)
+		g.increase(ask, line)
+	}
+	g.move(ask, sums)
+	g.set(steps, tileRows)
+	rolled("before", addRow)
+	product()
+	g.move(addAt, xAt)
+	g.move(addBy, xby)
+	g.move(ask, sums)
+	atHand("add")
+	rolled("add", addRow)
+	next()
+	g.jumpAtLeast(count, 1, "cut")
+	x.tileRelease()
+	g.ret()
+}
+
+// twoParts has do take the first part of a vector beside its second and its third.
+func (x x86) twoParts(from mem, do func(second int, word vec)) {
+	const rest, first, second, low = vec(0), vec(1), vec(2), vec(3)
+	x.load(rest, from)
+	x.part(rest, first, true)
+	x.part(rest, second, false)
+	x.shiftRight(low, first, 16)
+	x.emit("VPORD", x.v(second), x.v(low), x.v(second))
+	do(0, second)
+	x.emit("VPTERNLOGD", imm(0xf8), x.v(rest), x.v(upper16), x.v(low)) // low |= upper16 & rest
+	do(1, low)
+}
+
+// cutLines emits the parts of Y that Outer multiplies, of 16 columns, those that a mask has: of up to 16 rows, one a lane, or of up to 32, a pair of vectors.
+func (g *gen) cutLines() {
+	x := g.isa.(x86)
+	const args = "(to *uint16, from *float32, rows, stride, mask int, factor float32)"
+	const end = lanesAt
+	const rest, first, second, low = vec(0), vec(1), vec(2), vec(3)
+	begin := func() {
+		g.cutArgs()
+		g.argFloat(cutFactor, "factor", 40)
+		g.move(elemAt, out)
+		g.move(end, elemAt)
+		g.increase(end, tileBytes)
+	}
+	g.function("CutLines", args, 0, 44, `
+for j := range 16 {
+	for c := range 16 {
+		at := j*32 + 2*c
+		b0, b1, b2 := parts(from[j*stride+c] * factor) // or of 0, from rows on
+		to[at], to[at+1] = b1, b0
+		to[at+512], to[at+513] = b0, b1
+		to[at+1024], to[at+1025] = b2, b0
+	}
+}`)
+	begin()
+	g.label("row")
+	x.loadTimes(rest, mem{base: elem}, "K1")
+	x.part(rest, first, true)
+	x.part(rest, second, false)
+	for part, pair := range [][2]vec{{second, first}, {first, second}, {rest, first}} {
+		x.shiftRight(low, pair[0], 16)
+		x.emit("VPORD", x.v(pair[1]), x.v(low), x.v(low))
+		g.store(mem{base: elemAt, off: part * tileBytes}, low)
+	}
+	g.increase(elemAt, line)
+	g.offset(elem, elem, stride, 4)
+	g.increase(count, -1)
+	g.jumpAtLeast(count, 1, "row")
+	g.emptyRows("empty", end)
+	g.ret()
+	g.function("CutLinePairs", args, 0, 44, `
+for j := range 32 {
+	for c := range 16 {
+		at := j%16*32 + 2*c + j/16
+		to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor) // or of 0, from rows on
+	}
+}`)
+	begin()
+	g.move(lanes, stride)
+	g.scale(lanes, 4*16)
+	pair := func(two bool) {
+		x.loadTimes(evenRow, mem{base: elem}, "K1")
+		if two {
+			x.loadTimes(oddRow, mem{base: elem, index: lanes, times: 1}, "K1")
+		} else {
+			g.zero(oddRow)
+		}
+		g.joined()
+		g.offset(elem, elem, stride, 4)
+		g.increase(count, -1)
+	}
+	g.pairsOfRows(pair, end)
+}
