@@ -401,14 +401,6 @@ for c := range columns { // up to %[1]d
 	g.joinedRows("first")
 	step := func(strewn []string) {
 		strew := g.strew(tiles*parts.products(), strewn)
-		ahead := g.strew(tiles*parts.products(), g.lines(func() {
-			g.offset(elemAt, lanes, by, 1)
-			for off := 0; off < tiles*partsBytes; off += line {
-				if off%partsBytes < parts.count*tileBytes {
-					g.prefetchNear(mem{base: elemAt, off: off})
-				}
-			}
-		}))
 		for part := range 3 {
 			x.tileLoad(5+part, lineBy(products, part*tileBytes))
 		}
@@ -418,7 +410,6 @@ for c := range columns { // up to %[1]d
 				for b := range 3 - a {
 					x.tileProduct(t, 4, 5+b)
 					strew()
-					ahead()
 				}
 			}
 		}

@@ -196,15 +196,10 @@ for r := range rows { // %[1]d at a time
 	g.label("rows")
 	g.increase(elem, tileRows*g.row())
 	g.jumpBelow(count, 2*tileRows, "last")
-	g.move(ask, xAt)
 	product(g.lines(func() {
 		for r := range tileRows {
 			cut(other, r, r*line)
 			add(sums, r)
-			for c := range tiles {
-				g.prefetchNear(mem{base: ask, off: c * line})
-			}
-			g.plus(ask, xby)
 		}
 	})...)
 	g.move(addAt, xAt)
