@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,6 +11,9 @@ import (
 	"attnlab/attn/cases"
 	"attnlab/attn/oracle"
 	"attnlab/kernels"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/flash"
+	"attnlab/kernels/tiled"
 )
 
 // TestRandomProblems holds every kernel to the definition on problems that nobody thought of. FuzzProblems is the same, guided by coverage:
@@ -18,6 +22,18 @@ import (
 func TestRandomProblems(t *testing.T) { rapid.Check(t, randomProblem) }
 
 func FuzzProblems(f *testing.F) { f.Fuzz(rapid.MakeFuzz(randomProblem)) }
+
+// always are kernels that multiply parts in problems of any size.
+var always = func() (all []attn.Kernel) {
+	for _, l := range asm.Levels() {
+		if l.Available && l.Ops.CutKeys != nil {
+			ops := *l.Ops
+			ops.PartsFrom = 0
+			all = append(all, tiled.New(&ops), flash.New(&ops))
+		}
+	}
+	return all
+}()
 
 func randomProblem(t *rapid.T) {
 	size := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
@@ -100,7 +116,7 @@ func randomProblem(t *rapid.T) {
 	}
 	team := attn.NewTeam(1 + size("workers", 2))
 	defer team.Close()
-	for _, k := range kernels.All() {
+	for _, k := range slices.Concat(kernels.All(), always) {
 		algo, isa := k.Name()
 		if algo == "naive" && p.SeqKV > 1000 {
 			continue // it adds up one key after another, with errors that grow with their number
