@@ -108,10 +108,10 @@ func UsesParts(p *attn.Problem, ops *asm.Ops) bool {
 	return usesParts(p, ops, min(p.SeqQ, max(together/p.Group(), 1)), ops.PartsFrom)
 }
 
-// UsesBackParts is the same for the way back, where more is cut. On a Xeon (family 6, model 167), calls with d = 64 took 1/1.02 and 1/1.19 of their time by it for
-// 128 and 256 queries and keys of each of 8 heads, under a causal mask 1/.89, 1/.96 and 1/1.10 for 256, 384 and 512; with d = 32 for 256 1/1.20, causal 512 1/1.11;
-// with d = 128 for 384 and 512 1/.99 and 1/1.10, causal 1024 1/1.06; with d = 256 for 1024 1/1.04. Columns that fill no tile count against it: with d = 16 for 512
-// it was 1/1.02, causal 1024 1/1.01 (5 to 1142 rounds by turns).
+// UsesBackParts is the same for the way back, where more is cut, and tiles that are not full count for more. On a Xeon (family 6, model 167), 8 heads of d = 64
+// took so 1.27 and 1.42 times less with 256 and 512 queries and keys, and under a causal mask, or a window of 256 keys, .94, 1.10 and 1.03 with 256, 512 and 1024. 4
+// heads of d = 128 took 1.05, 1.18 and 1.28 times less with 256, 512 and 1024, causal .78, .95 and 1.15, and 2 of d = 256 .86, .95 and 1.08. With 16 of d = 32
+// it was 1.23 for 256 and causal 1.11 for 512, and with 32 of d = 16, whose columns fill half a tile, 1.01 for 512 and causal .97 for 1024 (5 to 602 rounds by turns).
 func UsesBackParts(p *attn.Problem, ops *asm.Ops) bool {
 	own, d := withoutProducts(*p), max((p.Dim+p.DimV)/2, 1)
 	return usesParts(&own, ops, p.SeqQ, 2*ops.PartsFrom*max(d, 64)/64*max(d, 32)/d)
