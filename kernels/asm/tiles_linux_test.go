@@ -470,14 +470,25 @@ func TestTilesOutliveSignals(t *testing.T) {
 	for _, o := range cutting(t) {
 		fs := fences{}
 		p := random(o, o.Lanes, 256, 64, 64)
-		p.Fresh = true
 		fs.cut(t, o, p, true, false)
+		fs.cutBack(t, o, p, p.Lanes, true)
 		for i := range p.Qt {
 			p.Qt[i] /= 8
 		}
-		o.Score(p)
-		o.Mix(p)
-		scores, sums := slices.Clone(p.P), slices.Clone(p.O)
+		all := func() [3][]float32 {
+			p.Fresh, p.Scale = true, nil
+			o.Score(p)
+			o.Mix(p)
+			clear(p.X)
+			p.Fresh = false
+			o.Outer(p)
+			o.DScore(p)
+			return [3][]float32{p.P, p.O, p.X}
+		}
+		var want [3][]float32
+		for i, x := range all() {
+			want[i] = slices.Clone(x)
+		}
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		thread, stop, sent := unix.Gettid(), make(chan bool), make(chan int)
@@ -497,11 +508,10 @@ func TestTilesOutliveSignals(t *testing.T) {
 			}
 		}()
 		for i := range 300 {
-			o.Score(p)
-			o.Mix(p)
-			if !slices.Equal(p.P, scores) || !slices.Equal(p.O, sums) {
-				t.Errorf("%s: other numbers in turn %d", o.ISA, i)
-				break
+			for j, x := range all() {
+				if !slices.Equal(x, want[j]) {
+					t.Errorf("%s: other numbers in turn %d", o.ISA, i)
+				}
 			}
 		}
 		close(stop)
