@@ -93,7 +93,7 @@ func outerSteps(vecs int) (steps [][2]int, weights int) {
 // two places by turns.
 func (g *gen) tileOuter(vecs, tiles int) {
 	x := g.isa.(x86)
-	const sums, xby, other, ask, xAt, addAt, addBy = stride3, panel, nextRow, pause, elemAt4, elemAt, lanesAt
+	const sums, xby, other, cursor, xAt, addAt, addBy = stride3, panel, nextRow, pause, elemAt4, elemAt, lanesAt
 	const factor, mask = cutFactor, "K1"
 	all, weights := outerSteps(vecs)
 	g.function(fmt.Sprint("Outer", tiles, "x", vecs), "(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)", (2*weights+tiles)*tileBytes+64, 60, fmt.Sprintf(`
@@ -182,14 +182,14 @@ for r := range rows { // %[1]d at a time
 	}
 	g.label("cut")
 	g.move(addAt, products)
-	g.move(ask, elem)
+	g.move(cursor, elem)
 	atHand("row")
 	rolled("row", func() {
 		cut(addAt, 0, 0)
 		g.increase(elem, g.row())
 		g.increase(addAt, line)
 	})
-	g.move(elem, ask)
+	g.move(elem, cursor)
 	g.note("nothing is to be added yet: sums go where others will be")
 	g.move(addAt, sums)
 	g.move(addBy, stride)
@@ -209,16 +209,16 @@ for r := range rows { // %[1]d at a time
 	g.jump("rows")
 	g.label("last")
 	addRow := func() {
-		add(ask, 0)
-		g.increase(ask, line)
+		add(cursor, 0)
+		g.increase(cursor, line)
 	}
-	g.move(ask, sums)
+	g.move(cursor, sums)
 	g.set(steps, tileRows)
 	rolled("before", addRow)
 	product()
 	g.move(addAt, xAt)
 	g.move(addBy, xby)
-	g.move(ask, sums)
+	g.move(cursor, sums)
 	atHand("add")
 	rolled("add", addRow)
 	next()
