@@ -14,12 +14,12 @@ import "fmt"
 //
 // T0 to T3 are sums of 16 rows of weights and up to 64 columns, T4 parts of weights, and T5 to T7 by turns those of Y.
 
-// tileDScore emits Ops.DScore.
+// tileDScore emits Ops.DScore. Amid the first products of a group of rows what there is to do with the sums of the one before is done.
 func (g *gen) tileDScore(vecs int) {
 	x := g.isa.(x86)
-	const sums, config = apart, panel
+	const sums, config, sumAt = apart, panel, elemAt4
 	const sub = vec(8)
-	g.function(fmt.Sprint("DScore", vecs), "(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)", vecs*tileBytes+64, 56, fmt.Sprintf(`
+	g.function(fmt.Sprint("DScore", vecs), "(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)", tileRows*g.row()+64, 56, fmt.Sprintf(`
 for j := range rows { // %[1]d at a time
 	for lane := range %[2]d {
 		p[j*%[3]d+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over %[4]d*steps columns, by parts
@@ -27,47 +27,61 @@ for j := range rows { // %[1]d at a time
 }`, tileRows, vecs*g.vec, g.vecs*g.vec, tileDepth))
 	g.arg(elem, "dot", 0)
 	g.arg(lanes, "v", 8)
-	g.arg(out, "p", 16)
-	g.arg(refs, "sub", 24)
+	g.arg(aux, "p", 16)
+	g.arg(steps, "sub", 24)
 	g.arg(count, "rows", 32)
 	g.arg(config, "config", 48)
 	x.tileConfig(config)
 	g.set(stride, line)
-	g.set(outStride, vecs*line)
+	g.set(outStride, g.row())
 	g.scratch(sums)
 	for v := range vecs {
-		g.load(sub+vec(v), mem{base: refs, off: v * g.bytes()})
+		g.load(sub+vec(v), mem{base: steps, off: v * g.bytes()})
 	}
+	multiply := func(from reg, row int) {
+		for v := range vecs {
+			off := row*g.row() + v*g.bytes()
+			g.load(vec(v), mem{base: from, off: off})
+			g.sub(vec(v), vec(v), sub+vec(v))
+			g.mul(vec(v), vec(v), mem{base: out, off: off})
+			g.store(mem{base: out, off: off}, vec(v))
+		}
+	}
+	g.note("nothing is to be multiplied yet: sums go where others will be")
+	g.move(out, sums)
 	g.label("group")
 	g.move(elemAt, elem)
 	g.arg(steps, "steps", 40)
 	for v := range vecs {
 		x.tileZero(v)
 	}
+	g.scoreStep(vecs, partsOfRows[0], g.lines(func() {
+		for r := range tileRows {
+			multiply(sums, r)
+		}
+	}))
+	g.increase(steps, -1)
+	g.jumpBelow(steps, 1, "stepped")
 	g.label("step")
 	g.scoreStep(vecs, partsOfRows[0], nil)
 	g.increase(steps, -1)
 	g.jumpAtLeast(steps, 1, "step")
+	g.label("stepped")
 	for v := range vecs {
-		x.tileStore(v, mem{base: sums, index: outStride, times: 1, off: v * line})
+		x.tileStore(v, mem{base: sums, index: outStride, times: 1, off: v * g.bytes()})
 	}
-	g.set(steps, tileRows)
+	g.move(out, aux)
+	g.increase(aux, tileRows*g.row())
+	g.increase(count, -tileRows)
+	g.jumpAtLeast(count, 1, "group")
+	g.increase(count, tileRows)
+	g.move(sumAt, sums)
 	g.label("row")
-	for v := range vecs {
-		g.load(vec(v), mem{base: sums, off: v * line})
-		g.sub(vec(v), vec(v), sub+vec(v))
-		g.mul(vec(v), vec(v), mem{base: out, off: v * g.bytes()})
-		g.store(mem{base: out, off: v * g.bytes()}, vec(v))
-	}
-	g.increase(sums, vecs*line)
+	multiply(sumAt, 0)
+	g.increase(sumAt, g.row())
 	g.increase(out, g.row())
 	g.increase(count, -1)
-	g.jumpBelow(count, 1, "done")
-	g.increase(steps, -1)
-	g.jumpAtLeast(steps, 1, "row")
-	g.increase(sums, -tileRows*vecs*line)
-	g.jump("group")
-	g.label("done")
+	g.jumpAtLeast(count, 1, "row")
 	x.tileRelease()
 	g.ret()
 }
