@@ -214,11 +214,11 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
 	if t == attn.Frozen {
 		beta = inf
 	}
-	sum, meanZ := float32(0), float32(0)
+	sum, means, meanZ := float32(0), 0.0, 0.0 // the same score again and again would be rounded the same way
 	if sink != -inf {
 		z := sink - float32(top*beta)
 		sum = float32(math.Exp(float64(z)))
-		meanZ, mean = sum*z, float32(sum*sink)*float32(t)
+		means, meanZ = float64(sum)*float64(sink)*t, float64(sum)*float64(z)
 	}
 	for j, x := range s {
 		if x == -inf {
@@ -231,8 +231,8 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
 		e := float32(math.Exp(float64(z)))
 		sum += e
 		if e > 0 {
-			meanZ += float32(e * z)
-			mean += float32(e * x)
+			meanZ += float64(e) * float64(z)
+			means += float64(e) * float64(x)
 		}
 		s[j] = e
 	}
@@ -241,9 +241,8 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
 			s[j] = e / sum
 		}
 	}
-	mean /= sum
 	logSum := float32(math.Log(float64(sum)))
-	return logSum + float32(top*beta), mean, logSum - meanZ/sum
+	return logSum + float32(top*beta), float32(means / float64(sum)), logSum - float32(meanZ/float64(sum))
 }
 
 // output is O = A V over the keys that are not hidden.

@@ -373,17 +373,21 @@ func (t *Tile) limitScores() {
 			t.L[lane] *= 0 // NaN stays
 			t.Keep[lane] = 0
 		}
+		sum := 0.0 // of the block: the same score again and again would be rounded the same way
 		for at := lane; at < len(rows); at += t.Lanes {
 			switch x := rows[at]; {
 			case x == -inf:
 			case t.temp != attn.Frozen:
-				t.best[lane] += x
+				sum += float64(x)
 				rows[at] = 0
 			case x == t.best[lane]:
 				rows[at] = 0
 			default:
 				rows[at] = -inf
 			}
+		}
+		if t.temp != attn.Frozen {
+			t.best[lane] = float32(float64(t.best[lane]) + sum)
 		}
 	}
 }
