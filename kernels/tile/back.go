@@ -53,6 +53,7 @@ type Back struct {
 	unsound   []bool // lanes to be answered by definition
 }
 
+// lift is what numbers are multiplied by before they are cut.
 const lift = 1 << 30
 
 // Shared is what the tiles of a worker take turns on.
@@ -198,12 +199,12 @@ func (b *Back) cut() {
 	if g.Out.Data != nil {
 		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, D: t.C, Factor: lift, Qt: b.dot, QtParts: t.DotParts}
 		t.ops.CutQueries(q)
-		t.ops.CutLines(b.parts.dout, b.sound(b.dout, t.C), t.rows, t.C, lift)
+		t.ops.CutLines(b.parts.dout, b.own(b.dout, t.C), t.rows, t.C, lift)
 	} else {
 		clear(t.DotParts)
 	}
 	if g.K.Data != nil {
-		t.ops.CutLines(b.parts.queries, b.sound(b.queries(), t.D), t.rows, t.D, lift)
+		t.ops.CutLines(b.parts.queries, b.own(b.queries(), t.D), t.rows, t.D, lift)
 	}
 }
 
@@ -216,8 +217,8 @@ func (b *Back) queries() asm.Rows {
 	return From(&b.a.Q, batch, first, b.Tile.h)
 }
 
-// sound are rows of the tile's own queries, those that are not finite as zeros.
-func (b *Back) sound(rows asm.Rows, d int) asm.Rows {
+// own are rows of the tile's own queries, those that are not finite as zeros.
+func (b *Back) own(rows asm.Rows, d int) asm.Rows {
 	if b.rowsSound {
 		return rows
 	}
@@ -361,7 +362,7 @@ func (b *Back) outer(x, y asm.Rows, cols int, parts []uint16, lower float32) {
 		return
 	}
 	if parts == nil {
-		y = b.sound(y, cols)
+		y = b.own(y, cols)
 	}
 	b.each(func(q *asm.Panel) {
 		lane := t.Width - q.Width

@@ -14,21 +14,21 @@ type Stage struct {
 	size       int
 	gather     bool // copy rows although the loops could read them
 	keys, vals part
-	back       struct{ keys, vals cut } // for a Back: K in columns, for dQ, and V in rows
-	cells      asm.Cells                // on their way in
-	clean      []float32                // [size][d_v]: rows of V without those that are not finite
-	mixed      []float32                // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
+	back       struct{ keys, vals cuttings } // for a Back: K in columns, for dQ, and V in rows
+	cells      asm.Cells                     // on their way in
+	clean      []float32                     // [size][d_v]: rows of V without those that are not finite
+	mixed      []float32                     // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
 }
 
 // part is the staged half of a block, K or V.
 type part struct {
 	rows []float32
 	span
-	cut cut
+	cut cuttings
 }
 
-// cut are the parts of rows, if the loops multiply those, and of which.
-type cut struct {
+// cuttings are the parts of rows, if the loops multiply those, and of which.
+type cuttings struct {
 	parts asm.Parts
 	span
 	small []float32 // where those are that have no parts
@@ -183,58 +183,60 @@ func (s *Stage) cuts() bool { return len(s.keys.cut.parts.Data)+len(s.vals.cut.p
 
 // KeyParts are the parts of n rows of keys from key on.
 func (s *Stage) KeyParts(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.keys.cut, a, b, kv, key, n, func(c *cut) {
-		single := s.p.KV == attn.BF16 && s.p.Score.Rope == attn.NoRope
-		c.parts = s.ops.CutKeys(c.parts.Data, s.K(a, b, kv, c.key, c.n), c.n, s.p.Dim, 1, single)
-	})
+	return s.partsOf(&s.keys.cut, s.K, s.cutKeys, a, b, kv, key, n)
 }
 
 // ValueParts is the same for values.
 func (s *Stage) ValueParts(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.vals.cut, a, b, kv, key, n, func(c *cut) { s.cutValues(c, s.V(a, b, kv, c.key, c.n), c.n) })
+	return s.partsOf(&s.vals.cut, s.V, s.cutValues, a, b, kv, key, n)
 }
 
 // BackKeys are those of keys in columns, and BackValues those of values in rows, times lift.
 func (s *Stage) BackKeys(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.back.keys, a, b, kv, key, n, func(c *cut) { s.turnKeys(c, s.K(a, b, kv, c.key, c.n), c.n) })
+	return s.partsOf(&s.back.keys, s.K, s.turnKeys, a, b, kv, key, n)
 }
 
 func (s *Stage) BackValues(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.back.vals, a, b, kv, key, n, func(c *cut) { s.liftValues(c, s.V(a, b, kv, c.key, c.n), c.n) })
+	return s.partsOf(&s.back.vals, s.V, s.liftValues, a, b, kv, key, n)
+}
+
+// cutKeys, cutValues, turnKeys and liftValues cut rows.
+func (s *Stage) cutKeys(c *cuttings, rows asm.Rows, n int) {
+	single := s.p.KV == attn.BF16 && s.p.Score.Rope == attn.NoRope
+	c.parts = s.ops.CutKeys(c.parts.Data, rows, n, s.p.Dim, 1, single)
+}
+
+func (s *Stage) cutValues(c *cuttings, rows asm.Rows, n int) {
+	c.parts = s.ops.CutValues(c.parts.Data, c.small, rows, n, s.p.DimV, s.p.KV == attn.BF16)
+}
+
+func (s *Stage) turnKeys(c *cuttings, rows asm.Rows, n int) {
+	c.parts = s.ops.CutValues(c.parts.Data, c.small, rows, n, s.p.Dim, false)
+}
+
+func (s *Stage) liftValues(c *cuttings, rows asm.Rows, n int) {
+	c.parts = s.ops.CutKeys(c.parts.Data, rows, n, s.p.DimV, lift, false)
 }
 
 // partsOf are the parts of n rows from key on, if the stage keeps any. They are cut a whole block at a time.
-func (s *Stage) partsOf(c *cut, a *attn.Args, b, kv, key, n int, fill func(*cut)) asm.Parts {
+func (s *Stage) partsOf(c *cuttings, rows func(a *attn.Args, b, kv, key, n int) asm.Rows, cut func(*cuttings, asm.Rows, int), a *attn.Args, b, kv, key, n int) asm.Parts {
 	if len(c.parts.Data) == 0 {
 		return asm.Parts{}
 	}
 	if !c.has(b, kv, key, n) {
 		c.span = s.whole(a, b, kv, key)
-		fill(c)
+		cut(c, rows(a, b, kv, c.key, c.n), c.n)
 	}
 	return c.parts.From(key - c.key)
 }
 
-// cutValues, turnKeys and liftValues cut rows.
-func (s *Stage) cutValues(c *cut, rows asm.Rows, n int) {
-	c.parts = s.ops.CutValues(c.parts.Data, c.small, rows, n, s.p.DimV, s.p.KV == attn.BF16)
-}
-
-func (s *Stage) turnKeys(c *cut, rows asm.Rows, n int) {
-	c.parts = s.ops.CutValues(c.parts.Data, c.small, rows, n, s.p.Dim, false)
-}
-
-func (s *Stage) liftValues(c *cut, rows asm.Rows, n int) {
-	c.parts = s.ops.CutKeys(c.parts.Data, rows, n, s.p.DimV, lift, false)
-}
-
 // other are the parts of rows that are not the problem's, if the stage keeps any.
-func (c *cut) other(fill func(c *cut, rows asm.Rows, n int), rows asm.Rows, n int) asm.Parts {
+func (c *cuttings) other(cut func(*cuttings, asm.Rows, int), rows asm.Rows, n int) asm.Parts {
 	if len(c.parts.Data) == 0 {
 		return asm.Parts{}
 	}
 	c.n = 0
-	fill(c, rows, n)
+	cut(c, rows, n)
 	return c.parts
 }
 
