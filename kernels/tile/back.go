@@ -53,9 +53,6 @@ type Back struct {
 	unsound   []bool // lanes to be answered by definition
 }
 
-// lift is what numbers are multiplied by before they are cut.
-const lift = 1 << 30
-
 // Shared is what the tiles of a worker take turns on.
 type Shared struct {
 	*Reverse
@@ -190,21 +187,6 @@ func (b *Back) Recall(g *attn.Grads) {
 	}
 	if b.lifted > 1 {
 		b.cut()
-	}
-}
-
-// cut makes parts of queries and gradients of rows.
-func (b *Back) cut() {
-	t, q, g := b.Tile, &b.part, b.g
-	if g.Out.Data != nil {
-		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, D: t.C, Factor: lift, Qt: b.dot, QtParts: t.DotParts}
-		t.ops.CutQueries(q)
-		t.ops.CutLines(b.parts.dout, b.own(b.dout, t.C), t.rows, t.C, lift)
-	} else {
-		clear(t.DotParts)
-	}
-	if g.K.Data != nil {
-		t.ops.CutLines(b.parts.queries, b.own(b.queries(), t.D), t.rows, t.D, lift)
 	}
 }
 

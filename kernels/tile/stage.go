@@ -27,13 +27,6 @@ type part struct {
 	cut cuttings
 }
 
-// cuttings are the parts of rows, if the loops multiply those, and of which.
-type cuttings struct {
-	parts asm.Parts
-	span
-	small []float32 // where those are that have no parts
-}
-
 // span is what is in a part.
 type span struct{ b, kv, key, n int }
 
@@ -76,50 +69,10 @@ func NewStage(p *attn.Problem, ops *asm.Ops, size int, gathers bool) *Stage {
 	return s
 }
 
-// KeepParts makes the stage keep the parts of rows, too, where the loops multiply parts.
-func (s *Stage) KeepParts() *Stage {
-	if UsesParts(s.p, s.ops) {
-		s.keys.cut.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.Dim))
-		s.vals.cut.parts.Data, s.vals.cut.small = make([]uint16, asm.ValueParts(s.size, s.p.DimV)), s.clean // or where clean rows would be
-	}
-	return s
-}
-
-// KeepBackParts makes it keep those that a Back multiplies.
-func (s *Stage) KeepBackParts() *Stage {
-	if UsesBackParts(s.p, s.ops) {
-		s.keys.cut.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.Dim))
-		s.back.keys.parts.Data, s.back.keys.small = make([]uint16, asm.ValueParts(s.size, s.p.Dim)), make([]float32, s.size*s.p.Dim)
-		s.back.vals.parts.Data = make([]uint16, asm.KeyParts(s.size, s.p.DimV))
-	}
-	return s
-}
-
 // HoldMixed makes room for what tiles that have several heads copy, where some may.
 func (s *Stage) HoldMixed() *Stage {
 	s.mixed = make([]float32, MixedFloats(s.p, s.ops))
 	return s
-}
-
-// PartsFloats is the number of float32 numbers as large as the parts of blocks of so many keys, and of so many tiles.
-func PartsFloats(p *attn.Problem, ops *asm.Ops, size, tiles int) int {
-	if !UsesParts(p, ops) {
-		return 0
-	}
-	return (asm.KeyParts(size, p.Dim) + asm.ValueParts(size, p.DimV) + tiles*asm.QueryParts(p.Dim, ops.Lanes) + 1) / 2
-}
-
-// BackPartsFloats is the same for a Back's.
-func BackPartsFloats(p *attn.Problem, ops *asm.Ops, size, tiles int) int {
-	if !UsesBackParts(p, ops) {
-		return 0
-	}
-	block := asm.KeyParts(size, p.Dim) + asm.ValueParts(size, p.Dim) + asm.KeyParts(size, p.DimV)
-	each := 0
-	for _, d := range [...]int{p.Dim, p.DimV} {
-		each += asm.QueryParts(d, ops.Lanes) + asm.LineParts(d, ops.Lanes)
-	}
-	return size*p.Dim + (block+tiles*each+1)/2
 }
 
 // Forget empties the stage: operands may have changed.
@@ -176,68 +129,6 @@ func (s *Stage) rows(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, r
 	}
 	at, row := a.KRow(s.p, b, key)
 	return From(t, at, row, kv)
-}
-
-// cuts is whether the stage keeps parts.
-func (s *Stage) cuts() bool { return len(s.keys.cut.parts.Data)+len(s.vals.cut.parts.Data) > 0 }
-
-// KeyParts are the parts of n rows of keys from key on.
-func (s *Stage) KeyParts(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.keys.cut, s.K, s.cutKeys, a, b, kv, key, n)
-}
-
-// ValueParts is the same for values.
-func (s *Stage) ValueParts(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.vals.cut, s.V, s.cutValues, a, b, kv, key, n)
-}
-
-// BackKeys are those of keys in columns, and BackValues those of values in rows, times lift.
-func (s *Stage) BackKeys(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.back.keys, s.K, s.turnKeys, a, b, kv, key, n)
-}
-
-func (s *Stage) BackValues(a *attn.Args, b, kv, key, n int) asm.Parts {
-	return s.partsOf(&s.back.vals, s.V, s.liftValues, a, b, kv, key, n)
-}
-
-// cutKeys, cutValues, turnKeys and liftValues cut rows.
-func (s *Stage) cutKeys(c *cuttings, rows asm.Rows, n int) {
-	single := s.p.KV == attn.BF16 && s.p.Score.Rope == attn.NoRope
-	c.parts = s.ops.CutKeys(c.parts.Data, rows, n, s.p.Dim, 1, single)
-}
-
-func (s *Stage) cutValues(c *cuttings, rows asm.Rows, n int) {
-	c.parts = s.ops.CutValues(c.parts.Data, c.small, rows, n, s.p.DimV, s.p.KV == attn.BF16)
-}
-
-func (s *Stage) turnKeys(c *cuttings, rows asm.Rows, n int) {
-	c.parts = s.ops.CutValues(c.parts.Data, c.small, rows, n, s.p.Dim, false)
-}
-
-func (s *Stage) liftValues(c *cuttings, rows asm.Rows, n int) {
-	c.parts = s.ops.CutKeys(c.parts.Data, rows, n, s.p.DimV, lift, false)
-}
-
-// partsOf are the parts of n rows from key on, if the stage keeps any. They are cut a whole block at a time.
-func (s *Stage) partsOf(c *cuttings, rows func(a *attn.Args, b, kv, key, n int) asm.Rows, cut func(*cuttings, asm.Rows, int), a *attn.Args, b, kv, key, n int) asm.Parts {
-	if len(c.parts.Data) == 0 {
-		return asm.Parts{}
-	}
-	if !c.has(b, kv, key, n) {
-		c.span = s.whole(a, b, kv, key)
-		cut(c, rows(a, b, kv, c.key, c.n), c.n)
-	}
-	return c.parts.From(key - c.key)
-}
-
-// other are the parts of rows that are not the problem's, if the stage keeps any.
-func (c *cuttings) other(cut func(*cuttings, asm.Rows, int), rows asm.Rows, n int) asm.Parts {
-	if len(c.parts.Data) == 0 {
-		return asm.Parts{}
-	}
-	c.n = 0
-	cut(c, rows, n)
-	return c.parts
 }
 
 // whole is the block that a key lies in, to its end or that of the keys in use: tiles that start their block later then find it there.

@@ -101,35 +101,6 @@ func Floats(p *attn.Problem, ops *asm.Ops) int {
 	return ops.Lanes*(p.Dim+p.DimV+Kept+4) + loaderFloats(p, ops) + editsFloats(p, ops) + RowFloats(p)
 }
 
-// UsesParts is whether a problem's scores, on the way forward, are products of parts. Those that a call asks about are not: among them may be some too small
-// for parts. Nor are they where a key is not worth cutting, for the queries that go over it together, or a query for its keys.
-func UsesParts(p *attn.Problem, ops *asm.Ops) bool {
-	const together = 512 // nearly as many as the tiles of a bundle have
-	return usesParts(p, ops, min(p.SeqQ, max(together/p.Group(), 1)), ops.PartsFrom)
-}
-
-// UsesBackParts is the same for the way back, where more is cut, and tiles that are not full count for more. On a Xeon (family 6, model 167), 8 heads of d = 64
-// took so 1.27 and 1.42 times less with 256 and 512 queries and keys, and under a causal mask, or a window of 256 keys, .94, 1.10 and 1.03 with 256, 512 and 1024. 4
-// heads of d = 128 took 1.05, 1.18 and 1.28 times less with 256, 512 and 1024, causal .78, .95 and 1.15, and 2 of d = 256 .86, .95 and 1.08. With 16 of d = 32
-// it was 1.23 for 256 and causal 1.11 for 512, and with 32 of d = 16, whose columns fill half a tile, 1.01 for 512 and causal .97 for 1024 (5 to 602 rounds by turns).
-func UsesBackParts(p *attn.Problem, ops *asm.Ops) bool {
-	own, d := withoutProducts(*p), max((p.Dim+p.DimV)/2, 1)
-	return usesParts(&own, ops, p.SeqQ, 2*ops.PartsFrom*max(d, 64)/64*max(d, 32)/d)
-}
-
-// usesParts is whether of the last n queries, which under a causal mask see the most, so many see a key, in the mean, and a query so many keys.
-func usesParts(p *attn.Problem, ops *asm.Ops, n, from int) bool {
-	if ops.CutKeys == nil || p.Dim == 0 || p.Want&^(attn.WantLSE|attn.WantGrad) != 0 {
-		return false
-	}
-	pos := p.SeqKV
-	if p.Mask.Align == attn.TopLeft {
-		pos = p.SeqQ
-	}
-	pairs, keys := p.Mask.Count(pos-n, n, p.SeqKV)
-	return pairs*int64(p.Group()) >= int64(from)*int64(keys) && pairs >= int64(from)*int64(n)
-}
-
 // New allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage.
 func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	n := ops.Lanes
