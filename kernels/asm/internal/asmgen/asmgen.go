@@ -3,24 +3,24 @@
 // The loop nests are written once, over an instruction set that supplies its registers, its lane counts and the spelling of each operation
 // (isa.go; amd64.go has AVX2 and AVX-512, arm64.go NEON). AMX, which multiplies tiles and knows nothing else, has nests of its own:
 //
-//	tile.go   a tile of a product; with it Score and Mix
-//	exp.go    2^x, the check of the lazy maximum; with them Exp
-//	series.go 2^x without a table
-//	raise.go  Raise, Top and Finite
-//	flash.go  all three at once
-//	move.go   transposes: Load and Store
-//	few.go    products of rows with rows, weights of rows: Dot and Weigh
-//	inner.go  products of rows each with its own: Inner
-//	outer.go  products whose columns stand in lanes: Outer, OuterT and Sum; DScore
-//	cells.go  rows stored in less than a float32: Widen and Narrow
-//	elu.go    the feature map of linear attention
-//	edit.go   what becomes of scores: Cap, Add, Slope, Hide
-//	rotate.go pairs of numbers turned: Rotate
-//	probe.go  Peak, Chain, Slots and Read
-//	amx.go    products of tiles: Score, Flash and Mix again
+//	tile.go    a tile of a product; with it Score and Mix
+//	exp.go     2^x, the check of the lazy maximum; with them Exp
+//	series.go  2^x without a table
+//	raise.go   Raise, Top and Finite
+//	flash.go   all three at once
+//	move.go    transposes: Load and Store
+//	few.go     products of rows with rows, weights of rows: Dot and Weigh
+//	inner.go   products of rows each with its own: Inner
+//	outer.go   products whose columns stand in lanes: Outer, OuterT and Sum; DScore
+//	cells.go   rows stored in less than a float32: Widen and Narrow
+//	elu.go     the feature map of linear attention
+//	edit.go    what becomes of scores: Cap, Add, Slope, Hide
+//	rotate.go  pairs of numbers turned: Rotate
+//	probe.go   Peak, Chain, Slots and Read
+//	amx.go     products of tiles: Score, Flash and Mix again
 //	amxback.go and those of the backward pass: DScore and Outer
-//	parts.go  and the parts that they multiply: CutKeys, CutValues, CutQueries, CutLines
-//	vex.go    how tiles' instructions are spelled, in bytes
+//	parts.go   and the parts that they multiply: CutKeys, CutValues, CutQueries, CutLines
+//	vex.go     how tiles' instructions are spelled, in bytes
 //
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
 // with the equivalent Go loop above each function.
