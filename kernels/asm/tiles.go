@@ -14,7 +14,7 @@ type tileLoops struct {
 	dscore      []dscoreLoop                    // by vectors
 	outer       [columnsAtOnce][]outerTilesLoop // by tiles of columns, and then by vectors
 	pairs       func(to *uint16, from *float32, rows int, factor float32)
-	lines       [2]func(to *uint16, from *float32, rows, stride, mask int, factor float32) // of a vector of lanes, and of a pair
+	lines       [2]cutLoop // of a vector of lanes, and of a pair
 	peak        func(rounds int)
 }
 
@@ -23,7 +23,7 @@ type partLoops struct {
 	score   []scoreLoop
 	flash   []flashLoop
 	mix     []mixLoop
-	rows    func(to *uint16, from *float32, rows, stride, mask int, factor float32)
+	rows    cutLoop
 	columns func(to *uint16, from *float32, rows, stride, mask int) (small int)
 }
 
@@ -32,6 +32,7 @@ type (
 	flashLoop func(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 	mixLoop   func(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 	hideLoop  func(p *float32, lo, hi *int32, key, rows int)
+	cutLoop   func(to *uint16, from *float32, rows, stride, mask int, factor float32)
 
 	dscoreLoop     func(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)
 	outerTilesLoop func(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
@@ -189,7 +190,7 @@ func (l *loops) byTiles(o *Ops, power *powerLoops) {
 		}
 	}
 	o.DScore = func(p *Panel) {
-		if p.VLines.Data == nil {
+		if p.VLines.Data == nil || p.C == 0 {
 			dscore(p)
 			return
 		}

@@ -28,7 +28,7 @@ var amx = func() loops {
 			{amxOuter3x1, amxOuter3x2, amxOuter3x3},
 			{amxOuter4x1, amxOuter4x2, amxOuter4x3},
 		},
-		pairs: amxCutPairs, lines: [2]func(to *uint16, from *float32, rows, stride, mask int, factor float32){amxCutLines, amxCutLinePairs}, peak: amxPeak,
+		pairs: amxCutPairs, lines: [...]cutLoop{amxCutLines, amxCutLinePairs}, peak: amxPeak,
 	}
 	return l
 }()

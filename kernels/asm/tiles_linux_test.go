@@ -352,6 +352,24 @@ func TestBackwardProductsOfParts(t *testing.T) {
 	}
 }
 
+// Where there are no columns there are no products, whatever parts there are.
+func TestPartsOfNoColumns(t *testing.T) {
+	for _, o := range cutting(t) {
+		p := random(o, o.Lanes, 40, 1, 33)
+		p.Fresh, p.Scale = false, nil
+		fences{}.cutBack(t, o, p, p.Lanes, true)
+		weights, sums := slices.Clone(p.P), slices.Clone(p.X)
+		p.C = 0
+		if o.Outer(p); !slices.Equal(p.X, sums) {
+			t.Errorf("%s: Outer adds something", o.ISA)
+		}
+		o.DScore(p)
+		for i, x := range weights {
+			check(t, o.ISA+": P", p.P[i], -float64(x)*float64(p.Sub[i%p.Lanes]))
+		}
+	}
+}
+
 // Flash by parts is Score by parts, a mask and the Exp of the set beneath, with what Raise is for done on the way.
 func TestFlashOfParts(t *testing.T) {
 	for _, o := range cutting(t) {
