@@ -57,7 +57,7 @@ func TestPartsAreCutOnce(t *testing.T) {
 	}
 }
 
-// Where rows are cut on the way forward, all products of the way back are of parts too; and elsewhere none. Rows of keys and values are cut once for a bundle and block.
+// Where queries and keys are enough, all products of the way back are of parts, and elsewhere none. Rows of keys and values are cut once for a bundle and block.
 func TestBackwardOfParts(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		if l.Ops.CutKeys == nil {
