@@ -60,8 +60,8 @@ func TestFewAgainstPortable(t *testing.T) {
 			}
 		}
 		for _, special := range []bool{false, true} {
-			for r := 1; r <= 9; r++ {
-				for _, n := range []int{1, 3, 4, 6, 16, 33} {
+			for _, r := range some(1, 2, 3, 4, 5, 6, 7, 8, 9) {
+				for _, n := range some(1, 3, 4, 6, 16, 33) {
 					for _, d := range []int{1, 7, 33, 64} {
 						few(r, n, d, special)
 					}
@@ -120,8 +120,8 @@ func TestFewOfCells(t *testing.T) {
 			}
 		}
 		for _, special := range []bool{false, true} {
-			for r := 1; r <= 9; r++ {
-				for _, n := range []int{1, 3, 4, 6, 16, 33} {
+			for _, r := range some(1, 2, 3, 4, 5, 6, 7, 8, 9) {
+				for _, n := range some(1, 3, 4, 6, 16, 33) {
 					for _, d := range []int{1, 7, 33, 64} {
 						few(r, n, d, special)
 					}
@@ -143,12 +143,22 @@ func TestFewOfCells(t *testing.T) {
 	}
 }
 
+// some are all of them, with -short the first and every other.
+func some(all ...int) (taken []int) {
+	for i, n := range all {
+		if i%2 == 0 || !testing.Short() {
+			taken = append(taken, n)
+		}
+	}
+	return taken
+}
+
 // Keys that lie in runs give the bits of keys that lie after one another, between pages that nobody may touch.
 func TestRunsKeepBits(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		fs := fences{}
-		for _, r := range []int{1, 2, 3, 6, 9} {
-			for _, d := range []int{1, 7, 64, 130, 200} {
+		for _, r := range some(1, 2, 3, 6, 9) {
+			for _, d := range some(1, 7, 64, 130, 200) {
 				for _, typ := range []Type{F32, F16, BF16, I8} {
 					const n = 29
 					want := randomFew(r, n, d, d)
@@ -189,8 +199,8 @@ func TestHeadsInTurn(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		fs := fences{}
 		for _, heads := range []int{2, 3} {
-			for _, r := range []int{1, 2, 9} {
-				for _, d := range []int{1, 64, 130} {
+			for _, r := range some(1, 2, 9) {
+				for _, d := range some(1, 64, 130) {
 					for _, typ := range []Type{F32, F16, BF16, I8} {
 						for _, run := range []int{3, 8, 29, 40} {
 							const n = 29

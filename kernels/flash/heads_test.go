@@ -17,6 +17,9 @@ func TestMixedHeadsKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
 	for _, l := range asmtest.All(t) {
+		if testing.Short() && l.Core { // as of Levels, the fastest alone
+			continue
+		}
 		k, mixed := New(l.Ops), 0
 		for name, set := range map[string]func(p *attn.Problem, a *attn.Args){
 			"plain":   func(*attn.Problem, *attn.Args) {},

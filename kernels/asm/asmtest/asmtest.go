@@ -8,8 +8,17 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Levels are the instruction sets that this machine has, portable first. It says which it has not.
-func Levels(t testing.TB) (levels []asm.Level) {
+// Levels are the instruction sets that this machine has, portable first; with -short the fastest alone. It says which the machine has not.
+func Levels(t testing.TB) []asm.Level {
+	t.Helper()
+	levels := available(t)
+	if testing.Short() {
+		return levels[len(levels)-1:]
+	}
+	return levels
+}
+
+func available(t testing.TB) (levels []asm.Level) {
 	t.Helper()
 	for _, l := range asm.Levels() {
 		if l.Available {
@@ -33,12 +42,12 @@ type Loops struct {
 	Core bool // the core of the suite is enough
 }
 
-// All are the loops of the instruction sets that this machine has, and, unless tests are short, the geometries of the others through the portable loops, so that
-// each geometry is tested on every machine. Those that multiply parts are there twice: as if that were worth it for any problem, for all of the suite, and as they
+// All are the loops of the instruction sets that this machine has, and the geometries of the others through the portable loops, so that each geometry is tested
+// on every machine; with -short the former alone, of which the core of the suite is enough for all but the fastest. Those that multiply parts are there twice: as if that were worth it for any problem, for all of the suite, and as they
 // stand, for its core, since few of its problems are large enough for parts and the others go through the loops of another set.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
-	for _, l := range Levels(t) {
+	for _, l := range available(t) {
 		parts := l.Ops.CutKeys != nil
 		all = append(all, Loops{l.ISA, l.Ops, l.ISA == "go" && Core() || parts})
 		if parts {
@@ -48,6 +57,9 @@ func All(t testing.TB) (all []Loops) {
 		}
 	}
 	if testing.Short() {
+		for i := range all[:len(all)-1] {
+			all[i].Core = true
+		}
 		return all
 	}
 	for _, g := range []Loops{
