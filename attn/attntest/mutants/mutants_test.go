@@ -95,9 +95,12 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Every check can fail: alone, it kills a mutant that it is meant for.
+// Every check can fail: alone, it kills a mutant that it is meant for. With -short every fourth one does.
 func TestEveryCheckKills(t *testing.T) {
-	for _, c := range attntest.Checks() {
+	for i, c := range attntest.Checks() {
+		if testing.Short() && i%4 != 0 {
+			continue
+		}
 		t.Run(c.Name, func(t *testing.T) {
 			m, ok := mutants.ByName(victims[c.Name])
 			if !ok {
