@@ -2,6 +2,8 @@
 
     benchrun sweep --peer 'torch=python3 peers/torch/peer.py' --kernel flash,torch ...
 
+Its products of float32 are those of the BLAS that it was linked with, or of one that LD_PRELOAD names; what it is, the run's record says.
+
 What is asked of a peer stands in package peers.
 """
 
@@ -11,7 +13,8 @@ import os
 import sys
 import time
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # PyTorch's own threads share the heads among them; OpenBLAS would add one for each CPU, whatever they are told
+# PyTorch's own threads share the heads among them; OpenBLAS would add one for each CPU, whatever they are told, and MKL might.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -24,7 +27,8 @@ class Peer:
     send = []  # tensors that follow the answer
 
     def about(self):
-        return {"about": f"PyTorch {torch.__version__}, scaled_dot_product_attention for {torch.backends.cpu.get_cpu_capability()}", "backward": True}
+        about = f"PyTorch {torch.__version__}, scaled_dot_product_attention for {torch.backends.cpu.get_cpu_capability()}, products of {blas()}"
+        return {"about": about, "backward": True}
 
     def check(self, problem, threads):
         return {"refused": refusal(**problem)}
@@ -76,6 +80,20 @@ class Peer:
         q, k, v = self.results
         heads = (self.batch, self.heads_kv, self.heads_q // self.heads_kv, self.seq_kv, -1)
         self.send = [q, k.contiguous().view(heads).sum(2), v.contiguous().view(heads).sum(2)]
+
+
+class Symbol(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
+def blas():
+    all, symbol = ctypes.CDLL(None), Symbol()
+    own = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+    for library in (all, own):  # what is loaded first is taken
+        if hasattr(library, "sgemm_"):
+            all.dladdr(ctypes.cast(library.sgemm_, ctypes.c_void_p), ctypes.byref(symbol))
+            return os.path.realpath(symbol.file.decode())
+    return "its own"
 
 
 def refusal(mask, seq_q, seq_kv, grads=False, **sizes):
