@@ -87,11 +87,11 @@ class Symbol(ctypes.Structure):
 
 
 def blas():
-    all, symbol = ctypes.CDLL(None), Symbol()
+    loaded, symbol = ctypes.CDLL(None), Symbol()
     own = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
-    for library in (all, own):  # what is loaded first is taken
+    for library in (loaded, own):  # what is there already is taken
         if hasattr(library, "sgemm_"):
-            all.dladdr(ctypes.cast(library.sgemm_, ctypes.c_void_p), ctypes.byref(symbol))
+            loaded.dladdr(ctypes.cast(library.sgemm_, ctypes.c_void_p), ctypes.byref(symbol))
             return os.path.realpath(symbol.file.decode())
     return "its own"
 
