@@ -8,16 +8,21 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Levels are the instruction sets that this machine has, portable first; with -short the fastest alone. It says which the machine has not.
+// Levels are the instruction sets that this machine has, portable first; with -short the fastest alone. It says which it leaves out.
 func Levels(t testing.TB) []asm.Level {
 	t.Helper()
 	levels := available(t)
 	if testing.Short() {
-		return levels[len(levels)-1:]
+		last := len(levels) - 1
+		for _, l := range levels[:last] {
+			t.Logf("SKIPPED: %s: -short takes %s alone", l.ISA, levels[last].ISA)
+		}
+		levels = levels[last:]
 	}
 	return levels
 }
 
+// available are all that this machine has. It says which it has not.
 func available(t testing.TB) (levels []asm.Level) {
 	t.Helper()
 	for _, l := range asm.Levels() {
@@ -43,8 +48,9 @@ type Loops struct {
 }
 
 // All are the loops of the instruction sets that this machine has, and the geometries of the others through the portable loops, so that each geometry is tested
-// on every machine; with -short the former alone, of which the core of the suite is enough for all but the fastest. Those that multiply parts are there twice: as if that were worth it for any problem, for all of the suite, and as they
-// stand, for its core, since few of its problems are large enough for parts and the others go through the loops of another set.
+// on every machine; with -short the former alone, of which the core of the suite is enough for all but the fastest. Those that multiply parts are there twice: as
+// if that were worth it for any problem, for all of the suite, and as they stand, for its core, since few of its problems are large enough for parts and the others
+// go through the loops of another set.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
 	for _, l := range available(t) {
