@@ -9,7 +9,7 @@ import (
 type Args struct {
 	Q, K, V, Out   Tensor
 	QStart, KStart []int32  // ragged: sequence b is rows QStart[b] to QStart[b+1] of Q, Out and Stats, which are one batch
-	KLen, QPos     []int32  // keys in use and first query position, per batch entry; nil: all keys, and the mask's alignment
+	KLen, QPos     []int32  // keys in use and first query position, from -2^30 to 2^30, per batch entry; nil: all keys, and the mask's alignment
 	Pages          []int32  // page table: K and V are pools [page, row, head, dim], and key j of entry b is row j%Page of Pages[b*PagesEach+j/Page]
 	Allowed        Bits     // element mask
 	Terms          Operands // operands of score terms
@@ -250,6 +250,9 @@ func starts(name string, at []int32, batch, rows, capacity int) error {
 	return nil
 }
 
+// farthest from the first key that a query may stand, on either side: loops have distances in 32 bits.
+const farthest = 1 << 30
+
 func (p *Problem) checkLengths(a *Args) error {
 	switch {
 	case !p.Lengths && (a.KLen != nil || a.QPos != nil):
@@ -258,6 +261,11 @@ func (p *Problem) checkLengths(a *Args) error {
 		return fmt.Errorf("KLen: %d entries for batch %d", len(a.KLen), p.Batch)
 	case a.QPos != nil && len(a.QPos) != p.Batch:
 		return fmt.Errorf("QPos: %d entries for batch %d", len(a.QPos), p.Batch)
+	}
+	for b, at := range a.QPos {
+		if at < -farthest || at > farthest {
+			return fmt.Errorf("QPos[%d]: position %d, want %d to %d", b, at, -farthest, farthest)
+		}
 	}
 	for b, n := range a.KLen {
 		if room := a.room(p, b); n < 0 || int(n) > room {
@@ -274,10 +282,10 @@ func (p *Problem) checkPages(a *Args) error {
 		}
 		return nil
 	}
-	each := p.PagesEach()
-	if len(a.Pages) != p.Batch*each {
-		return fmt.Errorf("Pages: %d entries, want %d: %d for each of %d batch entries", len(a.Pages), p.Batch*each, each, p.Batch)
+	if err := p.checkTable(a); err != nil {
+		return err
 	}
+	each := p.PagesEach()
 	for b := range p.Batch {
 		used := (a.Keys(p, b) + p.Page - 1) / p.Page
 		for i, page := range a.Pages[b*each:][:used] {
@@ -285,6 +293,13 @@ func (p *Problem) checkPages(a *Args) error {
 				return fmt.Errorf("Pages[%d]: page %d of a pool of %d", b*each+i, page, a.K.B)
 			}
 		}
+	}
+	return nil
+}
+
+func (p *Problem) checkTable(a *Args) error {
+	if each := p.PagesEach(); len(a.Pages) != p.Batch*each {
+		return fmt.Errorf("Pages: %d entries, want %d: %d for each of %d batch entries", len(a.Pages), p.Batch*each, each, p.Batch)
 	}
 	return nil
 }

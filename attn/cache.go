@@ -1,14 +1,21 @@
 package attn
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Append stores rows of k and v, of shape [batch, row, key head, dim], in the cache that a call reads, behind the keys in use of each batch entry, and
-// counts them in KLen. Rows are rounded to the cache's type. It changes nothing if it returns an error.
+// counts them in KLen. Rows are rounded to the cache's type. It changes nothing if it returns an error. A page that two batch entries share is written
+// for both: who shares the beginning of a cache gives each its own last page first.
 func (p *Problem) Append(a *Args, k, v *Tensor) error {
 	if !p.Lengths || a.KLen == nil {
 		return fmt.Errorf("append: the cache has no KLen: the problem must say Lengths, and the call how many keys are in use")
 	}
-	if err := p.checkLengths(a); err != nil {
+	if k == nil || v == nil {
+		return errors.New("append: k, v: nil")
+	}
+	if err := p.checkKeys(a); err != nil {
 		return fmt.Errorf("append: %w", err)
 	}
 	for _, o := range [...]struct {
@@ -48,4 +55,19 @@ func (p *Problem) Append(a *Args, k, v *Tensor) error {
 		a.KLen[b] += int32(k.S)
 	}
 	return nil
+}
+
+// checkKeys says what is wrong with where the keys of each batch entry lie, and with how many they are.
+func (p *Problem) checkKeys(a *Args) error {
+	var err error
+	switch {
+	case p.Page != 0:
+		err = p.checkTable(a)
+	case p.Ragged:
+		err = starts("KStart", a.KStart, p.Batch, a.K.S, p.SeqKV)
+	}
+	if err != nil {
+		return err
+	}
+	return p.checkLengths(a)
 }

@@ -132,6 +132,10 @@ func TestAppendRefuses(t *testing.T) {
 		}},
 		{"the cache of v: elements are", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.V.Type = attn.BF16 }},
 		{"the cache of k: strides", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.K.SS = 0 }},
+		{"Pages: 0 entries, want 4", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.Pages = nil }},
+		{"Pages: 3 entries, want 4", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.Pages = a.Pages[:3] }},
+		{"KStart: 0 offsets", 0, func(p *attn.Problem, _ *attn.Args, _, _ *attn.Tensor) { p.Ragged = true }},
+		{"QPos[1]: position 1073741825", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.QPos = []int32{0, 1<<30 + 1} }},
 		{"in row 2 of page 9, in a pool of 4 pages", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.Pages[2] = 9 }},
 	} {
 		p, a := cached(attn.F16, c.page, 4, 2)
@@ -145,6 +149,10 @@ func TestAppendRefuses(t *testing.T) {
 		if after := fmt.Sprint(a.K.Bits, a.V.Bits, a.KLen); after != before {
 			t.Errorf("%s: the cache has changed", c.says)
 		}
+	}
+	p, a := cached(attn.F32, 0, 0, 0)
+	if err := p.Append(a, rows(3, 3, 1), nil); err == nil || err.Error() != "append: k, v: nil" {
+		t.Errorf("no rows: %v", err)
 	}
 }
 

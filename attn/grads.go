@@ -11,7 +11,7 @@ import (
 //
 //	dz_ij = p_ij (dO_i.v_j - dO_i.o_i + dLSE_i - dEntropy_i (z_ij - LSE_i + Entropy_i))
 //	ds_ij = dz_ij / T                      of the finished score, and of its bias
-//	da_ij = ds_ij (1 - (s_ij/cap)^2)       of what a softcap bends
+//	da_ij = ds_ij (1 - (c_ij/cap)^2)       of what a softcap bends to c_ij, before ALiBi and bias
 //
 //	dV_j  = sum_i p_ij dO_i                dK_j = scale sum_i da_ij q'_i, turned back       q' and k' being what meets
 //	dq'_i = scale sum_j da_ij k'_j         dQ_i = g dq'_i, turned back, + scale sum_j da_ij r_ij
@@ -141,7 +141,7 @@ func list(x []float32) Tensor {
 
 // beside is whether two views share rows of one slab without meeting, as those of Packed do.
 func (t *Tensor) beside(other *Tensor) bool {
-	if t.SS != other.SS || t.SB != other.SB && max(t.B, other.B) > 1 || t.SB < (t.S-1)*t.SS && max(t.B, other.B) > 1 {
+	if t.SS != other.SS || max(t.B, other.B) > 1 && (t.SB != other.SB || t.SB < max(t.S, other.S)*t.SS) {
 		return false
 	}
 	a, _ := t.bounds()

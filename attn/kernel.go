@@ -9,11 +9,12 @@ type Kernel interface {
 	// Check says what a plan would cost in scratch bytes with so many workers, or why there can be none. It allocates nothing that
 	// grows with the problem. Plan fails exactly when Check does.
 	Check(p Problem, workers int) (scratch int64, err error)
-	// Plan decides and allocates. A Plan is used by one goroutine at a time.
+	// Plan decides and allocates.
 	Plan(p Problem, team *Team) (Plan, error)
 }
 
-// A Plan runs one problem on any operands. Its methods do not allocate.
+// A Plan runs one problem on any operands, for one goroutine at a time. Its methods do not allocate. It may keep the operands of its last call from being
+// freed.
 type Plan interface {
 	// Forward writes Out and the Stats that are set. What they held before does not matter. It panics on bad operands.
 	Forward(a *Args)
@@ -21,7 +22,7 @@ type Plan interface {
 	Scratch() int64
 }
 
-// Differentiable is a plan with a backward pass. The plan of a problem that Wants gradients has one.
+// Differentiable is a plan with a backward pass. The plan of a problem that Wants gradients has one; others may have the method, which panics.
 type Differentiable interface {
 	Plan
 	// Backward writes the outgoing gradients that are set, from the incoming ones and the operands of a Forward, as that has left them. What they
@@ -29,7 +30,7 @@ type Differentiable interface {
 	Backward(a *Args, g *Grads)
 }
 
-// Recurrent is a plan that can carry a state from call to call.
+// Recurrent is a plan that can carry a state from call to call: that of a linear problem under a causal mask, without Lengths.
 //
 // Step absorbs all rows of a (one or many, up to SeqQ, as many queries as keys), writes their outputs and leaves the state after them, in
 // the chunked or one-row form that Problem.SeqQ chooses. Forward is Step from the rule's zero state. A state is float32

@@ -23,7 +23,7 @@ const (
 // String returns the name used in flags and benchmark keys.
 func (o Op) String() string { return name([]string{"softmax", "linear"}, int(o), "op") }
 
-// A Problem is everything that determines the answer except the numbers. It is comparable, and the zero value of each field is the
+// A Problem is everything that determines the answer except the numbers. It is comparable, and the zero value of each field after DimV is the
 // plain case.
 type Problem struct {
 	Op              Op
@@ -143,7 +143,7 @@ const (
 // Needs is a set of abilities: what a problem asks, or what a kernel has.
 type Needs uint64
 
-// Abilities. Any kernel does masks that are bands, any sizes, strides and head groups.
+// Abilities. Any kernel does no mask and causal ones, any sizes, strides and head groups.
 const (
 	NeedSoftmax Needs = 1 << iota
 	NeedLinear
@@ -266,9 +266,9 @@ func (p *Problem) Validate() error {
 	if p.HeadsQ > 0 && (p.HeadsKV == 0 || p.HeadsQ%p.HeadsKV != 0) {
 		return fmt.Errorf("problem: %d key heads do not divide %d query heads", p.HeadsKV, p.HeadsQ)
 	}
-	// Neither an index nor a count of pairs may overflow.
-	if !fits(p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV, p.DimQ)) ||
-		!fits(p.Batch, p.HeadsQ, p.SeqQ, p.SeqKV) {
+	// Neither an index nor a count of pairs may overflow, nor either of them times what scratch has for it.
+	if !fits(1<<46, p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV, p.DimQ)) ||
+		!fits(1<<58, p.Batch, p.HeadsQ, p.SeqQ, p.SeqKV) {
 		return fmt.Errorf("problem: batch %d, heads %d and %d, seq %d by %d, dim %d and %d are more than any machine can hold or do",
 			p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV)
 	}
@@ -288,8 +288,8 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("problem: temperature %v, want a positive number, +Inf, or Frozen (-1) for the limit to 0", s.Temp)
 	case s.Temp > 0 && !math.IsInf(s.Temp, 1) && (s.Temp < 1e-30 || s.Temp > 1e30):
 		return fmt.Errorf("problem: temperature %v, want 1e-30 to 1e30, +Inf, or Frozen (-1) for the limit to 0", s.Temp)
-	case math.IsNaN(s.Softcap) || s.Softcap < 0 || math.IsInf(s.Softcap, 0):
-		return fmt.Errorf("problem: softcap %v, want a positive number, or 0 for none", s.Softcap)
+	case s.Softcap != 0 && !(1e-30 <= s.Softcap && s.Softcap <= 1e30):
+		return fmt.Errorf("problem: softcap %v, want 1e-30 to 1e30, or 0 for none", s.Softcap)
 	case s.Terms >= TermMetric<<1 || s.Rope > RopeHalves || p.Want >= WantGrad<<1:
 		return fmt.Errorf("problem: unknown bits in terms %#x, rope %d or want %#x", s.Terms, s.Rope, p.Want)
 	case p.Want&WantGrad != 0 && (p.Q != F32 || p.KV != F32 || p.Out != F32):
@@ -320,12 +320,15 @@ func (p *Problem) Validate() error {
 	return nil
 }
 
-// fits says that a product stays below 2^58, which leaves room for a factor of 32.
-func fits(n ...int) bool {
+// Sizes are checked on numbers of 64 bits: attnlab is for machines whose ints have as many.
+const _ int = 1 << 62
+
+// fits says that a product of extents, of which those that are 0 count as 1, stays below a limit.
+func fits(limit uint64, n ...int) bool {
 	size := uint64(1)
 	for _, k := range n {
 		hi, lo := bits.Mul64(size, uint64(max(k, 1)))
-		if hi != 0 || lo >= 1<<58 {
+		if hi != 0 || lo >= limit {
 			return false
 		}
 		size = lo
@@ -360,13 +363,8 @@ func (p *Problem) Temperature() float64 {
 	return p.Score.Temp
 }
 
-// Group is the number of query heads that share a key head.
-func (p *Problem) Group() int {
-	if p.HeadsKV == 0 {
-		return 1
-	}
-	return p.HeadsQ / p.HeadsKV
-}
+// Group is the number of query heads that share a key head: 0 where there are none.
+func (p *Problem) Group() int { return p.HeadsQ / max(p.HeadsKV, 1) }
 
 func name(names []string, i int, kind string) string {
 	if i < len(names) {

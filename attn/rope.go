@@ -36,7 +36,7 @@ func (r Rope) Turn(x, cos, sin []float32) {
 }
 
 // Rotate is the rotation alone: it writes the rows of from, turned by their positions, to the rows of to, which has the same shape and may be from
-// itself. Row s of batch b stands at positions[b*S+s], or at s if positions is nil.
+// itself. It changes nothing if it returns an error. Row s of batch b stands at positions[b*S+s], or at s if positions is nil.
 func Rotate(r Rope, to, from, cos, sin Tensor, positions []int32) error {
 	switch {
 	case r != RopeInterleaved && r != RopeHalves:
@@ -64,16 +64,23 @@ func Rotate(r Rope, to, from, cos, sin Tensor, positions []int32) error {
 	if cos.Type != F32 || sin.Type != F32 {
 		return errors.New("rotate: cos and sin must be f32")
 	}
+	at := func(b, s int) int {
+		if positions != nil {
+			return int(positions[b*from.S+s])
+		}
+		return s
+	}
+	for b := range from.B {
+		for s := range from.S {
+			if pos := at(b, s); pos < 0 || pos >= cos.S {
+				return fmt.Errorf("rotate: row %d of batch %d stands at %d, and the table has positions 0 to %d", s, b, pos, cos.S-1)
+			}
+		}
+	}
 	row := make([]float32, from.D)
 	for b := range from.B {
 		for s := range from.S {
-			pos := s
-			if positions != nil {
-				pos = int(positions[b*from.S+s])
-			}
-			if pos < 0 || pos >= cos.S {
-				return fmt.Errorf("rotate: row %d of batch %d stands at %d, and the table has positions 0 to %d", s, b, pos, cos.S-1)
-			}
+			pos := at(b, s)
 			c, sn := cos.Row(b%cos.B, pos, 0), sin.Row(b%sin.B, pos, 0)
 			for h := range from.H {
 				copy(row, from.Read(row, b, s, h))

@@ -134,6 +134,10 @@ func TestRotateRefuses(t *testing.T) {
 	short := x
 	short.Data = short.Data[:7]
 	half := attn.NewTyped(attn.F16, attn.BHSD, 1, 3, 1, 2)
+	for i := range x.Data {
+		x.Data[i] = float32(i)
+	}
+	before := slices.Clone(x.Data)
 	for says, err := range map[string]error{
 		"which elements turn": attn.Rotate(attn.NoRope, x, x, cos, sin, nil),
 		"to has shape":        attn.Rotate(attn.RopeHalves, attn.New(attn.BHSD, 2, 3, 1, 5), x, cos, sin, nil),
@@ -149,5 +153,8 @@ func TestRotateRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)
 		}
+	}
+	if !slices.Equal(x.Data, before) {
+		t.Errorf("what could not be turned has changed: %v", x.Data)
 	}
 }

@@ -69,7 +69,7 @@ func (x *State) ReadFrom(r io.Reader) (int64, error) {
 		extent[i] = int(binary.LittleEndian.Uint32(head[len(stateMark)+4*i:]))
 	}
 	b, s, h, d := extent[0], extent[1], extent[2], extent[3]
-	if !fits(b, s, h, d+1) {
+	if !fits(1<<46, b, s, h, d+1) {
 		return int64(n), fmt.Errorf("attn.State: shape %s is more than any memory", shape(b, s, h, d))
 	}
 	var body bytes.Buffer
@@ -78,6 +78,9 @@ func (x *State) ReadFrom(r io.Reader) (int64, error) {
 		return int64(n) + more, fmt.Errorf("attn.State: shape %s: %w", shape(b, s, h, d), err)
 	}
 	*x = NewState(b, s, h, d)
+	if more == 0 { // extents may still be large
+		return int64(n), nil
+	}
 	for _, t := range [...]*Tensor{&x.Out, &x.LSE} {
 		t.rows(func(row []float32) {
 			for i := range row {

@@ -57,6 +57,15 @@ func TestStateIsWrittenAndRead(t *testing.T) {
 	}
 }
 
+// A state of nothing has extents that need not be small.
+func TestStateOfNothing(t *testing.T) {
+	text := append([]byte("attnlab1"), 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0)
+	var x attn.State
+	if n, err := x.ReadFrom(bytes.NewReader(text)); err != nil || n != 24 || x.Out.B != 1<<28 || x.Out.H != 1<<17 {
+		t.Errorf("%d bytes: %v, %s", n, err, x.Out.Shape())
+	}
+}
+
 func TestStateRefuses(t *testing.T) {
 	x := sample()
 	var text bytes.Buffer

@@ -16,9 +16,9 @@ import (
 
 // All lists the kernels that run on this machine: the readable ones first, and of each algorithm the portable one first.
 func All() []attn.Kernel {
-	all := []attn.Kernel{naive.New(), tiled.NewBLAS()}
+	all, levels := []attn.Kernel{naive.New(), tiled.NewBLAS()}, asm.Levels()
 	for _, algo := range []func(*asm.Ops) attn.Kernel{tiled.New, flash.New, linear.New} {
-		for _, l := range asm.Levels() {
+		for _, l := range levels {
 			if l.Available {
 				all = append(all, algo(l.Ops))
 			}
@@ -48,6 +48,9 @@ func ByName(algo, isa string) (attn.Kernel, error) {
 // Best returns the fastest kernel that does a problem: flash or linear on the last available instruction set, or the first other one that
 // can. If none can, the error says what each lacks.
 func Best(p attn.Problem) (attn.Kernel, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
 	var errs []error
 	all := All()
 	for i := len(all) - 1; i >= 0; i-- { // naive, the slowest, is first

@@ -182,6 +182,10 @@ func TestBest(t *testing.T) {
 	if _, err := kernels.Best(p); err == nil || !strings.Contains(err.Error(), "delta rule") {
 		t.Errorf("delta rule: %v, want an error that names it", err)
 	}
+	p.HeadsKV = 0
+	if _, err := kernels.Best(p); err == nil || err.Error() != "problem: 0 key heads do not divide 1 query heads" {
+		t.Errorf("no key heads: %v", err)
+	}
 }
 
 // Example is attention on eight queries and keys, by the fastest kernel there is.

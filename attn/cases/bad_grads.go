@@ -31,6 +31,12 @@ func BadGrads(op attn.Op) []BadGrad {
 			slab := make([]float32, 1000)
 			g.K.Data, g.V.Data = slab, slab[len(g.K.Data)-1:]
 		}},
+		{"dk-in-dq-of-the-next-batch", "dK", base, func(_ *attn.Args, g *attn.Grads) {
+			slab := make([]float32, 1000)
+			for i, t := range []*attn.Tensor{&g.Q, &g.K} {
+				t.Data, t.SB, t.SS, t.SH = slab[32*i:], 410, 80, 8
+			}
+		}},
 		{"dv-in-dout", "dV", base, func(_ *attn.Args, g *attn.Grads) { g.V.Data = g.Out.Data }},
 		{"dbias-unasked", "dBias", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Bias = attn.New(attn.BHSD, 1, 5, 4, 6) }},
 		{"dsinks-unasked", "dSinks", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Sinks = make([]float32, 4) }},

@@ -70,6 +70,13 @@ func extremes(l *list) {
 			fill(a.K.Row(0, j, 0), -1e30)
 		}
 	})
+	for _, nq := range []int{1, 33} { // which score is the largest
+		p := wanting(head(nq, 150, 16, 16), everyRowStat)
+		l.add(fmt.Sprint("overflow-one-largest-", nq), p).with(loud(key(77, 1e30))).core(true)
+		l.add(fmt.Sprint("overflow-two-largest-", nq), p).with(loud(key(3, 1e30), key(140, 1e30))).core(true)
+		l.add(fmt.Sprint("underflow-one-largest-", nq), p).with(loud(key(0, -1e30))).core(true)
+		l.add(fmt.Sprint("underflow-all-largest-", nq), p).with(loud(all(-1e30))).core(true)
+	}
 	both("overflow-and-underflow", false, wide, loud(key(20, -1e30), key(90, 1e30)))
 	hidden := masked(head(33, 33, 16, 16), attn.Causal())
 	l.add("overflow-hidden", wanting(hidden, rowStats)).with(loud(key(20, 1e30))).core(true) // rows before 20 do not see it

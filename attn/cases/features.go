@@ -75,6 +75,21 @@ func terms(l *list) {
 	p := wanting(problem(2, 20, 40, 4, 2, 8, 8), everyRowStat)
 	p.Score.Terms, p.Mask.Bitmap = attn.TermSinks, attn.BoolBitmap
 	l.add("sinks-hidden-rows", p).core(true).with(func(p *attn.Problem, a *attn.Args, r rnd) { a.Allowed = randomMask(r, 0.3, p.SeqQ, 1) })
+	for _, p.Want = range []attn.Want{everyRowStat, 0} { // a sink decides about a row that sees nothing, too
+		p.Mask, p.Lengths = attn.Causal(), true
+		l.add(fmt.Sprintf("sinks-infinite-blind-rows-%#x", int(p.Want)), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
+			a.QPos = []int32{-5, -20} // some of the rows, and all
+			copy(a.Terms.Sinks, []float32{inf, -inf, nan, 1e12})
+		})
+	}
+	for _, nq := range []int{3, 40} {
+		p := wanting(problem(2, nq, 70, 4, 2, 8, 8), everyRowStat)
+		p.Score.Terms, p.Lengths = attn.TermALiBi, true
+		l.add(fmt.Sprint("alibi-farthest-", nq), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
+			a.QPos = []int32{1 << 30, -1 << 30}
+			copy(a.Terms.Slopes, []float32{1e-9, 1e-8, -1e-9, 1})
+		})
+	}
 	p = wanting(problem(2, 20, 40, 4, 2, 8, 8), everyRowStat)
 	p.Score = attn.Score{Terms: attn.TermALiBi | attn.TermSinks | attn.TermBias | attn.TermRelative | attn.TermMetric, Rope: attn.RopeHalves, Softcap: 3, Temp: 0.7}
 	p.Lengths = true

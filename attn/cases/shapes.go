@@ -116,6 +116,7 @@ func empty(l *list) {
 		add("no-keys", problem(2, nq, 0, 4, 2, 8, 8))
 		add("no-keys-causal", masked(problem(1, nq, 0, 1, 1, 8, 8), attn.Causal()))
 		add("no-heads", problem(2, nq, 5, 0, 0, 8, 8))
+		add("no-query-heads", problem(2, nq, 5, 0, 4, 8, 8))
 		add("no-values", problem(2, nq, 5, 4, 2, 8, 0))
 		add("no-dim", problem(1, nq, 6, 2, 1, 0, 8)) // every score is 0: the mean of the values
 		small := problem(1, nq, 6, 4, 2, 8, 0)

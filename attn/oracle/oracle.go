@@ -91,7 +91,11 @@ func (r *Row) MayBeFirst(j int) bool {
 	if math.IsNaN(r.Max) || math.IsInf(r.Max, -1) {
 		return j == -1
 	}
-	return j >= 0 && j < len(r.Scores) && r.Scores[j] >= r.Max-r.TolMax-r.TolScores[j]
+	if j < 0 || j >= len(r.Scores) {
+		return false
+	}
+	s := r.Scores[j]
+	return s == r.Max || !math.IsInf(s, 0) && s >= r.Max-r.TolMax-r.TolScores[j] // an infinite score has an infinite tolerance
 }
 
 // An Oracle answers for the rows of one call. It is used by one goroutine at a time.
@@ -159,7 +163,7 @@ func (o *Oracle) Row(at Index) *Row {
 		case o.p.Out == attn.F16:
 			r.TolOut[b] += 0x1p-11*math.Abs(x) + 0x1p-25
 		case o.p.Out == attn.BF16:
-			r.TolOut[b] += 0x1p-8 * math.Abs(x)
+			r.TolOut[b] += 0x1p-8*math.Abs(x) + 0x1p-134
 		}
 	}
 	return r

@@ -85,17 +85,17 @@ func TestLinearWorkedExample(t *testing.T) {
 func TestInfiniteScores(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, c := range []struct {
-		name    string
-		bias    [3]float32
-		out     float64
-		lse     float64
-		visible int
+		name  string
+		bias  [3]float32
+		out   float64
+		lse   float64
+		first int // key with the largest score
 	}{
-		{"one +Inf takes all", [3]float32{0, inf, 0}, 0, math.Inf(1), 3},
-		{"two +Inf", [3]float32{inf, inf, 0}, math.NaN(), math.NaN(), 3},
-		{"NaN", [3]float32{nan, 0, 0}, math.NaN(), math.NaN(), 3},
-		{"all -Inf", [3]float32{-inf, -inf, -inf}, 0, math.Inf(-1), 3},
-		{"-Inf hides", [3]float32{0, -inf, -inf}, 2, math.Sqrt(.5), 3},
+		{"one +Inf takes all", [3]float32{0, inf, 0}, 0, math.Inf(1), 1},
+		{"two +Inf", [3]float32{inf, inf, 0}, math.NaN(), math.NaN(), -1},
+		{"NaN", [3]float32{nan, 0, 0}, math.NaN(), math.NaN(), -1},
+		{"all -Inf", [3]float32{-inf, -inf, -inf}, 0, math.Inf(-1), -1},
+		{"-Inf hides", [3]float32{0, -inf, -inf}, 2, math.Sqrt(.5), 0},
 	} {
 		p, a := worked(0)
 		p.Score.Terms = attn.TermBias
@@ -107,6 +107,11 @@ func TestInfiniteScores(t *testing.T) {
 		r := o.Row(oracle.Index{})
 		if oracle.Ratio(r.Out[0], c.out, 1e-7) > 1 || oracle.Ratio(r.LSE, c.lse, 1e-7) > 1 {
 			t.Errorf("%s: out %v, LSE %v; want %v, %v", c.name, r.Out[0], r.LSE, c.out, c.lse)
+		}
+		for j := -1; j < 3; j++ {
+			if may := r.MayBeFirst(j); may && r.Scores[max(j, 0)] < r.Max || !may && j == c.first {
+				t.Errorf("%s: key %d may be the first of the largest: %v", c.name, j, may)
+			}
 		}
 	}
 }
@@ -142,6 +147,32 @@ func TestJudge(t *testing.T) {
 	a.Stats.LSE.Data[1] /= math.Ln2 // a logarithm to base 2
 	if v := o.Judge(rows); v.Worst <= 1 {
 		t.Errorf("LSE to base 2 passes at %.2f", v.Worst)
+	}
+}
+
+// Half of the last place of a 16-bit output is allowed, also where that does not shrink any more.
+func TestJudgeRounding(t *testing.T) {
+	for typ, x := range map[attn.DType]float64{attn.F16: 0x1.8p-24, attn.BF16: 0x1.8p-133} {
+		p, a := worked(0)
+		p.Out, a.Out = typ, attn.NewTyped(typ, attn.BHSD, a.Out.B, a.Out.S, a.Out.H, a.Out.D)
+		for i := range a.V.Data {
+			a.V.Data[i] = float32(x)
+		}
+		o, err := oracle.New(p, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := make([]float32, p.DimV)
+		for c := range row {
+			row[c] = float32(x)
+		}
+		rows := oracle.All(&p, a)
+		for _, at := range rows {
+			a.Out.Write(row, at.B, at.I, at.H)
+		}
+		if v := o.Judge(rows); v.Worst > 1 {
+			t.Errorf("%v: %v, rounded, is %.3g of its tolerance: %s", typ, x, v.Worst, v.Where)
+		}
 	}
 }
 

@@ -200,7 +200,7 @@ type Edit struct {
 	Add              []float32 // Add: [N][Lanes], the bias
 	Factor           float64   // of it
 	SlopeHi, SlopeLo []float32 // Slope: [Lanes]; the slope is their sum, so that its rounding does not grow with the distance
-	Pos              []int32   // Slope: [Lanes], less than 2^24 from any row of the block
+	Pos              []int32   // Slope: [Lanes], less than 2^31 from any row of the block; distances from 2^24 on are rounded
 	Bits             []uint32  // Hide: [N/32, rounded up][Lanes]; row j is visible if bit j%32 of row j/32 is set
 }
 

@@ -239,11 +239,10 @@ func (d *decoder) run(tasks int) {
 		d.team.Run(tasks, d.scan)
 		d.team.Run(d.p.Batch*d.p.HeadsQ*d.p.SeqQ, d.merge)
 		if !d.again.Load() {
-			break
+			return
 		}
 		d.careful = true
 	}
-	d.a = nil
 }
 
 // together decides how many key heads a task takes, and how many parts of their keys. Where the heads lie apart it is several parts of one head. Where the

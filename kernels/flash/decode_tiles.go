@@ -28,13 +28,11 @@ func (d *decoder) forwardTiles() {
 	pl := d.wide
 	if pl.leave = nil; d.n == 1 {
 		pl.Forward(d.a)
-		d.a = nil
 		return
 	}
 	pl.leave = d.leave
 	pl.begin(d.a)
 	d.run(d.p.Batch * d.p.HeadsKV * d.n)
-	pl.a = nil
 }
 
 // scanTiles takes the queries of a key head through a part of its keys.

@@ -240,7 +240,6 @@ func (pl *plan) Forward(a *attn.Args) {
 		pl.starts[b+1] = pl.starts[b] + pl.p.HeadsKV*pl.bundles(b)
 	}
 	pl.team.Run(pl.starts[pl.p.Batch], pl.task)
-	pl.a = nil
 }
 
 // begin makes a call the plan's.

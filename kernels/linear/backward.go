@@ -46,7 +46,6 @@ func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
 	g.Begin()
 	pl.a, pl.g = a, g
 	pl.team.Run(pl.p.Batch*pl.p.HeadsKV, pl.reverse)
-	pl.a, pl.g = nil, nil
 }
 
 // headBack takes back all the queries that share one key head.
@@ -58,7 +57,7 @@ func (pl *plan) headBack(id, task int) {
 		clear(x)
 	}
 	keys, nq := a.Keys(p, w.b), a.Q.S
-	if keys == 0 {
+	if keys == 0 || nq == 0 {
 		return
 	}
 	if !p.Mask.Band {

@@ -89,7 +89,7 @@ type plan struct {
 	scratch int64
 	workers []*worker
 	a       *attn.Args
-	state   []float32 // of the whole batch during Step, else nil
+	state   []float32 // of the whole batch in a Step, else nil
 	task    func(worker, task int)
 
 	g       *attn.Grads // of a backward pass
@@ -106,7 +106,6 @@ func (pl *plan) Forward(a *attn.Args) {
 func (pl *plan) run(a *attn.Args, state []float32) {
 	pl.a, pl.state = a, state
 	pl.team.Run(pl.p.Batch*pl.p.HeadsKV, pl.task)
-	pl.a, pl.state = nil, nil
 }
 
 // recurrent is a plan whose mask lets a state be carried from call to call.

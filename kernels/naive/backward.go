@@ -48,7 +48,6 @@ func (d *differentiable) Backward(a *attn.Args, g *attn.Grads) {
 	} else {
 		d.team.Run(pairs, d.task)
 	}
-	d.a, d.g = nil, nil
 }
 
 // pair goes through the heads that share a key head.
@@ -88,8 +87,8 @@ func (w *worker) weights(g *attn.Grads, b, h, i int) (entropy float32) {
 		w.sink(g, h, nan)
 		return nan
 	}
-	lse, _, entropy := row(s, p.Temperature(), sink)
-	if sink > -inf {
+	_, _, entropy, weight := row(s, p.Temperature(), sink)
+	if weight > 0 {
 		dout, dlse, dentropy := w.incoming(g, b, h, i)
 		d := float32(0)
 		for j, x := range s {
@@ -97,8 +96,7 @@ func (w *worker) weights(g *attn.Grads, b, h, i int) (entropy float32) {
 				d += float32(x * w.along(dout, j))
 			}
 		}
-		z := sink - lse
-		w.sink(g, h, float32(float32(math.Exp(float64(z)))*(dlse-d-float32(dentropy*(z+entropy)))))
+		w.sink(g, h, float32(weight*(dlse-d-float32(dentropy*(float32(math.Log(float64(weight)))+entropy)))))
 	}
 	return entropy
 }

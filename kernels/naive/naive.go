@@ -89,7 +89,6 @@ func (pl *plan) Forward(a *attn.Args) {
 	pl.p.Must("naive/go", a)
 	pl.a = a
 	pl.team.Run(pl.p.Batch*pl.p.HeadsQ, pl.task)
-	pl.a = nil
 }
 
 func (pl *plan) head(worker, task int) {
@@ -131,7 +130,7 @@ func (w *worker) softmax(b, h int) {
 		at, q := a.QRow(p, b, i)
 		fill(&st.Scores, at, q, h, s, -inf)
 		top, first := largest(s)
-		lse, mean, entropy := row(s, p.Temperature(), sink)
+		lse, mean, entropy, _ := row(s, p.Temperature(), sink)
 		if mean != mean {
 			top, first = mean, -1
 		}
@@ -177,8 +176,8 @@ func largest(s []float32) (top float32, first int32) {
 	return top, first
 }
 
-// row is the softmax of one row at temperature t beside a sink, with the limits and the infinite scores as package attn states them.
-func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
+// row is the softmax of one row at temperature t beside a sink, whose weight it returns, with the limits and the infinite scores as package attn states them.
+func row(s []float32, t float64, sink float32) (lse, mean, entropy, weight float32) {
 	top, infinite := float32(float64(sink)*t), 0
 	if sink == -inf {
 		top = -inf
@@ -194,21 +193,24 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
 	}
 	switch {
 	case top == -inf:
-		return -inf, 0, 0
+		return -inf, 0, 0, 0
 	case top != top || infinite > 1:
 		for j, x := range s {
 			if x != -inf {
 				s[j] = top - top
 			}
 		}
-		return top - top, top - top, top - top
+		return top - top, top - top, top - top, top - top
 	case infinite == 1: // it takes all the weight
 		for j, x := range s {
 			if s[j] = -inf; x == inf {
 				s[j] = 1
 			}
 		}
-		return inf, inf, 0
+		if sink == inf {
+			weight = 1
+		}
+		return inf, inf, 0, weight
 	}
 	beta := float32(1 / t)
 	if t == attn.Frozen {
@@ -216,8 +218,9 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
 	}
 	sum, means, meanZ := float32(0), 0.0, 0.0 // the same score again and again would be rounded the same way
 	if sink != -inf {
-		z := sink - float32(top*beta)
-		sum = float32(math.Exp(float64(z)))
+		z := min(sink-float32(top*beta), 0) // it may be the top, rounded
+		weight = float32(math.Exp(float64(z)))
+		sum = weight
 		means, meanZ = float64(sum)*float64(sink)*t, float64(sum)*float64(z)
 	}
 	for j, x := range s {
@@ -242,15 +245,21 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy float32) {
 		}
 	}
 	logSum := float32(math.Log(float64(sum)))
-	return logSum + float32(top*beta), float32(means / float64(sum)), logSum - float32(meanZ/float64(sum))
+	return logSum + float32(top*beta), float32(means / float64(sum)), logSum - float32(meanZ/float64(sum)), weight / sum
 }
 
 // output is O = A V over the keys that are not hidden.
 func (w *worker) output(b, h int) {
 	p, a := &w.p, w.a
+	sink := a.Sink(p, h)
 	for i := range a.Queries(p, b) {
 		w.Query(a, b, i, h)
 		clear(w.out)
+		if sink != sink { // whether it sees a key or not
+			for c := range w.out {
+				w.out[c] = sink
+			}
+		}
 		for j, x := range w.row(b, i) {
 			if x == -inf {
 				continue

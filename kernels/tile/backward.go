@@ -28,6 +28,7 @@ type Backward struct {
 	items   []item
 	n       int       // items of this call
 	bad     []bool    // of each key head of each batch entry: it is answered by definition
+	unsound []bool    // and some of its queries are, of the items so far
 	looks   []int8    // of each of its blocks: 1 if keys and values are finite, -1 if not, 0 if nobody has looked yet
 	blocks  int       // how many it has
 	last    []int     // of each chain: the last item so far, less than 0 if there is none
@@ -44,13 +45,15 @@ type item struct {
 	before     int          // the item before it in its chain, less than 0 if it is the first
 	begins     bool         // it is the first of its key head,
 	ends       bool         // or the last
-	sound      bool         // no query is left to be answered by definition
 	broken     bool         // what came out is not finite
 	passed     atomic.Int64 // keys below it are done with
 }
 
 // itemFloats is the size of an item, in floats.
 const itemFloats = int(unsafe.Sizeof(item{})) / 4
+
+// headBytes is what is kept of a key head besides looks: last, bad and unsound.
+const headBytes = int(unsafe.Sizeof(0)) + 2
 
 // passedAll is above any key.
 const passedAll = math.MaxInt64
@@ -95,12 +98,12 @@ func BackwardBytes(p *attn.Problem, ops *asm.Ops, c Cut, workers int) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	looks, err := attn.Floats(p.Batch, p.HeadsKV, (c.blocks(p)+3)/4)
+	heads, err := attn.Floats(p.Batch, p.HeadsKV, (headBytes+c.blocks(p)+3)/4)
 	if err != nil {
 		return 0, err
 	}
 	scratch, err := attn.Floats(busy(&own, ops, tiles, workers), tiles*BackFloats(&own, ops)+SharedFloats(&own, ops, c.Block)+StageFloats(&own, ops, c.Block, false)+BackPartsFloats(&own, ops, c.Block, tiles))
-	return items + looks + scratch, err
+	return items + heads + scratch, err
 }
 
 // busy is how many of a team's workers can be busy at once.
@@ -124,7 +127,7 @@ func NewBackward(p attn.Problem, ops *asm.Ops, c Cut, team *attn.Team) *Backward
 	w.items = make([]item, p.Batch*p.HeadsKV*bundles(&w.p, ops, w.size))
 	heads := p.Batch * p.HeadsKV
 	w.blocks = c.blocks(&w.p)
-	w.last, w.bad, w.looks = make([]int, heads), make([]bool, heads), make([]int8, heads*w.blocks)
+	w.last, w.bad, w.unsound, w.looks = make([]int, heads), make([]bool, heads), make([]bool, heads), make([]int8, heads*w.blocks)
 	w.walk = w.walkItem
 	for range busy(&w.p, ops, w.size, team.Workers()) {
 		shared, stage := NewShared(&w.p, ops, c.Block), NewStage(&w.p, ops, c.Block, false).KeepBackParts()
@@ -144,6 +147,7 @@ func (w *Backward) Run(a *attn.Args, g *attn.Grads) {
 	clear(w.looks)
 	for again := true; again; {
 		again = false
+		clear(w.unsound)
 		sums := *g
 		if !w.p.Ragged { // else there may be rows of no sequence
 			sums.Q = attn.Tensor{}
@@ -157,7 +161,6 @@ func (w *Backward) Run(a *attn.Args, g *attn.Grads) {
 			}
 		}
 	}
-	w.a, w.g = nil, nil
 }
 
 func (it *item) pair(p *attn.Problem) int { return it.b*p.HeadsKV + it.kv }
@@ -185,7 +188,7 @@ func (w *Backward) layOut() {
 				}
 				it := &w.items[n]
 				it.b, it.kv, it.first, it.end = b, kv, at*tiles/bundles, (at+1)*tiles/bundles
-				it.begins, it.ends, it.sound, it.broken = at == 0, at == bundles-1, true, false
+				it.begins, it.ends, it.broken = at == 0, at == bundles-1, false
 				it.before, w.last[chain] = w.last[chain], n
 				it.passed.Store(0)
 				n++
@@ -215,9 +218,9 @@ func (w *Backward) apart() (byBatch, byHead bool) {
 	return byBatch, byHead
 }
 
-// sound is whether the keys and values of the block that begins at a key are finite. The first item that comes to the block looks, which brings it into
+// finite is whether the keys and values of the block that begins at a key are finite. The first item that comes to the block looks, which brings it into
 // the cache; nobody else is on the block then.
-func (w *Backward) sound(it *item, key int) bool {
+func (w *Backward) finite(it *item, key int) bool {
 	p, a := &w.p, w.a
 	known := &w.looks[it.pair(p)*w.blocks+key/w.cut.Block]
 	if *known == 0 {
@@ -242,12 +245,12 @@ func (w *Backward) walkItem(worker, task int) {
 		return
 	}
 	tiles := w.workers[worker][:it.end-it.first]
-	first, end := p.SeqKV, 0
+	first, end, sound := p.SeqKV, 0, true
 	for i, t := range tiles {
 		row, h := (it.first+i)/p.Group(), (it.first+i)%p.Group()
 		t.At(w.a, it.b, it.kv*p.Group()+h, row)
 		t.Recall(w.g)
-		it.sound = t.Sound() && it.sound
+		sound = t.Sound() && sound
 		if t.End() > 0 {
 			first, end = min(first, t.First(w.cut.Block)), max(end, t.End())
 		}
@@ -258,12 +261,12 @@ func (w *Backward) walkItem(worker, task int) {
 	}
 	hold := it.ends && w.joint && terms.Bias.Data != nil // what is done at the end may add to any
 	for key := first; key < end; key += w.cut.Block {
-		w.await(it, key+w.cut.Block)
-		sound := w.sound(it, key)
+		w.await(it, int64(key+w.cut.Block))
+		finite := w.finite(it, key)
 		for _, t := range tiles {
 			if t.Block(key, w.cut.Block) {
 				t.Reweigh(w.cut.Unfused)
-				t.Share(sound)
+				t.Share(finite)
 			}
 		}
 		if !hold {
@@ -277,23 +280,19 @@ func (w *Backward) walkItem(worker, task int) {
 	for _, t := range tiles {
 		t.Settle()
 	}
+	unsound := &w.unsound[it.pair(p)]
+	*unsound = *unsound || !sound
 	if it.ends {
-		sound := true
-		for i := range w.items[:task+1] {
-			if before := &w.items[i]; before.b == it.b && before.kv == it.kv {
-				sound = before.sound && sound
-			}
-		}
-		it.broken = !w.shared[worker].Finish(w.a, w.g, it.b, it.kv, sound) || it.broken
+		it.broken = !w.shared[worker].Finish(w.a, w.g, it.b, it.kv, !*unsound) || it.broken
 	}
 }
 
 // await waits until the item before is done with the keys below one. A worker has it in hand, or it is over: items are handed out in order.
-func (w *Backward) await(it *item, key int) {
+func (w *Backward) await(it *item, key int64) {
 	if it.before < 0 {
 		return
 	}
-	for before := &w.items[it.before]; before.passed.Load() < int64(key); {
+	for before := &w.items[it.before]; before.passed.Load() < key; {
 		runtime.Gosched()
 	}
 }

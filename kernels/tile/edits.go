@@ -1,6 +1,7 @@
 package tile
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -241,13 +242,13 @@ func Shown(p *attn.Problem, a *attn.Args, at, step, key, n int) uint32 {
 	return uint32(word)
 }
 
-// pack is a bit for each of at most 32 bools. Eight of them, which are bytes of 0 or 1, are one multiplication: byte i has its bit moved to 56+i,
-// and no two products meet below.
+// pack is a bit for each of at most 32 bools. Eight of them, which are bytes of 0 or 1, are one multiplication: byte i, the lowest first, has its bit
+// moved to 56+i, and no two products meet below.
 func pack(show []bool) (word uint32) {
 	const gather = 0x0102040810204080
 	at := 0
 	for ; at+8 <= len(show); at += 8 {
-		eight := *(*uint64)(unsafe.Pointer(&show[at]))
+		eight := binary.LittleEndian.Uint64((*[8]byte)(unsafe.Pointer(&show[at]))[:])
 		word |= uint32(eight*gather>>56) << at
 	}
 	for ; at < len(show); at++ {
@@ -287,6 +288,10 @@ func (t *Tile) edited() {
 	p.N = end
 }
 
+// farthest is how far apart a query and a block's first key are at most, as loops see it: no key of the block is so far off that a number of 32 bits does not
+// hold it.
+const farthest = math.MaxInt32 - 1<<16
+
 // finish makes n rows of finished scores.
 func (t *Tile) finish(row, n int, v sight) {
 	e, p, s := &t.edits, &t.part, &t.p.Score
@@ -314,7 +319,7 @@ func (t *Tile) finish(row, n int, v sight) {
 	}
 	if s.Terms&attn.TermALiBi != 0 {
 		for lane := range t.Width {
-			p.Edit.Pos[lane] = int32(min(max(e.pos+lane-key, math.MinInt32/2), math.MaxInt32/2))
+			p.Edit.Pos[lane] = int32(min(max(e.pos+lane-key, -farthest), farthest))
 		}
 		p.Edit.Scale = e.Tilt
 		t.ops.Slope(p)

@@ -12,7 +12,7 @@ import (
 // for parts. Nor are they where a key is not worth cutting, for the queries that go over it together, or a query for its keys.
 func UsesParts(p *attn.Problem, ops *asm.Ops) bool {
 	const together = 512 // nearly as many as the tiles of a bundle have
-	return usesParts(p, ops, min(p.SeqQ, max(together/p.Group(), 1)), ops.PartsFrom)
+	return usesParts(p, ops, min(p.SeqQ, max(together/max(p.Group(), 1), 1)), ops.PartsFrom)
 }
 
 // UsesBackParts is the same for the way back, where more is cut, and tiles that are not full count for more. On a Xeon (family 6, model 167) parts made calls so many

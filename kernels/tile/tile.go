@@ -20,6 +20,7 @@ package tile
 
 import (
 	"math"
+	"slices"
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
@@ -433,7 +434,7 @@ func (t *Tile) Finish() (again bool) {
 		t.careful = true
 		return true
 	}
-	if !t.careful && t.p.Want == 0 {
+	if !t.careful && t.p.Want == 0 && !slices.Contains(t.hidden[:t.rows], true) {
 		return false
 	}
 	for lane := range t.rows {

@@ -98,7 +98,6 @@ func (pl *plan) Forward(a *attn.Args) {
 	pl.p.Must(pl.name, a)
 	pl.a = a
 	pl.team.Run(pl.p.Batch*pl.p.HeadsQ, pl.task)
-	pl.a = nil
 }
 
 func (pl *plan) head(id, task int) {
