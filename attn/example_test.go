@@ -40,9 +40,11 @@ func Example_decode() {
 		Q: attn.New(attn.BHSD, 1, 1, 1, 1), K: attn.New(attn.BHSD, 1, 4, 1, 1), V: attn.New(attn.BHSD, 1, 4, 1, 1),
 		Out: attn.New(attn.BHSD, 1, 1, 1, 1), KLen: []int32{0},
 	}
-	for i, v := range []float32{6, 2, 4, 8} {
-		a.V.Row(0, i, 0)[0] = v
-		a.KLen[0]++
+	k, v := attn.New(attn.BHSD, 1, 1, 1, 1), attn.New(attn.BHSD, 1, 1, 1, 1) // of one token
+	for _, v.Data[0] = range []float32{6, 2, 4, 8} {
+		if err := p.Append(a, &k, &v); err != nil {
+			panic(err)
+		}
 		plan.Forward(a)
 		fmt.Print(a.Out.Data[0], " ")
 	}
