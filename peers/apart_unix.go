@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !linux
 
 package peers
 
@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// apart has a program run in a group of its own: what a terminal sends to ours is for benchrun alone, which finishes the call in hand.
+// apart has a program run in a group of its own.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

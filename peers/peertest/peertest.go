@@ -19,7 +19,7 @@ import (
 
 // Main is a program that serves. Its argument is honest, or says what is strange: refuses (more than 8 queries), learns (has a backward pass, which takes 3 µs where the forward
 // pass takes 1, by its clock), timeless, greedy
-// (for threads), keeps (the output to itself), or fails-at-, dies-at- or garbles- with what is asked behind it.
+// (for threads), keeps (the output to itself), or fails-at-, dies-at-, hangs-at- or garbles- with what is asked behind it.
 func Main() {
 	p := peer{like: os.Args[1], in: bufio.NewReader(os.Stdin), out: bufio.NewWriter(os.Stdout)}
 	if err := p.serve(); err != nil {
@@ -72,6 +72,9 @@ func (p *peer) serve() error {
 		}
 		if p.like == "dies-at-"+q.Do {
 			return errLuck
+		}
+		if p.like == "hangs-at-"+q.Do {
+			time.Sleep(time.Hour)
 		}
 		if p.like == "garbles-"+q.Do {
 			fmt.Fprintln(p.out, "hello")
