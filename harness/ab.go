@@ -87,7 +87,7 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Paired: stats.SummarisePairs(nil)}
 	}
 	for i := range s.Cells {
-		if stopped(ctx, stop) {
+		if Stopped(ctx, stop) {
 			return s.verdicts, Interrupted, nil
 		}
 		s.tell("verify", i, i)
@@ -330,7 +330,7 @@ var errStopped = errors.New("stopped")
 func (s *AB) round(ctx context.Context, stop <-chan struct{}, i, round, first int) error {
 	var pair stats.Pair
 	for n, side := range [4]int{first, 1 - first, 1 - first, first} {
-		if stopped(ctx, stop) {
+		if Stopped(ctx, stop) {
 			return errStopped
 		}
 		at := s.Cells[i][side]

@@ -36,7 +36,7 @@ var slowdowns = []float64{0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.0
 func (s *AB) Study(ctx context.Context, stop <-chan struct{}, rounds int) (Study, error) {
 	s.verdicts, s.pairs, s.calls = make([]ABCell, 1), make([][]stats.Pair, 1), make([][2]int, 1)
 	s.timing, s.taken = s.now(), 0
-	for round := 1; round <= rounds && !stopped(ctx, stop); round++ {
+	for round := 1; round <= rounds && !Stopped(ctx, stop); round++ {
 		if s.Tell != nil {
 			_, left := Forecast(rounds-s.taken, s.taken, s.now().Sub(s.timing), -1)
 			s.Tell(Progress{Phase: "rounds", Done: s.taken, Total: rounds, Point: s.Cells[0][0], Width: math.Inf(1), Left: left})

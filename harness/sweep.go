@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -53,7 +54,7 @@ type Outcome struct {
 	Points                 int
 	Wrong, Failed, Skipped int // wrong answers; other failures; points not tried
 	Wide                   int // points whose interval is wider than asked, if the intervals decide,
-	Few                    int // and those with fewer accepted samples than asked
+	Few                    int // and those with fewer samples than asked
 }
 
 // leastSamples is the fewest values that have a 95 % interval of their median.
@@ -75,13 +76,13 @@ func (s *Sweep) Run(ctx context.Context, stop <-chan struct{}) (Outcome, error) 
 
 func (s *Sweep) all(ctx context.Context, stop <-chan struct{}) (string, error) {
 	s.begun = s.now()
-	if err := s.plan(); err != nil {
+	if err := s.plan(ctx, stop); err != nil {
 		return "", err
 	}
 	s.timing, s.had = s.begun, s.visits()
 	s.foresee()
 	for i, at := range s.Points {
-		if stopped(ctx, stop) {
+		if Stopped(ctx, stop) {
 			return Interrupted, nil
 		}
 		s.tell("verify", at, i)
@@ -101,7 +102,7 @@ func (s *Sweep) all(ctx context.Context, stop <-chan struct{}) (string, error) {
 			if c.Done() || visited(c, round) {
 				continue
 			}
-			if stopped(ctx, stop) {
+			if Stopped(ctx, stop) {
 				return Interrupted, nil
 			}
 			if s.Budget > 0 && round > 1 && s.now().Sub(s.begun) >= s.Budget {
@@ -124,7 +125,8 @@ func (s *Sweep) now() time.Time {
 
 func (s *Sweep) cell(at run.Point) *run.Cell { return s.Journal.Run().Cell(at) }
 
-func stopped(ctx context.Context, stop <-chan struct{}) bool {
+// Stopped is whether stop is closed or ctx over.
+func Stopped(ctx context.Context, stop <-chan struct{}) bool {
 	select {
 	case <-stop:
 		return true
@@ -135,15 +137,28 @@ func stopped(ctx context.Context, stop <-chan struct{}) bool {
 	}
 }
 
-// plan announces every point that has not been.
-func (s *Sweep) plan() error {
-	for _, at := range s.Points {
+// plan announces every point that has not been. Masks of large problems take time to count: what one kernel has to do, others have too.
+func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
+	counted := map[run.Point]attn.Count{}
+	for i, at := range s.Points {
 		if s.cell(at) != nil {
 			continue
 		}
-		n, err := s.count(at)
-		if err != nil {
-			return err
+		if Stopped(ctx, stop) {
+			return context.Canceled
+		}
+		problem := at
+		problem.Kernel, problem.ISA = s.impossible(at), ""
+		n, known := counted[problem]
+		if !known {
+			if s.Tell != nil {
+				s.Tell(Progress{Phase: "plan", Done: i, Total: len(s.Points), Point: at, Width: math.Inf(1), Left: -1})
+			}
+			var err error
+			if n, err = s.count(at); err != nil {
+				return err
+			}
+			counted[problem] = n
 		}
 		if err := s.Journal.Append(run.Record{Plan: &run.Plan{Point: at, Flop: n.Flop, Bytes: n.Bytes}}); err != nil {
 			return err
@@ -274,7 +289,9 @@ func (s *Sweep) precise() bool { return s.Samples == 0 && s.Accepted == 0 }
 
 func (s *Sweep) wide(c *run.Cell) bool { return s.precise() && !c.Done() && !(width(c) <= s.Precision) }
 
-func (s *Sweep) few(c *run.Cell) bool { return !c.Done() && c.Accepted() < s.Accepted }
+func (s *Sweep) few(c *run.Cell) bool {
+	return !c.Done() && (len(c.Visits) < s.Samples || c.Accepted() < s.Accepted)
+}
 
 // enough says why the given round need not be begun, or nothing. Rounds that an earlier session left unfinished are begun again.
 func (s *Sweep) enough(round int) string {

@@ -110,6 +110,32 @@ func TestSaysWhereTooFewSamplesAreAccepted(t *testing.T) {
 	if o := mustRun(t, s); o.Reason != harness.BudgetSpent || o.Few != 1 {
 		t.Errorf("outcome %+v", o)
 	}
+	s.Accepted, s.Samples = 0, 100
+	if o := mustRun(t, s); o.Reason != harness.BudgetSpent || o.Few != 1 {
+		t.Errorf("fewer samples than asked: outcome %+v", o)
+	}
+}
+
+// Counting the masks of many large problems takes time: an interrupt ends it, and kernels share what is counted.
+func TestPlanning(t *testing.T) {
+	stop := make(chan struct{})
+	var s *harness.Sweep
+	w := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) { return steady(time.Millisecond), nil }}
+	s = newSweep(t, w, point("honest", 3), point("lazy", 3), point("honest", 4), point("honest", 5))
+	planned := 0
+	s.Tell = func(p harness.Progress) {
+		if p.Phase == "plan" {
+			if planned++; planned == 2 {
+				close(stop)
+			}
+		}
+	}
+	if o, err := s.Run(t.Context(), stop); err != nil || o.Reason != harness.Interrupted || planned != 2 {
+		t.Errorf("outcome %+v, %v, after %d counts", o, err, planned)
+	}
+	if c := cell(s, s.Points[2]); c == nil || cell(s, s.Points[3]) != nil || c.Flop == 0 || cell(s, s.Points[0]).Flop != cell(s, s.Points[1]).Flop {
+		t.Error("the wrong points were planned")
+	}
 }
 
 func TestStopsWhenTheBudgetIsSpent(t *testing.T) {
@@ -312,6 +338,9 @@ func TestProgress(t *testing.T) {
 	s.Now = func() time.Time { now = now.Add(time.Second); return now }
 	last, foreseen, narrowed := -1, 0, 0
 	s.Tell = func(p harness.Progress) {
+		if p.Phase == "plan" { // which is before all steps
+			return
+		}
 		if p.Done <= last || p.Done > p.Total || p.Phase == "" || !slices.Contains(s.Points, p.Point) {
 			t.Errorf("%+v after %d", p, last)
 		}

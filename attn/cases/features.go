@@ -87,7 +87,7 @@ func terms(l *list) {
 		p.Score.Terms, p.Lengths = attn.TermALiBi, true
 		l.add(fmt.Sprint("alibi-farthest-", nq), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
 			a.QPos = []int32{1 << 30, -1 << 30}
-			copy(a.Terms.Slopes, []float32{1e-9, 1e-8, -1e-9, 1})
+			copy(a.Terms.Slopes, []float32{1e-9, 1e-8, -1e-9, 0})
 		})
 	}
 	p = wanting(problem(2, 20, 40, 4, 2, 8, 8), everyRowStat)

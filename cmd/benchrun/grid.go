@@ -146,9 +146,9 @@ func (g *Grid) each(f func(run.Point) error) error {
 			for i := range max(1, len(axis.text), len(axis.number)) {
 				q := p
 				switch {
-				case axis.text != nil:
+				case len(axis.text) > 0:
 					axis.set(&q, axis.text[i], 0)
-				case axis.number != nil:
+				case len(axis.number) > 0:
 					axis.set(&q, "", axis.number[i])
 				}
 				next = append(next, q)
@@ -167,6 +167,9 @@ func (g *Grid) each(f func(run.Point) error) error {
 	return nil
 }
 
+// empty is whether a flag was given without a value.
+func empty[T any](values []T) bool { return values != nil && len(values) == 0 }
+
 // check refuses values of single flags, naming the flag.
 func (g *Grid) check(all []attn.Kernel) error {
 	if err := known("kernel", g.Kernel, algorithms(all)); err != nil {
@@ -174,6 +177,31 @@ func (g *Grid) check(all []attn.Kernel) error {
 	}
 	if err := known("isa", g.ISA, knownISAs(all)); err != nil {
 		return err
+	}
+	for _, f := range []struct {
+		name  string
+		empty bool
+	}{
+		{"kernel", empty(g.Kernel)},
+		{"isa", empty(g.ISA)},
+		{"mask", empty(g.Mask)},
+		{"pass", empty(g.Pass)},
+		{"seq", empty(g.Seq)},
+		{"seq-kv", empty(g.SeqKV)},
+		{"dim", empty(g.Dim)},
+		{"dim-v", empty(g.DimV)},
+		{"heads", empty(g.Heads)},
+		{"kv-heads", empty(g.KVHeads)},
+		{"batch", empty(g.Batch)},
+		{"threads", empty(g.Threads)},
+		{"store", empty(g.Store)},
+		{"page", empty(g.Page)},
+		{"layout", empty(g.Layout)},
+		{"data", empty(g.Data)},
+	} {
+		if f.empty {
+			return exitf(exitUsage, "--%s: nothing is given, want a value or leave the flag out", f.name)
+		}
 	}
 	for _, f := range []struct {
 		name   string

@@ -259,3 +259,25 @@ func TestInterruptedTwice(t *testing.T) {
 		})
 	}
 }
+
+// Verification that is interrupted says what it found so far; and benchrun without arguments, which verifies first, has left no folder then.
+func TestInterruptedVerification(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the killed sweep stands for it")
+	}
+	dir := filepath.Join(t.TempDir(), "r")
+	for _, args := range [][]string{{"verify", "--kernel", "naive", "--pass", "both"}, {"--seq", "8", "-o", dir}} {
+		cmd, stderr := begin(t, args...)
+		time.Sleep(time.Second) // long after it has begun, and long before it ends
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if code := exitOf(cmd.Wait()); code != exitIncomplete || !strings.Contains(stderr.String(), ": the table is of what was tried before") {
+			t.Errorf("%v: exit code %d, want %d: %s", args, code, exitIncomplete, stderr)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Errorf("%s is there, and holds nothing", dir)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/alecthomas/kong"
 )
@@ -50,8 +51,14 @@ type streams struct {
 
 func main() { os.Exit(benchrun(os.Args[1:], streams{os.Stdout, os.Stderr}, allKernels())) }
 
-// benchrun runs one command line and returns its exit code.
-func benchrun(args []string, to streams, all kernelList) int {
+// benchrun runs one command line and returns its exit code. Go ends a program that panics with 2, which is a verdict here.
+func benchrun(args []string, to streams, all kernelList) (code int) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(to.Err, "panic: %v\n\n%s", p, debug.Stack())
+			code = exitUsage
+		}
+	}()
 	_, k, err := parse(args, to)
 	if err == nil {
 		err = k.Run(to, all)

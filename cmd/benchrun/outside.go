@@ -16,7 +16,7 @@ import (
 
 // verifyOutside runs the cases that were read from a file or folder on every kernel, and those of layers on every instruction set of the kernels, and counts
 // the wrong answers. Every case is accounted for: it passes, it is wrong, or it is named with what it would take.
-func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []cases.Outside, out io.Writer) (wrong int, err error) {
+func verifyOutside(ctx context.Context, stop <-chan struct{}, w harness.Worker, picked []attn.Kernel, path string, all []cases.Outside, out io.Writer) (wrong int, err error) {
 	report := newOutsideReport()
 	for _, k := range picked {
 		algo, isa := k.Name()
@@ -25,8 +25,13 @@ func verifyOutside(w harness.Worker, picked []attn.Kernel, path string, all []ca
 			if o.Lacks != "" || o.Norm != nil {
 				continue
 			}
-			f, err := w.TryOutside(context.Background(), algo, isa, path, o)
+			if harness.Stopped(ctx, stop) {
+				return 0, exitf(exitIncomplete, "interrupted at %s/%s", algo, isa)
+			}
+			f, err := w.TryOutside(ctx, algo, isa, path, o)
 			switch {
+			case ctx.Err() != nil:
+				continue
 			case errors.Is(err, harness.ErrNoChild):
 				return 0, err
 			case err != nil:

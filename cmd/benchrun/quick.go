@@ -21,7 +21,7 @@ type QuickCmd struct {
 // Run verifies, sweeps, prints and says what to try next.
 func (c *QuickCmd) Run(to streams, all kernelList) error {
 	line, k, err := parse([]string{
-		"sweep", "--mask=full", "--dim=64", "--timeout=1m", "--precision=0.05", "--seq=" + c.Seq, "--budget=" + c.Budget.String(),
+		"sweep", "--mask=full", "--dim=64", "--timeout=1m", "--precision=0.05", "--wait=300ms", "--seq=" + c.Seq, "--budget=" + c.Budget.String(),
 	}, to)
 	if err != nil {
 		return err
@@ -31,6 +31,19 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 		return err
 	}
 	points, err := sweep.points(lab.Kernels, to.Err)
+	if err != nil {
+		return err
+	}
+	child, err := newChild(sweep.Timeout, Peers{})
+	if err != nil {
+		return err
+	}
+	core := ofPass("forward", cases.Core())
+	fmt.Fprintf(to.Err, "Verifying %d kernels on %d cases.\n", len(lab.Kernels), len(core))
+	ctx, stop, release := interruptible(to.Err)
+	wrong, err := verify(ctx, stop, child, lab.Kernels, core, to.Out)
+	release()
+	child.Close()
 	if err != nil {
 		return err
 	}
@@ -46,17 +59,6 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	child, err := newChild(sweep.Timeout, Peers{})
-	if err != nil {
-		return err
-	}
-	core := ofPass("forward", cases.Core())
-	fmt.Fprintf(to.Err, "Verifying %d kernels on %d cases.\n", len(lab.Kernels), len(core))
-	wrong, err := verify(child, lab.Kernels, core, to.Out)
-	child.Close()
-	if err != nil {
-		return err
-	}
 	fmt.Fprintf(to.Err, "\nTiming %d points, about %v.\n", len(points), sweep.Budget)
 	o, err := sweep.sweep(lab, points, j, to)
 	if err != nil {
@@ -67,7 +69,7 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 		return err
 	}
 	fmt.Fprintf(to.Out, `
-Charts and tables of this run are in %s: report.md, plots/, sweep.csv, bench.txt.
+Charts and tables of this run are in %s: report.html, report.md, plots/, sweep.csv, bench.txt.
 
 Try next:
   benchrun sweep --kernel flash --mask causal --seq 1024,4096,16384 --budget 1m   how time grows with length

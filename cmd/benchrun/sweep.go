@@ -308,7 +308,7 @@ func conclude(o harness.Outcome, j *run.Journal, to streams) error {
 	for _, n := range []struct {
 		n    int
 		what string
-	}{{o.Wide, "with a wider interval than asked"}, {o.Few, "with fewer accepted samples than asked"}, {o.Skipped, "skipped"}, {o.Failed, "failed"}, {o.Wrong, "wrong"}} {
+	}{{o.Wide, "with a wider interval than asked"}, {o.Few, "with fewer samples than asked"}, {o.Skipped, "skipped"}, {o.Failed, "failed"}, {o.Wrong, "wrong"}} {
 		if n.n > 0 {
 			fmt.Fprintf(to.Err, ", %d %s", n.n, n.what)
 		}
@@ -340,6 +340,10 @@ func freshFolder(kind string) string {
 func newMeta(k *kong.Context, seed uint64) (run.Meta, error) {
 	flags := flagValues(k)
 	flags["seed"] = fmt.Sprint(seed)
+	program, err := thisProgram()
+	if err != nil {
+		return run.Meta{}, err
+	}
 	peaks, noise := quiet()
 	_, counters, none := machine.Counters()
 	d, err := diagnosed()
@@ -347,7 +351,7 @@ func newMeta(k *kong.Context, seed uint64) (run.Meta, error) {
 		peaks[i].Slots = max(peaks[i].Slots, d.Slots[peaks[i].ISA])
 	}
 	return run.Meta{
-		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Command: append([]string{"benchrun"}, os.Args[1:]...),
+		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Program: program, Command: append([]string{"benchrun"}, os.Args[1:]...),
 		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Peaks: peaks, Noise: noise,
 		Counters: machine.DescribeCounters(counters, none), Floors: d.floors(),
 	}, err
@@ -361,7 +365,22 @@ func sameMachine(m run.Meta) error {
 	if now := run.CurrentCommit(); now != m.Commit {
 		return fmt.Errorf("the run was begun at %v, this benchrun is %v", m.Commit, now)
 	}
-	return nil
+	if m.Commit.Revision != "" && !m.Commit.Modified { // which says all
+		return nil
+	}
+	if now, err := thisProgram(); err != nil || now == m.Program || m.Program == "" {
+		return err
+	}
+	return fmt.Errorf("the run was begun by another build at %v: begin another run, or commit before you measure what is to be gone on with", m.Commit)
+}
+
+// thisProgram is the sum of our own executable.
+func thisProgram() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return sumOf(path)
 }
 
 // samePeers refuses to go on with other programs, or other versions of them.

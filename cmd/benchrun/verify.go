@@ -68,19 +68,21 @@ func (c *VerifyCmd) Run(to streams, all kernelList) error {
 	if c.Core {
 		list = cases.Core()
 	}
+	ctx, stop, release := interruptible(to.Err)
+	defer release()
 	wrong := 0
 	for _, pass := range passes(c.Pass) {
 		if c.Pass != "forward" {
 			fmt.Fprintln(to.Out, pass)
 		}
-		n, err := verify(child, picked, ofPass(pass, list), to.Out)
+		n, err := verify(ctx, stop, child, picked, ofPass(pass, list), to.Out)
 		if err != nil {
 			return err
 		}
 		wrong += n
 	}
 	if c.Cases != "" {
-		more, err := verifyOutside(child, picked, c.Cases, outside, to.Out)
+		more, err := verifyOutside(ctx, stop, child, picked, c.Cases, outside, to.Out)
 		if err != nil {
 			return err
 		}
@@ -136,14 +138,19 @@ func pick(all []attn.Kernel, algos, isas []string) ([]attn.Kernel, error) {
 	return picked, nil
 }
 
-// verify tries every case on every kernel in a worker process, prints the worst of each family, and counts the wrong answers.
-func verify(w harness.Worker, picked []attn.Kernel, list []cases.Case, out io.Writer) (wrong int, err error) {
+// verify tries every case on every kernel in a worker process, prints the worst of each family, and counts the wrong answers. Interrupted, it prints what it knows.
+func verify(ctx context.Context, stop <-chan struct{}, w harness.Worker, picked []attn.Kernel, list []cases.Case, out io.Writer) (wrong int, err error) {
 	t := newTally(list)
 	for _, k := range picked {
 		algo, isa := k.Name()
 		for _, c := range list {
-			f, err := w.Try(context.Background(), algo, isa, c)
+			if harness.Stopped(ctx, stop) {
+				return t.wrong, errors.Join(t.print(out), exitf(exitIncomplete, "interrupted at %s/%s: the table is of what was tried before", algo, isa))
+			}
+			f, err := w.Try(ctx, algo, isa, c)
 			switch {
+			case ctx.Err() != nil:
+				continue
 			case errors.Is(err, harness.ErrNoChild):
 				return 0, err
 			case err != nil:

@@ -24,7 +24,7 @@ type Meta struct {
 	Version int               `json:"version"` // of the folder's format; Create sets it
 	Started time.Time         `json:"started"`
 	Commit  Commit            `json:"commit"`
-	Program string            `json:"program,omitempty"` // SHA-256 of the executable, of a run that only the same one may go on with
+	Program string            `json:"program,omitempty"` // SHA-256 of the executable
 	Command []string          `json:"command,omitempty"` // as it was typed
 	Flags   map[string]string `json:"flags,omitempty"`   // every flag with its effective value
 	Seed    uint64            `json:"seed"`
