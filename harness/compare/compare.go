@@ -279,7 +279,7 @@ func (t *Table) verdict(c *Cell, o Options, failedA, failedB map[string]string) 
 		return TooFew, ""
 	}
 	// An exact comparison has P and Alpha 0: every difference counts.
-	found := c.Comparison.P <= c.Comparison.Alpha && c.Delta != 0 && math.Abs(c.Delta) >= o.Effect
+	found := c.Comparison.P <= c.Comparison.Alpha && c.Delta != 0 && (t.Exact || math.Abs(c.Delta) >= o.Effect)
 	switch {
 	case !found:
 		return Same, ""

@@ -121,7 +121,7 @@ func TestExact(t *testing.T) {
 	for _, c := range []struct {
 		b    int
 		want Verdict
-	}{{1000, Same}, {1100, Worse}, {900, Better}} {
+	}{{1000, Same}, {1001, Worse}, {999, Better}} {
 		r := compare(t, source(1000), source(c.b), DefaultOptions)
 		if got := r.Tables[0].Cells[0].Verdict; got != c.want {
 			t.Errorf("1000 to %d: %q, want %q", c.b, got, c.want)

@@ -89,6 +89,33 @@ func TestIntervalCalibration(t *testing.T) {
 	}
 }
 
+// Who takes samples until the interval is narrow, as a sweep does that is told no number, stops more often where it is narrow by chance: it then holds the
+// median less often than at any number fixed before.
+func TestIntervalCalibrationOfStopping(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	const trials, precision, least = 1000, 0.02, 0.89
+	for name, draw := range map[string]func() float64{"normal": r.NormFloat64, "skewed": func() float64 { return r.ExpFloat64() - math.Ln2 }} {
+		for _, spread := range []float64{0.01, 0.03, 0.08} {
+			held, taken := 0, 0
+			for range trials {
+				var xs []float64
+				for len(xs) < 6 || !(Summarise(xs).Width() <= precision) {
+					xs = append(xs, 1+spread*draw())
+				}
+				taken += len(xs)
+				if s := Summarise(xs); s.Lo <= 1 && 1 <= s.Hi {
+					held++
+				}
+			}
+			got := float64(held) / trials
+			t.Logf("%s, %g: the interval held the median in %.3f of trials, of %.0f samples in the mean", name, spread, got, float64(taken)/trials)
+			if got < least {
+				t.Errorf("%s, %g: the interval held the median in %.3f of trials, want %.3f", name, spread, got, least)
+			}
+		}
+	}
+}
+
 // Samples of one distribution are told apart no more often than the level allows, and different ones are.
 func TestRankTestCalibration(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
