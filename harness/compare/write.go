@@ -33,20 +33,23 @@ func (r *Report) WriteText(w io.Writer) error {
 }
 
 func (t *Table) writeText(w io.Writer) {
+	of := ""
+	if t.Package != "" {
+		of = "pkg: " + t.Package + " "
+	}
+	for _, all := range [...]Verdict{Same, Unjudged} {
+		if (t.Exact || all == Unjudged) && !slices.ContainsFunc(t.Cells, func(c *Cell) bool { return c.Verdict != all }) {
+			fmt.Fprintf(w, "%s%s: %s in all %d cells\n", of, t.Unit, all, len(t.Cells))
+			return
+		}
+	}
 	names := make([]string, len(t.Cells))
 	for i, c := range t.Cells {
 		names[i] = c.Name
 	}
 	common, short := factor(names)
-	if t.Package != "" {
-		common = strings.TrimSpace("pkg: " + t.Package + " " + common)
-	}
-	if common != "" {
+	if common = strings.TrimSpace(of + common); common != "" {
 		fmt.Fprintln(w, common)
-	}
-	if t.Exact && !slices.ContainsFunc(t.Cells, func(c *Cell) bool { return c.Verdict != Same }) {
-		fmt.Fprintf(w, "%s: the same in all %d cells\n", t.Unit, len(t.Cells))
-		return
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "%s\tA\tB\tdelta\t\tverdict\n", t.Unit)

@@ -117,7 +117,7 @@ func (c *Cell) reduceVisits(w *Row) {
 		if shared {
 			what += " or somebody else ran on the same core"
 		}
-		w.Note = what + " during each of the samples: no share of its peak"
+		w.Note = what + " during each of the samples: no share of its peak; --wait 1s waits for better ones"
 	}
 	if c.Point.Layer != "" {
 		c.reduceLayer(w)
