@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -34,23 +35,11 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	child, err := newChild(sweep.Timeout, Peers{})
-	if err != nil {
-		return err
-	}
-	core := ofPass("forward", cases.Core())
-	fmt.Fprintf(to.Err, "Verifying %d kernels on %d cases.\n", len(lab.Kernels), len(core))
-	ctx, stop, release := interruptible(to.Err)
-	wrong, err := verify(ctx, stop, child, lab.Kernels, core, to.Out)
-	release()
-	child.Close()
-	if err != nil {
-		return err
-	}
 	dir := c.Out
 	if dir == "" {
 		dir = freshFolder("quick")
 	}
+	ctx, stop, release := interruptible(to.Err) // until the sweep has its own
 	meta, err := newMeta(k, rand.Uint64())
 	if err != nil {
 		return err
@@ -58,6 +47,18 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 	j, err := run.Create(dir, meta)
 	if err != nil {
 		return err
+	}
+	child, err := newChild(sweep.Timeout, Peers{})
+	if err != nil {
+		return err
+	}
+	core := ofPass("forward", cases.Core())
+	fmt.Fprintf(to.Err, "Verifying %d kernels on %d cases.\n", len(lab.Kernels), len(core))
+	wrong, err := verify(ctx, stop, child, lab.Kernels, core, to.Out)
+	release()
+	child.Close()
+	if err != nil {
+		return errors.Join(err, j.Discard())
 	}
 	fmt.Fprintf(to.Err, "\nTiming %d points, about %v.\n", len(points), sweep.Budget)
 	o, err := sweep.sweep(lab, points, j, to)

@@ -282,6 +282,14 @@ func (j *Journal) Append(r Record) error {
 // Close closes the file, and lets others write it.
 func (j *Journal) Close() error { return j.file.Close() }
 
+// Discard closes a journal and takes a run away that has measured nothing, with its folder if there is nothing else in it.
+func (j *Journal) Discard() error {
+	dir := j.run.Dir
+	err := errors.Join(j.Close(), os.Remove(filepath.Join(dir, MetaFile)), os.Remove(filepath.Join(dir, JournalFile)))
+	_ = os.Remove(dir)
+	return err
+}
+
 // Load reads a run folder.
 func Load(dir string) (*Run, error) {
 	r, _, err := load(dir)
