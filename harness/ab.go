@@ -18,9 +18,9 @@ import (
 // Cells are judged after 6, 12, 24, 48 and 96 rounds, and when the budget is spent, whichever comes first: Looks times at most, each at the level of one
 // of so many (stats.Sequence), with Holm's correction over the cells. A cell that has its verdict is left alone from then on.
 //
-//	worse   the least time of B is more than Effect above that of A, the median of the rounds' ratios more than half of it, and ranks tell them apart
+//	worse   the least time of B is more than the cell's effect above that of A, the median of the rounds' ratios more than half of it, and ranks tell them apart
 //	better  the same the other way round
-//	same    the interval of that median lies within Effect of 1
+//	same    the interval of that median lies within the effect of 1
 //
 // Until one of these holds, a cell is undecided. The least of many times is what the code takes when nothing disturbs it; the ranks see to it that it was
 // not a lucky one.
@@ -33,8 +33,9 @@ type AB struct {
 	Lab      *Lab
 	Cells    [][2]run.Point // what is compared: a point of each side
 
-	Effect float64 // least relative difference that matters
-	Alpha  float64 // chance of a false alarm, over all cells and looks
+	Effect float64            // least relative difference that matters
+	Floors map[string]float64 // no less can be told of a cell whose probe has this unit
+	Alpha  float64            // chance of a false alarm, over all cells and looks
 	Budget time.Duration
 	Now    func() time.Time // nil: time.Now
 	Tell   func(Progress)   // nil: nobody is told
@@ -71,6 +72,7 @@ type ABCell struct {
 	Ns     [2]float64 // the least time of one call on each side
 	stats.Paired
 	Adjusted  float64 // P after Holm's correction
+	Effect    float64 // least difference that matters in it
 	Judgement Judgement
 	Note      string // why it failed
 }
@@ -84,7 +86,7 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 		return nil, "", fmt.Errorf("%s is in two cells, whose rounds the journal does not tell apart: begin this comparison again", at.Name())
 	}
 	for i, points := range s.Cells {
-		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Paired: stats.SummarisePairs(nil)}
+		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Effect: s.effect(points), Paired: stats.SummarisePairs(nil)}
 	}
 	for i := range s.Cells {
 		if Stopped(ctx, stop) {
@@ -132,6 +134,11 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 	}
 }
 
+// effect is the least difference that matters and can be told in a cell. One noisy cell does not blind the others.
+func (s *AB) effect(points [2]run.Point) float64 {
+	return max(s.Effect, s.Floors[ProbeUnit(points[0])], s.Floors[ProbeUnit(points[1])])
+}
+
 func (s *AB) interrupted(err error) ([]ABCell, string, error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errStopped) {
 		return s.verdicts, Interrupted, nil
@@ -165,7 +172,7 @@ func (s *AB) tell(phase string, i, done int) {
 	needed := 0
 	for n, c := range s.verdicts {
 		if c.Judgement == Unsure {
-			needed += max(0, roundsNeeded(ratios(s.pairs[n]), s.Effect)-len(s.pairs[n]))
+			needed += max(0, roundsNeeded(ratios(s.pairs[n]), c.Effect)-len(s.pairs[n]))
 		}
 	}
 	steps, left := Forecast(needed, s.taken, now.Sub(s.timing), budget)
@@ -370,14 +377,14 @@ func (s *AB) judge() {
 	for n, q := range stats.Holm(p) {
 		c := &s.verdicts[family[n]]
 		if c.Adjusted = q; c.Judgement == Unsure {
-			c.Judgement = s.verdict(c, level)
+			c.Judgement = c.verdict(level)
 		}
 	}
 }
 
-func (s *AB) verdict(c *ABCell, level float64) Judgement {
+func (c *ABCell) verdict(level float64) Judgement {
 	apart := c.Adjusted <= level
-	up, half := math.Log1p(s.Effect), math.Log1p(s.Effect)/2
+	up, half := math.Log1p(c.Effect), math.Log1p(c.Effect)/2
 	switch least, median := math.Log(c.Paired.Least), math.Log(c.Median); {
 	case apart && least >= up && median >= half:
 		return Worse

@@ -122,6 +122,22 @@ func TestABInterleaves(t *testing.T) {
 	}
 }
 
+// The floor of cells of one query says nothing of the others.
+func TestABFloorsAreOfCells(t *testing.T) {
+	prefill, decode := point("honest", 8), run.Point{Kernel: "honest", ISA: "go", SeqQ: 1, SeqKV: 8, Dim: 8}.WithDefaults()
+	side := func(took time.Duration) *fakeWorker {
+		return &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) { return steady(took), nil }}
+	}
+	ab := &harness.AB{
+		Sides: [2]harness.Worker{side(100 * time.Millisecond), side(109 * time.Millisecond)}, Lab: badLab(), Cells: [][2]run.Point{{prefill, prefill}, {decode, decode}},
+		Effect: 0.02, Floors: map[string]float64{run.ProbeBytes: 0.2}, Alpha: 0.05,
+	}
+	cells, _, err := ab.Run(t.Context(), never)
+	if err != nil || cells[0].Judgement != harness.Worse || cells[0].Effect != 0.02 || cells[1].Judgement != harness.Same || cells[1].Effect != 0.2 {
+		t.Errorf("%+v, %v; want worse by 2 %%, and the same by 20 %%", cells, err)
+	}
+}
+
 // What goes wrong on a side is the cell's, and what makes an answer wrong too.
 func TestABFailures(t *testing.T) {
 	broken := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) { return harness.Sample{}, errors.New("the worker died") }}

@@ -115,8 +115,8 @@ func (s *AB) worse(rounds []stats.Pair, level float64) bool {
 		ratios[i] = p.Ratio()
 	}
 	slices.Sort(ratios)
-	c := ABCell{Paired: stats.Paired{Median: ratios[len(ratios)/2], Least: least(rounds), Lo: math.Inf(-1), Hi: math.Inf(1)}}
-	if s.verdict(&c, level) != Worse {
+	c := ABCell{Paired: stats.Paired{Median: ratios[len(ratios)/2], Least: least(rounds), Lo: math.Inf(-1), Hi: math.Inf(1)}, Effect: s.Effect}
+	if c.verdict(level) != Worse {
 		return false
 	}
 	var a, b []float64
@@ -124,7 +124,7 @@ func (s *AB) worse(rounds []stats.Pair, level float64) bool {
 		a, b = append(a, p.A[:]...), append(b, p.B[:]...)
 	}
 	c.Adjusted = stats.RankTest(a, b)
-	return s.verdict(&c, level) == Worse
+	return c.verdict(level) == Worse
 }
 
 // least is the least time of B over that of A.

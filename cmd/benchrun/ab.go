@@ -181,7 +181,8 @@ func (c *ABCmd) compare(to streams, all kernelList, open func(side int, commit r
 		defer j.Close()
 		ab.Sides[side], ab.Journals[side] = child, j
 	}
-	ab.Effect = c.effect(ab.Journals[0].Run().Meta.Floors, cells, to.Err)
+	ab.Effect, ab.Floors = c.MinEffect, ab.Journals[0].Run().Meta.Floors
+	c.tellFloors(ab.Floors, cells, to.Err)
 	verdicts, reason, err := ab.Run(ctx, stop)
 	done()
 	if err != nil {
@@ -219,19 +220,19 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// effect is the least difference that matters and can be told here.
-func (c *ABCmd) effect(floors map[string]float64, cells [][2]run.Point, tell io.Writer) float64 {
+// tellFloors says in which cells --min-effect is raised.
+func (c *ABCmd) tellFloors(floors map[string]float64, cells [][2]run.Point, tell io.Writer) {
 	if len(floors) == 0 {
 		fmt.Fprintln(tell, "the floor of this machine is not known; benchrun doctor finds it")
 	}
-	effect := c.MinEffect
-	for _, cell := range cells {
-		effect = max(effect, floors[harness.ProbeUnit(cell[0])])
+	for _, kind := range []struct{ unit, cells string }{{run.ProbeFlop, "of many queries"}, {run.ProbeBytes, "of one query"}} {
+		of := func(cell [2]run.Point) bool {
+			return harness.ProbeUnit(cell[0]) == kind.unit || harness.ProbeUnit(cell[1]) == kind.unit
+		}
+		if floor := floors[kind.unit]; floor > c.MinEffect && slices.ContainsFunc(cells, of) {
+			fmt.Fprintf(tell, "in cells %s --min-effect is raised to %.3g, the floor of this machine: benchrun doctor\n", kind.cells, floor)
+		}
 	}
-	if effect > c.MinEffect {
-		fmt.Fprintf(tell, "--min-effect is raised to %.3g, the floor of this machine: benchrun doctor\n", effect)
-	}
-	return effect
 }
 
 // cells pairs the points of the two sides: the same ones, but for the keys that a side names.
