@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ import (
 // What the journals already hold of whole rounds is not measured again: an AB that was interrupted goes on where it stopped, with the looks it has had.
 type AB struct {
 	Sides    [2]Worker
-	Journals [2]*run.Journal // nil: nothing is written
+	Journals [2]*run.Journal // nil: nothing is kept
 	Seed     uint64          // of the order of measurements
 	Lab      *Lab
 	Cells    [][2]run.Point // what is compared: a point of each side
@@ -37,9 +38,14 @@ type AB struct {
 	Floors map[string]float64 // no less can be told of a cell whose probe has this unit
 	Alpha  float64            // chance of a false alarm, over all cells and looks
 	Budget time.Duration
-	Now    func() time.Time // nil: time.Now
-	Tell   func(Progress)   // nil: nobody is told
 
+	MaxMemory int64 // as of a Sweep,
+	CPUs      int   // and so are these threads
+
+	Now  func() time.Time // nil: time.Now
+	Tell func(Progress)   // nil: nobody is told
+
+	sides         [2]*Sweep // which plan, verify and keep record
 	begun, timing time.Time
 	taken         int // rounds in this session
 
@@ -47,6 +53,9 @@ type AB struct {
 	pairs    [][]stats.Pair
 	calls    [][2]int
 }
+
+// Decided is why an AB ends at best.
+const Decided = "no cell is left to decide"
 
 // Looks is how often an AB judges its cells at most.
 const Looks = 6
@@ -63,7 +72,8 @@ const (
 	Better    Judgement = "better"
 	Same      Judgement = "same"
 	Unsure    Judgement = "undecided"
-	NoNumbers Judgement = "failed"
+	NoNumbers Judgement = "failed"     // on side B
+	Unjudged  Judgement = "not judged" // there is nothing to compare: side A failed, or what either side asks for cannot be done here
 )
 
 // An ABCell is one comparison.
@@ -74,19 +84,17 @@ type ABCell struct {
 	Adjusted  float64 // P after Holm's correction
 	Effect    float64 // least difference that matters in it
 	Judgement Judgement
-	Note      string // why it failed
+	Note      string // why it failed, or is not judged
 }
 
-// Run compares. When stop is closed it ends after the sample in hand. The reason is that of a Sweep.
+// Run compares. When stop is closed it ends after the sample in hand. The reason is Decided, AllSamples, BudgetSpent or Interrupted.
 func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, reason string, err error) {
-	s.begun = s.now()
-	s.verdicts, s.pairs, s.calls = make([]ABCell, len(s.Cells)), make([][]stats.Pair, len(s.Cells)), make([][2]int, len(s.Cells))
-	resumed := s.resumed()
+	resumed, err := s.begin()
+	if err != nil {
+		return nil, "", err
+	}
 	if at, twice := s.shared(); resumed && twice {
 		return nil, "", fmt.Errorf("%s is in two cells, whose rounds the journal does not tell apart: begin this comparison again", at.Name())
-	}
-	for i, points := range s.Cells {
-		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Effect: s.effect(points), Paired: stats.SummarisePairs(nil)}
 	}
 	for i := range s.Cells {
 		if Stopped(ctx, stop) {
@@ -124,7 +132,7 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 		s.judge()
 		switch open = s.open(); {
 		case open == 0:
-			return s.verdicts, Precise, nil
+			return s.verdicts, Decided, nil
 		case spent:
 			return s.verdicts, BudgetSpent, nil
 		case look == Looks-1: // the last one is kept for the end of the budget
@@ -146,19 +154,31 @@ func (s *AB) interrupted(err error) ([]ABCell, string, error) {
 	return s.verdicts, "", err
 }
 
-func (s *AB) write(side int, rec run.Record) error {
-	if s.Journals[side] == nil {
-		return nil
+// begin has a sweep of each side plan its points, and says whether journals hold something of an earlier session.
+func (s *AB) begin() (resumed bool, err error) {
+	s.verdicts, s.pairs, s.calls = make([]ABCell, len(s.Cells)), make([][]stats.Pair, len(s.Cells)), make([][2]int, len(s.Cells))
+	for i, points := range s.Cells {
+		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Effect: s.effect(points), Paired: stats.SummarisePairs(nil)}
 	}
-	return s.Journals[side].Append(rec)
+	for side, j := range s.Journals {
+		if j == nil {
+			j = run.Unkept()
+		}
+		resumed = resumed || len(j.Run().Cells) > 0
+		sweep := &Sweep{Lab: s.Lab, Worker: s.Sides[side], Journal: j, MaxMemory: s.MaxMemory, CPUs: s.CPUs, Now: s.Now}
+		for _, cell := range s.Cells {
+			sweep.Points = append(sweep.Points, cell[side])
+		}
+		if err := sweep.plan(); err != nil {
+			return false, err
+		}
+		s.sides[side] = sweep
+	}
+	s.begun = s.now()
+	return resumed, nil
 }
 
-func (s *AB) now() time.Time {
-	if s.Now != nil {
-		return s.Now()
-	}
-	return time.Now()
-}
+func (s *AB) now() time.Time { return s.sides[0].now() }
 
 // tell says that cell i is next, after so many steps: a cell verified is one, and so is a round of a cell.
 func (s *AB) tell(phase string, i, done int) {
@@ -207,69 +227,38 @@ func (s *AB) open() (n int) {
 	return n
 }
 
-// verify has both sides of a cell answer, and plans it in their journals, unless they did so in an earlier session.
+// verify has both sides of a cell answer, unless they did so in an earlier session. What cannot be done on one side is not tried on the other.
 func (s *AB) verify(ctx context.Context, i int) error {
-	for side, at := range s.Cells[i] {
-		w, err := s.Lab.Workload(at)
-		if err != nil {
-			s.verdicts[i].Judgement, s.verdicts[i].Note = NoNumbers, err.Error()
-			return nil
-		}
-		if j := s.Journals[side]; j != nil && j.Run().Cell(at) == nil {
-			n, err := w.Count()
-			if err != nil {
-				return err
-			}
-			if err := j.Append(run.Record{Plan: &run.Plan{Point: at, Flop: n.Flop, Bytes: n.Bytes}}); err != nil {
-				return err
-			}
-		}
-		if j := s.Journals[side]; j != nil {
-			c := j.Run().Cell(at)
-			if c.Failed != "" {
-				s.verdicts[i].Judgement, s.verdicts[i].Note = NoNumbers, sideName(side)+": "+c.Failed
-				return nil
-			}
-			if right(c) {
-				continue
-			}
-		}
-		v, err := s.Sides[side].Verify(ctx, at)
-		if err == nil && !(v.Worst <= 1) {
-			err = fmt.Errorf("wrong answer, %.3g times the tolerance: %s", v.Worst, v.Where)
-		}
-		if err != nil {
-			return s.fail(ctx, i, side, err)
-		}
-		if err := s.write(side, run.Record{Verify: &run.Verify{Point: at.Name(), Ratio: run.Ratio(v.Worst), Rows: v.Rows, Where: v.Where}}); err != nil {
+	order := []int{0, 1}
+	if s.sides[1].impossible(s.Cells[i][1]) != "" {
+		order = []int{1, 0}
+	}
+	for _, side := range order {
+		if err := s.sides[side].verify(ctx, s.Cells[i][side]); err != nil {
 			return err
+		}
+		if s.settle(i); s.verdicts[i].Judgement != Unsure {
+			break
 		}
 	}
 	return nil
 }
 
-func sideName(side int) string { return [2]string{"base", "head"}[side] }
-
-// fail records what went wrong on one side, unless it is not the cell that is to blame.
-func (s *AB) fail(ctx context.Context, i, side int, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if errors.Is(err, ErrNoChild) {
-		return err
-	}
-	s.verdicts[i].Judgement, s.verdicts[i].Note = NoNumbers, fmt.Sprintf("%s: %v", sideName(side), err)
-	return s.write(side, run.Record{Fail: &run.Fail{Point: s.Cells[i][side].Name(), Reason: err.Error()}})
-}
-
-// resumed is whether journals hold something of an earlier session.
-func (s *AB) resumed() bool {
-	for _, j := range s.Journals {
-		if j != nil && len(j.Run().Cells) > 0 {
-			return true
+// settle takes over what the journals say went wrong with a cell.
+func (s *AB) settle(i int) {
+	v := &s.verdicts[i]
+	for side, at := range s.Cells[i] {
+		c := s.sides[side].cell(at)
+		switch {
+		case !c.Done() || v.Judgement != Unsure:
+			continue
+		case c.Skipped != "" || side == 0:
+			v.Judgement = Unjudged
+		default:
+			v.Judgement = NoNumbers
 		}
+		v.Note = [2]string{"base", "head"}[side] + ": " + cmp.Or(c.Skipped, c.Failed)
 	}
-	return false
 }
 
 // shared is a point that one side has in several cells, if there is one.
@@ -292,11 +281,7 @@ func (s *AB) recorded(i, round int) bool {
 	var times [2][2]float64
 	var calls [2]int
 	for side, at := range s.Cells[i] {
-		j := s.Journals[side]
-		if j == nil {
-			return false
-		}
-		visits := j.Run().Cell(at).Visits
+		visits := s.sides[side].cell(at).Visits
 		n := len(visits) - 1
 		for n >= 0 && visits[n].Round != 2*round-1 {
 			n--
@@ -343,16 +328,14 @@ func (s *AB) round(ctx context.Context, stop <-chan struct{}, i, round, first in
 		at := s.Cells[i][side]
 		got, err := s.Sides[side].Sample(ctx, at, Wish{Calls: max(s.calls[i][0], s.calls[i][1])})
 		if err != nil {
-			return s.fail(ctx, i, side, err)
+			err = s.sides[side].fail(ctx, at.Name(), "timing", err)
+			s.settle(i)
+			return err
 		}
 		s.calls[i][side] = got.Calls
 		of := &[2]*[2]float64{&pair.A, &pair.B}[side][n/2]
 		*of = perCall(got.Elapsed, got.Calls, at)
-		if err := s.write(side, run.Record{Visit: &run.Visit{
-			Point: at.Name(), Round: 2*round - 1 + n/2, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
-			Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Slots: got.Slots, Counts: got.Counts,
-			Attention: int64(got.Elapsed.Attention), Products: int64(got.Elapsed.Products),
-		}}); err != nil {
+		if err := s.sides[side].note(at, 2*round-1+n/2, got); err != nil {
 			return err
 		}
 	}
@@ -367,7 +350,7 @@ func (s *AB) judge() {
 	var p []float64
 	for i := range s.verdicts {
 		c := &s.verdicts[i]
-		if c.Judgement == NoNumbers || len(s.pairs[i]) == 0 {
+		if c.Judgement == NoNumbers || c.Judgement == Unjudged || len(s.pairs[i]) == 0 {
 			continue
 		}
 		c.Paired = stats.SummarisePairs(s.pairs[i])

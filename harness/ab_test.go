@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,7 +113,7 @@ func TestABInterleaves(t *testing.T) {
 	at := point("honest", 8)
 	ab := &harness.AB{Sides: [2]harness.Worker{side(0), side(1)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05, Now: func() time.Time { return now }}
 	cells, reason, err := ab.Run(t.Context(), never)
-	if err != nil || cells[0].Judgement != harness.Same || reason != harness.Precise {
+	if err != nil || cells[0].Judgement != harness.Same || reason != harness.Decided {
 		t.Errorf("%+v, %s, %v; want the same", cells[0], reason, err)
 	}
 	for i := 0; i+4 <= len(order); i += 4 {
@@ -143,16 +144,20 @@ func TestABFailures(t *testing.T) {
 	broken := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) { return harness.Sample{}, errors.New("the worker died") }}
 	wrong := &fakeWorker{verify: func(run.Point) (oracle.Verdict, error) { return oracle.Verdict{Rows: 1, Worst: 7}, nil }}
 	at := point("honest", 8)
-	for name, side := range map[string]*fakeWorker{"head: the worker died": broken, "head: wrong answer, 7 times the tolerance: ": wrong} {
+	for name, side := range map[string]*fakeWorker{"head: timing: the worker died": broken, "head: wrong answer, 7 times the tolerance: ": wrong} {
 		ab := &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), side}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
 		cells, _, err := ab.Run(t.Context(), never)
 		if err != nil || cells[0].Judgement != harness.NoNumbers || cells[0].Note != name {
 			t.Errorf("%v, %q: %v; want %q", cells[0].Judgement, cells[0].Note, err, name)
 		}
 	}
+	ab := &harness.AB{Sides: [2]harness.Worker{broken, new(fakeWorker)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
+	if cells, _, err := ab.Run(t.Context(), never); err != nil || cells[0].Judgement != harness.Unjudged || cells[0].Note != "base: timing: the worker died" {
+		t.Errorf("%+v, %v; want no verdict on head where base failed", cells[0], err)
+	}
 	stop := make(chan struct{})
 	close(stop)
-	ab := &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), new(fakeWorker)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
+	ab = &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), new(fakeWorker)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05}
 	if _, reason, err := ab.Run(t.Context(), stop); reason != harness.Interrupted || err != nil {
 		t.Errorf("stopped: %s, %v", reason, err)
 	}
@@ -160,6 +165,30 @@ func TestABFailures(t *testing.T) {
 	cancel()
 	if _, reason, err := ab.Run(ctx, never); reason != harness.Interrupted || err != nil {
 		t.Errorf("cancelled: %s, %v", reason, err)
+	}
+}
+
+// What a sweep would skip is not tried on either side.
+func TestABSkips(t *testing.T) {
+	small, big, many := point("honest", 8), point("honest", 4096), point("honest", 8)
+	many.Threads = 8
+	for _, c := range []struct {
+		cell [2]run.Point
+		want string
+	}{
+		{[2]run.Point{big, big}, "needs 67.7 MB, limit 100 kB"},
+		{[2]run.Point{small, big}, "head: needs 67.7 MB, limit 100 kB"},
+		{[2]run.Point{many, small}, "base: needs 8 threads at once, 2 can run here"},
+		{[2]run.Point{small, point("absent", 8)}, "head: there is no kernel absent/go"},
+	} {
+		a, b := new(fakeWorker), new(fakeWorker)
+		ab := &harness.AB{
+			Sides: [2]harness.Worker{a, b}, Lab: badLab(), Cells: [][2]run.Point{c.cell}, Effect: 0.02, Alpha: 0.05, MaxMemory: 100_000, CPUs: 2,
+		}
+		cells, _, err := ab.Run(t.Context(), never)
+		if err != nil || cells[0].Judgement != harness.Unjudged || !strings.Contains(cells[0].Note, c.want) || len(a.asked)+len(b.asked)+len(a.order)+len(b.order) > 0 {
+			t.Errorf("%+v, %v: want %q, and nothing tried", cells[0], err, c.want)
+		}
 	}
 }
 
@@ -249,7 +278,7 @@ func TestABResumes(t *testing.T) {
 		sides, stop, samples = halves(t, 0)
 		again := &harness.AB{Sides: sides, Journals: abJournals(t, dirs, run.Resume), Lab: badLab(), Cells: cells, Seed: 5, Effect: 0.02, Alpha: 0.05}
 		got, reason, err := again.Run(t.Context(), stop)
-		if err != nil || reason != harness.Precise {
+		if err != nil || reason != harness.Decided {
 			t.Fatalf("resumed after %d samples: %s, %v", after, reason, err)
 		}
 		if want := whole - after + after%4; *samples != want {
@@ -298,7 +327,7 @@ func TestABResumesFailures(t *testing.T) {
 	}
 	js := abJournals(t, dirs, run.Resume)
 	again := &harness.AB{Sides: [2]harness.Worker{new(fakeWorker), new(fakeWorker)}, Journals: js, Lab: badLab(), Cells: ab.Cells, Effect: 0.02, Alpha: 0.05}
-	if cells, _, err := again.Run(t.Context(), never); err != nil || cells[0].Judgement != harness.NoNumbers || cells[0].Note != "head: the worker died" {
+	if cells, _, err := again.Run(t.Context(), never); err != nil || cells[0].Judgement != harness.NoNumbers || cells[0].Note != "head: timing: the worker died" {
 		t.Errorf("%+v, %v: want the failure", cells, err)
 	}
 	again.Cells = [][2]run.Point{{at, at}, {other, at}}

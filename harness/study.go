@@ -34,7 +34,9 @@ var slowdowns = []float64{0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.0
 // Study takes so many rounds of the first cell, whose sides should be the same, and says what they are worth. The verdicts are those of this AB. When
 // stop is closed it makes do with the rounds it has.
 func (s *AB) Study(ctx context.Context, stop <-chan struct{}, rounds int) (Study, error) {
-	s.verdicts, s.pairs, s.calls = make([]ABCell, 1), make([][]stats.Pair, 1), make([][2]int, 1)
+	if _, err := s.begin(); err != nil {
+		return Study{}, err
+	}
 	s.timing, s.taken = s.now(), 0
 	for round := 1; round <= rounds && !Stopped(ctx, stop); round++ {
 		if s.Tell != nil {

@@ -183,8 +183,23 @@ func (s *Sweep) count(at run.Point) (attn.Count, error) {
 	return w.Count()
 }
 
-// settle decides whether a point will be timed: it can be done, it fits, its answer is right. Its memory is measured on the way.
+// settle decides whether a point will be timed, and measures its memory.
 func (s *Sweep) settle(ctx context.Context, at run.Point) error {
+	c, name := s.cell(at), at.Name()
+	if err := s.verify(ctx, at); err != nil || c.Done() || c.Memory != nil {
+		return err
+	}
+	m, err := s.Worker.Weigh(ctx, at)
+	if err != nil {
+		return s.fail(ctx, name, "memory", err)
+	}
+	return s.Journal.Append(run.Record{Memory: &run.Memory{
+		Point: name, Scratch: m.Scratch, PeakRSS: m.PeakRSS, Alloc: m.Bytes, Allocs: m.Allocs,
+	}})
+}
+
+// verify decides whether a point can be timed: it can be done, it fits, its answer is right.
+func (s *Sweep) verify(ctx context.Context, at run.Point) error {
 	c, name := s.cell(at), at.Name()
 	if c.Done() {
 		return nil
@@ -205,15 +220,6 @@ func (s *Sweep) settle(ctx context.Context, at run.Point) error {
 	if !right(c) {
 		return s.Journal.Append(run.Record{Fail: &run.Fail{
 			Point: name, Reason: fmt.Sprintf("wrong answer, %.3g times the tolerance: %s", float64(c.Verified.Ratio), c.Verified.Where),
-		}})
-	}
-	if c.Memory == nil {
-		m, err := s.Worker.Weigh(ctx, at)
-		if err != nil {
-			return s.fail(ctx, name, "memory", err)
-		}
-		return s.Journal.Append(run.Record{Memory: &run.Memory{
-			Point: name, Scratch: m.Scratch, PeakRSS: m.PeakRSS, Alloc: m.Bytes, Allocs: m.Allocs,
 		}})
 	}
 	return nil
@@ -250,17 +256,22 @@ func (s *Sweep) fail(ctx context.Context, name, doing string, err error) error {
 
 // visit takes one sample.
 func (s *Sweep) visit(ctx context.Context, c *run.Cell, round int) error {
-	at, name := c.Point, c.Point.Name()
+	at := c.Point
 	wish := Wish{Slots: s.Journal.Run().LeastSlots(at), Wait: s.Wait}
 	if n := len(c.Visits); n > 0 {
 		wish.Calls = c.Visits[n-1].Calls
 	}
 	got, err := s.Worker.Sample(ctx, at, wish)
 	if err != nil {
-		return s.fail(ctx, name, "timing", err)
+		return s.fail(ctx, at.Name(), "timing", err)
 	}
+	return s.note(at, round, got)
+}
+
+// note records a sample.
+func (s *Sweep) note(at run.Point, round int, got Sample) error {
 	return s.Journal.Append(run.Record{Visit: &run.Visit{
-		Point: name, Round: round, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
+		Point: at.Name(), Round: round, Calls: got.Calls, Wall: int64(got.Elapsed.Wall), CPU: int64(got.Elapsed.CPU),
 		Before: got.Before, After: got.After, Unit: ProbeUnit(at), Dropped: !got.Steady(), Slots: got.Slots, Again: got.Again, Counts: got.Counts,
 		Attention: int64(got.Elapsed.Attention), Products: int64(got.Elapsed.Products),
 	}})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -32,6 +33,7 @@ type ABCmd struct {
 	MinEffect float64       `name:"min-effect" default:"0.02" placeholder:"X" help:"Least difference that matters, as a part of the time (${default})."`
 	Alpha     float64       `default:"0.05" placeholder:"P" help:"Chance of a false alarm over all cells and looks (${default})."`
 	Budget    time.Duration `default:"1m" help:"Stop after this time, verification included; the first round is always finished (${default})."`
+	MaxMemory Bytes         `name:"max-memory" placeholder:"SIZE" help:"Skip cells that need more, such as 2GB; default half of what is available."`
 	Timeout   time.Duration `default:"2m" help:"Give a cell up when one of its samples takes longer (${default})."`
 	Seed      uint64        `placeholder:"N" help:"Of the order of measurements; default random."`
 	Resume    bool          `help:"Go on with the comparison in --out that was interrupted, with the flags it was begun with."`
@@ -49,7 +51,8 @@ when the interval of that median lies within --min-effect of 1. Until either hol
 Ctrl-C finishes the sample in hand, saves, and says how to resume; a second one stops at once. A comparison that was interrupted is resumed with the same
 sources, from its last whole rounds; one that came to its end is not, since its verdicts allow for as many looks as it had.
 
-Exit codes: 0 no cell is worse, 1 at least one is, or answers wrongly, 2 at least one is undecided, 3 interrupted.`
+Exit codes: 0 no cell is worse, 1 at least one is, or fails where base does not, 2 at least one is undecided, 3 interrupted, or at least one cannot be
+compared: base fails, or it asks for more threads or memory than there are.`
 }
 
 // check refuses flags that are not about single points.
@@ -98,7 +101,7 @@ var abSides = [2]string{"base", "head"}
 func (c *ABCmd) folder(side int) string { return filepath.Join(c.Out, abSides[side]) }
 
 // abFixed are the flags that a resumed comparison keeps: the samples it has, and what they are worth, depend on them.
-var abFixed = append(slices.Clone(gridFlags), "base", "head", "min-effect", "alpha", "seed")
+var abFixed = append(slices.Clone(gridFlags), "base", "head", "min-effect", "alpha", "max-memory", "seed")
 
 // resume goes on with a comparison. Flags that are not given are those it was begun with.
 func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
@@ -161,7 +164,7 @@ func (c *ABCmd) compare(to streams, all kernelList, open func(side int, commit r
 	ctx, stop, release := interruptible(to.Err)
 	defer release()
 	tell, done := newProgress(to.Err)
-	ab := &harness.AB{Lab: lab, Cells: cells, Alpha: c.Alpha, Budget: c.Budget, Seed: c.Seed, Tell: tell}
+	ab := &harness.AB{Lab: lab, Cells: cells, Alpha: c.Alpha, Budget: c.Budget, Seed: c.Seed, MaxMemory: c.MaxMemory.limit(), CPUs: runtime.NumCPU(), Tell: tell}
 	for side, rev := range [2]string{c.Base, c.Head} {
 		program, commit, clean, err := build(rev, to.Err)
 		if err != nil {
@@ -322,10 +325,10 @@ func writeAB(out io.Writer, cells []harness.ABCell) error {
 		if c.Points[0] != c.Points[1] {
 			name += " | " + c.Points[1].Name()
 		}
-		if c.Judgement == harness.NoNumbers {
+		if c.Note != "" {
 			name += ": " + c.Note
 		}
-		if c.Judgement == harness.NoNumbers || c.Rounds == 0 {
+		if c.Note != "" || c.Rounds == 0 {
 			fmt.Fprintf(w, "\t\t\t\t\t\t\t\t%s\t %s\n", c.Judgement, name)
 			continue
 		}
@@ -372,6 +375,8 @@ func (c *ABCmd) conclude(cells []harness.ABCell, reason string) error {
 		return exitf(exitIncomplete, "interrupted, %d of %d cells are undecided; to go on: benchrun ab --resume -o %s", count[harness.Unsure], len(cells), c.Out)
 	case count[harness.Worse] > 0 || count[harness.NoNumbers] > 0:
 		return exitf(exitWrong, "%d of %d cells are worse, %d failed", count[harness.Worse], len(cells), count[harness.NoNumbers])
+	case count[harness.Unjudged] > 0:
+		return exitf(exitIncomplete, "%d of %d cells are not judged, for the reasons in the table", count[harness.Unjudged], len(cells))
 	case count[harness.Unsure] > 0:
 		return exitf(exitUndecided, "%d of %d cells are undecided; a longer --budget may decide them", count[harness.Unsure], len(cells))
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"attnlab/harness/machine"
 )
 
 // Bytes is a flag that takes a size such as 512MB, 2GB or 1.5GiB.
@@ -28,3 +30,12 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 
 // String spells the size so that it reads back exactly.
 func (b Bytes) String() string { return strconv.FormatInt(int64(b), 10) }
+
+// limit is the memory that a point may take, if this is what was asked for; 0 is not asked.
+func (b Bytes) limit() int64 {
+	if b > 0 {
+		return int64(b)
+	}
+	n, _ := machine.Available()
+	return n / 2
+}

@@ -232,7 +232,7 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 	tell, done := newProgress(to.Err)
 	s := &harness.Sweep{
 		Lab: lab, Worker: child, Journal: j, Points: points, Samples: c.Samples, Accepted: c.Accepted, Precision: c.Precision, Budget: c.Budget,
-		MaxMemory: c.limit(), CPUs: runtime.NumCPU(), Wait: c.Wait, Tell: tell,
+		MaxMemory: c.MaxMemory.limit(), CPUs: runtime.NumCPU(), Wait: c.Wait, Tell: tell,
 	}
 	if s.Wait == 0 && s.Accepted > 0 {
 		s.Wait = 2 * time.Second
@@ -259,15 +259,6 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 // kept adds to an error that ended measurements, such as that of a full disk, that those made are not lost.
 func kept(err error, command, dir string) error {
 	return fmt.Errorf("%w; what was measured is kept, to go on: benchrun %s --resume -o %s", err, command, dir)
-}
-
-// limit is the memory that a point may take.
-func (c *SweepCmd) limit() int64 {
-	if c.MaxMemory > 0 {
-		return int64(c.MaxMemory)
-	}
-	n, _ := machine.Available()
-	return n / 2
 }
 
 // interruptible returns a channel that the first Ctrl-C closes, and a context that the second one cancels.

@@ -209,6 +209,9 @@ func Create(dir string, m Meta) (*Journal, error) {
 	return &Journal{run: newRun(dir, m), file: f}, nil
 }
 
+// Unkept is a journal that no folder holds: what nobody will read or resume is noted in it all the same.
+func Unkept() *Journal { return &Journal{run: newRun("", Meta{})} }
+
 // Resume opens the journal of a run that was begun earlier, to append to it. A cut last line is removed; Run.Warnings tells. A journal
 // that another process is writing is refused, where the system can tell.
 func Resume(dir string) (*Journal, error) {
@@ -258,6 +261,10 @@ func (j *Journal) Append(r Record) error {
 	}
 	if err := j.run.accept(&r); err != nil {
 		return fmt.Errorf("journal: %w", err)
+	}
+	if j.file == nil {
+		j.run.add(&r)
+		return nil
 	}
 	line, err := json.Marshal(&r)
 	if err != nil {
