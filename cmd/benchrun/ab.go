@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -157,7 +158,7 @@ func (c *ABCmd) compare(to streams, all kernelList, open func(side int, commit r
 	if err != nil {
 		return err
 	}
-	cells, err := c.cells(points)
+	cells, err := c.cells(points, all)
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (c *ABCmd) tellFloors(floors map[string]float64, cells [][2]run.Point, tell
 }
 
 // cells pairs the points of the two sides: the same ones, but for the keys that a side names.
-func (c *ABCmd) cells(points []run.Point) ([][2]run.Point, error) {
+func (c *ABCmd) cells(points []run.Point, all kernelList) ([][2]run.Point, error) {
 	var cells [][2]run.Point
 	for _, p := range points {
 		var cell [2]run.Point
@@ -249,7 +250,10 @@ func (c *ABCmd) cells(points []run.Point) ([][2]run.Point, error) {
 				continue
 			}
 			var err error
-			if cell[i], err = p.Edited(side.rev); err != nil {
+			if cell[i], err = p.Edited(side.rev); err == nil {
+				err = cmp.Or(known("kernel", []string{cell[i].Kernel}, algorithms(all)), known("isa", []string{cell[i].ISA}, knownISAs(all)))
+			}
+			if err != nil {
 				return nil, exitf(exitUsage, "--%s %s: %w", side.flag, side.rev, err)
 			}
 		}
