@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,10 +12,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -85,14 +88,31 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if c.Out == "" {
 		c.Out = freshFolder("ab")
 	}
-	return c.compare(to, all, func(side int, commit run.Commit, program string) (*run.Journal, error) {
+	return c.compare(to, all, func(sides [2]program) (js [2]*run.Journal, err error) {
 		meta, err := newMeta(k, c.Seed)
 		if err != nil {
-			return nil, err
+			return js, err
 		}
-		meta.Commit, meta.Program, meta.Peers = commit, program, peers
-		return run.Create(c.folder(side), meta)
+		meta.Peers = peers
+		for i, p := range sides {
+			meta.Commit, meta.Program = p.commit, p.sum
+			if js[i], err = run.Create(c.folder(i), meta); err != nil && i == 1 {
+				js[0].Close()
+				discard(c.folder(0)) // half a comparison could be neither resumed nor begun again
+				return js, err
+			} else if err != nil {
+				return js, err
+			}
+		}
+		return js, nil
 	})
+}
+
+// discard takes a run away that has just begun, and its folder, unless there is more in it.
+func discard(dir string) {
+	for _, name := range []string{run.JournalFile, run.MetaFile, ""} {
+		os.Remove(filepath.Join(dir, name))
+	}
 }
 
 // abSides name the sides, and their flags and folders.
@@ -143,16 +163,18 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if err := samePeers(c.Out, journals[0].Run().Meta, peers); err != nil {
 		return err
 	}
-	return began.compare(to, all, func(side int, _ run.Commit, program string) (*run.Journal, error) {
-		if journals[side].Run().Meta.Program != program {
-			return nil, exitf(exitUsage, "%s: the sources of --%s have changed since this comparison was begun: begin another one", c.Out, abSides[side])
+	return began.compare(to, all, func(sides [2]program) ([2]*run.Journal, error) {
+		for i, p := range sides {
+			if journals[i].Run().Meta.Program != p.sum {
+				return journals, exitf(exitUsage, "%s: the sources of --%s have changed since this comparison was begun: begin another one", c.Out, abSides[i])
+			}
 		}
-		return journals[side], nil
+		return journals, nil
 	})
 }
 
 // compare builds both sides, goes on with their journals, and says what came of it.
-func (c *ABCmd) compare(to streams, all kernelList, open func(side int, commit run.Commit, program string) (*run.Journal, error)) error {
+func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*run.Journal, error)) error {
 	lab := newLab(all)
 	points, err := c.points(lab.Kernels, to.Err)
 	if err != nil {
@@ -162,28 +184,27 @@ func (c *ABCmd) compare(to streams, all kernelList, open func(side int, commit r
 	if err != nil {
 		return err
 	}
+	dir, err := os.MkdirTemp("", "benchrun-ab-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	sides, err := c.build(dir, to.Err)
+	if err != nil {
+		return err
+	}
 	ctx, stop, release := interruptible(to.Err)
 	defer release()
 	tell, done := newProgress(to.Err)
 	ab := &harness.AB{Lab: lab, Cells: cells, Alpha: c.Alpha, Budget: c.Budget, Seed: c.Seed, MaxMemory: c.MaxMemory.limit(), CPUs: runtime.NumCPU(), Tell: tell}
-	for side, rev := range [2]string{c.Base, c.Head} {
-		program, commit, clean, err := build(rev, to.Err)
-		if err != nil {
-			return exitf(exitUsage, "--%s %s: %w", abSides[side], rev, err)
-		}
-		defer clean()
-		child := childOf(program, c.Timeout, c.Peers)
+	if ab.Journals, err = open(sides); err != nil {
+		return err
+	}
+	for i, p := range sides {
+		defer ab.Journals[i].Close()
+		child := childOf(p.path, c.Timeout, c.Peers)
 		defer child.Close()
-		sum, err := sumOf(program)
-		if err != nil {
-			return err
-		}
-		j, err := open(side, commit, sum)
-		if err != nil {
-			return err
-		}
-		defer j.Close()
-		ab.Sides[side], ab.Journals[side] = child, j
+		ab.Sides[i] = child
 	}
 	ab.Effect, ab.Floors = c.MinEffect, ab.Journals[0].Run().Meta.Floors
 	c.tellFloors(ab.Floors, cells, to.Err)
@@ -264,48 +285,63 @@ func (c *ABCmd) cells(points []run.Point, all kernelList) ([][2]run.Point, error
 	return cells, nil
 }
 
-// build makes the program of a side, and says what sources it is of. What names keys of a point is this program.
-func build(rev string, tell io.Writer) (program string, commit run.Commit, clean func(), err error) {
-	clean = func() {}
-	if strings.Contains(rev, "=") {
-		program, err = os.Executable()
-		return program, run.CurrentCommit(), clean, err
-	}
-	top, err := git("", "rev-parse", "--show-toplevel")
-	if err != nil {
-		return "", commit, clean, err
-	}
-	dir, err := os.MkdirTemp("", "benchrun-ab-")
-	if err != nil {
-		return "", commit, clean, err
-	}
-	clean = func() { os.RemoveAll(dir) }
-	sources := top
-	if rev == "worktree" {
-		commit = run.CurrentCommit()
-	} else {
-		commit.Revision, err = git(top, "rev-parse", "--verify", rev+"^{commit}")
+// A program is what a side runs.
+type program struct {
+	path   string
+	sum    string     // SHA-256 of it
+	commit run.Commit // its sources
+}
+
+// build makes the programs of both sides in dir. Ctrl-C ends it at once: there is nothing to keep yet.
+func (c *ABCmd) build(dir string, tell io.Writer) (sides [2]program, err error) {
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer release()
+	for i, rev := range [2]string{c.Base, c.Head} {
+		p := &sides[i]
+		if *p, err = build(ctx, rev, filepath.Join(dir, abSides[i]), tell); err == nil {
+			p.sum, err = sumOf(p.path)
+		}
+		if ctx.Err() != nil {
+			return sides, exitf(exitIncomplete, "interrupted while building, before any measurement: begin again with the same command")
+		}
 		if err != nil {
-			return "", commit, clean, err
+			return sides, exitf(exitUsage, "--%s %s: %w", abSides[i], rev, err)
 		}
-		sources = filepath.Join(dir, "sources")
+	}
+	return sides, nil
+}
+
+// build makes the program of a side, in files whose names begin with at. What names keys of a point is this program.
+func build(ctx context.Context, rev, at string, tell io.Writer) (program, error) {
+	p := program{path: at + "-benchrun", commit: run.CurrentCommit()}
+	if strings.Contains(rev, "=") {
+		self, err := os.Executable()
+		p.path = self
+		return p, err
+	}
+	sources, err := git("", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return p, err
+	}
+	if rev != "worktree" {
+		top, commit := sources, run.Commit{}
+		if commit.Revision, err = git(top, "rev-parse", "--verify", rev+"^{commit}"); err != nil {
+			return p, err
+		}
+		p.commit, sources = commit, at+"-sources"
+		defer func() { _, _ = git(top, "worktree", "remove", "--force", sources) }()
 		if _, err = git(top, "worktree", "add", "--detach", "--quiet", sources, commit.Revision); err != nil {
-			return "", commit, clean, err
-		}
-		clean = func() {
-			_, _ = git(top, "worktree", "remove", "--force", sources)
-			os.RemoveAll(dir)
+			return p, err
 		}
 	}
-	program = filepath.Join(dir, "benchrun")
 	fmt.Fprintf(tell, "building %s\n", rev)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, "./cmd/benchrun")
-	cmd.Dir = sources
-	if out, failed := cmd.CombinedOutput(); failed != nil {
-		clean()
-		return "", commit, func() {}, fmt.Errorf("go build: %w\n%s", failed, out)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", p.path, "./cmd/benchrun")
+	cmd.Dir, cmd.WaitDelay = sources, 10*time.Second
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it clears away what it has begun
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return p, fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return program, commit, clean, nil
+	return p, nil
 }
 
 // git runs a git command in a folder, or the one at hand, and returns what it says.
