@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"attnlab/harness"
@@ -219,8 +217,9 @@ func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*r
 			return kept(err, "ab", c.Out)
 		}
 	}
+	concluded := c.conclude(verdicts, reason)
 	if c.JSON {
-		err = writeABJSON(to.Out, verdicts, reason)
+		err = c.writeJSON(to.Out, ab, verdicts, reason, concluded)
 	} else {
 		err = writeAB(to.Out, verdicts)
 	}
@@ -228,7 +227,7 @@ func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*r
 		return err
 	}
 	fmt.Fprintf(to.Err, "\n%s: %d cells, %s; samples of both sides: benchrun compare %s %s\n", c.Out, len(verdicts), reason, c.folder(0), c.folder(1))
-	return c.conclude(verdicts, reason)
+	return concluded
 }
 
 // sumOf is the SHA-256 of a file. Builds of the same sources by the same Go have the same.
@@ -354,71 +353,4 @@ func git(dir string, args ...string) (string, error) {
 		return "", fmt.Errorf("git %s: %s", args[0], text)
 	}
 	return text, nil
-}
-
-// writeAB prints a line a cell.
-func writeAB(out io.Writer, cells []harness.ABCell) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "base\thead\tmedian\tfrom\tto\tleast\tp\trounds\tverdict\t cell\n")
-	for _, c := range cells {
-		name := c.Points[0].Name()
-		if c.Points[0] != c.Points[1] {
-			name += " | " + c.Points[1].Name()
-		}
-		if c.Note != "" {
-			name += ": " + c.Note
-		}
-		if c.Note != "" || c.Rounds == 0 {
-			fmt.Fprintf(w, "\t\t\t\t\t\t\t\t%s\t %s\n", c.Judgement, name)
-			continue
-		}
-		fmt.Fprintf(w, "%v\t%v\t%+.1f %%\t%+.1f %%\t%+.1f %%\t%+.1f %%\t%.2g\t%d\t%s\t %s\n",
-			time.Duration(c.Ns[0]).Round(100), time.Duration(c.Ns[1]).Round(100),
-			100*(c.Median-1), 100*(c.Lo-1), 100*(c.Hi-1), 100*(c.Paired.Least-1), c.Adjusted, c.Rounds, c.Judgement, name)
-	}
-	return w.Flush()
-}
-
-func writeABJSON(out io.Writer, cells []harness.ABCell, reason string) error {
-	type line struct {
-		Base, Head            string
-		BaseNs, HeadNs        float64
-		Median, Lo, Hi, Least run.Ratio
-		P                     run.Ratio
-		Rounds                int
-		Verdict, Note         string
-	}
-	all := struct {
-		Reason string
-		Cells  []line
-	}{Reason: reason}
-	for _, c := range cells {
-		all.Cells = append(all.Cells, line{
-			Base: c.Points[0].Name(), Head: c.Points[1].Name(), BaseNs: c.Ns[0], HeadNs: c.Ns[1],
-			Median: run.Ratio(c.Median), Lo: run.Ratio(c.Lo), Hi: run.Ratio(c.Hi), Least: run.Ratio(c.Paired.Least), P: run.Ratio(c.Adjusted),
-			Rounds: c.Rounds, Verdict: string(c.Judgement), Note: c.Note,
-		})
-	}
-	e := json.NewEncoder(out)
-	e.SetIndent("", "\t")
-	return e.Encode(all)
-}
-
-// conclude turns verdicts into an exit code.
-func (c *ABCmd) conclude(cells []harness.ABCell, reason string) error {
-	count := map[harness.Judgement]int{}
-	for _, cell := range cells {
-		count[cell.Judgement]++
-	}
-	switch {
-	case reason == harness.Interrupted:
-		return exitf(exitIncomplete, "interrupted, %d of %d cells are undecided; to go on: benchrun ab --resume -o %s", count[harness.Unsure], len(cells), c.Out)
-	case count[harness.Worse] > 0 || count[harness.NoNumbers] > 0:
-		return exitf(exitWrong, "%d of %d cells are worse, %d failed", count[harness.Worse], len(cells), count[harness.NoNumbers])
-	case count[harness.Unjudged] > 0:
-		return exitf(exitIncomplete, "%d of %d cells are not judged, for the reasons in the table", count[harness.Unjudged], len(cells))
-	case count[harness.Unsure] > 0:
-		return exitf(exitUndecided, "%d of %d cells are undecided; a longer --budget may decide them", count[harness.Unsure], len(cells))
-	}
-	return nil
 }

@@ -186,6 +186,9 @@ func readMeta(dir string) (Meta, error) {
 	var m Meta
 	path := filepath.Join(dir, MetaFile)
 	data, err := os.ReadFile(path)
+	if sides := [2]string{filepath.Join(dir, "base"), filepath.Join(dir, "head")}; err != nil && exists(sides[0]) && exists(sides[1]) {
+		return m, fmt.Errorf("%s: not a run folder, but a comparison of two: name %s or %s", dir, sides[0], sides[1])
+	}
 	if err != nil {
 		return m, fmt.Errorf("not a run folder: %w", err)
 	}
@@ -196,6 +199,11 @@ func readMeta(dir string) (Meta, error) {
 		return m, fmt.Errorf("%s: format version %d, this benchrun reads %d", path, m.Version, formatVersion)
 	}
 	return m, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole.
