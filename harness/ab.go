@@ -89,9 +89,9 @@ type ABCell struct {
 
 // Run compares. When stop is closed it ends after the sample in hand. The reason is Decided, AllSamples, BudgetSpent or Interrupted.
 func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, reason string, err error) {
-	resumed, err := s.begin()
+	resumed, err := s.begin(ctx, stop)
 	if err != nil {
-		return nil, "", err
+		return s.interrupted(err)
 	}
 	if at, twice := s.shared(); resumed && twice {
 		return nil, "", fmt.Errorf("%s is in two cells, whose rounds the journal does not tell apart: begin this comparison again", at.Name())
@@ -155,7 +155,7 @@ func (s *AB) interrupted(err error) ([]ABCell, string, error) {
 }
 
 // begin has a sweep of each side plan its points, and says whether journals hold something of an earlier session.
-func (s *AB) begin() (resumed bool, err error) {
+func (s *AB) begin(ctx context.Context, stop <-chan struct{}) (resumed bool, err error) {
 	s.verdicts, s.pairs, s.calls = make([]ABCell, len(s.Cells)), make([][]stats.Pair, len(s.Cells)), make([][2]int, len(s.Cells))
 	for i, points := range s.Cells {
 		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Effect: s.effect(points), Paired: stats.SummarisePairs(nil)}
@@ -169,7 +169,7 @@ func (s *AB) begin() (resumed bool, err error) {
 		for _, cell := range s.Cells {
 			sweep.Points = append(sweep.Points, cell[side])
 		}
-		if err := sweep.plan(); err != nil {
+		if err := sweep.plan(ctx, stop); err != nil {
 			return false, err
 		}
 		s.sides[side] = sweep

@@ -95,22 +95,13 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 		for i, p := range sides {
 			meta.Commit, meta.Program = p.commit, p.sum
 			if js[i], err = run.Create(c.folder(i), meta); err != nil && i == 1 {
-				js[0].Close()
-				discard(c.folder(0)) // half a comparison could be neither resumed nor begun again
-				return js, err
+				return js, errors.Join(err, js[0].Discard()) // half a comparison could be neither resumed nor begun again
 			} else if err != nil {
 				return js, err
 			}
 		}
 		return js, nil
 	})
-}
-
-// discard takes a run away that has just begun, and its folder, unless there is more in it.
-func discard(dir string) {
-	for _, name := range []string{run.JournalFile, run.MetaFile, ""} {
-		os.Remove(filepath.Join(dir, name))
-	}
 }
 
 // abSides name the sides, and their flags and folders.
