@@ -23,23 +23,30 @@ isa=$("$work/benchrun" list | awk '$2 == "yes" { last = $1 } END { print last }'
 cpu() { sed -n "s/^$1  *//p" "$work/machine"; }
 echo "$(cpu cpu), $(cpu cpus) CPUs, $neighbours busy neighbours; flash/$isa, causal, seq 256, dim 64; $(git rev-parse --short HEAD)"
 echo
-echo "| head | runs | worse | 95 % interval | better | same | undecided |"
-echo "|---|---|---|---|---|---|---|"
+echo "| head | runs | worse | 95 % interval | better | same | undecided | failed |"
+echo "|---|---|---|---|---|---|---|---|"
 heads=(flash slow3 slow5)
 if [ "$neighbours" != 0 ]; then heads=(flash); fi
 for head in "${heads[@]}"; do
-	worse=0 better=0 same=0 unsure=0
+	worse=0 better=0 same=0 unsure=0 failed=0
 	for n in $(seq "$runs"); do
-		verdict=$("$work/benchrun" ab --base kernel=flash --head "kernel=$head" --kernel flash --isa "$isa" --mask causal --seq 256 --budget 4s --seed "$n" --json \
-			-o "$work/run" 2>/dev/null | sed -n 's/.*"Verdict": "\(.*\)".*/\1/p' || true)
+		code=0
+		"$work/benchrun" ab --base kernel=flash --head "kernel=$head" --kernel flash --isa "$isa" --mask causal --seq 256 --budget 4s --seed "$n" --json \
+			-o "$work/run" >"$work/json" 2>"$work/errors" || code=$?
 		rm -rf "$work/run"
-		echo "$head $n ${verdict:-undecided}" >&2
+		if [ "$code" = 4 ]; then # not a verdict on anything
+			cat "$work/errors" >&2
+			exit 4
+		fi
+		verdict=$(sed -n 's/^      "verdict": "\(.*\)".*/\1/p' "$work/json") # of the only cell
+		echo "$head $n ${verdict:-failed, exit $code}" >&2
 		case $verdict in
 		worse) worse=$((worse + 1)) ;;
 		better) better=$((better + 1)) ;;
 		same) same=$((same + 1)) ;;
-		*) unsure=$((unsure + 1)) ;;
+		undecided) unsure=$((unsure + 1)) ;;
+		*) failed=$((failed + 1)) ;;
 		esac
 	done
-	echo "| $head | $runs | $worse | $(wilson "$worse" "$runs") | $better | $same | $unsure |"
+	echo "| $head | $runs | $worse | $(wilson "$worse" "$runs") | $better | $same | $unsure | $failed |"
 done

@@ -76,6 +76,9 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	if !given(k)["seq"] { // few cells, which a minute decides
+		c.Seq = []int{512, 2048}
+	}
 	all, peers, err := c.among(all)
 	if err != nil {
 		return err
@@ -165,6 +168,7 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 // compare builds both sides, goes on with their journals, and says what came of it.
 func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*run.Journal, error)) error {
 	lab := newLab(all)
+	c.best = true
 	points, err := c.points(lab.Kernels, to.Err)
 	if err != nil {
 		return err

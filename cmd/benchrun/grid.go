@@ -17,9 +17,9 @@ import (
 type Grid struct {
 	Peers   `group:"grid"`
 	Kernel  []string `placeholder:"NAME" help:"Kernels; default all. See benchrun list." group:"grid"`
-	ISA     []string `name:"isa" placeholder:"NAME" help:"Instruction sets; default the best one and the portable one." group:"grid"`
+	ISA     []string `name:"isa" placeholder:"NAME" help:"Instruction sets; default the best one and the portable one, in ab the best that a kernel has." group:"grid"`
 	Mask    []string `default:"full,causal" help:"full, causal, causal-topleft, or window:L:R (L keys before a query's position, R after it, inf for no limit)." group:"grid"`
-	Seq     []int    `default:"256,512,1024,2048" placeholder:"N" help:"Query rows, and key rows unless --seq-kv says otherwise (${default})." group:"grid"`
+	Seq     []int    `default:"256,512,1024,2048" placeholder:"N" help:"Query rows, and key rows unless --seq-kv says otherwise (${default}; in ab 512,2048)." group:"grid"`
 	SeqKV   []int    `name:"seq-kv" placeholder:"N" help:"Key rows. Decoding is --seq 1 --seq-kv N." group:"grid"`
 	Dim     []int    `default:"64" placeholder:"N" help:"Size of a query and a key row (${default})." group:"grid"`
 	DimV    []int    `name:"dim-v" placeholder:"N" help:"Size of a value row; default --dim." group:"grid"`
@@ -36,6 +36,8 @@ type Grid struct {
 	Pass []string `default:"forward" placeholder:"PASS" help:"forward, backward or both." group:"grid"`
 
 	Layer []string `placeholder:"NAME" help:"What is timed around the kernel: mha, block or decode; nothing between two commas is the kernel alone. See above." group:"grid"`
+
+	best bool // without --isa, only the best instruction set of a kernel
 }
 
 // gridFlags are the names of the flags of a Grid. A run that is resumed keeps their values.
@@ -268,6 +270,8 @@ func (g *Grid) contenders(all []attn.Kernel) ([]run.Point, error) {
 			try := isas
 			if slices.Contains(has, attn.Native) { // it chooses for itself
 				try = has
+			} else if g.best && len(g.ISA) == 0 {
+				try = has[len(has)-1:]
 			}
 			for _, isa := range try {
 				there := slices.Contains(has, isa)
