@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"os"
@@ -218,8 +219,19 @@ func TestHTMLOdd(t *testing.T) {
 
 func TestWriteHTML(t *testing.T) {
 	r := oddRun(t)
+	for _, name := range []string{HTMLFile, ReportFile} {
+		path := filepath.Join(r.Dir, name)
+		if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Link(path, path+".old")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := Write(r.Dir); err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range []string{HTMLFile, ReportFile} {
+		if old, err := os.ReadFile(filepath.Join(r.Dir, name+".old")); err != nil || len(old) > 0 {
+			t.Errorf("%s was written into, not replaced: %v", name, err)
+		}
 	}
 	got, err := os.ReadFile(filepath.Join(r.Dir, HTMLFile))
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func Write(dir string) error {
 		if err := f.write(&b, r); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, f.name), b.Bytes(), 0o644); err != nil {
+		if err := run.Replace(filepath.Join(dir, f.name), b.Bytes()); err != nil {
 			return err
 		}
 	}

@@ -121,5 +121,5 @@ func README(path string, r *run.Run) error {
 	d.text("![Time and scratch memory against sequence length](%s.svg)", ladderPicture)
 	b.WriteString(endMark)
 	b.Write(tail)
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	return run.Replace(path, b.Bytes())
 }

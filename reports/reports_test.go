@@ -285,6 +285,10 @@ func TestREADME(t *testing.T) {
 	if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	old := filepath.Join(dir, "old.md")
+	if err := os.Link(path, old); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // the second time finds the first one's work
 		if err := README(path, r); err != nil {
 			t.Fatal(err)
@@ -294,6 +298,9 @@ func TestREADME(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, "README.md", got)
+	}
+	if got, err := os.ReadFile(old); err != nil || string(got) != before {
+		t.Errorf("the file was written into, not replaced: %v", err)
 	}
 	for _, ext := range []string{".svg", ".png"} {
 		if info, err := os.Stat(filepath.Join(dir, ladderPicture+ext)); err != nil || info.Size() < 1000 {

@@ -172,19 +172,10 @@ func (d *diagnosis) keep() error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(path, b)
-}
-
-// writeWhole writes a file, and its folder, so that a reader sees all of it or none.
-func writeWhole(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	fresh := path + ".new"
-	if err := os.WriteFile(fresh, b, 0o644); err != nil {
-		return errors.Join(err, os.RemoveAll(fresh))
-	}
-	return os.Rename(fresh, path)
+	return run.Replace(path, b)
 }
 
 func (d *diagnosis) print(out io.Writer) error {

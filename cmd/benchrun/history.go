@@ -3,9 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 
 	"attnlab/harness/history"
+	"attnlab/harness/run"
 	"attnlab/reports"
 )
 
@@ -45,7 +45,7 @@ func (c *HistoryCmd) page(machines []*history.Machine, to streams) error {
 	if err := reports.History(&b, machines); err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.HTML, b.Bytes(), 0o644); err != nil {
+	if err := run.Replace(c.HTML, b.Bytes()); err != nil {
 		return err
 	}
 	fmt.Fprintln(to.Out, c.HTML)

@@ -73,7 +73,10 @@ func (c *SweepCmd) profiled(dir string, at run.Point) bool {
 
 // keepProfile writes a profile, and its listing if it is asked for. The worker ran this program: addresses mean here what they meant there.
 func (c *SweepCmd) keepProfile(dir string, at run.Point, data []byte) error {
-	if err := writeWhole(profileFile(dir, at, ".pprof"), data); err != nil || !c.Disasm {
+	if err := os.MkdirAll(filepath.Join(dir, profilesFolder), 0o755); err != nil {
+		return err
+	}
+	if err := run.Replace(profileFile(dir, at, ".pprof"), data); err != nil || !c.Disasm {
 		return err
 	}
 	p, err := profile.Parse(data)
@@ -89,5 +92,5 @@ func (c *SweepCmd) keepProfile(dir string, at run.Point, data []byte) error {
 	if err := p.WriteListing(&text, program); err != nil {
 		return err
 	}
-	return writeWhole(profileFile(dir, at, ".txt"), text.Bytes())
+	return run.Replace(profileFile(dir, at, ".txt"), text.Bytes())
 }

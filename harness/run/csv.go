@@ -151,14 +151,14 @@ func (r *Run) Write() error {
 	if err := r.WriteBench(&b); err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(r.Dir, BenchFile), b.Bytes()); err != nil {
+	if err := Replace(filepath.Join(r.Dir, BenchFile), b.Bytes()); err != nil {
 		return fmt.Errorf("run folder: %w", err)
 	}
 	b.Reset()
 	if err := WriteCSV(&b, r.Rows()); err != nil {
 		return err
 	}
-	if err := replace(filepath.Join(r.Dir, CSVFile), b.Bytes()); err != nil {
+	if err := Replace(filepath.Join(r.Dir, CSVFile), b.Bytes()); err != nil {
 		return fmt.Errorf("run folder: %w", err)
 	}
 	return nil

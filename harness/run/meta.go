@@ -2,7 +2,9 @@ package run
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -179,7 +181,7 @@ func WriteMeta(dir string, m Meta) error {
 	if err != nil {
 		return fmt.Errorf("run.json: %w", err)
 	}
-	return replace(filepath.Join(dir, MetaFile), append(data, '\n'))
+	return Replace(filepath.Join(dir, MetaFile), append(data, '\n'))
 }
 
 func readMeta(dir string) (Meta, error) {
@@ -206,8 +208,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole.
-func replace(path string, data []byte) error {
+// Replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole. What is no plain file, such as a
+// link or /dev/stdout, stays what it is and is written to.
+func Replace(path string, data []byte) error {
+	if at, err := os.Lstat(path); err == nil && !at.Mode().IsRegular() {
+		return os.WriteFile(path, data, 0o644)
+	}
 	staged, err := stage(path, data)
 	if err != nil {
 		return err
@@ -222,6 +228,9 @@ func replace(path string, data []byte) error {
 // stage writes a file beside the place it is meant for, and returns its name.
 func stage(path string, data []byte) (name string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if e := new(fs.PathError); errors.As(err, &e) {
+		e.Path = path // the name that was asked for
+	}
 	if err != nil {
 		return "", err
 	}

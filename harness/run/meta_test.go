@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"attnlab/internal/processtest"
@@ -77,5 +78,39 @@ func TestDifferences(t *testing.T) {
 	b.CPU, b.ISA = "d", []string{"go", "avx2"}
 	if d := a.Differences(b); len(d) != 2 || d[0] != "CPU is d, was c" {
 		t.Errorf("what matters: %q", d)
+	}
+}
+
+// A file that is replaced is another file, a link stays one, and errors name what was asked for.
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.md")
+	link := filepath.Join(dir, "link.md")
+	if err := os.Symlink("a.md", link); err != nil {
+		t.Skip(err)
+	}
+	var old os.FileInfo
+	for i, at := range []string{path, path, link} {
+		if err := Replace(at, []byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(rune(i)) {
+			t.Errorf("%s: got %q, %v", at, got, err)
+		}
+		now, err := os.Stat(path)
+		if err != nil || i == 1 && os.SameFile(old, now) {
+			t.Errorf("the file was written into: %v", err)
+		}
+		old = now
+	}
+	if at, err := os.Readlink(link); err != nil || at != "a.md" {
+		t.Errorf("the link is %q, %v", at, err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
+		t.Errorf("left behind: %v, %v", files, err)
+	}
+	nowhere := filepath.Join(dir, "nowhere", "a.md")
+	if err := Replace(nowhere, nil); err == nil || !strings.Contains(err.Error(), nowhere+":") {
+		t.Errorf("got %v, want one about %s", err, nowhere)
 	}
 }
