@@ -89,7 +89,7 @@ func (g *group) slug() string {
 		}
 		t = append(t, k+v)
 	}
-	return strings.Join(t, "-")
+	return run.FileName(strings.Join(t, "-"))
 }
 
 // groups sorts rows into groups, in the order in which they appear.

@@ -26,13 +26,10 @@ func Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := Plots(filepath.Join(dir, PlotsDir), r); err != nil {
-		return err
-	}
 	for _, f := range []struct {
 		name  string
 		write func(io.Writer, *run.Run) error
-	}{{ReportFile, Markdown}, {HTMLFile, HTML}} {
+	}{{HTMLFile, HTML}, {ReportFile, Markdown}} {
 		var b bytes.Buffer
 		if err := f.write(&b, r); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -41,7 +38,7 @@ func Write(dir string) error {
 			return err
 		}
 	}
-	return nil
+	return Plots(filepath.Join(dir, PlotsDir), r) // last: whatever keeps charts from being drawn, the pages are there
 }
 
 // Markdown writes the report of a run. It shows the charts that Plots makes, by their names relative to the run folder.

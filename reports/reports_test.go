@@ -212,6 +212,57 @@ func TestOddRuns(t *testing.T) {
 	}
 }
 
+// A point with many features has charts, and a run whose charts cannot be drawn has its pages.
+func TestWriteLongNames(t *testing.T) {
+	const many = "temp:0.12345678901234567+softcap:30.123456789012345+bias+alibi+sinks+relative-clipped:16+metric-rect:32+rope-halves+packed:0.25+ragged-alone:16+lengths+lse+mean+entropy+argmax+weights+scores"
+	j, err := run.Create(filepath.Join(t.TempDir(), "long"), run.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	for _, seq := range []int{64, 128} {
+		p := run.Point{Kernel: "flash", ISA: "go", Batch: 16, HeadsQ: 8, HeadsKV: 2, SeqKV: seq, Dim: 64, Layout: "bshd", Features: many, Mask: "window:1024:1024"}.WithDefaults()
+		for _, rec := range []run.Record{{Plan: &run.Plan{Point: p, Flop: 1}}, {Visit: &run.Visit{Point: p.Name(), Calls: 1, Wall: 1000}}} {
+			if err := j.Append(rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dir := j.Run().Dir
+	if err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	report, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := filepath.Glob(filepath.Join(dir, PlotsDir, "*.svg"))
+	if err != nil || len(drawn) == 0 {
+		t.Fatalf("no charts: %v", err)
+	}
+	for _, path := range drawn {
+		if !bytes.Contains(report, []byte("("+PlotsDir+"/"+filepath.Base(path)+")")) {
+			t.Errorf("%s does not show %s", ReportFile, path)
+		}
+	}
+	for _, name := range []string{PlotsDir, HTMLFile, ReportFile} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, PlotsDir), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir); err == nil {
+		t.Error("drew into a file")
+	}
+	for _, name := range []string{HTMLFile, ReportFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Every chart of a run is there in both formats; the PNG decodes and holds the colour of every line, the SVG the name of every line.
 func TestPlots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")

@@ -21,7 +21,7 @@ const profilesFolder = "profiles"
 // profileFile names the profile of a point, or with .txt its listing.
 func profileFile(dir string, at run.Point, ext string) string {
 	name := strings.ReplaceAll(strings.TrimPrefix(at.Name(), "Attention/"), "/", ",")
-	return filepath.Join(dir, profilesFolder, name+ext)
+	return filepath.Join(dir, profilesFolder, run.FileName(name)+ext)
 }
 
 // profiles profiles every point that has numbers and no profile yet. A point that cannot be profiled keeps its numbers.

@@ -7,7 +7,18 @@ import (
 	"testing"
 
 	"attnlab/harness/profile"
+	"attnlab/harness/run"
 )
+
+// The files of points with many features can be made, and are apart.
+func TestProfileFile(t *testing.T) {
+	at := run.Point{Kernel: "flash", SeqKV: 64, Features: strings.Repeat("relative-clipped:16+", 15)}.WithDefaults()
+	a := profileFile("r", at, ".pprof")
+	at.Features += "lse"
+	if b := profileFile("r", at, ".pprof"); a == b || len(filepath.Base(b)) > 220 || filepath.Ext(b) != ".pprof" {
+		t.Errorf("%s and %s", a, b)
+	}
+}
 
 // The profile of a kernel whose loops are assembly names them, and its listing has their instructions.
 func TestProfileOfAssembly(t *testing.T) {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -206,6 +207,16 @@ func readMeta(dir string) (Meta, error) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// FileName is a name that a file system takes: of one with many features only the beginning, and a hash of the whole.
+func FileName(name string) string {
+	const most = 200 // of 255, the rest is for what is added to it
+	if len(name) <= most {
+		return name
+	}
+	hash := fmt.Sprintf("-%x", sha256.Sum256([]byte(name)))[:1+16]
+	return name[:most-len(hash)] + hash
 }
 
 // Replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole. What is no plain file, such as a

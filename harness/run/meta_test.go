@@ -81,6 +81,18 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// Names are cut where no file system takes them, and stay apart.
+func TestFileName(t *testing.T) {
+	short, long := strings.Repeat("a", 200), strings.Repeat("a", 300)
+	if got := FileName(short); got != short {
+		t.Errorf("got %s", got)
+	}
+	a, b := FileName(long+"b"), FileName(long+"c")
+	if len(a) != 200 || len(b) != 200 || a == b || a != FileName(long+"b") || !strings.HasPrefix(a, "aaa") {
+		t.Errorf("got %s and %s", a, b)
+	}
+}
+
 // A file that is replaced is another file, a link stays one, and errors name what was asked for.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
