@@ -219,7 +219,7 @@ func TestHTMLOdd(t *testing.T) {
 
 func TestWriteHTML(t *testing.T) {
 	r := oddRun(t)
-	for _, name := range []string{HTMLFile, ReportFile} {
+	for _, name := range []string{run.HTMLFile, run.ReportFile} {
 		path := filepath.Join(r.Dir, name)
 		if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Link(path, path+".old")); err != nil {
 			t.Fatal(err)
@@ -228,12 +228,12 @@ func TestWriteHTML(t *testing.T) {
 	if err := Write(r.Dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{HTMLFile, ReportFile} {
+	for _, name := range []string{run.HTMLFile, run.ReportFile} {
 		if old, err := os.ReadFile(filepath.Join(r.Dir, name+".old")); err != nil || len(old) > 0 {
 			t.Errorf("%s was written into, not replaced: %v", name, err)
 		}
 	}
-	got, err := os.ReadFile(filepath.Join(r.Dir, HTMLFile))
+	got, err := os.ReadFile(filepath.Join(r.Dir, run.HTMLFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestWriteHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != htmlOf(t, loaded) {
-		t.Errorf("%s is not the page of its run", HTMLFile)
+		t.Errorf("%s is not the page of its run", run.HTMLFile)
 	}
 }
 

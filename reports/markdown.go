@@ -13,13 +13,6 @@ import (
 	"attnlab/harness/run"
 )
 
-// Names of what Write puts into a run folder.
-const (
-	HTMLFile   = "report.html"
-	ReportFile = "report.md"
-	PlotsDir   = "plots"
-)
-
 // Write reads a run folder and writes report.html, report.md and plots/ into it.
 func Write(dir string) error {
 	r, err := run.Load(dir)
@@ -29,7 +22,7 @@ func Write(dir string) error {
 	for _, f := range []struct {
 		name  string
 		write func(io.Writer, *run.Run) error
-	}{{HTMLFile, HTML}, {ReportFile, Markdown}} {
+	}{{run.HTMLFile, HTML}, {run.ReportFile, Markdown}} {
 		var b bytes.Buffer
 		if err := f.write(&b, r); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -38,7 +31,7 @@ func Write(dir string) error {
 			return err
 		}
 	}
-	return Plots(filepath.Join(dir, PlotsDir), r) // last: whatever keeps charts from being drawn, the pages are there
+	return Plots(filepath.Join(dir, run.PlotsDir), r) // last: whatever keeps charts from being drawn, the pages are there
 }
 
 // Markdown writes the report of a run. It shows the charts that Plots makes, by their names relative to the run folder.
@@ -164,7 +157,7 @@ func (d *document) group(r *run.Run, g *group) {
 	d.text("## %s\n", upper(g.title()))
 	for _, c := range charts {
 		if c.drawable(g) {
-			d.text("![%s](%s/%s.svg)\n", c.title, PlotsDir, c.file(g))
+			d.text("![%s](%s/%s.svg)\n", c.title, run.PlotsDir, c.file(g))
 		}
 	}
 	var t [][]string

@@ -197,7 +197,7 @@ func TestOddRuns(t *testing.T) {
 	if err := Write(r.Dir); err != nil {
 		t.Fatal(err)
 	}
-	charts, err := filepath.Glob(filepath.Join(r.Dir, PlotsDir, "*.svg"))
+	charts, err := filepath.Glob(filepath.Join(r.Dir, run.PlotsDir, "*.svg"))
 	if err != nil || len(charts) != 2 {
 		t.Errorf("one group has two lengths, a time and a rate: got %q, %v", charts, err)
 	}
@@ -232,31 +232,31 @@ func TestWriteLongNames(t *testing.T) {
 	if err := Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	report, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	report, err := os.ReadFile(filepath.Join(dir, run.ReportFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	drawn, err := filepath.Glob(filepath.Join(dir, PlotsDir, "*.svg"))
+	drawn, err := filepath.Glob(filepath.Join(dir, run.PlotsDir, "*.svg"))
 	if err != nil || len(drawn) == 0 {
 		t.Fatalf("no charts: %v", err)
 	}
 	for _, path := range drawn {
-		if !bytes.Contains(report, []byte("("+PlotsDir+"/"+filepath.Base(path)+")")) {
-			t.Errorf("%s does not show %s", ReportFile, path)
+		if !bytes.Contains(report, []byte("("+run.PlotsDir+"/"+filepath.Base(path)+")")) {
+			t.Errorf("%s does not show %s", run.ReportFile, path)
 		}
 	}
-	for _, name := range []string{PlotsDir, HTMLFile, ReportFile} {
+	for _, name := range []string{run.PlotsDir, run.HTMLFile, run.ReportFile} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, PlotsDir), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, run.PlotsDir), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := Write(dir); err == nil {
 		t.Error("drew into a file")
 	}
-	for _, name := range []string{HTMLFile, ReportFile} {
+	for _, name := range []string{run.HTMLFile, run.ReportFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
@@ -270,12 +270,12 @@ func TestPlots(t *testing.T) {
 	if err := Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	report, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	report, err := os.ReadFile(filepath.Join(dir, run.ReportFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	count := 0
-	err = filepath.WalkDir(filepath.Join(dir, PlotsDir), func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(dir, run.PlotsDir), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -291,8 +291,8 @@ func TestPlots(t *testing.T) {
 					t.Errorf("%s lacks %q", path, s)
 				}
 			}
-			if link := "(" + PlotsDir + "/" + e.Name() + ")"; !bytes.Contains(report, []byte(link)) {
-				t.Errorf("%s does not show %s", ReportFile, link)
+			if link := "(" + run.PlotsDir + "/" + e.Name() + ")"; !bytes.Contains(report, []byte(link)) {
+				t.Errorf("%s does not show %s", run.ReportFile, link)
 			}
 		case ".png":
 			img, err := png.Decode(bytes.NewReader(data))

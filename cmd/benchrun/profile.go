@@ -15,13 +15,10 @@ import (
 	"attnlab/harness/run"
 )
 
-// profilesFolder is where a run keeps its profiles and listings, a file a point.
-const profilesFolder = "profiles"
-
 // profileFile names the profile of a point, or with .txt its listing.
 func profileFile(dir string, at run.Point, ext string) string {
 	name := strings.ReplaceAll(strings.TrimPrefix(at.Name(), "Attention/"), "/", ",")
-	return filepath.Join(dir, profilesFolder, run.FileName(name)+ext)
+	return filepath.Join(dir, run.ProfilesDir, run.FileName(name)+ext)
 }
 
 // profiles profiles every point that has numbers and no profile yet. A point that cannot be profiled keeps its numbers.
@@ -73,7 +70,7 @@ func (c *SweepCmd) profiled(dir string, at run.Point) bool {
 
 // keepProfile writes a profile, and its listing if it is asked for. The worker ran this program: addresses mean here what they meant there.
 func (c *SweepCmd) keepProfile(dir string, at run.Point, data []byte) error {
-	if err := os.MkdirAll(filepath.Join(dir, profilesFolder), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, run.ProfilesDir), 0o755); err != nil {
 		return err
 	}
 	if err := run.Replace(profileFile(dir, at, ".pprof"), data); err != nil || !c.Disasm {

@@ -38,7 +38,7 @@ func TestProfileOfAssembly(t *testing.T) {
 	}
 	var data [2][]byte
 	for i, ext := range []string{".pprof", ".txt"} {
-		files, err := filepath.Glob(filepath.Join(dir, profilesFolder, "*"+ext))
+		files, err := filepath.Glob(filepath.Join(dir, run.ProfilesDir, "*"+ext))
 		if err != nil || len(files) != 1 {
 			t.Fatalf("%s: %v, %v", ext, files, err)
 		}

@@ -97,8 +97,8 @@ func (c *ReportCmd) Run(to streams) error {
 	if err := reports.Write(c.Dir); err != nil {
 		return err
 	}
-	fmt.Fprintln(to.Out, filepath.Join(c.Dir, reports.HTMLFile))
-	fmt.Fprintln(to.Out, filepath.Join(c.Dir, reports.ReportFile))
+	fmt.Fprintln(to.Out, filepath.Join(c.Dir, run.HTMLFile))
+	fmt.Fprintln(to.Out, filepath.Join(c.Dir, run.ReportFile))
 	if c.Readme == "" {
 		return nil
 	}

@@ -1,9 +1,7 @@
 package run
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -32,13 +30,12 @@ func (r *Run) Copy(dir string) (err error) {
 		}
 	}()
 	// Without run.json a folder is not a run: it goes first and comes last.
-	for _, name := range []string{MetaFile, BenchFile, CSVFile} {
-		steps = append(steps, func() error {
-			if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return nil
-		})
+	old := []string{MetaFile, BenchFile, CSVFile}
+	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err == nil { // in a folder without a run, plots are somebody else's
+		old = append(old, HTMLFile, ReportFile, PlotsDir, ProfilesDir)
+	}
+	for _, name := range old {
+		steps = append(steps, func() error { return os.RemoveAll(filepath.Join(dir, name)) })
 	}
 	for _, name := range []string{JournalFile, MetaFile} {
 		data, err := os.ReadFile(filepath.Join(r.Dir, name))

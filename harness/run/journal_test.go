@@ -152,6 +152,15 @@ func TestCopy(t *testing.T) {
 		if err := got.Write(); err != nil {
 			t.Fatal(err)
 		}
+		makeReport(t, to)
+	}
+	plain := t.TempDir()
+	makeReport(t, plain)
+	if err := r.Copy(plain); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(plain); err != nil || len(files) != 6 {
+		t.Errorf("what was in a folder without a run is gone: %v, %v", files, err)
 	}
 	if err := r.Copy(dir); err == nil || !strings.Contains(err.Error(), "onto itself") {
 		t.Errorf("onto itself: %v", err)
@@ -164,6 +173,17 @@ func TestCopy(t *testing.T) {
 	}
 	if _, err := Load(to); err != nil {
 		t.Errorf("a copy that failed spoilt what was there: %v", err)
+	}
+}
+
+// makeReport makes what report and profiles leave in a folder.
+func makeReport(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{HTMLFile, ReportFile, filepath.Join(PlotsDir, "a.svg"), filepath.Join(ProfilesDir, "a.pprof")} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -20,6 +20,10 @@ const (
 	JournalFile = "journal.jsonl"
 	BenchFile   = "bench.txt"
 	CSVFile     = "sweep.csv"
+	HTMLFile    = "report.html"
+	ReportFile  = "report.md"
+	PlotsDir    = "plots"
+	ProfilesDir = "profiles" // profiles and listings, a file a point
 )
 
 // Meta is what is true of a whole run.
