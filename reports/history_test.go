@@ -48,7 +48,7 @@ func keptRuns(t *testing.T) []*history.Machine {
 	}
 	keep("small & <odd>", 0)
 	keep("small & <odd>", 1)
-	machines, err := history.Read(dir)
+	machines, _, err := history.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

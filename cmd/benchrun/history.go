@@ -26,9 +26,12 @@ has not. %d runs are the fewest that can show one. Runs are kept in DIR/MACHINE/
 
 // Run prints the steps.
 func (c *HistoryCmd) Run(to streams) error {
-	machines, err := history.Read(c.Dir)
+	machines, warnings, err := history.Read(c.Dir)
 	if err != nil {
 		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(to.Err, "benchrun: %s\n", w)
 	}
 	if c.HTML != "" {
 		return c.page(machines, to)

@@ -7,7 +7,9 @@
 package history
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,23 +53,25 @@ type Step struct {
 	Machine      []string // what else changed between the two runs, of what measurements depend on
 }
 
-// Read reads the history of all machines in a folder.
-func Read(dir string) ([]*Machine, error) {
+// Read reads the history of all machines in a folder. A folder that lacks what makes it a run is left out, with a warning; a damaged run is an error.
+func Read(dir string) (machines []*Machine, warnings []string, err error) {
 	names, err := folders(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var machines []*Machine
 	for _, name := range names {
 		commits, err := folders(filepath.Join(dir, name))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var runs []*run.Run
 		for _, c := range commits {
 			r, err := run.Load(filepath.Join(dir, name, c))
-			if err != nil {
-				return nil, err
+			if errors.Is(err, fs.ErrNotExist) {
+				warnings = append(warnings, fmt.Sprintf("left out: %v", err))
+				continue
+			} else if err != nil {
+				return nil, nil, err
 			}
 			runs = append(runs, r)
 		}
@@ -76,9 +80,9 @@ func Read(dir string) ([]*Machine, error) {
 		}
 	}
 	if len(machines) == 0 {
-		return nil, fmt.Errorf("%s: no runs in it; they stand in %s", dir, filepath.Join(dir, "MACHINE", "COMMIT"))
+		return nil, nil, fmt.Errorf("%s: no runs in it; they stand in %s", dir, filepath.Join(dir, "MACHINE", "COMMIT"))
 	}
-	return machines, nil
+	return machines, warnings, nil
 }
 
 // folders lists the folders in a folder, without hidden ones.

@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -69,9 +70,9 @@ func made(t *testing.T) string {
 }
 
 func TestHistory(t *testing.T) {
-	machines, err := Read(made(t))
-	if err != nil {
-		t.Fatal(err)
+	machines, warnings, err := Read(made(t))
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
 	}
 	if len(machines) != 2 || machines[0].Name != "big" || len(machines[0].Runs) != 24 || len(machines[1].Runs) != 2 {
 		t.Fatalf("got %+v", machines)
@@ -173,17 +174,36 @@ func TestLeastRuns(t *testing.T) {
 	}
 }
 
+// A folder without a run, and a run without its journal, are left out with a warning each.
+func TestReadStrays(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 3 {
+		keep(t, filepath.Join(dir, "m"), n, runtest.Model{})
+	}
+	notes, journal := filepath.Join(dir, "m", "notes"), filepath.Join(dir, "m", "98", run.JournalFile)
+	if err := errors.Join(os.Mkdir(notes, 0o755), os.Remove(journal)); err != nil {
+		t.Fatal(err)
+	}
+	machines, warnings, err := Read(dir)
+	if err != nil || len(machines) != 1 || len(machines[0].Runs) != 2 {
+		t.Fatalf("got %+v, %v", machines, err)
+	}
+	if len(warnings) != 2 || !strings.Contains(warnings[0], journal) || !strings.Contains(warnings[1], filepath.Join(notes, run.MetaFile)) {
+		t.Errorf("warnings: %q", warnings)
+	}
+}
+
 func TestReadErrors(t *testing.T) {
 	dir := t.TempDir()
 	read := func(want string) {
 		t.Helper()
-		if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, _, err := Read(dir); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want one line with %q", err, want)
 		}
 	}
 	read("no runs in it")
 	keep(t, filepath.Join(dir, "m"), 1, runtest.Model{})
-	if _, err := Read(dir); err != nil {
+	if _, _, err := Read(dir); err != nil {
 		t.Error(err)
 	}
 	journal := filepath.Join(dir, "m", "98", run.JournalFile)
