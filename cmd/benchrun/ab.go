@@ -177,12 +177,8 @@ func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*r
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "benchrun-ab-")
-	if err != nil {
-		return err
-	}
+	sides, dir, err := c.build(to.Err)
 	defer os.RemoveAll(dir)
-	sides, err := c.build(dir, to.Err)
 	if err != nil {
 		return err
 	}
@@ -286,8 +282,13 @@ type program struct {
 	commit run.Commit // its sources
 }
 
-// build makes the programs of both sides in dir. Ctrl-C ends it at once: there is nothing to keep yet.
-func (c *ABCmd) build(dir string, tell io.Writer) (sides [2]program, err error) {
+// build makes the programs of both sides in a folder, which there is only if one is built. Ctrl-C ends it at once: there is nothing to keep yet.
+func (c *ABCmd) build(tell io.Writer) (sides [2]program, dir string, err error) {
+	if !strings.Contains(c.Base, "=") || !strings.Contains(c.Head, "=") {
+		if dir, err = os.MkdirTemp("", "benchrun-ab-"); err != nil {
+			return sides, "", err
+		}
+	}
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer release()
 	for i, rev := range [2]string{c.Base, c.Head} {
@@ -296,13 +297,13 @@ func (c *ABCmd) build(dir string, tell io.Writer) (sides [2]program, err error) 
 			p.sum, err = sumOf(p.path)
 		}
 		if ctx.Err() != nil {
-			return sides, exitf(exitIncomplete, "interrupted while building, before any measurement: begin again with the same command")
+			return sides, dir, exitf(exitIncomplete, "interrupted while building, before any measurement: begin again with the same command")
 		}
 		if err != nil {
-			return sides, exitf(exitUsage, "--%s %s: %w", abSides[i], rev, err)
+			return sides, dir, exitf(exitUsage, "--%s %s: %w", abSides[i], rev, err)
 		}
 	}
-	return sides, nil
+	return sides, dir, nil
 }
 
 // build makes the program of a side, in files whose names begin with at. What names keys of a point is this program.
