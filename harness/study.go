@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -32,7 +33,7 @@ const (
 var slowdowns = []float64{0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5}
 
 // Study takes so many rounds of the first cell, whose sides should be the same, and says what they are worth. The verdicts are those of this AB. When
-// stop is closed it makes do with the rounds it has.
+// stop is closed it makes do with the rounds it has. A sample that fails is an error.
 func (s *AB) Study(ctx context.Context, stop <-chan struct{}, rounds int) (Study, error) {
 	if _, err := s.begin(ctx, stop); errors.Is(err, context.Canceled) {
 		return Study{Point: s.Cells[0][0]}, nil
@@ -49,6 +50,9 @@ func (s *AB) Study(ctx context.Context, stop <-chan struct{}, rounds int) (Study
 			break
 		} else if err != nil {
 			return Study{}, err
+		}
+		if c := s.verdicts[0]; c.Judgement != Unsure {
+			return Study{}, fmt.Errorf("no numbers of %s: %s", c.Points[0].Name(), c.Note)
 		}
 	}
 	st := Study{Point: s.Cells[0][0], Rounds: len(s.pairs[0])}

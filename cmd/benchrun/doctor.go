@@ -113,6 +113,7 @@ func (c *DoctorCmd) Run(to streams, all kernelList) error {
 	}
 	d.look()
 	before, had := machine.ReadUsage()
+	var failed error
 	for _, at := range []run.Point{
 		{Kernel: "flash", ISA: best, SeqKV: 512, Dim: 64},
 		{Kernel: "flash", ISA: best, SeqQ: 1, SeqKV: 32768, HeadsQ: 4, Dim: 64},
@@ -130,7 +131,8 @@ func (c *DoctorCmd) Run(to streams, all kernelList) error {
 		if errors.Is(err, ctx.Err()) && err != nil {
 			break
 		} else if err != nil {
-			return err
+			failed = fmt.Errorf("%w; nothing is kept: see benchrun verify --kernel flash --isa %s, and run doctor again", err, best)
+			break
 		}
 		if s.Rounds > 0 {
 			d.Studies = append(d.Studies, s)
@@ -139,25 +141,24 @@ func (c *DoctorCmd) Run(to streams, all kernelList) error {
 	done()
 	d.look()
 	after, has := machine.ReadUsage()
-	if len(d.Studies) == 2 && d.Studies[1].Rounds == c.Rounds {
-		if err := d.keep(); err != nil {
-			return err
-		}
-	}
+	write := d.print
 	if c.JSON {
-		e := json.NewEncoder(to.Out)
-		e.SetIndent("", "\t")
-		if err := e.Encode(d); err != nil {
-			return err
-		}
-	} else if err := d.print(to.Out); err != nil {
+		write = d.json
+	}
+	if err := write(to.Out); err != nil {
 		return err
 	}
 	if had && has && !c.JSON {
 		d.advise(to.Out, before.Stolen(after), before.Load(after))
 	}
-	if len(d.Studies) < 2 || d.Studies[1].Rounds < c.Rounds {
+	switch {
+	case failed != nil:
+		return failed
+	case len(d.Studies) < 2 || d.Studies[1].Rounds < c.Rounds:
 		return exitf(exitIncomplete, "interrupted: nothing is kept")
+	}
+	if err := d.keep(); err != nil {
+		fmt.Fprintf(to.Err, "benchrun: not kept for later runs: %v; make a cache folder that can be written to (XDG_CACHE_HOME on Linux), and run doctor again\n", err)
 	}
 	return nil
 }
@@ -166,7 +167,7 @@ func (c *DoctorCmd) Run(to streams, all kernelList) error {
 func (d *diagnosis) keep() error {
 	path, err := doctorFile()
 	if err != nil {
-		return nil // nowhere to keep it
+		return err
 	}
 	b, err := json.MarshalIndent(d, "", "\t")
 	if err != nil {
@@ -176,6 +177,12 @@ func (d *diagnosis) keep() error {
 		return err
 	}
 	return run.Replace(path, b)
+}
+
+func (d *diagnosis) json(out io.Writer) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "\t")
+	return e.Encode(d)
 }
 
 func (d *diagnosis) print(out io.Writer) error {

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	std := streams{os.Stdout, os.Stderr}
 	testscript.Main(m, map[string]func(){
 		"benchrun": func() { os.Exit(benchrun(os.Args[1:], std, allKernels())) },
+		"norun":    func() { os.Exit(benchrun(os.Args[1:], std, nil)) },
 		"fewrun":   func() { os.Exit(benchrun(os.Args[1:], std, portable(allKernels()))) },
 		"wrongrun": func() {
 			os.Exit(benchrun(os.Args[1:], std, append(kernelList{wrongKernel}, portable(allKernels())...)))
