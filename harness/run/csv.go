@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 )
 
@@ -83,41 +82,6 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	return out.Error()
 }
 
-// ReadCSV reads what WriteCSV writes.
-func ReadCSV(r io.Reader) ([]Row, error) {
-	in := csv.NewReader(r)
-	header, err := in.Read()
-	if err != nil {
-		return nil, fmt.Errorf("csv: %w", err)
-	}
-	if !slices.Equal(header, Columns()) {
-		return nil, fmt.Errorf("csv: the header is not that of %s", CSVFile)
-	}
-	var rows []Row
-	for {
-		line, err := in.Read()
-		if err == io.EOF {
-			return rows, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("csv: %w", err)
-		}
-		w := Row{BandwidthLo: unknown, BandwidthHi: unknown, AttnPeak: unknown}
-		for i, s := range line {
-			if i < len(keyColumns) {
-				err = keyColumns[i].set(&w.Point, s)
-			} else {
-				err = measures[i-len(keyColumns)].set(&w, s)
-			}
-			if err != nil {
-				at, _ := in.FieldPos(i)
-				return nil, fmt.Errorf("csv: line %d: %w", at, err)
-			}
-		}
-		rows = append(rows, w)
-	}
-}
-
 func (m *measure) get(w *Row) string {
 	if m.text != nil {
 		return *m.text(w)
@@ -127,22 +91,6 @@ func (m *measure) get(w *Row) string {
 		return ""
 	}
 	return strconv.FormatFloat(x, 'f', -1, 64)
-}
-
-func (m *measure) set(w *Row, s string) error {
-	if m.text != nil {
-		*m.text(w) = s
-		return nil
-	}
-	x := unknown
-	if s != "" {
-		var err error
-		if x, err = strconv.ParseFloat(s, 64); err != nil {
-			return fmt.Errorf("%s: %q is not a number", m.column, s)
-		}
-	}
-	*m.number(w) = x
-	return nil
 }
 
 // Write rewrites the two projections of the journal, bench.txt and sweep.csv.
