@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"text/tabwriter"
 	"time"
 
 	"attnlab/harness"
 	"attnlab/harness/run"
+	"attnlab/harness/stats"
 )
 
 // writeAB prints a line a cell.
@@ -37,7 +37,7 @@ func writeAB(out io.Writer, cells []harness.ABCell) error {
 
 // longer is a ratio of times as a change; nothing where there is none, as of an interval of too few rounds.
 func longer(ratio float64) string {
-	if number(ratio) == nil {
+	if stats.Number(ratio) == nil {
 		return ""
 	}
 	return fmt.Sprintf("%+.1f %%", 100*(ratio-1))
@@ -90,21 +90,13 @@ func (c *ABCmd) writeJSON(out io.Writer, ab *harness.AB, cells []harness.ABCell,
 		line := abCell{Base: c.Points[0].Name(), Head: c.Points[1].Name(), Verdict: c.Judgement, Note: c.Note, Effect: c.Effect, Rounds: c.Rounds}
 		if c.Rounds > 0 {
 			line.BaseNs, line.HeadNs, line.P = &c.Ns[0], &c.Ns[1], &c.Adjusted
-			line.Median, line.Lo, line.Hi, line.Least = number(c.Median), number(c.Lo), number(c.Hi), number(c.Paired.Least)
+			line.Median, line.Lo, line.Hi, line.Least = stats.Number(c.Median), stats.Number(c.Lo), stats.Number(c.Hi), stats.Number(c.Paired.Least)
 		}
 		r.Cells = append(r.Cells, line)
 	}
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
-}
-
-// number is nil for what JSON cannot say.
-func number(x float64) *float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil
-	}
-	return &x
 }
 
 // conclude turns verdicts into an exit code.

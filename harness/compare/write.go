@@ -10,6 +10,8 @@ import (
 	"text/tabwriter"
 
 	"golang.org/x/perf/benchunit"
+
+	"attnlab/harness/stats"
 )
 
 // WriteText writes the report as tables, one a unit. What all names of a table share stands once, above it.
@@ -161,16 +163,16 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		A: r.A, B: r.B, Alpha: r.Options.Alpha, Effect: r.Options.Effect, Verdict: r.Verdict, Reasons: r.Reasons, Warnings: r.Warnings,
 	}
 	for _, t := range r.Tables {
-		jt := jsonTable{Package: t.Package, Unit: t.Unit, Exact: t.Exact, Geomean: number(t.Geomean)}
+		jt := jsonTable{Package: t.Package, Unit: t.Unit, Exact: t.Exact, Geomean: stats.Number(t.Geomean)}
 		if t.Directed {
 			jt.Better = map[bool]string{true: "higher", false: "lower"}[t.Higher]
 		}
 		for _, c := range t.Cells {
 			jc := jsonCell{
-				Name: c.Name, A: c.A.json(), B: c.B.json(), Delta: number(c.Delta), Adjusted: number(c.Adjusted), Verdict: c.Verdict, Note: c.Note,
+				Name: c.Name, A: c.A.json(), B: c.B.json(), Delta: stats.Number(c.Delta), Adjusted: stats.Number(c.Adjusted), Verdict: c.Verdict, Note: c.Note,
 			}
 			if c.A.N > 0 && c.B.N > 0 {
-				jc.P = number(c.Comparison.P)
+				jc.P = stats.Number(c.Comparison.P)
 			}
 			jt.Cells = append(jt.Cells, jc)
 		}
@@ -185,12 +187,5 @@ func (s *Side) json() jsonSide {
 	if s.N == 0 {
 		return jsonSide{}
 	}
-	return jsonSide{N: s.N, Median: number(s.Center), Lo: number(s.Lo), Hi: number(s.Hi)}
-}
-
-func number(x float64) *float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil
-	}
-	return &x
+	return jsonSide{N: s.N, Median: stats.Number(s.Center), Lo: stats.Number(s.Lo), Hi: stats.Number(s.Hi)}
 }

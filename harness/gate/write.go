@@ -185,10 +185,10 @@ func (r *Report) WriteJSON(w io.Writer) error {
 			j.Findings = append(j.Findings, jsonFinding(f))
 		}
 		if c.By != "" {
-			j.Speed = &jsonSpeed{c.By, c.Effect, sample(c.Base), sample(c.Run), number(c.Change), number(c.Top), number(c.P)}
+			j.Speed = &jsonSpeed{c.By, c.Effect, sample(c.Base), sample(c.Run), stats.Number(c.Change), stats.Number(c.Top), stats.Number(c.P)}
 		}
 		for _, x := range c.Exact {
-			j.Exact = append(j.Exact, jsonExact{x.Unit, number(x.Base), number(x.Run)})
+			j.Exact = append(j.Exact, jsonExact{x.Unit, stats.Number(x.Base), stats.Number(x.Run)})
 		}
 		out.Cells = append(out.Cells, j)
 	}
@@ -198,12 +198,5 @@ func (r *Report) WriteJSON(w io.Writer) error {
 }
 
 func sample(s stats.Summary) jsonSample {
-	return jsonSample{N: s.N, Median: number(s.Median), Lo: number(s.Lo), Hi: number(s.Hi)}
-}
-
-func number(x float64) *float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil
-	}
-	return &x
+	return jsonSample{N: s.N, Median: stats.Number(s.Median), Lo: stats.Number(s.Lo), Hi: stats.Number(s.Hi)}
 }

@@ -108,3 +108,11 @@ func Slope(x, y []float64) float64 {
 	_, slope := stat.LinearRegression(lx, ly, nil, false)
 	return slope
 }
+
+// Number is nil for what JSON cannot say: NaN and the infinities.
+func Number(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
