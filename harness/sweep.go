@@ -139,7 +139,11 @@ func Stopped(ctx context.Context, stop <-chan struct{}) bool {
 
 // plan announces every point that has not been. Masks of large problems take time to count: what one kernel has to do, others have too.
 func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
-	counted := map[run.Point]attn.Count{}
+	type work struct {
+		problem run.Point // without a kernel
+		not     string    // why it cannot be done, which is counted otherwise
+	}
+	counted := map[work]attn.Count{}
 	for i, at := range s.Points {
 		if s.cell(at) != nil {
 			continue
@@ -147,9 +151,9 @@ func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
 		if Stopped(ctx, stop) {
 			return context.Canceled
 		}
-		problem := at
-		problem.Kernel, problem.ISA = s.impossible(at), ""
-		n, known := counted[problem]
+		of := work{at, s.impossible(at)}
+		of.problem.Kernel, of.problem.ISA = "", ""
+		n, known := counted[of]
 		if !known {
 			if s.Tell != nil {
 				s.Tell(Progress{Phase: "plan", Done: i, Total: len(s.Points), Point: at, Width: math.Inf(1), Left: -1})
@@ -158,7 +162,7 @@ func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
 			if n, err = s.count(at); err != nil {
 				return err
 			}
-			counted[problem] = n
+			counted[of] = n
 		}
 		if err := s.Journal.Append(run.Record{Plan: &run.Plan{Point: at, Flop: n.Flop, Bytes: n.Bytes}}); err != nil {
 			return err
