@@ -31,9 +31,10 @@ type Operands struct {
 
 // Stats are by-products: each one that is set is written. Row values have shape [batch, query, head, 1].
 type Stats struct {
-	LSE, Mean, Entropy, Max Tensor
-	Weights, Scores         Tensor  // [batch, query, head, key]
-	ArgMax                  []int32 // [batch][query][head]: the first key with the largest score, -1 where no key is visible
+	LSE                Tensor // [batch, query, head, 1], or 2: a reference near the largest z, and the log of the sum over it
+	Mean, Entropy, Max Tensor
+	Weights, Scores    Tensor  // [batch, query, head, key]
+	ArgMax             []int32 // [batch][query][head]: the first key with the largest score, -1 where no key is visible
 }
 
 // Queries is the number of query rows of batch entry b.
@@ -450,7 +451,7 @@ func (p *Problem) checkStats(a *Args) error {
 		want Want
 		d    int
 	}{
-		{"Stats.LSE", &s.LSE, WantLSE, 1},
+		{"Stats.LSE", &s.LSE, WantLSE, logSumDim(&s.LSE)},
 		{"Stats.Mean", &s.Mean, WantMean, 1},
 		{"Stats.Entropy", &s.Entropy, WantEntropy, 1},
 		{"Stats.Max", &s.Max, WantMax, 1},

@@ -16,7 +16,7 @@
 // What a problem does not ask for is not there: R and g are the identity, there is no softcap, and exp(sink) and the other terms are 0. The order is fixed:
 // a softcap bends products and relative positions, never a bias or a mask. The by-products of a row are
 //
-//	LSE     = log (sum_j exp(z_j) + exp(sink))   natural logarithm
+//	LSE     = log (sum_j exp(z_j) + exp(sink))   natural logarithm, as one number or as two: see far scores
 //	Mean    = sum_j p_j s_j                 the expected score
 //	Entropy = LSE - sum_j p_j z_j           of the weights, in nats, at least 0
 //	Max     = max_j s_j                     and ArgMax, the first key that has it
@@ -40,8 +40,8 @@
 //
 // New and NewTyped allocate tensors, and Alloc what tensors are views of, in large pages of memory where there are some: long caches are read faster.
 //
-// Stats, bias and mask follow the same order: a row value such as LSE is [batch, query, head, 1], weights and bias are
-// [batch, query, head, key]. Every operand has a shape, and extents of bias and mask that are 1 broadcast:
+// Stats, bias and mask follow the same order: a row value is [batch, query, head, 1], LSE may be [batch, query, head, 2], weights and
+// bias are [batch, query, head, key]. Every operand has a shape, and extents of bias and mask that are 1 broadcast:
 //
 //	Q, Out            [batch, query, query head, dim]       ragged: [1, all rows, head, dim], and so are Stats
 //	K, V              [batch, key, key head, dim]           pages: [page, row of a page, key head, dim]
@@ -70,6 +70,15 @@
 //	infinities    a score of -Inf has weight 0, and a row whose visible scores are all -Inf is one with no visible key. A single +Inf takes all
 //	              the weight: the output is that key's value row, LSE and Mean are +Inf, Entropy 0. Two or more +Inf, or a NaN, make every
 //	              number of the row NaN, and ArgMax -1
+//	far scores    a score is rounded to a float32, as it is or as a base-2 logarithm. At 1e9 float32 numbers are 64 apart: keys whose scores differ
+//	              by less may count as equal, or not. Weights are taken from the rounded scores, so they sum to 1 at any distance from 0, and Out
+//	              and gradients of a row whose scores are all the same number are those of the row with all scores 0
+//	far LSE       one float32 for the LSE loses the log of the sum there. An LSE tensor with D = 2 holds a reference near the largest z, and the log
+//	              of the sum of exp(z - reference); without a visible key -Inf and 0. Forward writes either, Backward and Merge read either;
+//	              a kernel's gradients do not suffer from one number, but Merge refuses it beyond 2^12
+//	lowest score  a finite bias leaves no score below -2.36e38 T (Problem.Lowest): such scores count as equal to it, because z as a base-2 logarithm
+//	              is then -MaxFloat32. A row filled with the lowest float32, as masks often are, sees its keys: its answer is the mean of
+//	              their values. A bias of -Inf hides its key
 //	temperature   0 means 1. Frozen is the limit T -> 0: the largest score takes all the weight, ties share it evenly. +Inf is the limit
 //	              of high temperature: visible keys share the weight evenly, -Inf scores excepted. In both limits Mean and Entropy are the
 //	              limits of their finite values; LSE diverges as T -> 0 and is refused there
@@ -93,7 +102,7 @@
 //	types         Q and Out are f32, f16 or bf16, K and V also int8 with a scale a row; all else is f32. Arithmetic is float32. Stores round to nearest,
 //	              to even of two. An answer is held to the definition on the numbers as stored: what storing K and V lost is not the kernel's error,
 //	              rounding Out adds half of its last place to the tolerance (package oracle), which is 2^-11 of the number for f16, up to 2^-8 for bf16
-//	parts         Out and LSE over a part of the keys are a State; Merge joins two, in any order. Sinks are in one part
+//	parts         Out and LSE (D = 2) over a part of the keys are a State; Merge joins two, in any order. Sinks are in one part
 //
 // Gradients: type Grads says what comes in, what goes out, and how.
 //

@@ -369,6 +369,6 @@ func ExampleState() {
 		}
 		all.Merge(s)
 	}
-	fmt.Printf("%.2f, LSE %.4f = log 4\n", all.Out.Data, all.LSE.Data[0])
+	fmt.Printf("%.2f, LSE %.4f = log 4\n", all.Out.Data, all.LSE.LogSum(0, 0, 0).Value())
 	// Output: [3.00], LSE 1.3863 = log 4
 }

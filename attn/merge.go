@@ -5,51 +5,109 @@ import (
 	"math"
 )
 
-// Merge joins the attention of one set of queries over two disjoint sets of keys: o and lse, of shape [batch, query, head, d] and
-// [batch, query, head, 1], absorb the second part. A part without visible keys (LSE -Inf) changes no bit. Merge is commutative, and
-// associative up to rounding.
+// Merge joins the attention of one set of queries over two disjoint sets of keys: o and lse absorb the second part. Outputs have
+// shape [batch, query, head, d], LSE tensors [batch, query, head, 1 or 2]. A part without visible keys (LSE -Inf) changes no bit.
+// Merge is commutative, and associative up to rounding.
+//
+// The weight of a part is exp of its LSE, so an error in an LSE is a relative error of the output. One float32 loses the log of the
+// sum where scores are far from 0, hence an LSE tensor with D = 1 may hold numbers up to 2^12 in magnitude, besides infinities and
+// NaN. Merge panics on others, before it writes anything. With D = 2 it takes any score.
 func Merge(o, lse, o2, lse2 Tensor) {
 	if err := mergeable(&o, &lse, &o2, &lse2); err != nil {
+		panic(fmt.Errorf("attn.Merge: %w", err))
+	}
+	if err := mergeableRows(&lse, &lse2); err != nil {
 		panic(fmt.Errorf("attn.Merge: %w", err))
 	}
 	for b := range o.B {
 		for s := range o.S {
 			for h := range o.H {
-				x, y := o.Row(b, s, h), o2.Row(b, s, h)
-				l := lse.Row(b, s, h)
-				l[0] = mergeRow(x, y, float64(l[0]), float64(lse2.Row(b, s, h)[0]))
+				to := lse.Row(b, s, h)
+				z := mergeRow(o.Row(b, s, h), o2.Row(b, s, h), readLogSum(to), readLogSum(lse2.Row(b, s, h)))
+				z.Write(to)
 			}
 		}
 	}
 }
 
-func mergeRow(x, y []float32, lx, ly float64) float32 {
-	switch m := max(lx, ly); {
-	case math.IsInf(ly, -1):
-		return float32(lx)
-	case math.IsInf(lx, -1):
-		copy(x, y)
-		return float32(ly)
-	case math.IsInf(m, 1) && lx != ly: // one infinite score takes all the weight
-		if ly > lx {
-			copy(x, y)
-		}
-		return float32(m)
-	default: // two infinite scores make Inf-Inf, which is the NaN they should be
-		wx, wy := math.Exp(lx-m), math.Exp(ly-m)
-		for i := range x {
-			x[i] = float32((wx*float64(x[i]) + wy*float64(y[i])) / (wx + wy))
-		}
-		return float32(m + math.Log(wx+wy))
+// A LogSum is the logarithm of a sum of exponentials, as a row of an LSE tensor holds it: Ref is the reference that scores were
+// taken from, Log the logarithm of the sum of exp(z - Ref). A sum of no terms has Ref -Inf.
+type LogSum struct{ Ref, Log float64 }
+
+// readLogSum reads a row of an LSE tensor.
+func readLogSum(row []float32) LogSum {
+	if len(row) == 1 {
+		return LogSum{Ref: float64(row[0])}
+	}
+	return LogSum{float64(row[0]), float64(row[1])}
+}
+
+// LogSum reads a row of an LSE tensor whose D is 1 or 2.
+func (t *Tensor) LogSum(b, s, h int) LogSum { return readLogSum(t.Row(b, s, h)) }
+
+// Value returns Ref + Log: the LSE. Far from 0, its rounding loses digits of Log.
+func (z LogSum) Value() float64 {
+	if math.IsInf(z.Ref, 0) || z.Log == 0 { // -0 stays
+		return z.Ref
+	}
+	return z.Ref + z.Log
+}
+
+// Write stores the logarithm in a row of an LSE tensor: as one number, or as a reference and the logarithm of the sum over it.
+func (z LogSum) Write(row []float32) {
+	if len(row) == 1 {
+		row[0] = float32(z.Value())
+		return
+	}
+	row[0], row[1] = float32(z.Ref), 0
+	switch rounded := float64(row[0]); {
+	case math.IsInf(rounded, 0):
+	case math.IsNaN(rounded):
+		row[1] = row[0]
+	default:
+		row[1] = float32(z.Log + (z.Ref - rounded))
 	}
 }
 
+// over returns how much larger z is than y.
+func (z LogSum) over(y LogSum) float64 { return (z.Ref - y.Ref) + (z.Log - y.Log) }
+
+func mergeRow(x, y []float32, zx, zy LogSum) LogSum {
+	switch lx, ly := zx.Value(), zy.Value(); {
+	case math.IsInf(ly, -1):
+		return zx
+	case math.IsInf(lx, -1):
+		copy(x, y)
+		return zy
+	case math.IsInf(max(lx, ly), 1) && lx != ly: // one infinite score takes all the weight
+		if ly > lx {
+			copy(x, y)
+			return zy
+		}
+		return zx
+	}
+	top := zx // two infinite scores make Inf - Inf, which is the NaN they should be
+	if d := zy.over(zx); d > 0 || d == 0 && zy.Ref > zx.Ref {
+		top = zy
+	}
+	wx, wy := math.Exp(zx.over(top)), math.Exp(zy.over(top))
+	for i := range x {
+		x[i] = float32((wx*float64(x[i]) + wy*float64(y[i])) / (wx + wy))
+	}
+	log := top.Log + math.Log(wx+wy)
+	if math.IsNaN(log) {
+		return LogSum{log, log}
+	}
+	return LogSum{top.Ref, log}
+}
+
+// mergeable reports what is wrong with the shapes of two parts.
 func mergeable(o, lse, o2, lse2 *Tensor) error {
 	for _, t := range [...]struct {
 		name string
 		t    *Tensor
 		d    int
-	}{{"o", o, o.D}, {"lse", lse, 1}, {"o2", o2, o.D}, {"lse2", lse2, 1}} {
+	}{{"o", o, o.D}, {"lse", lse, logSumDim(lse)}, {"o2", o2, o.D}, {"lse2", lse2, logSumDim(lse2)}} {
 		if err := t.t.fits(t.name, F32, o.B, o.S, o.H, t.d); err != nil {
 			return err
 		}
@@ -61,4 +119,39 @@ func mergeable(o, lse, o2, lse2 *Tensor) error {
 		return err
 	}
 	return o.apart("o", lse, "lse")
+}
+
+// logSumDim is the D that an LSE tensor must have: its own, if that is one of the two.
+func logSumDim(t *Tensor) int {
+	if t.D == 2 {
+		return 2
+	}
+	return 1
+}
+
+// farLSE is the largest magnitude of an LSE that one float32 holds well enough to merge: its last place is 2^-12 there.
+const farLSE = 1 << 12
+
+// mergeableRows reports the first row whose LSE is too far for one number: in either part, or where the second would be stored.
+func mergeableRows(lse, lse2 *Tensor) error {
+	if lse.D == 2 && lse2.D == 2 {
+		return nil
+	}
+	for b := range lse.B {
+		for s := range lse.S {
+			for h := range lse.H {
+				for _, t := range [...]struct {
+					name      string
+					t, stored *Tensor
+				}{{"lse", lse, lse}, {"lse2", lse2, lse2}, {"lse2", lse2, lse}} {
+					x := math.Abs(t.t.LogSum(b, s, h).Value())
+					if t.stored.D == 1 && x > farLSE && !math.IsInf(x, 1) {
+						return fmt.Errorf("%s[batch %d, query %d, head %d]: LSE %v; one float32 loses the log of the sum beyond ±%d: want LSE tensors with D = 2",
+							t.name, b, s, h, t.t.LogSum(b, s, h).Value(), farLSE)
+					}
+				}
+			}
+		}
+	}
+	return nil
 }

@@ -10,23 +10,26 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A part is the attention of one query over some keys: its output and LSE.
+// A part is the attention of one query over some keys: its output and LSE, the latter as one number or two.
 type part struct{ o, lse attn.Tensor }
 
-func partOf(lse float32, o ...float32) part {
-	return part{attn.Wrap(attn.BHSD, slices.Clone(o), 1, 1, 1, len(o)), attn.Wrap(attn.BHSD, []float32{lse}, 1, 1, 1, 1)}
+func partOf(lse float32, o ...float32) part { return partOver([]float32{lse}, o...) }
+
+// partOver has the given row of an LSE tensor.
+func partOver(lse []float32, o ...float32) part {
+	return part{attn.Wrap(attn.BHSD, slices.Clone(o), 1, 1, 1, len(o)), attn.Wrap(attn.BHSD, slices.Clone(lse), 1, 1, 1, len(lse))}
 }
 
 // merged leaves its arguments as they are.
 func merged(x, y part) part {
-	m := partOf(x.lse.Data[0], x.o.Data...)
+	m := partOver(x.lse.Data, x.o.Data...)
 	attn.Merge(m.o, m.lse, y.o, y.lse)
 	return m
 }
 
 func (p part) bits() []uint32 {
 	var b []uint32
-	for _, x := range append(slices.Clone(p.o.Data), p.lse.Data[0]) {
+	for _, x := range slices.Concat(p.o.Data, p.lse.Data) {
 		if x != x {
 			x = float32(math.NaN())
 		}
@@ -81,7 +84,7 @@ func TestMergeLaws(t *testing.T) {
 }
 
 func TestMergeInfinities(t *testing.T) {
-	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	inf, nan, lowest := float32(math.Inf(1)), float32(math.NaN()), float32(-math.MaxFloat32)
 	for _, c := range []struct {
 		name       string
 		x, y, want part
@@ -93,11 +96,49 @@ func TestMergeInfinities(t *testing.T) {
 		{"NaN stays", partOf(nan, nan), partOf(3, 2), partOf(nan, nan)},
 		{"from either side", partOf(3, 2), partOf(nan, nan), partOf(nan, nan)},
 		{"no keys and no keys", partOf(-inf, 0), partOf(-inf, 0), partOf(-inf, 0)},
-		{"scores that exp cannot hold", partOf(1e30, 1), partOf(1e30, 3), partOf(1e30, 2)},
-		{"nor can it hold their difference", partOf(1e30, 1), partOf(-1e30, 3), partOf(1e30, 1)},
+		{"scores that exp cannot hold", partOf(4000, 1), partOf(4000, 3), partOf(float32(4000+math.Ln2), 2)},
+		{"nor can it hold their difference", partOf(4000, 1), partOf(-4000, 3), partOf(4000, 1)},
+		{"far scores", partOver([]float32{1e30, 0}, 1), partOver([]float32{1e30, 0}, 3), partOver([]float32{1e30, math.Ln2}, 2)},
+		{"far apart", partOver([]float32{1e30, 1}, 1), partOver([]float32{-1e30, 2}, 3), partOver([]float32{1e30, 1}, 1)},
+		{"the lowest float32", partOver([]float32{lowest, 0}, 1), partOver([]float32{lowest, float32(math.Log(3))}, 5), partOver([]float32{lowest, float32(math.Log(4))}, 4)},
+		{"two references", partOver([]float32{-1e9, 64}, 2), partOver([]float32{-1e9 + 64, 0}, 4), partOver([]float32{-1e9 + 64, math.Ln2}, 3)},
+		{"one number and two", partOf(3, 1), partOver([]float32{1, 2}, 3), partOf(float32(3+math.Ln2), 2)},
+		{"no keys, two numbers", partOver([]float32{-inf, 0}, 7), partOver([]float32{-1e9, 2}, 1), partOver([]float32{-1e9, 2}, 1)},
+		{"two infinite scores, two numbers", partOver([]float32{inf, 0}, 1), partOver([]float32{inf, 0}, 2), partOver([]float32{nan, nan}, nan)},
 	} {
 		if got := merged(c.x, c.y); !slices.Equal(got.bits(), c.want.bits()) {
 			t.Errorf("%s: %v %v, want %v %v", c.name, got.o.Data, got.lse.Data, c.want.o.Data, c.want.lse.Data)
+		}
+	}
+}
+
+// TestMergeFar checks that parts of 1 and 127 keys at -1e9 make the mean of all 128, and that one number for the LSE of such rows is refused, naming the
+// row, before anything is written.
+func TestMergeFar(t *testing.T) {
+	x, y := partOver([]float32{-1e9, 0}, 0), partOver([]float32{-1e9, float32(math.Log(127))}, 64)
+	if got := merged(x, y).o.Data[0]; math.Abs(float64(got)-63.5) > 64*0x1p-22 {
+		t.Errorf("the mean of 0 to 127 is %v", got)
+	}
+	for _, c := range []struct {
+		x, y part
+		says string
+	}{
+		{partOf(-1e9, 0), partOf(-1e9, 64), "lse[batch 0, query 0, head 0]: LSE -1e+09"},
+		{partOf(3, 0), partOf(4097, 64), "lse2[batch 0, query 0, head 0]: LSE 4097"},
+		{partOver([]float32{-1e9, 0}, 0), partOf(-1e9, 64), "lse2[batch 0, query 0, head 0]: LSE -1e+09"},
+		{partOf(3, 0), partOver([]float32{-1e9, 4}, 64), "lse2[batch 0, query 0, head 0]"},
+	} {
+		before := c.x.bits()
+		func() {
+			defer func() {
+				if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "want LSE tensors with D = 2") {
+					t.Errorf("panic %v, want one that says %q", err, c.says)
+				}
+			}()
+			attn.Merge(c.x.o, c.x.lse, c.y.o, c.y.lse)
+		}()
+		if !slices.Equal(before, c.x.bits()) {
+			t.Error("Merge wrote before it refused")
 		}
 	}
 }

@@ -13,6 +13,7 @@ type Scorer struct {
 	b, i, h, kv int
 	pos         int
 	scale       float32
+	lowest      float32
 	raw         []float32 // the query as it is
 	q           []float32 // as it meets a key
 	own         struct{ raw, q, bent, k, v []float32 }
@@ -23,7 +24,7 @@ func ScorerFloats(p *Problem) int { return 2*(p.QDim()+p.Dim) + p.DimV }
 
 // NewScorer allocates a Scorer for calls of a problem, which must stay where it is.
 func NewScorer(p *Problem) *Scorer {
-	s := &Scorer{p: p, scale: float32(p.Scale())}
+	s := &Scorer{p: p, scale: float32(p.Scale()), lowest: p.Lowest()}
 	for _, r := range [...]struct {
 		row *[]float32
 		n   int
@@ -93,9 +94,28 @@ func (s *Scorer) Score(j int) float32 {
 	}
 	if p.Score.Terms&TermBias != 0 {
 		off, step := t.Bias.Offset(s.b, s.i, s.h)
-		x += t.Bias.Data[off+j*step]
+		x = biased(x, t.Bias.Data[off+j*step], s.lowest)
 	}
 	return x
+}
+
+// Lowest is the lowest finite score that a bias leaves: -2.36e38 T, or -MaxFloat32 if that is larger, as it is in the limits of
+// temperature. Kernels hold z = s/T as a base-2 logarithm, in which no lower one is finite. Scores below count as equal to it, so that
+// a row that is filled with the lowest float32, as a mask often is, has the mean of its values for an answer.
+func (p *Problem) Lowest() float32 {
+	lowest := -math.MaxFloat32
+	if t := p.Temperature(); t > 0 && !math.IsInf(t, 1) {
+		lowest = max(lowest, lowest*math.Ln2*t)
+	}
+	return float32(lowest)
+}
+
+// biased adds a bias to a score. Two finite numbers have no sum below lowest.
+func biased(x, bias, lowest float32) float32 {
+	if sum := x + bias; sum >= lowest || min(x, bias) < -math.MaxFloat32 || sum != sum {
+		return sum
+	}
+	return lowest
 }
 
 // product is what enters the score first, before anything bends it or is added.

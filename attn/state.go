@@ -3,25 +3,27 @@ package attn
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 )
 
-// A State is the attention of some queries over a part of their keys, which is all that the other parts need to know of it: attention over a split
-// sequence is the Merge of the states of its parts, wherever each was computed. The part of keys from lo to hi is a call of its own, with views of
-// these rows of K and V (and of these columns of a bias or mask), KLen and QPos counted from lo, and the sinks in one of the parts: -Inf, no sink, in the
-// others. Weights, scores, Mean and Entropy do not merge.
+// A State is the attention of some queries over a part of their keys, and all that the other parts need to know of it: attention
+// over a split sequence is the Merge of the states of its parts, wherever each was computed. The part of keys lo to hi is a call of
+// its own, with views of these rows of K and V (and of these columns of a bias or mask), KLen and QPos counted from lo, and the sinks
+// in one of the parts: -Inf, no sink, in the others. Weights, scores, Mean and Entropy do not merge.
 type State struct {
 	Out Tensor // [batch, query, head, dim]
-	LSE Tensor // [batch, query, head, 1]
+	LSE Tensor // [batch, query, head, 2]: reference, and the log of the sum over it. [..., 1] holds near scores only: see Merge
 }
 
-// NewState is the state of no keys, which changes no other.
-func NewState(b, s, h, d int) State {
-	x := State{New(BHSD, b, s, h, d), New(BHSD, b, s, h, 1)}
-	for i := range x.LSE.Data {
+// NewState returns the state of no keys, which changes no other.
+func NewState(b, s, h, d int) State { return newState(b, s, h, d, 2) }
+
+// newState returns the state of no keys, with an LSE tensor of one or two numbers a row.
+func newState(b, s, h, d, lse int) State {
+	x := State{New(BHSD, b, s, h, d), New(BHSD, b, s, h, lse)}
+	for i := 0; i < len(x.LSE.Data); i += lse {
 		x.LSE.Data[i] = float32(math.Inf(-1))
 	}
 	return x
@@ -30,17 +32,17 @@ func NewState(b, s, h, d int) State {
 // Merge absorbs the state of other keys. See the function of that name.
 func (x *State) Merge(y State) { Merge(x.Out, x.LSE, y.Out, y.LSE) }
 
-// stateMark begins a written state.
-const stateMark = "attnlab1"
+// A written state begins with one of these marks. The first format has one number a row for LSE.
+const stateMark, stateMark1 = "attnlab2", "attnlab1"
 
-// WriteTo writes the state for another process, whatever its byte order: the mark "attnlab1", the extents of Out, its rows by batch, head and query, and
-// LSE in the same order, in numbers of 4 bytes, the lowest first.
+// WriteTo writes the state for another process, whatever its byte order: the mark "attnlab2", the extents of Out, the D of LSE, the
+// rows of Out by batch, head and query, and those of LSE in the same order. Every number has 4 bytes, the lowest first.
 func (x *State) WriteTo(w io.Writer) (int64, error) {
 	if err := mergeable(&x.Out, &x.LSE, &x.Out, &x.LSE); err != nil {
 		return 0, fmt.Errorf("attn.State: %w", err)
 	}
 	text := []byte(stateMark)
-	for _, n := range [...]int{x.Out.B, x.Out.S, x.Out.H, x.Out.D} {
+	for _, n := range [...]int{x.Out.B, x.Out.S, x.Out.H, x.Out.D, x.LSE.D} {
 		text = binary.LittleEndian.AppendUint32(text, uint32(n))
 	}
 	for _, t := range [...]*Tensor{&x.Out, &x.LSE} {
@@ -54,31 +56,45 @@ func (x *State) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// ReadFrom replaces the state by one that WriteTo wrote, and reads no further. It allocates as much as comes.
+// ReadFrom replaces the state by one that WriteTo wrote, and reads no further. It also reads the format "attnlab1", which has no D of
+// LSE: that is 1. It allocates as much as comes.
 func (x *State) ReadFrom(r io.Reader) (int64, error) {
-	head := make([]byte, len(stateMark)+4*4)
-	n, err := io.ReadFull(r, head)
+	mark := make([]byte, len(stateMark))
+	n, err := io.ReadFull(r, mark)
 	if err != nil {
 		return int64(n), fmt.Errorf("attn.State: %w", err)
 	}
-	if string(head[:len(stateMark)]) != stateMark {
-		return int64(n), errors.New("attn.State: this is not a state")
+	extents := 5
+	switch string(mark) {
+	case stateMark:
+	case stateMark1:
+		extents = 4
+	default:
+		return int64(n), fmt.Errorf("attn.State: this is not a state: it begins with %q, want %q", mark, stateMark)
 	}
-	var extent [4]int
-	for i := range extent {
-		extent[i] = int(binary.LittleEndian.Uint32(head[len(stateMark)+4*i:]))
+	head := make([]byte, 4*extents)
+	more, err := io.ReadFull(r, head)
+	if n += more; err != nil {
+		return int64(n), fmt.Errorf("attn.State: %w", err)
 	}
-	b, s, h, d := extent[0], extent[1], extent[2], extent[3]
-	if !fits(1<<46, b, s, h, d+1) {
+	extent := [5]int{4: 1}
+	for i := range extents {
+		extent[i] = int(binary.LittleEndian.Uint32(head[4*i:]))
+	}
+	b, s, h, d, lse := extent[0], extent[1], extent[2], extent[3], extent[4]
+	if lse != 1 && lse != 2 {
+		return int64(n), fmt.Errorf("attn.State: %d numbers a row for LSE, want 1 or 2", lse)
+	}
+	if !fits(1<<46, b, s, h, d+lse) {
 		return int64(n), fmt.Errorf("attn.State: shape %s is more than any memory", shape(b, s, h, d))
 	}
 	var body bytes.Buffer
-	more, err := io.CopyN(&body, r, 4*int64(b)*int64(s)*int64(h)*int64(d+1))
+	size, err := io.CopyN(&body, r, 4*int64(b)*int64(s)*int64(h)*int64(d+lse))
 	if err != nil {
-		return int64(n) + more, fmt.Errorf("attn.State: shape %s: %w", shape(b, s, h, d), err)
+		return int64(n) + size, fmt.Errorf("attn.State: shape %s: %w", shape(b, s, h, d), err)
 	}
-	*x = NewState(b, s, h, d)
-	if more == 0 { // extents may still be large
+	*x = newState(b, s, h, d, lse)
+	if size == 0 { // extents may still be large
 		return int64(n), nil
 	}
 	for _, t := range [...]*Tensor{&x.Out, &x.LSE} {
@@ -88,7 +104,7 @@ func (x *State) ReadFrom(r io.Reader) (int64, error) {
 			}
 		})
 	}
-	return int64(n) + more, nil
+	return int64(n) + size, nil
 }
 
 // rows calls f for each row of a float32 tensor, by batch, head and sequence.

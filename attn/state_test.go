@@ -2,6 +2,7 @@ package attn_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"math"
 	"slices"
@@ -15,7 +16,7 @@ import (
 func sample() attn.State {
 	x := attn.State{
 		Out: attn.Tensor{Data: make([]float32, 200), B: 2, S: 3, H: 2, D: 5, SB: 90, SS: 20, SH: 7},
-		LSE: attn.New(attn.BSHD, 2, 3, 2, 1),
+		LSE: attn.New(attn.BSHD, 2, 3, 2, 2),
 	}
 	for i := range x.Out.Data {
 		x.Out.Data[i] = float32(i) / 3
@@ -23,7 +24,7 @@ func sample() attn.State {
 	for i := range x.LSE.Data {
 		x.LSE.Data[i] = float32(i) - 4
 	}
-	x.LSE.Data[1] = float32(math.Inf(-1))
+	x.LSE.Data[2], x.LSE.Data[3] = float32(math.Inf(-1)), 0
 	x.Out.Data[7] = float32(math.NaN())
 	return x
 }
@@ -32,7 +33,7 @@ func TestStateIsWrittenAndRead(t *testing.T) {
 	x := sample()
 	var text bytes.Buffer
 	n, err := x.WriteTo(&text)
-	if want := int64(8 + 16 + 4*2*3*2*6); err != nil || n != want || int64(text.Len()) != n {
+	if want := int64(8 + 20 + 4*2*3*2*7); err != nil || n != want || int64(text.Len()) != n {
 		t.Fatalf("%d bytes, of which %d are there, want %d: %v", n, text.Len(), want, err)
 	}
 	text.WriteString("what comes behind")
@@ -49,7 +50,7 @@ func TestStateIsWrittenAndRead(t *testing.T) {
 	for b := range 2 {
 		for s := range 3 {
 			for h := range 2 {
-				if !slices.EqualFunc(x.Out.Row(b, s, h), y.Out.Row(b, s, h), sameBits) || !sameBits(x.LSE.Row(b, s, h)[0], y.LSE.Row(b, s, h)[0]) {
+				if !slices.EqualFunc(x.Out.Row(b, s, h), y.Out.Row(b, s, h), sameBits) || !slices.EqualFunc(x.LSE.Row(b, s, h), y.LSE.Row(b, s, h), sameBits) {
 					t.Errorf("row (%d, %d, %d): %v %v, want %v %v", b, s, h, y.Out.Row(b, s, h), y.LSE.Row(b, s, h), x.Out.Row(b, s, h), x.LSE.Row(b, s, h))
 				}
 			}
@@ -57,11 +58,34 @@ func TestStateIsWrittenAndRead(t *testing.T) {
 	}
 }
 
+// TestStateOfOneNumber checks that the first format, whose LSE has one number a row, is still read.
+func TestStateOfOneNumber(t *testing.T) {
+	text := []byte("attnlab1\x01\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00")
+	for _, x := range []float32{3, 4, 5, 6} {
+		text = binary.LittleEndian.AppendUint32(text, math.Float32bits(x))
+	}
+	var x attn.State
+	if n, err := x.ReadFrom(bytes.NewReader(text)); err != nil || n != int64(len(text)) {
+		t.Fatalf("%d bytes of %d: %v", n, len(text), err)
+	}
+	if !slices.Equal(x.Out.Data, []float32{3, 4}) || !slices.Equal(x.LSE.Data, []float32{5, 6}) || x.LSE.D != 1 {
+		t.Errorf("%v and %v, D = %d", x.Out.Data, x.LSE.Data, x.LSE.D)
+	}
+	var again bytes.Buffer
+	var y attn.State
+	if _, err := x.WriteTo(&again); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := y.ReadFrom(&again); err != nil || y.LSE.D != 1 || !slices.Equal(y.LSE.Data, []float32{5, 6}) {
+		t.Errorf("written again, it is %v with D = %d: %v", y.LSE.Data, y.LSE.D, err)
+	}
+}
+
 // A state of nothing has extents that need not be small.
 func TestStateOfNothing(t *testing.T) {
-	text := append([]byte("attnlab1"), 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0)
+	text := append([]byte("attnlab2"), 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0)
 	var x attn.State
-	if n, err := x.ReadFrom(bytes.NewReader(text)); err != nil || n != 24 || x.Out.B != 1<<28 || x.Out.H != 1<<17 {
+	if n, err := x.ReadFrom(bytes.NewReader(text)); err != nil || n != 28 || x.Out.B != 1<<28 || x.Out.H != 1<<16 {
 		t.Errorf("%d bytes: %v, %s", n, err, x.Out.Shape())
 	}
 }
@@ -73,7 +97,9 @@ func TestStateRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := text.Bytes()
-	huge := append([]byte("attnlab1"), bytes.Repeat([]byte{0xff}, 16)...)
+	huge := append(append([]byte("attnlab2"), bytes.Repeat([]byte{0xff}, 16)...), 2, 0, 0, 0)
+	three := slices.Clone(whole)
+	three[8+16] = 3
 	large := slices.Clone(whole) // says a lot, and brings little
 	large[8+2] = 0xff
 	for says, raw := range map[string][]byte{
@@ -82,6 +108,7 @@ func TestStateRefuses(t *testing.T) {
 		"dim 5]: EOF":     whole[:len(whole)-1],
 		"not a state":     append([]byte("ATTNLAB1"), whole[8:]...),
 		"any memory":      huge,
+		"want 1 or 2":     three,
 		"[batch 16711682": large,
 	} {
 		var y attn.State
@@ -104,11 +131,11 @@ func TestNewState(t *testing.T) {
 		for s := range 3 {
 			for h := range 2 {
 				for name, y := range map[string]attn.State{"left": left, "right": right} {
-					l := x.LSE.Row(b, s, h)[0]
-					if got := y.LSE.Row(b, s, h)[0]; !sameBits(got, l) {
+					l := x.LSE.Row(b, s, h)
+					if got := y.LSE.Row(b, s, h); !slices.EqualFunc(got, l, sameBits) {
 						t.Errorf("%s: LSE %v, want %v", name, got, l)
 					}
-					if math.IsInf(float64(l), -1) {
+					if math.IsInf(float64(l[0]), -1) {
 						continue // without keys, any output will do
 					}
 					if got, want := y.Out.Row(b, s, h), x.Out.Row(b, s, h); !slices.EqualFunc(got, want, sameBits) {

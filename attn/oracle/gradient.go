@@ -6,45 +6,68 @@ import (
 	"attnlab/attn"
 )
 
+// A bounded number is known up to an error: its value, the error in units of u, and the sum of the sizes of the terms that it is made of.
+type bounded struct{ x, err, size float64 }
+
+// times returns the product with a factor that has no error.
+func (n bounded) times(f float64) bounded {
+	return bounded{n.x * f, n.err * math.Abs(f), n.size * math.Abs(f)}
+}
+
+// loosened returns the number with a larger error: by, times what it is.
+func (n bounded) loosened(by float64) bounded {
+	n.err += by * math.Abs(n.x)
+	return n
+}
+
 // sums are numbers that add up over rows and keys: rows of so many, with the error of what was added and the sum of its absolute values, both in units
-// of u, and how many additions each row saw.
+// of u, the sizes of its terms, and how many additions each row saw.
 type sums struct {
-	width       int
-	x, tol, abs []float64
-	n           []float64
+	width             int
+	x, tol, abs, size []float64
+	n                 []float64
 }
 
 func newSums(rows, width int) sums {
 	f := func(n int) []float64 { return make([]float64, n) }
-	return sums{width, f(rows * width), f(rows * width), f(rows * width), f(rows)}
+	return sums{width, f(rows * width), f(rows * width), f(rows * width), f(rows * width), f(rows)}
 }
 
 func (s *sums) clear() {
-	for _, x := range [][]float64{s.x, s.tol, s.abs, s.n} {
+	for _, x := range [][]float64{s.x, s.tol, s.abs, s.size, s.n} {
 		clear(x)
 	}
 }
 
-// add takes in a row whose numbers are w times those of from, and whose errors are e times what those are made of.
-func (s *sums) add(row int, w, e float64, from, abs []float64) {
+// add takes in a row of products: w, which has an error, with numbers of from, which are made of abs.
+func (s *sums) add(row int, w bounded, from, abs []float64) {
 	at := row * s.width
 	for c, x := range from {
-		s.x[at+c] += w * x
-		s.abs[at+c] += math.Abs(w) * abs[c]
-		s.tol[at+c] += e * abs[c]
+		s.x[at+c] += w.x * x
+		s.abs[at+c] += math.Abs(w.x) * abs[c]
+		s.tol[at+c] += w.err * abs[c]
+		s.size[at+c] += w.size * abs[c]
 	}
 	s.n[row]++
 }
 
-// row is the sum, and its tolerance.
-func (s *sums) row(r int) (x, tol []float64) {
-	at := r * s.width
-	x, tol = s.x[at:][:s.width], make([]float64, s.width)
+// estimates are numbers that are known up to a tolerance, with the sizes of the terms that each is made of.
+type estimates struct{ x, tol, size []float64 }
+
+func newEstimates(n int) estimates {
+	return estimates{make([]float64, n), make([]float64, n), make([]float64, n)}
+}
+
+// row returns the sums of a row. They are the caller's to change.
+func (s *sums) row(r int) estimates {
+	e, at := newEstimates(s.width), r*s.width
+	copy(e.x, s.x[at:])
+	copy(e.size, s.size[at:])
 	grow := math.Sqrt(s.n[r]) + 4
-	for c := range x {
-		tol[c] = u*(s.tol[at+c]+grow*s.abs[at+c]) + (grow+2)*subnormal
+	for c := range e.x {
+		e.tol[c] = u*(s.tol[at+c]+grow*s.abs[at+c]) + (grow+2)*subnormal
 	}
-	return x, tol
+	return e
 }
 
 // gradients is the state of a judgement of a backward pass.
@@ -56,7 +79,7 @@ type gradients struct {
 	bias, slopes, sinks, relative, metric sums
 	dout, absDout, one                    []float64
 	rows                                  int
-	each                                  func(name string, at Index, got []float32, want, tol []float64)
+	each                                  func(name string, at Index, got []float32, want estimates)
 	seenQ, seenK                          []bool // rows that belong to a sequence and are in use
 	turned                                operand
 }
@@ -64,8 +87,8 @@ type gradients struct {
 // JudgeGrads compares every outgoing gradient that is set with the definition. Rows whose incoming gradients are all 0 count for nothing: who has a large
 // call judged sets those of all but some rows to 0.
 func (o *Oracle) JudgeGrads(g *attn.Grads) (v Verdict, err error) {
-	v.Rows, err = o.EachGrad(g, func(name string, at Index, got []float32, want, tol []float64) {
-		v.vector(name, at, got, want, tol)
+	v.Rows, err = o.eachGrad(g, func(name string, at Index, got []float32, want estimates) {
+		v.vector(name, at, got, want)
 	})
 	return v, err
 }
@@ -92,6 +115,10 @@ func Thin(p *attn.Problem, a *attn.Args, g *attn.Grads, rows []Index) {
 // EachGrad calls f for each row of the outgoing gradients that are set: the index of a query, of a key and its head, or of a row of a term's gradient,
 // what stands there, what the definition says, and the tolerance. It returns the number of query rows.
 func (o *Oracle) EachGrad(g *attn.Grads, f func(name string, at Index, got []float32, want, tol []float64)) (rows int, err error) {
+	return o.eachGrad(g, func(name string, at Index, got []float32, want estimates) { f(name, at, got, want.x, want.tol) })
+}
+
+func (o *Oracle) eachGrad(g *attn.Grads, f func(name string, at Index, got []float32, want estimates)) (rows int, err error) {
 	p, a := &o.p, o.a
 	if err := p.CheckGrads(a, g); err != nil {
 		return 0, err
@@ -135,16 +162,16 @@ func (j *gradients) pair(b, kv int) {
 			at := Index{b, h, i}
 			j.rows++
 			dlse, dentropy, some := j.incoming(at)
-			x, tol := make([]float64, p.QDim()), make([]float64, p.QDim())
+			dq := newEstimates(p.QDim())
 			if some && p.Op == attn.OpLinear {
-				x, tol = j.linearRow(at)
+				dq = j.linearRow(at)
 			} else if some {
-				x, tol = j.row(at, dlse, dentropy)
+				dq = j.row(at, dlse, dentropy)
 			}
 			batch, row := a.QRow(p, b, i)
 			j.seenQ[(batch*a.Q.S+row)*a.Q.H+h] = true
 			if j.g.Q.Data != nil {
-				j.each("dQ", at, j.g.Q.Row(batch, row, h), x, tol)
+				j.each("dQ", at, j.g.Q.Row(batch, row, h), dq)
 			}
 		}
 	}
@@ -153,16 +180,15 @@ func (j *gradients) pair(b, kv int) {
 		batch, row := a.KRow(p, b, key)
 		j.seenK[(batch*a.K.S+row)*a.K.H+kv] = true
 		if j.g.K.Data != nil {
-			x, tol := j.k.row(key)
+			dk := j.k.row(key)
 			if p.Op == attn.OpLinear {
-				j.through(x, tol, j.key(j.Oracle.k.x[:p.Dim], &a.K, b, key, kv))
+				j.through(dk, j.key(j.Oracle.k.x[:p.Dim], &a.K, b, key, kv))
 			}
-			j.turnBack(x, tol, b, key)
-			j.each("dK", at, j.g.K.Row(batch, row, kv), x, tol)
+			j.turnBack(dk, b, key)
+			j.each("dK", at, j.g.K.Row(batch, row, kv), dk)
 		}
 		if j.g.V.Data != nil {
-			x, tol := j.v.row(key)
-			j.each("dV", at, j.g.V.Row(batch, row, kv), x, tol)
+			j.each("dV", at, j.g.V.Row(batch, row, kv), j.v.row(key))
 		}
 	}
 }
@@ -195,27 +221,33 @@ func (j *gradients) incoming(at Index) (dlse, dentropy float64, some bool) {
 }
 
 // row adds what a row gives to the gradients of keys, values and terms, and returns that of its query.
-func (j *gradients) row(at Index, dlse, dentropy float64) (x, tol []float64) {
+func (j *gradients) row(at Index, dlse, dentropy float64) estimates {
 	p, a, kv := &j.p, j.a, at.H/j.p.Group()
 	r := j.Row(at) // leaves the query as it meets keys in j.Oracle.q, and the keys that have a weight in keys
 	j.q.clear()
 	j.raw.clear()
 	rootV := math.Sqrt(float64(p.DimV)) + 2
-	d, eD := 0.0, 0.0
+	d := bounded{}
 	for c, g := range j.dout {
-		d += g * r.Out[c]
-		eD += math.Abs(g) * (rootV*math.Abs(r.Out[c]) + r.TolOut[c]/u)
+		d.x += g * r.Out[c]
+		d.err += math.Abs(g) * (rootV*math.Abs(r.Out[c]) + r.TolOut[c]/u)
+		d.size += math.Abs(g * r.Out[c])
 	}
 	t, tolLSE := p.Temperature(), r.TolLSE/u
 	invalid := math.IsNaN(r.LSE) || math.IsInf(r.LSE, 1)
-	// by is the gradient of z over the weight, and its error, given dO . V of the key and its error
-	by := func(dp, e, z, w float64) (x, eX float64) {
-		x, eX = dp-d+dlse, e+eD+2*math.Abs(dlse)
+	// by is the gradient of z over the weight, given dO . V of the key, and the error of z - LSE
+	by := func(dp bounded, z, w float64) bounded {
+		x := bounded{dp.x - d.x + dlse, dp.err + d.err + 2*math.Abs(dlse), dp.size + d.size + math.Abs(dlse)}
 		if dentropy != 0 {
-			x -= dentropy * (z - r.LSE + r.Entropy)
-			eX += math.Abs(dentropy) * (w + r.TolEntropy/u + 2*(math.Abs(z-r.LSE)+math.Abs(r.Entropy)))
+			x.x -= dentropy * (z - r.LSE + r.Entropy)
+			x.err += math.Abs(dentropy) * (w + r.TolEntropy/u + 2*(math.Abs(z-r.LSE)+math.Abs(r.Entropy)))
+			x.size += math.Abs(dentropy) * (math.Abs(z-r.LSE) + math.Abs(r.Entropy))
 		}
-		return x, eX + math.Abs(x)
+		return x.loosened(1)
+	}
+	// weighed is that gradient times a weight, whose relative error is w
+	weighed := func(weight, w float64, x bounded) bounded {
+		return bounded{weight * x.x, weight*(w*math.Abs(x.x)+x.err) + light/u*math.Abs(x.x), weight * x.size}
 	}
 	if p.Score.Terms&attn.TermSinks != 0 && j.g.Terms.Sinks != nil {
 		sink := float64(a.Terms.Sinks[at.H])
@@ -224,8 +256,7 @@ func (j *gradients) row(at Index, dlse, dentropy float64) (x, tol []float64) {
 				weight = math.NaN()
 			}
 			w := tolLSE + 1
-			x, e := by(0, 0, sink, w)
-			j.sinks.add(at.H, weight*x, weight*(w*math.Abs(x)+e)+light/u*math.Abs(x), j.one, j.one)
+			j.sinks.add(at.H, weighed(weight, w, by(bounded{}, sink, w)), j.one, j.one)
 		}
 	}
 	keyed := make([]float64, p.DimV)
@@ -235,46 +266,46 @@ func (j *gradients) row(at Index, dlse, dentropy float64) (x, tol []float64) {
 		if invalid {
 			weight = math.NaN()
 		}
-		j.v.add(key, weight, weight*w+light/u, j.dout, j.absDout)
+		j.v.add(key, bounded{weight, weight*w + light/u, weight}, j.dout, j.absDout)
 		copy(keyed, j.key(j.Oracle.v, &a.V, at.B, key, kv))
-		dp, eP := 0.0, 0.0
+		dp := bounded{}
 		for c, v := range keyed {
-			dp += j.dout[c] * v
-			eP += rootV * math.Abs(j.dout[c]*v)
+			dp.x += j.dout[c] * v
+			dp.size += math.Abs(j.dout[c] * v)
 		}
-		x, eX := by(dp, eP, z, w)
-		ds, eS := weight*x/t, (weight*(w*math.Abs(x)+eX)+light/u*math.Abs(x))/t
-		j.pairTerms(at, key, ds, eS)
-		da := ds * j.bend
-		eA := eS*j.bend + math.Abs(ds)*j.eBend
-		j.pairScore(at, key, p.Scale()*da, math.Abs(p.Scale())*eA)
+		dp.err = rootV * dp.size
+		ds := weighed(weight, w, by(dp, z, w)).times(1 / t)
+		j.pairTerms(at, key, ds)
+		da := ds.times(j.bend)
+		da.err += math.Abs(ds.x) * j.eBend
+		j.pairScore(at, key, da.times(p.Scale()))
 	}
 	return j.back(at)
 }
 
 // pairTerms takes the gradient of a finished score to what was added to it last.
-func (j *gradients) pairTerms(at Index, key int, ds, e float64) {
+func (j *gradients) pairTerms(at Index, key int, ds bounded) {
 	if t := &j.g.Terms.Bias; t.Data != nil {
-		j.bias.add(((at.B%t.B*t.S+at.I%t.S)*t.H+at.H%t.H)*t.D+key%t.D, ds, e, j.one, j.one)
+		j.bias.add(((at.B%t.B*t.S+at.I%t.S)*t.H+at.H%t.H)*t.D+key%t.D, ds, j.one, j.one)
 	}
 	if j.g.Terms.Slopes != nil {
 		far := []float64{-math.Abs(float64(j.position(at) - key))}
-		j.slopes.add(at.H, ds, e+2*math.Abs(ds), far, []float64{-far[0]})
+		j.slopes.add(at.H, ds.loosened(2), far, []float64{-far[0]})
 	}
 }
 
 // pairScore takes the gradient of a product, by the scale, to what it is made of.
-func (j *gradients) pairScore(at Index, key int, da, e float64) {
+func (j *gradients) pairScore(at Index, key int, da bounded) {
 	p := &j.p
 	if p.Score.Rope != attn.NoRope {
-		e += 3 * math.Abs(da)
+		da = da.loosened(3)
 	}
-	j.q.add(0, da, e, j.Oracle.k.x, j.Oracle.k.abs)
+	j.q.add(0, da, j.Oracle.k.x, j.Oracle.k.abs)
 	metric := 0.0
 	if p.Score.Terms&attn.TermMetric != 0 {
-		metric = (math.Sqrt(float64(p.QDim())) + 2) * math.Abs(da)
+		metric = math.Sqrt(float64(p.QDim())) + 2
 	}
-	j.k.add(key, da, e+metric, j.Oracle.q.x, j.Oracle.q.abs)
+	j.k.add(key, da.loosened(metric), j.Oracle.q.x, j.Oracle.q.abs)
 	if p.Score.Terms&attn.TermRelative == 0 {
 		return
 	}
@@ -288,56 +319,54 @@ func (j *gradients) pairScore(at Index, key int, da, e float64) {
 	for _, x := range t.Row(0, row, at.H%t.H) {
 		r, abs = append(r, float64(x)), append(abs, math.Abs(float64(x)))
 	}
-	j.raw.add(0, da, e, r, abs)
+	j.raw.add(0, da, r, abs)
 	if g := &j.g.Terms.Relative; g.Data != nil {
-		j.relative.add(row*g.H+at.H%g.H, da, e, j.Oracle.raw.x, j.Oracle.raw.abs)
+		j.relative.add(row*g.H+at.H%g.H, da, j.Oracle.raw.x, j.Oracle.raw.abs)
 	}
 }
 
 // back is the gradient of the row's query, through metric and rotation.
-func (j *gradients) back(at Index) (x, tol []float64) {
+func (j *gradients) back(at Index) estimates {
 	p, a := &j.p, j.a
-	x, tol = j.q.row(0)
+	dq := j.q.row(0)
 	if p.Score.Terms&attn.TermMetric != 0 {
 		m, g := &a.Terms.Metric, &j.g.Terms.Metric
-		before, tolBefore := make([]float64, p.QDim()), make([]float64, p.QDim())
+		before := newEstimates(p.QDim())
 		j.load(&j.turned, j.Oracle.raw.x, at.B, j.position(at), p.Score.Rope)
-		abs := make([]float64, len(x))
-		for c := range x {
-			abs[c] = math.Abs(x[c])
-		}
-		for i := range before {
+		for i := range before.x {
 			for c, w := range m.Row(0, i, at.H%m.H) {
-				before[i] += float64(w) * x[c]
-				tolBefore[i] += math.Abs(float64(w)) * (tol[c] + u*(math.Sqrt(float64(p.Dim))+2)*abs[c])
+				before.x[i] += float64(w) * dq.x[c]
+				before.tol[i] += math.Abs(float64(w)) * (dq.tol[c] + u*(math.Sqrt(float64(p.Dim))+2)*math.Abs(dq.x[c]))
+				before.size[i] += math.Abs(float64(w)) * dq.size[c]
 			}
 			if g.Data != nil {
 				row := (i*g.H + at.H%g.H) * p.Dim
 				q, absQ := j.turned.x[i], j.turned.abs[i]
-				for c := range x {
-					j.metric.x[row+c] += q * x[c]
-					j.metric.abs[row+c] += absQ * abs[c]
-					j.metric.tol[row+c] += absQ * (tol[c]/u + 5*abs[c])
+				for c, x := range dq.x {
+					j.metric.x[row+c] += q * x
+					j.metric.abs[row+c] += absQ * math.Abs(x)
+					j.metric.tol[row+c] += absQ * (dq.tol[c]/u + 5*math.Abs(x))
+					j.metric.size[row+c] += absQ * dq.size[c]
 				}
 				j.metric.n[row/max(p.Dim, 1)]++
 			}
 		}
-		x, tol = before, tolBefore
+		dq = before
 	}
-	x = append([]float64(nil), x...)
-	j.turnBack(x, tol, at.B, j.position(at))
+	j.turnBack(dq, at.B, j.position(at))
 	if p.Score.Terms&attn.TermRelative != 0 {
-		raw, tolRaw := j.raw.row(0)
-		for c := range x {
-			x[c] += raw[c]
-			tol[c] += tolRaw[c] + u*(math.Abs(x[c])+math.Abs(raw[c]))
+		raw := j.raw.row(0)
+		for c := range dq.x {
+			dq.x[c] += raw.x[c]
+			dq.tol[c] += raw.tol[c] + u*(math.Abs(dq.x[c])+math.Abs(raw.x[c]))
+			dq.size[c] += raw.size[c]
 		}
 	}
-	return x, tol
+	return dq
 }
 
 // turnBack turns a gradient back from a position.
-func (j *gradients) turnBack(x, tol []float64, b, pos int) {
+func (j *gradients) turnBack(g estimates, b, pos int) {
 	if j.p.Score.Rope == attn.NoRope {
 		return
 	}
@@ -348,11 +377,12 @@ func (j *gradients) turnBack(x, tol []float64, b, pos int) {
 			e, f = c, c+cos.D
 		}
 		cs, sn := float64(cos.Row(b%cos.B, pos, 0)[c]), float64(sin.Row(b%sin.B, pos, 0)[c])
-		p, q := x[e], x[f]
-		x[e], x[f] = p*cs+q*sn, q*cs-p*sn
+		p, q := g.x[e], g.x[f]
+		g.x[e], g.x[f] = p*cs+q*sn, q*cs-p*sn
 		cs, sn = math.Abs(cs), math.Abs(sn)
-		ep, eq := tol[e]+3*u*math.Abs(p), tol[f]+3*u*math.Abs(q)
-		tol[e], tol[f] = ep*cs+eq*sn, eq*cs+ep*sn
+		ep, eq := g.tol[e]+3*u*math.Abs(p), g.tol[f]+3*u*math.Abs(q)
+		g.tol[e], g.tol[f] = ep*cs+eq*sn, eq*cs+ep*sn
+		g.size[e], g.size[f] = g.size[e]*cs+g.size[f]*sn, g.size[f]*cs+g.size[e]*sn
 	}
 }
 
@@ -373,8 +403,7 @@ func (j *gradients) terms() {
 				for h := range o.t.H {
 					row := o.t.Row(b, s, h)
 					for k := range per {
-						x, tol := o.s.row(((b*o.t.S+s)*o.t.H+h)*per + k)
-						j.each(o.name, Index{b, h, s}, row[k*o.s.width:][:o.s.width], x, tol)
+						j.each(o.name, Index{b, h, s}, row[k*o.s.width:][:o.s.width], o.s.row(((b*o.t.S+s)*o.t.H+h)*per+k))
 					}
 				}
 			}
@@ -386,8 +415,7 @@ func (j *gradients) terms() {
 		s    *sums
 	}{{"dSlopes", t.Slopes, &j.slopes}, {"dSinks", t.Sinks, &j.sinks}} {
 		for h := range o.got {
-			x, tol := o.s.row(h)
-			j.each(o.name, Index{H: h}, o.got[h:h+1], x, tol)
+			j.each(o.name, Index{H: h}, o.got[h:h+1], o.s.row(h))
 		}
 	}
 }
@@ -404,7 +432,7 @@ func (j *gradients) rest() {
 				continue
 			}
 			b, s, h := at/o.t.H/o.t.S, at/o.t.H%o.t.S, at%o.t.H
-			j.each(o.name, Index{b, h, s}, o.t.Row(b, s, h), make([]float64, o.t.D), make([]float64, o.t.D))
+			j.each(o.name, Index{b, h, s}, o.t.Row(b, s, h), newEstimates(o.t.D))
 		}
 	}
 }
@@ -413,7 +441,7 @@ func (j *gradients) rest() {
 // denominator of o = N / Z, the gradient of the weight W_j is (dO.V_j - dO.o) / Z, or scale dO.V_j where nothing is divided.
 //
 // Kernels sum features with values before any query meets them, so what counts is the size of every product, not of what is left of their sum.
-func (j *gradients) linearRow(at Index) (x, tol []float64) {
+func (j *gradients) linearRow(at Index) estimates {
 	p, a, kv := &j.p, j.a, at.H/j.p.Group()
 	r := j.Row(at) // leaves the visible keys in keys
 	j.q.clear()
@@ -442,34 +470,35 @@ func (j *gradients) linearRow(at Index) (x, tol []float64) {
 		absDen += abs
 	}
 	by, eBy := p.Scale(), 1.0 // what a product is multiplied by, and its error over itself
-	d, eD := 0.0, 0.0
+	d := bounded{}
 	if !p.Linear.Unnormalised {
 		by, eBy = 1/den, grow*absDen/math.Abs(den)
 		for c, g := range j.dout {
-			d += g * r.Out[c] * by
-			eD += math.Abs(g*by) * (math.Abs(r.Out[c])*(eBy+grow) + r.TolOut[c]/u)
+			d.x += g * r.Out[c] * by
+			d.err += math.Abs(g*by) * (math.Abs(r.Out[c])*(eBy+grow) + r.TolOut[c]/u)
+			d.size += math.Abs(g * r.Out[c] * by)
 		}
 	}
 	size := math.Abs(by)
 	for _, key := range j.keys {
 		w, absW, k, absK := weight(key)
-		j.v.add(key, w*by, absW*size*(eBy+grow), j.dout, j.absDout)
-		dw, e := -d, eD
+		j.v.add(key, bounded{w * by, absW * size * (eBy + grow), absW * size}, j.dout, j.absDout)
+		dw := bounded{-d.x, d.err, d.size}
 		for c, v := range j.key(j.Oracle.v, &a.V, at.B, key, kv) {
-			dw += j.dout[c] * v * by
-			e += math.Abs(j.dout[c]*v) * size * (eBy + grow)
+			dw.x += j.dout[c] * v * by
+			dw.err += math.Abs(j.dout[c]*v) * size * (eBy + grow)
+			dw.size += math.Abs(j.dout[c]*v) * size
 		}
-		j.q.add(0, dw, e, k, absK)
-		j.k.add(key, dw, e, f, absF)
+		j.q.add(0, dw, k, absK)
+		j.k.add(key, dw, f, absF)
 	}
-	x, tol = j.q.row(0)
-	x = append([]float64(nil), x...)
-	j.through(x, tol, q)
-	return x, tol
+	dq := j.q.row(0)
+	j.through(dq, q)
+	return dq
 }
 
 // through takes the gradient of features of a row to the row.
-func (j *gradients) through(x, tol, row []float64) {
+func (j *gradients) through(g estimates, row []float64) {
 	for c, y := range row {
 		slope := 1.0
 		switch f := j.p.Linear.Feature; {
@@ -480,9 +509,10 @@ func (j *gradients) through(x, tol, row []float64) {
 		}
 		lost := 0.0 // of a slope near the bottom of float32
 		if slope < 1 {
-			lost = flush * math.Abs(x[c])
+			lost = flush * math.Abs(g.x[c])
 		}
-		x[c] *= slope
-		tol[c] = tol[c]*slope + 2*u*math.Abs(x[c]) + lost + subnormal
+		g.x[c] *= slope
+		g.tol[c] = g.tol[c]*slope + 2*u*math.Abs(g.x[c]) + lost + subnormal
+		g.size[c] *= slope
 	}
 }

@@ -10,12 +10,21 @@ import (
 )
 
 // A Verdict is the outcome of a comparison.
+//
+// A number that is far off fails, whatever it is. But a tolerance that exceeds 2^-8 of the sum of the sizes of a number's terms is
+// so wide that nearly any answer is within it: float32 arithmetic is entitled to the error, and the comparison has shown little. Such
+// a number is not judged.
 type Verdict struct {
-	Rows  int     // compared
-	Worst float64 // largest |error| / tolerance; +Inf where a NaN, an infinity or an exact value differs. Right means Worst <= 1
-	Where string  // the number with the largest ratio: operand, index, got, want, tolerance
-	Out   float64 // the largest ratio in a.Out, without by-products
+	Rows    int     // compared
+	Numbers int     // compared
+	Judged  int     // of these, numbers whose tolerance is narrow
+	Worst   float64 // largest |error| / tolerance; +Inf where a NaN, an infinity or an exact value differs. Right means Worst <= 1
+	Where   string  // the number with the largest ratio: operand, index, got, want, tolerance
+	Out     float64 // the largest ratio in a.Out, without by-products
 }
+
+// wide is the tolerance of a number, over the sum of the sizes of its terms, from which on the number is not judged.
+const wide = 0x1p-8
 
 // Judge compares a.Out, and every member of a.Stats that is set, with the definition in the given rows.
 func (o *Oracle) Judge(rows []Index) Verdict {
@@ -49,7 +58,7 @@ func (o *Oracle) Answers(rows []Index) *Answers {
 		r := o.Row(at)
 		k.said[i] = *r
 		to := &k.said[i]
-		to.Out, to.TolOut = kept(r.Out, true), kept(r.TolOut, true)
+		to.Out, to.TolOut, to.SizeOut = kept(r.Out, true), kept(r.TolOut, true), kept(r.SizeOut, true)
 		to.Weights, to.TolWeights = kept(r.Weights, weights), kept(r.TolWeights, weights)
 		to.Scores, to.TolScores = kept(r.Scores, scores), kept(r.TolScores, scores)
 	}
@@ -61,7 +70,7 @@ func (k *Answers) Len() int {
 	n := 0
 	for i := range k.said {
 		r := &k.said[i]
-		n += 2*(len(r.Out)+len(r.Weights)+len(r.Scores)) + 32
+		n += 3*len(r.Out) + 2*(len(r.Weights)+len(r.Scores)) + 36
 	}
 	return n
 }
@@ -80,26 +89,28 @@ func (k *Answers) Judge(a *attn.Args) Verdict {
 func (v *Verdict) row(p *attn.Problem, a *attn.Args, at Index, r *Row, buf []float32) {
 	s := &a.Stats
 	b, row := a.QRow(p, at.B, at.I)
-	v.Out = max(v.Out, v.vector("Out", at, a.Out.Read(buf, b, row, at.H), r.Out, r.TolOut))
+	v.Out = max(v.Out, v.vector("Out", at, a.Out.Read(buf, b, row, at.H), estimates{r.Out, r.TolOut, r.SizeOut}))
+	if s.LSE.Data != nil {
+		v.number("LSE", at, 0, s.LSE.LogSum(b, row, at.H).Value(), r.LSE, r.TolLSE, math.Abs(r.LSE)+1)
+	}
 	for _, n := range [...]struct {
-		name      string
-		t         *attn.Tensor
-		want, tol float64
+		name            string
+		t               *attn.Tensor
+		want, tol, size float64
 	}{
-		{"LSE", &s.LSE, r.LSE, r.TolLSE},
-		{"Mean", &s.Mean, r.Mean, r.TolMean},
-		{"Entropy", &s.Entropy, r.Entropy, r.TolEntropy},
-		{"Max", &s.Max, r.Max, r.TolMax},
+		{"Mean", &s.Mean, r.Mean, r.TolMean, r.SizeMean},
+		{"Entropy", &s.Entropy, r.Entropy, r.TolEntropy, math.Abs(r.Entropy) + 1},
+		{"Max", &s.Max, r.Max, r.TolMax, math.Abs(r.Max)},
 	} {
 		if n.t.Data != nil {
-			v.vector(n.name, at, n.t.Row(b, row, at.H), []float64{n.want}, []float64{n.tol})
+			v.number(n.name, at, 0, float64(n.t.Row(b, row, at.H)[0]), n.want, n.tol, n.size)
 		}
 	}
 	if s.Weights.Data != nil {
-		v.vector("Weights", at, s.Weights.Row(b, row, at.H), r.Weights, r.TolWeights)
+		v.vector("Weights", at, s.Weights.Row(b, row, at.H), estimates{r.Weights, r.TolWeights, r.Weights})
 	}
 	if s.Scores.Data != nil {
-		v.vector("Scores", at, s.Scores.Row(b, row, at.H), r.Scores, r.TolScores)
+		v.vector("Scores", at, s.Scores.Row(b, row, at.H), estimates{r.Scores, r.TolScores, r.Scores})
 	}
 	if s.ArgMax != nil {
 		if j := int(s.ArgMax[(b*a.Q.S+row)*p.HeadsQ+at.H]); !r.MayBeFirst(j) && !math.IsInf(v.Worst, 1) {
@@ -109,16 +120,25 @@ func (v *Verdict) row(p *attn.Problem, a *attn.Args, at Index, r *Row, buf []flo
 	}
 }
 
-func (v *Verdict) vector(name string, at Index, got []float32, want, tol []float64) (worst float64) {
-	for c := range want {
-		r := Ratio(float64(got[c]), want[c], tol[c])
-		worst = max(worst, r)
-		if !(r <= v.Worst) {
-			v.Worst = r
-			v.Where = fmt.Sprintf("%s[batch %d, head %d, query %d, %d]: got %v, want %v, tolerance %.3g", name, at.B, at.H, at.I, c, got[c], want[c], tol[c])
-		}
+func (v *Verdict) vector(name string, at Index, got []float32, want estimates) (worst float64) {
+	for c := range want.x {
+		worst = max(worst, v.number(name, at, c, float64(got[c]), want.x[c], want.tol[c], want.size[c]))
 	}
 	return worst
+}
+
+// number compares one number, whose terms have sizes that sum to size. It returns the error over the tolerance.
+func (v *Verdict) number(name string, at Index, c int, got, want, tol, size float64) (ratio float64) {
+	ratio = Ratio(got, want, tol)
+	v.Numbers++
+	if !(tol > wide*math.Abs(size)) { // also where there is no number to be near to
+		v.Judged++
+	}
+	if !(ratio <= v.Worst) {
+		v.Worst = ratio
+		v.Where = fmt.Sprintf("%s[batch %d, head %d, query %d, %d]: got %v, want %v, tolerance %.3g", name, at.B, at.H, at.I, c, got, want, tol)
+	}
+	return ratio
 }
 
 // Ratio is |got-want|/tol, 0 where both are equal or both NaN, +Inf where one of them is NaN or infinite and the other is not the same, and

@@ -11,7 +11,7 @@
 //	        + 3 |c| Σ_a |q_a||k_ja|                    rotation, with the absolute values turned alike
 //	        + (√d_q+2) |c| Σ_a |q_a||r_a|              relative positions
 //	        + 4 |s_j|                                  softcap
-//	        + |bias_j|                                 bias
+//	        + |bias_j|                                 bias; a finite one leaves no score below -MaxFloat32 T ln 2
 //	        + 3 slope |pos-j|                          ALiBi: its product, its sum, and what stands between it and the largest score
 //	eZ_j  = eS_j / T                                   0 in the limits of T, whose weights do not depend on small changes
 //	E     = Σ_j A_j eZ_j
@@ -78,8 +78,10 @@ type Index struct{ B, H, I int }
 type Row struct {
 	Visible             int // keys the masks show
 	Out, TolOut         []float64
+	SizeOut             []float64 // sum of the sizes of the terms of each number of Out
 	LSE, TolLSE         float64
 	Mean, TolMean       float64
+	SizeMean            float64 // the same of Mean
 	Entropy, TolEntropy float64
 	Max, TolMax         float64
 	Weights, TolWeights []float64 // by key, 0 for hidden ones; softmax only
@@ -131,15 +133,15 @@ func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
 	f := func(n int) []float64 { return make([]float64, n) }
 	return &Oracle{
 		p: p, a: a, keys: make([]int, 0, nk), q: operand{f(d), f(d)}, k: operand{f(d), f(d)}, raw: operand{f(d), f(d)}, v: f(dv),
-		row: Row{Out: f(dv), TolOut: f(dv), Weights: f(nk), TolWeights: f(nk), Scores: f(nk), TolScores: f(nk)},
+		row: Row{Out: f(dv), TolOut: f(dv), SizeOut: f(dv), Weights: f(nk), TolWeights: f(nk), Scores: f(nk), TolScores: f(nk)},
 	}, nil
 }
 
 // Row answers for one row. The result is overwritten by the next call.
 func (o *Oracle) Row(at Index) *Row {
 	r := &o.row
-	*r = Row{Out: r.Out, TolOut: r.TolOut, Weights: r.Weights, TolWeights: r.TolWeights, Scores: r.Scores, TolScores: r.TolScores}
-	for _, x := range [][]float64{r.Out, r.TolOut, r.Weights, r.TolWeights, r.TolScores} {
+	*r = Row{Out: r.Out, TolOut: r.TolOut, SizeOut: r.SizeOut, Weights: r.Weights, TolWeights: r.TolWeights, Scores: r.Scores, TolScores: r.TolScores}
+	for _, x := range [][]float64{r.Out, r.TolOut, r.SizeOut, r.Weights, r.TolWeights, r.TolScores} {
 		clear(x)
 	}
 	for j := range r.Scores {
@@ -375,13 +377,25 @@ func (o *Oracle) score(at Index, j, kv int) (s, e float64) {
 	if p.Score.Terms&attn.TermBias != 0 {
 		t := &a.Terms.Bias
 		bias := float64(t.Data[at.B%t.B*t.SB+at.I%t.S*t.SS+at.H%t.H*t.SH+j%t.D])
-		s += bias
+		if lowest := lowest(p.Temperature()); s+bias < lowest && bias >= -math.MaxFloat32 && float32(s) >= -math.MaxFloat32 {
+			s = lowest
+		} else {
+			s += bias
+		}
 		e += math.Abs(bias)
 	}
 	if rounded := float64(float32(s)); !o.unrounded || math.IsInf(rounded, 0) {
 		s = rounded
 	}
 	return s, e
+}
+
+// lowest is the lowest score that a finite bias leaves at a temperature: such that z, as a base-2 logarithm, is -MaxFloat32.
+func lowest(t float64) float64 {
+	if !(t > 0) || math.IsInf(t, 1) {
+		return -math.MaxFloat32
+	}
+	return max(-math.MaxFloat32, -math.MaxFloat32*math.Ln2*t)
 }
 
 func (o *Oracle) queries(b int) int {
@@ -507,6 +521,7 @@ func (o *Oracle) softmax(at Index) {
 		for b, v := range o.key(o.v, &a.V, at.B, j, kv) {
 			r.Out[b] += w * v
 			r.TolOut[b] += u*w*math.Abs(v)*(e*beta+E+grow) + light*math.Abs(v)
+			r.SizeOut[b] += w * math.Abs(v)
 		}
 	}
 	for b := range r.TolOut {
@@ -515,7 +530,7 @@ func (o *Oracle) softmax(at Index) {
 	r.LSE = high + math.Log(Z)
 	r.Entropy += r.LSE
 	r.TolLSE = u * (E + grow + 2*math.Abs(r.LSE))
-	r.TolMean = u * (errS + grow*absS)
+	r.TolMean, r.SizeMean = u*(errS+grow*absS), absS
 	r.TolEntropy = r.TolLSE + u*(errZ+grow*absZ)
 	if r.Visible == 1 && rest == 0 {
 		o.copyValue(at.B, n[0], kv)
@@ -574,14 +589,17 @@ func (o *Oracle) linear(at Index) {
 		for b, v := range o.key(o.v, &a.V, at.B, j, kv) {
 			r.Out[b] += w * v
 			r.TolOut[b] += grow * abs * math.Abs(v)
+			r.SizeOut[b] += abs * math.Abs(v)
 		}
 	}
 	for b := range r.Out {
 		if p.Linear.Unnormalised {
 			r.Out[b] *= p.Scale()
 			r.TolOut[b] *= math.Abs(p.Scale())
+			r.SizeOut[b] *= math.Abs(p.Scale())
 		} else {
 			r.Out[b] /= den
+			r.SizeOut[b] /= math.Abs(den)
 			r.TolOut[b] = (r.TolOut[b] + math.Abs(r.Out[b])*tolDen) / math.Abs(den)
 		}
 		r.TolOut[b] += 2*u*math.Abs(r.Out[b]) + 6*subnormal

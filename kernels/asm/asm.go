@@ -199,6 +199,7 @@ type Edit struct {
 	Scale            float64   // Cap: of tanh; Add, Slope: of the score, whose product is not rounded apart
 	Add              []float32 // Add: [N][Lanes], the bias
 	Factor           float64   // of it
+	Bounded          bool      // Add: a sum of finite numbers is -MaxFloat32 at least
 	SlopeHi, SlopeLo []float32 // Slope: [Lanes]; the slope is their sum, so that its rounding does not grow with the distance
 	Pos              []int32   // Slope: [Lanes], less than 2^31 from any row of the block; distances from 2^24 on are rounded
 	Bits             []uint32  // Hide: [N/32, rounded up][Lanes]; row j is visible if bit j%32 of row j/32 is set
@@ -253,8 +254,8 @@ type Ops struct {
 	Score func(*Panel)
 	// Cap is P[j][lane] = Edit.Scale tanh(P[j][lane]). In assembly, tanh is within 3.4 ulp.
 	Cap func(*Panel)
-	// Add is P[j][lane] = Edit.Scale P[j][lane] + Edit.Factor Edit.Add[j][lane], the product with the bias not rounded apart. In assembly, that
-	// product is an infinity where a float32 cannot hold it.
+	// Add is P[j][lane] = Edit.Scale P[j][lane] + Edit.Factor Edit.Add[j][lane], the product with the bias not rounded apart: Edit.Biased. In
+	// assembly, that product is an infinity where a float32 cannot hold it.
 	Add func(*Panel)
 	// Slope is P[j][lane] = Edit.Scale P[j][lane] + (Edit.SlopeHi[lane] + Edit.SlopeLo[lane]) |Edit.Pos[lane]-j|, the product not rounded apart.
 	Slope func(*Panel)

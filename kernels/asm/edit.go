@@ -12,14 +12,30 @@ func capRows(p *Panel) {
 	}
 }
 
-// addRows rounds once: a large bias must not be rounded twice.
 func addRows(p *Panel) {
 	for j := range p.N {
 		row, add := p.P[j*p.Lanes:][:p.Width], p.Edit.Add[j*p.Lanes:][:p.Width]
 		for lane, x := range row {
-			row[lane] = float32(float64(p.Edit.Scale*float64(x)) + float64(p.Edit.Factor*float64(add[lane])))
+			row[lane] = p.Edit.Biased(x, add[lane])
 		}
 	}
+}
+
+// Biased returns what Add makes of one score. It rounds once: a large bias must not be rounded twice.
+func (e *Edit) Biased(score, bias float32) float32 {
+	sum := float32(float64(e.Scale*float64(score)) + float64(e.Factor*float64(bias)))
+	if sum < e.lowest() && min(score, bias) >= -math.MaxFloat32 {
+		return e.lowest()
+	}
+	return sum
+}
+
+// lowest is the lowest sum of finite numbers.
+func (e *Edit) lowest() float32 {
+	if e.Bounded {
+		return -math.MaxFloat32
+	}
+	return negInf
 }
 
 func slopeRows(p *Panel) {

@@ -106,7 +106,8 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// A bias may be anything, and so may its factor, but that their product counts as an infinity where a float32 cannot hold it.
+// TestAddSpecialValues checks Add on any bias and any factor. Their product counts as an infinity where a float32 cannot hold it, unless the sum
+// is Bounded: then finite numbers make -MaxFloat32 at least, and a score or a bias of -Inf still makes -Inf.
 func TestAddSpecialValues(t *testing.T) {
 	inf := float32(math.Inf(1))
 	scores := []float32{0, 1, -3, inf, -inf, nan, 0x1p-149, 0x1p-126, 1e30}
@@ -117,19 +118,22 @@ func TestAddSpecialValues(t *testing.T) {
 		p.P, p.Edit.Add = make([]float32, 4*o.Lanes), make([]float32, 4*o.Lanes)
 		for _, x := range scores {
 			for _, b := range biases {
-				for _, f := range factors {
+				for n, f := range append(factors, factors...) {
 					for i := range p.P {
 						p.P[i], p.Edit.Add[i] = x, b
 					}
-					p.Edit.Scale, p.Edit.Factor = 1, f
+					p.Edit.Scale, p.Edit.Factor, p.Edit.Bounded = 1, f, n >= len(factors)
 					o.Add(p)
 					want := float32(float64(x) + float64(b)*f)
+					if p.Edit.Bounded && want == -inf && x > -inf && b > -inf {
+						want = -math.MaxFloat32
+					}
 					if math.IsInf(float64(x), 0) && math.IsInf(float64(float32(float64(b)*f)), 0) {
 						continue
 					}
 					for i, got := range p.P {
 						if got != want && (got == got || want == want) && !(math.Abs(float64(got)-float64(want)) <= 0x1p-24*math.Abs(float64(want))*2.1+0x1p-148) {
-							t.Fatalf("%s: %v + %v*%v = %v in place %d, want %v", o.ISA, x, b, f, got, i, want)
+							t.Fatalf("%s, bounded %v: %v + %v*%v = %v in place %d, want %v", o.ISA, p.Edit.Bounded, x, b, f, got, i, want)
 						}
 					}
 				}

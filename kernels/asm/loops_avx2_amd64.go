@@ -173,7 +173,7 @@ func avx2Elu(to, from *float32, n int, ahead uintptr)
 func avx2Cap(p *Panel, from, to int, scale float32)
 
 //go:noescape
-func avx2Add(p *Panel, from, to int, scale, factor, rest float32)
+func avx2Add(p *Panel, from, to int, scale, factor, rest, lowest float32)
 
 //go:noescape
 func avx2Slope(p *Panel, from, to int, scale float32)

@@ -245,7 +245,7 @@ func avx512Elu(to, from *float32, n int, ahead uintptr)
 func avx512Cap(p *Panel, from, to int, scale float32)
 
 //go:noescape
-func avx512Add(p *Panel, from, to int, scale, factor, rest float32)
+func avx512Add(p *Panel, from, to int, scale, factor, rest, lowest float32)
 
 //go:noescape
 func avx512Slope(p *Panel, from, to int, scale float32)

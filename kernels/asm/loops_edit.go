@@ -5,7 +5,7 @@ package asm
 // editLoops are the assembly loops that change scores, for rows from one to another.
 type editLoops struct {
 	cap   func(p *Panel, from, to int, scale float32)
-	add   func(p *Panel, from, to int, scale, factor, rest float32)
+	add   func(p *Panel, from, to int, scale, factor, rest, lowest float32)
 	slope func(p *Panel, from, to int, scale float32)
 	hide  func(p *Panel, from, to int) // from a multiple of 32, at most 32 rows
 }
@@ -33,7 +33,7 @@ func (l *loops) editing(o *Ops) {
 		}
 		rest := float32(p.Edit.Factor - float64(factor))
 		for from := 0; from < p.N && p.Width > 0; from += expAtOnce {
-			l.edits.add(p, from, min(from+expAtOnce, p.N), scale, factor, rest)
+			l.edits.add(p, from, min(from+expAtOnce, p.N), scale, factor, rest, p.Edit.lowest())
 		}
 	}
 	o.Slope = func(p *Panel) {

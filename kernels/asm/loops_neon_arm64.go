@@ -161,7 +161,7 @@ func neonElu(to, from *float32, n int, ahead uintptr)
 func neonCap(p *Panel, from, to int, scale float32)
 
 //go:noescape
-func neonAdd(p *Panel, from, to int, scale, factor, rest float32)
+func neonAdd(p *Panel, from, to int, scale, factor, rest, lowest float32)
 
 //go:noescape
 func neonSlope(p *Panel, from, to int, scale float32)

@@ -556,6 +556,10 @@ func (d *decoder) mergeRow(worker, task int) {
 		s += float32(f * d.s[k])
 		d.m[k] = f
 	}
+	if l > 0 && row.FarSums(float64(top)) {
+		row.ByDefinition()
+		return
+	}
 	m, sum, sums, keep := tile.Sunk(p, d.a, h, float64(top), float64(l), float64(s))
 	w.over[0] = 1
 	if sum != 0 {
@@ -582,7 +586,7 @@ func (d *decoder) mergeRow(worker, task int) {
 	}
 	row.Largest(float64(largest)/d.factors.Beta, key)
 	if sum == 0 {
-		row.Stats(math.Inf(-1), 0, 0)
+		row.Stats(attn.LogSum{Ref: math.Inf(-1)}, 0, 0)
 	} else {
 		row.FromSums(m, sum, sums)
 	}

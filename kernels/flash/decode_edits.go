@@ -82,17 +82,17 @@ func (d *decoder) edit(w *fewWorker, k *block, row, at, key int) {
 	}
 	if s.Terms&attn.TermBias != 0 {
 		bias := &a.Terms.Bias
+		change.Scale, change.Factor, change.Bounded = f.Add, f.Beta, true
 		if off, step := bias.Offset(b, i, h); step == 0 { // one for all keys
 			for j, x := range scores[:w.N] {
-				scores[j] = float32(float64(f.Add*float64(x)) + float64(f.Beta*float64(bias.Data[off])))
+				scores[j] = change.Biased(x, bias.Data[off])
 			}
 		} else {
-			change.Scale, change.Factor = f.Add, f.Beta
 			e.change(d.loops, d.loops.Add, scores, bias.Data[off+key:], w.N)
 		}
 	}
 	if s.Terms&attn.TermALiBi != 0 {
-		change.Scale, change.Factor = f.Tilt, -float64(a.Terms.Slopes[h])*f.Beta
+		change.Scale, change.Factor, change.Bounded = f.Tilt, -float64(a.Terms.Slopes[h])*f.Beta, false
 		e.change(d.loops, d.loops.Add, scores, e.distances(i, a.Queries(p, b), a.Pos(p, b)-key, w.N), w.N)
 	}
 	scores = scores[:w.N]
@@ -128,7 +128,7 @@ func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key i
 		fill(products[:near], low)
 		fill(products[near+different:], high)
 	}
-	e.changes.Edit.Scale, e.changes.Edit.Factor = 1, 1
+	e.changes.Edit.Scale, e.changes.Edit.Factor, e.changes.Edit.Bounded = 1, 1, false
 	e.change(d.loops, d.loops.Add, scores, products, w.N)
 }
 

@@ -135,7 +135,9 @@ func (w *worker) softmax(b, h int) {
 			top, first = mean, -1
 		}
 		store(&st.Max, at, q, h, top)
-		store(&st.LSE, at, q, h, lse)
+		if st.LSE.Data != nil {
+			lse.Write(st.LSE.Row(at, q, h))
+		}
 		store(&st.Mean, at, q, h, mean)
 		store(&st.Entropy, at, q, h, entropy)
 		if st.ArgMax != nil {
@@ -177,7 +179,7 @@ func largest(s []float32) (top float32, first int32) {
 }
 
 // row is the softmax of one row at temperature t beside a sink, whose weight it returns, with the limits and the infinite scores as package attn states them.
-func row(s []float32, t float64, sink float32) (lse, mean, entropy, weight float32) {
+func row(s []float32, t float64, sink float32) (lse attn.LogSum, mean, entropy, weight float32) {
 	top, infinite := float32(float64(sink)*t), 0
 	if sink == -inf {
 		top = -inf
@@ -193,14 +195,14 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy, weight float
 	}
 	switch {
 	case top == -inf:
-		return -inf, 0, 0, 0
+		return attn.LogSum{Ref: math.Inf(-1)}, 0, 0, 0
 	case top != top || infinite > 1:
 		for j, x := range s {
 			if x != -inf {
 				s[j] = top - top
 			}
 		}
-		return top - top, top - top, top - top, top - top
+		return attn.LogSum{Ref: math.NaN()}, top - top, top - top, top - top
 	case infinite == 1: // it takes all the weight
 		for j, x := range s {
 			if s[j] = -inf; x == inf {
@@ -210,7 +212,7 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy, weight float
 		if sink == inf {
 			weight = 1
 		}
-		return inf, inf, 0, weight
+		return attn.LogSum{Ref: math.Inf(1)}, inf, 0, weight
 	}
 	beta := float32(1 / t)
 	if t == attn.Frozen {
@@ -245,7 +247,8 @@ func row(s []float32, t float64, sink float32) (lse, mean, entropy, weight float
 		}
 	}
 	logSum := float32(math.Log(float64(sum)))
-	return logSum + float32(top*beta), float32(means / float64(sum)), logSum - float32(meanZ/float64(sum)), weight / sum
+	lse = attn.LogSum{Ref: float64(float32(top * beta)), Log: float64(logSum)}
+	return lse, float32(means / float64(sum)), logSum - float32(meanZ/float64(sum)), weight / sum
 }
 
 // output is O = A V over the keys that are not hidden.

@@ -10,11 +10,12 @@ import (
 // A Back is a tile on its way back, from the gradient of its rows to what they add to the gradients of queries, keys and values. It makes the
 // weights once more, by forward's own steps: with a row's LSE for reference, they come out divided by their sum.
 //
-//	At, Block   as forward
-//	Recall      in place of Load: the queries, the gradients of their rows, and the references
-//	Reweigh     turns the block into weights
-//	Share       adds the block's share to dV, dQ and dK
-//	Return      writes the rows of dQ
+//	At, Block    as forward
+//	Recall       in place of Load: the queries, the gradients of their rows, and the references
+//	Renormalise  finds the references of far rows in their scores
+//	Reweigh      turns the block into weights
+//	Share        adds the block's share to dV, dQ and dK
+//	Return       writes the rows of dQ
 //
 // The loops turn the panel from weights into dZ = P (dP - D), where dP = V dO^T, and D is a row's dO . O less the gradient of its LSE. dQ is summed
 // in lanes, block after block; dV and dK in the caller's own rows, tile after tile. What dZ is still to be multiplied by, scale over temperature, rows
@@ -23,6 +24,12 @@ import (
 // The loops have no case for numbers that are not finite. A query whose own row, output, gradient or LSE is not finite weighs nothing in the loops, and
 // Finish answers it by definition when all tiles are done. It may be the only one to see a key that is not finite: for all others, 0 times such a number
 // is to be 0, so they are given zeros in its place. Other rows keep their bits.
+//
+// # Far rows
+//
+// The LSE of a row whose scores are far from 0 has lost the logarithm of the sum of its weights: at -1e9 its last place is 64. Such rows
+// take reference and sum from their own scores, in one more walk over the keys, and the loops then multiply their weights by one over the
+// sum. Other lanes of the tile are multiplied by exactly 1, and tiles without such rows have no second walk.
 //
 // Where loops multiply parts, values, gradients of rows and queries are multiplied by lift before they are cut, and so the panel is too large by lift², and sums
 // for dV, dQ and dK by lift, its square and its cube: what a unit of tiles takes as 0 is then less than a float32 holds. Should that drive a number out of range,
@@ -42,11 +49,15 @@ type Back struct {
 	more   []float32 // [Lanes][dim of Q]: raw, on its way out
 	lse    []float32 // [Lanes], -Inf where a row is nothing
 	h, gh  []float32 // [Lanes]: entropies, and their gradients
+	norm   []float32 // [Lanes]: what weights by the reference M are multiplied by, 1 but in far rows
+	lnNorm []float32 // [Lanes]: its logarithm
+	sunk   []float32 // [Lanes]: weight of the sink in a far row
 	slope  float64   // the tile's share of the gradient of its head's slope
 	parts  struct {  // where loops multiply them: of queries as they meet the keys, and of rows of dO
 		queries, dout []uint16
 	}
 
+	far       bool   // some lane has a far row
 	fresh     bool   // nothing is in dq yet
 	keysSound bool   // the keys and values of the block are finite
 	rowsSound bool   // all queries are
@@ -110,7 +121,7 @@ func backSizes(p *attn.Problem, ops *asm.Ops) (met, unbent, raw, more int) {
 // BackFloats is the number of float32 numbers in a Back.
 func BackFloats(p *attn.Problem, ops *asm.Ops) int {
 	met, unbent, raw, more := backSizes(p, ops)
-	return Floats(p, ops) + ops.Lanes*(p.Dim+4) + met + unbent + raw + more
+	return Floats(p, ops) + ops.Lanes*(p.Dim+7) + met + unbent + raw + more
 }
 
 // NewBack allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage and more.
@@ -135,6 +146,9 @@ func NewBack(p *attn.Problem, ops *asm.Ops, stage *Stage, shared *Shared) *Back 
 		{&b.lse, ops.Lanes},
 		{&b.h, ops.Lanes},
 		{&b.gh, ops.Lanes},
+		{&b.norm, ops.Lanes},
+		{&b.lnNorm, ops.Lanes},
+		{&b.sunk, ops.Lanes},
 		{&t.Sub, ops.Lanes},
 	} {
 		*o.to = make([]float32, o.n)
@@ -149,7 +163,9 @@ func NewBack(p *attn.Problem, ops *asm.Ops, stage *Stage, shared *Shared) *Back 
 // Recall brings in queries, gradients of their rows, and references, and empties dQ.
 func (b *Back) Recall(g *attn.Grads) {
 	t, p := b.Tile, b.p
-	b.g, b.rowsSound, b.slope = g, true, 0
+	b.g, b.rowsSound, b.slope, b.far = g, true, 0, false
+	fill(b.norm, 1)
+	clear(b.lnNorm)
 	t.Load()
 	b.fresh = true
 	clear(b.raw)
@@ -181,6 +197,9 @@ func (b *Back) Recall(g *attn.Grads) {
 		}
 		if x.LSE > -inf {
 			b.lse[lane], t.M[lane] = x.LSE, float32(float64(x.LSE)*math.Log2E)
+			if Far(float64(x.LSE)) {
+				b.far, t.M[lane] = true, asm.Unset
+			}
 			b.h[lane], b.gh[lane] = x.Entropy, x.DEntropy
 		}
 		t.Sub[lane] = float32(x.Less * b.lifted)
@@ -219,8 +238,53 @@ func (b *Back) storeTo(rows asm.Rows, lanes []float32, d int, factor float64) {
 	t.ops.Store(&t.move)
 }
 
+// Renormalise finds the references of far rows, and the sums of their weights over them, in a walk over the keys that the tile sees. It
+// comes after Recall.
+func (b *Back) Renormalise(c Cut) {
+	if !b.far {
+		return
+	}
+	t := b.Tile
+	for key := t.First(c.Block); key < t.End(); key += c.Block {
+		if t.Block(key, c.Block) {
+			b.weights(c.Unfused)
+		}
+	}
+	for lane, lse := range b.lse[:t.rows] {
+		if !Far(float64(lse)) {
+			continue
+		}
+		m, l, _, keep := Sunk(b.p, t.a, t.h, float64(t.M[lane]), float64(t.L[lane]), 0)
+		norm := 0.0 // where base-2 logarithms hold none of the scores
+		if l > 0 {
+			norm = keep / l
+		}
+		b.norm[lane], b.lnNorm[lane] = float32(norm), float32(math.Log(norm))
+		b.sunk[lane] = float32(math.Exp2(sinkOf(b.p, t.a, t.h)-m) / l)
+	}
+}
+
+// normalise multiplies weights by one over their sum, where they are not yet divided by it.
+func (b *Back) normalise(q *asm.Panel) {
+	norm := b.norm[b.Width-q.Width : b.Width]
+	for j := range q.N {
+		for lane, x := range norm {
+			q.P[j*q.Lanes+lane] *= x
+		}
+	}
+}
+
 // Reweigh turns the block into weights, unfused where the gradient of the entropy needs their logarithms, which the scores are.
 func (b *Back) Reweigh(unfused bool) {
+	b.weights(unfused)
+	if t := b.Tile; b.far && t.edits.seen < t.edits.last {
+		t.zeros()
+		b.each(b.normalise)
+	}
+}
+
+// weights is Reweigh but for what far rows are still to be multiplied by.
+func (b *Back) weights(unfused bool) {
 	t := b.Tile
 	if !unfused && b.g.Entropy.Data == nil {
 		t.Weights()
@@ -384,7 +448,7 @@ func (b *Back) disorder() {
 	for j := range t.N {
 		row, z := t.P[j*t.Lanes:][:t.Width], b.shared.entropy[j*t.Lanes:][:t.Width]
 		for lane, x := range row {
-			log := float32((z[lane] - t.M[lane]) * math.Ln2)
+			log := float32((z[lane]-t.M[lane])*math.Ln2) + b.lnNorm[lane]
 			z[lane] = 0
 			if x != 0 { // else the logarithm may be anything
 				z[lane] = -b.gh[lane] * x * (log + b.h[lane])
@@ -552,8 +616,14 @@ func (b *Back) Settle() {
 	if to.Sinks != nil {
 		sum, sink := 0.0, float64(t.a.Sink(p, t.h))
 		for lane, lse := range b.lse[:t.rows] {
-			if w := math.Exp(sink - float64(lse)); lse > -inf && w > 0 {
-				sum -= w * (float64(t.Sub[lane])/b.lifted + float64(b.gh[lane])*(sink-float64(lse)+float64(b.h[lane])))
+			log := sink - float64(lse)
+			w := math.Exp(log)
+			if Far(float64(lse)) {
+				w = float64(b.sunk[lane])
+				log = math.Log(w)
+			}
+			if lse > -inf && w > 0 {
+				sum -= w * (float64(t.Sub[lane])/b.lifted + float64(b.gh[lane])*(log+float64(b.h[lane])))
 			}
 		}
 		to.Sinks[t.h] += float32(sum)

@@ -250,6 +250,7 @@ func (w *Backward) walkItem(worker, task int) {
 		row, h := (it.first+i)/p.Group(), (it.first+i)%p.Group()
 		t.At(w.a, it.b, it.kv*p.Group()+h, row)
 		t.Recall(w.g)
+		t.Renormalise(w.cut)
 		sound = t.Sound() && sound
 		if t.End() > 0 {
 			first, end = min(first, t.First(w.cut.Block)), max(end, t.End())

@@ -314,7 +314,7 @@ func (t *Tile) finish(row, n int, v sight) {
 	}
 	if s.Terms&attn.TermBias != 0 {
 		t.loadBias(key, n)
-		p.Edit.Add, p.Edit.Scale, p.Edit.Factor = e.bias, e.Add, e.Beta
+		p.Edit.Add, p.Edit.Scale, p.Edit.Factor, p.Edit.Bounded = e.bias, e.Add, e.Beta, true
 		t.ops.Add(p)
 	}
 	if s.Terms&attn.TermALiBi != 0 {

@@ -65,7 +65,7 @@ func (r *Reverse) Incoming(to []float32, a *attn.Args, g *attn.Grads, b, h, i in
 func (r *Reverse) with(incoming float32, a *attn.Args, g *attn.Grads, b, h, i int) *Reverse {
 	r.a, r.g, r.b, r.h, r.i = a, g, b, h, i
 	r.batch, r.row = a.QRow(r.p, b, i)
-	r.dout, r.LSE, r.Entropy, r.DEntropy = nil, r.number(&a.Stats.LSE), 0, 0
+	r.dout, r.LSE, r.Entropy, r.DEntropy = nil, float32(a.Stats.LSE.LogSum(r.batch, r.row, h).Value()), 0, 0
 	r.Less = float64(incoming) - float64(r.number(&g.LSE))
 	if g.Out.Data != nil {
 		r.dout = g.Out.Row(r.batch, r.row, h)
@@ -84,11 +84,11 @@ func (r *Reverse) number(t *attn.Tensor) float32 {
 	return t.Row(r.batch, r.row, r.h)[0]
 }
 
-// Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key. Its own row is looked at if it is not known to be; a
-// gradient that is not finite shows in dO . O.
+// Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key, and no score is too large for a base-2
+// logarithm. Its own row is looked at if it is not known to be; a gradient that is not finite shows in dO . O.
 func (r *Reverse) Sound(row bool) bool {
 	less, h := float32(r.Less), r.Entropy+r.DEntropy
-	return r.LSE <= math.MaxFloat32 && less-less == 0 && h-h == 0 && (row || r.ops.Finite(r.a.Q.Row(r.batch, r.row, r.h)))
+	return r.LSE <= 0x1p127 && less-less == 0 && h-h == 0 && (row || r.ops.Finite(r.a.Q.Row(r.batch, r.row, r.h)))
 }
 
 // Finite is whether n rows of a tensor that has float32 numbers, or none at all, are finite.

@@ -65,7 +65,7 @@ func (r *Row) ByDefinition() {
 		}
 		r.weights(lo, hi, func(s float32) float64 { return nan })
 		r.Write(out)
-		r.Stats(nan, nan, nan)
+		r.Stats(attn.LogSum{Ref: nan}, nan, nan)
 		r.Largest(nan, -1)
 		return
 	case infinite == 1:
@@ -76,13 +76,13 @@ func (r *Row) ByDefinition() {
 			return 0
 		})
 		r.Write(out)
-		r.Stats(math.Inf(1), math.Inf(1), 0)
+		r.Stats(attn.LogSum{Ref: math.Inf(1)}, math.Inf(1), 0)
 		r.Largest(float64(top), first)
 		return
 	case top == -inf && sink == math.Inf(-1):
 		r.weights(lo, hi, nil)
 		r.Write(out)
-		r.Stats(math.Inf(-1), 0, 0)
+		r.Stats(attn.LogSum{Ref: math.Inf(-1)}, 0, 0)
 		r.Largest(float64(top), -1)
 		return
 	}
@@ -127,10 +127,10 @@ func (r *Row) ByDefinition() {
 	}
 	r.weights(lo, hi, func(s float32) float64 { return math.Exp(z(s)) / sum })
 	r.Write(out)
-	lse := math.Log(sum)
-	entropy := lse - meanZ/sum
+	lse := attn.LogSum{Log: math.Log(sum)}
+	entropy := lse.Log - meanZ/sum
 	if temp != attn.Frozen {
-		lse += high * beta
+		lse.Ref = high * beta
 	}
 	r.Stats(lse, mean/sum, entropy)
 	r.Largest(float64(top), first)
@@ -176,16 +176,28 @@ func (r *Row) Write(out []float32) {
 }
 
 // FromSums writes the by-products of a row from its reference m, its sum of weights l > 0, and its sum s of weights times scores, in base-2
-// logarithms.
+// logarithms. The last is not good for a Far row.
 func (r *Row) FromSums(m, l, s float64) {
-	lse, z := math.Log(l), s/l
-	r.Stats(lse+m*math.Ln2, z*math.Ln2*r.P.Temperature(), max(lse+(m-z)*math.Ln2, 0))
+	lse, z := attn.LogSum{Ref: m * math.Ln2, Log: math.Log(l)}, s/l
+	r.Stats(lse, z*math.Ln2*r.P.Temperature(), max(lse.Log+(m-z)*math.Ln2, 0))
+}
+
+// farLSE is the magnitude of an LSE from which on one float32 no longer holds the log of its sum: its last place is 2^-13 below.
+const farLSE = 1 << 10
+
+// Far reports whether an LSE, or a z, is so far from 0 that a float32 loses what matters of it. So do the sums that Mean and Entropy are
+// made of in base-2 logarithms. Such rows have other ways.
+func Far(z float64) bool { return math.Abs(z) > farLSE && !math.IsInf(z, 0) }
+
+// FarSums reports whether the by-products of a row with reference m in base-2 logarithms cannot be made from sums: ByDefinition makes them.
+func (r *Row) FarSums(m float64) bool {
+	return r.P.Want&(attn.WantMean|attn.WantEntropy) != 0 && Far(m*math.Ln2)
 }
 
 // Sunk adds the sink of a query head, a key without value, to the sums of a row: the reference is the larger one, and what was summed below the
 // other, output included, is to be multiplied by keep.
 func Sunk(p *attn.Problem, a *attn.Args, h int, m, l, s float64) (m2, l2, s2, keep float64) {
-	switch sink := float64(a.Sink(p, h)) * math.Log2E; {
+	switch sink := sinkOf(p, a, h); {
 	case math.IsInf(sink, -1):
 		return m, l, s, 1
 	case l == 0 || sink > m:
@@ -200,10 +212,24 @@ func Sunk(p *attn.Problem, a *attn.Args, h int, m, l, s float64) (m2, l2, s2, ke
 	}
 }
 
+// sinkOf returns the sink of a query head in base-2 logarithms, -Inf without one. A far one is rounded as a score is, so that a score
+// that equals it has the same weight.
+func sinkOf(p *attn.Problem, a *attn.Args, h int) float64 {
+	sink := float64(a.Sink(p, h))
+	base2 := sink * math.Log2E
+	if Far(sink) {
+		base2 = max(float64(float32(base2)), -math.MaxFloat32)
+	}
+	return base2
+}
+
 // Stats writes the by-products of a softmax that the call asks for.
-func (r *Row) Stats(lse, mean, entropy float64) {
+func (r *Row) Stats(lse attn.LogSum, mean, entropy float64) {
 	s := &r.A.Stats
-	r.put(&s.LSE, lse)
+	if s.LSE.Data != nil {
+		at, row := r.A.QRow(r.P, r.B, r.I)
+		lse.Write(s.LSE.Row(at, row, r.H))
+	}
 	r.put(&s.Mean, mean)
 	r.put(&s.Entropy, entropy)
 }

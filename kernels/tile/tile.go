@@ -441,7 +441,7 @@ func (t *Tile) Finish() (again bool) {
 		h, i := t.Query(lane)
 		t.row.At(t.a, t.b, h, i)
 		row := t.load.out(t, lane)
-		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) {
+		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) || t.L[lane] > 0 && t.row.FarSums(float64(t.M[lane])) {
 			t.row.ByDefinition()
 		} else {
 			t.finishRow(lane)
@@ -460,15 +460,15 @@ func (t *Tile) finishRow(lane int) {
 	}
 	m, l, s, _ = Sunk(t.p, t.a, r.H, m, l, s)
 	if l == 0 {
-		r.Stats(math.Inf(-1), 0, 0)
+		r.Stats(attn.LogSum{Ref: math.Inf(-1)}, 0, 0)
 		return
 	}
-	lse := math.Log(l)
+	lse := attn.LogSum{Log: math.Log(l)}
 	switch {
 	case t.temp == attn.Frozen:
-		r.Stats(lse, float64(t.best[lane]), lse)
+		r.Stats(lse, float64(t.best[lane]), lse.Log)
 	case Limit(t.p):
-		r.Stats(lse, float64(t.best[lane])/l, lse)
+		r.Stats(lse, float64(t.best[lane])/l, lse.Log)
 	default:
 		r.FromSums(m, l, s)
 	}

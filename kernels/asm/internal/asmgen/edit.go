@@ -128,14 +128,15 @@ func (g *gen) capScores() {
 //	p = b*factor    e = p - b*factor - b*rest - scale*s    result = p - e
 //
 // Where p is infinite e is of the other sign, or NaN, before the score comes in: it is held between finite numbers there, and left as it is where
-// p is finite.
+// p is finite. The larger of the result and the least of lowest, bias and score comes out: it is -Inf where one of these is.
 func (g *gen) addScores() {
-	g.function("Add", "(p *Panel, from, to int, scale, factor, rest float32)", 0, 36, g.sweptDoc(`
-		x := &p.P[j*%[1]d+lane]
-		*x = scale*(*x) + (factor+rest)*p.Edit.Add[j*%[1]d+lane]`))
+	g.function("Add", "(p *Panel, from, to int, scale, factor, rest, lowest float32)", 0, 40, g.sweptDoc(`
+		x, bias := &p.P[j*%[1]d+lane], p.Edit.Add[j*%[1]d+lane]
+		*x = max(scale*(*x) + (factor+rest)*bias, min(*x, bias, lowest))`))
 	const (
 		together                   = 3
 		scale, factor, rest, lower = vec(0), vec(1), vec(2), vec(3)
+		lowest                     = vec(4)
 		biases                     = elem
 		biasAt                     = elemAt // the vector of the sweep
 	)
@@ -143,6 +144,7 @@ func (g *gen) addScores() {
 		g.argFloat(scale, "scale", 24)
 		g.argFloat(factor, "factor", 28)
 		g.argFloat(rest, "rest", 32)
+		g.argFloat(lowest, "lowest", 36)
 		g.load(lower, errorLeast)
 		g.get(biases, edited("Add"))
 		g.arg(count, "from", 8)
@@ -151,7 +153,7 @@ func (g *gen) addScores() {
 		g.offset(biasAt, biases, vectorAt, 1)
 	}, func(n int) {
 		for i := range n {
-			bias, product, err := vec(4+3*i), vec(5+3*i), vec(6+3*i)
+			bias, product, err := vec(5+3*i), vec(6+3*i), vec(7+3*i)
 			g.load(bias, mem{base: biasAt, off: i * g.row()})
 			g.mul(product, bias, factor)
 			g.load(err, product)
@@ -161,6 +163,9 @@ func (g *gen) addScores() {
 			g.min(err, err, errorMost)
 			g.fnma(err, scale, g.swept(i))
 			g.sub(product, product, err)
+			g.min(bias, lowest, bias)
+			g.min(bias, bias, g.swept(i))
+			g.max(product, bias, product)
 			g.store(g.swept(i), product)
 		}
 		g.increase(biasAt, n*g.row())
