@@ -54,6 +54,9 @@ func (z LogSum) Value() float64 {
 }
 
 // Write stores the logarithm in a row of an LSE tensor: as one number, or as a reference and the logarithm of the sum over it.
+//
+// The second number makes up for what rounding the reference loses, up to 64. Where more is lost, references are 88 or more apart if they
+// differ at all: exp of such a difference is 0 in float32, whatever it is, and the second number must keep the logarithm of the sum.
 func (z LogSum) Write(row []float32) {
 	if len(row) == 1 {
 		row[0] = float32(z.Value())
@@ -65,7 +68,8 @@ func (z LogSum) Write(row []float32) {
 	case math.IsNaN(rounded):
 		row[1] = row[0]
 	default:
-		row[1] = float32(z.Log + (z.Ref - rounded))
+		const most = 64
+		row[1] = float32(z.Log + min(max(z.Ref-rounded, -most), most))
 	}
 }
 

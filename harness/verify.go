@@ -74,9 +74,26 @@ func Try(k attn.Kernel, c cases.Case) Finding {
 	if err != nil {
 		return f.wrong("%v", err)
 	}
-	v := o.Judge(oracle.Sample(&p, a, CheckRows, c.Seed()))
+	rows := oracle.Sample(&p, a, CheckRows, c.Seed())
+	v := o.Judge(rows)
+	if c.Far() {
+		near, err := nearOracle(c, a)
+		if err != nil {
+			return f.wrong("%v", err)
+		}
+		v.Join(near.Judge(rows))
+	}
 	f.Worst, f.Note = v.Worst, v.Where
 	return f
+}
+
+// nearOracle answers for a case of scores far from 0 by the same scores near 0, which have narrower tolerances.
+func nearOracle(c cases.Case, a *attn.Args) (*oracle.Oracle, error) {
+	near, err := c.Near(a)
+	if err != nil {
+		return nil, err
+	}
+	return oracle.New(c.Problem, near)
 }
 
 // tryBack is Try for the backward pass.
@@ -107,6 +124,16 @@ func tryBack(f Finding, plan attn.Plan, c cases.Case, a *attn.Args) Finding {
 	v, err := o.JudgeGrads(g)
 	if err != nil {
 		return f.wrong("%v", err)
+	}
+	if c.Far() {
+		if o, err = nearOracle(c, a); err != nil {
+			return f.wrong("%v", err)
+		}
+		near, err := o.JudgeGrads(cases.NearGrads(g))
+		if err != nil {
+			return f.wrong("%v", err)
+		}
+		v.Join(near)
 	}
 	f.Worst, f.Note = v.Worst, v.Where
 	return f

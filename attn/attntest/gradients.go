@@ -103,11 +103,11 @@ func collectGrads(g *attn.Grads) []float32 {
 }
 
 // Gradient judges the backward pass of a kernel on a case, as Value does the forward one.
-func (s *Subject) Gradient(c cases.Case) (ratio float64, err error) {
+func (s *Subject) Gradient(c cases.Case) (v oracle.Verdict, err error) {
 	defer catch(&err)
 	x, err := s.backward(c, nil)
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	defer done(x.plan)
 	before := take(x.a, x.slab)
@@ -115,35 +115,34 @@ func (s *Subject) Gradient(c cases.Case) (ratio float64, err error) {
 	x.plan.Backward(x.a, x.g)
 	o, err := oracle.New(c.Problem, x.a)
 	if err != nil {
-		return 0, err
+		return v, err
 	}
-	v, err := o.JudgeGrads(x.g)
-	if err != nil {
-		return 0, err
+	if v, err = o.JudgeGrads(x.g); err != nil {
+		return v, err
 	}
 	h := s.Options.HoldGrad
 	if h == 0 {
 		h = 1
 	}
 	if !(v.Worst <= h) {
-		return v.Worst, fmt.Errorf("error is %.3g of the tolerance, want %v; %s", v.Worst, h, v.Where)
+		return v, fmt.Errorf("error is %.3g of the tolerance, want %v; %s", v.Worst, h, v.Where)
 	}
 	first := collectGrads(x.g)
 	poisonGrads(x.g)
 	if err := before.unchanged(x.a, x.slab); err != nil {
-		return v.Worst, err
+		return v, err
 	}
 	if err := same(outputs, collect(x.a, nil)); err != nil {
-		return v.Worst, fmt.Errorf("the backward pass writes an output of the forward one: %w", err)
+		return v, fmt.Errorf("the backward pass writes an output of the forward one: %w", err)
 	}
 	if err := s.afterNaN(x); err != nil {
-		return v.Worst, err
+		return v, err
 	}
 	x.plan.Backward(x.a, x.g)
 	if err := same(first, collectGrads(x.g)); err != nil {
-		return v.Worst, fmt.Errorf("the gradients depend on what the plan did before: %w", err)
+		return v, fmt.Errorf("the gradients depend on what the plan did before: %w", err)
 	}
-	return v.Worst, nil
+	return v, nil
 }
 
 // afterNaN has the plan do a call whose numbers are NaN throughout, so that whatever it leaves in scratch is NaN.

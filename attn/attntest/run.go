@@ -7,6 +7,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
+	"attnlab/attn/oracle"
 )
 
 // Run is the suite. With -short it takes half of the core cases, and tries the laws on fewer calls; where the core is enough, an eighth of its cases and a quarter of
@@ -40,9 +41,9 @@ func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	})
 }
 
-// judged runs one in so many of the cases that the claims cover in some form.
-func judged(t *testing.T, s *Subject, nth uint64, form func(cases.Case) (cases.Case, bool), judge func(cases.Case) (float64, error)) {
-	worst := map[string]float64{}
+// judged runs one in nth of the cases that the claims cover in some form. A family whose tolerances are all too wide to judge by fails.
+func judged(t *testing.T, s *Subject, nth uint64, form func(cases.Case) (cases.Case, bool), judge func(cases.Case) (oracle.Verdict, error)) {
+	all := map[string]*oracle.Verdict{}
 	ran := map[string]int{}
 	for _, c := range s.cases() {
 		family := c.Family
@@ -52,16 +53,24 @@ func judged(t *testing.T, s *Subject, nth uint64, form func(cases.Case) (cases.C
 		}
 		ran[family]++
 		t.Run(c.String(), func(t *testing.T) {
-			ratio, err := judge(c)
+			v, err := judge(c)
 			if err != nil {
 				t.Error(err)
 			}
-			worst[family] = max(worst[family], ratio)
+			if all[family] == nil {
+				all[family] = new(oracle.Verdict)
+			}
+			all[family].Join(v)
 		})
 	}
 	for _, f := range cases.Families() {
-		if ran[f] > 0 {
-			t.Logf("%-9s %4d cases, worst error %.3f of the tolerance", f, ran[f], worst[f])
+		v := all[f]
+		if v == nil { // none ran, or -run left out all
+			continue
+		}
+		t.Logf("%-9s %4d cases, worst error %.3f of the tolerance, %d of %d numbers not judged", f, ran[f], v.Worst, v.Numbers-v.Judged, v.Numbers)
+		if v.Judged == 0 && v.Numbers > 0 {
+			t.Errorf("%s: none of %d numbers has a tolerance that is narrow enough to judge by", f, v.Numbers)
 		}
 	}
 }

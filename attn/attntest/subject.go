@@ -4,6 +4,7 @@
 //
 // The suite has three parts. Values: every case of package cases that the claims cover, against the float64 oracle, in units of the
 // tolerance that float32 arithmetic is entitled to; outputs, padding and scratch hold NaN beforehand, and nothing but the outputs may change.
+// Scores far from 0, where that tolerance forgives anything, are held to the tolerance of the same scores near 0.
 // Claims: a problem is accepted exactly when the claims cover it. Laws: what must hold without knowing the answer, such as the same bits on
 // any number of threads, two halves of the keys that Merge to the whole, or two ways to say the same: a paged cache and a contiguous one, slopes
 // and a bias.
@@ -84,41 +85,40 @@ func (s *Subject) Covers(c cases.Case) (cases.Case, bool) {
 }
 
 // Value judges a kernel on one case that the claims cover: the answer, by the oracle; that nothing but the outputs was written; and that
-// neither the answer nor its bits depend on what outputs and scratch held before. The ratio is the worst error over tolerance.
-func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
+// neither the answer nor its bits depend on what outputs and scratch held before.
+func (s *Subject) Value(c cases.Case) (v oracle.Verdict, err error) {
 	defer catch(&err)
 	a, slab, err := c.Args()
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	poison(a)
 	before := take(a, slab)
 	plan, err := s.plan(c.Problem, nil)
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	defer done(plan)
 	plan.Forward(a)
-	v, err := judge(&c, a)
-	if err != nil {
-		return 0, err
+	if v, err = judge(&c, a); err != nil {
+		return v, err
 	}
 	if h := s.hold(&c); !(v.Worst <= 1) || !(v.Out <= h) {
-		return v.Worst, fmt.Errorf("error is %.3g of the tolerance, want 1, and %.3g for Out, want %v; %s", v.Worst, v.Out, h, v.Where)
+		return v, fmt.Errorf("error is %.3g of the tolerance, want 1, and %.3g for Out, want %v; %s", v.Worst, v.Out, h, v.Where)
 	}
 	if err := written(&c.Problem, a); err != nil {
-		return v.Worst, err
+		return v, err
 	}
 	first := collect(a, nil)
 	poison(a)
 	if err := before.unchanged(a, slab); err != nil {
-		return v.Worst, err
+		return v, err
 	}
 
 	// The same call again, after one whose operands were NaN throughout, so that whatever it left in scratch is NaN.
 	dirty, err := cases.NewArgs(c.Problem, "bhsd", nil)
 	if err != nil {
-		return v.Worst, err
+		return v, err
 	}
 	cases.Inputs(dirty, func(_ string, t *attn.Tensor) {
 		cases.Rows(t, func(_, _, _ int, row []float32) {
@@ -130,9 +130,9 @@ func (s *Subject) Value(c cases.Case) (ratio float64, err error) {
 	plan.Forward(dirty)
 	plan.Forward(a)
 	if err := same(first, collect(a, nil)); err != nil {
-		return v.Worst, fmt.Errorf("the answer depends on what the plan did before: %w", err)
+		return v, fmt.Errorf("the answer depends on what the plan did before: %w", err)
 	}
-	return v.Worst, nil
+	return v, nil
 }
 
 // judgedProducts bounds the work of the oracle on one case: multiplications of float64, a few milliseconds. A case that has more is judged on

@@ -18,6 +18,7 @@ type Case struct {
 	Core         bool // part of the quick subset
 	Layout, Data string
 	edit         func(p *attn.Problem, a *attn.Args, r rnd) // what makes the case special, after Fill
+	shift        func(p *attn.Problem, a *attn.Args)        // takes its scores far from 0, after edit
 }
 
 // String is the case's path.
@@ -71,6 +72,9 @@ func (c *Case) Args() (a *attn.Args, slab []float32, err error) {
 	if c.edit != nil {
 		c.edit(&c.Problem, a, rand.New(rand.NewPCG(c.Seed(), 5)))
 	}
+	if c.shift != nil {
+		c.shift(&c.Problem, a)
+	}
 	return a, slab, nil
 }
 
@@ -111,6 +115,7 @@ var all = sync.OnceValue(func() []Case {
 		{"types", types},
 		{"pairs", pairs},
 		{"extremes", extremes},
+		{"far", far},
 		{"empty", empty},
 		{"linear", linear},
 	} {

@@ -38,7 +38,7 @@ func carveGrads(p *attn.Problem, a *attn.Args, layout string, c *carver) *attn.G
 	}
 	g.Out = as(&a.Out, layout)
 	if p.Op == attn.OpSoftmax {
-		g.LSE = as(&a.Stats.LSE, layout)
+		g.LSE = as(&attn.Tensor{B: a.Stats.LSE.B, S: a.Stats.LSE.S, H: a.Stats.LSE.H, D: min(a.Stats.LSE.D, 1)}, layout)
 		g.Entropy = as(&a.Stats.Entropy, layout)
 	}
 	if layout == "packed" {

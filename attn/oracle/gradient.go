@@ -66,6 +66,7 @@ func (s *sums) row(r int) estimates {
 	grow := math.Sqrt(s.n[r]) + 4
 	for c := range e.x {
 		e.tol[c] = u*(s.tol[at+c]+grow*s.abs[at+c]) + (grow+2)*subnormal
+		e.size[c] += absolute((grow + 2) * subnormal)
 	}
 	return e
 }
@@ -247,7 +248,7 @@ func (j *gradients) row(at Index, dlse, dentropy float64) estimates {
 	}
 	// weighed is that gradient times a weight, whose relative error is w
 	weighed := func(weight, w float64, x bounded) bounded {
-		return bounded{weight * x.x, weight*(w*math.Abs(x.x)+x.err) + light/u*math.Abs(x.x), weight * x.size}
+		return bounded{weight * x.x, weight*(w*math.Abs(x.x)+x.err) + light/u*math.Abs(x.x), weight*x.size + absolute(light)*math.Abs(x.x)}
 	}
 	if p.Score.Terms&attn.TermSinks != 0 && j.g.Terms.Sinks != nil {
 		sink := float64(a.Terms.Sinks[at.H])
@@ -266,7 +267,7 @@ func (j *gradients) row(at Index, dlse, dentropy float64) estimates {
 		if invalid {
 			weight = math.NaN()
 		}
-		j.v.add(key, bounded{weight, weight*w + light/u, weight}, j.dout, j.absDout)
+		j.v.add(key, bounded{weight, weight*w + light/u, weight + absolute(light)}, j.dout, j.absDout)
 		copy(keyed, j.key(j.Oracle.v, &a.V, at.B, key, kv))
 		dp := bounded{}
 		for c, v := range keyed {
@@ -513,6 +514,6 @@ func (j *gradients) through(g estimates, row []float64) {
 		}
 		g.x[c] *= slope
 		g.tol[c] = g.tol[c]*slope + 2*u*math.Abs(g.x[c]) + lost + subnormal
-		g.size[c] *= slope
+		g.size[c] = g.size[c]*slope + absolute(lost+subnormal)
 	}
 }

@@ -11,9 +11,10 @@ import (
 
 // A Verdict is the outcome of a comparison.
 //
-// A number that is far off fails, whatever it is. But a tolerance that exceeds 2^-8 of the sum of the sizes of a number's terms is
-// so wide that nearly any answer is within it: float32 arithmetic is entitled to the error, and the comparison has shown little. Such
-// a number is not judged.
+// A tolerance that exceeds 2^-8 of the sum of the sizes of a number's terms is so wide that the comparison has shown little: float32
+// arithmetic is entitled to the error, but a number that is within it has not been judged. It must be within it all the same, up to a
+// quarter of that sum. Wider tolerances, which are of the first order, mean nothing: such a number is only to be finite where the
+// definition is. What tolerances have in absolute terms, for numbers near the bottom of float32, counts for nothing here.
 type Verdict struct {
 	Rows    int     // compared
 	Numbers int     // compared
@@ -23,8 +24,17 @@ type Verdict struct {
 	Out     float64 // the largest ratio in a.Out, without by-products
 }
 
-// wide is the tolerance of a number, over the sum of the sizes of its terms, from which on the number is not judged.
-const wide = 0x1p-8
+// Join adds another comparison to the verdict.
+func (v *Verdict) Join(w Verdict) {
+	v.Rows, v.Numbers, v.Judged, v.Out = v.Rows+w.Rows, v.Numbers+w.Numbers, v.Judged+w.Judged, max(v.Out, w.Out)
+	if !(w.Worst <= v.Worst) {
+		v.Worst, v.Where = w.Worst, w.Where
+	}
+}
+
+// wide is the tolerance of a number, over the sum of the sizes of its terms, from which on the number is not judged, and void that from
+// which on any finite number will do.
+const wide, void = 0x1p-8, 0x1p-2
 
 // Judge compares a.Out, and every member of a.Stats that is set, with the definition in the given rows.
 func (o *Oracle) Judge(rows []Index) Verdict {
@@ -59,7 +69,7 @@ func (o *Oracle) Answers(rows []Index) *Answers {
 		k.said[i] = *r
 		to := &k.said[i]
 		to.Out, to.TolOut, to.SizeOut = kept(r.Out, true), kept(r.TolOut, true), kept(r.SizeOut, true)
-		to.Weights, to.TolWeights = kept(r.Weights, weights), kept(r.TolWeights, weights)
+		to.Weights, to.TolWeights, to.SizeWeights = kept(r.Weights, weights), kept(r.TolWeights, weights), kept(r.SizeWeights, weights)
 		to.Scores, to.TolScores = kept(r.Scores, scores), kept(r.TolScores, scores)
 	}
 	return k
@@ -70,7 +80,7 @@ func (k *Answers) Len() int {
 	n := 0
 	for i := range k.said {
 		r := &k.said[i]
-		n += 3*len(r.Out) + 2*(len(r.Weights)+len(r.Scores)) + 36
+		n += 3*(len(r.Out)+len(r.Weights)) + 2*len(r.Scores) + 36
 	}
 	return n
 }
@@ -100,17 +110,19 @@ func (v *Verdict) row(p *attn.Problem, a *attn.Args, at Index, r *Row, buf []flo
 	}{
 		{"Mean", &s.Mean, r.Mean, r.TolMean, r.SizeMean},
 		{"Entropy", &s.Entropy, r.Entropy, r.TolEntropy, math.Abs(r.Entropy) + 1},
-		{"Max", &s.Max, r.Max, r.TolMax, math.Abs(r.Max)},
+		{"Max", &s.Max, r.Max, r.TolMax, math.Inf(1)},
 	} {
 		if n.t.Data != nil {
 			v.number(n.name, at, 0, float64(n.t.Row(b, row, at.H)[0]), n.want, n.tol, n.size)
 		}
 	}
 	if s.Weights.Data != nil {
-		v.vector("Weights", at, s.Weights.Row(b, row, at.H), estimates{r.Weights, r.TolWeights, r.Weights})
+		v.vector("Weights", at, s.Weights.Row(b, row, at.H), estimates{r.Weights, r.TolWeights, r.SizeWeights})
 	}
 	if s.Scores.Data != nil {
-		v.vector("Scores", at, s.Scores.Row(b, row, at.H), estimates{r.Scores, r.TolScores, r.Scores})
+		for j, got := range s.Scores.Row(b, row, at.H) {
+			v.number("Scores", at, j, float64(got), r.Scores[j], r.TolScores[j], math.Inf(1))
+		}
 	}
 	if s.ArgMax != nil {
 		if j := int(s.ArgMax[(b*a.Q.S+row)*p.HeadsQ+at.H]); !r.MayBeFirst(j) && !math.IsInf(v.Worst, 1) {
@@ -127,12 +139,15 @@ func (v *Verdict) vector(name string, at Index, got []float32, want estimates) (
 	return worst
 }
 
-// number compares one number, whose terms have sizes that sum to size. It returns the error over the tolerance.
+// number compares one number, whose terms have sizes that sum to size: +Inf where the tolerance is always narrow. It returns the error over the tolerance.
 func (v *Verdict) number(name string, at Index, c int, got, want, tol, size float64) (ratio float64) {
 	ratio = Ratio(got, want, tol)
 	v.Numbers++
-	if !(tol > wide*math.Abs(size)) { // also where there is no number to be near to
+	switch {
+	case !(tol > wide*size): // also where there is no number to be near to
 		v.Judged++
+	case tol > void*size && !math.IsInf(ratio, 1):
+		ratio = 0
 	}
 	if !(ratio <= v.Worst) {
 		v.Worst = ratio

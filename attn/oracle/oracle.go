@@ -37,6 +37,13 @@
 //	tol(numerator_b) = u r Σ_j W_j |V_jb|      tol(denominator) = u r Σ_j W_j
 //	tolO_b = (tol(numerator_b) + |o_b| tol(denominator)) / |denominator| + 2u|o_b|
 //
+// # What is judged
+//
+// A tolerance follows the scores, so it forgives anything where they are far from 0: at 1e9 eS is larger than any output. Beside each
+// number stands the sum of the sizes of its terms, such as Σ_j A_j |V_jb| for an output or Σ_j |k_ja| A_j (|dP_j| + |D| + ...) for dQ.
+// A number whose tolerance exceeds 2^-8 of that is counted as not judged (type Verdict). The suite fails where none is judged, and
+// holds scores far from 0 to the tolerance of the same scores near 0 (cases.Case.Near).
+//
 // # Tolerance of gradients
 //
 // First order, and from the same data. With dP_j = dO.V_j and D = dO.o, the gradient of z_j is A_j X_j, X_j = dP_j - D + dLSE - dH (z_j - LSE + H), and
@@ -78,13 +85,14 @@ type Index struct{ B, H, I int }
 type Row struct {
 	Visible             int // keys the masks show
 	Out, TolOut         []float64
-	SizeOut             []float64 // sum of the sizes of the terms of each number of Out
+	SizeOut             []float64 // sum of the sizes of the terms of each number of Out: see absolute
 	LSE, TolLSE         float64
 	Mean, TolMean       float64
-	SizeMean            float64 // the same of Mean
+	SizeMean            float64
 	Entropy, TolEntropy float64
 	Max, TolMax         float64
 	Weights, TolWeights []float64 // by key, 0 for hidden ones; softmax only
+	SizeWeights         []float64
 	Scores, TolScores   []float64 // by key, -Inf for hidden ones; softmax only
 }
 
@@ -133,15 +141,15 @@ func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
 	f := func(n int) []float64 { return make([]float64, n) }
 	return &Oracle{
 		p: p, a: a, keys: make([]int, 0, nk), q: operand{f(d), f(d)}, k: operand{f(d), f(d)}, raw: operand{f(d), f(d)}, v: f(dv),
-		row: Row{Out: f(dv), TolOut: f(dv), SizeOut: f(dv), Weights: f(nk), TolWeights: f(nk), Scores: f(nk), TolScores: f(nk)},
+		row: Row{Out: f(dv), TolOut: f(dv), SizeOut: f(dv), Weights: f(nk), TolWeights: f(nk), SizeWeights: f(nk), Scores: f(nk), TolScores: f(nk)},
 	}, nil
 }
 
 // Row answers for one row. The result is overwritten by the next call.
 func (o *Oracle) Row(at Index) *Row {
 	r := &o.row
-	*r = Row{Out: r.Out, TolOut: r.TolOut, SizeOut: r.SizeOut, Weights: r.Weights, TolWeights: r.TolWeights, Scores: r.Scores, TolScores: r.TolScores}
-	for _, x := range [][]float64{r.Out, r.TolOut, r.SizeOut, r.Weights, r.TolWeights, r.TolScores} {
+	*r = Row{Out: r.Out, TolOut: r.TolOut, SizeOut: r.SizeOut, Weights: r.Weights, TolWeights: r.TolWeights, SizeWeights: r.SizeWeights, Scores: r.Scores, TolScores: r.TolScores}
+	for _, x := range [][]float64{r.Out, r.TolOut, r.SizeOut, r.Weights, r.TolWeights, r.SizeWeights, r.TolScores} {
 		clear(x)
 	}
 	for j := range r.Scores {
@@ -163,13 +171,22 @@ func (o *Oracle) Row(at Index) *Row {
 		switch {
 		case math.IsNaN(x) || math.IsInf(x, 0):
 		case o.p.Out == attn.F16:
-			r.TolOut[b] += 0x1p-11*math.Abs(x) + 0x1p-25
+			r.rounded(b, 0x1p-11*math.Abs(x)+0x1p-25)
 		case o.p.Out == attn.BF16:
-			r.TolOut[b] += 0x1p-8*math.Abs(x) + 0x1p-134
+			r.rounded(b, 0x1p-8*math.Abs(x)+0x1p-134)
 		}
 	}
 	return r
 }
+
+// rounded adds what rounding a number of Out may lose.
+func (r *Row) rounded(b int, e float64) {
+	r.TolOut[b] += e
+	r.SizeOut[b] += absolute(e)
+}
+
+// absolute is what an absolute tolerance adds to the size of a number, so that the number is judged by its other tolerance.
+func absolute(tol float64) float64 { return tol / wide }
 
 // used is the number of keys in use.
 func (o *Oracle) used(b int) int {
@@ -516,16 +533,16 @@ func (o *Oracle) softmax(at Index) {
 	}
 	for _, j := range n {
 		w, e := r.Weights[j], eS[j]
-		r.TolWeights[j] = u*w*(e*beta+E+grow) + flush
+		r.TolWeights[j], r.SizeWeights[j] = u*w*(e*beta+E+grow)+flush, w+absolute(flush)
 		add(w, s[j], s[j]*beta, e)
 		for b, v := range o.key(o.v, &a.V, at.B, j, kv) {
 			r.Out[b] += w * v
 			r.TolOut[b] += u*w*math.Abs(v)*(e*beta+E+grow) + light*math.Abs(v)
-			r.SizeOut[b] += w * math.Abs(v)
+			r.SizeOut[b] += (w + absolute(light)) * math.Abs(v)
 		}
 	}
 	for b := range r.TolOut {
-		r.TolOut[b] += grow * subnormal
+		r.rounded(b, grow*subnormal)
 	}
 	r.LSE = high + math.Log(Z)
 	r.Entropy += r.LSE
@@ -602,6 +619,7 @@ func (o *Oracle) linear(at Index) {
 			r.SizeOut[b] /= math.Abs(den)
 			r.TolOut[b] = (r.TolOut[b] + math.Abs(r.Out[b])*tolDen) / math.Abs(den)
 		}
-		r.TolOut[b] += 2*u*math.Abs(r.Out[b]) + 6*subnormal
+		r.TolOut[b] += 2 * u * math.Abs(r.Out[b])
+		r.rounded(b, 6*subnormal)
 	}
 }

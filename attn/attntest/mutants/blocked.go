@@ -79,6 +79,10 @@ const (
 	relativeTurned
 	bitmapByRow
 	capacityInTable
+	lowestHides
+	lseRounded
+	mergeByLSE
+	weightsForgetSink
 )
 
 func blockedMutants() []Mutant {
@@ -153,13 +157,17 @@ func blockedMutants() []Mutant {
 		{relativeTurned, "relative_turned", "relative positions meet the query that is turned already"},
 		{bitmapByRow, "bitmap_by_row", "a sequence of a ragged batch takes its bitmap from the row that it lies in"},
 		{capacityInTable, "capacity_in_table", "full relative positions count from the plan's queries, not the call's"},
+		{lowestHides, "lowest_hides", "a bias of the lowest float32 overflows as a base-2 logarithm, and hides its key"},
+		{lseRounded, "lse_rounded", "an LSE of two numbers is rounded to one, and nothing is left for the second"},
+		{mergeByLSE, "merge_by_lse", "two halves of the keys are merged by an LSE in one float32, which far from 0 has lost the logarithm of the sum"},
+		{weightsForgetSink, "weights_forget_sink", "the weights that are asked for leave no part to the sink"},
 	} {
 		all = append(all, Mutant{Name: m.name, Why: m.why, Kernel: blocked{m.name, m.bug, new(atomic.Int64)}, Claims: blockedClaims})
 	}
 	return all
 }
 
-const blockedClaims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedWeights | attn.NeedScores | attn.NeedGrad)
+const blockedClaims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16 | attn.NeedScores | attn.NeedGrad)
 
 // Blocked returns the healthy softmax kernel, and what it can do.
 func Blocked() (attn.Kernel, attn.Needs) { return blocked{"blocked", healthy, nil}, blockedClaims }
@@ -255,7 +263,8 @@ type onlineRow struct {
 	out         []float32 // Σ e v
 	top         float32   // the largest score so far, that of the sink too
 	sum         float32   // Σ e, e = exp((s-top)/T)
-	scores      float32   // Σ e s
+	scores      float64   // Σ e s
+	below       float64   // Σ e (s-top): far from 0, sums of scores lose what is between them
 	largest     float32   // score of a key
 	first       int32     // the first key that has it
 	infs        int       // scores that are +Inf
@@ -295,7 +304,7 @@ func (r *onlineRow) begin() {
 	if r.bug != maxFromLastRow || !(r.top*r.top < 25) {
 		r.top = -inf
 	}
-	r.sum, r.scores, r.infs, r.invalid, r.largest, r.first = 0, 0, 0, false, -inf, -1
+	r.sum, r.scores, r.below, r.infs, r.invalid, r.largest, r.first = 0, 0, 0, 0, false, -inf, -1
 	clear(r.out)
 	sink := r.sink()
 	switch {
@@ -306,7 +315,7 @@ func (r *onlineRow) begin() {
 	case sink != -inf:
 		r.top, r.sum = sink, 1
 		if r.bug != sinkWithoutScore {
-			r.scores = sink
+			r.scores = float64(sink)
 		}
 		if r.bug == sinkHasValue && r.a.Keys(&r.p, r.b) > 0 {
 			copy(r.out, r.value(0))
@@ -495,7 +504,10 @@ func (r *onlineRow) absorb(lo, hi int) {
 		case s != -inf:
 			e = r.weight(s - r.top)
 			r.sum += e
-			r.scores += float32(e * s)
+			r.scores += float64(e) * float64(s)
+			if e != 0 { // the score may be as far below as float32 numbers go
+				r.below += float64(e) * float64(s-r.top)
+			}
 		case r.bug != hiddenValueEnters:
 			continue
 		}
@@ -512,8 +524,15 @@ func (r *onlineRow) absorb(lo, hi int) {
 func (r *onlineRow) rescale(top float32) {
 	if r.top != -inf {
 		f := r.weight(r.top - top)
+		if r.bug == mergeByLSE && f != 0 {
+			lse := r.top + float32(float32(math.Log(float64(r.sum)))/r.beta)
+			f = float32(math.Exp(float64((lse-top)*r.beta))) / r.sum
+		}
 		if r.bug != rescaleMean {
-			r.scores *= f
+			r.scores *= float64(f)
+		}
+		if r.below *= float64(f); f != 0 {
+			r.below += float64(f) * float64(r.sum) * float64(r.top-top)
 		}
 		if r.bug != rescaleSum {
 			r.sum *= f
@@ -581,7 +600,7 @@ func (r *onlineRow) scoreOf(j int) float32 {
 			i = 0
 		}
 		off, step := t.Bias.Offset(r.b, i, r.h)
-		s += t.Bias.Data[off+j*step]
+		s = r.biased(s, t.Bias.Data[off+j*step])
 	}
 	if r.bug == biasAfterScale {
 		s *= scale
@@ -590,6 +609,19 @@ func (r *onlineRow) scoreOf(j int) float32 {
 		s = r.cap(s)
 	}
 	return s
+}
+
+// biased adds a bias to a score.
+func (r *onlineRow) biased(s, bias float32) float32 {
+	sum := s + bias
+	switch lowest := r.p.Lowest(); {
+	case s == -inf || bias == -inf || !(sum < lowest):
+	case r.bug == lowestHides:
+		return -inf
+	default:
+		return lowest
+	}
+	return sum
 }
 
 func (r *onlineRow) cap(s float32) float32 {
@@ -644,16 +676,16 @@ func (r *onlineRow) store() {
 	at, row := r.a.QRow(&r.p, r.b, r.i)
 	out, st := &r.a.Out, &r.a.Stats
 	dst := out.Read(r.row, at, row, r.h)
-	lse, mean, entropy := -inf, float32(0), float32(0)
+	lse, mean, entropy := attn.LogSum{Ref: math.Inf(-1)}, float32(0), float32(0)
 	switch {
 	case r.invalid || r.infs > 1:
 		nan := float32(math.NaN())
-		lse, mean, entropy, r.largest, r.first = nan, nan, nan, nan, -1
+		lse, mean, entropy, r.largest, r.first = attn.LogSum{Ref: math.NaN()}, nan, nan, nan, -1
 		for c := range dst {
 			dst[c] = nan
 		}
 	case r.infs == 1:
-		lse, mean = inf, inf
+		lse, mean = attn.LogSum{Ref: math.Inf(1)}, inf
 		if clear(dst); r.infKey >= 0 {
 			copy(dst, r.value(r.infKey))
 		}
@@ -683,7 +715,15 @@ func (r *onlineRow) store() {
 			t.Row(at, row, r.h)[0] = x
 		}
 	}
-	put(&st.LSE, lse)
+	if st.LSE.Data != nil {
+		if r.bug == lseRounded {
+			lse = attn.LogSum{Ref: float64(float32(lse.Value()))}
+		}
+		lse.Write(st.LSE.Row(at, row, r.h))
+	}
+	if st.Weights.Data != nil {
+		r.weights(st.Weights.Row(at, row, r.h))
+	}
 	put(&st.Mean, mean)
 	put(&st.Entropy, entropy)
 	put(&st.Max, r.largest)
@@ -692,8 +732,30 @@ func (r *onlineRow) store() {
 	}
 }
 
+// weights writes the weights of all keys.
+func (r *onlineRow) weights(row []float32) {
+	clear(row)
+	sum := r.sum
+	if sink := r.sink(); r.bug == weightsForgetSink && sink != -inf {
+		sum -= r.weight(sink - r.top)
+	}
+	lo, hi := r.a.Visible(&r.p, r.b, r.i)
+	for j := lo; j < hi; j++ {
+		s := r.scoreOf(j)
+		switch {
+		case !r.visible(j) || s == -inf:
+		case r.invalid || r.infs > 1:
+			row[j] = float32(math.NaN())
+		case r.infs == 0:
+			row[j] = r.weight(s-r.top) / sum
+		case s == inf:
+			row[j] = 1
+		}
+	}
+}
+
 // finish makes by-products of the sums.
-func (r *onlineRow) finish() (lse, mean, entropy float32) {
+func (r *onlineRow) finish() (lse attn.LogSum, mean, entropy float32) {
 	beta := r.beta
 	if r.p.Score.Temp == attn.Frozen {
 		beta = 0 // weights that are 1 or 0 leave nothing but their number
@@ -702,22 +764,23 @@ func (r *onlineRow) finish() (lse, mean, entropy float32) {
 	if sink := r.sink(); sink != -inf {
 		rest -= r.weight(sink - r.top)
 	}
-	log := func(sum float32) float32 { return float32(math.Log(float64(sum))) + float32(r.top*beta) }
-	lse, mean = log(r.sum), r.scores/r.sum
-	entropy = lse - float32(mean*beta)
+	log := func(sum float32) float32 { return float32(math.Log(float64(sum))) }
+	below := float32(r.below / float64(r.sum))
+	lse, mean = attn.LogSum{Ref: float64(float32(r.top * beta)), Log: float64(log(r.sum))}, float32(r.scores/float64(r.sum))
+	entropy = log(r.sum) - float32(below*beta)
 	switch r.bug {
 	case entropySign:
-		entropy = lse + float32(mean*beta)
+		entropy = log(r.sum) + 2*float32(r.top*beta) + float32(below*beta)
 	case entropyWithoutSink:
-		entropy = log(rest) - float32(mean*beta)
+		entropy = log(rest) - float32(below*beta)
 	case sinkForgetsLSE:
-		lse = log(rest)
+		lse.Log = float64(log(rest))
 	case meanOfZ:
 		mean *= beta
 	case lseBase2:
-		lse *= math.Log2E
+		lse = attn.LogSum{Ref: lse.Value() * math.Log2E}
 	case lseWithoutMax:
-		lse -= float32(r.top * beta)
+		lse.Ref = 0
 	}
 	return lse, mean, entropy
 }

@@ -39,6 +39,8 @@ const (
 	writesOut
 	asksForAll
 	uncheckedGrads
+	weightsByLSE
+	weightsByLSEOfSlopes
 )
 
 func gradientMutants() []Mutant {
@@ -73,6 +75,8 @@ func gradientMutants() []Mutant {
 		{allocatesBackward, "grad_allocates", "Backward allocates"},
 		{writesOut, "grad_writes_out", "Backward leaves its sums in Out"},
 		{uncheckedGrads, "grad_unchecked", "wrong gradients are not refused"},
+		{weightsByLSE, "grad_weights_by_lse", "weights are made from an LSE in one float32, which far from 0 has lost the logarithm of the sum"},
+		{weightsByLSEOfSlopes, "grad_weights_by_lse_of_slopes", "the same where distances by ALiBi take scores there"},
 		{asksForAll, "grad_asks_for_all", "without the gradient of K, that of Q is left as it was"},
 	} {
 		all = append(all, Mutant{Name: m.name, Why: m.why, Kernel: gradient{blocked{m.name, healthy, nil}, m.fault}, Claims: gradientClaims, Backward: true})
@@ -233,7 +237,13 @@ func (pl *gradientPlan) row(b, h, i int) {
 	at, q := a.QRow(p, b, i)
 	pl.score.Query(a, b, i, h)
 	pl.back.Query(a, g, b, i, h)
-	lse, out, t := float64(a.Stats.LSE.Row(at, q, h)[0]), a.Out.Row(at, q, h), p.Temperature()
+	lse, out, t := a.Stats.LSE.LogSum(at, q, h).Value(), a.Out.Row(at, q, h), p.Temperature()
+	broken := math.IsNaN(lse) || math.IsInf(lse, 1)
+	top, sum := pl.softmax()
+	if f := pl.fault; f == weightsByLSE || f == weightsByLSEOfSlopes && p.Score.Terms&attn.TermALiBi != 0 {
+		top, sum = float64(float32(lse)), 1
+	}
+	log := math.Log(sum)
 	var dout []float32
 	dlse, dentropy, entropy := 0.0, 0.0, 0.0
 	if g.Out.Data != nil {
@@ -255,32 +265,31 @@ func (pl *gradientPlan) row(b, h, i int) {
 	if pl.fault == seesNext {
 		hi = min(hi+1, a.Keys(p, b))
 	}
-	sum := along(dout, out)
+	less := along(dout, out)
 	switch pl.fault {
 	case sumOfProducts:
-		sum = 0
+		less = 0
 		for j := lo; j < hi; j++ {
-			sum += along(dout, pl.score.Value(j))
+			less += along(dout, pl.score.Value(j))
 		}
 	case noSum:
-		sum = 0
+		less = 0
 	case neighboursSum:
-		sum, pl.sum = pl.sum, sum
+		less, pl.sum = pl.sum, less
 	}
 	by := func(dp, z float64) float64 {
-		x := dp - sum + dlse
+		x := dp - less + dlse
 		if dentropy != 0 {
-			x -= dentropy * (z - lse + entropy)
+			x -= dentropy * (z - top - log + entropy)
 		}
 		return x
 	}
-	broken := math.IsNaN(lse) || math.IsInf(lse, 1)
 	if sink := float64(a.Sink(p, h)); g.Terms.Sinks != nil && !math.IsInf(sink, -1) {
 		x := by(0, sink)
 		if pl.fault == sinkKeepsSum {
-			x += sum
+			x += less
 		}
-		if x *= math.Exp(sink - lse); broken {
+		if x *= math.Exp(sink-top) / sum; broken {
 			x = math.NaN()
 		}
 		g.Terms.Sinks[h] += float32(x)
@@ -294,7 +303,7 @@ func (pl *gradientPlan) row(b, h, i int) {
 		if math.IsInf(z, -1) && pl.fault != leaksHidden {
 			continue
 		}
-		w := math.Exp(z - lse)
+		w := math.Exp(z-top) / sum
 		if broken {
 			w = math.NaN()
 		}
@@ -318,8 +327,25 @@ func (pl *gradientPlan) row(b, h, i int) {
 	}
 	pl.back.Done()
 	if pl.fault == writesOut && len(out) > 0 {
-		out[0] = float32(sum)
+		out[0] = float32(less)
 	}
+}
+
+// softmax returns the largest z of the row, that of the sink included, and the sum of exp(z - top).
+func (pl *gradientPlan) softmax() (top, sum float64) {
+	top = float64(pl.score.Sink())
+	lo, hi := pl.score.Visible()
+	for j := lo; j < hi; j++ {
+		top = max(top, float64(pl.score.Score(j))/pl.p.Temperature())
+	}
+	if math.IsInf(top, -1) {
+		return 0, 1
+	}
+	sum = math.Exp(float64(pl.score.Sink()) - top)
+	for j := lo; j < hi; j++ {
+		sum += math.Exp(float64(pl.score.Score(j))/pl.p.Temperature() - top)
+	}
+	return top, sum
 }
 
 func along(x, y []float32) float64 {
