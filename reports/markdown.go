@@ -139,6 +139,9 @@ func machineLines(r *run.Run) [][]string {
 	add("SMT", f.SMT)
 	add("large pages", f.LargePages)
 	add("Go", strings.TrimSpace(f.Go+" "+f.GOAMD64+" "+f.Tags))
+	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
+		add("environment "+name, m.Env[name])
+	}
 	add("commit", m.Commit.String())
 	add("started", started(r))
 	add("command", strings.Join(m.Command, " "))

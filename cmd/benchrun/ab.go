@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"attnlab/harness"
-	"attnlab/harness/machine"
 	"attnlab/harness/run"
 
 	"github.com/alecthomas/kong"
@@ -132,8 +131,8 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 		for _, w := range j.Run().Warnings {
 			fmt.Fprintf(to.Err, "benchrun: %s\n", w)
 		}
-		if d := j.Run().Meta.Machine.Differences(machine.Fingerprint(availableISAs())); len(d) > 0 {
-			return exitf(exitUsage, "%s: this is another machine than the one the run was begun on: %s", c.Out, strings.Join(d, "; "))
+		if err := sameMachine(j.Run().Meta); err != nil {
+			return exitf(exitUsage, "%s: %w", c.Out, err)
 		}
 		journals[side], complete = j, complete && j.Run().Complete()
 	}
@@ -308,7 +307,7 @@ func (c *ABCmd) build(tell io.Writer) (sides [2]program, dir string, err error) 
 
 // build makes the program of a side, in files whose names begin with at. What names keys of a point is this program.
 func build(ctx context.Context, rev, at string, tell io.Writer) (program, error) {
-	p := program{path: at + "-benchrun", commit: run.CurrentCommit()}
+	p := program{path: at + "-benchrun", commit: run.ProgramCommit()}
 	if strings.Contains(rev, "=") {
 		self, err := os.Executable()
 		p.path = self

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,7 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 		fmt.Fprintf(to.Err, "benchrun: %s\n", w)
 	}
 	meta := j.Run().Meta
-	if err := sameMachine(meta); err != nil {
+	if err := cmp.Or(sameMachine(meta), sameProgram(meta)); err != nil {
 		return exitf(exitUsage, "%s: %w", c.Out, err)
 	}
 	line, err := againWith(k, meta.Flags, c.Out, fixedFlags, to)
@@ -342,27 +343,31 @@ func newMeta(k *kong.Context, seed uint64) (run.Meta, error) {
 		peaks[i].Slots = max(peaks[i].Slots, d.Slots[peaks[i].ISA])
 	}
 	return run.Meta{
-		Started: time.Now().UTC().Truncate(time.Second), Commit: run.CurrentCommit(), Program: program, Command: append([]string{"benchrun"}, os.Args[1:]...),
-		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Peaks: peaks, Noise: noise,
+		Started: time.Now().UTC().Truncate(time.Second), Commit: run.ProgramCommit(), Program: program, Command: append([]string{"benchrun"}, os.Args[1:]...),
+		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Env: run.Environment(), Peaks: peaks, Noise: noise,
 		Counters: machine.DescribeCounters(counters, none), Floors: d.floors(),
 	}, err
 }
 
-// sameMachine refuses to mix measurements that do not belong together.
+// sameMachine refuses to go on with measurements that were made on another machine or in another environment.
 func sameMachine(m run.Meta) error {
 	if d := m.Machine.Differences(machine.Fingerprint(availableISAs())); len(d) > 0 {
 		return fmt.Errorf("this is another machine than the one the run was begun on: %s", strings.Join(d, "; "))
 	}
-	if now := run.CurrentCommit(); now != m.Commit {
-		return fmt.Errorf("the run was begun at %v, this benchrun is %v", m.Commit, now)
+	if d := run.EnvDifferences(m.Env, run.Environment()); len(d) > 0 {
+		return fmt.Errorf("the environment is not the one the run was begun in: %s; set these variables as they were, or begin another run", strings.Join(d, "; "))
 	}
-	if m.Commit.Revision != "" && !m.Commit.Modified { // which says all
-		return nil
-	}
-	if now, err := thisProgram(); err != nil || now == m.Program || m.Program == "" {
+	return nil
+}
+
+// sameProgram refuses to go on with measurements of another program. The hash of the program decides: one commit can be built into many programs.
+func sameProgram(m run.Meta) error {
+	now, err := thisProgram()
+	if err != nil || now == m.Program {
 		return err
 	}
-	return fmt.Errorf("the run was begun by another build at %v: begin another run, or commit before you measure what is to be gone on with", m.Commit)
+	return fmt.Errorf("the run was begun by another program, %.12s of commit %v; this one is %.12s of commit %v: go on with that program, or begin another run",
+		cmp.Or(m.Program, "unknown"), m.Commit, now, run.ProgramCommit())
 }
 
 // thisProgram is the sum of our own executable.

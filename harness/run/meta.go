@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -31,11 +33,12 @@ type Meta struct {
 	Version int               `json:"version"` // of the folder's format; Create sets it
 	Started time.Time         `json:"started"`
 	Commit  Commit            `json:"commit"`
-	Program string            `json:"program,omitempty"` // SHA-256 of the executable
+	Program string            `json:"program,omitempty"` // SHA-256 of the executable: the identity of what was measured
 	Command []string          `json:"command,omitempty"` // as it was typed
 	Flags   map[string]string `json:"flags,omitempty"`   // every flag with its effective value
 	Seed    uint64            `json:"seed"`
 	Machine Fingerprint       `json:"machine"`
+	Env     map[string]string `json:"env,omitempty"` // what Environment returned when the run began
 	Peaks   []Peak            `json:"peaks,omitempty"`
 	Noise   map[string]string `json:"noise,omitempty"` // what disturbs measurements here: steal, clock drift, load
 
@@ -51,55 +54,104 @@ type Meta struct {
 // formatVersion is the version of the folder that this package reads and writes.
 const formatVersion = 1
 
-// A Commit names the sources that were measured.
+// A Commit names the sources of the program that was measured. Without a Revision they are unknown.
 type Commit struct {
-	Revision string `json:"revision,omitempty"` // empty when unknown
-	Modified bool   `json:"modified,omitempty"` // the checkout had changes besides
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // the checkout had changes on top of Revision
+	Diff     string `json:"diff,omitempty"`     // SHA-256 of these changes; empty when unknown
 }
 
 // String is a short form for reports.
 func (c Commit) String() string {
-	s := c.Revision
-	if s == "" {
+	if c.Revision == "" {
 		return "unknown"
 	}
-	if len(s) > 12 {
-		s = s[:12]
-	}
+	s := short(c.Revision)
 	if c.Modified {
 		s += " with changes"
+	}
+	if c.Diff != "" {
+		s += " " + short(c.Diff)
 	}
 	return s
 }
 
-// CurrentCommit asks the build information, and, where go run left none, git in the working directory, provided that it is a checkout of
-// this module.
-func CurrentCommit() Commit {
-	var c Commit
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				c.Revision = s.Value
-			case "vcs.modified":
-				c.Modified = s.Value == "true"
-			}
+// short returns the first digits of a hash, which are enough for people.
+func short(hash string) string { return hash[:min(12, len(hash))] }
+
+// ProgramCommit returns the commit of this program, as go build stamped it. Where the program has no stamp (go run, go test, -buildvcs=false) the commit is
+// unknown: the folder in which the program runs need not hold its sources.
+func ProgramCommit() Commit {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Commit{}
+	}
+	return stampedCommit(info.Settings)
+}
+
+func stampedCommit(settings []debug.BuildSetting) (c Commit) {
+	for _, s := range settings {
+		switch s.Key {
+		case "vcs.revision":
+			c.Revision = s.Value
+		case "vcs.modified":
+			c.Modified = s.Value == "true"
 		}
 	}
-	if c.Revision != "" {
-		return c
-	}
-	git := func(args ...string) (string, bool) {
-		out, err := exec.Command("git", args...).Output()
-		return strings.TrimSpace(string(out)), err == nil
-	}
-	if mod, ok := git("show", "HEAD:go.mod"); !ok || !strings.HasPrefix(mod, "module "+module+"\n") {
-		return c
-	}
-	c.Revision, _ = git("rev-parse", "HEAD")
-	changes, ok := git("status", "--porcelain")
-	c.Modified = !ok || changes != ""
 	return c
+}
+
+// Environment returns the variables of this process's environment that change what is measured: those of Go's scheduler, collector and switches, and those of
+// the thread pools that peers use.
+func Environment() map[string]string {
+	var env map[string]string
+	for _, line := range os.Environ() {
+		name, value, _ := strings.Cut(line, "=")
+		if value == "" || !changesResults(name) { // an empty one counts as not set
+			continue
+		}
+		if env == nil {
+			env = map[string]string{}
+		}
+		env[name] = value
+	}
+	return env
+}
+
+func changesResults(name string) bool {
+	switch name {
+	case "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG":
+		return true
+	}
+	for _, prefix := range [...]string{"OMP_", "MKL_", "OPENBLAS_", "KMP_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// EnvDifferences lists what differs between two results of Environment, by name.
+func EnvDifferences(was, now map[string]string) []string {
+	names := map[string]bool{}
+	for _, env := range [...]map[string]string{was, now} {
+		for name := range env {
+			names[name] = true
+		}
+	}
+	said := func(env map[string]string, name string) string {
+		if env[name] == "" {
+			return "not set"
+		}
+		return strconv.Quote(env[name])
+	}
+	var d []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if x, y := said(was, name), said(now, name); x != y {
+			d = append(d, fmt.Sprintf("%s is %s, was %s", name, y, x))
+		}
+	}
+	return d
 }
 
 // module is the path of this module, in whose kernels package the benchmark is.

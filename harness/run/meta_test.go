@@ -1,9 +1,11 @@
 package run
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -11,46 +13,77 @@ import (
 	"attnlab/internal/processtest"
 )
 
-func TestCurrentCommit(t *testing.T) {
+// TestProgramCommit checks that the commit is the one that the program was stamped with, and never that of the folder in which it runs.
+func TestProgramCommit(t *testing.T) {
+	stamp := []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}}
+	if got := stampedCommit(stamp); got != (Commit{Revision: "abc", Modified: true}) {
+		t.Errorf("stamped: got %+v", got)
+	}
 	processtest.Needed(t)
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git command here")
 	}
-	checkout := func(module string) string {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+module+"\n\ngo 1.26\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"}} {
-			if out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
-				t.Fatalf("git %v: %v\n%s", args, err, out)
-			}
-		}
-		return dir
-	}
-	for _, c := range []struct{ name, dir string }{{"no checkout", t.TempDir()}, {"another module", checkout("other")}} {
-		t.Chdir(c.dir)
-		if got := CurrentCommit(); got != (Commit{}) {
-			t.Errorf("%s: got %+v", c.name, got)
-		}
-	}
-	dir := checkout(module)
-	t.Chdir(dir)
-	if got := CurrentCommit(); len(got.Revision) != 40 || got.Modified {
-		t.Errorf("a clean checkout: %+v", got)
-	}
-	if err := os.WriteFile("new.go", []byte("package x\n"), 0o644); err != nil {
+	dir := t.TempDir() // a checkout of a module of the same name
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+module+"\n\ngo 1.26\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := CurrentCommit(); len(got.Revision) != 40 || !got.Modified {
-		t.Errorf("a checkout with changes: %+v", got)
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"}} {
+		if out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	t.Chdir(dir)
+	if got := ProgramCommit(); got != (Commit{}) { // tests have no stamp
+		t.Errorf("without a stamp: got %+v", got)
+	}
+}
+
+func TestCommitString(t *testing.T) {
+	long := strings.Repeat("0123456789abcdef", 4)
+	for want, c := range map[string]Commit{
+		"unknown":                                 {},
+		"abc":                                     {Revision: "abc"},
+		"0123456789ab with changes":               {Revision: long, Modified: true},
+		"0123456789ab with changes 0123456789ab": {Revision: long, Modified: true, Diff: long},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestEnvironment checks that variables that change results are found and compared, and that others are not.
+func TestEnvironment(t *testing.T) {
+	for _, line := range os.Environ() {
+		if name, _, _ := strings.Cut(line, "="); changesResults(name) {
+			t.Setenv(name, "")
+		}
+	}
+	if env := Environment(); env != nil {
+		t.Errorf("got %v, want none", env)
+	}
+	t.Setenv("GOGC", "50")
+	t.Setenv("OMP_NUM_THREADS", "2")
+	t.Setenv("MKL_NUM_THREADS", "")
+	t.Setenv("MY_TOKEN", "secret")
+	env := Environment()
+	if want := map[string]string{"GOGC": "50", "OMP_NUM_THREADS": "2"}; !maps.Equal(env, want) {
+		t.Errorf("got %v, want %v", env, want)
+	}
+	if d := EnvDifferences(env, env); len(d) != 0 {
+		t.Errorf("the same: %q", d)
+	}
+	got := EnvDifferences(env, map[string]string{"GOGC": "100", "GODEBUG": "a=1"})
+	want := []string{`GODEBUG is "a=1", was not set`, `GOGC is "100", was "50"`, `OMP_NUM_THREADS is not set, was "2"`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestMetaRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	want := Meta{
-		Commit: Commit{"abc", true}, Flags: map[string]string{"a": "b"}, Seed: 1 << 63, Peaks: []Peak{{"go", 5e9, 1.5, "why", 4}}, Machine: Fingerprint{CPU: "c"},
+		Commit: Commit{"abc", true, "def"}, Env: map[string]string{"GOGC": "50"}, Flags: map[string]string{"a": "b"}, Seed: 1 << 63, Peaks: []Peak{{"go", 5e9, 1.5, "why", 4}}, Machine: Fingerprint{CPU: "c"},
 	}
 	if err := WriteMeta(dir, want); err != nil {
 		t.Fatal(err)
@@ -59,7 +92,7 @@ func TestMetaRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Commit != want.Commit || got.Seed != want.Seed || !slices.Equal(got.Peaks, want.Peaks) || got.Flags["a"] != "b" {
+	if got.Commit != want.Commit || got.Seed != want.Seed || !slices.Equal(got.Peaks, want.Peaks) || got.Flags["a"] != "b" || !maps.Equal(got.Env, want.Env) {
 		t.Errorf("got %+v", got)
 	}
 	files, err := os.ReadDir(dir)
