@@ -52,6 +52,17 @@ type AB struct {
 	verdicts []ABCell
 	pairs    [][]stats.Pair
 	calls    [][2]int
+
+	kept  [][]keptRound // of each cell: whole rounds of an earlier session, until they are taken over
+	lanes []int         // of each cell; see number
+	width int           // lanes in all
+	first int           // a multiple of width, below the numbers of all new rounds
+}
+
+// A keptRound is a round that the journals hold.
+type keptRound struct {
+	times [2][2]float64 // by side
+	calls [2]int
 }
 
 // Decided is why an AB ends at best.
@@ -89,12 +100,8 @@ type ABCell struct {
 
 // Run compares. When stop is closed it ends after the sample in hand. The reason is Decided, AllSamples, BudgetSpent or Interrupted.
 func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, reason string, err error) {
-	resumed, err := s.begin(ctx, stop)
-	if err != nil {
+	if err := s.begin(ctx, stop); err != nil {
 		return s.interrupted(err)
-	}
-	if at, twice := s.shared(); resumed && twice {
-		return nil, "", fmt.Errorf("%s is in two cells, whose rounds the journal does not tell apart: begin this comparison again", at.Name())
 	}
 	for i := range s.Cells {
 		if Stopped(ctx, stop) {
@@ -115,7 +122,7 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 				continue
 			}
 			first := rng.IntN(2)
-			if !resumed || !s.recorded(i, round) {
+			if !s.takeOver(i) {
 				s.tell(fmt.Sprintf("round %d", round), i, len(s.Cells)+s.rounds())
 				if err := s.round(ctx, stop, i, round, first); err != nil {
 					return s.interrupted(err)
@@ -154,8 +161,8 @@ func (s *AB) interrupted(err error) ([]ABCell, string, error) {
 	return s.verdicts, "", err
 }
 
-// begin has a sweep of each side plan its points, and says whether journals hold something of an earlier session.
-func (s *AB) begin(ctx context.Context, stop <-chan struct{}) (resumed bool, err error) {
+// begin has a sweep of each side plan its points, and finds the rounds that the journals hold.
+func (s *AB) begin(ctx context.Context, stop <-chan struct{}) error {
 	s.verdicts, s.pairs, s.calls = make([]ABCell, len(s.Cells)), make([][]stats.Pair, len(s.Cells)), make([][2]int, len(s.Cells))
 	for i, points := range s.Cells {
 		s.verdicts[i] = ABCell{Points: points, Judgement: Unsure, Effect: s.effect(points), Paired: stats.SummarisePairs(nil)}
@@ -164,18 +171,92 @@ func (s *AB) begin(ctx context.Context, stop <-chan struct{}) (resumed bool, err
 		if j == nil {
 			j = run.Unkept()
 		}
-		resumed = resumed || len(j.Run().Cells) > 0
 		sweep := &Sweep{Lab: s.Lab, Worker: s.Sides[side], Journal: j, MaxMemory: s.MaxMemory, CPUs: s.CPUs, Now: s.Now}
 		for _, cell := range s.Cells {
 			sweep.Points = append(sweep.Points, cell[side])
 		}
 		if err := sweep.plan(ctx, stop); err != nil {
-			return false, err
+			return err
 		}
 		s.sides[side] = sweep
 	}
+	s.layLanes()
+	s.findKept()
 	s.begun = s.now()
-	return resumed, nil
+	return nil
+}
+
+// layLanes gives each cell the lowest lane that no earlier cell has with which it shares a point.
+func (s *AB) layLanes() {
+	s.lanes, s.width = make([]int, len(s.Cells)), 1
+	taken := map[sidePoint]map[int]bool{}
+	for i, points := range s.Cells {
+		a, b := sidePoint{0, points[0]}, sidePoint{1, points[1]}
+		lane := 0
+		for taken[a][lane] || taken[b][lane] {
+			lane++
+		}
+		for _, at := range [...]sidePoint{a, b} {
+			if taken[at] == nil {
+				taken[at] = map[int]bool{}
+			}
+			taken[at][lane] = true
+		}
+		s.lanes[i], s.width = lane, max(s.width, lane+1)
+	}
+}
+
+// A sidePoint is a point in the journal of a side.
+type sidePoint struct {
+	side int
+	run.Point
+}
+
+// number is how the journals call a round of a cell. Each of its two samples on a side is a visit, in rounds 2*number-1 and 2*number. A point may be in several
+// cells: these have different lanes, so that a number is of one cell only, and equal numbers of cells in one lane are taken in the same round of the comparison.
+func (s *AB) number(i, round int) int { return s.first + (round-1)*s.width + s.lanes[i] + 1 }
+
+// findKept finds the rounds of which the journals have all four samples. One that was cut off is taken again, under another number.
+func (s *AB) findKept() {
+	last := 0
+	visits := map[sidePoint]map[int]*run.Visit{} // by round
+	for _, cell := range s.Cells {
+		for side, point := range cell {
+			at := sidePoint{side, point}
+			if visits[at] != nil {
+				continue
+			}
+			visits[at] = map[int]*run.Visit{}
+			c := s.sides[side].cell(point)
+			for n := range c.Visits {
+				v := &c.Visits[n]
+				visits[at][v.Round], last = v, max(last, (v.Round+1)/2)
+			}
+		}
+	}
+	s.first = (last + s.width - 1) / s.width * s.width
+	s.kept = make([][]keptRound, len(s.Cells))
+	for i, cell := range s.Cells {
+		for number := s.lanes[i] + 1; number <= last; number += s.width {
+			if k, whole := newKeptRound(cell, visits, number); whole {
+				s.kept[i] = append(s.kept[i], k)
+			}
+		}
+	}
+}
+
+func newKeptRound(cell [2]run.Point, visits map[sidePoint]map[int]*run.Visit, number int) (k keptRound, whole bool) {
+	for side, at := range cell {
+		for n := range 2 {
+			v := visits[sidePoint{side, at}][2*number-1+n]
+			if v == nil {
+				return k, false
+			}
+			took := Elapsed{Wall: time.Duration(v.Wall), CPU: time.Duration(v.CPU)}
+			k.times[side][n], k.calls[side] = perCall(took, v.Calls, at), v.Calls
+		}
+	}
+	return k, true
 }
 
 func (s *AB) now() time.Time { return s.sides[0].now() }
@@ -261,41 +342,15 @@ func (s *AB) settle(i int) {
 	}
 }
 
-// shared is a point that one side has in several cells, if there is one.
-func (s *AB) shared() (run.Point, bool) {
-	for side := range s.Sides {
-		seen := map[run.Point]bool{}
-		for _, cell := range s.Cells {
-			if seen[cell[side]] {
-				return cell[side], true
-			}
-			seen[cell[side]] = true
-		}
+// takeOver takes a round of a cell from the journals, if they hold one that was not taken over yet.
+func (s *AB) takeOver(i int) bool {
+	if len(s.kept[i]) == 0 {
+		return false
 	}
-	return run.Point{}, false
-}
-
-// recorded takes a round from the journals, if they have all four samples of it. Of a round that was cut off, to be taken again, a side may have some
-// samples more than once: the second of it follows the first only where a round is whole.
-func (s *AB) recorded(i, round int) bool {
-	var times [2][2]float64
-	var calls [2]int
-	for side, at := range s.Cells[i] {
-		visits := s.sides[side].cell(at).Visits
-		n := len(visits) - 1
-		for n >= 0 && visits[n].Round != 2*round-1 {
-			n--
-		}
-		if n < 0 || n+1 == len(visits) || visits[n+1].Round != 2*round {
-			return false
-		}
-		for k, v := range visits[n : n+2] {
-			took := Elapsed{Wall: time.Duration(v.Wall), CPU: time.Duration(v.CPU)}
-			times[side][k], calls[side] = perCall(took, v.Calls, at), v.Calls
-		}
-	}
-	s.add(i, stats.Pair{A: times[0], B: times[1]})
-	s.calls[i] = calls
+	k := s.kept[i][0]
+	s.kept[i] = s.kept[i][1:]
+	s.add(i, stats.Pair{A: k.times[0], B: k.times[1]})
+	s.calls[i] = k.calls
 	return true
 }
 
@@ -335,7 +390,7 @@ func (s *AB) round(ctx context.Context, stop <-chan struct{}, i, round, first in
 		s.calls[i][side] = got.Calls
 		of := &[2]*[2]float64{&pair.A, &pair.B}[side][n/2]
 		*of = perCall(got.Elapsed, got.Calls, at)
-		if err := s.sides[side].note(at, 2*round-1+n/2, got); err != nil {
+		if err := s.sides[side].note(at, 2*s.number(i, round)-1+n/2, got); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ var slowdowns = []float64{0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.0
 // Study takes so many rounds of the first cell, whose sides should be the same, and says what they are worth. The verdicts are those of this AB. When
 // stop is closed it makes do with the rounds it has. A sample that fails is an error.
 func (s *AB) Study(ctx context.Context, stop <-chan struct{}, rounds int) (Study, error) {
-	if _, err := s.begin(ctx, stop); errors.Is(err, context.Canceled) {
+	if err := s.begin(ctx, stop); errors.Is(err, context.Canceled) {
 		return Study{Point: s.Cells[0][0]}, nil
 	} else if err != nil {
 		return Study{}, err

@@ -99,7 +99,7 @@ func (s *Sweep) all(ctx context.Context, stop <-chan struct{}) (string, error) {
 		order := rand.New(rand.NewPCG(s.Journal.Run().Meta.Seed, uint64(round))).Perm(len(s.Points))
 		for _, i := range order {
 			c := s.cell(s.Points[i])
-			if c.Done() || visited(c, round) {
+			if c.Done() || c.Visited(round) {
 				continue
 			}
 			if Stopped(ctx, stop) {
@@ -281,15 +281,6 @@ func (s *Sweep) note(at run.Point, round int, got Sample) error {
 	}})
 }
 
-func visited(c *run.Cell, round int) bool {
-	for _, v := range c.Visits {
-		if v.Round == round {
-			return true
-		}
-	}
-	return false
-}
-
 // width is how far the interval of a cell's median reaches from it, as a part of it.
 func width(c *run.Cell) float64 {
 	ns := make([]float64, len(c.Visits))
@@ -320,7 +311,7 @@ func (s *Sweep) enough(round int) string {
 		if s.wide(c) || s.few(c) {
 			short++
 		}
-		if !visited(c, round) {
+		if !c.Visited(round) {
 			missing++
 		}
 	}

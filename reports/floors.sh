@@ -22,7 +22,7 @@ fi
 take() {
 	local dir=$out/$1/$2 budget=$3
 	shift 3
-	if [ -e "$dir/journal.jsonl" ]; then
+	if [ -s "$dir/journal.jsonl" ]; then
 		set -- --resume
 	else
 		set -- --isa "$isas" --accepted 31 "$@"

@@ -140,7 +140,7 @@ func machineLines(r *run.Run) [][]string {
 	add("large pages", f.LargePages)
 	add("Go", strings.TrimSpace(f.Go+" "+f.GOAMD64+" "+f.Tags))
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
-		add("environment "+name, m.Env[name])
+		t = append(t, []string{"environment " + name, m.Env[name]}) // also 0
 	}
 	add("commit", m.Commit.String())
 	add("started", started(r))

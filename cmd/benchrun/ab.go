@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -124,7 +125,9 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	complete := true
 	for side := range journals {
 		j, err := run.Resume(c.folder(side))
-		if err != nil {
+		if side > 0 && errors.Is(err, fs.ErrNotExist) {
+			return exitf(exitUsage, "%s: the comparison was ended before it began: begin it again, with the same command", c.Out)
+		} else if err != nil {
 			return err
 		}
 		defer j.Close()

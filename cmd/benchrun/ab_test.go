@@ -77,11 +77,11 @@ func TestABThatCannotBegin(t *testing.T) {
 	if err := os.MkdirAll("r/head", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("r/head/journal.jsonl", nil, 0o644); err != nil {
+	if err := os.WriteFile("r/head/journal.jsonl", []byte("{}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	_, errs := ab("--base", "kernel=naive", "--head", "kernel=naive")
-	if _, err := os.Stat("r/base"); err == nil || !strings.Contains(errs, "r/head already holds a run") {
+	if _, err := os.Stat("r/base"); err == nil || !strings.Contains(errs, "r/head holds a journal.jsonl without its run.json") {
 		t.Errorf("base was begun, and head cannot be: %s", errs)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -183,16 +184,18 @@ func TestInterruptedComparison(t *testing.T) {
 			if want := "to go on: benchrun ab --resume -o " + dir; sig == os.Interrupt && (code != exitIncomplete || !strings.Contains(stderr.String(), want)) {
 				t.Fatalf("exit code %d, want %d; %q is not in: %s", code, exitIncomplete, want, stderr)
 			}
-			before := visits(t, dir)
+			before := [2]map[visitOf]run.Visit{visits(t, filepath.Join(dir, "base")), visits(t, filepath.Join(dir, "head"))}
 			again, stderr := begin(t, "ab", "--resume", "-o", dir)
 			if code := exitOf(again.Wait()); code != 0 {
 				t.Fatalf("resumed: exit code %d: %s", code, stderr)
 			}
-			// Six rounds of two cells are 24 samples a side; a cell that is not decided by then has more. Of a round that was cut off some are there twice.
-			for side, n := range visits(t, dir) {
-				if n.all < 24 || n.twice > 2 || n.missing > 0 || before[0].all < 6 {
-					t.Errorf("%s: %+v became %+v", abSides[side], before[side], n)
+			// Six rounds of two cells are 24 samples a side; a cell that is not decided by then has more. A round that was cut off is taken again.
+			for side, had := range before {
+				now := visits(t, filepath.Join(dir, abSides[side]))
+				if len(now) < 24 || len(had) < 4 {
+					t.Errorf("%s: %d samples became %d", abSides[side], len(had), len(now))
 				}
+				keeps(t, had, now)
 			}
 			over, stderr := begin(t, "ab", "--resume", "-o", dir)
 			if code := exitOf(over.Wait()); code != exitUsage || !strings.Contains(stderr.String(), "came to its end") {
@@ -202,28 +205,40 @@ func TestInterruptedComparison(t *testing.T) {
 	}
 }
 
-// samples are those of all cells of a side.
-type samples struct{ all, twice, missing int }
+// A visitOf is what a journal has one visit of.
+type visitOf struct {
+	point string
+	round int
+}
 
-// visits counts the samples of both sides of a comparison, whose numbers are 1, 2 and so on in each cell.
-func visits(t *testing.T, dir string) (n [2]samples) {
+// visits are the samples that a run holds.
+func visits(t *testing.T, dir string) map[visitOf]run.Visit {
 	t.Helper()
-	for side := range n {
-		r, err := run.Load(filepath.Join(dir, abSides[side]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range r.Cells {
-			last, seen := 0, map[int]bool{}
-			for _, v := range c.Visits {
-				last, seen[v.Round] = max(last, v.Round), true
+	r, err := run.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[visitOf]run.Visit{}
+	for _, c := range r.Cells {
+		for _, v := range c.Visits {
+			at := visitOf{v.Point, v.Round}
+			if _, twice := all[at]; twice {
+				t.Errorf("%s: %v is there twice", dir, at)
 			}
-			n[side].all += len(c.Visits)
-			n[side].twice += len(c.Visits) - len(seen)
-			n[side].missing += last - len(seen)
+			all[at] = v
 		}
 	}
-	return n
+	return all
+}
+
+// keeps demands that samples which a run had are in it still.
+func keeps(t *testing.T, had, now map[visitOf]run.Visit) {
+	t.Helper()
+	for at, v := range had {
+		if got, ok := now[at]; !ok || !reflect.DeepEqual(got, v) {
+			t.Errorf("%v was %+v, and is %+v", at, v, got)
+		}
+	}
 }
 
 // A second Ctrl-C does not wait for a sample that never ends.

@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error { e.Setenv(noRaceSleep, noRaceSleepValue); return nil },
-		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"code": code, "rows": rows, "damage": damage, "model": model},
+		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"code": code, "rows": rows, "damage": damage, "unfinish": unfinish, "model": model},
 	})
 }
 
@@ -106,6 +106,17 @@ func damage(ts *testscript.TestScript, _ bool, args []string) {
 	lines := strings.SplitAfter(ts.ReadFile(args[0]), "\n")
 	lines[n-1] = "{" + lines[n-1]
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "")), 0o644))
+}
+
+// unfinish DIR... makes complete runs ones that were interrupted.
+func unfinish(ts *testscript.TestScript, _ bool, dirs []string) {
+	for _, dir := range dirs {
+		runtest.Edit(scriptTB{ts: ts}, ts.MkAbs(dir), func(r *run.Record) {
+			if r.End != nil {
+				r.End.Complete = false
+			}
+		})
+	}
 }
 
 // model DIR SEED [CHANGE] makes a run folder of forty points, the same but for noise and for what CHANGE does to one of them, or to the run. Its commit and

@@ -9,7 +9,7 @@ import (
 // Copy makes dir hold this run: its journal and run.json, of which the rest of a folder is made. What dir held of another run goes; at every moment it
 // reads as that run, as none, or as this one.
 func (r *Run) Copy(dir string) (err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeFolder(dir); err != nil {
 		return fmt.Errorf("run folder: %w", err)
 	}
 	from, err := os.Stat(r.Dir)
@@ -50,6 +50,7 @@ func (r *Run) Copy(dir string) (err error) {
 		staged = append(staged, beside)
 		steps = append(steps, func() error { return os.Rename(beside, path) })
 	}
+	steps = append(steps, func() error { return syncFolder(dir) })
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err

@@ -2,6 +2,8 @@ package run
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -34,7 +38,7 @@ type Plan struct {
 // A Visit is one sample of a point: so many calls timed together, between two probes of the machine.
 type Visit struct {
 	Point   string  `json:"point"` // Point.Name, in every record
-	Round   int     `json:"round"`
+	Round   int     `json:"round"` // a point has one visit a round
 	Calls   int     `json:"calls"`
 	Wall    int64   `json:"wall_ns"`           // of all calls together
 	CPU     int64   `json:"cpu_ns,omitempty"`  // of the timing thread; 0 is unknown
@@ -181,42 +185,67 @@ func (r *Record) check() error {
 type Journal struct {
 	run  *Run
 	file *os.File
-	size int64 // of the whole records
+	size int64  // of the whole records
+	sum  string // of the last one
 }
 
-// Create makes a run folder and opens its journal. A folder that already holds a run is refused.
+// Create makes a run folder and opens its journal. A folder that already holds a run is refused, unless its journal has no line yet: that run was ended before it
+// recorded anything, and is begun anew.
 func Create(dir string, m Meta) (*Journal, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s already holds a run: resume it, or name another folder", dir)
+	path := filepath.Join(dir, JournalFile)
+	if exists(filepath.Join(dir, MetaFile)) && !exists(path) {
+		return nil, fmt.Errorf("%s holds a %s without its %s: put that back, or name another folder", dir, MetaFile, JournalFile)
 	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
-	if err := lock(f); err != nil {
+	if err := claim(f); err != nil {
 		f.Close()
 		return nil, err
 	}
+	// run.json is on the disk before the first line of the journal is: whatever ends this process leaves a run that can be read, or an empty journal.
 	if err := WriteMeta(dir, m); err != nil {
 		f.Close()
-		os.Remove(f.Name())
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
 	m.Version = formatVersion
 	return &Journal{run: newRun(dir, m), file: f}, nil
 }
 
+// claim locks the journal of a run that is to begin, and refuses one that has lines.
+func claim(f *os.File) error {
+	if err := lock(f); err != nil {
+		return err
+	}
+	dir := filepath.Dir(f.Name())
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return fmt.Errorf("run folder: %w", err)
+	case info.Size() == 0:
+		return nil
+	case exists(filepath.Join(dir, MetaFile)):
+		return fmt.Errorf("%s already holds a run: resume it, or name another folder", dir)
+	}
+	return fmt.Errorf("%s holds a %s without its %s: put that back, or name another folder", dir, JournalFile, MetaFile)
+}
+
 // Unkept is a journal that no folder holds: what nobody will read or resume is noted in it all the same.
-func Unkept() *Journal { return &Journal{run: newRun("", Meta{})} }
+func Unkept() *Journal { return &Journal{run: newRun("", Meta{Version: formatVersion})} }
 
 // Resume opens the journal of a run that was begun earlier, to append to it. A cut last line is removed; Run.Warnings tells. A journal
 // that another process is writing is refused, where the system can tell.
 func Resume(dir string) (*Journal, error) {
-	if _, err := readMeta(dir); err != nil {
+	m, err := readMeta(dir)
+	if err != nil {
 		return nil, err
+	}
+	if m.Version != formatVersion {
+		return nil, fmt.Errorf("%s: a run of format version %d is read, but not gone on with: begin another run", dir, m.Version)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_WRONLY, 0)
 	if err != nil {
@@ -233,7 +262,7 @@ func resume(dir string, f *os.File) (*Journal, error) {
 	if err := lock(f); err != nil {
 		return nil, err
 	}
-	r, size, err := load(dir)
+	r, size, sum, err := load(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +272,7 @@ func resume(dir string, f *os.File) (*Journal, error) {
 	if _, err := f.Seek(size, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
-	return &Journal{run: r, file: f, size: size}, nil
+	return &Journal{run: r, file: f, size: size, sum: sum}, nil
 }
 
 // Run is what the journal holds so far. It grows with every Append.
@@ -266,11 +295,10 @@ func (j *Journal) Append(r Record) error {
 		j.run.add(&r)
 		return nil
 	}
-	line, err := json.Marshal(&r)
+	line, sum, err := seal(&r, j.sum)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	line = append(line, '\n')
 	if _, err = j.file.Write(line); err == nil {
 		err = j.file.Sync()
 	}
@@ -281,7 +309,7 @@ func (j *Journal) Append(r Record) error {
 		}
 		return fmt.Errorf("journal: %w", err)
 	}
-	j.size += int64(len(line))
+	j.size, j.sum = j.size+int64(len(line)), sum
 	j.run.add(&r)
 	return nil
 }
@@ -297,25 +325,39 @@ func (j *Journal) Discard() error {
 	return err
 }
 
+// WriteJournal replaces the journal of a run by these records, in one piece: Append would wait for the disk with each of them.
+func WriteJournal(dir string, records []Record) error {
+	var data []byte
+	sum := ""
+	for i := range records {
+		line, next, err := seal(&records[i], sum)
+		if err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		data, sum = append(data, line...), next
+	}
+	return Replace(filepath.Join(dir, JournalFile), data)
+}
+
 // Load reads a run folder.
 func Load(dir string) (*Run, error) {
-	r, _, err := load(dir)
+	r, _, _, err := load(dir)
 	return r, err
 }
 
-// load also returns the size of the whole records.
-func load(dir string) (*Run, int64, error) {
+// load also returns the size of the whole records, and the sum of the last one.
+func load(dir string) (r *Run, size int64, sum string, err error) {
 	m, err := readMeta(dir)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, "", err
 	}
-	r := newRun(dir, m)
+	r = newRun(dir, m)
 	path := filepath.Join(dir, JournalFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, 0, fmt.Errorf("not a run folder: %w", err)
+		return nil, 0, "", fmt.Errorf("not a run folder: %w", err)
 	}
-	var size int64
+	var again []int // lines of a version without sums that visit a point a second time in a round
 	for line := 1; len(data) > 0; line++ {
 		text, rest, whole := bytes.Cut(data, []byte{'\n'})
 		if !whole {
@@ -323,18 +365,79 @@ func load(dir string) (*Run, int64, error) {
 			r.open = true
 			break
 		}
-		var rec Record
-		if err := decode(text, &rec); err != nil {
-			return nil, 0, fmt.Errorf("%s:%d: damaged: %w", path, line, err)
+		rec, body := new(Record), text
+		if m.Version != withoutSums {
+			body, sum, err = unseal(text, sum)
 		}
-		if err := r.accept(&rec); err != nil {
-			return nil, 0, fmt.Errorf("%s:%d: damaged: %w", path, line, err)
+		if err == nil {
+			err = decode(body, rec)
 		}
-		r.add(&rec)
+		if err == nil {
+			err = r.accept(rec)
+		}
+		if err != nil {
+			return nil, 0, "", fmt.Errorf("%s:%d: damaged: %w; %s", path, line, err, remedy(line))
+		}
+		if v := rec.Visit; v != nil && r.index[v.Point].Visited(v.Round) {
+			again = append(again, line)
+		}
+		r.add(rec)
 		size += int64(len(text)) + 1
 		data = rest
 	}
-	return r, size, nil
+	if len(again) > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: a second visit of one point in one round, the first of %d such lines: either lines are doubled, or a comparison was gone on with; "+
+			"format version %d does not tell", path, again[0], len(again), withoutSums))
+	}
+	return r, size, sum, nil
+}
+
+// remedy says what can be done about a damaged line.
+func remedy(line int) string {
+	if line == 1 {
+		return "restore the folder from a copy, or make another run"
+	}
+	return fmt.Sprintf("restore the folder from a copy, or keep only the lines before it, which are whole (head -n %d)", line-1)
+}
+
+// sumKey is in front of the sum of a line, and a sum has sumDigits hexadecimal digits.
+const (
+	sumKey    = `,"sum":"`
+	sumEnd    = `"}`
+	sumDigits = 16
+)
+
+// sumOf returns the sum of a line: a hash of the sum of the line before, which is empty for the first one, and of the line up to sumKey.
+func sumOf(before string, text []byte) string {
+	h := sha256.New()
+	_, _ = io.WriteString(h, before)
+	_, _ = h.Write(text)
+	return hex.EncodeToString(h.Sum(nil))[:sumDigits]
+}
+
+// seal returns a record as the line that follows the line with the given sum, and the sum of this one.
+func seal(r *Record, before string) (line []byte, sum string, err error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, "", err
+	}
+	text := body[:len(body)-1] // without the closing brace
+	sum = sumOf(before, text)
+	return append(text, sumKey+sum+sumEnd+"\n"...), sum, nil
+}
+
+// unseal undoes seal, for a line without its newline.
+func unseal(line []byte, before string) (body []byte, sum string, err error) {
+	text := line[:max(0, len(line)-len(sumKey)-sumDigits-len(sumEnd))]
+	end := string(line[len(text):])
+	if !strings.HasPrefix(end, sumKey) || !strings.HasSuffix(end, sumEnd) {
+		return nil, "", fmt.Errorf("it does not end with a sum, %s%s%s", sumKey, strings.Repeat("0", sumDigits), sumEnd)
+	}
+	got, want := end[len(sumKey):len(sumKey)+sumDigits], sumOf(before, text)
+	if got != want {
+		return nil, "", fmt.Errorf("its sum is %q, want %s: it was changed, or lines before it were lost, doubled or moved", got, want)
+	}
+	return append(slices.Clip(text), '}'), got, nil
 }
 
 // decode is strict: what is not understood is not silently left out of the results.

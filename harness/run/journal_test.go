@@ -2,12 +2,16 @@ package run
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +65,7 @@ func TestJournalCutAtEveryByte(t *testing.T) {
 		if err := os.WriteFile(path, data[:n], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, size, err := load(dir)
+		r, size, _, err := load(dir)
 		if err != nil {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
@@ -96,7 +100,7 @@ func TestCompleteIsTheLastSession(t *testing.T) {
 	}
 	defer j.Close()
 	end := Record{End: &End{Reason: "all samples are taken", Complete: true}}
-	visit := Record{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Calls: 1, Wall: 1}}
+	visit := Record{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Round: 1, Calls: 1, Wall: 1}}
 	path := filepath.Join(dir, JournalFile)
 	size := func() int64 {
 		info, err := os.Stat(path)
@@ -187,7 +191,8 @@ func makeReport(t *testing.T, dir string) {
 	}
 }
 
-// Damage before the last line is never passed over.
+// TestJournalDamage checks that what is wrong with a line is an error that names it, and what can be done. Lines that say they are whole, by their sums, are read
+// as strictly as others.
 func TestJournalDamage(t *testing.T) {
 	dir := t.TempDir()
 	data := writeJournal(t, dir)
@@ -203,34 +208,157 @@ func TestJournalDamage(t *testing.T) {
 		}
 		return b
 	}
+	record := func(line int) string { return string(lines[line][:bytes.LastIndex(lines[line], []byte(sumKey))]) + "}" }
+	sum := func(line int) string {
+		if line < 0 {
+			return ""
+		}
+		_, after, _ := strings.Cut(string(lines[line]), sumKey)
+		return after[:sumDigits]
+	}
+	sealed := func(at int, with string) []byte { // in place of a line, with the sum that it would have
+		text := strings.TrimSuffix(with, "}")
+		return join(at, text+sumKey+sumOf(sum(at-1), []byte(text))+sumEnd+"\n")
+	}
 	for _, c := range []struct {
 		name, want string
 		data       []byte
 	}{
-		{"half a line", ":4: damaged", join(3, string(lines[3][:20])+"\n")},
-		{"a lost newline", ":3: damaged", join(2, strings.TrimSuffix(string(lines[2]), "\n"))},
-		{"an empty line", ":3: damaged", join(2, "\n")},
-		{"zeros", ":8: damaged", join(7, strings.Repeat("\x00", 50)+"\n")},
-		{"an unknown kind", ":5: damaged", join(4, `{"weather":{"sky":"blue"}}`+"\n")},
-		{"an unknown field", ":6: damaged", join(5, `{"skip":{"point":"x","reason":"y","mood":1}}`+"\n")},
-		{"two kinds", ":8: damaged", join(7, `{"end":{"reason":""},"skip":{"point":"x"}}`+"\n")},
-		{"a lost plan", ":2: damaged", join(0, "")},
-		{"a plan twice", ":3: damaged: Attention/kernel=flash", join(2, string(lines[0]))},
-		{"no calls", ":4: damaged", join(3, strings.Replace(string(lines[3]), `"calls":7`, `"calls":0`, 1))},
-		{"another group", ":1: damaged", join(0, strings.Replace(string(lines[0]), `"group":"A`, `"group":"B`, 1))},
+		{"half a line", ":4: damaged: it does not end with a sum", join(3, string(lines[3][:20])+"\n")},
+		{"a lost newline", ":3: damaged: its sum is", join(2, strings.TrimSuffix(string(lines[2]), "\n"))},
+		{"an empty line", ":3: damaged: it does not end with a sum", join(2, "\n")},
+		{"zeros", ":8: damaged: it does not end with a sum", join(7, strings.Repeat("\x00", 50)+"\n")},
+		{"a line without a sum", ":3: damaged: it does not end with a sum", join(2, record(2)+"\n")},
+		{"a lost line", ":3: damaged: its sum is", join(2, "")},
+		{"a lost first line", ":1: damaged: its sum is", join(0, "")},
+		{"a line twice", ":4: damaged: its sum is", join(2, string(lines[2])+string(lines[2]))},
+		{"lines that changed places", ":3: damaged: its sum is", join(2, string(lines[3])+string(lines[2]))},
+		{"another number", ":4: damaged: its sum is", join(3, strings.Replace(string(lines[3]), `"calls":7`, `"calls":8`, 1))},
+		{"a sum in capitals", ":4: damaged: its sum is", join(3, record(3)[:len(record(3))-1]+sumKey+strings.ToUpper(sum(3))+sumEnd+"\n")},
+		{"an unknown kind", `:5: damaged: json: unknown field "weather"`, sealed(4, `{"weather":{"sky":"blue"}}`)},
+		{"an unknown field", `:6: damaged: json: unknown field "mood"`, sealed(5, `{"skip":{"point":"x","reason":"y","mood":1}}`)},
+		{"two kinds", ":8: damaged: a record says one thing, this one 2", sealed(7, `{"end":{"reason":""},"skip":{"point":"x"}}`)},
+		{"two records", ":8: damaged: more than one record", sealed(7, record(7)+record(7))},
+		{"no plan", ":1: damaged: Attention/kernel=naive", sealed(0, record(5))},
+		{"a plan twice", ":3: damaged: Attention/kernel=flash", sealed(2, record(0))},
+		{"a visit twice", ":5: damaged: Attention/kernel=flash/isa=go/pass=forward/mask=full/heads=1/seq=64/dim=8/threads=1 is visited twice in round 0", sealed(4, record(3))},
+		{"no calls", ":4: damaged: a visit of 0 calls", sealed(3, strings.Replace(record(3), `"calls":7`, `"calls":0`, 1))},
+		{"another group", `:1: damaged: group "Btt`, sealed(0, strings.Replace(record(0), `"group":"A`, `"group":"B`, 1))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := os.WriteFile(path, c.data, 0o644); err != nil {
 				t.Fatal(err)
 			}
 			_, err := Load(dir)
-			if err == nil || !strings.Contains(err.Error(), path+c.want) || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("got %v, want one line with %q", err, path+c.want)
+			if err == nil || !strings.Contains(err.Error(), path+c.want) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "; restore the folder from a copy, or ") {
+				t.Fatalf("got %v, want one line with %q, and what to do", err, path+c.want)
 			}
 			if _, err := Resume(dir); err == nil {
 				t.Fatal("resumed a damaged journal")
 			}
 		})
+	}
+}
+
+// TestSumIsAsDocumented checks that the sum of a line can be computed as the package doc says.
+func TestSumIsAsDocumented(t *testing.T) {
+	data := writeJournal(t, t.TempDir())
+	before := ""
+	for i, line := range strings.Split(strings.TrimSuffix(string(data), "\n"), "\n") {
+		text, sum, found := strings.Cut(line, `,"sum":"`)
+		if want := fmt.Sprintf("%x", sha256.Sum256([]byte(before+text)))[:16]; !found || sum != want+`"}` {
+			t.Fatalf("line %d ends with %s, want %s", i+1, sum, want)
+		}
+		before = strings.TrimSuffix(sum, `"}`)
+	}
+}
+
+// TestVersion1 checks that a journal without sums is read, warns of what it cannot tell, and is not gone on with.
+func TestVersion1(t *testing.T) {
+	dir := t.TempDir()
+	data := writeJournal(t, dir)
+	want, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, JournalFile)
+	plain := regexp.MustCompile(`,"sum":"[0-9a-f]*"}`).ReplaceAll(data, []byte("}"))
+	if err := os.WriteFile(path, plain, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	meta := filepath.Join(dir, MetaFile)
+	text, err := os.ReadFile(meta)
+	if err == nil {
+		err = os.WriteFile(meta, bytes.Replace(text, []byte(`"version": 2`), []byte(`"version": 1`), 1), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(dir)
+	if err != nil || got.Meta.Version != 1 || !reflect.DeepEqual(got.Cells, want.Cells) || len(got.Warnings) != 0 {
+		t.Fatalf("got %+v, %v; want %+v", got, err, want)
+	}
+	if _, err := Resume(dir); err == nil || !strings.Contains(err.Error(), "version 1 is read, but not gone on with: begin another run") {
+		t.Errorf("resumed: %v", err)
+	}
+	lines := bytes.SplitAfter(plain, []byte("\n"))
+	if err := os.WriteFile(path, bytes.Join(slices.Insert(lines, 4, lines[3], lines[3]), nil), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err = Load(dir)
+	if err != nil || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], path+":5: a second visit of one point in one round, the first of 2 such lines") {
+		t.Errorf("a line three times: %v, warnings %q", err, got.Warnings)
+	}
+}
+
+// TestBegun checks that a run which was ended before its journal had a line leaves a folder in which the same run can begin, and that no other folder is taken over.
+func TestBegun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	begin := func() error {
+		j, err := Create(dir, Meta{Seed: 7})
+		if err != nil {
+			return err
+		}
+		return j.Close()
+	}
+	journal, meta := filepath.Join(dir, JournalFile), filepath.Join(dir, MetaFile)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []string{"a folder", "an empty journal", "run.json and an empty journal"} {
+		switch left {
+		case "an empty journal":
+			if err := os.Remove(meta); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "a run was ended here before it began: begin it again") {
+				t.Errorf("%s is read: %v", left, err)
+			}
+		case "run.json and an empty journal":
+			r, err := Load(dir)
+			if err != nil || len(r.Cells) != 0 || r.Complete() {
+				t.Errorf("%s: %+v, %v", left, r, err)
+			}
+		}
+		if err := begin(); err != nil {
+			t.Errorf("%s: %v", left, err)
+		}
+	}
+	if err := os.Remove(journal); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin(); err == nil || !strings.Contains(err.Error(), "holds a run.json without its journal.jsonl: put that back") {
+		t.Errorf("run.json alone: %v", err)
+	}
+	writeJournal(t, filepath.Join(dir, "whole"))
+	if err := errors.Join(os.Rename(filepath.Join(dir, "whole", JournalFile), journal), os.Remove(meta)); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin(); err == nil || !strings.Contains(err.Error(), "holds a journal.jsonl without its run.json: put that back") {
+		t.Errorf("a journal alone: %v", err)
+	}
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "there is a journal.jsonl, which means nothing without it: put it back") {
+		t.Errorf("a journal alone is read: %v", err)
 	}
 }
 
@@ -282,7 +410,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Skip("no /dev/full here")
 	}
-	j := &Journal{run: newRun("", Meta{}), file: full}
+	j := &Journal{run: newRun("", Meta{Version: formatVersion}), file: full}
 	defer j.Close()
 	p := Point{Kernel: "flash", ISA: "go", SeqKV: 64, Dim: 8}.WithDefaults()
 	err = j.Append(Record{Plan: &Plan{Point: p}})
@@ -305,8 +433,9 @@ func TestAppendRefuses(t *testing.T) {
 		{Skip: &Skip{Point: "Attention/kernel=other"}},
 		{Plan: &Plan{Point: Point{Kernel: "x"}}},
 		{Plan: &Plan{Point: j.Run().Cells[0].Point}},
-		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Calls: 1}},
-		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Calls: 1, Wall: 1, Before: 1, After: 1, Unit: "furlongs"}},
+		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Round: 1, Calls: 1}},
+		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Calls: 1, Wall: 1}}, // in round 0, once more
+		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Round: 1, Calls: 1, Wall: 1, Before: 1, After: 1, Unit: "furlongs"}},
 	} {
 		if err := j.Append(r); err == nil {
 			t.Errorf("accepted %+v", r)

@@ -51,8 +51,11 @@ type Meta struct {
 	Counters string `json:"counters,omitempty"` // that the CPU has, or why there are none
 }
 
-// formatVersion is the version of the folder that this package reads and writes.
-const formatVersion = 1
+// Versions of the folder's format.
+const (
+	withoutSums   = 1 // lines of the journal have no sums: it is read, and not gone on with
+	formatVersion = 2 // what this package writes
+)
 
 // A Commit names the sources of the program that was measured. Without a Revision they are unknown.
 type Commit struct {
@@ -249,15 +252,26 @@ func readMeta(dir string) (Meta, error) {
 		return m, fmt.Errorf("%s: not a run folder, but a comparison of two: name %s or %s", dir, sides[0], sides[1])
 	}
 	if err != nil {
-		return m, fmt.Errorf("not a run folder: %w", err)
+		return m, fmt.Errorf("not a run folder: %w%s", err, unbegun(dir))
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
 		return m, fmt.Errorf("%s: %w", path, err)
 	}
-	if m.Version != formatVersion {
-		return m, fmt.Errorf("%s: format version %d, this benchrun reads %d", path, m.Version, formatVersion)
+	if m.Version != withoutSums && m.Version != formatVersion {
+		return m, fmt.Errorf("%s: format version %d, this benchrun reads %d and %d", path, m.Version, withoutSums, formatVersion)
 	}
 	return m, nil
+}
+
+// unbegun says what a folder without run.json holds, if it looks like a run.
+func unbegun(dir string) string {
+	switch info, err := os.Stat(filepath.Join(dir, JournalFile)); {
+	case err != nil:
+		return ""
+	case info.Size() == 0:
+		return "; a run was ended here before it began: begin it again, with the same command"
+	}
+	return "; there is a " + JournalFile + ", which means nothing without it: put it back"
 }
 
 func exists(path string) bool {
@@ -275,7 +289,7 @@ func FileName(name string) string {
 	return name[:most-len(hash)] + hash
 }
 
-// Replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole. What is no plain file, such as a
+// Replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole, and returns when the disk has it. What is no plain file, such as a
 // link or /dev/stdout, stays what it is and is written to.
 func Replace(path string, data []byte) error {
 	if at, err := os.Lstat(path); err == nil && !at.Mode().IsRegular() {
@@ -288,6 +302,23 @@ func Replace(path string, data []byte) error {
 	if err := os.Rename(staged, path); err != nil {
 		os.Remove(staged)
 		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// makeFolder makes a folder and those it is in, and returns when the disk has them.
+func makeFolder(dir string) error {
+	var made []string
+	for at := filepath.Clean(dir); !exists(at) && filepath.Dir(at) != at; at = filepath.Dir(at) {
+		made = append(made, at)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, at := range made {
+		if err := syncFolder(filepath.Dir(at)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -41,9 +41,9 @@ func TestProgramCommit(t *testing.T) {
 func TestCommitString(t *testing.T) {
 	long := strings.Repeat("0123456789abcdef", 4)
 	for want, c := range map[string]Commit{
-		"unknown":                                 {},
-		"abc":                                     {Revision: "abc"},
-		"0123456789ab with changes":               {Revision: long, Modified: true},
+		"unknown":                                {},
+		"abc":                                    {Revision: "abc"},
+		"0123456789ab with changes":              {Revision: long, Modified: true},
 		"0123456789ab with changes 0123456789ab": {Revision: long, Modified: true, Diff: long},
 	} {
 		if got := c.String(); got != want {

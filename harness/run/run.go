@@ -22,7 +22,11 @@ type Cell struct {
 	Memory   *Memory // the latest
 	Skipped  string  // reason, or empty
 	Failed   string  // the first reason, or empty
+	rounds   map[int]bool
 }
+
+// Visited reports whether the point has a visit of this round.
+func (c *Cell) Visited(round int) bool { return c.rounds[round] }
 
 // Done reports whether the point is settled without a number: skipped or failed.
 func (c *Cell) Done() bool { return c.Skipped != "" || c.Failed != "" }
@@ -53,6 +57,8 @@ func (r *Run) accept(rec *Record) error {
 		return fmt.Errorf("%s is planned twice", name)
 	case rec.Plan == nil && c == nil:
 		return fmt.Errorf("%s was never planned", name)
+	case rec.Visit != nil && c.Visited(rec.Visit.Round) && r.Meta.Version != withoutSums:
+		return fmt.Errorf("%s is visited twice in round %d", name, rec.Visit.Round)
 	}
 	return nil
 }
@@ -62,11 +68,12 @@ func (r *Run) add(rec *Record) {
 	r.open = rec.End == nil
 	switch {
 	case rec.Plan != nil:
-		c = &Cell{Plan: *rec.Plan}
+		c = &Cell{Plan: *rec.Plan, rounds: map[int]bool{}}
 		r.Cells = append(r.Cells, c)
 		r.index[c.Point.Name()] = c
 	case rec.Visit != nil:
 		c.Visits = append(c.Visits, r.visited(*rec.Visit, c.Point))
+		c.rounds[rec.Visit.Round] = true
 	case rec.Verify != nil:
 		c.Verified = rec.Verify
 	case rec.Memory != nil:

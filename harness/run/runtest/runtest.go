@@ -4,6 +4,8 @@ package runtest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -91,17 +93,15 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 	j, err := run.Create(dir, meta)
 	must(err)
 	must(j.Close())
-	var lines bytes.Buffer // the journal in one piece: Append would wait for the disk with each of its hundreds of records
-	enc := json.NewEncoder(&lines)
+	var records []run.Record
 	write := func(rec run.Record) {
-		t.Helper()
 		if m.Edit != nil {
 			m.Edit(&rec)
 		}
 		if rec.Plan != nil {
 			rec.Plan.Group = rec.Plan.Point.Group()
 		}
-		must(enc.Encode(&rec))
+		records = append(records, rec)
 	}
 	for _, g := range m.problems() {
 		for _, seq := range []int{256, 512, 1024, 2048} {
@@ -142,11 +142,34 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 		}
 	}
 	write(run.Record{End: &run.End{Reason: "every interval is narrower than 2 %", Complete: true, Time: time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC)}})
-	must(os.WriteFile(filepath.Join(dir, run.JournalFile), lines.Bytes(), 0o666))
+	must(run.WriteJournal(dir, records))
 	r, err := run.Load(dir)
 	must(err)
 	must(r.Write())
 	return r
+}
+
+// Edit changes the records of a run that is there, and chains them anew.
+func Edit(t testing.TB, dir string, edit func(*run.Record)) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, run.JournalFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []run.Record
+	for d := json.NewDecoder(bytes.NewReader(data)); ; {
+		var rec run.Record
+		if err := d.Decode(&rec); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		edit(&rec)
+		records = append(records, rec)
+	}
+	if err := run.WriteJournal(dir, records); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // problems lists the points of a model without their kernels and lengths.
