@@ -188,9 +188,14 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	return began.finish(lab, points, j, to)
 }
 
-// againWith is the command line that a run in dir was begun with, and the flags given now, which may not contradict it where they are fixed.
+// againWith is the command line that a run in dir was begun with, and the flags given now, which may not contradict it where they are fixed. Peers are started only
+// if they are given now: a folder, which may come from anywhere, does not choose what runs here.
 func againWith(k *kong.Context, flags map[string]string, dir string, fixed []string, to streams) (*commands, error) {
 	given, values := given(k), flagValues(k)
+	if was := flags["peer"]; was != "" && !given["peer"] {
+		return nil, exitf(exitUsage, "%s: the run was begun with peers, which are programs of this machine that you start: if they are those you mean, type %s", dir,
+			shellLine(slices.Concat([]string{"benchrun"}, k.Args, []string{"--peer", was})))
+	}
 	args := []string{k.Selected().Name, "--resume", "--out=" + dir}
 	for name, was := range flags {
 		switch now := values[name]; {
@@ -208,6 +213,20 @@ func againWith(k *kong.Context, flags map[string]string, dir string, fixed []str
 		return nil, exitf(exitUsage, "%s: the flags of this run do not read here: %w", dir, err)
 	}
 	return line, nil
+}
+
+// shellLine returns a command line as a POSIX shell reads it.
+func shellLine(args []string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=+:,./@%", r)
+	}
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		if quoted[i] = arg; arg == "" || strings.ContainsFunc(arg, func(r rune) bool { return !plain(r) }) {
+			quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
 }
 
 // finish sweeps, and says what came of it and where to look.
