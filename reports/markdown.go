@@ -240,16 +240,15 @@ func notesTable(rows []run.Row) (header []string, lines [][]string) {
 	return []string{"status", "point", "reason"}, lines
 }
 
-// ending says how the run ended.
+// ending says how the run ended. A run that was resumed may have been cut off after an earlier session came to its end.
 func ending(r *run.Run) string {
-	if len(r.Ends) == 0 {
-		return "The run was cut off; resume it to finish it."
+	switch n := len(r.Ends); {
+	case r.Complete():
+		return "The run ended: " + strings.TrimSuffix(r.Ends[n-1].Reason, ".") + "."
+	case n > 0 && !r.Ends[n-1].Complete:
+		return "The run is not complete: " + r.Ends[n-1].Reason + "."
 	}
-	e := r.Ends[len(r.Ends)-1]
-	if !e.Complete {
-		return "The run is not complete: " + e.Reason + "."
-	}
-	return "The run ended: " + strings.TrimSuffix(e.Reason, ".") + "."
+	return "The run was cut off; resume it to finish it."
 }
 
 func orUnknown(s string) string {

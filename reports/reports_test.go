@@ -212,6 +212,33 @@ func TestOddRuns(t *testing.T) {
 	}
 }
 
+// TestEnding checks that a run which was cut off is not said to have ended, whatever earlier sessions of it came to.
+func TestEnding(t *testing.T) {
+	p := run.Point{Kernel: "flash", ISA: "go", SeqKV: 64, Dim: 8}.WithDefaults()
+	j, err := run.Create(filepath.Join(t.TempDir(), "r"), run.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	const cut = "The run was cut off; resume it to finish it."
+	for i, step := range []struct {
+		rec  run.Record
+		want string
+	}{
+		{run.Record{Plan: &run.Plan{Point: p, Flop: 1}}, cut},
+		{run.Record{End: &run.End{Reason: "interrupted"}}, "The run is not complete: interrupted."},
+		{run.Record{End: &run.End{Reason: "all samples are taken", Complete: true}}, "The run ended: all samples are taken."},
+		{run.Record{Visit: &run.Visit{Point: p.Name(), Calls: 1, Wall: 1000}}, cut},
+	} {
+		if err := j.Append(step.rec); err != nil {
+			t.Fatal(err)
+		}
+		if got := ending(j.Run()); got != step.want {
+			t.Errorf("after record %d: got %q, want %q", i, got, step.want)
+		}
+	}
+}
+
 // A point with many features has charts, and a run whose charts cannot be drawn has its pages.
 func TestWriteLongNames(t *testing.T) {
 	const many = "temp:0.12345678901234567+softcap:30.123456789012345+bias+alibi+sinks+relative-clipped:16+metric-rect:32+rope-halves+packed:0.25+ragged-alone:16+lengths+lse+mean+entropy+argmax+weights+scores"

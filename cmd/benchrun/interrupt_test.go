@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,36 +94,125 @@ func whole(t *testing.T, dir string) {
 	}
 }
 
-// A sweep that is killed outright loses at most the sample in hand, and is whole when it has been resumed.
-func TestKilledSweepResumes(t *testing.T) {
+var kills = flag.Int("kills", 6, "how often sweeps are killed in TestKilledSweep")
+
+// TestKilledSweep kills sweeps, with their workers, at moments of all kinds, and goes on with each until it is whole. No sample that was recorded is lost or changed, no
+// point has two of one round, and every command reads what is left, or says what to do.
+func TestKilledSweep(t *testing.T) {
 	t.Parallel()
-	at := []int{0, 1, 9}
+	want := *kills
 	if testing.Short() {
-		at = at[2:]
+		want = min(want, 2)
 	}
-	for _, visits := range at {
-		dir := filepath.Join(t.TempDir(), "r")
-		cmd, _ := begin(t, sweepArgs(dir)...)
-		awaitVisits(t, dir, visits)
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
+	baseline := filepath.Join(t.TempDir(), "baseline")
+	cmd, stderr := begin(t, sweepArgs(baseline)...)
+	if code := exitOf(cmd.Wait()); code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	info, err := os.Stat(filepath.Join(baseline, run.JournalFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	killed, unbegun, read := 0, 0, map[string]int{}
+	for killed < want {
+		history := t.TempDir()
+		dir := filepath.Join(history, "machine", "commit")
+		var had map[visitOf]run.Visit
+		begun := false
+		next := func() (*exec.Cmd, *bytes.Buffer) {
+			if begun {
+				return begin(t, "sweep", "--resume", "-o", dir)
+			}
+			return begin(t, sweepArgs(dir)...)
 		}
-		_ = cmd.Wait()
-		r, err := run.Load(dir)
-		if visits == 0 && err != nil {
-			continue // killed before there was a run: nothing to resume
+		for range 5 { // then it may finish
+			if killed == want {
+				break
+			}
+			moment, come := moment(rng, dir, info.Size())
+			cmd, stderr := next()
+			code := exitOf(killWhen(cmd, come))
+			if code == 0 { // it was faster
+				begun = true
+				break
+			} else if code != -1 {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			killed++
+			_, err := run.Load(dir)
+			if err != nil && (begun || !errors.Is(err, os.ErrNotExist)) {
+				t.Fatalf("killed when %s: %v", moment, err)
+			}
+			if begun = err == nil; !begun {
+				unbegun++
+				continue
+			}
+			now := visits(t, dir)
+			keeps(t, had, now)
+			had = now
+			readAll(t, read, dir, history, baseline)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Complete() {
-			t.Skip("the sweep was over before it could be killed")
-		}
-		again, stderr := begin(t, "sweep", "--resume", "-o", dir)
-		if code := exitOf(again.Wait()); code != 0 {
-			t.Fatalf("resumed: exit code %d: %s", code, stderr)
+		cmd, stderr := next()
+		if code := exitOf(cmd.Wait()); code != 0 {
+			t.Fatalf("begun is %v: exit code %d: %s", begun, code, stderr)
 		}
 		whole(t, dir)
+		keeps(t, had, visits(t, dir))
+	}
+	t.Logf("%d kills, %d of them before there was a run; %v", killed, unbegun, read)
+}
+
+// moment chooses when to kill a sweep whose journal is to have so many bytes: when a file of its folder is there, or when its journal has a part of them.
+func moment(rng *rand.Rand, dir string, bytes int64) (name string, come func() bool) {
+	there := func(path string) func() bool {
+		return func() bool { _, err := os.Lstat(path); return err == nil }
+	}
+	switch rng.IntN(8) {
+	case 0:
+		return "its folder is there", there(dir)
+	case 1:
+		return "its journal is there", there(filepath.Join(dir, run.JournalFile))
+	case 2:
+		return "run.json is there", there(filepath.Join(dir, run.MetaFile))
+	case 3:
+		return "sweep.csv is there", there(filepath.Join(dir, run.CSVFile))
+	}
+	part := rng.Int64N(bytes)
+	return fmt.Sprintf("its journal has %d bytes", part), func() bool {
+		info, err := os.Stat(filepath.Join(dir, run.JournalFile))
+		return err == nil && info.Size() > part
+	}
+}
+
+// killWhen kills a process and its children when a moment has come, unless it ends before, and returns how it ended.
+func killWhen(cmd *exec.Cmd, come func() bool) error {
+	over := make(chan error, 1)
+	go func() { over <- cmd.Wait() }()
+	for !come() {
+		select {
+		case err := <-over:
+			return err
+		case <-time.After(time.Millisecond):
+		}
+	}
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // or it has just ended
+	return <-over
+}
+
+// readAll has every command read a run that was killed, and counts what it comes to. Exit code 4 takes a text that says what to do.
+func readAll(t *testing.T, read map[string]int, dir, history, baseline string) {
+	t.Helper()
+	for _, args := range [][]string{{"report", dir}, {"history", history}, {"gate", "--baseline", baseline, dir}, {"compare", baseline, dir}} {
+		var out, errs bytes.Buffer
+		code := benchrun(args, streams{&out, &errs}, allKernels())
+		read[fmt.Sprintf("%s: exit code %d", args[0], code)]++
+		switch {
+		case code == 0 || code < exitUsage && (args[0] == "gate" || args[0] == "compare"):
+		case code == exitUsage && strings.Contains(errs.String(), ": resume it, then "):
+		default:
+			t.Errorf("%v: exit code %d: %s", args, code, &errs)
+		}
 	}
 }
 

@@ -399,7 +399,14 @@ func TestBadInput(t *testing.T) {
 	if err := os.WriteFile(journal, append([]byte("{}\n"), data...), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	begun := filepath.Join(dir, "begun")
+	j, err := run.Create(begun, run.Meta{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
 	for path, want := range map[string]string{
+		begun:                            "ended before its first sample: resume it",
 		filepath.Join(dir, "absent"):     "no such file",
 		write("empty.txt", "PASS\nok\n"): "no benchmark results",
 		dir:                              "not a run folder",

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/perf/benchfmt"
 
@@ -39,6 +40,9 @@ func Read(path string) (*Source, error) {
 	r, err := run.Load(path)
 	if err != nil {
 		return nil, err
+	}
+	if !r.Complete() && !slices.ContainsFunc(r.Cells, func(c *run.Cell) bool { return len(c.Visits) > 0 }) {
+		return nil, fmt.Errorf("%s: the run was ended before its first sample: resume it, then compare", path)
 	}
 	var b bytes.Buffer
 	if err := r.WriteBench(&b); err != nil {

@@ -146,11 +146,17 @@ func Compare(base, r *run.Run, o Options) (*Report, error) {
 		}
 		rep.Warnings = append(rep.Warnings, text)
 	}
+	if d := run.EnvDifferences(base.Meta.Env, r.Meta.Env); len(d) > 0 {
+		rep.Warnings = append(rep.Warnings, "not the baseline's environment: "+strings.Join(d, "; "))
+	}
 	common := false
 	for _, c := range r.Cells {
 		b := base.Cell(c.Point)
 		common = common || b != nil
 		rep.Cells = append(rep.Cells, newCell(b, c))
+	}
+	if len(r.Cells) == 0 && !r.Complete() {
+		return nil, fmt.Errorf("%s: the run was ended before it had a point: resume it, then hold it against the baseline", r.Dir)
 	}
 	if !common {
 		return nil, fmt.Errorf("%s and %s have no point in common", base.Dir, r.Dir)

@@ -64,6 +64,18 @@ func TestFloorIsTold(t *testing.T) {
 	}
 }
 
+// TestEnvironmentIsTold checks that runs in different environments are compared, with a warning.
+func TestEnvironmentIsTold(t *testing.T) {
+	base := model(t, runtest.Model{Seed: 1})
+	r, err := Compare(base, model(t, runtest.Model{Seed: 2, Meta: func(m *run.Meta) { m.Env = map[string]string{"GOGC": "off"} }}), DefaultOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{`not the baseline's environment: GOGC is "off", was not set`}; !slices.Equal(r.Warnings, want) {
+		t.Errorf("warnings %q, want %q", r.Warnings, want)
+	}
+}
+
 // One thing is different in one cell of forty, and that one is named.
 func TestOneCell(t *testing.T) {
 	base := model(t, runtest.Model{Seed: 1})
@@ -198,6 +210,14 @@ func TestRefuses(t *testing.T) {
 		if _, err := Compare(base, model(t, c.m), c.options); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+	j, err := run.Create(filepath.Join(dir, "begun"), run.Meta{Machine: runtest.Machine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if _, err := Compare(base, j.Run(), DefaultOptions); err == nil || !strings.Contains(err.Error(), "ended before it had a point: resume it") {
+		t.Errorf("a run without points: %v", err)
 	}
 	path := filepath.Join(dir, "base", run.JournalFile)
 	data, err := os.ReadFile(path)
