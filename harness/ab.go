@@ -212,11 +212,14 @@ type sidePoint struct {
 	run.Point
 }
 
-// number is how the journals call a round of a cell. Each of its two samples on a side is a visit, in rounds 2*number-1 and 2*number. A point may be in several
-// cells: these have different lanes, so that a number is of one cell only, and equal numbers of cells in one lane are taken in the same round of the comparison.
+// number is how the journals call a round of a cell. Each of its two samples on a side is a visit,
+// in rounds 2*number-1 and 2*number. A point may be in several cells: these have different lanes,
+// so that a number is of one cell only, and equal numbers of cells in one lane are taken in the
+// same round of the comparison.
 func (s *AB) number(i, round int) int { return s.first + (round-1)*s.width + s.lanes[i] + 1 }
 
-// findKept finds the rounds of which the journals have all four samples. One that was cut off is taken again, under another number.
+// findKept finds the rounds of which the journals have all four samples. One that was cut off is
+// taken again, under another number.
 func (s *AB) findKept() {
 	last := 0
 	visits := map[sidePoint]map[int]*run.Visit{} // by round

@@ -313,7 +313,8 @@ func TestABCutTwice(t *testing.T) {
 	}
 }
 
-// TestABResumesSharedPoints checks that rounds of cells that share points are told apart: these have the samples of all of their cells under one name.
+// TestABResumesSharedPoints checks that rounds of cells that share points are told apart: these
+// have the samples of all of their cells under one name.
 func TestABResumesSharedPoints(t *testing.T) {
 	a, b := point("honest", 8), point("lazy", 8)
 	cells := [][2]run.Point{{a, a}, {a, b}, {b, a}, {b, b}}

@@ -240,7 +240,8 @@ func notesTable(rows []run.Row) (header []string, lines [][]string) {
 	return []string{"status", "point", "reason"}, lines
 }
 
-// ending says how the run ended. A run that was resumed may have been cut off after an earlier session came to its end.
+// ending says how the run ended. A run that was resumed may have been cut off after an earlier
+// session came to its end.
 func ending(r *run.Run) string {
 	switch n := len(r.Ends); {
 	case r.Complete():

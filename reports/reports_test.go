@@ -212,7 +212,8 @@ func TestOddRuns(t *testing.T) {
 	}
 }
 
-// TestEnding checks that a run which was cut off is not said to have ended, whatever earlier sessions of it came to.
+// TestEnding checks that a run which was cut off is not said to have ended, whatever earlier
+// sessions of it came to.
 func TestEnding(t *testing.T) {
 	p := run.Point{Kernel: "flash", ISA: "go", SeqKV: 64, Dim: 8}.WithDefaults()
 	j, err := run.Create(filepath.Join(t.TempDir(), "r"), run.Meta{})

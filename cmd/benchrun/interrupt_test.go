@@ -96,8 +96,9 @@ func whole(t *testing.T, dir string) {
 
 var kills = flag.Int("kills", 6, "how often sweeps are killed in TestKilledSweep")
 
-// TestKilledSweep kills sweeps, with their workers, at moments of all kinds, and goes on with each until it is whole. No sample that was recorded is lost or changed, no
-// point has two of one round, and every command reads what is left, or says what to do.
+// TestKilledSweep kills sweeps, with their workers, at moments of all kinds, and goes on with each
+// until it is whole. No sample that was recorded is lost or changed, no point has two of one round,
+// and every command reads what is left, or says what to do.
 func TestKilledSweep(t *testing.T) {
 	t.Parallel()
 	want := *kills
@@ -163,7 +164,8 @@ func TestKilledSweep(t *testing.T) {
 	t.Logf("%d kills, %d of them before there was a run; %v", killed, unbegun, read)
 }
 
-// moment chooses when to kill a sweep whose journal is to have so many bytes: when a file of its folder is there, or when its journal has a part of them.
+// moment chooses when to kill a sweep whose journal is to have so many bytes: when a file of its
+// folder is there, or when its journal has a part of them.
 func moment(rng *rand.Rand, dir string, bytes int64) (name string, come func() bool) {
 	there := func(path string) func() bool {
 		return func() bool { _, err := os.Lstat(path); return err == nil }
@@ -185,7 +187,8 @@ func moment(rng *rand.Rand, dir string, bytes int64) (name string, come func() b
 	}
 }
 
-// killWhen kills a process and its children when a moment has come, unless it ends before, and returns how it ended.
+// killWhen kills a process and its children when a moment has come, unless it ends before, and
+// returns how it ended.
 func killWhen(cmd *exec.Cmd, come func() bool) error {
 	over := make(chan error, 1)
 	go func() { over <- cmd.Wait() }()
@@ -200,7 +203,8 @@ func killWhen(cmd *exec.Cmd, come func() bool) error {
 	return <-over
 }
 
-// readAll has every command read a run that was killed, and counts what it comes to. Exit code 4 takes a text that says what to do.
+// readAll has every command read a run that was killed, and counts what it comes to. Exit code 4
+// takes a text that says what to do.
 func readAll(t *testing.T, read map[string]int, dir, history, baseline string) {
 	t.Helper()
 	for _, args := range [][]string{{"report", dir}, {"history", history}, {"gate", "--baseline", baseline, dir}, {"compare", baseline, dir}} {
@@ -281,7 +285,8 @@ func TestInterruptedComparison(t *testing.T) {
 			if code := exitOf(again.Wait()); code != 0 {
 				t.Fatalf("resumed: exit code %d: %s", code, stderr)
 			}
-			// Six rounds of two cells are 24 samples a side; a cell that is not decided by then has more. A round that was cut off is taken again.
+			// Six rounds of two cells are 24 samples a side; a cell that is not decided by then has
+			// more. A round that was cut off is taken again.
 			for side, had := range before {
 				now := visits(t, filepath.Join(dir, abSides[side]))
 				if len(now) < 24 || len(had) < 4 {

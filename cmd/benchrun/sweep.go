@@ -37,7 +37,7 @@ type SweepCmd struct {
 	MaxMemory Bytes         `name:"max-memory" placeholder:"SIZE" help:"Skip points that need more, such as 2GB; default half of what is available."`
 	Timeout   time.Duration `default:"2m" help:"Give a point up when one of its samples takes longer (${default})."`
 	Seed      uint64        `placeholder:"N" help:"Of the order of measurements; default random."`
-	Resume    bool          `help:"Go on with the run in --out, with the flags it was begun with."`
+	Resume    bool          `help:"Go on with the run in --out: same program, machine, environment and flags. Its peers are to be given again by --peer."`
 	Out       string        `short:"o" placeholder:"DIR" help:"Run folder; default a fresh one under runs/."`
 
 	Profile bool `help:"Also run each point for two seconds under the CPU profiler, after all samples are taken; DIR/profiles is for go tool pprof."`
@@ -188,8 +188,9 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	return began.finish(lab, points, j, to)
 }
 
-// againWith is the command line that a run in dir was begun with, and the flags given now, which may not contradict it where they are fixed. Peers are started only
-// if they are given now: a folder, which may come from anywhere, does not choose what runs here.
+// againWith is the command line that a run in dir was begun with, and the flags given now, which
+// may not contradict it where they are fixed. Peers are started only if they are given now: a
+// folder, which may come from anywhere, does not choose what runs here.
 func againWith(k *kong.Context, flags map[string]string, dir string, fixed []string, to streams) (*commands, error) {
 	given, values := given(k), flagValues(k)
 	if was := flags["peer"]; was != "" && !given["peer"] {
@@ -368,7 +369,8 @@ func newMeta(k *kong.Context, seed uint64) (run.Meta, error) {
 	}, err
 }
 
-// sameMachine refuses to go on with measurements that were made on another machine or in another environment.
+// sameMachine refuses to go on with measurements that were made on another machine or in another
+// environment.
 func sameMachine(m run.Meta) error {
 	if d := m.Machine.Differences(machine.Fingerprint(availableISAs())); len(d) > 0 {
 		return fmt.Errorf("this is another machine than the one the run was begun on: %s", strings.Join(d, "; "))
@@ -379,7 +381,8 @@ func sameMachine(m run.Meta) error {
 	return nil
 }
 
-// sameProgram refuses to go on with measurements of another program. The hash of the program decides: one commit can be built into many programs.
+// sameProgram refuses to go on with measurements of another program. The hash of the program
+// decides: one commit can be built into many programs.
 func sameProgram(m run.Meta) error {
 	now, err := thisProgram()
 	if err != nil || now == m.Program {

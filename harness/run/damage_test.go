@@ -134,7 +134,8 @@ const (
 	silent  = "changed rows"
 )
 
-// judge reads a damaged journal. Whatever is not one of the first three outcomes is silent; why says how.
+// judge reads a damaged journal. Whatever is not one of the first three outcomes is silent; why
+// says how.
 func (d *damaged) judge(data []byte) (outcome, why string) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	tail := lines[len(lines)-1] // without a newline
@@ -169,8 +170,10 @@ func (d *damaged) judge(data []byte) (outcome, why string) {
 
 var damagedLine = regexp.MustCompile(`journal\.jsonl:([0-9]+): damaged: .+; restore the folder from a copy, or .+`)
 
-// TestDamage checks that no damage to a journal changes rows without a word: reading it is an error that names the first damaged line, or gives what the lines before
-// the damage say. Only lines at the end can be missing without an error, and such a run is read as the one that had these lines; resumed, it has no other.
+// TestDamage checks that no damage to a journal changes rows without a word: reading it is an error
+// that names the first damaged line, or gives what the lines before the damage say. Only lines at
+// the end can be missing without an error, and such a run is read as the one that had these lines;
+// resumed, it has no other.
 func TestDamage(t *testing.T) {
 	d := newDamaged(t)
 	for n, r := range d.states {
@@ -198,7 +201,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// resume demands that a damaged journal is not gone on with, and any other is, from its last whole line.
+// resume demands that a damaged journal is not resumed, and any other is, from its last whole
+// line.
 func (d *damaged) resume(t *testing.T, kind string, refused bool) {
 	t.Helper()
 	was, _ := run.Load(d.dir)
@@ -220,7 +224,8 @@ func (d *damaged) resume(t *testing.T, kind string, refused bool) {
 	}
 }
 
-// TestDamageWithoutSums checks that TestDamage would find rows that change: they do in version 1, whose lines have no sums.
+// TestDamageWithoutSums checks that TestDamage would find rows that change: they do in version 1,
+// whose lines have no sums.
 func TestDamageWithoutSums(t *testing.T) {
 	d := newDamaged(t)
 	d.write(t, regexp.MustCompile(`,"sum":"[0-9a-f]*"}`).ReplaceAll(bytes.Join(d.lines, nil), []byte("}")))

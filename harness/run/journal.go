@@ -189,8 +189,9 @@ type Journal struct {
 	sum  string // of the last one
 }
 
-// Create makes a run folder and opens its journal. A folder that already holds a run is refused, unless its journal has no line yet: that run was ended before it
-// recorded anything, and is begun anew.
+// Create makes a run folder and opens its journal. A folder that already holds a run is refused,
+// unless its journal has no line yet: that run was ended before it recorded anything, and is begun
+// anew.
 func Create(dir string, m Meta) (*Journal, error) {
 	if err := makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
@@ -207,7 +208,8 @@ func Create(dir string, m Meta) (*Journal, error) {
 		f.Close()
 		return nil, err
 	}
-	// run.json is on the disk before the first line of the journal is: whatever ends this process leaves a run that can be read, or an empty journal.
+	// run.json is on the disk before the first line of the journal is: whatever ends this process
+	// leaves a run that can be read, or an empty journal.
 	if err := WriteMeta(dir, m); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("run folder: %w", err)
@@ -245,7 +247,7 @@ func Resume(dir string) (*Journal, error) {
 		return nil, err
 	}
 	if m.Version != formatVersion {
-		return nil, fmt.Errorf("%s: a run of format version %d is read, but not gone on with: begin another run", dir, m.Version)
+		return nil, fmt.Errorf("%s: a run of format version %d can be read, but not resumed: begin another run", dir, m.Version)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_WRONLY, 0)
 	if err != nil {
@@ -325,7 +327,8 @@ func (j *Journal) Discard() error {
 	return err
 }
 
-// WriteJournal replaces the journal of a run by these records, in one piece: Append would wait for the disk with each of them.
+// WriteJournal replaces the journal of a run by these records, in one piece: Append would wait for
+// the disk with each of them.
 func WriteJournal(dir string, records []Record) error {
 	var data []byte
 	sum := ""
@@ -386,7 +389,7 @@ func load(dir string) (r *Run, size int64, sum string, err error) {
 		data = rest
 	}
 	if len(again) > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: a second visit of one point in one round, the first of %d such lines: either lines are doubled, or a comparison was gone on with; "+
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: a second visit of one point in one round, the first of %d such lines: either lines are doubled, or a comparison was resumed; "+
 			"format version %d does not tell", path, again[0], len(again), withoutSums))
 	}
 	return r, size, sum, nil
@@ -407,7 +410,8 @@ const (
 	sumDigits = 16
 )
 
-// sumOf returns the sum of a line: a hash of the sum of the line before, which is empty for the first one, and of the line up to sumKey.
+// sumOf returns the sum of a line: a hash of the sum of the line before, which is empty for the
+// first one, and of the line up to sumKey.
 func sumOf(before string, text []byte) string {
 	h := sha256.New()
 	_, _ = io.WriteString(h, before)
@@ -415,7 +419,8 @@ func sumOf(before string, text []byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:sumDigits]
 }
 
-// seal returns a record as the line that follows the line with the given sum, and the sum of this one.
+// seal returns a record as the line that follows the line with the given sum, and the sum of this
+// one.
 func seal(r *Record, before string) (line []byte, sum string, err error) {
 	body, err := json.Marshal(r)
 	if err != nil {

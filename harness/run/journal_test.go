@@ -191,8 +191,8 @@ func makeReport(t *testing.T, dir string) {
 	}
 }
 
-// TestJournalDamage checks that what is wrong with a line is an error that names it, and what can be done. Lines that say they are whole, by their sums, are read
-// as strictly as others.
+// TestJournalDamage checks that what is wrong with a line is an error that names it, and what can
+// be done. Lines that say they are whole, by their sums, are read as strictly as others.
 func TestJournalDamage(t *testing.T) {
 	dir := t.TempDir()
 	data := writeJournal(t, dir)
@@ -273,7 +273,8 @@ func TestSumIsAsDocumented(t *testing.T) {
 	}
 }
 
-// TestVersion1 checks that a journal without sums is read, warns of what it cannot tell, and is not gone on with.
+// TestVersion1 checks that a journal without sums is read, warns of what it cannot tell, and is not
+// resumed.
 func TestVersion1(t *testing.T) {
 	dir := t.TempDir()
 	data := writeJournal(t, dir)
@@ -298,7 +299,7 @@ func TestVersion1(t *testing.T) {
 	if err != nil || got.Meta.Version != 1 || !reflect.DeepEqual(got.Cells, want.Cells) || len(got.Warnings) != 0 {
 		t.Fatalf("got %+v, %v; want %+v", got, err, want)
 	}
-	if _, err := Resume(dir); err == nil || !strings.Contains(err.Error(), "version 1 is read, but not gone on with: begin another run") {
+	if _, err := Resume(dir); err == nil || !strings.Contains(err.Error(), "version 1 can be read, but not resumed: begin another run") {
 		t.Errorf("resumed: %v", err)
 	}
 	lines := bytes.SplitAfter(plain, []byte("\n"))
@@ -311,7 +312,8 @@ func TestVersion1(t *testing.T) {
 	}
 }
 
-// TestBegun checks that a run which was ended before its journal had a line leaves a folder in which the same run can begin, and that no other folder is taken over.
+// TestBegun checks that a run which was ended before its journal had a line leaves a folder in
+// which the same run can begin, and that no other folder is taken over.
 func TestBegun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	begin := func() error {

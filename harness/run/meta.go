@@ -53,7 +53,7 @@ type Meta struct {
 
 // Versions of the folder's format.
 const (
-	withoutSums   = 1 // lines of the journal have no sums: it is read, and not gone on with
+	withoutSums   = 1 // lines of the journal have no sums: it is read, and not resumed
 	formatVersion = 2 // what this package writes
 )
 
@@ -82,8 +82,9 @@ func (c Commit) String() string {
 // short returns the first digits of a hash, which are enough for people.
 func short(hash string) string { return hash[:min(12, len(hash))] }
 
-// ProgramCommit returns the commit of this program, as go build stamped it. Where the program has no stamp (go run, go test, -buildvcs=false) the commit is
-// unknown: the folder in which the program runs need not hold its sources.
+// ProgramCommit returns the commit of this program, as go build stamped it. Where the program has
+// no stamp (go run, go test, -buildvcs=false, a linked worktree) the commit is unknown: the folder
+// in which the program runs need not hold its sources.
 func ProgramCommit() Commit {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -104,8 +105,8 @@ func stampedCommit(settings []debug.BuildSetting) (c Commit) {
 	return c
 }
 
-// Environment returns the variables of this process's environment that change what is measured: those of Go's scheduler, collector and switches, and those of
-// the thread pools that peers use.
+// Environment returns the variables of this process's environment that change what is measured:
+// those of Go's scheduler, collector and switches, and those of the thread pools that peers use.
 func Environment() map[string]string {
 	var env map[string]string
 	for _, line := range os.Environ() {
@@ -289,8 +290,9 @@ func FileName(name string) string {
 	return name[:most-len(hash)] + hash
 }
 
-// Replace writes a file beside its place and renames it there, so that a reader sees the old one or the new one, whole, and returns when the disk has it. What is no plain file, such as a
-// link or /dev/stdout, stays what it is and is written to.
+// Replace writes a file beside its place and renames it there, so that a reader sees the old one or
+// the new one, whole, and returns when the disk has it. What is no plain file, such as a link or
+// /dev/stdout, stays what it is and is written to.
 func Replace(path string, data []byte) error {
 	if at, err := os.Lstat(path); err == nil && !at.Mode().IsRegular() {
 		return os.WriteFile(path, data, 0o644)

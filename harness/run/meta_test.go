@@ -13,7 +13,8 @@ import (
 	"attnlab/internal/processtest"
 )
 
-// TestProgramCommit checks that the commit is the one that the program was stamped with, and never that of the folder in which it runs.
+// TestProgramCommit checks that the commit is the one that the program was stamped with, and never
+// that of the folder in which it runs.
 func TestProgramCommit(t *testing.T) {
 	stamp := []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}}
 	if got := stampedCommit(stamp); got != (Commit{Revision: "abc", Modified: true}) {
@@ -52,7 +53,8 @@ func TestCommitString(t *testing.T) {
 	}
 }
 
-// TestEnvironment checks that variables that change results are found and compared, and that others are not.
+// TestEnvironment checks that variables that change results are found and compared, and that others
+// are not.
 func TestEnvironment(t *testing.T) {
 	for _, line := range os.Environ() {
 		if name, _, _ := strings.Cut(line, "="); changesResults(name) {
