@@ -71,6 +71,18 @@ func far(l *list) {
 			}
 		}
 	}
+	for i, p := range []attn.Problem{problem(1, 1, 4500, 2, 1, 16, 16), problem(1, 4, 8300, 16, 1, 16, 16)} { // keys that decoding splits
+		p.Score.Terms = attn.TermBias
+		for _, by := range []float32{-1e9, 1e9, lowest} {
+			add(fmt.Sprintf("splits%.0e-%d", by, p.SeqQ), p, 1, i == 0 && by < 0, equalKeys, shiftRows(by, func(int) bool { return true }))
+		}
+		add(fmt.Sprint("splits-apart-", p.SeqQ), p, 1, i == 0, func(p *attn.Problem, a *attn.Args) {
+			equalKeys(p, a)
+			early(a, -inf)
+		}, func(_ *attn.Problem, a *attn.Args) {
+			early(a, lowest)
+		})
+	}
 	for _, nq := range []int{16, 1} { // all distances are 2^30 in float32, and the same number as a base-2 logarithm
 		p := problem(2, nq, 16, 4, 2, 16, 16)
 		p.Lengths = true
@@ -127,6 +139,11 @@ func shiftHalf(by float32) func(p *attn.Problem, a *attn.Args) {
 			}
 		})
 	}
+}
+
+// early gives all but the last 100 keys a bias.
+func early(a *attn.Args, by float32) {
+	Rows(&a.Terms.Bias, func(_, _, _ int, row []float32) { fill(row[:len(row)-100], by) })
 }
 
 // shiftRows adds a bias to all keys of some queries.

@@ -552,11 +552,13 @@ func (d *decoder) mergeRow(worker, task int) {
 		default:
 			f = float32(math.Exp2(float64(d.m[k]) - float64(top)))
 		}
-		l += float32(f * d.l[k])
-		s += float32(f * d.s[k])
 		d.m[k] = f
+		if f > 0 { // else its sums may be anything
+			l += float32(f * d.l[k])
+			s += float32(f * d.s[k])
+		}
 	}
-	if l > 0 && row.FarSums(float64(top)) {
+	if l > 0 && row.FarSums(float64(top), float64(s)) {
 		row.ByDefinition()
 		return
 	}

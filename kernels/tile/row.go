@@ -189,9 +189,10 @@ const farLSE = 1 << 10
 // made of in base-2 logarithms. Such rows have other ways.
 func Far(z float64) bool { return math.Abs(z) > farLSE && !math.IsInf(z, 0) }
 
-// FarSums reports whether the by-products of a row with reference m in base-2 logarithms cannot be made from sums: ByDefinition makes them.
-func (r *Row) FarSums(m float64) bool {
-	return r.P.Want&(attn.WantMean|attn.WantEntropy) != 0 && Far(m*math.Ln2)
+// FarSums reports whether the by-products of a row with reference m, and sum s of weights times scores, cannot be made from them: ByDefinition
+// makes them. The sum of far scores may have overflowed, also where a nearer one has taken all the weight since.
+func (r *Row) FarSums(m, s float64) bool {
+	return r.P.Want&(attn.WantMean|attn.WantEntropy) != 0 && (Far(m*math.Ln2) || s-s != 0)
 }
 
 // Sunk adds the sink of a query head, a key without value, to the sums of a row: the reference is the larger one, and what was summed below the

@@ -441,13 +441,18 @@ func (t *Tile) Finish() (again bool) {
 		h, i := t.Query(lane)
 		t.row.At(t.a, t.b, h, i)
 		row := t.load.out(t, lane)
-		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) || t.L[lane] > 0 && t.row.FarSums(float64(t.M[lane])) {
+		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) || t.farSums(lane) {
 			t.row.ByDefinition()
 		} else {
 			t.finishRow(lane)
 		}
 	}
 	return false
+}
+
+// farSums reports whether by-products of a lane cannot be made from its sums.
+func (t *Tile) farSums(lane int) bool {
+	return t.S != nil && t.L[lane] > 0 && t.row.FarSums(float64(t.M[lane]), float64(t.S[lane]))
 }
 
 // finishRow writes the by-products of a row that the loops have answered.
