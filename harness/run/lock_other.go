@@ -1,8 +1,10 @@
-//go:build !unix
+//go:build !unix && !windows
 
 package run
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
-// lock does nothing here: the user keeps two processes from writing one run.
-func lock(*os.File) error { return nil }
+func lockFile(*os.File) error { return errors.ErrUnsupported }
