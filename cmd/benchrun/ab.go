@@ -2,22 +2,15 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"attnlab/harness"
@@ -45,8 +38,9 @@ type ABCmd struct {
 
 // Help is printed above the flags.
 func (*ABCmd) Help() string {
-	return `Both sides are built (revisions in worktrees of their own, so nothing of the checkout is touched), verified, and timed by turns, each
-sample in a process of its own, in the order A B B A or B A A B, cell by cell. A cell is worse when the least time of head is more than --min-effect above that of
+	return `Both sides are built (revisions in worktrees of their own, so nothing of the checkout is touched), verified, and timed alternately, each
+sample in a process of its own, in the order A B B A or B A A B, cell by cell. run.json of a side has the commit that was built; of the checkout it also has
+a hash of the files that differ from that commit, untracked ones that are built included. A cell is worse when the least time of head is more than --min-effect above that of
 base, the median of the rounds' ratios agrees, and ranks tell the two apart after Holm's correction over all cells and one for looking several times; it is the same
 when the interval of that median lies within --min-effect of 1. Until either holds, more rounds are taken, as far as --budget goes.
 
@@ -179,8 +173,8 @@ func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*r
 	if err != nil {
 		return err
 	}
-	sides, dir, err := c.build(to.Err)
-	defer os.RemoveAll(dir)
+	sides, shop, err := c.build(to.Err)
+	defer shop.close()
 	if err != nil {
 		return err
 	}
@@ -223,20 +217,6 @@ func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*r
 	return concluded
 }
 
-// sumOf is the SHA-256 of a file. Builds of the same sources by the same Go have the same.
-func sumOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
 // tellFloors says in which cells --min-effect is raised.
 func (c *ABCmd) tellFloors(floors map[string]float64, cells [][2]run.Point, tell io.Writer) {
 	if len(floors) == 0 {
@@ -275,80 +255,4 @@ func (c *ABCmd) cells(points []run.Point, all kernelList) ([][2]run.Point, error
 		}
 	}
 	return cells, nil
-}
-
-// A program is what a side runs.
-type program struct {
-	path   string
-	sum    string     // SHA-256 of it
-	commit run.Commit // its sources
-}
-
-// build makes the programs of both sides in a folder, which there is only if one is built. Ctrl-C ends it at once: there is nothing to keep yet.
-func (c *ABCmd) build(tell io.Writer) (sides [2]program, dir string, err error) {
-	if !strings.Contains(c.Base, "=") || !strings.Contains(c.Head, "=") {
-		if dir, err = os.MkdirTemp("", "benchrun-ab-"); err != nil {
-			return sides, "", err
-		}
-	}
-	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer release()
-	for i, rev := range [2]string{c.Base, c.Head} {
-		p := &sides[i]
-		if *p, err = build(ctx, rev, filepath.Join(dir, abSides[i]), tell); err == nil {
-			p.sum, err = sumOf(p.path)
-		}
-		if ctx.Err() != nil {
-			return sides, dir, exitf(exitIncomplete, "interrupted while building, before any measurement: begin again with the same command")
-		}
-		if err != nil {
-			return sides, dir, exitf(exitUsage, "--%s %s: %w", abSides[i], rev, err)
-		}
-	}
-	return sides, dir, nil
-}
-
-// build makes the program of a side, in files whose names begin with at. What names keys of a point is this program.
-func build(ctx context.Context, rev, at string, tell io.Writer) (program, error) {
-	p := program{path: at + "-benchrun", commit: run.ProgramCommit()}
-	if strings.Contains(rev, "=") {
-		self, err := os.Executable()
-		p.path = self
-		return p, err
-	}
-	sources, err := git("", "rev-parse", "--show-toplevel")
-	if err != nil {
-		return p, err
-	}
-	if rev != "worktree" {
-		top, commit := sources, run.Commit{}
-		if commit.Revision, err = git(top, "rev-parse", "--verify", rev+"^{commit}"); err != nil {
-			return p, err
-		}
-		p.commit, sources = commit, at+"-sources"
-		defer func() { _, _ = git(top, "worktree", "remove", "--force", sources) }()
-		if _, err = git(top, "worktree", "add", "--detach", "--quiet", sources, commit.Revision); err != nil {
-			return p, err
-		}
-	}
-	fmt.Fprintf(tell, "building %s\n", rev)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", p.path, "./cmd/benchrun")
-	cmd.Dir, cmd.WaitDelay = sources, 10*time.Second
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it clears away what it has begun
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return p, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return p, nil
-}
-
-// git runs a git command in a folder, or the one at hand, and returns what it says.
-func git(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	text := strings.TrimSpace(string(out))
-	if err != nil {
-		return "", fmt.Errorf("git %s: %s", args[0], text)
-	}
-	return text, nil
 }

@@ -1,20 +1,28 @@
+//go:build unix
+
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"attnlab/harness/run"
 	"attnlab/internal/processtest"
 )
 
-// repository makes a repository of one commit the folder at hand, and a program go of the script, which finds the path to build at in $5. Temporary files go
-// to the folder that is returned.
+// repository makes the current folder a repository of one commit, and puts a program go of the
+// script on the path: it finds the path to build at in $5, and go list lists nothing. Temporary
+// files go to the folder that is returned.
 func repository(t *testing.T, script string) (temporary string) {
 	t.Helper()
 	processtest.Needed(t)
@@ -22,23 +30,34 @@ func repository(t *testing.T, script string) (temporary string) {
 		t.Skip("there is no git")
 	}
 	bin, top := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeScript(t, filepath.Join(bin, "go"), `test "$1" = list && exit`+"\n"+script)
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	t.Chdir(top)
-	for _, args := range [][]string{
-		{"init", "--quiet"},
-		{"-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "--allow-empty", "-m", "first"},
-	} {
-		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
-			t.Fatalf("git %s: %v\n%s", args, err, out)
-		}
-	}
+	gitDo(t, "init", "--quiet")
+	gitDo(t, "commit", "--quiet", "--allow-empty", "-m", "first")
 	temporary = t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	return temporary
+}
+
+// writeScript writes a shell script.
+func writeScript(t *testing.T, path, script string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gitDo runs git in the current folder and returns what it prints.
+func gitDo(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // nothingLeft demands that a comparison left no run, no temporary file and no worktree.
@@ -86,18 +105,63 @@ func TestABThatCannotBegin(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a build at once, and there is nothing to resume.
-func TestABInterruptedWhileItBuilds(t *testing.T) {
-	temporary := repository(t, `: >"$BUILDING"; exec sleep 100`)
-	building := filepath.Join(t.TempDir(), "building")
-	t.Setenv("BUILDING", building)
-	cmd, stderr := begin(t, "ab", "--base", "HEAD", "--kernel", "naive", "--seq", "8", "-o", "r")
-	for range 1000 {
-		if _, err := os.Stat(building); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+// A fifo is a pipe with a name that scripts find in $FIFO. What they write to it is an event, and
+// its end is the end of every process that has it open.
+type fifo struct {
+	*bufio.Reader
+	file *os.File
+}
+
+// newFifo makes a fifo.
+func newFifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	t.Setenv("FIFO", path)
+	return path
+}
+
+// await returns when a process has opened the fifo and written a line, which is want.
+func await(t *testing.T, path, want string) fifo {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	f := fifo{bufio.NewReader(file), file}
+	if line, err := f.ReadString('\n'); line != want+"\n" {
+		t.Fatalf("got %q, %v, want %q", line, err, want)
+	}
+	return f
+}
+
+// ended demands that every process that had the fifo open has ended, or is about to.
+func (f fifo) ended(t *testing.T) {
+	t.Helper()
+	if err := f.file.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := f.ReadString('\n'); err != io.EOF {
+		t.Errorf("a process lives on: %q, %v", rest, err)
+	}
+}
+
+// deafChild is a part of a script: a process that does not end when it is asked to.
+const deafChild = `exec 3>"$FIFO"
+(trap '' INT TERM; exec sleep 100) >/dev/null 2>&1 &
+echo building >&3
+`
+
+// TestABInterruptedWhileItBuilds checks that Ctrl-C ends a build at once, with the processes that
+// it started, and that there is nothing to resume.
+func TestABInterruptedWhileItBuilds(t *testing.T) {
+	temporary := repository(t, deafChild+`wait`)
+	path := newFifo(t)
+	cmd, stderr := begin(t, "ab", "--base", "HEAD", "--kernel", "naive", "--seq", "8", "-o", "r")
+	building := await(t, path, "building")
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -105,5 +169,173 @@ func TestABInterruptedWhileItBuilds(t *testing.T) {
 	if text := stderr.String(); code != exitIncomplete || !strings.Contains(text, "interrupted while building") || strings.Contains(text, "finishing") {
 		t.Errorf("exit %d, want %d: %s", code, exitIncomplete, text)
 	}
+	building.ended(t)
 	nothingLeft(t, temporary)
+}
+
+// TestABThatFailsToBuild checks that nothing of a build that fails runs on.
+func TestABThatFailsToBuild(t *testing.T) {
+	temporary := repository(t, deafChild+`echo no such thing >&2; exit 1`)
+	path := newFifo(t)
+	cmd, stderr := begin(t, "ab", "--base", "HEAD", "--kernel", "naive", "--seq", "8", "-o", "r")
+	building := await(t, path, "building")
+	if code := exitOf(cmd.Wait()); code != exitUsage || !strings.Contains(stderr.String(), "no such thing") {
+		t.Errorf("exit %d, want %d: %s", code, exitUsage, stderr)
+	}
+	building.ended(t)
+	nothingLeft(t, temporary)
+}
+
+// TestABRemovesWhatAKillLeft checks that a comparison removes the folder and the worktree of one
+// that was killed, and those of no other process.
+func TestABRemovesWhatAKillLeft(t *testing.T) {
+	temporary := repository(t, `exec 3>"$FIFO"; echo building >&3; read hung <"$HANG"`)
+	hang := newFifo(t)
+	t.Setenv("HANG", hang)
+	path := newFifo(t)
+	inUse, err := openWorkshop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inUse.close()
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere") // a worktree of the user's, on a disk that is not there
+	gitDo(t, "worktree", "add", "--quiet", elsewhere)
+	if err := os.RemoveAll(elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _ := begin(t, "ab", "--base", "HEAD", "--kernel", "naive", "--seq", "8", "-o", "r")
+	building := await(t, path, "building")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if err := os.WriteFile(hang, []byte("\n"), 0); err != nil { // the build ends by itself
+		t.Fatal(err)
+	}
+	building.ended(t)
+	if left, _ := filepath.Glob(filepath.Join(temporary, "*", "base-sources")); len(left) != 1 || !strings.Contains(gitDo(t, "worktree", "list"), left[0]) {
+		t.Fatalf("the killed comparison left %v, want a worktree", left)
+	}
+	if code, errs := ab("--base", "nosuchrev"); code != exitUsage {
+		t.Errorf("exit %d, want %d: %s", code, exitUsage, errs)
+	}
+	left, err := filepath.Glob(filepath.Join(temporary, "*"))
+	if err != nil || !slices.Equal(left, []string{inUse.dir}) {
+		t.Errorf("there are %v, want %s alone; %v", left, inUse.dir, err)
+	}
+	if list := gitDo(t, "worktree", "list"); strings.Contains(list, workshopPrefix) || !strings.Contains(list, elsewhere) {
+		t.Errorf("worktrees are\n%s", list)
+	}
+}
+
+// TestABRecordsSources checks that each side's run.json has the commit that was built, and the
+// checkout's also a hash of what differs, where git warns and a hook's variables name another
+// repository.
+func TestABRecordsSources(t *testing.T) {
+	repository(t, `ln -s "$SELF" "$5"`)
+	t.Setenv("SELF", processtest.Self(t))
+	real, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := gitDo(t, "rev-parse", "HEAD")
+	for _, text := range []string{"committed", "changed"} {
+		if err := os.WriteFile("file", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if text == "committed" {
+			gitDo(t, "add", "file")
+			gitDo(t, "commit", "--quiet", "-m", "second")
+		}
+	}
+	head := gitDo(t, "rev-parse", "HEAD")
+	bin := t.TempDir()
+	writeScript(t, filepath.Join(bin, "git"), `echo warning: of something >&2; exec `+real+` "$@"`)
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"} {
+		t.Setenv(name, filepath.Join(t.TempDir(), "elsewhere"))
+	}
+	cmd, stderr := begin(t, "ab", "--base", base, "--kernel", "naive", "--isa", "go", "--seq", "8", "--mask", "full", "--min-effect", "5", "-o", "r")
+	if code := exitOf(cmd.Wait()); code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	var got [2]run.Commit
+	for i := range got {
+		r, err := run.Load(filepath.Join("r", abSides[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[i] = r.Meta.Commit
+	}
+	if want := (run.Commit{Revision: base}); got[0] != want {
+		t.Errorf("base: got %+v, want %+v", got[0], want)
+	}
+	if got[1].Revision != head || !got[1].Modified || len(got[1].Diff) != 64 {
+		t.Errorf("head: got %+v, want %s, modified, with a hash of the difference", got[1], head)
+	}
+}
+
+// TestDiff checks which changes of a checkout its hash tells apart.
+func TestDiff(t *testing.T) {
+	real, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("there is no go")
+	}
+	repository(t, "")
+	t.Setenv("PATH", filepath.Dir(real)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	write := func(path, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("go.mod", "module m\n\ngo 1.26\n")
+	write(".gitignore", "ignored*\n")
+	write("cmd/benchrun/main.go", "package main\n\nimport _ \"embed\"\n\n//go:embed text*\nvar text string\n\nfunc main() {}\n")
+	write("cmd/benchrun/text", "")
+	gitDo(t, "add", ".")
+	gitDo(t, "commit", "--quiet", "-m", "second")
+	top, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff := func() string {
+		t.Helper()
+		sum, err := checkout(top).diff(t.Context(), "HEAD")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	last, seen := "", map[string]string{"": "a checkout without changes"}
+	if sum := diff(); sum != "" {
+		t.Errorf("without changes: the hash is %s, want none", sum)
+	}
+	for _, c := range []struct {
+		name   string
+		change func()
+		same   bool // as before the change
+	}{
+		{"nothing", func() {}, true},
+		{"an untracked note", func() { write("note.txt", "") }, true},
+		{"a file that was only touched", func() { write("go.mod", "module m\n\ngo 1.26\n") }, true},
+		{"a tracked file", func() { write("cmd/benchrun/main.go", "package main\n\nfunc main() {}\n") }, false},
+		{"the same file in another way", func() { write("cmd/benchrun/main.go", "package main\n\nfunc main() { println() }\n") }, false},
+		{"the same and staged", func() { gitDo(t, "add", "cmd/benchrun/main.go") }, true},
+		{"an untracked source", func() { write("cmd/benchrun/more.go", "package main\n") }, false},
+		{"another text of it", func() { write("cmd/benchrun/more.go", "package main\n\n//\n") }, false},
+		{"an untracked source for another system", func() { write("cmd/benchrun/more_plan9.go", "package main\n") }, true},
+		{"an ignored source", func() { write("cmd/benchrun/ignored.go", "package main\n") }, false},
+		{"a deleted file", func() { _ = os.Remove("cmd/benchrun/text") }, false},
+	} {
+		c.change()
+		sum := diff()
+		if c.same && sum != last {
+			t.Errorf("%s: the hash became %q, was %q", c.name, sum, last)
+		}
+		if first, twice := seen[sum]; !c.same && twice {
+			t.Errorf("%s: the hash is that of %s", c.name, first)
+		}
+		last, seen[sum] = sum, c.name
+	}
 }

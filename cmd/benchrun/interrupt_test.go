@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -17,33 +19,7 @@ import (
 	"time"
 
 	"attnlab/harness/run"
-	"attnlab/internal/processtest"
 )
-
-// begin starts benchrun, or the name of another command of this binary, in a process of its own.
-func begin(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
-	t.Helper()
-	self := processtest.Self(t)
-	stderr = new(bytes.Buffer)
-	if args[0] != "badrun" {
-		args = append([]string{"benchrun"}, args...)
-	}
-	cmd = &exec.Cmd{Path: self, Args: args, Stderr: stderr, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd, stderr
-}
-
-func exitOf(err error) int {
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		return exit.ExitCode()
-	} else if err != nil {
-		return -2
-	}
-	return 0
-}
 
 // awaitVisits returns when a run has so many samples in its journal.
 func awaitVisits(t *testing.T, dir string, n int) {

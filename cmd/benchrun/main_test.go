@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -117,6 +118,33 @@ func unfinish(ts *testscript.TestScript, _ bool, dirs []string) {
 			}
 		})
 	}
+}
+
+// begin starts benchrun, or the name of another command of this binary, in a process and a group of
+// its own.
+func begin(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+	t.Helper()
+	self := processtest.Self(t)
+	stderr = new(bytes.Buffer)
+	if args[0] != "badrun" {
+		args = append([]string{"benchrun"}, args...)
+	}
+	cmd = &exec.Cmd{Path: self, Args: args, Stderr: stderr}
+	group(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd, stderr
+}
+
+func exitOf(err error) int {
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return exit.ExitCode()
+	} else if err != nil {
+		return -2
+	}
+	return 0
 }
 
 // model DIR SEED [CHANGE] makes a run folder of forty points, the same but for noise and for what CHANGE does to one of them, or to the run. Its commit and
