@@ -50,7 +50,7 @@ func script(files ...template.JS) template.JS {
 type page struct {
 	CSS  template.CSS
 	JS   template.JS
-	Live string // how much of the journal the page is of, if it renews itself
+	Live string // the version of the run, if the page renews itself
 
 	Title, Commit, Started string
 	Cards                  []pageCard

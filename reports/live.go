@@ -7,38 +7,68 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"attnlab/harness/run"
 )
 
-// livePause is how long a page that renews itself is left alone at least: to make it takes time of a CPU, which the run that goes on may need.
+// livePause is how often a served run is checked for changes. A page costs CPU time that the run
+// itself may need.
 const livePause = 2 * time.Second
 
-// live serves the report of one run folder.
+// A live serves the report of one run folder.
 type live struct {
 	dir   string
 	pause time.Duration
+	make  func(version string) ([]byte, error)
+
+	mu    sync.Mutex // held while a page is made, so that it is made once for all who wait
+	begun time.Time  // when making the last page began
+	shown string     // the version that it is of
+	page  []byte
+	err   error
 }
 
-// Live serves the report of a run folder that another process may be writing: the page, made anew each time it is asked for, and a stream of events
-// that tells the page when to ask again. It answers only those who ask for this machine by a loopback address, so that no page of another site can read it
-// through the browser of its user.
-func Live(dir string) http.Handler { return newLive(dir, livePause) }
+// Live serves the report of a run folder that another process may be writing: a page, made once for
+// each version of the run, and a stream of events that tells the page when there is another version.
+// It answers requests for a loopback address alone, and none that come from another site's page.
+func Live(dir string) http.Handler { return newLive(dir, livePause).handler() }
 
-func newLive(dir string, pause time.Duration) http.Handler {
-	l := &live{dir, pause}
+func newLive(dir string, pause time.Duration) *live {
+	l := &live{dir: dir, pause: pause}
+	l.make = l.render
+	return l
+}
+
+func (l *live) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", l.page)
-	mux.HandleFunc("GET /events", l.events)
+	mux.HandleFunc("GET /{$}", l.servePage)
+	mux.HandleFunc("GET /events", l.serveEvents)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !loopback(r.Host) {
-			http.Error(w, "this report is served to its own machine only", http.StatusForbidden)
+		if why := refusal(r); why != "" {
+			http.Error(w, why, http.StatusForbidden)
 			return
 		}
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin") // no other page shows it
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// refusal says why a request is refused, if it is. A page of another site may reach this machine
+// through the browser of its user: under a name of its own that leads here, by which its scripts
+// could read the answer, or under this machine's.
+func refusal(r *http.Request) string {
+	if !loopback(r.Host) {
+		return fmt.Sprintf("this report is served to its own machine only: ask for it at 127.0.0.1, not at %q", r.Host)
+	}
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+	if site != "" && site != "same-origin" && site != "none" || origin != "" && origin != "http://"+r.Host {
+		return "a page of another site asked for this report: open its address in a tab of its own"
+	}
+	return ""
 }
 
 // loopback reports whether a host, with or without a port, names this machine itself.
@@ -50,52 +80,74 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// size is that of the journal.
-func (l *live) size() (int64, error) {
-	info, err := os.Stat(filepath.Join(l.dir, run.JournalFile))
-	if err != nil {
-		return 0, err
+// version returns a text that changes whenever the run's journal or run.json does.
+func (l *live) version() (string, error) {
+	var v []string
+	for _, name := range [...]string{run.JournalFile, run.MetaFile} {
+		info, err := os.Stat(filepath.Join(l.dir, name))
+		if err != nil {
+			return "", err
+		}
+		v = append(v, fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano()))
 	}
-	return info.Size(), nil
+	return strings.Join(v, "-"), nil
 }
 
-func (l *live) page(w http.ResponseWriter, _ *http.Request) {
-	var b bytes.Buffer
-	if err := l.write(&b); err != nil {
+func (l *live) servePage(w http.ResponseWriter, _ *http.Request) {
+	page, err := l.current(time.Now())
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(b.Bytes())
+	_, _ = w.Write(page)
 }
 
-func (l *live) write(b *bytes.Buffer) error {
-	size, err := l.size() // before the run is read: what comes in between is renewed once too often, never too seldom
-	if err != nil {
-		return err
+// current returns the page of the run as it was at some time since a request for it came. It makes
+// one page at a time, and none if the run has not changed since the last one.
+func (l *live) current(asked time.Time) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.begun.After(asked) { // another request's, while this one waited
+		return l.page, l.err
 	}
+	begun := time.Now()
+	version, err := l.version() // before the run is read: a change in between is one page too many, never one too few
+	if err != nil {
+		return nil, err
+	}
+	if version != l.shown {
+		l.page, l.err = l.make(version)
+		l.begun, l.shown = begun, version
+	}
+	return l.page, l.err
+}
+
+// render makes the page of the run.
+func (l *live) render(version string) ([]byte, error) {
 	r, err := run.Load(l.dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Warnings = nil // a last line that is cut off is one that is being written
-	p := page{JS: script(chartJS, reportJS, liveJS), Live: strconv.FormatInt(size, 10)}
+	p := page{JS: script(chartJS, reportJS, liveJS), Live: version}
 	if err := p.fill(r); err != nil {
-		return err
+		return nil, err
 	}
-	return pageTemplate.Execute(b, &p)
+	var b bytes.Buffer
+	err = pageTemplate.Execute(&b, &p)
+	return b.Bytes(), err
 }
 
-// events sends the size of the journal each time it is not what was seen last, until the reader or the server has gone.
-func (l *live) events(w http.ResponseWriter, r *http.Request) {
-	seen, err := strconv.ParseInt(r.URL.Query().Get("seen"), 10, 64)
-	if err != nil {
-		http.Error(w, "events?seen=SIZE: the size of the journal that the page is of", http.StatusBadRequest)
+// serveEvents sends the version of the run each time it is another than the last one, until the
+// reader or the server has gone.
+func (l *live) serveEvents(w http.ResponseWriter, r *http.Request) {
+	seen := r.URL.Query().Get("seen")
+	if seen == "" {
+		http.Error(w, "events?seen=VERSION: the page has its version in data-seen", http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
 	out := http.NewResponseController(w)
 	tick := time.NewTicker(l.pause)
 	defer tick.Stop()
@@ -105,9 +157,9 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-tick.C:
 		}
-		if size, err := l.size(); err == nil && size != seen {
-			seen = size
-			fmt.Fprintf(w, "data: %d\n\n", size)
+		if version, err := l.version(); err == nil && version != seen {
+			seen = version
+			fmt.Fprintf(w, "data: %s\n\n", version)
 		}
 	}
 }

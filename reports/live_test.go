@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 // serve serves a run folder, and looks at its journal often.
 func serve(t *testing.T, dir string) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(newLive(dir, 5*time.Millisecond))
+	s := httptest.NewServer(newLive(dir, 5*time.Millisecond).handler())
 	t.Cleanup(s.Close)
 	t.Cleanup(s.CloseClientConnections)
 	return s
@@ -40,17 +42,27 @@ func TestLive(t *testing.T) {
 		cut                      int // of the journal's end
 		status                   int
 		want                     string
+		header                   string
 	}{
-		{"the page", "GET", "/", "", 0, 200, "The run ended"},
-		{"by name", "GET", "/", "localhost:80", 0, 200, "<p id=\"live\""},
-		{"on IPv6", "GET", "/", "[::1]:80", 0, 200, "connect-src 'self'"},
-		{"of a line that is being written", "GET", "/", "", 20, 200, "The run is not complete yet."},
-		{"of a damaged journal", "GET", "/", "", len(whole) - 20, 500, "damaged"},
-		{"from elsewhere", "GET", "/", "attacker.example", 0, 403, "own machine only"},
-		{"from elsewhere, by number", "GET", "/", "192.0.2.1:80", 0, 403, "own machine only"},
-		{"a form", "POST", "/", "", 0, 405, ""},
-		{"another path", "GET", "/run.json", "", 0, 404, ""},
-		{"events since never", "GET", "/events", "", 0, 400, "seen=SIZE"},
+		{"the page", "GET", "/", "", 0, 200, "The run ended", ""},
+		{"by name", "GET", "/", "localhost:80", 0, 200, "<p id=\"live\"", ""},
+		{"on IPv6", "GET", "/", "[::1]:80", 0, 200, "connect-src 'self'", ""},
+		{"of a line that is being written", "GET", "/", "", 20, 200, "The run is not complete yet.", ""},
+		{"of a damaged journal", "GET", "/", "", len(whole) - 20, 500, "damaged", ""},
+		{"from elsewhere", "GET", "/", "attacker.example", 0, 403, "own machine only", ""},
+		{"from elsewhere, by number", "GET", "/", "192.0.2.1:80", 0, 403, "own machine only", ""},
+		{"a form", "POST", "/", "", 0, 405, "", ""},
+		{"another path", "GET", "/run.json", "", 0, 404, "", ""},
+		{"events since never", "GET", "/events", "", 0, 400, "seen=VERSION", ""},
+		{"typed into a browser", "GET", "/", "", 0, 200, "The run ended", "Sec-Fetch-Site: none"},
+		{"by its own page", "GET", "/", "", 0, 200, "The run ended", "Sec-Fetch-Site: same-origin"},
+		{"by its own page, as of a form", "GET", "/", "127.0.0.1:80", 0, 200, "The run ended", "Origin: http://127.0.0.1:80"},
+		{"by another site", "GET", "/", "", 0, 403, "a page of another site", "Sec-Fetch-Site: cross-site"},
+		{"by another port", "GET", "/", "", 0, 403, "a page of another site", "Sec-Fetch-Site: same-site"},
+		{"by another origin", "GET", "/", "127.0.0.1:80", 0, 403, "a page of another site", "Origin: http://127.0.0.1:81"},
+		{"by a page without an origin", "GET", "/", "", 0, 403, "a page of another site", "Origin: null"},
+		{"events for another site", "GET", "/events?seen=1", "", 0, 403, "a page of another site", "Sec-Fetch-Site: cross-site"},
+		{"another site's form", "POST", "/", "", 0, 403, "a page of another site", "Origin: https://attacker.example"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := slices.Clone(whole[:len(whole)-c.cut])
@@ -65,6 +77,9 @@ func TestLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			ask.Host = c.host
+			if name, value, ok := strings.Cut(c.header, ": "); ok {
+				ask.Header.Set(name, value)
+			}
 			answer, err := s.Client().Do(ask)
 			if err != nil {
 				t.Fatal(err)
@@ -78,34 +93,124 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// Events come when the journal is another than the one seen, and once.
-func TestLiveEvents(t *testing.T) {
-	dir := t.TempDir()
-	journal := filepath.Join(dir, run.JournalFile)
-	f, err := os.OpenFile(journal, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+// TestLiveOnce checks that a page is made once for each change of the run, for however many requests.
+func TestLiveOnce(t *testing.T) {
+	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Samples: 1, Masks: []string{"full"}})
+	l := newLive(r.Dir, time.Hour)
+	var made atomic.Int32
+	l.make = func(version string) ([]byte, error) {
+		made.Add(1)
+		return l.render(version)
+	}
+	s := httptest.NewServer(l.handler())
+	defer s.Close()
+	get := func() (string, error) {
+		answer, err := s.Client().Get(s.URL)
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return string(body), err
+	}
+	j, err := run.Resume(r.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	write := func(text string) {
-		if _, err := f.WriteString(text); err != nil {
+	defer j.Close()
+	shown := map[string]bool{}
+	for round, change := range []func() error{
+		func() error { return nil },
+		func() error { return j.Append(run.Record{End: &run.End{Reason: "more"}}) },
+		func() error { m := r.Meta; m.Seed++; return run.WriteMeta(r.Dir, m) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		var pages [60]string
+		var all sync.WaitGroup
+		for i := range pages {
+			all.Go(func() {
+				page, err := get()
+				if err != nil {
+					t.Error(err)
+				}
+				pages[i] = page
+			})
+		}
+		all.Wait()
+		for _, page := range pages {
+			if page != pages[0] || shown[page] {
+				t.Fatalf("change %d: requests have different pages, or an old one", round)
+			}
+		}
+		shown[pages[0]] = true
+		if got := int(made.Load()); got != round+1 {
+			t.Errorf("change %d: %d pages were made for 60 requests, want 1", round, got-round)
+		}
+	}
+}
+
+// TestLiveWhileItGrows checks that requests that wait for a page of a run that grows meanwhile have
+// one new page together.
+func TestLiveWhileItGrows(t *testing.T) {
+	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Samples: 1, Masks: []string{"full"}})
+	l := newLive(r.Dir, time.Hour)
+	made := 0
+	l.make = func(version string) ([]byte, error) {
+		made++
+		err := os.Truncate(filepath.Join(r.Dir, run.JournalFile), int64(made)) // it changes while each page is made
+		return []byte(version), err
+	}
+	asked := time.Now()
+	for range 5 {
+		if _, err := l.current(asked); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("four")
+	if made != 1 {
+		t.Errorf("%d pages were made for requests that came before the first of them, want 1", made)
+	}
+	if _, err := l.current(time.Now()); err != nil || made != 2 {
+		t.Errorf("%d pages after a later request, want 2; %v", made, err)
+	}
+}
+
+// TestLiveEvents checks that an event comes when the run is another than the one seen, and once.
+func TestLiveEvents(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{run.JournalFile, run.MetaFile} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("four"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, err := newLive(dir, 0).version()
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := serve(t, dir)
-	answer, err := s.Client().Get(s.URL + "/events?seen=4")
+	answer, err := s.Client().Get(s.URL + "/events?seen=" + seen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(answer.Body)
-	for _, size := range []string{"5", "6"} {
-		write("+")
-		for _, want := range []string{"data: " + size, ""} {
-			if !lines.Scan() || lines.Text() != want {
-				t.Fatalf("got %q, want %q", lines.Text(), want)
+	for i, name := range []string{run.JournalFile, run.JournalFile, run.MetaFile} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 10+i), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		// Between the two steps of such a write the file is empty, which may be an event of its own.
+		want, err := newLive(dir, 0).version()
+		for last := ""; err == nil && last != "data: "+want; {
+			for _, got := range []*string{&last, new(string)} {
+				if !lines.Scan() {
+					t.Fatalf("the events end: %v", lines.Err())
+				}
+				*got = lines.Text()
 			}
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
