@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"attnlab/harness/run"
+	"attnlab/internal/markdown"
 )
 
 // Write reads a run folder and writes report.html, report.md and plots/ into it.
@@ -70,7 +71,7 @@ func Markdown(w io.Writer, r *run.Run) error {
 		d.text("## Skipped, failed, and remarks\n")
 		d.table(header, lines)
 	}
-	d.text("## How to read this\n\n%s", howToRead())
+	d.raw("## How to read this\n\n" + howToRead())
 	return d.err
 }
 
@@ -80,29 +81,45 @@ type document struct {
 	err error
 }
 
-func (d *document) text(format string, a ...any) {
+// raw writes a line of Markdown.
+func (d *document) raw(line string) {
 	if d.err == nil {
-		_, d.err = fmt.Fprintf(d.w, format+"\n", a...)
+		_, d.err = io.WriteString(d.w, line+"\n")
 	}
 }
 
-// cell makes a text safe inside a table.
-var cell = strings.NewReplacer("|", `\|`, "\r", "", "\n", " ")
+// text writes a line of which the format is Markdown, and the arguments are text to be shown as it
+// is.
+func (d *document) text(format string, a ...any) {
+	shown := make([]any, len(a))
+	for i := range a {
+		switch v := a[i].(type) {
+		case string:
+			shown[i] = markdown.Escape(v)
+		case fmt.Stringer:
+			shown[i] = markdown.Escape(v.String())
+		default:
+			shown[i] = v
+		}
+	}
+	d.raw(fmt.Sprintf(format, shown...))
+}
 
+// table writes a table, whose cells are text.
 func (d *document) table(header []string, lines [][]string) {
 	row := func(f []string) {
 		t := make([]string, len(f))
 		for i := range f {
-			t[i] = cell.Replace(f[i])
+			t[i] = markdown.Escape(f[i])
 		}
-		d.text("| %s |", strings.Join(t, " | "))
+		d.raw("| " + strings.Join(t, " | ") + " |")
 	}
 	row(header)
 	row(slices.Repeat([]string{"---"}, len(header)))
 	for _, l := range lines {
 		row(l)
 	}
-	d.text("")
+	d.raw("")
 }
 
 // machineLines lists what a run says of its machine and of itself, by name.
@@ -160,7 +177,7 @@ func (d *document) group(r *run.Run, g *group) {
 	d.text("## %s\n", upper(g.title()))
 	for _, c := range charts {
 		if c.drawable(g) {
-			d.text("![%s](%s/%s.svg)\n", c.title, run.PlotsDir, c.file(g))
+			d.raw(fmt.Sprintf("![%s](%s/%s.svg)\n", c.title, run.PlotsDir, c.file(g)))
 		}
 	}
 	var t [][]string

@@ -118,7 +118,7 @@ func README(path string, r *run.Run) error {
 	rungs.series = slices.DeleteFunc(slices.Clone(g.series), func(s *series) bool { return s.rows[seq] != nil && s.rows[seq].Status == run.Skipped })
 	header, lines := ladderTable(r, rows, &rungs, seq)
 	d.table(header, lines)
-	d.text("![Time and scratch memory against sequence length](%s.svg)", ladderPicture)
+	d.raw("![Time and scratch memory against sequence length](" + ladderPicture + ".svg)")
 	b.WriteString(endMark)
 	b.Write(tail)
 	return run.Replace(path, b.Bytes())

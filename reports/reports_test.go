@@ -498,3 +498,59 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkdownHostile checks that whatever a run says is text in its report.md: each table has its
+// columns, and there is no element, code or image but the report's own.
+func TestMarkdownHostile(t *testing.T) {
+	const evil = "a|b\nc`d`<img src=x>![e](f)|*g*"
+	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{
+		Samples: 6,
+		Meta: func(m *run.Meta) {
+			m.Machine.CPU, m.Commit.Revision, m.Command = evil, "<b>|", []string{evil}
+			m.Noise = map[string]string{evil: evil}
+			m.Peers = map[string]string{evil: evil}
+			m.Peaks = []run.Peak{{ISA: evil, Flop: 1e9, Doubt: evil}}
+		},
+		Edit: func(rec *run.Record) {
+			switch {
+			case rec.Skip != nil:
+				rec.Skip.Reason = evil
+			case rec.Fail != nil:
+				rec.Fail.Reason = evil
+			case rec.End != nil:
+				rec.End.Reason = evil
+			}
+		},
+	})
+	r.Warnings = []string{evil}
+	var b bytes.Buffer
+	if err := Markdown(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	const shown = "a\\|b c\\`d\\`&lt;img src=x>!\\[e\\](f)\\|\\*g\\*"
+	for _, want := range []string{
+		"# Attention kernels on " + shown + "\n", "\nWarning: " + shown + "\n", "| commit | &lt;b>\\| |\n", "| command | " + shown + " |\n",
+		"| " + shown + " | " + shown + " |\n", "| peer " + shown + " | " + shown + " |\n", "| skipped | ", " | " + shown + " |\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the report does not hold %q", want)
+		}
+	}
+	text, _, _ := strings.Cut(strings.ReplaceAll(b.String(), shown, ""), "## How to read this")
+	columns := 0
+	for line := range strings.Lines(text) {
+		n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			columns = 0
+		case columns == 0:
+			columns = n
+		}
+		if n != columns {
+			t.Errorf("%d bars in %q, want %d", n, line, columns)
+		}
+	}
+	if i := strings.IndexAny(text, "<`"); i >= 0 {
+		t.Errorf("the report holds an element or code: %.80q", text[i:])
+	}
+}

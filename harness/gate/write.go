@@ -11,6 +11,7 @@ import (
 
 	"attnlab/harness/run"
 	"attnlab/harness/stats"
+	"attnlab/internal/markdown"
 )
 
 // change says in words how the speed of a cell changed.
@@ -102,23 +103,18 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		b.WriteString("| verdict | cell | what |\n| --- | --- | --- |\n")
 		for _, e := range list {
 			for i, text := range e.texts {
-				e.texts[i] = escape(text)
+				e.texts[i] = markdown.Escape(text)
 			}
 			fmt.Fprintf(&b, "| %s | `%s`%s | %s |\n", e.verdict, e.cell, e.more, strings.Join(e.texts, "<br>"))
 		}
 		b.WriteByte('\n')
 	}
 	for _, s := range r.Warnings {
-		fmt.Fprintf(&b, "Warning: %s\n\n", escape(s))
+		fmt.Fprintf(&b, "Warning: %s\n\n", markdown.Escape(s))
 	}
 	fmt.Fprintf(&b, "Baseline `%v`, run `%v`.\n", r.Baseline, r.Run)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// escape keeps a text, such as the last words of a process, from being read as Markdown.
-func escape(s string) string {
-	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "_", "\\_", "\n", " ").Replace(s)
 }
 
 // The types below are the JSON form, with null for what was not measured.

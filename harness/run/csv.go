@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // A measure is one column of sweep.csv behind the key columns, and where a Row holds it.
@@ -59,6 +60,8 @@ func Columns() []string {
 }
 
 // WriteCSV writes rows as sweep.csv: RFC 4180, a header, an empty field where nothing was measured.
+// A text that a spreadsheet would take for a formula, or that begins with an apostrophe, has an
+// apostrophe before it.
 func WriteCSV(w io.Writer, rows []Row) error {
 	out := csv.NewWriter(w)
 	out.UseCRLF = true
@@ -69,7 +72,7 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	for i := range rows {
 		line = line[:0]
 		for k := range keyColumns {
-			line = append(line, keyColumns[k].get(&rows[i].Point))
+			line = append(line, noFormula(keyColumns[k].get(&rows[i].Point)))
 		}
 		for m := range measures {
 			line = append(line, measures[m].get(&rows[i]))
@@ -84,13 +87,22 @@ func WriteCSV(w io.Writer, rows []Row) error {
 
 func (m *measure) get(w *Row) string {
 	if m.text != nil {
-		return *m.text(w)
+		return noFormula(*m.text(w))
 	}
 	x := *m.number(w)
 	if math.IsNaN(x) {
 		return ""
 	}
 	return strconv.FormatFloat(x, 'f', -1, 64)
+}
+
+// noFormula returns a text that spreadsheets show and do not evaluate: some notes are the words of
+// programs that are not ours.
+func noFormula(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n'", rune(text[0])) {
+		return "'" + text
+	}
+	return text
 }
 
 // Write rewrites the two projections of the journal, bench.txt and sweep.csv.

@@ -194,7 +194,7 @@ func readCSV(t *rapid.T, r io.Reader) (rows []Row) {
 		for i, s := range line[len(keyColumns):] {
 			m := measures[i]
 			if m.text != nil {
-				*m.text(&w) = s
+				*m.text(&w) = strings.TrimPrefix(s, "'")
 				continue
 			}
 			*m.number(&w) = unknown
@@ -210,6 +210,28 @@ func readCSV(t *rapid.T, r io.Reader) (rows []Row) {
 	return rows
 }
 
+// TestCSVFormula checks that no text in sweep.csv begins as a formula does in a spreadsheet, and that
+// numbers stay as they are.
+func TestCSVFormula(t *testing.T) {
+	for _, c := range []struct{ note, want string }{
+		{"=1+1", "'=1+1"}, {"+1", "'+1"}, {"-1", "'-1"}, {"@SUM(A1)", "'@SUM(A1)"}, {"\t=1", "'\t=1"}, {"\n=1", "'\n=1"}, {"'=1", "''=1"},
+		{"1=1", "1=1"}, {" =1", " =1"}, {"", ""}, {"a,\"b\"\n=c|<`", "a,\"b\"\n=c|<`"},
+	} {
+		var b bytes.Buffer
+		if err := WriteCSV(&b, []Row{{Note: c.note, Ns: -1}}); err != nil {
+			t.Fatal(err)
+		}
+		lines, err := csv.NewReader(&b).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(column string) string { return lines[1][slices.Index(Columns(), column)] }
+		if at("note") != c.want || at("ns_median") != "-1" {
+			t.Errorf("%q: got %q, want %q; the number -1 became %q", c.note, at("note"), c.want, at("ns_median"))
+		}
+	}
+}
+
 func TestCSVRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := Row{Point: genPoint(t)}
@@ -217,7 +239,7 @@ func TestCSVRoundTrip(t *testing.T) {
 		for i := range v.NumField() {
 			switch f := v.Field(i); f.Kind() {
 			case reflect.String:
-				f.SetString(rapid.StringMatching(`[a-zé ",;\n]*`).Draw(t, v.Type().Field(i).Name))
+				f.SetString(rapid.StringMatching(`[a-zé ",;\n=+@'-]*`).Draw(t, v.Type().Field(i).Name))
 			case reflect.Float64:
 				if slices.Contains([]string{"BandwidthLo", "BandwidthHi", "AttnPeak"}, v.Type().Field(i).Name) { // no columns
 					f.SetFloat(math.NaN())

@@ -39,7 +39,8 @@ var table = []rule{
 	{"harness/stats", nil},
 	{"harness/run", []string{"attn", "harness/stats"}},
 	{"harness/...", []string{"attn", "attn/oracle", "attn/cases", "harness/..."}},
-	{"reports/...", []string{"harness/run", "harness/stats", "harness/history", "internal/canvas"}},
+	{"harness/gate", []string{"harness/...", "internal/markdown"}},
+	{"reports/...", []string{"harness/run", "harness/stats", "harness/history", "internal/canvas", "internal/markdown"}},
 
 	{"theory/equations", []string{"attn", "attn/oracle", "theory/...", "nn/..."}},
 	{"theory/figures", []string{"attn", "attn/oracle", "theory/...", "!theory/equations", "internal/canvas"}},
