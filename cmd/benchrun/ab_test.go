@@ -112,14 +112,13 @@ type fifo struct {
 	file *os.File
 }
 
-// newFifo makes a fifo.
+// newFifo makes a fifo and returns its path.
 func newFifo(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("FIFO", path)
 	return path
 }
 
@@ -160,6 +159,7 @@ echo building >&3
 func TestABInterruptedWhileItBuilds(t *testing.T) {
 	temporary := repository(t, deafChild+`wait`)
 	path := newFifo(t)
+	t.Setenv("FIFO", path)
 	cmd, stderr := begin(t, "ab", "--base", "HEAD", "--kernel", "naive", "--seq", "8", "-o", "r")
 	building := await(t, path, "building")
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -177,6 +177,7 @@ func TestABInterruptedWhileItBuilds(t *testing.T) {
 func TestABThatFailsToBuild(t *testing.T) {
 	temporary := repository(t, deafChild+`echo no such thing >&2; exit 1`)
 	path := newFifo(t)
+	t.Setenv("FIFO", path)
 	cmd, stderr := begin(t, "ab", "--base", "HEAD", "--kernel", "naive", "--seq", "8", "-o", "r")
 	building := await(t, path, "building")
 	if code := exitOf(cmd.Wait()); code != exitUsage || !strings.Contains(stderr.String(), "no such thing") {
@@ -190,9 +191,9 @@ func TestABThatFailsToBuild(t *testing.T) {
 // that was killed, and those of no other process.
 func TestABRemovesWhatAKillLeft(t *testing.T) {
 	temporary := repository(t, `exec 3>"$FIFO"; echo building >&3; read hung <"$HANG"`)
-	hang := newFifo(t)
+	path, hang := newFifo(t), newFifo(t)
+	t.Setenv("FIFO", path)
 	t.Setenv("HANG", hang)
-	path := newFifo(t)
 	inUse, err := openWorkshop()
 	if err != nil {
 		t.Fatal(err)

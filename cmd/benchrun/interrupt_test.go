@@ -24,12 +24,14 @@ import (
 // awaitVisits returns when a run has so many samples in its journal.
 func awaitVisits(t *testing.T, dir string, n int) {
 	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
 	for range 6000 {
 		data, err := os.ReadFile(filepath.Join(dir, run.JournalFile))
 		if err == nil && bytes.Count(data, []byte(`{"visit":`)) >= n {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-tick.C
 	}
 	t.Fatalf("%s never came to %d samples", dir, n)
 }
@@ -97,7 +99,7 @@ func TestKilledSweep(t *testing.T) {
 		dir := filepath.Join(history, "machine", "commit")
 		var had map[visitOf]run.Visit
 		begun := false
-		next := func() (*exec.Cmd, *bytes.Buffer) {
+		next := func() (*exec.Cmd, *messages) {
 			if begun {
 				return begin(t, "sweep", "--resume", "-o", dir)
 			}
@@ -314,32 +316,34 @@ func keeps(t *testing.T, had, now map[visitOf]run.Visit) {
 	}
 }
 
-// A second Ctrl-C does not wait for a sample that never ends.
+// waiting starts waitrun and returns when its kernel waits. The command then listens to signals.
+func waiting(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *messages, release func()) {
+	t.Helper()
+	path, hang := newFifo(t), newFifo(t)
+	cmd, stderr = beginWith(t, []string{"FIFO=" + path, "HANG=" + hang}, append([]string{"waitrun"}, args...)...)
+	await(t, path, "waiting")
+	return cmd, stderr, func() {
+		if err := os.WriteFile(hang, nil, 0); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestInterruptedTwice checks that a second Ctrl-C does not wait for a sample that never ends.
 func TestInterruptedTwice(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it waits to be sure that the command listens")
-	}
 	for name, args := range map[string][]string{
 		"sweep": {"sweep", "--samples", "1"},
-		"ab":    {"ab", "--base", "kernel=hangs", "--head", "kernel=hangs"},
+		"ab":    {"ab", "--base", "kernel=waits", "--head", "kernel=waits"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "r")
-			cmd, stderr := begin(t, append([]string{"badrun"}, append(args, "--kernel", "hangs", "--isa", "go", "--seq", "8", "--mask", "full", "-o", dir)...)...)
-			journal := filepath.Join(dir, run.JournalFile)
-			if name == "ab" {
-				journal = filepath.Join(dir, "base", run.JournalFile)
-			}
-			for range 1000 { // the first ones may come before the command listens
-				if data, err := os.ReadFile(journal); err == nil && len(data) > 0 {
-					break
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
+			cmd, stderr, _ := waiting(t, append(args, "--kernel", "waits", "--isa", "go", "--seq", "8", "--mask", "full", "-o", dir)...)
 			for range 2 {
-				time.Sleep(50 * time.Millisecond)
-				_ = cmd.Process.Signal(syscall.SIGINT)
+				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+					t.Fatal(err)
+				}
+				stderr.await(t, "finishing the measurement in hand")
 			}
 			if code := exitOf(cmd.Wait()); code != exitIncomplete {
 				t.Errorf("exit code %d, want %d: %s", code, exitIncomplete, stderr)
@@ -348,19 +352,18 @@ func TestInterruptedTwice(t *testing.T) {
 	}
 }
 
-// Verification that is interrupted says what it found so far; and benchrun without arguments, which verifies first, has left no folder then.
+// TestInterruptedVerification checks that verification that is interrupted says what it found so
+// far, and that benchrun without arguments, which verifies first, has left no folder then.
 func TestInterruptedVerification(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("the killed sweep stands for it")
-	}
 	dir := filepath.Join(t.TempDir(), "r")
-	for _, args := range [][]string{{"verify", "--kernel", "naive", "--pass", "both"}, {"--seq", "8", "-o", dir}} {
-		cmd, stderr := begin(t, args...)
-		time.Sleep(time.Second) // long after it has begun, and long before it ends
+	for _, args := range [][]string{{"verify", "--kernel", "waits", "--pass", "both"}, {"--seq", "8", "-o", dir}} {
+		cmd, stderr, release := waiting(t, args...)
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
+		stderr.await(t, "finishing the measurement in hand")
+		release()
 		if code := exitOf(cmd.Wait()); code != exitIncomplete || !strings.Contains(stderr.String(), ": the table is of what was tried before") {
 			t.Errorf("%v: exit code %d, want %d: %s", args, code, exitIncomplete, stderr)
 		}

@@ -1,15 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +40,10 @@ func TestMain(m *testing.M) {
 		"wrongrun": func() {
 			os.Exit(benchrun(os.Args[1:], std, append(kernelList{wrongKernel}, portable(allKernels())...)))
 		},
-		"peer":   peertest.Main,
+		"peer": peertest.Main,
+		"waitrun": func() {
+			os.Exit(benchrun(os.Args[1:], std, append(kernelList{waitingKernel}, allKernels()...)))
+		},
 		"badrun": func() { os.Exit(benchrun(os.Args[1:], std, append(badKernels(), allKernels()...))) },
 	})
 }
@@ -120,22 +124,82 @@ func unfinish(ts *testscript.TestScript, _ bool, dirs []string) {
 	}
 }
 
+// messages collects what a process writes to standard error.
+type messages struct {
+	mu    sync.Mutex
+	more  *sync.Cond
+	text  strings.Builder
+	ended bool // the process has ended
+}
+
+func newMessages(from io.ReadCloser) *messages {
+	m := new(messages)
+	m.more = sync.NewCond(&m.mu)
+	go func() {
+		defer from.Close()
+		buffer, err := make([]byte, 1<<10), error(nil)
+		for n := 0; err == nil; {
+			n, err = from.Read(buffer)
+			m.mu.Lock()
+			m.text.Write(buffer[:n])
+			m.ended = err != nil
+			m.more.Broadcast()
+			m.mu.Unlock()
+		}
+	}()
+	return m
+}
+
+// await returns when the process has written a text.
+func (m *messages) await(t *testing.T, text string) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for !strings.Contains(m.text.String(), text) {
+		if m.ended {
+			t.Fatalf("the process ended without saying %q: %s", text, m.text.String())
+		}
+		m.more.Wait()
+	}
+}
+
+// String returns what the process wrote, once it has ended.
+func (m *messages) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for !m.ended {
+		m.more.Wait()
+	}
+	return m.text.String()
+}
+
 // begin starts benchrun, or the name of another command of this binary, in a process and a group of
 // its own.
-func begin(t *testing.T, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+func begin(t *testing.T, args ...string) (*exec.Cmd, *messages) {
+	t.Helper()
+	return beginWith(t, nil, args...)
+}
+
+// beginWith is begin with more variables in the environment.
+func beginWith(t *testing.T, env []string, args ...string) (*exec.Cmd, *messages) {
 	t.Helper()
 	self := processtest.Self(t)
-	stderr = new(bytes.Buffer)
-	if args[0] != "badrun" {
+	if args[0] != "waitrun" {
 		args = append([]string{"benchrun"}, args...)
 	}
-	cmd = &exec.Cmd{Path: self, Args: args, Stderr: stderr}
+	stderr, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	cmd := &exec.Cmd{Path: self, Args: args, Stderr: to, Env: append(os.Environ(), env...)}
 	group(cmd)
 	if err := cmd.Start(); err != nil {
+		stderr.Close()
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd, stderr
+	return cmd, newMessages(stderr)
 }
 
 func exitOf(err error) int {
@@ -218,6 +282,22 @@ var wrongKernel = bad{"wrong", func(a *attn.Args, honest attn.Plan) {
 		a.Out.Data[0]++
 	}
 }}
+
+// waitingKernel tells the pipe named by $FIFO that it was called, and answers when it can read from
+// the one named by $HANG, once in each process.
+var waitingKernel = bad{"waits", func(a *attn.Args, honest attn.Plan) {
+	wait()
+	honest.Forward(a)
+}}
+
+var wait = sync.OnceFunc(func() {
+	if err := os.WriteFile(os.Getenv("FIFO"), []byte("waiting\n"), 0); err != nil {
+		panic(err)
+	}
+	if _, err := os.ReadFile(os.Getenv("HANG")); err != nil {
+		panic(err)
+	}
+})
 
 // portable are the kernels that run on every machine.
 func portable(all kernelList) kernelList {
