@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"attnlab/attn"
 )
@@ -102,32 +101,38 @@ func TestTeamShared(t *testing.T) {
 	}
 }
 
-// Helpers that come too late, sleep, or are woken for nothing lose no task and run none twice.
+// TestTeamInAHurry checks that helpers that come too late, sleep, or are woken for nothing lose no
+// task and run none twice.
 func TestTeamInAHurry(t *testing.T) {
 	for _, procs := range []int{1, 2, 5} {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				team := attn.NewTeam(4)
-				defer team.Close()
-				var ran [6]int // a task's own: the team says that it is done
-				for i := range 2000 {
-					tasks := 2 + i%5
-					team.Run(tasks, func(_, task int) { ran[task]++ })
-					for task, n := range ran[:tasks] {
-						if n != 1 {
-							t.Errorf("%d processors: task %d of %d ran %d times in run %d", procs, task, tasks, n, i)
+		synctest.Test(t, func(t *testing.T) {
+			var teams [4]*attn.Team
+			for i := range teams {
+				teams[i] = attn.NewTeam(4)
+				defer teams[i].Close()
+			}
+			for range 2 {
+				var wg sync.WaitGroup
+				for _, team := range teams {
+					wg.Go(func() {
+						var ran [6]int // a task's own: the team says that it is done
+						for i := range 1000 {
+							tasks := 2 + i%5
+							team.Run(tasks, func(_, task int) { ran[task]++ })
+							for task, n := range ran[:tasks] {
+								if n != 1 {
+									t.Errorf("%d processors: task %d of %d ran %d times in run %d", procs, task, tasks, n, i)
+								}
+								ran[task] = 0
+							}
 						}
-						ran[task] = 0
-					}
-					if i%100 == 0 {
-						time.Sleep(time.Duration(i) * time.Microsecond) // some of them sleep by now
-					}
+					})
 				}
-			})
-		}
-		wg.Wait()
+				wg.Wait()
+				synctest.Wait() // until every helper sleeps
+			}
+		})
 	}
 }
 

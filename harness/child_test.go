@@ -3,6 +3,7 @@ package harness_test
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -43,6 +44,7 @@ func TestChildOutlivesBadKernels(t *testing.T) {
 		honest()
 	}
 	c.Close()
+	honestCommand := c.Command
 	c.Timeout = 300 * time.Millisecond
 	if _, err := c.Sample(t.Context(), point("hangs", 33), harness.Wish{}); !errors.Is(err, harness.ErrTimeout) ||
 		!strings.Contains(err.Error(), "no answer within 300ms: it stood in time.Sleep < ") || !strings.Contains(err.Error(), ".Forward < ") {
@@ -51,8 +53,22 @@ func TestChildOutlivesBadKernels(t *testing.T) {
 	c.Timeout = time.Minute
 	honest()
 
+	hung, tells, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	defer tells.Close()
+	c.Command = func() *exec.Cmd {
+		cmd := honestCommand()
+		cmd.ExtraFiles, cmd.Env = []*os.File{tells}, append(cmd.Env, hungEnv+"=3")
+		return cmd
+	}
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
+	go func() {
+		_, _ = hung.Read(make([]byte, 1))
+		cancel()
+	}()
 	if _, err := c.Verify(ctx, point("hangs", 33)); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
@@ -83,7 +99,7 @@ func TestChildStruckYoung(t *testing.T) {
 		real, started := c.Command, 0
 		c.Command = func() *exec.Cmd {
 			if started++; started == 1 {
-				return exec.Command("sh", "-c", "kill -"+sig+" $$; sleep 1")
+				return exec.Command("sh", "-c", "kill -"+sig+" $$")
 			}
 			return real()
 		}
@@ -92,7 +108,7 @@ func TestChildStruckYoung(t *testing.T) {
 		}
 	}
 	c := testChild(t)
-	c.Command = func() *exec.Cmd { return exec.Command("sh", "-c", "kill -TERM $$; sleep 1") }
+	c.Command = func() *exec.Cmd { return exec.Command("sh", "-c", "kill -TERM $$") }
 	if _, err := c.Verify(t.Context(), point("honest", 33)); err == nil || !strings.Contains(err.Error(), "signal: terminated") {
 		t.Errorf("struck twice: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,6 +35,16 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// hungEnv is the descriptor to which the kernel that hangs writes first.
+const hungEnv = "ATTNLAB_TEST_HUNG"
+
+func hang(*attn.Args, attn.Plan) {
+	if fd, err := strconv.Atoi(os.Getenv(hungEnv)); err == nil {
+		_, _ = os.NewFile(uintptr(fd), "hung").Write([]byte{0})
+	}
+	time.Sleep(time.Hour)
 }
 
 // testChild runs the bad lab in a process of its own.
@@ -109,7 +120,7 @@ func badLab() *harness.Lab {
 			odd{name: "crashes", forward: func(*attn.Args, attn.Plan) { panic("lost its head") }},
 			odd{name: "exits", forward: func(*attn.Args, attn.Plan) { os.Exit(7) }},
 			odd{name: "killed", forward: func(*attn.Args, attn.Plan) { kill(); select {} }},
-			odd{name: "hangs", forward: func(*attn.Args, attn.Plan) { time.Sleep(time.Hour) }},
+			odd{name: "hangs", forward: hang},
 			odd{name: "wrong", forward: func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
 			odd{name: "lazy", forward: func(*attn.Args, attn.Plan) {}},
 			odd{name: "garbles", forward: func(*attn.Args, attn.Plan) { fmt.Println("hello") }},

@@ -160,7 +160,6 @@ func TestReadProbeCoversTheMemory(t *testing.T) {
 		team := attn.NewTeam(workers)
 		seen := make(chan [2]int, 1<<20)
 		p := harness.Probes{Read: func(part []float32) float32 {
-			time.Sleep(2 * time.Millisecond / time.Duration(workers))
 			spin(1_000_000) // thread CPU time is what counts with one thread
 			if len(part) > 0 {
 				at := cap(x) - cap(part)

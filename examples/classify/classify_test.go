@@ -108,14 +108,24 @@ func TestKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for range 10000 {
-		if _, err := os.Stat(filepath.Join(dir, "checkpoint")); err == nil {
-			break
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for there := false; !there; {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Skip("the training was over before it could be killed")
+			}
+			t.Fatalf("the training ended before its first checkpoint: %v", err)
+		case <-tick.C:
+			_, err := os.Stat(filepath.Join(dir, "checkpoint"))
+			there = err == nil
 		}
-		time.Sleep(time.Millisecond)
 	}
 	_ = cmd.Process.Kill()
-	if err := cmd.Wait(); err == nil {
+	if err := <-ended; err == nil {
 		t.Skip("the training was over before it could be killed")
 	}
 	if saved(t, dir) == want {

@@ -214,8 +214,17 @@ func readCSV(t *rapid.T, r io.Reader) (rows []Row) {
 // numbers stay as they are.
 func TestCSVFormula(t *testing.T) {
 	for _, c := range []struct{ note, want string }{
-		{"=1+1", "'=1+1"}, {"+1", "'+1"}, {"-1", "'-1"}, {"@SUM(A1)", "'@SUM(A1)"}, {"\t=1", "'\t=1"}, {"\n=1", "'\n=1"}, {"'=1", "''=1"},
-		{"1=1", "1=1"}, {" =1", " =1"}, {"", ""}, {"a,\"b\"\n=c|<`", "a,\"b\"\n=c|<`"},
+		{"=1+1", "'=1+1"},
+		{"+1", "'+1"},
+		{"-1", "'-1"},
+		{"@SUM(A1)", "'@SUM(A1)"},
+		{"\t=1", "'\t=1"},
+		{"\n=1", "'\n=1"},
+		{"'=1", "''=1"},
+		{"1=1", "1=1"},
+		{" =1", " =1"},
+		{"", ""},
+		{"a,\"b\"\n=c|<`", "a,\"b\"\n=c|<`"},
 	} {
 		var b bytes.Buffer
 		if err := WriteCSV(&b, []Row{{Note: c.note, Ns: -1}}); err != nil {
