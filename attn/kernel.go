@@ -1,6 +1,9 @@
 package attn
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A Kernel is one implementation of attention for one instruction set. It is stateless and safe for concurrent use.
 type Kernel interface {
@@ -43,6 +46,30 @@ type Recurrent interface {
 
 // Native is the instruction set of a kernel that is not ours, and chooses for itself. It may also refuse what any kernel of ours does.
 const Native = "native"
+
+// A Foreign kernel is one that another program computes. It may refuse any problem and break at any time, so what it can do is not found out by asking it for one
+// ability at a time. What goes wrong there is a RemoteError; a refusal is ErrUnsupported, as of any kernel.
+type Foreign interface {
+	Kernel
+	// Claims returns every ability that a problem may ask of it.
+	Claims() Needs
+	// Within bounds the time of everything that is asked of it from now on, together, until the next call of Within. 0 is no bound.
+	Within(limit time.Duration)
+	// Watch has heard called when a program starts and again, with runs false, when it has ended. Its processes are the process group of that number.
+	Watch(heard func(group int, runs bool))
+}
+
+// A RemoteError says what a program that computes elsewhere did wrong.
+type RemoteError struct {
+	Kernel string // the name of its kernel
+	Stage  string // what it was asked, such as run
+	Fault  string // what it did
+	Late   bool   // it was given up because it did not answer in time
+}
+
+func (e *RemoteError) Error() string {
+	return fmt.Sprintf("peer %s: %s: %s", e.Kernel, e.Stage, e.Fault)
+}
 
 // Remote is a plan computed elsewhere: a peer in a process, a library behind cgo. Forward is then Load, Run(1), Store, and panics with
 // their error. It is found by type assertion, as is io.Closer: a plan that holds a process, a mapping or C memory; whoever plans, closes.

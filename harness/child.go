@@ -15,6 +15,7 @@ import (
 	"attnlab/attn/cases"
 	"attnlab/attn/oracle"
 	"attnlab/harness/run"
+	"attnlab/internal/group"
 )
 
 // ErrNoChild is what a Child returns when no process can be started at all: no point is to blame.
@@ -32,12 +33,36 @@ type Child struct {
 	process *process
 }
 
+// excess is how much longer than its limit a request about a Foreign kernel may take: the worker gives such a kernel up by itself, and says at what.
+const excess = 5 * time.Second
+
 type process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers *json.Decoder
 	stderr  *head
+	groups  map[int]bool // process groups that the worker has started, and not said to have ended
 }
+
+// answer reads the next answer, and whatever the worker tells of process groups before it.
+func (p *process) answer() (a answer, err error) {
+	for {
+		if a = (answer{}); p.answers.Decode(&a) != nil {
+			return a, errNoAnswer
+		}
+		switch {
+		case a.Group == 0:
+			return a, nil
+		case a.Runs:
+			p.groups[a.Group] = true
+		default:
+			delete(p.groups, a.Group)
+		}
+	}
+}
+
+// errNoAnswer is what reading an answer comes to when there is none. Why is for the end of the process to tell.
+var errNoAnswer = errors.New("no answer on the worker's output")
 
 // head keeps the beginning of what is written to it: that is where a crash says what it is.
 type head struct{ bytes.Buffer }
@@ -50,7 +75,7 @@ func (h *head) Write(p []byte) (int, error) {
 }
 
 func (c *Child) start() error {
-	p := &process{cmd: c.Command(), stderr: new(head)}
+	p := &process{cmd: c.Command(), stderr: new(head), groups: map[int]bool{}}
 	p.cmd.Stderr = p.stderr
 	p.cmd.WaitDelay = time.Second // what it started itself may hold its output open
 	in, err := p.cmd.StdinPipe()
@@ -69,7 +94,7 @@ func (c *Child) start() error {
 	return nil
 }
 
-// Close ends the process of cases. The child may be asked again: a new one is then started.
+// Close ends the process of cases, and the programs that it has started. The child may be asked again: a new one is then started.
 func (c *Child) Close() error {
 	p := c.process
 	if p == nil {
@@ -77,7 +102,11 @@ func (c *Child) Close() error {
 	}
 	c.process = nil
 	p.in.Close()
-	return p.cmd.Wait()
+	err := p.cmd.Wait()
+	for leader := range p.groups {
+		group.Kill(leader)
+	}
+	return err
 }
 
 // ask puts one request to the process. An error of the kernel's or its death is told as an error; a cancelled context as the context's. A process that is so
@@ -109,7 +138,12 @@ func (c *Child) askOnce(ctx context.Context, q request) (answer, error) {
 	p := c.process
 	limit, cancel := ctx, context.CancelFunc(func() {})
 	if c.Timeout > 0 {
-		limit, cancel = context.WithTimeout(ctx, c.Timeout)
+		q.Limit = int64(c.Timeout)
+		patience := c.Timeout
+		if q.foreign() {
+			patience += excess
+		}
+		limit, cancel = context.WithTimeout(ctx, patience)
 	}
 	defer cancel()
 	defer context.AfterFunc(limit, func() { // reading then ends
@@ -122,9 +156,11 @@ func (c *Child) askOnce(ctx context.Context, q request) (answer, error) {
 	var a answer
 	err := json.NewEncoder(p.in).Encode(q)
 	if err == nil {
-		err = p.answers.Decode(&a)
+		a, err = p.answer()
 	}
 	switch {
+	case err == nil && a.Error != "" && a.Late:
+		return a, lateError(a.Error)
 	case err == nil && a.Error != "":
 		return a, errors.New(a.Error)
 	case err == nil:
@@ -140,6 +176,12 @@ func (c *Child) askOnce(ctx context.Context, q request) (answer, error) {
 	}
 	return a, &death{lastWords(p.stderr.String(), died), died}
 }
+
+// A lateError is what a worker tells of a Foreign kernel that it has given up.
+type lateError string
+
+func (e lateError) Error() string { return string(e) }
+func (lateError) Unwrap() error   { return ErrTimeout }
 
 // A death is that of a worker.
 type death struct {
@@ -239,7 +281,7 @@ func (c *Child) Profile(ctx context.Context, at run.Point) ([]byte, error) {
 func (c *Child) Try(ctx context.Context, algo, isa string, k cases.Case) (Finding, error) {
 	a, err := c.ask(ctx, request{Do: "try", Algo: algo, ISA: isa, Case: k.String(), Back: k.Backward()})
 	return Finding{
-		Kernel: algo, ISA: isa, Family: k.Family, Case: k.Name, Refused: a.Refused, Worst: float64(a.Worst), Note: a.Note,
+		Kernel: algo, ISA: isa, Family: k.Family, Case: k.Name, Refused: a.Refused, Worst: float64(a.Worst), Note: a.Note, Late: a.Late,
 	}, err
 }
 
@@ -247,6 +289,6 @@ func (c *Child) Try(ctx context.Context, algo, isa string, k cases.Case) (Findin
 func (c *Child) TryOutside(ctx context.Context, algo, isa, path string, o *cases.Outside) (Finding, error) {
 	a, err := c.ask(ctx, request{Do: "outside", Algo: algo, ISA: isa, Path: path, Case: o.Name, File: o.File})
 	return Finding{
-		Kernel: algo, ISA: isa, Family: o.File, Case: o.Name, Refused: a.Refused, Excused: a.Excused, Worst: float64(a.Worst), Note: a.Note,
+		Kernel: algo, ISA: isa, Family: o.File, Case: o.Name, Refused: a.Refused, Excused: a.Excused, Worst: float64(a.Worst), Note: a.Note, Late: a.Late,
 	}, err
 }

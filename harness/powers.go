@@ -38,8 +38,11 @@ var singles = [...]struct {
 	{attn.NeedGrad, func(p *attn.Problem) { p.Want = attn.WantGrad }},
 }
 
-// Powers finds out what a kernel can do by asking it for one ability at a time.
+// Powers returns what a kernel can do. One of ours is asked for one ability at a time; a Foreign kernel, which may refuse any problem, is taken at its claims.
 func Powers(k attn.Kernel) attn.Needs {
+	if f, ok := k.(attn.Foreign); ok {
+		return f.Claims()
+	}
 	var have attn.Needs
 	for _, op := range []attn.Op{attn.OpSoftmax, attn.OpLinear} {
 		plain := attn.Problem{Op: op, Batch: 1, SeqQ: 4, SeqKV: 4, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,15 @@ type Sweep struct {
 	had    int       // of them before this session
 	begun  time.Time // this session,
 	timing time.Time // and its samples
+
+	trials map[run.Point]trial // so that each point is asked about once
+}
+
+// A trial is what asking about a point has come to, before anything of it is allocated: a workload, or why there is none.
+type trial struct {
+	work *Workload
+	skip string // it cannot be done here
+	fail string // its kernel, which is not ours, broke when it was asked
 }
 
 // Why a sweep ended.
@@ -151,7 +161,8 @@ func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
 		if Stopped(ctx, stop) {
 			return context.Canceled
 		}
-		of := work{at, s.impossible(at)}
+		tried := s.trial(at)
+		of := work{at, cmp.Or(tried.skip, tried.fail)}
 		of.problem.Kernel, of.problem.ISA = "", ""
 		n, known := counted[of]
 		if !known {
@@ -159,7 +170,7 @@ func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
 				s.Tell(Progress{Phase: "plan", Done: i, Total: len(s.Points), Point: at, Width: math.Inf(1), Left: -1})
 			}
 			var err error
-			if n, err = s.count(at); err != nil {
+			if n, err = tried.count(at); err != nil {
 				return err
 			}
 			counted[of] = n
@@ -171,20 +182,16 @@ func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
 	return nil
 }
 
-// count is the work of a point: what its workload says, or for a point that cannot be done here, what its problem does at capacity.
-func (s *Sweep) count(at run.Point) (attn.Count, error) {
-	if s.impossible(at) != "" {
-		if at.Layer != "" {
-			return at.LayerWork()
-		}
-		p, err := at.Problem()
-		return p.Count(nil), err
+// count is the work of a point: what its workload says or, if there is none, what its problem does at capacity.
+func (t trial) count(at run.Point) (attn.Count, error) {
+	if t.work != nil {
+		return t.work.Count()
 	}
-	w, err := s.Lab.Workload(at)
-	if err != nil {
-		return attn.Count{}, err
+	if at.Layer != "" {
+		return at.LayerWork()
 	}
-	return w.Count()
+	p, err := at.Problem()
+	return p.Count(nil), err
 }
 
 // settle decides whether a point will be timed, and measures its memory.
@@ -208,8 +215,11 @@ func (s *Sweep) verify(ctx context.Context, at run.Point) error {
 	if c.Done() {
 		return nil
 	}
-	if reason := s.impossible(at); reason != "" {
-		return s.Journal.Append(run.Record{Skip: &run.Skip{Point: name, Reason: reason}})
+	switch tried := s.trial(at); {
+	case tried.fail != "":
+		return s.Journal.Append(run.Record{Fail: &run.Fail{Point: name, Reason: tried.fail}})
+	case tried.skip != "":
+		return s.Journal.Append(run.Record{Skip: &run.Skip{Point: name, Reason: tried.skip}})
 	}
 	if c.Verified == nil {
 		v, err := s.Worker.Verify(ctx, at)
@@ -232,19 +242,38 @@ func (s *Sweep) verify(ctx context.Context, at run.Point) error {
 // right says that a cell was verified and found within tolerance. NaN is not.
 func right(c *run.Cell) bool { return c.Verified != nil && c.Verified.Ratio <= 1 }
 
-// impossible says why a point cannot be tried, before anything of it is allocated.
-func (s *Sweep) impossible(at run.Point) string {
+// impossible says why a point cannot be done here, or nothing.
+func (s *Sweep) impossible(at run.Point) string { return s.trial(at).skip }
+
+// trial asks about a point, unless that was done before.
+func (s *Sweep) trial(at run.Point) trial {
+	t, known := s.trials[at]
+	if known {
+		return t
+	}
+	if s.trials == nil {
+		s.trials = map[run.Point]trial{}
+	}
+	w, err := (*Workload)(nil), error(nil)
 	if s.CPUs > 0 && at.Threads > s.CPUs {
-		return fmt.Sprintf("needs %d threads at once, %d can run here", at.Threads, s.CPUs)
+		err = fmt.Errorf("needs %d threads at once, %d can run here", at.Threads, s.CPUs)
+	} else {
+		w, err = s.Lab.Workload(at)
 	}
-	w, err := s.Lab.Workload(at)
-	if err != nil {
-		return err.Error()
+	switch {
+	case errors.As(err, new(*attn.RemoteError)):
+		t.fail = err.Error()
+	case err != nil:
+		t.skip = err.Error()
+	default:
+		if need := w.Operands + w.Scratch; s.MaxMemory > 0 && (need > s.MaxMemory || need < 0) {
+			t.skip = fmt.Sprintf("needs %s, limit %s", Size(need), Size(s.MaxMemory))
+		} else {
+			t.work = w
+		}
 	}
-	if need := w.Operands + w.Scratch; s.MaxMemory > 0 && (need > s.MaxMemory || need < 0) {
-		return fmt.Sprintf("needs %s, limit %s", Size(need), Size(s.MaxMemory))
-	}
-	return ""
+	s.trials[at] = t
+	return t
 }
 
 // fail records what went wrong at a point, unless it is not the point that is to blame.

@@ -32,10 +32,19 @@ type Finding struct {
 	Worst                     float64 // error over tolerance; +Inf when something other than a number is wrong
 	Note                      string  // where the worst is, what is refused, or what else is wrong
 	Excused                   string  // outputs of an outside case that the kernel does not write
+	Late                      bool    // there was no answer in time: the kernel may take as long for every other case
 }
 
 // Right says that the kernel answered within tolerance, or refused as its other refusals say it must.
 func (f Finding) Right() bool { return f.Worst <= 1 }
+
+// broken is the finding of an error.
+func (f Finding) broken(err error) Finding {
+	if e := new(attn.RemoteError); errors.As(err, &e) {
+		f.Late = e.Late
+	}
+	return f.wrong("%v", err)
+}
 
 func (f Finding) wrong(format string, a ...any) Finding {
 	f.Worst, f.Note = math.Inf(1), fmt.Sprintf(format, a...)
@@ -54,7 +63,7 @@ func Try(k attn.Kernel, c cases.Case) Finding {
 	plan, refused, err := plan(k, p, have)
 	switch {
 	case err != nil:
-		return f.wrong("%v", err)
+		return f.broken(err)
 	case refused != nil:
 		f.Refused, f.Note = true, refused.Error()
 		return f
@@ -148,9 +157,14 @@ func native(k attn.Kernel) bool {
 // plan plans a valid problem, and says whether the kernel refuses it rightly, or what is inexact about its claims.
 func plan(k attn.Kernel, p attn.Problem, have attn.Needs) (pl attn.Plan, refused, err error) {
 	_, checked := k.Check(p, 1)
+	if errors.As(checked, new(*attn.RemoteError)) {
+		return nil, nil, checked
+	}
 	pl, planned := k.Plan(p, nil)
 	lack := p.Needs() &^ have
 	switch {
+	case errors.As(planned, new(*attn.RemoteError)):
+		return nil, nil, planned
 	case (checked == nil) != (planned == nil):
 		return nil, nil, fmt.Errorf("Check says %v, Plan says %v: they must agree", checked, planned)
 	case checked == nil && lack != 0:
@@ -164,7 +178,10 @@ func plan(k attn.Kernel, p attn.Problem, have attn.Needs) (pl attn.Plan, refused
 }
 
 // Broken is the finding of a case that came to no answer: a crash, or none in time.
-func (f Finding) Broken(err error) Finding { return f.wrong("%v", err) }
+func (f Finding) Broken(err error) Finding {
+	f.Late = errors.Is(err, ErrTimeout)
+	return f.wrong("%v", err)
+}
 
 // String is one line about the finding.
 func (f Finding) String() string {
@@ -189,7 +206,7 @@ func TryOutside(k attn.Kernel, o *cases.Outside) Finding {
 		f.Refused, f.Note = true, err.Error()
 		return f
 	case err != nil:
-		return f.wrong("%v", err)
+		return f.broken(err)
 	}
 	f.Worst, f.Note, f.Excused = r.Ratio, r.Where, strings.Join(r.Skipped, ", ")
 	if o.State != nil {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"sync"
 	"time"
 
 	"attnlab/attn"
@@ -36,6 +37,16 @@ func (l *Lab) Kernel(algo, isa string) (attn.Kernel, error) {
 		}
 	}
 	return nil, fmt.Errorf("there is no kernel %s/%s", algo, isa)
+}
+
+// foreign lists the kernels that are not ours.
+func (l *Lab) foreign() (list []attn.Foreign) {
+	for _, k := range l.Kernels {
+		if f, ok := k.(attn.Foreign); ok {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // A Worker does the work that may crash, hang or take all memory. A Lab does it here; a Child has a process of its own do it.
@@ -178,6 +189,12 @@ type request struct {
 	Back  bool       `json:"back,omitempty"` // the case is one of the backward pass
 	Path  string     `json:"path,omitempty"`
 	File  string     `json:"file,omitempty"`
+	Limit int64      `json:"limit_ns,omitempty"` // for a Foreign kernel, which the worker gives up by itself; 0 is no limit
+}
+
+// foreign reports whether a request is about a Foreign kernel.
+func (q *request) foreign() bool {
+	return q.ISA == attn.Native || q.Point != nil && q.Point.ISA == attn.Native
 }
 
 // An answer is what the child has to say.
@@ -191,6 +208,11 @@ type answer struct {
 	Memory  *Memory   `json:"memory,omitempty"`
 	Sample  *Sample   `json:"sample,omitempty"`
 	Profile []byte    `json:"profile,omitempty"`
+	Late    bool      `json:"late,omitempty"` // the kernel was given up
+
+	// Group and Runs are no answer: a process group has started or, if it does not run, ended. Whoever kills the worker kills it too.
+	Group int  `json:"group,omitempty"`
+	Runs  bool `json:"runs,omitempty"`
 }
 
 // Serve answers requests, one JSON value a line, until there are no more. It is what the child does.
@@ -210,9 +232,22 @@ func (l *Lab) Serve(in io.Reader, out io.Writer) error {
 		}
 	}()
 	b := &bench{Lab: l}
+	var mu sync.Mutex
 	answers := json.NewEncoder(out)
+	write := func(a answer) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return answers.Encode(a)
+	}
+	foreign := l.foreign()
+	for _, k := range foreign {
+		k.Watch(func(group int, runs bool) { _ = write(answer{Group: group, Runs: runs}) })
+	}
 	for q := range requests {
-		if err := answers.Encode(b.answer(q)); err != nil {
+		for _, k := range foreign {
+			k.Within(time.Duration(q.Limit))
+		}
+		if err := write(b.answer(q)); err != nil {
 			return err
 		}
 	}
@@ -223,6 +258,9 @@ func (l *Lab) Serve(in io.Reader, out io.Writer) error {
 }
 
 func (b *bench) answer(q request) (a answer) {
+	if q.foreign() {
+		defer b.caught(&a)
+	}
 	var err error
 	switch {
 	case q.Do == "try":
@@ -249,9 +287,29 @@ func (b *bench) answer(q request) (a answer) {
 		err = fmt.Errorf("unknown request %q", q.Do)
 	}
 	if err != nil {
-		return answer{Error: err.Error()}
+		return failed(err)
 	}
 	return a
+}
+
+// failed is the answer that tells of an error.
+func failed(err error) answer {
+	a := answer{Error: err.Error()}
+	if e := new(attn.RemoteError); errors.As(err, &e) {
+		a.Late = e.Late
+	}
+	return a
+}
+
+// caught turns the panic of a plan elsewhere into an answer. The process of the plan has ended.
+func (*bench) caught(a *answer) {
+	switch r := recover().(type) {
+	case nil:
+	case *attn.RemoteError:
+		*a = failed(r)
+	default:
+		panic(r)
+	}
 }
 
 func (b *bench) try(q request) (answer, error) {
@@ -268,7 +326,7 @@ func (b *bench) try(q request) (answer, error) {
 				c, _ = c.Differentiated(Wants(Powers(k)))
 			}
 			f := Try(k, c)
-			return answer{Worst: run.Ratio(f.Worst), Note: f.Note, Refused: f.Refused}, nil
+			return answer{Worst: run.Ratio(f.Worst), Note: f.Note, Refused: f.Refused, Late: f.Late}, nil
 		}
 	}
 	return answer{}, fmt.Errorf("there is no case %q", q.Case)
@@ -288,7 +346,7 @@ func (b *bench) tryOutside(q request) (a answer, err error) {
 	for i := range b.outside {
 		if o := &b.outside[i]; o.Name == q.Case && o.File == q.File {
 			f := TryOutside(k, o)
-			return answer{Worst: run.Ratio(f.Worst), Note: f.Note, Refused: f.Refused, Excused: f.Excused}, nil
+			return answer{Worst: run.Ratio(f.Worst), Note: f.Note, Refused: f.Refused, Excused: f.Excused, Late: f.Late}, nil
 		}
 	}
 	return a, fmt.Errorf("there is no case %s in %s", q.Case, q.File)

@@ -40,11 +40,11 @@ func (p *backward) LoadGrads(a *attn.Args, g *attn.Grads) error {
 	if p.empty {
 		return nil
 	}
-	_, err = p.ask(request{Do: "load_grads"}, &g.Out)
+	_, _, err = p.ask(request{Do: "load_grads"}, []*attn.Tensor{&g.Out}, nil)
 	return err
 }
 
-// RunBackward makes calls of the backward pass and says how long they took the peer.
+// RunBackward makes calls of the backward pass and returns how long they took the peer.
 func (p *backward) RunBackward(calls int) (cpu, wall time.Duration, err error) {
 	return p.run(request{Do: "run", Pass: "backward", Calls: calls})
 }

@@ -124,7 +124,7 @@ inline int serve(Peer &peer) {
             failed = true;
             fields = "\"error\":" + quoted(e.what());
         }
-        std::fprintf(out, "{%s}\n", fields.c_str());
+        std::fprintf(out, "{\"id\":%ld%s%s}\n", whole(line, "id"), fields.empty() ? "" : ",", fields.c_str());
         if (!failed && field(line, "do") == "store") std::fwrite(peer.out.data(), 4, peer.out.size(), out);
         std::fflush(out);
         line.clear();

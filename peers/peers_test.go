@@ -21,8 +21,11 @@ import (
 	"attnlab/peers/peertest"
 )
 
-// TestMain is also a peer, whose argument says what it is like.
+// TestMain is also a peer, whose argument says what it is like, and without an argument a worker.
 func TestMain(m *testing.M) {
+	if os.Getenv(workerEnv) != "" && len(os.Args) == 1 {
+		work()
+	}
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		peertest.Main()
 	}
@@ -123,66 +126,6 @@ func TestBadGradients(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong is told with the name of the peer, what it was asked, and what it said.
-func TestTroubles(t *testing.T) {
-	p := attn.Problem{Batch: 1, SeqQ: 9, SeqKV: 5, HeadsQ: 2, HeadsKV: 1, Dim: 3, DimV: 4}
-	for _, c := range []struct{ like, want string }{
-		{"fails-at-check", "check: out of luck"},
-		{"fails-at-plan", "plan: out of luck"},
-		{"fails-at-load", "load: out of luck"},
-		{"fails-at-run", "run: out of luck"},
-		{"fails-at-store", "store: out of luck"},
-		{"dies-at-check", "ended at check"},
-		{"dies-at-run", "ended at run"},
-		{"dies-at-store", "ended at store"},
-		{"garbles-plan", `answer to plan: "hello\n" is not a line of JSON`},
-		{"timeless", "1 calls took 0s"},
-		{"greedy", "on more threads than the 1 it was told"},
-		{"keeps", "output: EOF"},
-		{"refuses", "unsupported: me/native: more than 8 queries"},
-	} {
-		t.Run(c.like, func(t *testing.T) {
-			k := peer(t, c.like)
-			err := call(k, p)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Fatalf("error is %v, want one with %q", err, c.want)
-			}
-			if refused := errors.Is(err, attn.ErrUnsupported); refused != (c.like == "refuses") {
-				t.Errorf("is %v a refusal: %v", err, refused)
-			}
-		})
-	}
-	for like, want := range map[string]string{"honest": "", "fails-at-about": "about: out of luck", "dies-at-about": "ended at about"} {
-		about, err := peer(t, like).About()
-		if want == "" && (err != nil || about != "naive/go, "+like) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s is about %q, %v; want %q", like, about, err, want)
-		}
-	}
-	if err := call(peers.New("me", "/no/such/program"), p); err == nil || !strings.Contains(err.Error(), "peer me (/no/such/program): ") {
-		t.Errorf("a program that is not there: %v", err)
-	}
-}
-
-// call makes a plan and runs it once.
-func call(k attn.Kernel, p attn.Problem) (err error) {
-	plan, err := k.Plan(p, nil)
-	if err != nil {
-		return err
-	}
-	defer plan.(io.Closer).Close()
-	defer func() {
-		if r := recover(); r != nil {
-			err = r.(error)
-		}
-	}()
-	a, err := cases.NewArgs(p, "bhsd", nil)
-	if err != nil {
-		return err
-	}
-	plan.Forward(a)
-	return nil
-}
-
 // Operands of another shape than the plan's never leave.
 func TestBadOperands(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 2, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 3, DimV: 4}
@@ -246,15 +189,20 @@ func TestMeasured(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	k, err := peers.Parse("torch=python3 -u  peer.py --fast")
-	if err != nil {
-		t.Fatal(err)
+	for spec, name := range map[string]string{
+		"torch=python3 -u  peer.py --fast": "torch",
+		"me=TOKEN=abc node peer.mjs --k=v": "me",
+	} {
+		k, err := peers.Parse(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if algo, isa := k.Name(); algo != name || isa != "native" {
+			t.Errorf("name is %s/%s", algo, isa)
+		}
 	}
-	if algo, isa := k.Name(); algo != "torch" || isa != "native" {
-		t.Errorf("name is %s/%s", algo, isa)
-	}
-	for _, spec := range []string{"", "torch", "torch=", "torch= ", "=python3", "a b=c", "a/b=c"} {
-		if _, err := peers.Parse(spec); err == nil || !strings.Contains(err.Error(), "want NAME=COMMAND") {
+	for _, spec := range []string{"", "torch", "torch=", "torch= ", "=python3", "a b=c", "a/b=c", "torch=TOKEN=abc", "b --key=abc"} {
+		if _, err := peers.Parse(spec); err == nil || !strings.Contains(err.Error(), "want NAME=COMMAND") || strings.Contains(err.Error(), "abc") {
 			t.Errorf("%q: %v", spec, err)
 		}
 	}

@@ -7,16 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"attnlab/attn"
+	"attnlab/internal/group"
 )
 
 // A request and its answer, as they are written.
 type (
 	request struct {
+		ID      int64    `json:"id"`
 		Do      string   `json:"do"`
 		Problem *problem `json:"problem,omitempty"`
 		Threads int      `json:"threads,omitempty"`
@@ -36,6 +42,7 @@ type (
 		Grads   bool    `json:"grads,omitempty"`
 	}
 	answer struct {
+		ID       int64  `json:"id"`
 		Error    string `json:"error"`
 		About    string `json:"about"`
 		Backward bool   `json:"backward"`
@@ -53,80 +60,271 @@ func planning(do string, p *attn.Problem, threads int) request {
 	}}
 }
 
-// A process is a peer at work.
+const (
+	lineLimit  = 64 << 10               // bytes of an answer, without its tensors
+	wordsLimit = 2 << 10                // bytes kept of the standard error: the last ones
+	grace      = 3 * time.Second        // for a process to end once it is told to, or killed
+	notice     = 200 * time.Millisecond // for a process whose pipes are closed to turn out to have ended
+)
+
+// A process is a running peer. It leads a process group, which is killed when it ends.
 type process struct {
-	cmd   *exec.Cmd
-	in    *bufio.Writer
-	out   *bufio.Reader
-	end   func() error // closes its input, and waits
-	about answer       // to the first request
-	row   []byte
+	kernel *Kernel
+	cmd    *exec.Cmd
+	stdin  *os.File
+	stdout *os.File
+	in     *bufio.Writer
+	out    *bufio.Reader
+	words  *tail
+	ended  chan struct{} // closed when the process has been waited for and its group killed
+	killed atomic.Bool   // by us
+	asked  int64         // requests so far
+	about  answer        // to the first request
+	row    []byte
 }
 
-// kill ends a process that may not listen any more. That it dies of it is no news.
-func (p *process) kill() error {
-	err := p.cmd.Process.Kill()
-	if errors.Is(err, os.ErrProcessDone) {
-		err = nil
+// launch starts a process.
+func (k *Kernel) launch() (*process, error) {
+	cmd := exec.Command(k.command[0], k.command[1:]...)
+	cmd.Env = append(os.Environ(), k.env...)
+	group.Lead(cmd)
+	// Pipes of our own: those of exec.Cmd are closed when the process ends, with what it last wrote, and wait for whoever else holds them.
+	var ours, theirs [3]*os.File
+	defer func() { closeAll(theirs[:]) }()
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(ours[:])
+			return nil, k.fault("start", fmt.Sprintf("no pipe: %v", err))
+		}
+		if ours[i], theirs[i] = r, w; i == 0 {
+			ours[i], theirs[i] = w, r
+		}
 	}
-	p.end()
-	return err
-}
-
-func start(command []string) (*process, error) {
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Stderr = os.Stderr
-	cmd.WaitDelay = time.Second
-	apart(cmd)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		closeAll(ours[:])
+		return nil, k.fault("start", fmt.Sprintf("cannot run %s: %v", filepath.Base(k.command[0]), cause(err)))
 	}
-	end := func() error {
-		in.Close()
-		return cmd.Wait()
+	p := &process{
+		kernel: k, cmd: cmd, stdin: ours[0], stdout: ours[1], in: bufio.NewWriterSize(ours[0], lineLimit), out: bufio.NewReaderSize(ours[1], lineLimit),
+		words: &tail{done: make(chan struct{})}, ended: make(chan struct{}),
 	}
-	p := &process{cmd: cmd, in: bufio.NewWriterSize(in, 1<<16), out: bufio.NewReaderSize(out, 1<<16), end: end}
-	p.about, err = p.ask(request{Do: "about"})
-	if err == nil && p.about.About == "" {
-		err = errors.New("about: it does not say what it is")
-	}
-	if err != nil {
-		return nil, errors.Join(err, p.kill())
-	}
+	k.runs(p, true)
+	go func() {
+		defer close(p.words.done)
+		_, _ = io.Copy(p.words, ours[2])
+	}()
+	go func() {
+		_ = cmd.Wait()
+		group.Kill(cmd.Process.Pid)
+		k.runs(p, false)
+		close(p.ended)
+		time.AfterFunc(grace, func() { closeAll(ours[:]) }) // a process that left the group may hold them open
+	}()
 	return p, nil
 }
 
-// ask writes a request with its tensors, and reads the answer.
-func (p *process) ask(q request, operands ...*attn.Tensor) (a answer, err error) {
-	err = json.NewEncoder(p.in).Encode(q) // it ends the line
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// cause is an error without the path that it is about.
+func cause(err error) error {
+	var program *exec.Error
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &program):
+		return program.Err
+	case errors.As(err, &path):
+		return path.Err
+	}
+	return err
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+	cut  bool // there was more before it
+	done chan struct{}
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, b[max(0, len(b)-wordsLimit):]...)
+	if over := len(t.kept) - wordsLimit; over > 0 {
+		t.cut = true
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(b), nil
+}
+
+// within reports whether something happens in some time.
+func within(d time.Duration, event <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-event:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// kill ends a process, its group, and whatever is waiting for its pipes.
+func (p *process) kill() {
+	select {
+	case <-p.ended:
+	default:
+		p.killed.Store(true)
+		group.Kill(p.cmd.Process.Pid)
+	}
+	p.stdin.Close()
+	p.stdout.Close()
+	within(grace, p.ended)
+}
+
+// end lets a process end by itself, and kills it if it does not.
+func (p *process) end() error {
+	p.stdin.Close()
+	if !within(grace, p.ended) {
+		p.kill()
+		return p.kernel.fault("close", fmt.Sprintf("it still ran %v after the end of its input", grace))
+	}
+	p.stdout.Close()
+	if !p.cmd.ProcessState.Success() {
+		return p.kernel.fault("close", p.gone(""))
+	}
+	return nil
+}
+
+// gone says how a process ended, or what else the end of its pipes means if it is still there.
+func (p *process) gone(otherwise string) string {
+	if !within(notice, p.ended) {
+		p.kill()
+	}
+	select {
+	case <-p.ended:
+	default:
+		return otherwise
+	}
+	if p.killed.Load() && !p.cmd.ProcessState.Exited() {
+		return otherwise
+	}
+	return fmt.Sprintf("it ended (%v)", p.cmd.ProcessState)
+}
+
+// lastWords is the end of what a process has written to its standard error, for the end of a sentence. The process has ended.
+func (p *process) lastWords() string {
+	within(grace, p.words.done)
+	p.words.mu.Lock()
+	defer p.words.mu.Unlock()
+	said := p.kernel.lastOf(p.words.kept, p.words.cut)
+	if said == "" {
+		return ""
+	}
+	return fmt.Sprintf("; its standard error ends in %q", said)
+}
+
+// ask makes one exchange: it writes a request with its tensors, and reads the answer with those that follow it. It also returns how long the answer took. A process
+// that fails an exchange is killed.
+func (p *process) ask(q request, operands, results []*attn.Tensor) (a answer, took time.Duration, err error) {
+	stop := func() bool { return true }
+	limit, until := p.kernel.limit()
+	if !until.IsZero() {
+		stop = time.AfterFunc(time.Until(until), p.kill).Stop
+	}
+	p.asked++
+	q.ID = p.asked
+	begun := time.Now()
+	fault := p.send(q, operands)
+	if fault == "" {
+		a, fault = p.receive(&q)
+	}
+	took = time.Since(begun)
+	if fault == "" {
+		fault = p.take(results)
+	}
+	if n := p.out.Buffered(); fault == "" && n > 0 {
+		fault = fmt.Sprintf("got %d bytes more than the answer: its standard output is for answers alone", n)
+	}
+	late := !stop()
+	if late {
+		fault = fmt.Sprintf("no answer within %v", limit)
+	}
+	if fault == "" {
+		return a, took, nil
+	}
+	p.kill()
+	e := p.kernel.fault(q.stage(), fault+p.lastWords())
+	e.Late = late
+	return a, took, e
+}
+
+// stage names a request in messages.
+func (q *request) stage() string {
+	if q.Pass != "" {
+		return q.Do + " " + q.Pass
+	}
+	return q.Do
+}
+
+// send writes a request. It returns what is wrong, or nothing; so do the others that are a part of an exchange.
+func (p *process) send(q request, operands []*attn.Tensor) (fault string) {
+	err := json.NewEncoder(p.in).Encode(q) // it ends the line
 	for _, t := range operands {
 		err = errors.Join(err, p.put(t))
 	}
-	if err = errors.Join(err, p.in.Flush()); err != nil {
-		return a, fmt.Errorf("does not take %s: %w", q.Do, err)
+	if errors.Join(err, p.in.Flush()) != nil {
+		return p.gone("it closed its standard input")
 	}
-	line, err := p.out.ReadBytes('\n')
-	switch {
-	case errors.Is(err, io.EOF) && len(line) == 0:
-		return a, fmt.Errorf("ended at %s", q.Do)
+	return ""
+}
+
+// receive reads the line of an answer.
+func (p *process) receive(q *request) (a answer, fault string) {
+	line, err := p.out.ReadSlice('\n')
+	switch quoted := func() string { return p.kernel.quote(line) }; {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return a, fmt.Sprintf("got %d bytes without an end of line, which begin with %s: want an answer on one line", len(line), quoted())
+	case err != nil && len(line) > 0:
+		return a, fmt.Sprintf("its answer breaks off after %s: %s", quoted(), p.gone("it closed its standard output"))
 	case err != nil:
-		return a, fmt.Errorf("answer to %s: %w", q.Do, err)
+		return a, p.gone("it closed its standard output")
 	}
-	if err := json.Unmarshal(line, &a); err != nil {
-		return a, fmt.Errorf("answer to %s: %.80q is not a line of JSON: %w", q.Do, line, err)
+	err = json.Unmarshal(line, &a)
+	switch {
+	case err != nil:
+		fault = fmt.Sprintf("got %s, want an answer on a line of JSON: %v", p.kernel.quote(line), err)
+	case a.ID != q.ID:
+		fault = fmt.Sprintf("got the answer to request %d, want that to request %d: every request has one answer, which repeats its id", a.ID, q.ID)
+	case a.Error != "":
+		fault = "it says: " + p.kernel.clean(a.Error)
+	case a.Refused != "" && q.Do != "check":
+		fault = "it refuses here, want that at check: " + p.kernel.clean(a.Refused)
 	}
-	if a.Error != "" {
-		return a, fmt.Errorf("%s: %s", q.Do, a.Error)
+	return a, fault
+}
+
+// take reads the tensors that follow an answer.
+func (p *process) take(results []*attn.Tensor) (fault string) {
+	got, all := 0, 0
+	for _, t := range results {
+		all += 4 * t.B * t.S * t.H * t.D
 	}
-	return a, nil
+	for _, t := range results {
+		n, err := p.get(t)
+		if got += n; err != nil {
+			return fmt.Sprintf("got %d of %d bytes of tensors: %s", got, all, p.gone("it closed its standard output"))
+		}
+	}
+	return ""
 }
 
 // put writes the rows of a tensor.
@@ -140,18 +338,19 @@ func (p *process) put(t *attn.Tensor) error {
 	return nil
 }
 
-// get reads them.
-func (p *process) get(t *attn.Tensor) error {
+// get reads them, and returns how many bytes there were.
+func (p *process) get(t *attn.Tensor) (got int, err error) {
 	p.row = append(p.row[:0], make([]byte, 4*t.D)...)
 	for row := range rows(t) {
-		if _, err := io.ReadFull(p.out, p.row); err != nil {
-			return fmt.Errorf("output: %w", err)
+		n, err := io.ReadFull(p.out, p.row)
+		if got += n; err != nil {
+			return got, err
 		}
 		if _, err := binary.Decode(p.row, binary.LittleEndian, row); err != nil {
-			return err
+			return got, err
 		}
 	}
-	return nil
+	return got, nil
 }
 
 // rows are those of a tensor, in the order in which they travel.

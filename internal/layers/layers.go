@@ -33,12 +33,12 @@ var table = []rule{
 	{"kernels/flash", []string{"attn", "kernels/asm", "kernels/tile"}},
 	{"kernels/linear", []string{"attn", "kernels/asm", "kernels/tile"}},
 	{"kernels", []string{"attn", "kernels/..."}},
-	{"peers", []string{"attn"}},
+	{"peers", []string{"attn", "internal/group"}},
 	{"peers/peertest", []string{"attn", "attn/cases", "harness/run", "kernels/naive"}},
 
 	{"harness/stats", nil},
 	{"harness/run", []string{"attn", "harness/stats"}},
-	{"harness/...", []string{"attn", "attn/oracle", "attn/cases", "harness/..."}},
+	{"harness/...", []string{"attn", "attn/oracle", "attn/cases", "harness/...", "internal/group"}},
 	{"harness/gate", []string{"harness/...", "internal/markdown"}},
 	{"reports/...", []string{"harness/run", "harness/stats", "harness/history", "internal/canvas", "internal/markdown"}},
 

@@ -145,6 +145,6 @@ for (;;) {
   } catch (e) {
     answer = { error: e.message };
   }
-  send(Buffer.from(JSON.stringify(answer) + '\n'));
+  send(Buffer.from(JSON.stringify({ id: q.id, ...answer }) + '\n'));
   if (rows) send(new Uint8Array(rows.buffer));
 }

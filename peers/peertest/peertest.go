@@ -1,14 +1,22 @@
-// Package peertest is a peer for tests: naive/go, at the other end of two pipes, with something strange about it if asked for.
+// Package peertest is a peer for tests: naive/go, at the other end of two pipes, with a fault if one is asked for.
 package peertest
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"attnlab/attn"
@@ -17,29 +25,82 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// Main is a program that serves. Its argument is honest, or says what is strange: refuses (more than 8 queries), learns (has a backward pass, which takes 3 µs where the forward
-// pass takes 1, by its clock), timeless, greedy
-// (for threads), keeps (the output to itself), or fails-at-, dies-at-, hangs-at- or garbles- with what is asked behind it.
+// Processes is the environment variable that names a folder in which every peer leaves a file named after its process; a process that it has started leaves one
+// named after the peer's, with .child behind it.
+const Processes = "ATTNLAB_TEST_PEERS"
+
+const child = "child"
+
+// Main is a program that serves. Its first argument is honest, or what is strange about it; others do not matter.
+//
+// Kinds of peers:
+//
+//	refuses   more than 8 queries
+//	learns    has a backward pass, which takes 3 µs where the forward pass takes 1, by its clock
+//	cries     writes a lot to its standard error, and is honest
+//	lingers   does not end when its input does
+//	fails     with status 3 when its input ends
+//
+// Clocks, as wall_ns and cpu_ns of a run:
+//
+//	timeless negative boastful endless nan    no time, less than none, an hour too much, all there is, no number
+//	greedy hungry owing                       two threads' processor time where one is told, an hour of it, less than none
+//
+// Faults, each followed by -at- and the request at which it shows:
+//
+//	fails                       answers with an error
+//	dies crashes                ends with status 1 and last words; is killed
+//	hangs stubborn              does not answer; nor heeds signals
+//	closes deaf                 closes its output and hangs; closes its input, answers this request and hangs
+//	garbles floods              prints a line besides its answer; prints for ever without an end of line
+//	trails repeats stale        adds bytes to its answer; answers twice; answers with the id of the request before
+//	shortens lengthens keeps    ends after half of its tensors; adds to them; keeps them to itself
+//	leaves breeds               starts a process that holds its pipes, and ends; and hangs
 func Main() {
-	p := peer{like: os.Args[1], in: bufio.NewReader(os.Stdin), out: bufio.NewWriter(os.Stdout)}
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "want an argument: honest, or what is strange")
+		os.Exit(2)
+	}
+	name := strconv.Itoa(os.Getpid())
+	if os.Args[1] == child {
+		name = strconv.Itoa(os.Getppid()) + "." + child
+	}
+	if dir := os.Getenv(Processes); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	if os.Args[1] == child {
+		time.Sleep(time.Hour)
+	}
+	p := peer{like: os.Args[1], in: bufio.NewReader(os.Stdin)}
+	p.fault, p.stage, _ = strings.Cut(p.like, "-at-")
 	if err := p.serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	switch p.like {
+	case "lingers":
+		time.Sleep(time.Hour)
+	case "fails":
+		os.Exit(3)
 	}
 	os.Exit(0)
 }
 
 type peer struct {
-	like    string
-	in      *bufio.Reader
-	out     *bufio.Writer
-	problem attn.Problem
-	plan    attn.Plan
-	args    *attn.Args
-	grads   *attn.Grads
+	like         string
+	fault, stage string
+	in           *bufio.Reader
+	problem      attn.Problem
+	plan         attn.Plan
+	args         *attn.Args
+	grads        *attn.Grads
 }
 
 type request struct {
+	ID       int
 	Do, Pass string
 	Calls    int
 	Problem  struct {
@@ -55,7 +116,8 @@ type request struct {
 	}
 }
 
-var errLuck = errors.New("out of luck")
+// errLuck is what goes wrong with a peer that fails. It repeats what else the peer was told, as programs do.
+func errLuck() error { return fmt.Errorf("out of luck %v", os.Args[2:]) }
 
 // serve answers requests until there are no more.
 func (p *peer) serve() error {
@@ -70,32 +132,112 @@ func (p *peer) serve() error {
 		if err := json.Unmarshal(line, &q); err != nil {
 			return err
 		}
-		if p.like == "dies-at-"+q.Do {
-			return errLuck
+		strange := q.Do == p.stage
+		if strange {
+			if err := p.before(); err != nil {
+				return err
+			}
 		}
-		if p.like == "hangs-at-"+q.Do {
-			time.Sleep(time.Hour)
-		}
-		if p.like == "garbles-"+q.Do {
-			fmt.Fprintln(p.out, "hello")
-		}
-		answer := map[string]any{}
+		answer := map[string]any{"id": q.ID}
 		results, err := p.answer(&q, answer)
-		if p.like == "fails-at-"+q.Do {
-			err, results = errLuck, nil
+		if strange && p.fault == "fails" {
+			err, results = errLuck(), nil
 		}
 		if err != nil {
 			answer["error"] = err.Error()
 		}
-		err = json.NewEncoder(p.out).Encode(answer)
-		if p.like == "keeps" && len(results) > 0 {
-			return errors.Join(err, p.out.Flush())
+		if strange && p.fault == "stale" {
+			answer["id"] = q.ID - 1
 		}
-		each(results, func(row []float32) { err = errors.Join(err, binary.Write(p.out, binary.LittleEndian, row)) })
-		if err := errors.Join(err, p.out.Flush()); err != nil {
+		first, err := json.Marshal(answer)
+		if err != nil {
 			return err
 		}
+		first = append(first, '\n')
+		if p.like == "nan" && q.Do == "run" {
+			first = fmt.Appendf(nil, "{\"id\":%d,\"wall_ns\":NaN}\n", q.ID)
+		}
+		var tensors bytes.Buffer
+		each(results, func(row []float32) { err = errors.Join(err, binary.Write(&tensors, binary.LittleEndian, row)) })
+		if err != nil {
+			return err
+		}
+		all := append(first, tensors.Bytes()...)
+		if strange {
+			all = p.spoil(all, len(first))
+		}
+		if p.like == "cries" {
+			fmt.Fprintln(os.Stderr, strings.Repeat("oh no! ", 1<<20))
+		}
+		if _, err := os.Stdout.Write(all); err != nil {
+			return err
+		}
+		switch {
+		case strange && p.fault == "deaf":
+			time.Sleep(time.Hour)
+		case strange && p.fault == "shortens":
+			return errLuck()
+		}
 	}
+}
+
+// before is what a peer does in place of an answer. It only returns an error, or if the fault is another.
+func (p *peer) before() error {
+	switch p.fault {
+	case "dies":
+		return errLuck()
+	case "crashes":
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			return err
+		}
+		_ = self.Kill()
+	case "stubborn":
+		signal.Ignore(os.Interrupt, syscall.SIGTERM)
+	case "closes":
+		os.Stdout.Close()
+	case "floods":
+		for text := bytes.Repeat([]byte("blah "), 1<<12); ; {
+			if _, err := os.Stdout.Write(text); err != nil {
+				return err
+			}
+		}
+	case "leaves", "breeds":
+		cmd := exec.Command(os.Args[0], child)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if p.fault == "leaves" {
+			return errLuck()
+		}
+	case "hangs":
+	default:
+		return nil
+	}
+	time.Sleep(time.Hour)
+	return nil
+}
+
+// spoil changes an answer, whose first line has so many bytes.
+func (p *peer) spoil(all []byte, line int) []byte {
+	switch p.fault {
+	case "garbles":
+		return append([]byte("hello\n"), all...)
+	case "trails":
+		return append(all, "more"...)
+	case "repeats":
+		return append(all, all...)
+	case "shortens":
+		return all[:line+(len(all)-line)/2]
+	case "lengthens":
+		return append(all, 0, 0, 0, 0)
+	case "keeps":
+		return all[:line]
+	case "deaf":
+		os.Stdin.Close()
+	}
+	return all
 }
 
 // answer does what is asked, and returns the tensors that follow the answer.
@@ -138,15 +280,8 @@ func (p *peer) answer(q *request, answer map[string]any) (results []*attn.Tensor
 		}
 		if p.like == "greedy" {
 			time.Sleep(20 * time.Millisecond)
-			answer["cpu_ns"] = 2 * time.Since(begun).Nanoseconds()
 		}
-		switch p.like {
-		case "timeless":
-		case "learns":
-			answer["wall_ns"] = q.Calls * map[string]int{"": 1000, "backward": 3000}[q.Pass]
-		default:
-			answer["wall_ns"] = time.Since(begun).Nanoseconds()
-		}
+		p.clock(time.Since(begun), q, answer)
 	case "store":
 		results = []*attn.Tensor{&p.args.Out}
 		if p.problem.Want != 0 {
@@ -156,6 +291,30 @@ func (p *peer) answer(q *request, answer map[string]any) (results []*attn.Tensor
 		results = []*attn.Tensor{&p.grads.Q, &p.grads.K, &p.grads.V}
 	}
 	return results, err
+}
+
+// clock puts the time that a run took into its answer.
+func (p *peer) clock(took time.Duration, q *request, answer map[string]any) {
+	wall := took.Nanoseconds()
+	answer["wall_ns"] = wall
+	switch p.like {
+	case "learns":
+		answer["wall_ns"] = q.Calls * map[string]int{"": 1000, "backward": 3000}[q.Pass]
+	case "timeless":
+		delete(answer, "wall_ns")
+	case "negative":
+		answer["wall_ns"] = -5
+	case "boastful":
+		answer["wall_ns"] = wall + time.Hour.Nanoseconds()
+	case "endless":
+		answer["wall_ns"] = int64(math.MaxInt64)
+	case "greedy":
+		answer["cpu_ns"] = 2 * wall
+	case "hungry":
+		answer["cpu_ns"] = time.Hour.Nanoseconds()
+	case "owing":
+		answer["cpu_ns"] = -1
+	}
 }
 
 func (p *peer) read(tensors ...*attn.Tensor) (err error) {

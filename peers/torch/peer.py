@@ -110,12 +110,12 @@ def main():
     peer, out = Peer(), sys.stdout.buffer
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        do = request.pop("do")
+        id, do = request.pop("id"), request.pop("do")
         try:
             answer = getattr(peer, do)(**request) or {}
         except Exception as e:
             answer = {"error": str(e)}
-        out.write(json.dumps(answer).encode() + b"\n")
+        out.write(json.dumps({"id": id, **answer}).encode() + b"\n")
         for tensor in peer.send:
             tensor = tensor.contiguous()
             out.write(ctypes.string_at(tensor.data_ptr(), tensor.nbytes))

@@ -1,0 +1,11 @@
+//go:build unix && !linux
+
+package group
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// Lead makes a command that is not started yet the leader of a process group of its own: signals that a terminal sends to our group do not reach it.
+func Lead(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
