@@ -161,7 +161,7 @@ func machineLines(r *run.Run) [][]string {
 	}
 	add("commit", m.Commit.String())
 	add("started", started(r))
-	add("command", strings.Join(m.Command, " "))
+	add("command", strings.Join(run.Redacted(m.Command), " "))
 	add("seed", fmt.Sprint(m.Seed))
 	for _, k := range slices.Sorted(maps.Keys(m.Noise)) {
 		add(k, m.Noise[k])

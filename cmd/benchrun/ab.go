@@ -73,10 +73,11 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if !given(k)["seq"] { // few cells, which a minute decides
 		c.Seq = []int{512, 2048}
 	}
-	all, peers, err := c.among(all)
+	all, peers, err := c.among(all, c.Timeout)
 	if err != nil {
 		return err
 	}
+	defer all.close()
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
@@ -144,10 +145,11 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if err := began.check(); err != nil {
 		return err
 	}
-	all, peers, err := began.among(all)
+	all, peers, err := began.among(all, began.Timeout)
 	if err != nil {
 		return err
 	}
+	defer all.close()
 	if err := samePeers(c.Out, journals[0].Run().Meta, peers); err != nil {
 		return err
 	}

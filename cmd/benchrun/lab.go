@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"attnlab/attn"
 	"attnlab/harness"
@@ -23,38 +25,57 @@ func allKernels() kernelList { return slices.Concat(faulty(kernels.All()), mutan
 
 // Peers is the flag that names programs which compete besides.
 type Peers struct {
-	Peer []string `placeholder:"NAME=COMMAND" help:"A program that is not ours and competes as kernel NAME/native, such as 'onnxruntime=node peers/onnxruntime/peer.mjs'; several are parted by commas. Package peers says what such a program does."`
+	Peer []string `placeholder:"NAME=COMMAND" help:"A program that is not ours and competes as kernel NAME/native, such as 'onnxruntime=node peers/onnxruntime/peer.mjs'; several are separated by commas. Reports show NAME and the program's name, never its arguments. Package peers says what such a program does."`
 }
 
-// among adds the peers to the kernels of this build, and returns what each says it is. One that does not answer would otherwise be a kernel that does nothing.
-func (c *Peers) among(all kernelList) (both kernelList, about map[string]string, err error) {
+// among adds the peers to the kernels of this build, each exchange with them bounded by timeout, and returns what each says it is. That is empty for one that does
+// not say it: whatever is asked of it fails, for the same reason. Whoever calls it closes the list.
+func (c *Peers) among(all kernelList, timeout time.Duration) (both kernelList, about map[string]string, err error) {
 	if both, err = c.join(all); err != nil {
 		return nil, nil, err
 	}
 	about = map[string]string{}
 	for _, k := range both[len(all):] {
 		name, _ := k.Name()
-		if about[name], err = k.(*peers.Kernel).About(); err != nil {
-			return nil, nil, exitf(exitUsage, "--peer: %w", err)
-		}
+		peer := k.(*peers.Kernel)
+		peer.Timeout = timeout
+		about[name], _ = peer.About()
 	}
 	return both, about, nil
 }
 
-// join is among without starting any of them. A worker's are to start on the CPU on which they are timed.
+// join is among without starting any of them. A worker's are to start on the CPU on which they are timed. Messages do not repeat what may be secret.
 func (c *Peers) join(all kernelList) (kernelList, error) {
 	all = slices.Clone(all)
-	for _, spec := range c.Peer {
+	for i, spec := range c.Peer {
 		k, err := peers.Parse(spec)
 		if err != nil {
-			return nil, exitf(exitUsage, "--peer %w", err)
+			return nil, exitf(exitUsage, `--peer, value %d of %d: %w; a comma in it is written \,`, i+1, len(c.Peer), err)
 		}
 		if name, _ := k.Name(); slices.Contains(algorithms(all), name) {
-			return nil, exitf(exitUsage, "--peer %s: there is a kernel of this name", spec)
+			return nil, exitf(exitUsage, "--peer %s: there is a kernel of this name, choose another", name)
 		}
 		all = append(all, k)
 	}
 	return all, nil
+}
+
+// close lets the programs end that peers have running.
+func (l kernelList) close() {
+	for _, k := range l {
+		if c, ok := k.(io.Closer); ok {
+			_ = c.Close() // all that was asked of it has been answered
+		}
+	}
+}
+
+// kill ends them at once.
+func (l kernelList) kill() {
+	for _, k := range l {
+		if p, ok := k.(*peers.Kernel); ok {
+			p.Kill()
+		}
+	}
 }
 
 // profileTime is how long a point runs under the profiler. Tests take less.

@@ -4,41 +4,54 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"attnlab/attn"
 	"attnlab/harness"
 	"attnlab/kernels/asm"
+	"attnlab/peers"
 )
 
 // ListCmd lists what there is to measure.
-type ListCmd struct{ Peers }
+type ListCmd struct {
+	Peers
+	Timeout time.Duration `default:"2m" help:"Give a peer up when it takes longer to say what it is (${default})."`
+}
 
-// Run lists it. What a kernel can do is found out by asking it.
+// Run lists it. What a kernel can do is found out by asking it. A peer that does not say what it is stands there with what it did instead.
 func (c *ListCmd) Run(to streams, all kernelList) error {
-	all, _, err := c.among(all)
+	all, about, err := c.among(all, c.Timeout)
 	if err != nil {
 		return err
 	}
+	defer all.close()
+	silent := 0
 	t := tabwriter.NewWriter(to.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KERNEL\tISA\tDOES")
 	type kind struct {
 		algo string
-		have attn.Needs
+		does string
 	}
 	var any attn.Needs
 	var kinds []kind
 	isas := map[kind][]string{}
 	for _, k := range all {
 		algo, isa := k.Name()
-		it := kind{algo, harness.Powers(k)}
-		any |= it.have
+		have := harness.Powers(k)
+		any |= have
+		it := kind{algo, have.String()}
+		if text, peer := about[algo]; peer && text == "" {
+			_, err := k.(*peers.Kernel).About()
+			it.does = err.Error()
+			silent++
+		}
 		if isas[it] == nil {
 			kinds = append(kinds, it)
 		}
 		isas[it] = append(isas[it], isa)
 	}
 	for _, it := range kinds {
-		fmt.Fprintf(t, "%s\t%s\t%v\n", it.algo, strings.Join(isas[it], ", "), it.have)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", it.algo, strings.Join(isas[it], ", "), it.does)
 	}
 	fmt.Fprintln(t, "\nISA\tHERE\tKERNELS")
 	for _, v := range asm.Levels() {
@@ -58,5 +71,8 @@ func (c *ListCmd) Run(to streams, all kernelList) error {
 		return err
 	}
 	fmt.Fprintf(to.Out, "\nNo kernel does: %v.\n", attn.AllNeeds&^any)
+	if silent > 0 {
+		return exitf(exitIncomplete, "%d of %d peers do not say what they are", silent, len(about))
+	}
 	return nil
 }

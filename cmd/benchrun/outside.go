@@ -38,7 +38,7 @@ func verifyOutside(ctx context.Context, stop <-chan struct{}, w harness.Worker, 
 				f = f.Broken(err)
 			}
 			report.add(f)
-			if errors.Is(err, harness.ErrTimeout) {
+			if f.Late {
 				break
 			}
 		}

@@ -118,10 +118,11 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
-	all, peers, err := c.among(all)
+	all, peers, err := c.among(all, c.Timeout)
 	if err != nil {
 		return err
 	}
+	defer all.close()
 	lab := newLab(all)
 	points, err := c.points(lab.Kernels, to.Err)
 	if err != nil {
@@ -168,10 +169,11 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if err := began.check(); err != nil {
 		return err
 	}
-	all, peers, err := began.among(all)
+	all, peers, err := began.among(all, began.Timeout)
 	if err != nil {
 		return err
 	}
+	defer all.close()
 	if err := samePeers(c.Out, meta, peers); err != nil {
 		return err
 	}
@@ -363,7 +365,7 @@ func newMeta(k *kong.Context, seed uint64) (run.Meta, error) {
 		peaks[i].Slots = max(peaks[i].Slots, d.Slots[peaks[i].ISA])
 	}
 	return run.Meta{
-		Started: time.Now().UTC().Truncate(time.Second), Commit: run.ProgramCommit(), Program: program, Command: append([]string{"benchrun"}, os.Args[1:]...),
+		Started: time.Now().UTC().Truncate(time.Second), Commit: run.ProgramCommit(), Program: program, Command: run.Redacted(append([]string{"benchrun"}, os.Args[1:]...)),
 		Flags: flags, Seed: seed, Machine: machine.Fingerprint(availableISAs()), Env: run.Environment(), Peaks: peaks, Noise: noise,
 		Counters: machine.DescribeCounters(counters, none), Floors: d.floors(),
 	}, err

@@ -42,10 +42,11 @@ that continue one), types (16 bits and int8), pairs (every two features together
 
 // Run verifies, and is exit 1 if any answer is wrong.
 func (c *VerifyCmd) Run(to streams, all kernelList) error {
-	all, _, err := c.among(all)
+	all, _, err := c.among(all, c.Timeout)
 	if err != nil {
 		return err
 	}
+	defer all.close()
 	picked, err := pick(all, c.Kernel, c.ISA)
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func verify(ctx context.Context, stop <-chan struct{}, w harness.Worker, picked 
 				f = f.Broken(err)
 			}
 			t.add(f)
-			if errors.Is(err, harness.ErrTimeout) {
+			if f.Late {
 				break // or a kernel that hangs would take its time with every case
 			}
 		}

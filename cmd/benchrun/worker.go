@@ -25,15 +25,19 @@ func (c *WorkerCmd) Run(to streams, all kernelList) error {
 	}
 	signal.Ignore(os.Interrupt, syscall.SIGTERM) // they may reach the whole process group: the parent decides what they mean
 	os.Stdout = os.Stderr                        // what a kernel prints is not an answer
-	return newLab(all).Serve(orphan{os.Stdin}, to.Out)
+	return newLab(all).Serve(orphan{os.Stdin, all}, to.Out)
 }
 
-// orphan is an input that ends the process when it ends: the parent is gone, and whatever is being measured is of no use to anybody.
-type orphan struct{ io.Reader }
+// orphan is an input that ends the process when it ends, and the peers with it: the parent is gone, and has no use for whatever is being measured.
+type orphan struct {
+	io.Reader
+	all kernelList
+}
 
 func (o orphan) Read(p []byte) (int, error) {
 	n, err := o.Reader.Read(p)
 	if n == 0 && errors.Is(err, io.EOF) {
+		o.all.kill()
 		os.Exit(0)
 	}
 	return n, err
