@@ -89,7 +89,7 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 		if err != nil {
 			return js, err
 		}
-		meta.Peers = peers
+		meta.Peers, meta.PeerSum = peers, c.Peers.sum()
 		for i, p := range sides {
 			meta.Commit, meta.Program = p.commit, p.sum
 			if js[i], err = run.Create(c.folder(i), meta); err != nil && i == 1 {
@@ -150,7 +150,7 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 		return err
 	}
 	defer all.close()
-	if err := samePeers(c.Out, journals[0].Run().Meta, peers); err != nil {
+	if err := samePeers(c.Out, journals[0].Run().Meta, peers, began.Peers); err != nil {
 		return err
 	}
 	return began.compare(to, all, func(sides [2]program) ([2]*run.Journal, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"attnlab/kernels"
 	"attnlab/kernels/asm"
 	"attnlab/peers"
+
+	"github.com/alecthomas/kong"
 )
 
 // A kernelList is every kernel that a command line may speak of.
@@ -58,6 +61,14 @@ func (c *Peers) join(all kernelList) (kernelList, error) {
 		all = append(all, k)
 	}
 	return all, nil
+}
+
+// sum is the SHA-256 of the flag, empty if it is not given: a run keeps it in place of arguments that may be secret.
+func (c *Peers) sum() string {
+	if len(c.Peer) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(kong.JoinEscaped(c.Peer, ','))))
 }
 
 // close lets the programs end that peers have running.

@@ -136,7 +136,7 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	meta.Peers = peers
+	meta.Peers, meta.PeerSum = peers, c.Peers.sum()
 	j, err := run.Create(dir, meta)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 		return err
 	}
 	defer all.close()
-	if err := samePeers(c.Out, meta, peers); err != nil {
+	if err := samePeers(c.Out, meta, peers, began.Peers); err != nil {
 		return err
 	}
 	lab := newLab(all)
@@ -196,15 +196,16 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 func againWith(k *kong.Context, flags map[string]string, dir string, fixed []string, to streams) (*commands, error) {
 	given, values := given(k), flagValues(k)
 	if was := flags["peer"]; was != "" && !given["peer"] {
-		return nil, exitf(exitUsage, "%s: the run was begun with peers, which are programs of this machine that you start: if they are those you mean, type %s", dir,
-			shellLine(slices.Concat([]string{"benchrun"}, k.Args, []string{"--peer", was})))
+		return nil, exitf(exitUsage, "%s: the run was begun with peers (%s), which are programs of this machine that you start: if you mean them, give --peer again as it was then", dir,
+			shownFlag("peer", was))
 	}
 	args := []string{k.Selected().Name, "--resume", "--out=" + dir}
 	for name, was := range flags {
 		switch now := values[name]; {
 		case name == "resume" || name == "out":
-		case given[name] && now != was && slices.Contains(fixed, name):
-			return nil, exitf(exitUsage, "--%s is %s, but the run in %s was begun with %s: leave the flag out, or choose another folder", name, now, dir, was)
+		case given[name] && shownFlag(name, now) != shownFlag(name, was) && slices.Contains(fixed, name):
+			return nil, exitf(exitUsage, "--%s is %s, but the run in %s was begun with %s: leave the flag out, or choose another folder", name, shownFlag(name, now), dir,
+				shownFlag(name, was))
 		case given[name]:
 			args = append(args, "--"+name+"="+now)
 		case was != "":
@@ -218,18 +219,12 @@ func againWith(k *kong.Context, flags map[string]string, dir string, fixed []str
 	return line, nil
 }
 
-// shellLine returns a command line as a POSIX shell reads it.
-func shellLine(args []string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=+:,./@%", r)
+// shownFlag is the value of a flag as messages and run.json have it: without the arguments of peers.
+func shownFlag(name, value string) string {
+	if name == "peer" && value != "" {
+		return run.RedactedPeers(value)
 	}
-	quoted := make([]string, len(args))
-	for i, arg := range args {
-		if quoted[i] = arg; arg == "" || strings.ContainsFunc(arg, func(r rune) bool { return !plain(r) }) {
-			quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(quoted, " ")
+	return value
 }
 
 // finish sweeps, and says what came of it and where to look.
@@ -354,6 +349,7 @@ func freshFolder(kind string) string {
 func newMeta(k *kong.Context, seed uint64) (run.Meta, error) {
 	flags := flagValues(k)
 	flags["seed"] = fmt.Sprint(seed)
+	flags["peer"] = shownFlag("peer", flags["peer"])
 	program, err := thisProgram()
 	if err != nil {
 		return run.Meta{}, err
@@ -403,9 +399,12 @@ func thisProgram() (string, error) {
 	return sumOf(path)
 }
 
-// samePeers refuses to go on with other programs, or other versions of them.
-func samePeers(dir string, m run.Meta, now map[string]string) error {
-	if maps.Equal(m.Peers, now) {
+// samePeers refuses to go on with other programs, other versions of them, or other arguments.
+func samePeers(dir string, m run.Meta, now map[string]string, with Peers) error {
+	switch sum := with.sum(); {
+	case m.PeerSum != "" && m.PeerSum != sum:
+		return exitf(exitUsage, "%s: --peer has other arguments than those it was begun with: give them as they were then, or choose another folder", dir)
+	case maps.Equal(m.Peers, now):
 		return nil
 	}
 	return exitf(exitUsage, "%s: it was begun with peers %v, and they are %v now", dir, m.Peers, now)

@@ -46,7 +46,8 @@ type Meta struct {
 	// against, as benchrun doctor found them before the run. What is not there is not known.
 	Floors map[string]float64 `json:"floors,omitempty"`
 
-	Peers map[string]string `json:"peers,omitempty"` // kernels that are not ours, and what they say they are
+	Peers   map[string]string `json:"peers,omitempty"`    // kernels that are not ours, and what they say they are
+	PeerSum string            `json:"peer_sum,omitempty"` // SHA-256 of --peer, whose arguments may be secret and are not kept
 
 	Counters string `json:"counters,omitempty"` // that the CPU has, or why there are none
 }

@@ -17,9 +17,9 @@ func Redacted(args []string) []string {
 		value, joined := strings.CutPrefix(arg, peerFlag+"=")
 		switch {
 		case joined:
-			list[i] = peerFlag + "=" + redactedPeers(value)
+			list[i] = peerFlag + "=" + RedactedPeers(value)
 		case i > 0 && args[i-1] == peerFlag:
-			list[i] = redactedPeers(arg)
+			list[i] = RedactedPeers(arg)
 		default:
 			list[i] = arg
 		}
@@ -32,8 +32,8 @@ var (
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
-// redactedPeers is Redacted for a value of the flag: a list separated by commas, those behind a backslash excepted. What does not read is left out.
-func redactedPeers(value string) string {
+// RedactedPeers is Redacted for a value of the flag alone: a list separated by commas, those behind a backslash excepted. What does not read is left out.
+func RedactedPeers(value string) string {
 	var list []string
 	for _, spec := range strings.Split(strings.ReplaceAll(value, `\,`, " "), ",") {
 		name := peerSpec.FindStringSubmatch(spec)
