@@ -430,11 +430,19 @@ func (p *plan) Store(a *attn.Args) error {
 			clear(row)
 		}
 		for row := range rows(&a.Stats.LSE) {
-			row[0] = float32(math.Inf(-1))
+			attn.LogSum{Ref: math.Inf(-1)}.Write(row)
 		}
 		return nil
 	}
-	return p.fetch("store", &a.Out, &a.Stats.LSE) // which is given where there are gradients
+	lse := a.Stats.LSE // given where there are gradients; a peer has one number a row
+	lse.D = min(lse.D, 1)
+	if err := p.fetch("store", &a.Out, &lse); err != nil {
+		return err
+	}
+	for row := range rows(&a.Stats.LSE) {
+		clear(row[1:])
+	}
+	return nil
 }
 
 // fetch copies tensors from the peer.

@@ -37,7 +37,8 @@ RMSNormalization, which the layers of package nn answer on the instruction sets 
 
 Families: sizes, dims, masks (bands and boolean masks), lengths (keys in use, positions of queries), gqa, layouts, score (scale and temperature), bias, stats
 (by-products), terms (softcap, ALiBi, sinks, relative positions, metrics, RoPE), bitmaps (packed and block masks), ragged, cache (pages, rings, queries
-that continue one), types (16 bits and int8), pairs (every two features together), extremes, empty, linear.`
+that continue one), types (16 bits and int8), pairs (every two features together), extremes, far (scores far from 0,
+judged by the same scores near 0), empty, linear.`
 }
 
 // Run verifies, and is exit 1 if any answer is wrong.
