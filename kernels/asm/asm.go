@@ -53,6 +53,12 @@
 //
 // # Assembly
 //
+// Go's runtime cannot stop a goroutine inside assembly, and a garbage collection waits until it has
+// stopped all of them. So one call of assembly does at most 2^21 multiply-adds and touches at most
+// a MiB; a loop that is given more makes several calls, by rows or columns, with the same bits. A
+// call takes one group of rows at least, which may be more than that where rows have more than some
+// 5000 columns. TestBounds counts the calls of everything that is made of loops.
+//
 // The sets avx2, avx512, amx and neon are written by internal/asmgen. Their loops take no lengths on trust: loops.go checks every slice first. Weights
 // there are 0 up to 2^-100 (neon: 2^-99.5), and else within 1.75 ulp of 2^(score-M), less 2^-100, the difference being rounded first. Build tag purego leaves
 // the sets out.

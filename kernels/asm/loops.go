@@ -76,14 +76,44 @@ func native(isa string) (variants [][]*Ops) {
 	return variants
 }
 
-// The runtime cannot stop a goroutine inside assembly, so no call lasts longer than some 50 microseconds. A block of keys is short enough;
-// these are what the others do at once.
+// The runtime cannot stop a goroutine inside assembly, and a garbage collection waits until all of
+// them stop. So one call does at most mostProducts multiply-adds and touches at most mostBytes;
+// a loop that is given more makes several calls, with the same bits. A call takes at least one
+// group of rows, which is within the bounds up to some 5000 columns.
+const (
+	mostProducts = 1 << 21
+	mostBytes    = 1 << 20
+)
+
+// These are what one call of a loop does whose work has no other bound.
 const (
 	expAtOnce   = 1024 // rows of a tile, a multiple of every set's keys: the two-pass softmax has all keys in one panel
+	raiseAtOnce = 4096 // rows of a tile
 	peakAtOnce  = 10_000
 	chainAtOnce = 2000
-	readAtOnce  = 1 << 18
+	readAtOnce  = mostBytes / 4
 )
+
+// within reports whether n rows are little enough for one call: each row is so many products and
+// bytes, and all of them share some bytes.
+func within(n, products, bytes, shared int) bool {
+	return n*products <= mostProducts && n*bytes+shared <= mostBytes
+}
+
+// most returns how many rows are within the bounds of one call, as a multiple of unit, or 0.
+func most(unit, products, bytes, shared int) int {
+	n := min(mostProducts/max(products, 1), max(mostBytes-shared, 0)/max(bytes, 1))
+	return n - n%unit
+}
+
+// atOnce returns how many of n rows one call takes: all of them if they are within the bounds, or
+// else a multiple of unit.
+func atOnce(n, unit, products, bytes, shared int) int {
+	if within(n, products, bytes, shared) {
+		return max(n, 1)
+	}
+	return max(most(unit, products, bytes, shared), unit)
+}
 
 // ops returns loops that begin as the portable ones, in the geometry of the set.
 func (l *loops) ops(power *powerLoops, way int) *Ops {
@@ -100,9 +130,13 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 				left = factor * 0x1p-60 // 0 times an infinity would be NaN; this does no more than break ties
 			}
 			lanes, n := m.blocks(b.lanes, b.cols)
+			step := mostBytes / (8 * b.lanes * b.cols)
 			for lane := 0; lane < lanes; lane += b.lanes {
 				at := min(lane, lanes-b.lanes)
-				b.move(&m.Tile[at], m.Lanes, &m.Outside.Data[at*m.Outside.Stride], m.Outside.Stride, n, factor, left)
+				for i := 0; i < n; i += step {
+					tile, rows := &m.Tile[i*b.cols*m.Lanes+at], &m.Outside.Data[at*m.Outside.Stride+i*b.cols]
+					b.move(tile, m.Lanes, rows, m.Outside.Stride, min(step, n-i), factor, left)
+				}
 			}
 			m.rest(lanes, n*b.cols, rest)
 		}
@@ -113,10 +147,13 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 			l.checkMove(m)
 			reach("Scale", len(m.Scale), 1, m.Rows, 0)
 			lanes, n := m.blocks(b.lanes, b.cols)
-			bad := 0
+			bad, step := 0, mostBytes/(8*b.lanes*b.cols)
 			for lane := 0; lane < lanes; lane += b.lanes {
 				at := min(lane, lanes-b.lanes)
-				bad |= b.move(&m.Tile[at], m.Lanes, &m.Outside.Data[at*m.Outside.Stride], m.Outside.Stride, n, &m.Scale[at])
+				for i := 0; i < n; i += step {
+					tile, rows := &m.Tile[i*b.cols*m.Lanes+at], &m.Outside.Data[at*m.Outside.Stride+i*b.cols]
+					bad |= b.move(tile, m.Lanes, rows, m.Outside.Stride, min(step, n-i), &m.Scale[at])
+				}
 			}
 			m.rest(lanes, n*b.cols, func(m *Move) {
 				if !rest(m) {
@@ -138,17 +175,12 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 		if p.Plain < p.N {
 			l.checkMask(p)
 		}
-		to := whole
 		if p.Until != nil && p.Width > 0 {
-			to = l.checkLeaving(p, l.vectors(o.Unit()))
-		}
-		flash := power.flash
-		if p.S != nil {
-			flash = power.flashSums
+			l.checkLeaving(p, l.vectors(o.Unit()))
 		}
 		if p.Width == 0 || p.From == whole || !Normal(p.Factor) {
 			whole = p.From
-		} else if p.Done = flash[l.vectors(p.Width)-1](p, p.From, to, set(p.Scored)); p.Done < whole {
+		} else if l.flash(power, p, whole); p.Done < whole {
 			p.Scored = false
 			return
 		}
@@ -161,7 +193,11 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 	}
 	o.Raise = func(p *Panel) {
 		l.checkRaise(p)
-		if rows := min(l.keys, p.N-p.Done); rows > 0 && p.Width > 0 {
+		switch rows := min(l.keys, p.N-p.Done); {
+		case rows <= 0 || p.Width == 0:
+		case p.Done > raiseAtOnce:
+			raise(p, l.keys)
+		default:
 			l.raise(p, rows)
 		}
 		p.From, p.Scored = p.Done, true
@@ -174,16 +210,24 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 		}
 	}
 	o.Finite = func(x []float32) bool {
-		rounds := len(x) / l.perRead
-		return (rounds == 0 || l.finite(&x[0], rounds) == 0) && finite(x[rounds*l.perRead:])
+		for len(x) >= l.perRead {
+			rounds := min(len(x), readAtOnce) / l.perRead
+			if l.finite(&x[0], rounds) != 0 {
+				return false
+			}
+			x = x[rounds*l.perRead:]
+		}
+		return finite(x)
 	}
 	o.Inverse = func(to, from []float32) bool {
 		reach("to", len(to), 1, len(from), 0)
-		n, bad := l.vectors(len(from)), 0
-		if n > 0 {
-			bad = l.inverse(&to[0], &from[0], n)
+		bad := 0
+		for len(from) >= l.vec {
+			n := l.vectors(min(len(from), mostBytes/8))
+			bad |= l.inverse(&to[0], &from[0], n)
+			to, from = to[n*l.vec:], from[n*l.vec:]
 		}
-		return inverse(to[n*l.vec:], from[n*l.vec:]) && bad == 0
+		return inverse(to, from) && bad == 0
 	}
 	o.Mix = func(p *Panel) {
 		width, keep := l.checkMix(p), &ones[0]
@@ -193,9 +237,9 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 		switch {
 		case width == 0:
 		case p.Until == nil:
-			l.mix[width-1](p, keep)
+			l.columns(p, l.mix[width-1], keep)
 		default:
-			l.stairs[width-1](p, keep)
+			l.columns(p, l.stairs[width-1], keep)
 		}
 	}
 	l.rows(o, asking)
@@ -303,17 +347,102 @@ func (m *Move) rest(lanes, cols int, move func(*Move)) {
 	}
 }
 
-// scores does rows from one on.
+// scores computes the scores of rows from..N.
 func (l *loops) scores(p *Panel, from int) {
 	width := l.checkScore(p)
 	if !Normal(p.Factor) {
 		scoreRows(p, from, p.N)
-	} else if width > 0 {
-		l.score[width-1](p, from, p.N)
+		return
+	}
+	for step := l.scoresAtOnce(p, p.N-from); from < p.N && width > 0; from += step {
+		l.score[width-1](p, from, min(from+step, p.N))
 	}
 }
 
-// weights does rows from one on.
+// scoresAtOnce returns how many of n rows of scores one call computes.
+func (l *loops) scoresAtOnce(p *Panel, n int) int {
+	return atOnce(n, l.keys, p.D*p.Width, 4*(p.D+p.Width), 4*p.D*p.Width)
+}
+
+// flash takes a panel's whole groups through Flash.
+func (l *loops) flash(power *powerLoops, p *Panel, whole int) {
+	flash := power.flash
+	if p.S != nil {
+		flash = power.flashSums
+	}
+	vectors, to := l.vectors(p.Width), whole
+	if p.Until != nil {
+		to = p.Until[0]
+	}
+	step := l.scoresAtOnce(p, whole-p.From)
+	if p.From+step >= whole {
+		p.Done = flash[vectors-1](p, p.From, to, set(p.Scored))
+		return
+	}
+	all, from := *p, p.From
+	var until [16]int // of each vector
+	copy(until[:], p.Until)
+	for p.Done = from; p.Done < whole; from = p.Done {
+		end, first := min(from+step, whole), 0
+		if to = end; all.Until != nil {
+			for until[first] <= from { // these have left
+				first++
+			}
+			for i := range vectors - first {
+				all.Until[i] = min(until[first+i], end)
+			}
+			to = all.Until[0]
+			p.lanesFrom(&all, first*l.vec)
+		}
+		p.Next = all.Next + uintptr((from-all.From)*p.NextBy)
+		if p.Done = flash[vectors-first-1](p, from, to, set(p.Scored)); p.Done < end {
+			break
+		}
+		p.Scored = false
+	}
+	copy(all.Until, until[:])
+	all.Done = p.Done
+	*p = all
+}
+
+// lanesFrom makes the panel what Flash needs of the lanes of another one, starting at a lane.
+func (p *Panel) lanesFrom(all *Panel, lane int) {
+	p.Width = all.Width - lane
+	p.Qt, p.P, p.M, p.L = all.Qt[min(lane, len(all.Qt)):], all.P[lane:], all.M[lane:], all.L[lane:]
+	if all.S != nil {
+		p.S = all.S[lane:]
+	}
+	p.Edit.Lo, p.Edit.Hi = all.Edit.Lo[min(lane, len(all.Edit.Lo)):], all.Edit.Hi[min(lane, len(all.Edit.Hi)):]
+}
+
+// columns computes a panel's O, some columns in each call.
+func (l *loops) columns(p *Panel, mix func(p *Panel, keep *float32), keep *float32) {
+	all := p.C
+	step := atOnce(all, l.keys, p.N*p.Width, 4*(p.N+2*p.Width), 4*p.N*p.Width)
+	if step >= all {
+		mix(p, keep)
+		return
+	}
+	v, o := p.V.Data, p.O
+	for c := 0; c < all; c += step {
+		p.C, p.V.Data, p.O = min(step, all-c), v[min(c, len(v)):], o[c*p.Lanes:]
+		mix(p, keep)
+		p.shift(4 * p.C)
+	}
+	p.shift(-4 * all)
+	p.C, p.V.Data, p.O = all, v, o
+}
+
+// shift moves what Mix asks memory for by some bytes.
+func (p *Panel) shift(bytes int) {
+	for _, at := range [...]*uintptr{&p.Ahead, &p.Then} {
+		if *at != 0 {
+			*at += uintptr(bytes)
+		}
+	}
+}
+
+// weights exponentiates rows from..N.
 func (l *loops) weights(power *powerLoops, p *Panel, from int) {
 	if p.Width == 0 {
 		p.Done = p.N
@@ -388,8 +517,8 @@ func (l *loops) checkMask(p *Panel) {
 	}
 }
 
-// checkLeaving is the same for vectors that leave Flash before others, so many together. It returns where the first ones do.
-func (l *loops) checkLeaving(p *Panel, unit int) int {
+// checkLeaving is the same for vectors that leave Flash before others, so many together.
+func (l *loops) checkLeaving(p *Panel, unit int) {
 	if !Normal(p.Factor) {
 		panic(fmt.Errorf("asm/%s: Factor is %v: with it no vector leaves before others", l.isa, p.Factor))
 	}
@@ -404,7 +533,6 @@ func (l *loops) checkLeaving(p *Panel, unit int) int {
 	if !ok {
 		panic(fmt.Errorf("asm/%s: Until is %v: it must have a multiple of %d for each of %d vectors, ascending every %d from %d to %d", l.isa, p.Until, l.keys, width, unit, p.From, p.N))
 	}
-	return p.Until[0]
 }
 
 // checkRaise is the same for Raise; there must be a group at Done, where Exp left.

@@ -2,10 +2,7 @@
 
 package asm
 
-import (
-	"fmt"
-	"unsafe"
-)
+import "fmt"
 
 // cellLoops are the assembly loops that change types.
 type cellLoops struct {
@@ -18,20 +15,32 @@ func (l *loops) widening(o *Ops) {
 	o.Widen = func(to []float32, from *Cells, n, d int) {
 		from.check("from", "from.Scale", n, d, 0, 0)
 		reach("to", len(to), n, d, d)
-		if n > 0 && d > 0 {
-			l.cells.widen[from.Type](&to[0], from, n, d)
+		if n <= 0 || d <= 0 {
+			return
 		}
+		step := atOnce(n, 1, d, d*(4+from.Type.size()), 0)
+		if step >= n {
+			l.cells.widen[from.Type](&to[0], from, n, d)
+			return
+		}
+		all := *from
+		for j := 0; j < n; j += step {
+			*from = all.From(j)
+			l.cells.widen[from.Type](&to[j*d], from, min(step, n-j), d)
+		}
+		*from = all
 	}
 	o.Narrow = func(to []uint16, from []float32, t Type) {
 		if t != F16 && t != BF16 {
 			panic(fmt.Errorf("asm: Narrow: type %d: it must be F16 or BF16", t))
 		}
 		reach("to", len(to), 1, len(from), 0)
-		vectors := len(from) / l.vec
-		if vectors > 0 {
-			l.cells.narrow[t-F16](unsafe.SliceData(to), unsafe.SliceData(from), vectors)
+		for len(from) >= l.vec {
+			vectors := min(len(from), mostBytes/8) / l.vec
+			l.cells.narrow[t-F16](&to[0], &from[0], vectors)
+			to, from = to[vectors*l.vec:], from[vectors*l.vec:]
 		}
-		narrow(to[vectors*l.vec:], from[vectors*l.vec:], t)
+		narrow(to, from, t)
 	}
 }
 

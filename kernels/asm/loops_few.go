@@ -36,9 +36,13 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 			dot(f)
 		default:
 			f.turns = dotTurns[min(f.R, len(dotTurns)-1)]
-			asking.dot[f.K.Type](f)
-			if f.K.Type == I8 {
-				l.few.scale(f, &f.K.Scale[0], f.K.ScaleStride)
+			loop := asking.dot[f.K.Type]
+			if n := f.keysAtOnce(&f.K, f.D, whole); n >= f.N {
+				l.few.dot(f, loop)
+			} else {
+				for keys := f.split(&f.K, n, whole); keys.next(); {
+					l.few.dot(f, loop)
+				}
 			}
 		}
 		f.end(whole)
@@ -48,11 +52,15 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 		f.checkHeads("O", &f.O, f.C, f.HeadO)
 		whole := f.begin("V", "V.Scale", &f.V, f.C)
 		if f.R > 0 && f.N > 0 && f.C > 0 {
-			if f.V.Type == I8 {
-				l.few.scale(f, &f.V.Scale[0], f.V.ScaleStride)
-			}
 			f.turns = sumTurns[min(f.R, len(sumTurns)-1)]
-			asking.sum[f.V.Type](f)
+			loop := asking.sum[f.V.Type]
+			if n := f.keysAtOnce(&f.V, f.C, whole); n >= f.N {
+				l.few.sum(f, loop)
+			} else {
+				for keys := f.split(&f.V, n, whole); keys.next(); {
+					l.few.sum(f, loop)
+				}
+			}
 		}
 		f.end(whole)
 	}
@@ -62,48 +70,103 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 		reach("Dot", len(p.Dot), p.C, p.Width, p.Lanes)
 		reach("P", len(p.P), p.N, p.Width, p.Lanes)
 		reach("Sub", len(p.Sub), 1, p.Width, 0)
-		if p.N > 0 && width > 0 {
+		n, v, scores := p.N, p.V.Data, p.P
+		step := atOnce(n, l.keys, p.C*p.Width, 4*(p.C+p.Width), 4*p.C*p.Width)
+		for j := 0; j < n && width > 0; j += step {
+			p.N, p.V.Data, p.P = min(step, n-j), v[min(j*p.V.Stride, len(v)):], scores[j*p.Lanes:]
 			l.dscore[width-1](p)
 		}
+		p.N, p.V.Data, p.P = n, v, scores
 	}
 	o.Outer = func(p *Panel) {
 		reach("P", len(p.P), p.N, p.Width, p.Lanes)
 		if p.Scale != nil {
 			reach("Scale", len(p.Scale), 1, p.N, 0)
 		}
-		l.few.outer.on(p)
+		l.few.outer.on(p, l.vec, p.Lanes)
 	}
 	o.OuterT = func(p *Panel) {
 		reach("P", len(p.P), p.Width, p.N, p.Lanes)
-		l.few.outerT.on(p)
+		l.few.outerT.on(p, l.vec, 1)
 	}
 	o.Inner = func(to []float32, x, y Rows, d int) {
 		reach("x", len(x.Data), len(to), d, x.Stride)
 		reach("y", len(y.Data), len(to), d, y.Stride)
-		if len(to) > 0 {
-			l.few.inner(unsafe.SliceData(to), unsafe.SliceData(x.Data), x.Stride, unsafe.SliceData(y.Data), y.Stride, len(to), d)
+		xStride, yStride := x.Stride, y.Stride
+		step := atOnce(len(to), innerRows, d, 8*d, 0)
+		for i := 0; i < len(to); i += step {
+			n := min(step, len(to)-i)
+			x, y := x.Data[min(i*x.Stride, len(x.Data)):], y.Data[min(i*y.Stride, len(y.Data)):]
+			l.few.inner(&to[i], unsafe.SliceData(x), xStride, unsafe.SliceData(y), yStride, n, d)
 		}
 	}
 	o.Elu = func(to, from []float32, ahead uintptr) {
 		reach("to", len(to), 1, len(from), 0)
-		if len(from) > 0 {
-			l.elu(&to[0], &from[0], len(from), ahead)
+		const step = mostBytes / 8
+		for i := 0; i < len(from); i += step {
+			l.elu(&to[i], &from[i], min(step, len(from)-i), ahead+uintptr(4*i))
 		}
 	}
 }
 
-// on panics if the panel's slices are too short for what Outer and OuterT touch, beside the weights.
-func (l *outerLoop) on(p *Panel) {
+// innerRows is the number of rows that Inner takes at once, and dotKeys the number of keys that Dot
+// and Sum do.
+const innerRows, dotKeys = 4, 4
+
+// on panics if the panel's slices are too short for what Outer and OuterT touch, beside the weights,
+// and computes X, some rows and columns in each call. apart is how far apart the weights of one row
+// of X and of the next are.
+func (l *outerLoop) on(p *Panel, vec, apart int) {
 	reach("Y", len(p.Y.Data), p.Width, p.C, p.Y.Stride)
 	reach("X", len(p.X), p.N, p.C, p.XStr)
 	if p.N <= 0 || p.C <= 0 {
 		return
 	}
 	if p.AheadLen > 0 {
-		lines := cover(p.N, l.rows) * cover(p.C, l.cols) * max(1, p.Width/4) * l.asks
-		p.AheadBy = min(line, cover(p.AheadLen, lines))
+		p.AheadBy = min(line, cover(p.AheadLen, l.lines(p)))
 	}
-	l.run(p)
+	rows, cols := l.atOnce(p, vec)
+	if rows >= p.N && cols >= p.C {
+		l.run(p)
+		return
+	}
+	all := *p
+	for c := 0; c < all.C; c += cols {
+		p.C, p.Y.Data = min(cols, all.C-c), all.Y.Data[min(c, len(all.Y.Data)):]
+		for r := 0; r < all.N; r += rows {
+			p.N, p.P, p.X = min(rows, all.N-r), all.P[min(r*apart, len(all.P)):], all.X[r*p.XStr+c:]
+			if all.Scale != nil {
+				p.Scale = all.Scale[r:]
+			}
+			l.run(p)
+			if p.Ahead != 0 {
+				p.Ahead += uintptr(l.lines(p) * p.AheadBy)
+			}
+		}
+	}
+	*p = all
+}
+
+// lines returns how many lines of memory a call asks for.
+func (l *outerLoop) lines(p *Panel) int {
+	return cover(p.N, l.rows) * cover(p.C, l.cols) * max(1, p.Width/4) * l.asks
+}
+
+// atOnce returns how many rows and columns of X one call computes: all columns, if a tile's rows of
+// them are within the bounds, or else as many as are, and then as many rows.
+func (l *outerLoop) atOnce(p *Panel, vec int) (rows, cols int) {
+	of := func(n int) (products, bytes, shared int) { // a row or column of n elements
+		return n * p.Width, 4 * (p.Width + 2*n), 4 * n * p.Width
+	}
+	if products, bytes, shared := of(p.C); within(p.N, products, bytes, shared) {
+		return p.N, p.C
+	}
+	products, bytes, shared := of(min(l.rows, p.N))
+	if cols = p.C; !within(cols, products, bytes, shared) {
+		cols = max(most(l.cols, products, bytes, shared), min(most(vec, products, bytes, shared), l.cols), vec)
+	}
+	products, bytes, shared = of(min(cols, p.C))
+	return atOnce(p.N, l.rows, products, bytes, shared), cols
 }
 
 // line is the size of a cache line.
@@ -204,6 +267,68 @@ func (f *Few) end(whole bool) {
 	if whole {
 		f.Run = 0
 	}
+}
+
+// dot multiplies queries with keys, and the products of I8 with their keys' scales.
+func (l *fewLoops) dot(f *Few, loop func(*Few)) {
+	loop(f)
+	if f.K.Type == I8 {
+		l.scale(f, &f.K.Scale[0], f.K.ScaleStride)
+	}
+}
+
+// sum multiplies weights of I8 with their values' scales, and then weights with values.
+func (l *fewLoops) sum(f *Few, loop func(*Few)) {
+	if f.V.Type == I8 {
+		l.scale(f, &f.V.Scale[0], f.V.ScaleStride)
+	}
+	loop(f)
+}
+
+// keysAtOnce returns how many keys one call of Dot or Sum takes: whole runs, of all heads in turn,
+// unless all keys are one run.
+func (f *Few) keysAtOnce(rows *Cells, cols int, whole bool) int {
+	unit, queries, size := f.Run, f.heads()*f.R, f.heads()*cols*rows.Type.size()
+	if whole {
+		unit = dotKeys
+	}
+	return atOnce(f.N, unit, queries*cols, size+4*queries, 4*queries*cols)
+}
+
+// fewKeys are the keys of a Few on their way through Dot or Sum, n in each call.
+type fewKeys struct {
+	f     *Few
+	rows  *Cells // K or V of f
+	all   Few
+	first Cells // all of the rows
+	at, n int   // the first key of the next call
+	whole bool  // all keys are one run
+}
+
+func (f *Few) split(rows *Cells, n int, whole bool) fewKeys {
+	return fewKeys{f: f, rows: rows, all: *f, first: *rows, n: n, whole: whole}
+}
+
+// next points f at the keys of the next call, or at all of them again and returns false.
+func (k *fewKeys) next() bool {
+	f := k.f
+	if k.at >= k.all.N {
+		*f = k.all
+		return false
+	}
+	f.N, f.P = min(k.n, k.all.N-k.at), k.all.P[k.at:]
+	if k.whole {
+		*k.rows = k.first.From(k.at)
+		f.Run, f.ahead[0] = f.N, k.rows.Address(0)
+	} else {
+		run := k.at / f.Run * f.heads()
+		f.At, f.Ahead, f.Far = k.all.At[run:], k.all.Ahead[run:], k.all.Far[run:]
+		if k.rows.Type == I8 {
+			f.Scales, f.FarScale = k.all.Scales[run:], k.all.FarScale[run:]
+		}
+	}
+	k.at += k.n
+	return true
 }
 
 // checkRuns does the same run by run.

@@ -237,13 +237,22 @@ func (l *loops) scoreTiles(p *Panel, from, to int) {
 		return
 	}
 	score, k := l.tiles.of(p.KParts.Single).score[width-1], p.KParts.Data
-	if groups := (to - from) / tileRows; groups > 0 {
+	step := partsAtOnce(to-from, p.D, p.Width)
+	for to-from >= tileRows {
+		groups := max(min(step, to-from)/tileRows, 1)
 		score(&p.QtParts[0], &k[from*p.KParts.Row], &p.P[from*p.Lanes], groups, steps, &scoreConfigs[tileRows])
 		from += groups * tileRows
 	}
 	if from < to {
 		score(&p.QtParts[0], &k[from*p.KParts.Row], &p.P[from*p.Lanes], 1, steps, &scoreConfigs[to-from])
 	}
+}
+
+// partsAtOnce returns how many of n rows one call multiplies by parts, whose products are so many
+// columns by so many lanes.
+func partsAtOnce(n, columns, lanes int) int {
+	columns = up(columns, tileDepth)
+	return atOnce(n, tileRows, columns*lanes, 6*columns+4*lanes, 6*columns*lanes)
 }
 
 // flashTiles does not leave: it raises references itself. Nor do vectors leave before others, since the mask hides from them all that comes after.
@@ -257,8 +266,9 @@ func (l *loops) flashTiles(power *powerLoops, p *Panel) {
 			l.raise(p, min(l.keys, p.N-p.Done))
 		}
 	}
+	most := max(partsAtOnce(p.N, p.D, p.Width)/tileRows, 1) // groups
 	for from := p.From; from < p.N && p.Width > 0; {
-		groups, to := (p.N-from)/tileRows, min(from+flashAtOnce, p.N)
+		groups, to := min((p.N-from)/tileRows, most), min(from+flashAtOnce, p.N)
 		if plain := p.Plain - from; plain > 0 && plain < groups*tileRows && plain%tileRows != 0 { // that group by itself
 			groups, to = plain/tileRows, from+tileRows
 		}
@@ -334,8 +344,9 @@ func (l *loops) dscoreTiles(p *Panel) {
 	if p.VLines.Row != 3*up(p.C, tileDepth) {
 		panic(fmt.Errorf("asm/%s: VLines: %d elements a row of %d columns", l.isa, p.VLines.Row, p.C))
 	}
-	if width > 0 && p.N > 0 {
-		l.tiles.dscore[width-1](&p.DotParts[0], &p.VLines.Data[0], &p.P[0], &p.Sub[0], p.N, steps, &scoreConfigs[tileRows])
+	step := partsAtOnce(p.N, p.C, p.Width)
+	for j := 0; j < p.N && width > 0; j += step {
+		l.tiles.dscore[width-1](&p.DotParts[0], &p.VLines.Data[j*p.VLines.Row], &p.P[j*p.Lanes], &p.Sub[0], min(step, p.N-j), steps, &scoreConfigs[tileRows])
 	}
 }
 
@@ -355,7 +366,11 @@ func (l *loops) outerTiles(p *Panel) {
 	for c := 0; c < p.C; {
 		columns := min(p.C-c, columnsAtOnce*tileRows)
 		tiles := up(columns, tileRows) / tileRows
-		l.tiles.outer[tiles-1][vectors-1](&p.P[0], &p.YParts[c/tileRows*by], &p.X[c], p.N, 4*p.XStr, columnMask(columns-(tiles-1)*tileRows), &scoreConfigs[tileRows], p.Lower)
+		step := partsAtOnce(p.N, columns, vectors*l.vec)
+		for j := 0; j < p.N; j += step {
+			l.tiles.outer[tiles-1][vectors-1](&p.P[j*p.Lanes], &p.YParts[c/tileRows*by], &p.X[j*p.XStr+c], min(step, p.N-j), 4*p.XStr,
+				columnMask(columns-(tiles-1)*tileRows), &scoreConfigs[tileRows], p.Lower)
+		}
 		c += columns
 	}
 }

@@ -426,7 +426,6 @@ func (b *Back) outer(x, y asm.Rows, cols int, parts []uint16, lower float32) {
 func (b *Back) mixKeys() {
 	t, q := b.Tile, &b.part
 	*q = t.Panel
-	q.N, q.P = t.edits.last-t.edits.seen, t.P[t.edits.seen*t.Lanes:]
 	keys, parts := t.K, asm.Parts{}
 	if b.keysSound {
 		parts = t.stage.BackKeys(t.a, t.b, t.kv, t.Edit.Key, t.N)
@@ -434,13 +433,22 @@ func (b *Back) mixKeys() {
 		keys = b.clean(keys, t.N, t.D)
 		parts = t.stage.back.keys.other(t.stage.turnKeys, keys, t.N)
 	}
-	if t.D > 0 {
-		keys, parts = keys.From(t.edits.seen), parts.From(t.edits.seen)
+	q.C, q.O, q.Keep = t.D, b.dq, nil
+	for row := t.edits.seen; row < t.edits.last; row += q.N {
+		q.N = min(mixAtOnce-(t.Edit.Key+row)%t.stage.size%mixAtOnce, t.edits.last-row)
+		q.P, q.Fresh = t.P[row*t.Lanes:], b.fresh
+		if t.D > 0 {
+			q.V, q.VParts = keys.From(row), parts.From(row)
+		}
+		t.ops.Mix(q)
+		b.fresh = false
 	}
-	q.C, q.O, q.Keep, q.V, q.VParts, q.Fresh = t.D, b.dq, nil, keys, parts, b.fresh
-	t.ops.Mix(q)
-	b.fresh = false
 }
+
+// mixAtOnce is the number of keys that one Mix takes of a block, starting at multiples of it: one
+// call sums over all its rows. Blocks whose vectors use different rows, by Since and Until, have
+// fewer.
+const mixAtOnce = 1024
 
 // disorder works out what the gradient of the entropy H adds to dZ: -dH p (log p + H).
 func (b *Back) disorder() {

@@ -1,0 +1,182 @@
+//go:build (amd64 || arm64) && !purego
+
+package asm_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/flash"
+	"attnlab/kernels/linear"
+	"attnlab/kernels/tiled"
+	"attnlab/nn"
+)
+
+// calls are those of one instruction set.
+type calls struct {
+	sync.Mutex
+	worst map[string]asm.Call // of each loop, the one that comes nearest to a bound, but for least ones
+	over  map[string]string   // of each loop, one that is over a bound
+	while string
+}
+
+func (c *calls) see(call asm.Call) {
+	c.Lock()
+	defer c.Unlock()
+	share := func(call asm.Call) float64 {
+		return max(float64(call.Products)/asm.MostProducts, float64(call.Bytes)/asm.MostBytes)
+	}
+	switch worst, ok := c.worst[call.Loop]; {
+	case call.Least:
+		if !ok {
+			c.worst[call.Loop] = asm.Call{Loop: call.Loop}
+		}
+	case share(call) > 1:
+		c.over[call.Loop] = fmt.Sprintf("%d multiply-adds and %d bytes: %s", call.Products, call.Bytes, c.while)
+	case !ok || share(call) > share(worst):
+		c.worst[call.Loop] = call
+	}
+}
+
+// TestBounds checks that no call of assembly does more than 2^21 multiply-adds or touches more than
+// a MiB, in any kernel, layer or set, up to the widest rows that a problem may have: a collection of
+// garbage waits for it. One group of rows, the least that a call takes, may exceed that.
+func TestBounds(t *testing.T) {
+	c := &calls{}
+	run := map[string]bool{}
+	for _, o := range asm.Counted(c.see) {
+		c.worst, c.over = map[string]asm.Call{}, map[string]string{}
+		t.Run(o.ISA, func(t *testing.T) {
+			work(t, c, o)
+			for _, loop := range slices.Sorted(maps.Keys(c.over)) {
+				t.Errorf("%s: %s", loop, c.over[loop])
+			}
+			for _, loop := range slices.Sorted(maps.Keys(c.worst)) {
+				t.Logf("%-18s at most %8d multiply-adds, %8d bytes", loop, c.worst[loop].Products, c.worst[loop].Bytes)
+			}
+			want := []string{
+				"Add", "Cap", "DScore", "Dot", "Elu", "Exp", "Finite", "Flash", "Hide", "Inner", "Inverse", "Load", "Mix", "Narrow", "Outer", "OuterT", "Raise", "Rotate",
+				"ScaleKeys", "Score", "Slope", "Stairs", "Store", "Sum", "Top", "Weigh", "Widen",
+			}
+			if o.CutKeys != nil { // which multiply parts wherever there are some
+				want = slices.DeleteFunc(want, func(loop string) bool { return loop == "DScore" || loop == "Stairs" })
+				want = append(want, "Score of parts", "Flash of parts", "Mix of parts", "DScore of parts", "Outer of parts")
+			}
+			for _, loop := range want {
+				if _, ok := c.worst[loop]; !ok {
+					t.Errorf("nothing called %s: add what does", loop)
+				}
+			}
+		})
+		run[o.ISA] = true
+	}
+	if len(run) == 0 {
+		t.Skip("SKIPPED: this build, or machine, has no loops in assembly")
+	}
+}
+
+// work has everything that is made of loops do some of the largest things that it does.
+func work(t *testing.T, c *calls, o *asm.Ops) {
+	always := *o
+	always.PartsFrom = 0
+	o = &always
+	attention := func(k attn.Kernel, p attn.Problem) {
+		t.Helper()
+		algo, _ := k.Name()
+		c.while = fmt.Sprintf("%s of %+v", algo, p)
+		plan, err := k.Plan(p, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", c.while, err)
+		}
+		a, err := cases.NewArgs(p, "bshd", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan.Forward(a) // of zeros, which take the loops as far as other numbers
+		if p.Want&attn.WantGrad == 0 {
+			return
+		}
+		g, err := cases.NewGrads(p, a, "bshd", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases.FillGrads(g, 1)
+		plan.(attn.Differentiable).Backward(a, g)
+	}
+	softmax := func(nq, nk, d int, change ...func(*attn.Problem)) {
+		t.Helper()
+		p := attn.Problem{Batch: 1, SeqQ: nq, SeqKV: nk, HeadsQ: 2, HeadsKV: 1, Dim: d, DimV: d}
+		for _, change := range change {
+			change(&p)
+		}
+		attention(flash.New(o), p)
+		attention(tiled.New(o), p)
+	}
+	causal := func(p *attn.Problem) { p.Mask = attn.Causal() }
+	grads := func(p *attn.Problem) { p.Want = attn.WantGrad }
+	terms := func(p *attn.Problem) {
+		p.Score.Softcap, p.Score.Terms = 9, attn.TermBias|attn.TermALiBi|attn.TermRelative
+		p.Score.Rope = attn.RopeHalves
+	}
+	typed := func(typ attn.DType) func(p *attn.Problem) {
+		return func(p *attn.Problem) { p.KV, p.Q, p.Out, p.Page = typ, attn.F16, attn.BF16, 16 }
+	}
+
+	widths := []int{64, 128, 1000, 8192}
+	if testing.Short() {
+		widths = []int{128, 1000}
+	}
+	for _, d := range widths {
+		n := min(600, 1<<17/d)
+		for _, change := range [][]func(*attn.Problem){{grads}, {causal, grads}, {terms, grads}, {typed(attn.I8)}} {
+			softmax(n, n, d, change...)
+			softmax(3, min(9000, 1<<23/d), d, change...)
+		}
+		softmax(n, n, d, func(p *attn.Problem) { p.Score.Terms, p.Want = attn.TermMetric, attn.WantLSE|attn.WantMean|attn.WantEntropy })
+		for _, heads := range []int{1, 16} {
+			softmax(1, min(9000, 1<<23/d), d, func(p *attn.Problem) { p.HeadsQ, p.HeadsKV = heads, heads })
+		}
+	}
+	long := 70_000
+	if testing.Short() {
+		long = 20_000
+	}
+	softmax(17, long, 8, grads)
+	softmax(17, long, 8, terms, grads)
+	attention(tiled.New(o), attn.Problem{Batch: 1, SeqQ: 17, SeqKV: long, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8, Want: attn.WantWeights | attn.WantScores})
+
+	for _, d := range [][2]int{{64, 64}, {128, 128}, {256, 256}, {1000, 1000}, {4096, 4096}, {8192, 128}, {128, 8192}} {
+		if testing.Short() && d[0]+d[1] > 2000 {
+			continue
+		}
+		for _, mask := range []attn.Mask{attn.Full(), attn.Causal()} {
+			p := attn.Problem{Op: attn.OpLinear, Batch: 1, SeqQ: 40, SeqKV: 40, HeadsQ: 1, HeadsKV: 1, Dim: d[0], DimV: d[1], Mask: mask, Want: attn.WantGrad}
+			attention(linear.New(o), p)
+		}
+	}
+
+	m := nn.NewMultiplier(o, nil)
+	for _, rows := range []int{1, 12, 500} {
+		for form := range 4 {
+			p := nn.Product{A: nn.NewMat(rows, 1100), B: nn.NewMat(1100, 200), C: nn.NewMat(rows, 200), AT: form&1 != 0, BT: form&2 != 0}
+			if p.AT {
+				p.A = nn.NewMat(1100, rows)
+			}
+			if p.BT {
+				p.B = nn.NewMat(200, 1100)
+			}
+			c.while = fmt.Sprintf("product of %v and %v", p.A, p.B)
+			m.Do(p)
+		}
+	}
+	c.while = "Finite of many"
+	o.Finite(make([]float32, 1<<22))
+	c.while = "Inverse of many"
+	o.Inverse(make([]float32, 1<<20), make([]float32, 1<<20))
+}

@@ -1,0 +1,208 @@
+//go:build (amd64 || arm64) && !purego
+
+package asm
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"unsafe"
+)
+
+// Bounds of one call.
+const (
+	MostProducts = mostProducts
+	MostBytes    = mostBytes
+)
+
+// A Call is one call of a loop in assembly.
+type Call struct {
+	Loop     string // such as Score, or Score of parts
+	Products int    // multiply-adds
+	Bytes    int    // of its operands, each counted once
+	Least    bool   // it is the least that a call takes
+}
+
+// Counted returns the instruction sets that this machine runs, with loops that report each of their
+// calls to see before they run.
+func Counted(see func(Call)) (all []*Ops) {
+	for _, level := range Levels() {
+		for _, set := range sets {
+			if !level.Available || set.isa != level.ISA {
+				continue
+			}
+			l := *set
+			counting{set, see}.wrap(reflect.ValueOf(&l).Elem())
+			o := l.ops(&l.powers[len(l.powers)-1], len(l.asking)-1)
+			o.Ahead, o.Room, o.Gathers = level.Ops.Ahead, level.Ops.Room, level.Ops.Gathers
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+type counting struct {
+	*loops
+	see func(Call)
+}
+
+// wrap replaces each loop in a value by one that reports its calls.
+func (c counting) wrap(v reflect.Value) {
+	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // fields are not exported
+	switch v.Kind() {
+	case reflect.Func:
+		name := runtime.FuncForPC(v.Pointer()).Name()
+		cost := c.cost(name[strings.LastIndex(name, ".")+1:])
+		loop := reflect.ValueOf(v.Interface())
+		v.Set(reflect.MakeFunc(v.Type(), func(args []reflect.Value) []reflect.Value {
+			c.see(cost(args))
+			return loop.Call(args)
+		}))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			c.wrap(v.Field(i))
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			c.wrap(v.Index(i))
+		}
+	case reflect.Slice:
+		own := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(own, v)
+		v.Set(own)
+		for i := range v.Len() {
+			c.wrap(v.Index(i))
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			own := reflect.New(v.Type().Elem())
+			own.Elem().Set(v.Elem())
+			v.Set(own)
+			c.wrap(own.Elem())
+		}
+	}
+}
+
+var (
+	loopName = regexp.MustCompile(`^(avx2|avx512|amx|neon)([A-Za-z0-9]*?)(Lookups|Floored)?(F16|BF16|I8)?(Once|Kept)?(Half)?(?:(\d+)(?:x(\d+))?)?$`)
+	ofType   = map[string]int{"": 4, "F16": 2, "BF16": 2, "I8": 1}
+)
+
+// cost returns what counts the calls of a loop, by the name of its function.
+func (c counting) cost(name string) func(args []reflect.Value) Call {
+	parts := loopName.FindStringSubmatch(name)
+	if parts == nil {
+		panic("no loop has a name like " + name)
+	}
+	loop, size := strings.TrimSuffix(parts[2], "Sums"), ofType[parts[4]]
+	number := func(s string) int {
+		n, _ := strconv.Atoi(s)
+		return n
+	}
+	lanes, second := number(parts[7])*c.vec, number(parts[8])*c.vec
+	call := func(unit bool, products, floats int) Call { return Call{loop, products, 4 * floats, unit} }
+	i := func(v reflect.Value) int { return int(v.Int()) }
+	p := func(v reflect.Value) *Panel { return v.Interface().(*Panel) }
+	f := func(v reflect.Value) *Few { return v.Interface().(*Few) }
+
+	if parts[1] == "amx" {
+		loop += " of parts"
+		// tile is the cost of rows of columns by lanes, of which the first and last of three
+		// operands are parts.
+		tile := func(rows, columns, lanes int) Call {
+			return Call{loop, rows * columns * lanes, 6*rows*columns + 6*columns*lanes + 4*rows*lanes, rows <= tileRows}
+		}
+		switch parts[2] {
+		case "Score":
+			return func(a []reflect.Value) Call { return tile(tileRows*i(a[3]), tileDepth*i(a[4]), lanes) }
+		case "Flash":
+			return func(a []reflect.Value) Call { return tile(tileRows*i(a[5]), tileDepth*i(a[6]), lanes) }
+		case "Mix":
+			return func(a []reflect.Value) Call { return tile(i(a[4]), i(a[6]), c.vec) }
+		case "DScore":
+			return func(a []reflect.Value) Call { return tile(i(a[4]), tileDepth*i(a[5]), lanes) }
+		case "Outer":
+			return func(a []reflect.Value) Call { return tile(i(a[3]), number(parts[7])*tileRows, second) }
+		case "HideOutside":
+			return func(a []reflect.Value) Call { return call(false, 0, i(a[4])*lanes) }
+		case "CutRows", "CutColumns", "CutPairs", "CutLines", "CutLinePairs":
+			return func(a []reflect.Value) Call { return call(false, 0, 3*2*tileSize) }
+		case "Peak", "Chain", "Slots":
+			return func([]reflect.Value) Call { return call(false, 0, 0) }
+		}
+		panic("nobody counts " + name)
+	}
+
+	switch loop {
+	case "Score", "Flash":
+		return func(a []reflect.Value) Call {
+			q, n := p(a[0]), i(a[2])-i(a[1])
+			if q.Until != nil && loop == "Flash" {
+				n = q.Until[lanes/c.vec-1] - i(a[1])
+			}
+			return call(n <= c.keys, n*q.D*lanes, n*(q.D+lanes)+q.D*lanes)
+		}
+	case "Mix", "Stairs":
+		return func(a []reflect.Value) Call {
+			q := p(a[0])
+			return call(q.C <= c.keys, q.N*q.C*lanes, q.N*(q.C+lanes)+q.C*lanes)
+		}
+	case "DScore":
+		return func(a []reflect.Value) Call {
+			q := p(a[0])
+			return call(q.N <= c.keys, q.N*q.C*lanes, q.N*(q.C+lanes)+q.C*lanes)
+		}
+	case "Raise":
+		return func(a []reflect.Value) Call { return call(false, 0, (p(a[0]).Done+i(a[1]))*p(a[0]).Width) }
+	case "Exp", "Top", "Cap", "Slope", "Hide":
+		return func(a []reflect.Value) Call { return call(false, 0, (i(a[2])-i(a[1]))*p(a[0]).Width) }
+	case "Add":
+		return func(a []reflect.Value) Call { return call(false, 0, 2*(i(a[2])-i(a[1]))*p(a[0]).Width) }
+	case "Outer", "OuterT":
+		tile := map[string]outerLoop{"Outer": c.few.outer, "OuterT": c.few.outerT}[loop]
+		return func(a []reflect.Value) Call {
+			q := p(a[0])
+			return call(q.N <= tile.rows && q.C <= c.vec, q.N*q.C*q.Width, q.N*q.Width+q.Width*q.C+q.N*q.C)
+		}
+	case "Inner":
+		return func(a []reflect.Value) Call { return call(i(a[5]) <= innerRows, i(a[5])*i(a[6]), 2*i(a[5])*i(a[6])) }
+	case "Dot", "Sum":
+		return func(a []reflect.Value) Call {
+			q := f(a[0])
+			cols, rows := q.D, q.heads()*q.R
+			if loop == "Sum" {
+				cols = q.C
+			}
+			least := q.N <= max(dotKeys, q.Run) && (q.Run <= dotKeys || q.Run*cols*size <= 1<<17)
+			return Call{loop, rows * q.N * cols, q.heads()*q.N*cols*size + 4*rows*(q.N+cols), least}
+		}
+	case "ScaleKeys":
+		return func(a []reflect.Value) Call { return call(false, 0, f(a[0]).heads()*f(a[0]).N*(f(a[0]).R+1)) }
+	case "Weigh":
+		return func(a []reflect.Value) Call { return call(false, 0, (f(a[0]).R-i(a[1]))*i(a[2])*c.vec) }
+	case "Widen":
+		return func(a []reflect.Value) Call {
+			n := i(a[2]) * i(a[3])
+			return Call{loop, n, n * (4 + size), i(a[2]) == 1}
+		}
+	case "Narrow":
+		return func(a []reflect.Value) Call { return Call{loop, 0, 6 * c.vec * i(a[2]), false} }
+	case "Inverse":
+		return func(a []reflect.Value) Call { return call(false, 0, 2*c.vec*i(a[2])) }
+	case "Elu":
+		return func(a []reflect.Value) Call { return call(false, 0, 2*i(a[2])) }
+	case "Finite", "Read":
+		return func(a []reflect.Value) Call { return call(false, 0, i(a[1])*c.perRead) }
+	case "Rotate", "RotatePairs":
+		return func(a []reflect.Value) Call { return call(false, 4*i(a[3]), 4*i(a[3])) }
+	case "Load", "Store":
+		size := map[string]int{"avx2Load": 8 * 8, "avx2Store": 8 * 8, "avx512Load": 16 * 16, "avx512Store": 8 * 16, "neonLoad": 4 * 4, "neonStore": 4 * 4}[name]
+		return func(a []reflect.Value) Call { return call(false, 0, 2*size*i(a[4])) }
+	case "Peak", "Chain", "Slots": // probes: they touch nothing, and a call has its own bound
+		return func([]reflect.Value) Call { return call(false, 0, 0) }
+	}
+	panic(fmt.Sprintf("nobody counts %s (%s)", name, loop))
+}
