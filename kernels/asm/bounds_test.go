@@ -128,24 +128,20 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 		return func(p *attn.Problem) { p.KV, p.Q, p.Out, p.Page = typ, attn.F16, attn.BF16, 16 }
 	}
 
-	widths := []int{64, 128, 1000, 8192}
+	widths, numbers, long := []int{64, 128, 1000, 8192}, 1<<17, 70_000
 	if testing.Short() {
-		widths = []int{128, 1000}
+		widths, numbers, long = []int{1000}, 1<<16, 6000
 	}
 	for _, d := range widths {
-		n := min(600, 1<<17/d)
+		n, cached := min(600, numbers/d), min(9000, numbers*32/d)
 		for _, change := range [][]func(*attn.Problem){{grads}, {causal, grads}, {terms, grads}, {typed(attn.I8)}} {
 			softmax(n, n, d, change...)
-			softmax(3, min(9000, 1<<23/d), d, change...)
+			softmax(3, cached, d, change...)
 		}
 		softmax(n, n, d, func(p *attn.Problem) { p.Score.Terms, p.Want = attn.TermMetric, attn.WantLSE|attn.WantMean|attn.WantEntropy })
 		for _, heads := range []int{1, 16} {
-			softmax(1, min(9000, 1<<23/d), d, func(p *attn.Problem) { p.HeadsQ, p.HeadsKV = heads, heads })
+			softmax(1, cached, d, func(p *attn.Problem) { p.HeadsQ, p.HeadsKV = heads, heads })
 		}
-	}
-	long := 70_000
-	if testing.Short() {
-		long = 20_000
 	}
 	softmax(17, long, 8, grads)
 	softmax(17, long, 8, terms, grads)
