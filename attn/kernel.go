@@ -16,8 +16,9 @@ type Kernel interface {
 	Plan(p Problem, team *Team) (Plan, error)
 }
 
-// A Plan runs one problem on any operands, for one goroutine at a time. Its methods do not allocate. It may keep the operands of its last call from being
-// freed.
+// A Plan runs one problem on any operands, one call at a time: plans of this module panic when a
+// second call begins before the first has ended. Its methods do not allocate. It may keep the
+// operands of its last call from being freed.
 type Plan interface {
 	// Forward writes Out and the Stats that are set. What they held before does not matter. It panics on bad operands.
 	Forward(a *Args)

@@ -42,8 +42,10 @@ const (
 	alias   = 4096 / 4
 )
 
-// A Multiplier computes products on the loops of an instruction set. It is used by one goroutine at a time, and allocates nothing after it was made.
+// A Multiplier computes products on the loops of an instruction set, one at a time: it panics when
+// a second product begins before the first has ended. It allocates nothing after it was made.
 type Multiplier struct {
+	guard   attn.Guard
 	ops     *asm.Ops
 	team    *attn.Team
 	workers []productWorker
@@ -91,6 +93,7 @@ func (m *Multiplier) Do(p Product) {
 }
 
 func (m *Multiplier) do(p Product) {
+	defer m.guard.Enter("nn: product").Leave()
 	rows, terms := p.A.Rows, p.A.Cols
 	if p.AT {
 		rows, terms = terms, rows

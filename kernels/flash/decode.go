@@ -154,6 +154,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 // Queries that share a key head are rows, in the order of their heads. Those of a batch entry follow one another, as many as the call has.
 type decoder struct {
 	kernel
+	guard   attn.Guard
 	p       attn.Problem
 	team    *attn.Team
 	scratch int64
@@ -202,6 +203,7 @@ type fewWorker struct {
 }
 
 func (d *decoder) Backward(a *attn.Args, g *attn.Grads) {
+	defer d.guard.Enter(d.name).Leave()
 	d.p.MustGrads(d.name, a, g)
 	d.back.Run(a, g)
 }
@@ -209,6 +211,7 @@ func (d *decoder) Backward(a *attn.Args, g *attn.Grads) {
 func (d *decoder) Scratch() int64 { return d.scratch }
 
 func (d *decoder) Forward(a *attn.Args) {
+	defer d.guard.Enter(d.name).Leave()
 	d.p.Must(d.name, a)
 	if d.p.SeqQ == 0 { // keys make tasks all the same, for more workers than there is scratch for
 		return

@@ -204,6 +204,7 @@ func (k kernel) planWide(p attn.Problem, team *attn.Team, workers int) *plan {
 
 type plan struct {
 	kernel
+	guard   attn.Guard
 	p       attn.Problem
 	team    *attn.Team
 	scratch int64
@@ -219,6 +220,7 @@ type plan struct {
 }
 
 func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
+	defer pl.guard.Enter(pl.name).Leave()
 	pl.p.MustGrads(pl.name, a, g)
 	pl.back.Run(a, g)
 }
@@ -226,6 +228,7 @@ func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
 func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
+	defer pl.guard.Enter(pl.name).Leave()
 	pl.p.Must(pl.name, a)
 	pl.begin(a)
 	all := 0

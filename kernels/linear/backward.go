@@ -42,6 +42,7 @@ func newBackward(p *attn.Problem) *backward {
 
 // Backward is there for plans of problems that want gradients; Plan sees to it.
 func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
+	defer pl.guard.Enter(pl.name).Leave()
 	pl.p.MustGrads(pl.name, a, g)
 	g.Begin()
 	pl.a, pl.g = a, g

@@ -84,6 +84,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 
 type plan struct {
 	kernel
+	guard   attn.Guard
 	p       attn.Problem
 	team    *attn.Team
 	scratch int64
@@ -99,6 +100,7 @@ type plan struct {
 func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
+	defer pl.guard.Enter(pl.name).Leave()
 	pl.p.Must(pl.name, a)
 	pl.run(a, nil)
 }
@@ -114,6 +116,7 @@ type recurrent struct{ *plan }
 func (r recurrent) StateLen() int { return r.p.Batch * r.p.HeadsKV * stateLen(&r.p) }
 
 func (r recurrent) Step(a *attn.Args, state []float32) {
+	defer r.guard.Enter(r.name).Leave()
 	r.p.Must(r.name, a)
 	if a.Q.S != a.K.S {
 		panic(fmt.Errorf("%s: Step: %d rows of Q and %d of K, they must be as many", r.name, a.Q.S, a.K.S))

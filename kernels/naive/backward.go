@@ -37,6 +37,7 @@ type differentiable struct {
 func (d *differentiable) Watch(f func(Stages)) { d.watch = f }
 
 func (d *differentiable) Backward(a *attn.Args, g *attn.Grads) {
+	defer d.guard.Enter("naive/go").Leave()
 	p := &d.p
 	p.MustGrads("naive/go", a, g)
 	g.Begin()

@@ -64,6 +64,7 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 }
 
 type plan struct {
+	guard   attn.Guard
 	p       attn.Problem
 	team    *attn.Team
 	scratch int64
@@ -86,6 +87,7 @@ type worker struct {
 func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Forward(a *attn.Args) {
+	defer pl.guard.Enter("naive/go").Leave()
 	pl.p.Must("naive/go", a)
 	pl.a = a
 	pl.team.Run(pl.p.Batch*pl.p.HeadsQ, pl.task)

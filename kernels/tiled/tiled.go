@@ -78,6 +78,7 @@ type worker struct {
 
 type plan struct {
 	kernel
+	guard   attn.Guard
 	p       attn.Problem
 	team    *attn.Team
 	scratch int64
@@ -90,11 +91,13 @@ type plan struct {
 func (pl *plan) Scratch() int64 { return pl.scratch }
 
 func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
+	defer pl.guard.Enter(pl.name).Leave()
 	pl.p.MustGrads(pl.name, a, g)
 	pl.back.Run(a, g)
 }
 
 func (pl *plan) Forward(a *attn.Args) {
+	defer pl.guard.Enter(pl.name).Leave()
 	pl.p.Must(pl.name, a)
 	pl.a = a
 	pl.team.Run(pl.p.Batch*pl.p.HeadsQ, pl.task)

@@ -1,0 +1,135 @@
+package kernels_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"attnlab/attn"
+	"attnlab/attn/cases"
+	"attnlab/kernels/asm"
+	"attnlab/kernels/flash"
+	"attnlab/kernels/linear"
+	"attnlab/kernels/naive"
+	"attnlab/kernels/tiled"
+	"attnlab/nn"
+)
+
+// hooked are portable loops, some of which call *hook first. Each kind of call goes through one.
+func hooked(hook *func()) *asm.Ops {
+	o := asm.Go()
+	load, weigh, elu, outer := o.Load, o.Weigh, o.Elu, o.Outer
+	o.Load = func(m *asm.Move) { (*hook)(); load(m) }
+	o.Weigh = func(f *asm.Few) { (*hook)(); weigh(f) }
+	o.Elu = func(to, from []float32, ahead uintptr) { (*hook)(); elu(to, from, ahead) }
+	o.Outer = func(p *asm.Panel) { (*hook)(); outer(p) }
+	return o
+}
+
+// said returns what a call panics with.
+func said(call func()) (text string) {
+	defer func() {
+		if r := recover(); r != nil {
+			text = fmt.Sprint(r)
+		}
+	}()
+	call()
+	return ""
+}
+
+// TestPlanInUse checks that a plan refuses a second call while one is running, and that it is free
+// again after a call has ended, by a panic too.
+func TestPlanInUse(t *testing.T) {
+	type calls map[string]func()
+	// hold has each of the calls begin while each of them is running. inside has its argument
+	// called from within the next call.
+	hold := func(t *testing.T, running, second calls, inside func(func())) {
+		for outer, call := range running {
+			for inner, again := range second {
+				texts := []string{}
+				inside(func() {
+					inside(func() {}) // once: a plan that does not refuse would go on for ever
+					texts = append(texts, said(again))
+				})
+				call()
+				inside(func() {})
+				if len(texts) == 0 {
+					t.Errorf("nothing ran inside %s", outer)
+				}
+				for _, text := range texts {
+					if !strings.Contains(text, "in use by another call") {
+						t.Fatalf("%s during %s: panics with %q, want a refusal because the plan is in use", inner, outer, text)
+					}
+				}
+			}
+		}
+		for name, call := range second {
+			if text := said(call); text != "" {
+				t.Errorf("%s after the others: %s", name, text)
+			}
+		}
+	}
+
+	hook := func() {}
+	ops := hooked(&hook)
+	inside := func(f func()) { hook = f }
+	for _, k := range []attn.Kernel{flash.New(ops), tiled.New(ops), linear.New(ops)} {
+		algo, _ := k.Name()
+		for _, nq := range []int{1, 30} {
+			p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 30, HeadsQ: 2, HeadsKV: 1, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
+			if algo == "linear" {
+				p.Op, p.SeqKV = attn.OpLinear, nq // Step takes as many keys as queries
+			}
+			t.Run(fmt.Sprintf("%s/%d", algo, nq), func(t *testing.T) {
+				plan, all := everyCall(t, k, p)
+				hold(t, all, all, inside)
+				if text := said(func() { plan.Forward(nil) }); text == "" {
+					t.Error("a call without operands did not panic")
+				}
+				for name, call := range all {
+					if text := said(call); text != "" {
+						t.Errorf("%s after a call that panicked: %s", name, text)
+					}
+				}
+			})
+		}
+	}
+	t.Run("naive", func(t *testing.T) {
+		p := attn.Problem{Batch: 2, SeqQ: 3, SeqKV: 4, HeadsQ: 2, HeadsKV: 1, Dim: 8, DimV: 8, Want: attn.WantGrad}
+		plan, all := everyCall(t, naive.New(), p)
+		hold(t, calls{"Backward": all["Backward"]}, all, func(f func()) { plan.(naive.Staged).Watch(func(naive.Stages) { f() }) })
+	})
+	t.Run("product", func(t *testing.T) {
+		m := nn.NewMultiplier(ops, nil)
+		p := nn.Product{A: nn.NewMat(20, 20), B: nn.NewMat(20, 20), C: nn.NewMat(20, 20)}
+		all := calls{"Do": func() { m.Do(p) }}
+		hold(t, all, all, inside)
+	})
+}
+
+// everyCall returns a plan of a kernel, and each kind of call that it takes.
+func everyCall(t *testing.T, k attn.Kernel, p attn.Problem) (attn.Plan, map[string]func()) {
+	t.Helper()
+	plan, err := k.Plan(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := cases.NewArgs(p, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := cases.NewGrads(p, a, "bhsd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases.FillGrads(g, 1)
+	all := map[string]func(){
+		"Forward":  func() { plan.Forward(a) },
+		"Backward": func() { plan.(attn.Differentiable).Backward(a, g) },
+	}
+	if r, ok := plan.(attn.Recurrent); ok {
+		state := make([]float32, r.StateLen())
+		all["Step"] = func() { r.Step(a, state) }
+	}
+	return plan, all
+}
