@@ -3,6 +3,7 @@ package attn
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Args are the operands of one call.
@@ -136,11 +137,16 @@ func (p *Problem) Check(a *Args) error {
 	qb, kb := p.Batch, p.Batch
 	if p.Ragged {
 		qb, kb = 1, 1
+		if n := max(nq, nk); n > math.MaxInt32 {
+			return fmt.Errorf("Q, K: %d and %d rows in a ragged batch, want at most %d: QStart and KStart are numbers of 32 bits", nq, nk, math.MaxInt32)
+		}
 	} else if nq > p.SeqQ || nq < 0 {
 		return fmt.Errorf("Q: %d rows, the plan's capacity is %d", nq, p.SeqQ)
 	}
 	if p.Page != 0 {
-		kb, nk = a.K.B, p.Page
+		if kb, nk = a.K.B, p.Page; kb > math.MaxInt32 {
+			return fmt.Errorf("K: a pool of %d pages, want at most %d: Pages are numbers of 32 bits", kb, math.MaxInt32)
+		}
 	} else if !p.Ragged && (nk > p.SeqKV || nk < 0) {
 		return fmt.Errorf("K: %d rows, the plan's capacity is %d", nk, p.SeqKV)
 	}
@@ -181,33 +187,23 @@ func (a *Args) output(name string, t *Tensor, typ DType, b, s, h, d int) error {
 	if err := t.writable(name); err != nil {
 		return err
 	}
-	terms := &a.Terms
-	for _, o := range [...]struct {
-		name string
-		t    *Tensor
-	}{
-		{"Q", &a.Q},
-		{"K", &a.K},
-		{"V", &a.V},
-		{"Bias", &terms.Bias},
-		{"Relative", &terms.Relative},
-		{"Metric", &terms.Metric},
-		{"Cos", &terms.Cos},
-		{"Sin", &terms.Sin},
-	} {
-		if err := t.apart(name, o.t, o.name); err != nil {
-			return err
-		}
+	return a.apartFromInputs(name, t.region())
+}
+
+// apartFromInputs refuses an output whose memory overlaps that of an operand which a call reads.
+func (a *Args) apartFromInputs(name string, output region) error {
+	t := &a.Terms
+	names := [...]string{
+		"Q", "K", "K.Scale", "V", "V.Scale", "QStart", "KStart", "KLen", "QPos", "Pages", "Allowed", "Allowed",
+		"Bias", "Slopes", "Sinks", "Relative", "Metric", "Cos", "Sin",
 	}
-	for _, o := range [...]struct {
-		name string
-		x    []float32
-	}{
-		{"Slopes", terms.Slopes},
-		{"Sinks", terms.Sinks},
-	} {
-		row := Tensor{Data: o.x, B: 1, S: 1, H: 1, D: len(o.x)}
-		if err := t.apart(name, &row, o.name); err != nil {
+	inputs := [...]region{
+		a.Q.region(), a.K.region(), regionOf(a.K.Scale), a.V.region(), regionOf(a.V.Scale), regionOf(a.QStart), regionOf(a.KStart), regionOf(a.KLen), regionOf(a.QPos),
+		regionOf(a.Pages), regionOf(a.Allowed.Bool), regionOf(a.Allowed.Words), t.Bias.region(), regionOf(t.Slopes), regionOf(t.Sinks), t.Relative.region(),
+		t.Metric.region(), t.Cos.region(), t.Sin.region(),
+	}
+	for i, input := range inputs {
+		if err := output.apart(name, input, names[i]); err != nil {
 			return err
 		}
 	}
@@ -410,8 +406,8 @@ func (p *Problem) checkRelative(a *Args, nq, nk int) error {
 	if clip > 0 {
 		rows = 2*clip + 1
 	}
-	if clip < 0 {
-		return fmt.Errorf("RelativeClip: %d, want a distance, or 0 for a table that covers every one", clip)
+	if clip < 0 || clip > farthest {
+		return fmt.Errorf("RelativeClip: %d, want a distance, at most %d, or 0 for a table that covers every one", clip, farthest)
 	}
 	if t.B != 1 || t.S != rows || t.H != 1 && t.H != p.HeadsQ || t.D != p.QDim() {
 		return fmt.Errorf("Relative: shape %s, want batch 1, seq %d (a row for each distance), head 1 or %d, dim %d", t.Shape(), rows, p.HeadsQ, p.QDim())
@@ -483,8 +479,20 @@ func (p *Problem) checkStats(a *Args) error {
 	if p.Want&WantArgMax == 0 {
 		return errors.New("Stats.ArgMax: given, but the problem does not Want it")
 	}
-	if n := a.Q.B * a.Q.S * p.HeadsQ; len(s.ArgMax) != n {
-		return fmt.Errorf("Stats.ArgMax: %d numbers for %d rows of Q", len(s.ArgMax), n)
+	if !fits(1<<62, a.Q.B, a.Q.S, p.HeadsQ) || len(s.ArgMax) != a.Q.B*a.Q.S*p.HeadsQ {
+		return fmt.Errorf("Stats.ArgMax: %d numbers for %d batch entries of %d rows of %d heads, want one for each row of a head", len(s.ArgMax), a.Q.B, a.Q.S, p.HeadsQ)
+	}
+	own := regionOf(s.ArgMax)
+	if err := a.apartFromInputs("Stats.ArgMax", own); err != nil {
+		return err
+	}
+	if err := own.apart("Stats.ArgMax", a.Out.region(), "Out"); err != nil {
+		return err
+	}
+	for _, o := range all {
+		if err := own.apart("Stats.ArgMax", o.t.region(), o.name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

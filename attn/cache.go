@@ -35,7 +35,7 @@ func (p *Problem) Append(a *Args, k, v *Tensor) error {
 	}
 	for b := range p.Batch {
 		n, room := int(a.KLen[b]), a.room(p, b)
-		if n+k.S > room {
+		if k.S > room-n {
 			return fmt.Errorf("append: %d rows behind %d do not fit the %d of batch entry %d", k.S, n, room, b)
 		}
 		for s := range k.S {

@@ -122,6 +122,10 @@ func TestAppendRefuses(t *testing.T) {
 	}{
 		{"3 rows behind 10 do not fit the 12 of batch entry 1", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen[1] = 10 }},
 		{"3 rows behind 10 do not fit the 12 of batch entry 1", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen[1] = 10 }},
+		{"9223372036854775807 rows behind 1 do not fit the 12 of batch entry 0", 8, func(_ *attn.Problem, a *attn.Args, k, v *attn.Tensor) {
+			a.KLen[0], a.KLen[1] = 1, 1
+			k.S, k.SS, v.S, v.SS = math.MaxInt, 0, math.MaxInt, 0
+		}},
 		{"the cache has no KLen", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen = nil }},
 		{"the problem must say Lengths", 0, func(p *attn.Problem, _ *attn.Args, _, _ *attn.Tensor) { p.Lengths = false }},
 		{"KLen[0]: -1", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen[0] = -1 }},

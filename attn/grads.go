@@ -145,8 +145,7 @@ func (t *Tensor) beside(other *Tensor) bool {
 	if t.SS != other.SS || max(t.B, other.B) > 1 && (t.SB != other.SB || t.SB < max(t.S, other.S)*t.SS) {
 		return false
 	}
-	a, _ := t.bounds()
-	b, _ := other.bounds()
+	a, b := t.region().lo, other.region().lo
 	if b < a {
 		t, other, a, b = other, t, b, a
 	}

@@ -136,8 +136,8 @@ func (m Mask) validate() error {
 	if !m.Band && (m.Left != 0 || m.Right != 0) {
 		return fmt.Errorf("mask: window sides %d, %d without Band", m.Left, m.Right)
 	}
-	if (m.Bitmap == BlockBitmap) != (m.Block != 0) || m.Block < 0 {
-		return fmt.Errorf("mask: %v with blocks of %d: a block bitmap, and no other, has blocks of 1 or more", m, m.Block)
+	if (m.Bitmap == BlockBitmap) != (m.Block != 0) || m.Block < 0 || m.Block > math.MaxInt32 {
+		return fmt.Errorf("mask: %v with blocks of %d: a block bitmap, and no other, has blocks of 1 to %d", m, m.Block, math.MaxInt32)
 	}
 	if m.Align > TopLeft || m.Bitmap > BlockBitmap {
 		return fmt.Errorf("mask: unknown alignment %d or bitmap %d", m.Align, m.Bitmap)

@@ -42,6 +42,10 @@ type Problem struct {
 	Want            Want  // by-products and gradients the plan must be able to give
 }
 
+// MaxDim is the largest Dim, DimV and DimQ. Loops in assembly, which Go cannot interrupt, take some
+// rows at once.
+const MaxDim = 8192
+
 // Frozen is the temperature of the limit T -> 0.
 const Frozen = -1.0
 
@@ -275,6 +279,9 @@ func (p *Problem) Validate() error {
 	if n := max(p.SeqQ, p.SeqKV); n > math.MaxInt32 {
 		return fmt.Errorf("problem: seq %d, want at most %d: positions are numbers of 32 bits", n, math.MaxInt32)
 	}
+	if n := max(p.Dim, p.DimV, p.DimQ); n > MaxDim {
+		return fmt.Errorf("problem: rows of %d numbers, want dim, dim_v and dim_q of at most %d: loops take some rows at once, and must soon end", n, MaxDim)
+	}
 	if err := p.Mask.validate(); err != nil {
 		return err
 	}
@@ -308,8 +315,8 @@ func (p *Problem) Validate() error {
 		return errors.New("problem: unknown element type, feature map or rule")
 	case p.Q == I8 || p.Out == I8:
 		return errors.New("problem: int8 is a type for K and V; Q and Out are f32, f16 or bf16")
-	case p.Page != 0 && (p.Page < 8 || p.Page&(p.Page-1) != 0):
-		return fmt.Errorf("problem: pages of %d rows, want a power of two of 8 or more", p.Page)
+	case p.Page != 0 && (p.Page < 8 || p.Page&(p.Page-1) != 0 || p.Page > 1<<30):
+		return fmt.Errorf("problem: pages of %d rows, want a power of two from 8 to %d", p.Page, 1<<30)
 	case math.IsNaN(l.Eps) || math.IsInf(l.Eps, 0) || l.Eps < 0:
 		return fmt.Errorf("problem: linear eps %v, want a small number, 0 or more", l.Eps)
 	case p.Op == OpSoftmax && l != Linear{}:

@@ -59,8 +59,8 @@ func Wrap(l Layout, data []float32, b, s, h, d int) Tensor {
 	default:
 		panic(fmt.Sprintf("attn.Wrap: unknown layout %d", l))
 	}
-	if n := b * s * h * d; len(data) < n {
-		panic(fmt.Sprintf("attn.Wrap: %d elements, shape [%d %d %d %d] needs %d", len(data), b, s, h, d, n))
+	if !fits(1<<62, b, s, h, d) || len(data) < b*s*h*d {
+		panic(fmt.Sprintf("attn.Wrap: %d elements for shape [%d %d %d %d], want one for each of its numbers", len(data), b, s, h, d))
 	}
 	return t
 }
@@ -119,8 +119,11 @@ func shape(b, s, h, d int) string {
 }
 
 func (t *Tensor) isZero() bool {
-	return t.Data == nil && t.Bits == nil && t.Int8 == nil && t.Size() == 0
+	return t.Data == nil && t.Bits == nil && t.Int8 == nil && t.empty()
 }
+
+// empty reports whether the view has no elements. Size may overflow where strides are 0.
+func (t *Tensor) empty() bool { return t.B == 0 || t.S == 0 || t.H == 0 || t.D == 0 }
 
 // span is one more than the largest index of the view, or -1 if that does not fit an int. A view of no elements spans 0.
 func span(ext, stride [4]int) int {
@@ -189,7 +192,7 @@ func (t *Tensor) length() int {
 func (t *Tensor) writable(name string) error {
 	ext, stride := [3]int{t.B, t.S, t.H}, [3]int{t.SB, t.SS, t.SH}
 	reach := t.D // elements spanned by the dimensions placed so far
-	if t.Size() == 0 {
+	if t.empty() {
 		return nil
 	}
 	for used := 0; used != 7; {
@@ -211,31 +214,38 @@ func (t *Tensor) writable(name string) error {
 	return nil
 }
 
-// apart reports an output whose memory meets that of an operand.
-func (t *Tensor) apart(name string, other *Tensor, otherName string) error {
-	a0, a1 := t.bounds()
-	b0, b1 := other.bounds()
-	if a0 < b1 && b0 < a1 {
+// A region is the memory that an operand addresses.
+type region struct{ lo, hi uintptr }
+
+// regionOf returns the memory of a list.
+func regionOf[T any](x []T) region {
+	var element T
+	lo := uintptr(unsafe.Pointer(unsafe.SliceData(x)))
+	return region{lo, lo + uintptr(len(x))*unsafe.Sizeof(element)}
+}
+
+// region returns the memory between the first and the last element of a view, gaps included.
+func (t *Tensor) region() region {
+	n := min(t.span(), t.length()) // operands that are too short are refused elsewhere
+	switch {
+	case n <= 0:
+		return region{}
+	case t.Type == F32:
+		return regionOf(t.Data[:n])
+	case t.Type == I8:
+		return regionOf(t.Int8[:n])
+	}
+	return regionOf(t.Bits[:n])
+}
+
+// apart refuses an output whose memory overlaps that of another operand.
+func (r region) apart(name string, other region, otherName string) error {
+	if r.lo < other.hi && other.lo < r.hi {
 		return fmt.Errorf("%s: overlaps %s in memory", name, otherName)
 	}
 	return nil
 }
 
-func (t *Tensor) bounds() (lo, hi uintptr) {
-	if t.length() == 0 {
-		return 0, 0
-	}
-	n := t.span()
-	if n <= 0 {
-		return 0, 0
-	}
-	switch t.Type {
-	case F32:
-		lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
-	case I8:
-		lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Int8)))
-	default:
-		lo = uintptr(unsafe.Pointer(unsafe.SliceData(t.Bits)))
-	}
-	return lo, lo + uintptr(t.Type.Bytes())*uintptr(n)
+func (t *Tensor) apart(name string, other *Tensor, otherName string) error {
+	return t.region().apart(name, other.region(), otherName)
 }

@@ -108,7 +108,7 @@ func TestReachOfNothing(t *testing.T) {
 }
 
 func TestProblemTooLarge(t *testing.T) {
-	p := attn.Problem{Batch: 1 << 20, SeqQ: 1 << 20, SeqKV: 1 << 20, HeadsQ: 1 << 10, HeadsKV: 1 << 10, Dim: 1 << 14, DimV: 64}
+	p := attn.Problem{Batch: 1 << 20, SeqQ: 1 << 20, SeqKV: 1 << 20, HeadsQ: 1 << 11, HeadsKV: 1 << 11, Dim: 1 << 13, DimV: 64}
 	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "more than any machine") {
 		t.Error(err)
 	}
@@ -121,8 +121,8 @@ func TestProblemTooLarge(t *testing.T) {
 	if err := q.Validate(); err == nil || !strings.Contains(err.Error(), "seq 2147483648, want at most 2147483647") {
 		t.Error(err)
 	}
-	if c := p.Count(nil); c.Pairs != 1<<50 || c.Flop != math.MaxInt64 {
-		t.Errorf("2^50 pairs and 2^65 operations are counted as %d and %d", c.Pairs, c.Flop)
+	if c := p.Count(nil); c.Pairs != 1<<51 || c.Flop != math.MaxInt64 {
+		t.Errorf("2^51 pairs and 2^65 operations are counted as %d and %d", c.Pairs, c.Flop)
 	}
 	if n, err := attn.Floats(1<<30, 1<<30); err == nil {
 		t.Errorf("2^60 floats are %d bytes", n)

@@ -21,6 +21,11 @@ func BadCalls(op attn.Op) []Bad {
 	bias.Score.Terms = attn.TermBias
 	boolean.Mask.Bitmap = attn.BoolBitmap
 	row := attn.New(attn.BHSD, 2, 5, 4, 1)
+	named := func(change func(p *attn.Problem)) attn.Problem {
+		p := all
+		change(&p)
+		return p
+	}
 	bad := append(badPlaces(base), []Bad{
 		{"q-too-long", "Q", base, func(a *attn.Args) { a.Q = attn.New(attn.BHSD, 2, 9, 4, 8) }},
 		{"q-wrong-dim", "Q", base, func(a *attn.Args) { a.Q.D = 7 }},
@@ -79,12 +84,32 @@ func BadCalls(op attn.Op) []Bad {
 		{"max-wrong-heads", "Max", all, func(a *attn.Args) { a.Stats.Max.H = 3 }},
 		{"max-unasked", "Max", stats, func(a *attn.Args) { a.Stats.Max = row }},
 		{"argmax-too-short", "ArgMax", all, func(a *attn.Args) { a.Stats.ArgMax = a.Stats.ArgMax[1:] }},
+		{"argmax-in-lengths", "KLen", named(func(p *attn.Problem) { p.Lengths = true }), argMaxOver(func(a *attn.Args) *[]int32 { return &a.KLen })},
+		{"argmax-in-positions", "QPos", named(func(p *attn.Problem) { p.Lengths = true }), argMaxOver(func(a *attn.Args) *[]int32 {
+			a.QPos = make([]int32, 2)
+			return &a.QPos
+		})},
+		{"argmax-in-qstart", "QStart", named(func(p *attn.Problem) { p.Ragged = true }), argMaxOver(func(a *attn.Args) *[]int32 { return &a.QStart })},
+		{"argmax-in-kstart", "KStart", named(func(p *attn.Problem) { p.Ragged = true }), argMaxOver(func(a *attn.Args) *[]int32 { return &a.KStart })},
+		{"argmax-in-pages", "Pages", named(func(p *attn.Problem) { p.Page = 8 }), argMaxOver(func(a *attn.Args) *[]int32 { return &a.Pages })},
 		{"argmax-unasked", "ArgMax", stats, func(a *attn.Args) { a.Stats.ArgMax = make([]int32, 40) }},
 		{"weights-wrong-keys", "Weights", matrices, func(a *attn.Args) { a.Stats.Weights.D = 5 }},
 		{"scores-wrong-keys", "Scores", matrices, func(a *attn.Args) { a.Stats.Scores.D = 7 }},
 		{"scores-in-out", "Scores", matrices, func(a *attn.Args) { a.Stats.Scores.Data = a.Out.Data }},
 		{"scores-unasked", "Scores", all, func(a *attn.Args) { a.Stats.Scores = attn.New(attn.BHSD, 2, 5, 4, 6) }},
 	}...)
+}
+
+// argMaxOver has ArgMax end in the memory of a list of the call, which keeps its numbers.
+func argMaxOver(list func(a *attn.Args) *[]int32) func(a *attn.Args) {
+	return func(a *attn.Args) {
+		x := list(a)
+		n := len(a.Stats.ArgMax)
+		all := make([]int32, n)
+		at := n - len(*x)
+		copy(all[at:], *x)
+		a.Stats.ArgMax, *x = all, all[at:]
+	}
 }
 
 // badPlaces are mistakes in where rows lie and how they are stored.
@@ -124,6 +149,11 @@ func badPlaces(base attn.Problem) []Bad {
 		{"k-without-scales", "K", small, func(a *attn.Args) { a.K.Scale = nil }},
 		{"v-short-of-scales", "V", small, func(a *attn.Args) { a.V.Scale = a.V.Scale[1:] }},
 		{"v-scales-between-rows", "V", small, func(a *attn.Args) { a.V = attn.NewTyped(attn.I8, attn.BHSD, 4, 6, 2, 7); a.V.B, a.V.SB = 2, 85 }},
+		{"out-in-k-scales", "K.Scale", small, func(a *attn.Args) { a.K.Scale = a.Out.Data[:len(a.K.Scale)] }},
+		{"out-in-v-scales", "V.Scale", small, func(a *attn.Args) { a.V.Scale = a.Out.Data[len(a.Out.Data)-len(a.V.Scale):] }},
+		{"q-more-rows-than-offsets-reach", "Q", ragged, func(a *attn.Args) { a.Q.S, a.Q.SS = 1<<31, 0 }},
+		{"k-more-rows-than-offsets-reach", "K", ragged, func(a *attn.Args) { a.K.S, a.K.SS, a.V.S, a.V.SS = 1<<62, 0, 1<<62, 0 }},
+		{"pages-more-than-numbers", "K", paged, func(a *attn.Args) { a.K.B, a.K.SB, a.V.B, a.V.SB = 1<<31, 0, 1<<31, 0 }},
 		{"k-float", "K", small, func(a *attn.Args) { a.K = attn.New(attn.BHSD, 2, 6, 2, 8) }},
 		{"words-too-few", "Allowed", packed, func(a *attn.Args) { a.Allowed.Words = a.Allowed.Words[1:] }},
 		{"words-missing", "Allowed", packed, func(a *attn.Args) { a.Allowed.Words, a.Allowed.Bool = nil, make([]bool, 320) }},
@@ -160,6 +190,7 @@ func badTerms(base attn.Problem) []Bad {
 		{"relative-wrong-dim", "Relative", relative, func(a *attn.Args) { a.Terms.Relative.D = 7 }},
 		{"relative-too-short", "Relative", relative, func(a *attn.Args) { a.Terms.Relative.Data = a.Terms.Relative.Data[1:] }},
 		{"relative-clip-negative", "RelativeClip", relative, func(a *attn.Args) { a.Terms.RelativeClip = -1 }},
+		{"relative-clip-overflows", "RelativeClip", relative, func(a *attn.Args) { a.Terms.RelativeClip = 1<<63 - 1 }},
 		{"relative-clip-wrong-rows", "Relative", relative, func(a *attn.Args) { a.Terms.RelativeClip = 4 }},
 		{"metric-unasked", "Metric", base, func(a *attn.Args) { a.Terms.Metric = table(8, 1, 8) }},
 		{"metric-missing", "Metric", metric, func(a *attn.Args) { a.Terms.Metric = attn.Tensor{} }},

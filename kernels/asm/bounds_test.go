@@ -138,7 +138,9 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 			softmax(n, n, d, change...)
 			softmax(3, cached, d, change...)
 		}
-		softmax(n, n, d, func(p *attn.Problem) { p.Score.Terms, p.Want = attn.TermMetric, attn.WantLSE|attn.WantMean|attn.WantEntropy })
+		softmax(n, n, d, func(p *attn.Problem) {
+			p.Score.Terms, p.Want = attn.TermMetric, attn.WantLSE|attn.WantMean|attn.WantEntropy
+		})
 		for _, heads := range []int{1, 16} {
 			softmax(1, cached, d, func(p *attn.Problem) { p.HeadsQ, p.HeadsKV = heads, heads })
 		}
