@@ -16,12 +16,15 @@ import (
 	"attnlab/kernels/tiled"
 )
 
-// TestRandomProblems holds every kernel to the definition on problems that nobody thought of. FuzzProblems is the same, guided by coverage:
-//
-//	go test -run '^$' -fuzz Problems ./kernels
-func TestRandomProblems(t *testing.T) { rapid.Check(t, randomProblem) }
-
-func FuzzProblems(f *testing.F) { f.Fuzz(rapid.MakeFuzz(randomProblem)) }
+// TestRandomProblems holds every kernel to the definition on random problems.
+func TestRandomProblems(t *testing.T) {
+	all := slices.Concat(kernels.All(), always)
+	rapid.Check(t, func(t *rapid.T) {
+		if c := randomProblem(t); c != nil {
+			c.judge(t, all)
+		}
+	})
+}
 
 // always are kernels that multiply parts in problems of any size.
 var always = func() (all []attn.Kernel) {
@@ -35,7 +38,16 @@ var always = func() (all []attn.Kernel) {
 	return all
 }()
 
-func randomProblem(t *rapid.T) {
+// A randomCase is a random problem with its operands.
+type randomCase struct {
+	attn.Problem
+	layout string
+	args   *attn.Args
+}
+
+// randomProblem draws a case, or nil: two of the choices exclude each other, or a position is
+// outside a table of angles.
+func randomProblem(t *rapid.T) *randomCase {
 	size := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 	p := attn.Problem{
 		Op: rapid.SampledFrom([]attn.Op{attn.OpSoftmax, attn.OpSoftmax, attn.OpLinear}).Draw(t, "op"), Batch: 1 + size("batch", 1),
@@ -69,7 +81,7 @@ func randomProblem(t *rapid.T) {
 		p.Q, p.KV, p.Out, p.Page, p.Want = attn.F32, attn.F32, attn.F32, 0, p.Want&attn.WantEntropy|attn.WantGrad
 	}
 	if p.Validate() != nil {
-		return // two of the choices exclude each other
+		return nil
 	}
 	layout := rapid.SampledFrom(cases.Layouts()).Draw(t, "layout")
 	if _, err := cases.SlabLen(p, layout); err != nil {
@@ -86,10 +98,16 @@ func randomProblem(t *rapid.T) {
 	if err := cases.Fill(rapid.SampledFrom(data).Draw(t, "data"), p, a, rapid.Uint64().Draw(t, "seed")); err != nil {
 		t.Fatal(err)
 	}
-	randomArgs(t, &p, a)
-	if err := p.Check(a); err != nil {
-		return // positions outside a table of angles
+	if randomArgs(t, &p, a); p.Check(a) != nil {
+		return nil
 	}
+	return &randomCase{p, layout, a}
+}
+
+// judge holds kernels to the definition on the case.
+func (c *randomCase) judge(t *rapid.T, all []attn.Kernel) {
+	p, layout, a := c.Problem, c.layout, c.args
+	size := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 	o, err := oracle.New(p, a)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +134,7 @@ func randomProblem(t *rapid.T) {
 	}
 	team := attn.NewTeam(1 + size("workers", 2))
 	defer team.Close()
-	for _, k := range slices.Concat(kernels.All(), always) {
+	for _, k := range all {
 		algo, isa := k.Name()
 		most := most
 		switch { // naive adds up one key after another, with errors that grow with their number,
