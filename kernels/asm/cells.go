@@ -16,9 +16,6 @@ const (
 	I8
 )
 
-// size returns the bytes of an element.
-func (t Type) size() int { return [...]int{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
-
 // Cells are rows whose elements may be stored in less than a float32: row j starts at Half[j*Stride], or at Byte[j*Stride]. Loops read them as
 // they are, so that memory moves a half or a quarter of the bytes, and make float32 of them in registers.
 type Cells struct {

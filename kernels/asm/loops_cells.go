@@ -44,6 +44,9 @@ func (l *loops) widening(o *Ops) {
 	}
 }
 
+// size returns the bytes of an element.
+func (t Type) size() int { return [...]int{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
+
 // check panics if rows of so many columns, the first of which begins at an element, do not lie within the cells, or there is no scale for each, by the
 // names given.
 func (c *Cells) check(name, scale string, rows, cols, element, firstScale int) {
