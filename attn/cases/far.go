@@ -22,7 +22,7 @@ func far(l *list) {
 	}{{"", wide}, {"-causal", causal}, {"-few", few}, {"-decode", one}}
 	add := func(name string, p attn.Problem, temp float64, core bool, edit, shift func(p *attn.Problem, a *attn.Args)) {
 		p.Score.Temp = temp
-		p.Want = attn.WantLSE | attn.WantEntropy | attn.WantMean | attn.WantWeights
+		p.Want = everyRowStat | attn.WantWeights | attn.WantScores
 		if temp != 1 {
 			name += fmt.Sprint("-T", temp)
 		}

@@ -197,6 +197,22 @@ func (t *Tile) StoreScores() {
 	if t.a.Stats.Scores.Data != nil {
 		fill(t.scale, float32(1/t.edits.Beta))
 		t.storePairs(&t.a.Stats.Scores)
+		if t.p.Score.Terms&attn.TermBias != 0 {
+			t.storeLowest()
+		}
+	}
+}
+
+// storeLowest stores the lowest score where a base-2 logarithm is finite and the score came out just beyond the largest float32.
+func (t *Tile) storeLowest() {
+	batch, first := t.a.QRow(t.p, t.b, t.i)
+	for lane := range t.rows {
+		row := t.a.Stats.Scores.Row(batch, first+lane, t.h)[t.Key():][:t.N]
+		for j, x := range row {
+			if x == -inf && t.P[j*t.Lanes+lane] > -inf {
+				row[j] = t.p.Lowest()
+			}
+		}
 	}
 }
 

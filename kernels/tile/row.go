@@ -235,8 +235,12 @@ func (r *Row) Stats(lse attn.LogSum, mean, entropy float64) {
 	r.put(&s.Entropy, entropy)
 }
 
-// Largest writes the largest score and its key, if the call asks for them.
+// Largest writes the largest score and its key, if the call asks for them. What was a base-2 logarithm may be just beyond the largest
+// float32: it is finite all the same.
 func (r *Row) Largest(top float64, key int) {
+	if !math.IsInf(top, 0) {
+		top = max(min(top, math.MaxFloat32), -math.MaxFloat32)
+	}
 	r.put(&r.A.Stats.Max, top)
 	if list := r.A.Stats.ArgMax; list != nil {
 		at, row := r.A.QRow(r.P, r.B, r.I)

@@ -452,7 +452,14 @@ func (t *Tile) Finish() (again bool) {
 
 // farSums reports whether by-products of a lane cannot be made from its sums.
 func (t *Tile) farSums(lane int) bool {
-	return t.S != nil && t.L[lane] > 0 && t.row.FarSums(float64(t.M[lane]), float64(t.S[lane]))
+	if t.S == nil || !(t.L[lane] > 0) {
+		return false
+	}
+	s := t.S[lane]
+	if Limit(t.p) {
+		s = t.best[lane]
+	}
+	return t.row.FarSums(float64(t.M[lane]), float64(s))
 }
 
 // finishRow writes the by-products of a row that the loops have answered.
