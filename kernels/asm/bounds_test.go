@@ -120,7 +120,7 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 	}
 	causal := func(p *attn.Problem) { p.Mask = attn.Causal() }
 	grads := func(p *attn.Problem) { p.Want = attn.WantGrad }
-	terms := func(p *attn.Problem) {
+	edited := func(p *attn.Problem) {
 		p.Score.Softcap, p.Score.Terms = 9, attn.TermBias|attn.TermALiBi|attn.TermRelative
 		p.Score.Rope = attn.RopeHalves
 	}
@@ -134,7 +134,11 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 	}
 	for _, d := range widths {
 		n, cached := min(600, numbers/d), min(9000, numbers*32/d)
-		for _, change := range [][]func(*attn.Problem){{grads}, {causal, grads}, {terms, grads}, {typed(attn.I8)}} {
+		changes := [][]func(*attn.Problem){{causal, grads}, {typed(attn.I8)}, {edited, grads}, {grads}}
+		if testing.Short() {
+			changes = changes[:2]
+		}
+		for _, change := range changes {
 			softmax(n, n, d, change...)
 			softmax(3, cached, d, change...)
 		}
@@ -146,7 +150,7 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 		}
 	}
 	softmax(17, long, 8, grads)
-	softmax(17, long, 8, terms, grads)
+	softmax(17, long, 8, edited, grads)
 	attention(tiled.New(o), attn.Problem{Batch: 1, SeqQ: 17, SeqKV: long, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8, Want: attn.WantWeights | attn.WantScores})
 
 	for _, d := range [][2]int{{64, 64}, {128, 128}, {256, 256}, {1000, 1000}, {4096, 4096}, {8192, 128}, {128, 8192}} {
@@ -160,14 +164,15 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 	}
 
 	m := nn.NewMultiplier(o, nil)
-	for _, rows := range []int{1, 12, 500} {
+	const terms, columns = 1100, 100
+	for _, rows := range []int{1, 12, 400} {
 		for form := range 4 {
-			p := nn.Product{A: nn.NewMat(rows, 1100), B: nn.NewMat(1100, 200), C: nn.NewMat(rows, 200), AT: form&1 != 0, BT: form&2 != 0}
+			p := nn.Product{A: nn.NewMat(rows, terms), B: nn.NewMat(terms, columns), C: nn.NewMat(rows, columns), AT: form&1 != 0, BT: form&2 != 0}
 			if p.AT {
-				p.A = nn.NewMat(1100, rows)
+				p.A = nn.NewMat(terms, rows)
 			}
 			if p.BT {
-				p.B = nn.NewMat(200, 1100)
+				p.B = nn.NewMat(columns, terms)
 			}
 			c.while = fmt.Sprintf("product of %v and %v", p.A, p.B)
 			m.Do(p)
