@@ -196,8 +196,8 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 func againWith(k *kong.Context, flags map[string]string, dir string, fixed []string, to streams) (*commands, error) {
 	given, values := given(k), flagValues(k)
 	if was := flags["peer"]; was != "" && !given["peer"] {
-		return nil, exitf(exitUsage, "%s: the run was begun with peers (%s), which are programs of this machine that you start: if you mean them, give --peer again as it was then", dir,
-			shownFlag("peer", was))
+		return nil, exitf(exitUsage, "%s: the run was begun with peers, which are programs of this machine that you start. Type: benchrun %s --resume --out=%q --peer=%q, with the path and the arguments that they had then, which run.json does not keep",
+			dir, k.Selected().Name, dir, shownFlag("peer", was))
 	}
 	args := []string{k.Selected().Name, "--resume", "--out=" + dir}
 	for name, was := range flags {
