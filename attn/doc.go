@@ -40,8 +40,9 @@
 //
 // New and NewTyped allocate tensors, and Alloc what tensors are views of, in large pages of memory where there are some: long caches are read faster.
 //
-// Stats, bias and mask follow the same order: a row value is [batch, query, head, 1], LSE may be [batch, query, head, 2], weights and
-// bias are [batch, query, head, key]. Every operand has a shape, and extents of bias and mask that are 1 broadcast:
+// Stats, bias and mask follow the same order: a row value is [batch, query, head, 1], LSE may be
+// [batch, query, head, 2], weights and bias are [batch, query, head, key]. Every operand has a
+// shape, and extents of bias and mask that are 1 broadcast:
 //
 //	Q, Out            [batch, query, query head, dim]       ragged: [1, all rows, head, dim], and so are Stats
 //	K, V              [batch, key, key head, dim]           pages: [page, row of a page, key head, dim]

@@ -19,9 +19,11 @@ import (
 //	dBias = sum ds, over the axes that it is broadcast along       dSlope = -sum ds |pos-j|
 //	dSink = sum_i p_sink (dLSE_i - dO_i.o_i - dEntropy_i (sink - LSE_i + Entropy_i))
 //
-// The backward pass reads Out and, of a softmax, Stats.LSE as Forward has left them, and Stats.Entropy where its gradient comes in. The gradient of an LSE
-// that is two numbers is one number: that by their sum. A row that sees no
-// key has zero gradients, and so has a key that no row sees. A row whose LSE is NaN or +Inf has gradients that are NaN, and so have the keys that it sees.
+// The backward pass reads Out and, of a softmax, Stats.LSE as Forward has left them, and
+// Stats.Entropy where its gradient comes in. The gradient of an LSE that is two numbers is one
+// number: that by their sum. A row that sees no key has zero gradients, and so has a key that no
+// row sees. A row whose LSE is NaN or +Inf has gradients that are NaN, and so have the keys that it
+// sees.
 type Grads struct {
 	Out, LSE, Entropy Tensor    // incoming
 	Q, K, V           Tensor    // outgoing

@@ -48,15 +48,18 @@ type Recurrent interface {
 // Native is the instruction set of a kernel that is not ours, and chooses for itself. It may also refuse what any kernel of ours does.
 const Native = "native"
 
-// A Foreign kernel is one that another program computes. It may refuse any problem and break at any time, so what it can do is not found out by asking it for one
-// ability at a time. What goes wrong there is a RemoteError; a refusal is ErrUnsupported, as of any kernel.
+// A Foreign kernel is one that another program computes. It may refuse any problem and break at any
+// time, so what it can do is not found out by asking it for one ability at a time. What goes wrong
+// there is a RemoteError; a refusal is ErrUnsupported, as of any kernel.
 type Foreign interface {
 	Kernel
 	// Claims returns every ability that a problem may ask of it.
 	Claims() Needs
-	// Within bounds the time of everything that is asked of it from now on, together, until the next call of Within. 0 is no bound.
+	// Within bounds the time of everything that is asked of it from now on, together, until the
+	// next call of Within. 0 is no bound.
 	Within(limit time.Duration)
-	// Watch has heard called when a program starts and again, with runs false, when it has ended. Its processes are the process group of that number.
+	// Watch has heard called when a program starts and again, with runs false, when it has ended.
+	// Its processes are the process group of that number.
 	Watch(heard func(group int, runs bool))
 }
 

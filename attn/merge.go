@@ -5,13 +5,15 @@ import (
 	"math"
 )
 
-// Merge joins the attention of one set of queries over two disjoint sets of keys: o and lse absorb the second part. Outputs have
-// shape [batch, query, head, d], LSE tensors [batch, query, head, 1 or 2]. A part without visible keys (LSE -Inf) changes no bit.
-// Merge is commutative, and associative up to rounding.
+// Merge joins the attention of one set of queries over two disjoint sets of keys: o and lse absorb
+// the second part. Outputs have shape [batch, query, head, d], LSE tensors [batch, query, head, 1
+// or 2]. A part without visible keys (LSE -Inf) changes no bit. Merge is commutative, and
+// associative up to rounding.
 //
-// The weight of a part is exp of its LSE, so an error in an LSE is a relative error of the output. One float32 loses the log of the
-// sum where scores are far from 0, hence an LSE tensor with D = 1 may hold numbers up to 2^12 in magnitude, besides infinities and
-// NaN. Merge panics on others, before it writes anything. With D = 2 it takes any score.
+// The weight of a part is exp of its LSE, so an error in an LSE is a relative error of the output.
+// One float32 loses the log of the sum where scores are far from 0, hence an LSE tensor with D = 1
+// may hold numbers up to 2^12 in magnitude, besides infinities and NaN. Merge panics on others,
+// before it writes anything. With D = 2 it takes any score.
 func Merge(o, lse, o2, lse2 Tensor) {
 	if err := mergeable(&o, &lse, &o2, &lse2); err != nil {
 		panic(fmt.Errorf("attn.Merge: %w", err))
@@ -29,52 +31,6 @@ func Merge(o, lse, o2, lse2 Tensor) {
 		}
 	}
 }
-
-// A LogSum is the logarithm of a sum of exponentials, as a row of an LSE tensor holds it: Ref is the reference that scores were
-// taken from, Log the logarithm of the sum of exp(z - Ref). A sum of no terms has Ref -Inf.
-type LogSum struct{ Ref, Log float64 }
-
-// readLogSum reads a row of an LSE tensor.
-func readLogSum(row []float32) LogSum {
-	if len(row) == 1 {
-		return LogSum{Ref: float64(row[0])}
-	}
-	return LogSum{float64(row[0]), float64(row[1])}
-}
-
-// LogSum reads a row of an LSE tensor whose D is 1 or 2.
-func (t *Tensor) LogSum(b, s, h int) LogSum { return readLogSum(t.Row(b, s, h)) }
-
-// Value returns Ref + Log: the LSE. Far from 0, its rounding loses digits of Log.
-func (z LogSum) Value() float64 {
-	if math.IsInf(z.Ref, 0) || z.Log == 0 { // -0 stays
-		return z.Ref
-	}
-	return z.Ref + z.Log
-}
-
-// Write stores the logarithm in a row of an LSE tensor: as one number, or as a reference and the logarithm of the sum over it.
-//
-// The second number makes up for what rounding the reference loses, up to 64. Where more is lost, references are 88 or more apart if they
-// differ at all: exp of such a difference is 0 in float32, whatever it is, and the second number must keep the logarithm of the sum.
-func (z LogSum) Write(row []float32) {
-	if len(row) == 1 {
-		row[0] = float32(z.Value())
-		return
-	}
-	row[0], row[1] = float32(z.Ref), 0
-	switch rounded := float64(row[0]); {
-	case math.IsInf(rounded, 0):
-	case math.IsNaN(rounded):
-		row[1] = row[0]
-	default:
-		const most = 64
-		row[1] = float32(z.Log + min(max(z.Ref-rounded, -most), most))
-	}
-}
-
-// over returns how much larger z is than y.
-func (z LogSum) over(y LogSum) float64 { return (z.Ref - y.Ref) + (z.Log - y.Log) }
 
 func mergeRow(x, y []float32, zx, zy LogSum) LogSum {
 	switch lx, ly := zx.Value(), zy.Value(); {
@@ -125,18 +81,12 @@ func mergeable(o, lse, o2, lse2 *Tensor) error {
 	return o.apart("o", lse, "lse")
 }
 
-// logSumDim is the D that an LSE tensor must have: its own, if that is one of the two.
-func logSumDim(t *Tensor) int {
-	if t.D == 2 {
-		return 2
-	}
-	return 1
-}
-
-// farLSE is the largest magnitude of an LSE that one float32 holds well enough to merge: its last place is 2^-12 there.
+// farLSE is the largest magnitude of an LSE that one float32 holds well enough to merge: its last
+// place is 2^-12 there.
 const farLSE = 1 << 12
 
-// mergeableRows reports the first row whose LSE is too far for one number: in either part, or where the second would be stored.
+// mergeableRows reports the first row whose LSE is too far for one number: in either part, or where
+// the second would be stored.
 func mergeableRows(lse, lse2 *Tensor) error {
 	if lse.D == 2 && lse2.D == 2 {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A part is the attention of one query over some keys: its output and LSE, the latter as one number or two.
+// A part is the attention of one query over some keys: its output and LSE, the latter as one number
+// or two.
 type part struct{ o, lse attn.Tensor }
 
 func partOf(lse float32, o ...float32) part { return partOver([]float32{lse}, o...) }
@@ -112,8 +113,8 @@ func TestMergeInfinities(t *testing.T) {
 	}
 }
 
-// TestMergeFar checks that parts of 1 and 127 keys at -1e9 make the mean of all 128, and that one number for the LSE of such rows is refused, naming the
-// row, before anything is written.
+// TestMergeFar checks that parts of 1 and 127 keys at -1e9 make the mean of all 128, and that one
+// number for the LSE of such rows is refused, naming the row, before anything is written.
 func TestMergeFar(t *testing.T) {
 	x, y := partOver([]float32{-1e9, 0}, 0), partOver([]float32{-1e9, float32(math.Log(127))}, 64)
 	if got := merged(x, y).o.Data[0]; math.Abs(float64(got)-63.5) > 64*0x1p-22 {

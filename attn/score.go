@@ -99,9 +99,10 @@ func (s *Scorer) Score(j int) float32 {
 	return x
 }
 
-// Lowest is the lowest finite score that a bias leaves: -2.36e38 T, or -MaxFloat32 if that is larger, as it is in the limits of
-// temperature. Kernels hold z = s/T as a base-2 logarithm, in which no lower one is finite. Scores below count as equal to it, so that
-// a row that is filled with the lowest float32, as a mask often is, has the mean of its values for an answer.
+// Lowest is the lowest finite score that a bias leaves: -2.36e38 T, or -MaxFloat32 if that is
+// larger, as it is in the limits of temperature. Kernels hold z = s/T as a base-2 logarithm, in
+// which no lower one is finite. Scores below count as equal to it, so that a row that is filled
+// with the lowest float32, as a mask often is, has the mean of its values for an answer.
 func (p *Problem) Lowest() float32 {
 	lowest := -math.MaxFloat32
 	if t := p.Temperature(); t > 0 && !math.IsInf(t, 1) {

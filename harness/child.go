@@ -33,7 +33,8 @@ type Child struct {
 	process *process
 }
 
-// excess is how much longer than its limit a request about a Foreign kernel may take: the worker gives such a kernel up by itself, and says at what.
+// excess is how much longer than its limit a request about a Foreign kernel may take: the worker
+// gives such a kernel up by itself, and says at what.
 const excess = 5 * time.Second
 
 type process struct {
@@ -61,7 +62,8 @@ func (p *process) answer() (a answer, err error) {
 	}
 }
 
-// errNoAnswer is what reading an answer comes to when there is none. Why is for the end of the process to tell.
+// errNoAnswer is what reading an answer comes to when there is none. Why is for the end of the
+// process to tell.
 var errNoAnswer = errors.New("no answer on the worker's output")
 
 // head keeps the beginning of what is written to it: that is where a crash says what it is.
@@ -94,7 +96,8 @@ func (c *Child) start() error {
 	return nil
 }
 
-// Close ends the process of cases, and the programs that it has started. The child may be asked again: a new one is then started.
+// Close ends the process of cases, and the programs that it has started. The child may be asked
+// again: a new one is then started.
 func (c *Child) Close() error {
 	p := c.process
 	if p == nil {

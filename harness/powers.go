@@ -38,7 +38,8 @@ var singles = [...]struct {
 	{attn.NeedGrad, func(p *attn.Problem) { p.Want = attn.WantGrad }},
 }
 
-// Powers returns what a kernel can do. One of ours is asked for one ability at a time; a Foreign kernel, which may refuse any problem, is taken at its claims.
+// Powers returns what a kernel can do. One of ours is asked for one ability at a time; a Foreign
+// kernel, which may refuse any problem, is taken at its claims.
 func Powers(k attn.Kernel) attn.Needs {
 	if f, ok := k.(attn.Foreign); ok {
 		return f.Claims()

@@ -41,7 +41,8 @@ type Sweep struct {
 	trials map[run.Point]trial // so that each point is asked about once
 }
 
-// A trial is what asking about a point has come to, before anything of it is allocated: a workload, or why there is none.
+// A trial is what asking about a point has come to, before anything of it is allocated: a workload,
+// or why there is none.
 type trial struct {
 	work *Workload
 	skip string // it cannot be done here
@@ -182,7 +183,8 @@ func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
 	return nil
 }
 
-// count is the work of a point: what its workload says or, if there is none, what its problem does at capacity.
+// count is the work of a point: what its workload says or, if there is none, what its problem does
+// at capacity.
 func (t trial) count(at run.Point) (attn.Count, error) {
 	if t.work != nil {
 		return t.work.Count()

@@ -96,7 +96,8 @@ func Try(k attn.Kernel, c cases.Case) Finding {
 	return f
 }
 
-// nearOracle answers for a case of scores far from 0 by the same scores near 0, which have narrower tolerances.
+// nearOracle answers for a case of scores far from 0 by the same scores near 0, which have narrower
+// tolerances.
 func nearOracle(c cases.Case, a *attn.Args) (*oracle.Oracle, error) {
 	near, err := c.Near(a)
 	if err != nil {

@@ -210,7 +210,8 @@ type answer struct {
 	Profile []byte    `json:"profile,omitempty"`
 	Late    bool      `json:"late,omitempty"` // the kernel was given up
 
-	// Group and Runs are no answer: a process group has started or, if it does not run, ended. Whoever kills the worker kills it too.
+	// Group and Runs are no answer: a process group has started or, if it does not run, ended.
+	// Whoever kills the worker kills it too.
 	Group int  `json:"group,omitempty"`
 	Runs  bool `json:"runs,omitempty"`
 }

@@ -20,8 +20,8 @@ import (
 
 var fuzzSet = flag.String("set", "", "the instruction set whose kernels FuzzProblems runs, such as avx2; default: the best of this machine")
 
-// FuzzProblems holds the kernels of one instruction set to the definition on random problems, guided
-// by coverage. Its seeds and its corpus, in testdata, run as a test:
+// FuzzProblems holds the kernels of one instruction set to the definition on random problems,
+// guided by coverage. Its seeds and its corpus, in testdata, run as a test:
 //
 //	go test -run '^$' -fuzz Problems -fuzzminimizetime 1x ./kernels -set avx2
 func FuzzProblems(f *testing.F) {
@@ -71,9 +71,9 @@ func words(seed uint64, n int) (all []byte) {
 	return all
 }
 
-// endless returns the input followed by random numbers. A problem draws some hundred numbers, and an
-// input that ends before is thrown away. The numbers depend on the first eight bytes alone, so that
-// another change of the input changes one choice and not all that follow.
+// endless returns the input followed by random numbers. A problem draws some hundred numbers, and
+// an input that ends before is thrown away. The numbers depend on the first eight bytes alone, so
+// that another change of the input changes one choice and not all that follow.
 func endless(input []byte) []byte {
 	whole := append(slices.Clone(input), make([]byte, max(8, (len(input)+7)&^7)-len(input))...)
 	return append(whole, words(binary.LittleEndian.Uint64(whole), 1<<14)...)

@@ -796,8 +796,8 @@ func logSumsExcept(x []float64) []float64 {
 	return to
 }
 
-// average returns sum p x over pairs. Weights sum to 1, so an error in a weight counts by how far its
-// x is from the average.
+// average returns sum p x over pairs. Weights sum to 1, so an error in a weight counts by how far
+// its x is from the average.
 func average(pairs []pair, x func(k *pair) number) number {
 	var t total
 	for i := range pairs {

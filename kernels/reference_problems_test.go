@@ -153,8 +153,8 @@ func (d drawer) near() trial {
 	return x
 }
 
-// some replaces some numbers of a bias, and some rows of it if these are to have weights that do not
-// depend on how scores are rounded.
+// some replaces some numbers of a bias, and some rows of it if these are to have weights that do
+// not depend on how scores are rounded.
 func (d drawer) some(b *attn.Tensor, by float32) {
 	each(b, func(bb, s, h int) {
 		whole, row := by <= -math.MaxFloat32 && d.oneIn(8), b.Row(bb, s, h)
@@ -183,8 +183,8 @@ func (d drawer) tensor(b, s, h, n int) attn.Tensor {
 	return t
 }
 
-// typed makes an operand whose rows are NaN until they are written: those that no call uses must not
-// matter.
+// typed makes an operand whose rows are NaN until they are written: those that no call uses must
+// not matter.
 func (d drawer) typed(typ attn.DType, b, s, h, n int) attn.Tensor {
 	t := attn.NewTyped(typ, d.layout(), b, s, h, n)
 	nan := slices.Repeat([]float32{float32(math.NaN())}, n)
@@ -527,7 +527,8 @@ func (d drawer) farProblem(temp float64) attn.Problem {
 	return p
 }
 
-// shift adds a number to a whole bias that is 0 otherwise, or to that of some queries or of some keys.
+// shift adds a number to a whole bias that is 0 otherwise, or to that of some queries or of some
+// keys.
 func (d drawer) shift(b *attn.Tensor, by float32) {
 	clear(b.Data)
 	queries, keys := make([]bool, b.S), make([]bool, b.D)
@@ -547,8 +548,8 @@ func (d drawer) shift(b *attn.Tensor, by float32) {
 	})
 }
 
-// lead makes a bias that gives each row a key that leads by at least 2^13 steps of float32, and by so
-// much that the weights of the others are 0.
+// lead makes a bias that gives each row a key that leads by at least 2^13 steps of float32, and by
+// so much that the weights of the others are 0.
 func (d drawer) lead(x *trial, shift float64) {
 	p, a := &x.p, x.a
 	nq, nk := grid(p, a)
@@ -588,8 +589,8 @@ func (d drawer) farSinks(x *trial) {
 	}
 }
 
-// products draws a problem with products of about 1e9: of equal keys, or of random ones, of which one
-// leads.
+// products draws a problem with products of about 1e9: of equal keys, or of random ones, of which
+// one leads.
 func (d drawer) products() trial {
 	p := d.farProblem(pick(d, 0, 0, 0.1, 7))
 	p.Score.Softcap, p.KV = 0, attn.F32

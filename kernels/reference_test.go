@@ -24,9 +24,10 @@ var (
 //	go test ./kernels -run TestReference -reference 3000
 //	go test ./kernels -run TestReference -reference 1 -reference.seed 1234
 //
-// Each number has a bound of first order: see the type number. A number whose bound is above 2^-8 of
-// the sum of its terms' sizes is not judged, but an error beyond the bound fails even then. At least
-// 95 % of all numbers must be judged; one that is a sum of nothing does not count, and must be exact.
+// Each number has a bound of first order: see the type number. A number whose bound is above 2^-8
+// of the sum of its terms' sizes is not judged, but an error beyond the bound fails even then. At
+// least 95 % of all numbers must be judged; one that is a sum of nothing does not count, and must
+// be exact.
 func TestReference(t *testing.T) {
 	all := tally{}
 	for seed := *referenceSeed; seed < *referenceSeed+uint64(*referenceTrials); seed++ {

@@ -132,7 +132,8 @@ func troubles() []trouble {
 	return list
 }
 
-// TestFaults checks that whatever a peer does wrong is told with its name, the stage and what it did, within bounds, and that no process of it is left.
+// TestFaults checks that whatever a peer does wrong is told with its name, the stage and what it
+// did, within bounds, and that no process of it is left.
 func TestFaults(t *testing.T) {
 	for _, c := range troubles() {
 		if testing.Short() && c.stage != "run" && !strings.HasPrefix(c.like, "dies-") {
@@ -198,7 +199,8 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// TestRestarts checks that one process answers all checks, and that another takes its place once it has ended.
+// TestRestarts checks that one process answers all checks, and that another takes its place once it
+// has ended.
 func TestRestarts(t *testing.T) {
 	k, w := peer(t, "honest"), new(watch)
 	k.Watch(w.heard)
@@ -231,7 +233,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestEnds checks that a peer that does not end when its input does is ended, and that one that ends badly is told.
+// TestEnds checks that a peer that does not end when its input does is ended, and that one that
+// ends badly is told.
 func TestEnds(t *testing.T) {
 	for like, want := range map[string]string{"lingers": "close: it still ran 3s after the end of its input", "fails": "close: it ended (exit status 3)"} {
 		t.Run(like, func(t *testing.T) {

@@ -1,13 +1,15 @@
-// Package peers lets programs that are not ours compete. A peer is a kernel that another process computes, in any language: a few dozen lines around a library,
-// such as those in the folders below this one, which say how to install what they need.
+// Package peers lets programs that are not ours compete. A peer is a kernel that another process
+// computes, in any language: a few dozen lines around a library, such as those in the folders below
+// this one, which say how to install what they need.
 //
 //	benchrun sweep --peer 'onnxruntime=node peers/onnxruntime/peer.mjs' --kernel flash,onnxruntime --seq 512,2048
 //
 // # Requests and answers
 //
-// A peer is started with pipes for its standard input and output. It answers one request after the other until its input ends. A request is a line of JSON, and so
-// is an answer, of at most 64 KiB. Every answer has the "id" of its request, which is left out below. Tensors follow as float32, little endian, in rows
-// [batch][head][row][column] without gaps.
+// A peer is started with pipes for its standard input and output. It answers one request after the
+// other until its input ends. A request is a line of JSON, and so is an answer, of at most 64 KiB.
+// Every answer has the "id" of its request, which is left out below. Tensors follow as float32,
+// little endian, in rows [batch][head][row][column] without gaps.
 //
 //	request                                    answer
 //	{"do":"about"}, once, at the start         {"about":"Library 1.2.3"}: what it is, for the records of a run
@@ -27,12 +29,15 @@
 //
 //	{"batch":1,"heads_q":8,"heads_kv":8,"seq_q":512,"seq_kv":512,"dim":64,"dim_v":64,"scale":0.125,"mask":"causal"}
 //
-// where mask is full, causal (the last query sees the last key), causal-topleft (the first query sees the first key), or window:L:R or window:L:R:topleft as
-// package attn defines them. heads_kv divides heads_q; query head h has key head h/(heads_q/heads_kv). A peer refuses what it does not do, such as sizes of 0.
+// where mask is full, causal (the last query sees the last key), causal-topleft (the first query
+// sees the first key), or window:L:R or window:L:R:topleft as package attn defines them. heads_kv
+// divides heads_q; query head h has key head h/(heads_q/heads_kv). A peer refuses what it does not
+// do, such as sizes of 0.
 //
 // # What goes wrong
 //
-// A peer that cannot answer says {"error":"what"}, in place of any answer. That, and whatever else it does wrong, is an attn.RemoteError and the end of its process:
+// A peer that cannot answer says {"error":"what"}, in place of any answer. That, and whatever else
+// it does wrong, is an attn.RemoteError and the end of its process:
 //
 //   - It does not answer in time, or ends, or closes its pipes.
 //   - It writes something else than the answer: a line that is too long or not JSON, another id, bytes after the answer. What a library prints belongs on the
@@ -40,8 +45,9 @@
 //   - It claims a time that is not above 0, or longer than the exchange took from outside, or negative processor time, or more of it than the threads it was told
 //     can use. cpu_ns is the processor time of the peer; 0 is unknown, and wall_ns then counts.
 //
-// A peer leads a process group, which is killed when the peer ends: what it starts ends with it. Messages have the name of a peer and never its command; what it
-// writes is cut, and the arguments and assignments of its command are struck out.
+// A peer leads a process group, which is killed when the peer ends: what it starts ends with it.
+// Messages have the name of a peer and never its command; what it writes is cut, and the arguments
+// and assignments of its command are struck out.
 package peers
 
 import (
@@ -89,7 +95,8 @@ var (
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
-// Parse reads NAME=COMMAND: assignments to the environment, a program and its arguments, separated by spaces. The error does not repeat them, which may be secret.
+// Parse reads NAME=COMMAND: assignments to the environment, a program and its arguments, separated
+// by spaces. The error does not repeat them, which may be secret.
 func Parse(spec string) (*Kernel, error) {
 	name, command, _ := strings.Cut(spec, "=")
 	words := strings.Fields(command)
@@ -113,13 +120,15 @@ func New(name string, command ...string) *Kernel {
 // Name returns the peer's name, and attn.Native.
 func (k *Kernel) Name() (algo, isa string) { return k.name, attn.Native }
 
-// About returns what the peer says it is. A peer that failed to say it when it was first started is not started again: the error stays the same.
+// About returns what the peer says it is. A peer that failed to say it when it was first started is
+// not started again: the error stays the same.
 func (k *Kernel) About() (string, error) {
 	f := k.met()
 	return f.about.About, f.err
 }
 
-// Claims returns all that can be said in a request. A peer that does not say what it is has no backward pass.
+// Claims returns all that can be said in a request. A peer that does not say what it is has no
+// backward pass.
 func (k *Kernel) Claims() attn.Needs {
 	if k.met().about.Backward {
 		return attn.NeedSoftmax | attn.NeedWindow | attn.NeedGrad
@@ -136,7 +145,8 @@ func (k *Kernel) Within(limit time.Duration) {
 	}
 }
 
-// limit returns when an exchange that begins now must have ended, and how long it then had by its limit; a zero time if it may take for ever.
+// limit returns when an exchange that begins now must have ended, and how long it then had by its
+// limit; a zero time if it may take for ever.
 func (k *Kernel) limit() (d time.Duration, until time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,7 +226,8 @@ func (k *Kernel) Kill() {
 	}
 }
 
-// checked returns a process that does a problem. One that has been asked before and fails may suffer from what it was asked then: a new one decides.
+// checked returns a process that does a problem. One that has been asked before and fails may
+// suffer from what it was asked then: a new one decides.
 func (k *Kernel) checked(p *attn.Problem, workers int) (*process, error) {
 	if err := p.Require(k.name+"/"+attn.Native, k.Claims()); err != nil {
 		return nil, err
@@ -341,7 +352,8 @@ func (p *plan) Forward(a *attn.Args) {
 	}
 }
 
-// Load copies the operands to the peer. A call may be empty where its plan is not: its result is known without asking.
+// Load copies the operands to the peer. A call may be empty where its plan is not: its result is
+// known without asking.
 func (p *plan) Load(a *attn.Args) error {
 	if err := p.problem.Check(a); err != nil {
 		return p.kernel.failed(err)
@@ -359,7 +371,8 @@ func (p *plan) Load(a *attn.Args) error {
 	return err
 }
 
-// replan has the peer plan for a number of queries and keys, which a call may have fewer of than its plan.
+// replan has the peer plan for a number of queries and keys, which a call may have fewer of than
+// its plan.
 func (p *plan) replan(queries, keys int) error {
 	if p.size == [2]int{queries, keys} {
 		return nil
@@ -394,16 +407,19 @@ func (p *plan) run(q request) (cpu, wall time.Duration, err error) {
 }
 
 const (
-	// coarse is what a clock may be off by at both ends of a reading together, and askew the share by which it may run faster than ours.
+	// coarse is what a clock may be off by at both ends of a reading together, and askew the share
+	// by which it may run faster than ours.
 	coarse = 100 * time.Microsecond
 	askew  = 1e-3
 	// ticks is what processor time may be off by: some systems count it in ticks.
 	ticks = 10 * time.Millisecond
-	// idlers is how many threads' worth of time may go to threads that do not compute, such as a garbage collector's.
+	// idlers is how many threads' worth of time may go to threads that do not compute, such as a
+	// garbage collector's.
 	idlers = 0.5
 )
 
-// implausible says what cannot be true of the times that a peer claims for calls, which took at most the given time from outside; nothing if they can.
+// implausible says what cannot be true of the times that a peer claims for calls, which took at
+// most the given time from outside; nothing if they can.
 func implausible(cpu, wall, took time.Duration, threads int) string {
 	longest := took + coarse + time.Duration(askew*float64(took))
 	most := (float64(threads) + idlers) * float64(wall)

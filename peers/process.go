@@ -88,7 +88,8 @@ func (k *Kernel) launch() (*process, error) {
 	cmd := exec.Command(k.command[0], k.command[1:]...)
 	cmd.Env = append(os.Environ(), k.env...)
 	group.Lead(cmd)
-	// Pipes of our own: those of exec.Cmd are closed when the process ends, with what it last wrote, and wait for whoever else holds them.
+	// Pipes of our own: those of exec.Cmd are closed when the process ends, with what it last
+	// wrote, and wait for whoever else holds them.
 	var ours, theirs [3]*os.File
 	defer func() { closeAll(theirs[:]) }()
 	for i := range ours {
@@ -220,7 +221,8 @@ func (p *process) gone(otherwise string) string {
 	return fmt.Sprintf("it ended (%v)", p.cmd.ProcessState)
 }
 
-// lastWords is the end of what a process has written to its standard error, for the end of a sentence. The process has ended.
+// lastWords is the end of what a process has written to its standard error, for the end of a
+// sentence. The process has ended.
 func (p *process) lastWords() string {
 	within(grace, p.words.done)
 	p.words.mu.Lock()
@@ -232,8 +234,9 @@ func (p *process) lastWords() string {
 	return fmt.Sprintf("; its standard error ends in %q", said)
 }
 
-// ask makes one exchange: it writes a request with its tensors, and reads the answer with those that follow it. It also returns how long the answer took. A process
-// that fails an exchange is killed.
+// ask makes one exchange: it writes a request with its tensors, and reads the answer with those
+// that follow it. It also returns how long the answer took. A process that fails an exchange is
+// killed.
 func (p *process) ask(q request, operands, results []*attn.Tensor) (a answer, took time.Duration, err error) {
 	stop := func() bool { return true }
 	limit, until := p.kernel.limit()
@@ -275,7 +278,8 @@ func (q *request) stage() string {
 	return q.Do
 }
 
-// send writes a request. It returns what is wrong, or nothing; so do the others that are a part of an exchange.
+// send writes a request. It returns what is wrong, or nothing; so do the others that are a part of
+// an exchange.
 func (p *process) send(q request, operands []*attn.Tensor) (fault string) {
 	err := json.NewEncoder(p.in).Encode(q) // it ends the line
 	for _, t := range operands {

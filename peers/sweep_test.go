@@ -21,7 +21,8 @@ import (
 	"attnlab/peers/peertest"
 )
 
-// workerEnv makes the test binary a worker. Its value lists what its peers are like; each has the name of what it is like.
+// workerEnv makes the test binary a worker. Its value lists what its peers are like; each has the
+// name of what it is like.
 const workerEnv = "ATTNLAB_TEST_WORKER"
 
 // work is the worker.
@@ -109,7 +110,8 @@ func closeAll(lab *harness.Lab) {
 	}
 }
 
-// noneOf demands that no process runs any more of the groups whose leaders have left their numbers in a folder.
+// noneOf demands that no process runs any more of the groups whose leaders have left their numbers
+// in a folder.
 func noneOf(t *testing.T, dir string) {
 	t.Helper()
 	files, err := os.ReadDir(dir)
@@ -128,7 +130,8 @@ func noneOf(t *testing.T, dir string) {
 	}
 }
 
-// A sweep over peers with every kind of fault ends, with a row for each point that says what its peer did; the rows of others are whole, and no process is left.
+// A sweep over peers with every kind of fault ends, with a row for each point that says what its
+// peer did; the rows of others are whole, and no process is left.
 func TestSweepOverFaultyPeers(t *testing.T) {
 	want := map[string]string{ // beginning with the status
 		"honest": "ok", "cries": "ok", "lingers": "ok", "fails": "ok",
@@ -175,7 +178,8 @@ func TestSweepOverFaultyPeers(t *testing.T) {
 	noneOf(t, dir)
 }
 
-// Peers that hang are given up by the worker, or by the parent where that asks, which says at what; and so are their children.
+// Peers that hang are given up by the worker, or by the parent where that asks, which says at what;
+// and so are their children.
 func TestSweepOverHangingPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("peers that hang take their time")

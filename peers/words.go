@@ -8,13 +8,15 @@ import (
 	"unicode"
 )
 
-// What a peer writes goes to reports and terminals. Its arguments and its environment may be secret, and a program may repeat them: they are struck out. What it
-// writes may be long or hold escape sequences: it is cut, and control characters become spaces.
+// What a peer writes goes to reports and terminals. Its arguments and its environment may be
+// secret, and a program may repeat them: they are struck out. What it writes may be long or hold
+// escape sequences: it is cut, and control characters become spaces.
 
 // textLimit is the most bytes quoted of what a peer writes.
 const textLimit = 400
 
-// shortSecret is the length up to which a word of a command is taken for a switch or a number, which would be found in any text.
+// shortSecret is the length up to which a word of a command is taken for a switch or a number,
+// which would be found in any text.
 const shortSecret = 3
 
 // A censor strikes out words.
@@ -23,7 +25,8 @@ type censor struct {
 	longest int
 }
 
-// newCensor strikes out the arguments of a command, and the assignments before it: each as a whole, and the value in it.
+// newCensor strikes out the arguments of a command, and the assignments before it: each as a whole,
+// and the value in it.
 func newCensor(env, args []string) censor {
 	var c censor
 	var words []string
@@ -62,7 +65,8 @@ func (c censor) quote(text []byte) string {
 	return fmt.Sprintf("%.80q", strings.ToValidUTF8(c.strike.Replace(string(text)), "\uFFFD"))
 }
 
-// lastOf makes the end of a text fit for a report. If it was cut before, the cut may have gone through a word to be struck out.
+// lastOf makes the end of a text fit for a report. If it was cut before, the cut may have gone
+// through a word to be struck out.
 func (c censor) lastOf(text []byte, cut bool) string {
 	s := plain(c.strike.Replace(string(text)))
 	if cut {

@@ -32,8 +32,9 @@ type live struct {
 }
 
 // Live serves the report of a run folder that another process may be writing: a page, made once for
-// each version of the run, and a stream of events that tells the page when there is another version.
-// It answers requests for a loopback address alone, and none that come from another site's page.
+// each version of the run, and a stream of events that tells the page when there is another
+// version. It answers requests for a loopback address alone, and none that come from another site's
+// page.
 func Live(dir string) http.Handler { return newLive(dir, livePause).handler() }
 
 func newLive(dir string, pause time.Duration) *live {

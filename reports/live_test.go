@@ -93,7 +93,8 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLiveOnce checks that a page is made once for each change of the run, for however many requests.
+// TestLiveOnce checks that a page is made once for each change of the run, for however many
+// requests.
 func TestLiveOnce(t *testing.T) {
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Samples: 1, Masks: []string{"full"}})
 	l := newLive(r.Dir, time.Hour)
@@ -199,7 +200,8 @@ func TestLiveEvents(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 10+i), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		// Between the two steps of such a write the file is empty, which may be an event of its own.
+		// Between the two steps of such a write the file is empty, which may be an event of its
+		// own.
 		want, err := newLive(dir, 0).version()
 		for last := ""; err == nil && last != "data: "+want; {
 			for _, got := range []*string{&last, new(string)} {

@@ -9,7 +9,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Scores far from 0: the cases of family far have the same answer there as near 0, and are judged by that.
+// Scores far from 0: the cases of family far have the same answer there as near 0, and are judged
+// by that.
 
 // eachFar runs f on the cases of scores far from 0 that the claims cover in some form.
 func (s *Subject) eachFar(form func(cases.Case) (cases.Case, bool), f func(c cases.Case) error) error {
@@ -128,7 +129,8 @@ func farGradients(s *Subject) error {
 	})
 }
 
-// farLSE is the magnitude from which on an LSE is far: kernels then take the sum of a row's weights from its scores.
+// farLSE is the magnitude from which on an LSE is far: kernels then take the sum of a row's weights
+// from its scores.
 const farLSE = 1 << 10
 
 // weights: those of a row, and that of its sink, sum to 1.
@@ -197,8 +199,8 @@ func gradientColumns(s *Subject) error {
 	})
 }
 
-// valuesFlow demands that each column of dV sums to that of dOut over the rows that see a key. Where there is a sink it takes a part that only its own weight
-// knows: nothing is demanded then.
+// valuesFlow demands that each column of dV sums to that of dOut over the rows that see a key.
+// Where there is a sink it takes a part that only its own weight knows: nothing is demanded then.
 func valuesFlow(p *attn.Problem, a *attn.Args, g *attn.Grads) error {
 	if p.Score.Terms&attn.TermSinks != 0 || g.V.Data == nil {
 		return nil

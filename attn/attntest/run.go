@@ -41,7 +41,8 @@ func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	})
 }
 
-// judged runs one in nth of the cases that the claims cover in some form. A family whose tolerances are all too wide to judge by fails.
+// judged runs one in nth of the cases that the claims cover in some form. A family whose tolerances
+// are all too wide to judge by fails.
 func judged(t *testing.T, s *Subject, nth uint64, form func(cases.Case) (cases.Case, bool), judge func(cases.Case) (oracle.Verdict, error)) {
 	all := map[string]*oracle.Verdict{}
 	ran := map[string]int{}

@@ -2,12 +2,14 @@
 //
 //	func TestKernel(t *testing.T) { attntest.Run(t, flash.New(), claims, attntest.Options{Hold: 0.25, HoldNarrow: 0.5}) }
 //
-// The suite has three parts. Values: every case of package cases that the claims cover, against the float64 oracle, in units of the
-// tolerance that float32 arithmetic is entitled to; outputs, padding and scratch hold NaN beforehand, and nothing but the outputs may change.
-// Scores far from 0, where that tolerance forgives anything, are held to the tolerance of the same scores near 0.
-// Claims: a problem is accepted exactly when the claims cover it. Laws: what must hold without knowing the answer, such as the same bits on
-// any number of threads, two halves of the keys that Merge to the whole, or two ways to say the same: a paged cache and a contiguous one, slopes
-// and a bias.
+// The suite has three parts. Values: every case of package cases that the claims cover, against the
+// float64 oracle, in units of the tolerance that float32 arithmetic is entitled to; outputs,
+// padding and scratch hold NaN beforehand, and nothing but the outputs may change. Scores far from
+// 0, where that tolerance forgives anything, are held to the tolerance of the same scores near 0.
+// Claims: a problem is accepted exactly when the claims cover it. Laws: what must hold without
+// knowing the answer, such as the same bits on any number of threads, two halves of the keys that
+// Merge to the whole, or two ways to say the same: a paged cache and a contiguous one, slopes and a
+// bias.
 //
 // Nothing in it that judges a kernel needs package testing, so the mutants (package mutants) are judged by the same code.
 package attntest
@@ -84,8 +86,9 @@ func (s *Subject) Covers(c cases.Case) (cases.Case, bool) {
 	return c, c.Problem.Needs()&^s.Claims == 0
 }
 
-// Value judges a kernel on one case that the claims cover: the answer, by the oracle; that nothing but the outputs was written; and that
-// neither the answer nor its bits depend on what outputs and scratch held before.
+// Value judges a kernel on one case that the claims cover: the answer, by the oracle; that nothing
+// but the outputs was written; and that neither the answer nor its bits depend on what outputs and
+// scratch held before.
 func (s *Subject) Value(c cases.Case) (v oracle.Verdict, err error) {
 	defer catch(&err)
 	a, slab, err := c.Args()

@@ -8,10 +8,11 @@ import (
 	"attnlab/attn"
 )
 
-// far has scores that are far from 0: a padded row filled with -1e9 or with the lowest float32, positions of 2^30 under ALiBi. float32
-// numbers are 64 apart at 1e9, so a tolerance that knows the scores forgives anything. These cases are such that the shift makes no
-// difference: the scores of a row are all equal, or one key leads by so much that it has all the weight. So there is the same case
-// near 0, by whose tolerance an answer can be judged: Case.Near.
+// far has scores that are far from 0: a padded row filled with -1e9 or with the lowest float32,
+// positions of 2^30 under ALiBi. float32 numbers are 64 apart at 1e9, so a tolerance that knows the
+// scores forgives anything. These cases are such that the shift makes no difference: the scores of
+// a row are all equal, or one key leads by so much that it has all the weight. So there is the same
+// case near 0, by whose tolerance an answer can be judged: Case.Near.
 func far(l *list) {
 	const lowest = -math.MaxFloat32
 	wide, causal := problem(1, 37, 128, 4, 2, 16, 12), masked(problem(1, 150, 300, 2, 1, 16, 16), attn.Causal())
@@ -109,7 +110,8 @@ func far(l *list) {
 	}
 }
 
-// equalKeys makes all keys of a head one row, so that a query has the same score with each, in any arithmetic.
+// equalKeys makes all keys of a head one row, so that a query has the same score with each, in any
+// arithmetic.
 func equalKeys(_ *attn.Problem, a *attn.Args) {
 	Rows(&a.K, func(b, _, h int, row []float32) { copy(row, a.K.Row(b, 0, h)) })
 }
@@ -170,11 +172,13 @@ func twoNumbers(a *attn.Args) {
 	}
 }
 
-// Far reports whether the case has a shift that takes its scores far from 0, and changes nothing else.
+// Far reports whether the case has a shift that takes its scores far from 0, and changes nothing
+// else.
 func (c *Case) Far() bool { return c.shift != nil }
 
-// Near returns the operands of a case that is Far without its shift, with those outputs of a call with it that must be the same: Out, weights, entropy. An
-// LSE is there as Backward reads it, and is not to be judged.
+// Near returns the operands of a case that is Far without its shift, with those outputs of a call
+// with it that must be the same: Out, weights, entropy. An LSE is there as Backward reads it, and
+// is not to be judged.
 func (c Case) Near(a *attn.Args) (*attn.Args, error) {
 	c.shift = nil
 	near, _, err := c.Args()
@@ -188,7 +192,8 @@ func (c Case) Near(a *attn.Args) (*attn.Args, error) {
 	return near, nil
 }
 
-// NearGrads returns those gradients of a call that a shift does not change: all but that of a slope, which counts distances.
+// NearGrads returns those gradients of a call that a shift does not change: all but that of a
+// slope, which counts distances.
 func NearGrads(g *attn.Grads) *attn.Grads {
 	near := *g
 	near.Terms.Slopes = nil

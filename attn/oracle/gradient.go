@@ -6,7 +6,8 @@ import (
 	"attnlab/attn"
 )
 
-// A bounded number is known up to an error: its value, the error in units of u, and the sum of the sizes of the terms that it is made of.
+// A bounded number is known up to an error: its value, the error in units of u, and the sum of the
+// sizes of the terms that it is made of.
 type bounded struct{ x, err, size float64 }
 
 // times returns the product with a factor that has no error.
@@ -20,8 +21,9 @@ func (n bounded) loosened(by float64) bounded {
 	return n
 }
 
-// sums are numbers that add up over rows and keys: rows of so many, with the error of what was added and the sum of its absolute values, both in units
-// of u, the sizes of its terms, and how many additions each row saw.
+// sums are numbers that add up over rows and keys: rows of so many, with the error of what was
+// added and the sum of its absolute values, both in units of u, the sizes of its terms, and how
+// many additions each row saw.
 type sums struct {
 	width             int
 	x, tol, abs, size []float64
@@ -39,7 +41,8 @@ func (s *sums) clear() {
 	}
 }
 
-// add takes in a row of products: w, which has an error, with numbers of from, which are made of abs.
+// add takes in a row of products: w, which has an error, with numbers of from, which are made of
+// abs.
 func (s *sums) add(row int, w bounded, from, abs []float64) {
 	at := row * s.width
 	for c, x := range from {
@@ -51,7 +54,8 @@ func (s *sums) add(row int, w bounded, from, abs []float64) {
 	s.n[row]++
 }
 
-// estimates are numbers that are known up to a tolerance, with the sizes of the terms that each is made of.
+// estimates are numbers that are known up to a tolerance, with the sizes of the terms that each is
+// made of.
 type estimates struct{ x, tol, size []float64 }
 
 func newEstimates(n int) estimates {

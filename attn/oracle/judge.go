@@ -11,10 +11,12 @@ import (
 
 // A Verdict is the outcome of a comparison.
 //
-// A tolerance that exceeds 2^-8 of the sum of the sizes of a number's terms is so wide that the comparison has shown little: float32
-// arithmetic is entitled to the error, but a number that is within it has not been judged. It must be within it all the same, up to a
-// quarter of that sum. Wider tolerances, which are of the first order, mean nothing: such a number is only to be finite where the
-// definition is. What tolerances have in absolute terms, for numbers near the bottom of float32, counts for nothing here.
+// A tolerance that exceeds 2^-8 of the sum of the sizes of a number's terms is so wide that the
+// comparison has shown little: float32 arithmetic is entitled to the error, but a number that is
+// within it has not been judged. It must be within it all the same, up to a quarter of that sum.
+// Wider tolerances, which are of the first order, mean nothing: such a number is only to be finite
+// where the definition is. What tolerances have in absolute terms, for numbers near the bottom of
+// float32, counts for nothing here.
 type Verdict struct {
 	Rows    int     // compared
 	Numbers int     // compared
@@ -32,8 +34,8 @@ func (v *Verdict) Join(w Verdict) {
 	}
 }
 
-// wide is the tolerance of a number, over the sum of the sizes of its terms, from which on the number is not judged, and void that from
-// which on any finite number will do.
+// wide is the tolerance of a number, over the sum of the sizes of its terms, from which on the
+// number is not judged, and void that from which on any finite number will do.
 const wide, void = 0x1p-8, 0x1p-2
 
 // Judge compares a.Out, and every member of a.Stats that is set, with the definition in the given rows.
@@ -139,7 +141,8 @@ func (v *Verdict) vector(name string, at Index, got []float32, want estimates) (
 	return worst
 }
 
-// number compares one number, whose terms have sizes that sum to size: +Inf where the tolerance is always narrow. It returns the error over the tolerance.
+// number compares one number, whose terms have sizes that sum to size: +Inf where the tolerance is
+// always narrow. It returns the error over the tolerance.
 func (v *Verdict) number(name string, at Index, c int, got, want, tol, size float64) (ratio float64) {
 	ratio = Ratio(got, want, tol)
 	v.Numbers++

@@ -39,10 +39,11 @@
 //
 // # What is judged
 //
-// A tolerance follows the scores, so it forgives anything where they are far from 0: at 1e9 eS is larger than any output. Beside each
-// number stands the sum of the sizes of its terms, such as Σ_j A_j |V_jb| for an output or Σ_j |k_ja| A_j (|dP_j| + |D| + ...) for dQ.
-// A number whose tolerance exceeds 2^-8 of that is counted as not judged (type Verdict). The suite fails where none is judged, and
-// holds scores far from 0 to the tolerance of the same scores near 0 (cases.Case.Near).
+// A tolerance follows the scores, so it forgives anything where they are far from 0: at 1e9 eS is
+// larger than any output. Beside each number stands the sum of the sizes of its terms, such as Σ_j
+// A_j |V_jb| for an output or Σ_j |k_ja| A_j (|dP_j| + |D| + ...) for dQ. A number whose tolerance
+// exceeds 2^-8 of that is counted as not judged (type Verdict). The suite fails where none is
+// judged, and holds scores far from 0 to the tolerance of the same scores near 0 (cases.Case.Near).
 //
 // # Tolerance of gradients
 //
@@ -185,7 +186,8 @@ func (r *Row) rounded(b int, e float64) {
 	r.SizeOut[b] += absolute(e)
 }
 
-// absolute is what an absolute tolerance adds to the size of a number, so that the number is judged by its other tolerance.
+// absolute is what an absolute tolerance adds to the size of a number, so that the number is judged
+// by its other tolerance.
 func absolute(tol float64) float64 { return tol / wide }
 
 // used is the number of keys in use.
@@ -407,7 +409,8 @@ func (o *Oracle) score(at Index, j, kv int) (s, e float64) {
 	return s, e
 }
 
-// lowest is the lowest score that a finite bias leaves at a temperature: such that z, as a base-2 logarithm, is -MaxFloat32.
+// lowest is the lowest score that a finite bias leaves at a temperature: such that z, as a base-2
+// logarithm, is -MaxFloat32.
 func lowest(t float64) float64 {
 	if !(t > 0) || math.IsInf(t, 1) {
 		return -math.MaxFloat32

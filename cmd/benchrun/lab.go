@@ -31,8 +31,9 @@ type Peers struct {
 	Peer []string `placeholder:"NAME=COMMAND" help:"A program that is not ours and competes as kernel NAME/native, such as 'onnxruntime=node peers/onnxruntime/peer.mjs'; several are separated by commas. Reports show NAME and the program's name, never its arguments. Package peers says what such a program does."`
 }
 
-// among adds the peers to the kernels of this build, each exchange with them bounded by timeout, and returns what each says it is. That is empty for one that does
-// not say it: whatever is asked of it fails, for the same reason. Whoever calls it closes the list.
+// among adds the peers to the kernels of this build, each exchange with them bounded by timeout,
+// and returns what each says it is. That is empty for one that does not say it: whatever is asked
+// of it fails, for the same reason. Whoever calls it closes the list.
 func (c *Peers) among(all kernelList, timeout time.Duration) (both kernelList, about map[string]string, err error) {
 	if both, err = c.join(all); err != nil {
 		return nil, nil, err
@@ -47,7 +48,8 @@ func (c *Peers) among(all kernelList, timeout time.Duration) (both kernelList, a
 	return both, about, nil
 }
 
-// join is among without starting any of them. A worker's are to start on the CPU on which they are timed. Messages do not repeat what may be secret.
+// join is among without starting any of them. A worker's are to start on the CPU on which they are
+// timed. Messages do not repeat what may be secret.
 func (c *Peers) join(all kernelList) (kernelList, error) {
 	all = slices.Clone(all)
 	for i, spec := range c.Peer {
@@ -63,7 +65,8 @@ func (c *Peers) join(all kernelList) (kernelList, error) {
 	return all, nil
 }
 
-// sum is the SHA-256 of the flag, empty if it is not given: a run keeps it in place of arguments that may be secret.
+// sum is the SHA-256 of the flag, empty if it is not given: a run keeps it in place of arguments
+// that may be secret.
 func (c *Peers) sum() string {
 	if len(c.Peer) == 0 {
 		return ""

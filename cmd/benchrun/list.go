@@ -18,7 +18,8 @@ type ListCmd struct {
 	Timeout time.Duration `default:"2m" help:"Give a peer up when it takes longer to say what it is (${default})."`
 }
 
-// Run lists it. What a kernel can do is found out by asking it. A peer that does not say what it is stands there with what it did instead.
+// Run lists it. What a kernel can do is found out by asking it. A peer that does not say what it is
+// stands there with what it did instead.
 func (c *ListCmd) Run(to streams, all kernelList) error {
 	all, about, err := c.among(all, c.Timeout)
 	if err != nil {

@@ -219,7 +219,8 @@ func againWith(k *kong.Context, flags map[string]string, dir string, fixed []str
 	return line, nil
 }
 
-// shownFlag is the value of a flag as messages and run.json have it: without the arguments of peers.
+// shownFlag is the value of a flag as messages and run.json have it: without the arguments of
+// peers.
 func shownFlag(name, value string) string {
 	if name == "peer" && value != "" {
 		return run.RedactedPeers(value)

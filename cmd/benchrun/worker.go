@@ -28,7 +28,8 @@ func (c *WorkerCmd) Run(to streams, all kernelList) error {
 	return newLab(all).Serve(orphan{os.Stdin, all}, to.Out)
 }
 
-// orphan is an input that ends the process when it ends, and the peers with it: the parent is gone, and has no use for whatever is being measured.
+// orphan is an input that ends the process when it ends, and the peers with it: the parent is gone,
+// and has no use for whatever is being measured.
 type orphan struct {
 	io.Reader
 	all kernelList

@@ -9,8 +9,9 @@ import (
 // peerFlag names programs, whose arguments and environment may be secret.
 const peerFlag = "--peer"
 
-// Redacted returns a command line fit for a report: of each program of --peer it has the name and the base name of the program, NAME=PROGRAM, without the
-// assignments before it and the arguments after it.
+// Redacted returns a command line fit for a report: of each program of --peer it has the name and
+// the base name of the program, NAME=PROGRAM, without the assignments before it and the arguments
+// after it.
 func Redacted(args []string) []string {
 	list := make([]string, len(args))
 	for i, arg := range args {
@@ -32,7 +33,8 @@ var (
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
-// RedactedPeers is Redacted for a value of the flag alone: a list separated by commas, those behind a backslash excepted. What does not read is left out.
+// RedactedPeers is Redacted for a value of the flag alone: a list separated by commas, those behind
+// a backslash excepted. What does not read is left out.
 func RedactedPeers(value string) string {
 	var list []string
 	for _, spec := range strings.Split(strings.ReplaceAll(value, `\,`, " "), ",") {

@@ -210,8 +210,8 @@ func readCSV(t *rapid.T, r io.Reader) (rows []Row) {
 	return rows
 }
 
-// TestCSVFormula checks that no text in sweep.csv begins as a formula does in a spreadsheet, and that
-// numbers stay as they are.
+// TestCSVFormula checks that no text in sweep.csv begins as a formula does in a spreadsheet, and
+// that numbers stay as they are.
 func TestCSVFormula(t *testing.T) {
 	for _, c := range []struct{ note, want string }{
 		{"=1+1", "'=1+1"},

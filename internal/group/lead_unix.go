@@ -7,5 +7,6 @@ import (
 	"syscall"
 )
 
-// Lead makes a command that is not started yet the leader of a process group of its own: signals that a terminal sends to our group do not reach it.
+// Lead makes a command that is not started yet the leader of a process group of its own: signals
+// that a terminal sends to our group do not reach it.
 func Lead(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Gone demands that no process of a process group runs any more. It waits for those that have been killed; zombies do not run.
+// Gone demands that no process of a process group runs any more. It waits for those that have been
+// killed; zombies do not run.
 func Gone(t testing.TB, group int) {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
@@ -33,7 +34,8 @@ func living(group int) (list []string) {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name in parentheses may hold any character; then come the state, the parent and the group.
+		// The name in parentheses may hold any character; then come the state, the parent and the
+		// group.
 		stat := string(text)
 		fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
 		if len(fields) > 2 && fields[0] != "Z" && fields[0] != "X" && fields[2] == strconv.Itoa(group) {

@@ -260,8 +260,9 @@ type Ops struct {
 	Score func(*Panel)
 	// Cap is P[j][lane] = Edit.Scale tanh(P[j][lane]). In assembly, tanh is within 3.4 ulp.
 	Cap func(*Panel)
-	// Add is P[j][lane] = Edit.Scale P[j][lane] + Edit.Factor Edit.Add[j][lane], the product with the bias not rounded apart: Edit.Biased. In
-	// assembly, that product is an infinity where a float32 cannot hold it.
+	// Add is P[j][lane] = Edit.Scale P[j][lane] + Edit.Factor Edit.Add[j][lane], the product with
+	// the bias not rounded apart: Edit.Biased. In assembly, that product is an infinity where a
+	// float32 cannot hold it.
 	Add func(*Panel)
 	// Slope is P[j][lane] = Edit.Scale P[j][lane] + (Edit.SlopeHi[lane] + Edit.SlopeLo[lane]) |Edit.Pos[lane]-j|, the product not rounded apart.
 	Slope func(*Panel)

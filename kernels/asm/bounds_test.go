@@ -45,8 +45,8 @@ func (c *calls) see(call asm.Call) {
 }
 
 // TestBounds checks that no call of assembly does more than 2^21 multiply-adds or touches more than
-// a MiB, in any kernel, layer or set, up to the widest rows that a problem may have: a collection of
-// garbage waits for it. One group of rows, the least that a call takes, may exceed that.
+// a MiB, in any kernel, layer or set, up to the widest rows that a problem may have: a collection
+// of garbage waits for it. One group of rows, the least that a call takes, may exceed that.
 func TestBounds(t *testing.T) {
 	c := &calls{}
 	run := map[string]bool{}

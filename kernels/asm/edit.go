@@ -21,7 +21,8 @@ func addRows(p *Panel) {
 	}
 }
 
-// Biased returns what Add makes of one score. It rounds once: a large bias must not be rounded twice.
+// Biased returns what Add makes of one score. It rounds once: a large bias must not be rounded
+// twice.
 func (e *Edit) Biased(score, bias float32) float32 {
 	sum := float32(float64(e.Scale*float64(score)) + float64(e.Factor*float64(bias)))
 	if sum < e.lowest() && min(score, bias) >= -math.MaxFloat32 {

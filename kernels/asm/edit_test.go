@@ -106,8 +106,9 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// TestAddSpecialValues checks Add on any bias and any factor. Their product counts as an infinity where a float32 cannot hold it, unless the sum
-// is Bounded: then finite numbers make -MaxFloat32 at least, and a score or a bias of -Inf still makes -Inf.
+// TestAddSpecialValues checks Add on any bias and any factor. Their product counts as an infinity
+// where a float32 cannot hold it, unless the sum is Bounded: then finite numbers make -MaxFloat32
+// at least, and a score or a bias of -Inf still makes -Inf.
 func TestAddSpecialValues(t *testing.T) {
 	inf := float32(math.Inf(1))
 	scores := []float32{0, 1, -3, inf, -inf, nan, 0x1p-149, 0x1p-126, 1e30}

@@ -113,9 +113,9 @@ func (l *loops) rows(o *Ops, asking *askingLoops) {
 // and Sum do.
 const innerRows, dotKeys = 4, 4
 
-// on panics if the panel's slices are too short for what Outer and OuterT touch, beside the weights,
-// and computes X, some rows and columns in each call. apart is how far apart the weights of one row
-// of X and of the next are.
+// on panics if the panel's slices are too short for what Outer and OuterT touch, beside the
+// weights, and computes X, some rows and columns in each call. apart is how far apart the weights
+// of one row of X and of the next are.
 func (l *outerLoop) on(p *Panel, vec, apart int) {
 	reach("Y", len(p.Y.Data), p.Width, p.C, p.Y.Stride)
 	reach("X", len(p.X), p.N, p.C, p.XStr)

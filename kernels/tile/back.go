@@ -27,9 +27,10 @@ import (
 //
 // # Far rows
 //
-// The LSE of a row whose scores are far from 0 has lost the logarithm of the sum of its weights: at -1e9 its last place is 64. Such rows
-// take reference and sum from their own scores, in one more walk over the keys, and the loops then multiply their weights by one over the
-// sum. Other lanes of the tile are multiplied by exactly 1, and tiles without such rows have no second walk.
+// The LSE of a row whose scores are far from 0 has lost the logarithm of the sum of its weights: at
+// -1e9 its last place is 64. Such rows take reference and sum from their own scores, in one more
+// walk over the keys, and the loops then multiply their weights by one over the sum. Other lanes of
+// the tile are multiplied by exactly 1, and tiles without such rows have no second walk.
 //
 // Where loops multiply parts, values, gradients of rows and queries are multiplied by lift before they are cut, and so the panel is too large by lift², and sums
 // for dV, dQ and dK by lift, its square and its cube: what a unit of tiles takes as 0 is then less than a float32 holds. Should that drive a number out of range,
@@ -238,8 +239,8 @@ func (b *Back) storeTo(rows asm.Rows, lanes []float32, d int, factor float64) {
 	t.ops.Store(&t.move)
 }
 
-// Renormalise finds the references of far rows, and the sums of their weights over them, in a walk over the keys that the tile sees. It
-// comes after Recall.
+// Renormalise finds the references of far rows, and the sums of their weights over them, in a walk
+// over the keys that the tile sees. It comes after Recall.
 func (b *Back) Renormalise(c Cut) {
 	if !b.far {
 		return

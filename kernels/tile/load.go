@@ -203,7 +203,8 @@ func (t *Tile) StoreScores() {
 	}
 }
 
-// storeLowest stores the lowest score where a base-2 logarithm is finite and the score came out just beyond the largest float32.
+// storeLowest stores the lowest score where a base-2 logarithm is finite and the score came out
+// just beyond the largest float32.
 func (t *Tile) storeLowest() {
 	batch, first := t.a.QRow(t.p, t.b, t.i)
 	for lane := range t.rows {

@@ -84,8 +84,9 @@ func (r *Reverse) number(t *attn.Tensor) float32 {
 	return t.Row(r.batch, r.row, r.h)[0]
 }
 
-// Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key, and no score is too large for a base-2
-// logarithm. Its own row is looked at if it is not known to be; a gradient that is not finite shows in dO . O.
+// Sound is whether all numbers of the query are finite, but for the LSE of one that sees no key,
+// and no score is too large for a base-2 logarithm. Its own row is looked at if it is not known to
+// be; a gradient that is not finite shows in dO . O.
 func (r *Reverse) Sound(row bool) bool {
 	less, h := float32(r.Less), r.Entropy+r.DEntropy
 	return r.LSE <= 0x1p127 && less-less == 0 && h-h == 0 && (row || r.ops.Finite(r.a.Q.Row(r.batch, r.row, r.h)))

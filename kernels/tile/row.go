@@ -175,22 +175,24 @@ func (r *Row) Write(out []float32) {
 	r.A.Out.Write(out, at, row, r.H)
 }
 
-// FromSums writes the by-products of a row from its reference m, its sum of weights l > 0, and its sum s of weights times scores, in base-2
-// logarithms. The last is not good for a Far row.
+// FromSums writes the by-products of a row from its reference m, its sum of weights l > 0, and its
+// sum s of weights times scores, in base-2 logarithms. The last is not good for a Far row.
 func (r *Row) FromSums(m, l, s float64) {
 	lse, z := attn.LogSum{Ref: m * math.Ln2, Log: math.Log(l)}, s/l
 	r.Stats(lse, z*math.Ln2*r.P.Temperature(), max(lse.Log+(m-z)*math.Ln2, 0))
 }
 
-// farLSE is the magnitude of an LSE from which on one float32 no longer holds the log of its sum: its last place is 2^-13 below.
+// farLSE is the magnitude of an LSE from which on one float32 no longer holds the log of its sum:
+// its last place is 2^-13 below.
 const farLSE = 1 << 10
 
-// Far reports whether an LSE, or a z, is so far from 0 that a float32 loses what matters of it. So do the sums that Mean and Entropy are
-// made of in base-2 logarithms. Such rows have other ways.
+// Far reports whether an LSE, or a z, is so far from 0 that a float32 loses what matters of it. So
+// do the sums that Mean and Entropy are made of in base-2 logarithms. Such rows have other ways.
 func Far(z float64) bool { return math.Abs(z) > farLSE && !math.IsInf(z, 0) }
 
-// FarSums reports whether the by-products of a row with reference m, and sum s of weights times scores, cannot be made from them: ByDefinition
-// makes them. The sum of far scores may have overflowed, also where a nearer one has taken all the weight since.
+// FarSums reports whether the by-products of a row with reference m, and sum s of weights times
+// scores, cannot be made from them: ByDefinition makes them. The sum of far scores may have
+// overflowed, also where a nearer one has taken all the weight since.
 func (r *Row) FarSums(m, s float64) bool {
 	return r.P.Want&(attn.WantMean|attn.WantEntropy) != 0 && (Far(m*math.Ln2) || s-s != 0)
 }
@@ -213,8 +215,8 @@ func Sunk(p *attn.Problem, a *attn.Args, h int, m, l, s float64) (m2, l2, s2, ke
 	}
 }
 
-// sinkOf returns the sink of a query head in base-2 logarithms, -Inf without one. A far one is rounded as a score is, so that a score
-// that equals it has the same weight.
+// sinkOf returns the sink of a query head in base-2 logarithms, -Inf without one. A far one is
+// rounded as a score is, so that a score that equals it has the same weight.
 func sinkOf(p *attn.Problem, a *attn.Args, h int) float64 {
 	sink := float64(a.Sink(p, h))
 	base2 := sink * math.Log2E
@@ -235,8 +237,8 @@ func (r *Row) Stats(lse attn.LogSum, mean, entropy float64) {
 	r.put(&s.Entropy, entropy)
 }
 
-// Largest writes the largest score and its key, if the call asks for them. What was a base-2 logarithm may be just beyond the largest
-// float32: it is finite all the same.
+// Largest writes the largest score and its key, if the call asks for them. What was a base-2
+// logarithm may be just beyond the largest float32: it is finite all the same.
 func (r *Row) Largest(top float64, key int) {
 	if !math.IsInf(top, 0) {
 		top = max(min(top, math.MaxFloat32), -math.MaxFloat32)

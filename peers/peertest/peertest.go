@@ -1,4 +1,5 @@
-// Package peertest is a peer for tests: naive/go, at the other end of two pipes, with a fault if one is asked for.
+// Package peertest is a peer for tests: naive/go, at the other end of two pipes, with a fault if
+// one is asked for.
 package peertest
 
 import (
@@ -25,13 +26,15 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// Processes is the environment variable that names a folder in which every peer leaves a file named after its process; a process that it has started leaves one
-// named after the peer's, with .child behind it.
+// Processes is the environment variable that names a folder in which every peer leaves a file named
+// after its process; a process that it has started leaves one named after the peer's, with .child
+// behind it.
 const Processes = "ATTNLAB_TEST_PEERS"
 
 const child = "child"
 
-// Main is a program that serves. Its first argument is honest, or what is strange about it; others do not matter.
+// Main is a program that serves. Its first argument is honest, or what is strange about it; others
+// do not matter.
 //
 // Kinds of peers:
 //
@@ -116,7 +119,8 @@ type request struct {
 	}
 }
 
-// errLuck is what goes wrong with a peer that fails. It repeats what else the peer was told, as programs do.
+// errLuck is what goes wrong with a peer that fails. It repeats what else the peer was told, as
+// programs do.
 func errLuck() error { return fmt.Errorf("out of luck %v", os.Args[2:]) }
 
 // serve answers requests until there are no more.
@@ -181,7 +185,8 @@ func (p *peer) serve() error {
 	}
 }
 
-// before is what a peer does in place of an answer. It only returns an error, or if the fault is another.
+// before is what a peer does in place of an answer. It only returns an error, or if the fault is
+// another.
 func (p *peer) before() error {
 	switch p.fault {
 	case "dies":

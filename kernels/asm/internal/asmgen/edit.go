@@ -127,8 +127,9 @@ func (g *gen) capScores() {
 //
 //	p = b*factor    e = p - b*factor - b*rest - scale*s    result = p - e
 //
-// Where p is infinite e is of the other sign, or NaN, before the score comes in: it is held between finite numbers there, and left as it is where
-// p is finite. The larger of the result and the least of lowest, bias and score comes out: it is -Inf where one of these is.
+// Where p is infinite e is of the other sign, or NaN, before the score comes in: it is held between
+// finite numbers there, and left as it is where p is finite. The larger of the result and the least
+// of lowest, bias and score comes out: it is -Inf where one of these is.
 func (g *gen) addScores() {
 	g.function("Add", "(p *Panel, from, to int, scale, factor, rest, lowest float32)", 0, 40, g.sweptDoc(`
 		x, bias := &p.P[j*%[1]d+lane], p.Edit.Add[j*%[1]d+lane]
