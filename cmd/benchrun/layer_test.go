@@ -74,7 +74,7 @@ func TestLayers(t *testing.T) {
 			if v, err := j.Check(8, 2); err != nil || !(v.Worst <= 1) { // as often as one likes
 				t.Errorf("%s, for the second time: %+v, %v", at.Name(), v, err)
 			}
-			if n := testing.AllocsPerRun(2, func() { j.side.call(j.x, j.dy) }); n != 0 {
+			if n := testing.AllocsPerRun(10, func() { j.side.call(j.x, j.dy) }); n != 0 {
 				t.Errorf("%s: %v allocations a call", at.Name(), n)
 			}
 			worst[at.Layer] = max(worst[at.Layer], v.Worst)
