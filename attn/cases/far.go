@@ -15,8 +15,8 @@ import (
 // case near 0, by whose tolerance an answer can be judged: Case.Near.
 func far(l *list) {
 	const lowest = -math.MaxFloat32
-	wide, causal := problem(1, 37, 128, 4, 2, 16, 12), masked(problem(1, 150, 300, 2, 1, 16, 16), attn.Causal())
-	few, one := problem(2, 3, 600, 4, 2, 16, 16), problem(2, 1, 600, 4, 2, 16, 16)
+	wide, causal := problem(1, 37, 128, 2, 1, 8, 10), masked(problem(1, 90, 300, 1, 1, 8, 8), attn.Causal())
+	few, one := problem(1, 3, 600, 2, 1, 8, 8), problem(2, 1, 600, 4, 2, 8, 8)
 	shapes := []struct {
 		name string
 		p    attn.Problem
@@ -85,7 +85,7 @@ func far(l *list) {
 		})
 	}
 	for _, nq := range []int{16, 1} { // all distances are 2^30 in float32, and the same number as a base-2 logarithm
-		p := problem(2, nq, 16, 4, 2, 16, 16)
+		p := problem(2, nq, 16, 4, 2, 8, 8)
 		p.Lengths = true
 		for _, terms := range []attn.Terms{attn.TermALiBi, attn.TermALiBi | attn.TermBias} {
 			p.Score.Terms = terms
