@@ -71,14 +71,18 @@
 //	infinities    a score of -Inf has weight 0, and a row whose visible scores are all -Inf is one with no visible key. A single +Inf takes all
 //	              the weight: the output is that key's value row, LSE and Mean are +Inf, Entropy 0. Two or more +Inf, or a NaN, make every
 //	              number of the row NaN, and ArgMax -1; weights and scores of hidden keys stay 0 and -Inf
-//	far scores    a score is rounded to a float32, as it is or as a base-2 logarithm. At 1e9 float32 numbers are 64 apart: keys whose scores differ
-//	              by less may count as equal, or not. Weights are taken from the rounded scores, so they sum to 1 at any distance from 0, and Out
-//	              and gradients of a row whose scores are all the same number are those of the row with all scores 0
-//	far LSE       one float32 for the LSE loses the log of the sum there. An LSE tensor with D = 2 holds a reference near the largest z, and the log
-//	              of the sum of exp(z - reference), up to 64 of which makes up for rounding the reference; without a visible key -Inf and 0. Forward writes either, Backward and Merge read either;
-//	              a kernel's gradients do not suffer from one number, but Merge refuses it beyond 2^12
-//	lowest score  a finite bias leaves no score below -2.36e38 T (Problem.Lowest): such scores count as equal to it, because z as a base-2 logarithm
-//	              is then -MaxFloat32. A row filled with the lowest float32, as masks often are, sees its keys: its answer is the mean of
+//	far scores    a score is rounded to a float32, as it is or as a base-2 logarithm. At 1e9 float32
+//	              numbers are 64 apart: keys whose scores differ by less may count as equal, or not.
+//	              Weights are taken from the rounded scores, so they sum to 1 at any distance from 0.
+//	              A row whose scores are all one number has the Out and the gradients of scores 0
+//	far LSE       one float32 for the LSE loses the log of the sum there. An LSE tensor with D = 2 holds
+//	              a reference near the largest z, and the log of the sum of exp(z - reference), up to
+//	              64 of which makes up for rounding the reference; without a visible key -Inf and 0.
+//	              Forward writes either, Backward and Merge read either. Gradients do not suffer from
+//	              one number, but Merge refuses it beyond 2^12
+//	lowest score  a finite bias leaves no score below -2.36e38 T (Problem.Lowest): such scores count as
+//	              equal to it, because z as a base-2 logarithm is then -MaxFloat32. A row filled with
+//	              the lowest float32, as masks often are, sees its keys: its answer is the mean of
 //	              their values. A bias of -Inf hides its key
 //	temperature   0 means 1. Frozen is the limit T -> 0: the largest score takes all the weight, ties share it evenly. +Inf is the limit
 //	              of high temperature: visible keys share the weight evenly, -Inf scores excepted. In both limits Mean and Entropy are the

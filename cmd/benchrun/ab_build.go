@@ -166,7 +166,8 @@ func (s *workshop) build(ctx context.Context, rev, side string) (p program, err 
 	top.unregisterStale(ctx)
 	p.path = filepath.Join(s.dir, side+"-benchrun")
 	if rev == "worktree" {
-		return p, s.buildCheckout(ctx, top, &p)
+		err = s.buildCheckout(ctx, top, &p)
+		return p, err
 	}
 	if p.commit.Revision, err = top.commit(ctx, rev); err != nil {
 		return p, err
