@@ -115,6 +115,14 @@ func (a *Args) Pos(p *Problem, b int) int {
 	return a.Keys(p, b) - a.Queries(p, b)
 }
 
+// Sink returns the z of the sink of a query head, -Inf without one.
+func (a *Args) Sink(p *Problem, h int) float32 {
+	if p.Score.Terms&TermSinks == 0 {
+		return float32(math.Inf(-1))
+	}
+	return a.Terms.Sinks[h]
+}
+
 // Visible is the interval of keys that the band shows to query i of batch entry b.
 func (a *Args) Visible(p *Problem, b, i int) (lo, hi int) {
 	return p.Mask.Keys(a.Pos(p, b)+i, a.Keys(p, b))

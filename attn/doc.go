@@ -130,7 +130,7 @@
 //	dropout of weights       none; training without it, or kernels elsewhere
 //	callbacks for scores     the terms above: what depends on batch, head and positions alone is a Bias, an inner product of another kind is a Metric
 //	callbacks for masks      a band, key lengths, or what Pack and BlockSparse make of a func
-//	any other score at all   package naive is short, and made to be copied
+//	any other score at all   packages naive and scalar are short, and made to be copied
 //	products of bf16, projected features, gated and delta rules      refused, by name, by every kernel
 //	gradients of caches, 16-bit operands, limits of temperature      refused: a backward pass is of numbers that are trained
 package attn

@@ -162,6 +162,25 @@ func (g *Grads) Shared() bool {
 	return t.Bias.Data != nil || t.Relative.Data != nil || t.Metric.Data != nil || t.Slopes != nil || t.Sinks != nil
 }
 
+// Begin clears every outgoing gradient that is set. Every Backward begins with it, after MustGrads.
+func (g *Grads) Begin() {
+	t := &g.Terms
+	for _, o := range [...]*Tensor{&g.Q, &g.K, &g.V, &t.Bias, &t.Relative, &t.Metric} {
+		if o.Data == nil {
+			continue
+		}
+		for b := range o.B {
+			for s := range o.S {
+				for h := range o.H {
+					clear(o.Row(b, s, h))
+				}
+			}
+		}
+	}
+	clear(t.Slopes)
+	clear(t.Sinks)
+}
+
 // MustGrads panics when the operands of a backward pass are wrong. Every Backward begins with it.
 func (p *Problem) MustGrads(kernel string, a *Args, g *Grads) {
 	if err := p.CheckGrads(a, g); err != nil {

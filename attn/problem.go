@@ -370,6 +370,18 @@ func (p *Problem) Temperature() float64 {
 	return p.Score.Temp
 }
 
+// Lowest is the lowest finite score that a bias leaves: -2.36e38 T, or -MaxFloat32 if that is
+// larger, as it is in the limits of temperature. Kernels hold z = s/T as a base-2 logarithm, in
+// which no lower one is finite. Scores below count as equal to it, so that a row that is filled
+// with the lowest float32, as a mask often is, has the mean of its values for an answer.
+func (p *Problem) Lowest() float32 {
+	lowest := -math.MaxFloat32
+	if t := p.Temperature(); t > 0 && !math.IsInf(t, 1) {
+		lowest = max(lowest, lowest*math.Ln2*t)
+	}
+	return float32(lowest)
+}
+
 // Group is the number of query heads that share a key head: 0 where there are none.
 func (p *Problem) Group() int { return p.HeadsQ / max(p.HeadsKV, 1) }
 

@@ -260,7 +260,7 @@ func TestProfileInAChild(t *testing.T) {
 	}
 	var own int64 // in the kernel's functions, or in those that it scores and weighs with: which of them is hottest is chance, and the CPU
 	for _, spot := range p.Spots {
-		for _, of := range []string{"attnlab/kernels/naive.", "attnlab/attn.(*Scorer).", "math."} {
+		for _, of := range []string{"attnlab/kernels/naive.", "attnlab/kernels/scalar.(*Scorer).", "math."} {
 			if strings.HasPrefix(spot.Function, of) {
 				own += spot.Samples
 			}

@@ -1,8 +1,9 @@
 // Package layers states which package of this module may import which. Its test parses every source file, whatever its build tags, and holds
 // it to the table.
 //
-// The table is the architecture. Vocabulary (attn) knows nobody. Kernels know the vocabulary and the inner loops, and never each other. The
-// harness judges and times kernels that are handed to it, so it cannot favour one. Only commands know everything.
+// The table is the architecture. Vocabulary (attn) imports nothing. Kernels import the vocabulary, the
+// inner loops and what kernels share, and never each other. The harness judges and times kernels that
+// are handed to it, so it cannot favour one. Only commands import everything.
 package layers
 
 import (
@@ -23,15 +24,18 @@ var table = []rule{
 	{"attn/oracle", []string{"attn"}},
 	{"attn/cases", []string{"attn"}},
 	{"attn/attntest/...", []string{"attn", "attn/oracle", "attn/cases", "attn/attntest/..."}},
+	{"attn/attntest/mutants", []string{"attn", "attn/cases", "attn/attntest/...", "kernels/scalar"}}, // kernels themselves
 
 	{"kernels/asm", nil},
 	{"kernels/asm/asmtest", []string{"kernels/asm"}},
 	{"kernels/asm/internal/...", []string{"kernels/asm/internal/..."}},
-	{"kernels/naive", []string{"attn"}},
-	{"kernels/tile", []string{"attn", "kernels/asm"}},
-	{"kernels/tiled", []string{"attn", "kernels/asm", "kernels/tile"}},
-	{"kernels/flash", []string{"attn", "kernels/asm", "kernels/tile"}},
-	{"kernels/linear", []string{"attn", "kernels/asm", "kernels/tile"}},
+	{"kernels/scalar", []string{"attn"}},
+	{"kernels/operand", []string{"attn", "kernels/asm"}},
+	{"kernels/naive", []string{"attn", "kernels/scalar"}},
+	{"kernels/tile", []string{"attn", "kernels/asm", "kernels/scalar", "kernels/operand"}},
+	{"kernels/tiled", []string{"attn", "kernels/asm", "kernels/tile", "kernels/scalar", "kernels/operand"}},
+	{"kernels/flash", []string{"attn", "kernels/asm", "kernels/tile", "kernels/scalar", "kernels/operand"}},
+	{"kernels/linear", []string{"attn", "kernels/asm", "kernels/scalar", "kernels/operand"}},
 	{"kernels", []string{"attn", "kernels/..."}},
 	{"peers", []string{"attn", "internal/group"}},
 	{"peers/peertest", []string{"attn", "attn/cases", "harness/run", "kernels/naive"}},

@@ -6,6 +6,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
 	"attnlab/kernels/tile"
 )
 
@@ -140,7 +141,7 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, b, from, heads, turn, key, t
 	}
 	c.heads = c.heads[:heads]
 	for i := range c.heads {
-		c.heads[i] = head{tile.Cells(&a.K, at, row, from+i), tile.Cells(&a.V, at, row, from+i)}
+		c.heads[i] = head{operand.Cells(&a.K, at, row, from+i), operand.Cells(&a.V, at, row, from+i)}
 	}
 	c.k.open(&a.K)
 	c.v.open(&a.V)

@@ -6,6 +6,8 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
+	"attnlab/kernels/scalar"
 	"attnlab/kernels/tile"
 )
 
@@ -65,9 +67,9 @@ func (k kernel) checkFew(p *attn.Problem, workers int) (int64, error) {
 // fewFloats is the number of float32 numbers in the scratch of a worker.
 func (k kernel) fewFloats(p *attn.Problem) int {
 	if byTiles(p) {
-		return k.wideFloats(p) + p.DimV + tile.RowFloats(p)
+		return k.wideFloats(p) + p.DimV + scalar.RowFloats(p)
 	}
-	return atOnce(p)*abreast(p)*part + 5*states(p) + cleaned*p.DimV + fewEditsFloats(p, k.ops) + cacheFloats(p) + stageFloats(p) + tile.RowFloats(p)
+	return atOnce(p)*abreast(p)*part + 5*states(p) + cleaned*p.DimV + fewEditsFloats(p, k.ops) + cacheFloats(p) + stageFloats(p) + scalar.RowFloats(p)
 }
 
 func (k kernel) workersFew(p *attn.Problem, workers int) int {
@@ -137,7 +139,7 @@ func (k kernel) planFew(p attn.Problem, team *attn.Team, scratch int64) attn.Pla
 	for range k.workersFew(&p, team.Workers()) {
 		w := &fewWorker{
 			cache: newCache(&p), clean: f(cleaned * p.DimV), lo: make([]int, rows), hi: make([]int, rows), bad: make([]bool, all),
-			panel: asm.Panel{Fresh: true}, row: tile.NewRow(&d.p), max: f(all), first: make([]int32, all), edits: newFewEdits(&p, k.ops), m: f(all), l: f(all), s: f(all),
+			panel: asm.Panel{Fresh: true}, row: scalar.NewRow(&d.p), max: f(all), first: make([]int32, all), edits: newFewEdits(&p, k.ops), m: f(all), l: f(all), s: f(all),
 		}
 		if p.Score.Rope != attn.NoRope {
 			w.stage = tile.NewStage(&d.p, k.ops, part, false)
@@ -189,7 +191,7 @@ type decoder struct {
 type fewWorker struct {
 	asm.Few
 	cache
-	row     tile.Row
+	row     scalar.Row
 	scores  []float32 // [query][span]
 	clean   []float32 // [cleaned][d_v]: rows of V without those that are not finite; merging, the output
 	panel   asm.Panel // of merging, and what multiplies the output
@@ -305,7 +307,7 @@ func (d *decoder) query(task int) (b, h, i int, there bool) {
 // prepareRow brings a query into the form in which it meets the keys.
 func (d *decoder) prepareRow(worker, task int) {
 	if b, h, i, there := d.query(task); there {
-		copy(d.q[d.row(b, h, i)*d.p.Dim:][:d.p.Dim], d.workers[worker].row.Query(d.a, b, h, i))
+		copy(d.q[d.row(b, h, i)*d.p.Dim:][:d.p.Dim], d.workers[worker].row.Prepared(d.a, b, i, h))
 	}
 }
 
@@ -318,11 +320,11 @@ func (d *decoder) queries(b, kv, first int) (rows asm.Rows, next int) {
 	case len(d.q) > 0:
 		return asm.Rows{Data: d.q[(d.row(b, kv*p.Group(), 0)+first)*p.Dim:], Stride: p.Dim}, p.Group() * d.a.Queries(p, b) * p.Dim
 	case p.SeqQ == 1:
-		rows = tile.From(q, batch, row, kv*p.Group()+first)
+		rows = operand.Rows(q, batch, row, kv*p.Group()+first)
 		rows.Stride = q.SH
 		return rows, p.Group() * q.SH
 	default:
-		return tile.From(q, batch, row+first, kv), q.SH
+		return operand.Rows(q, batch, row+first, kv), q.SH
 	}
 }
 
@@ -529,7 +531,7 @@ func (d *decoder) mergeRow(worker, task int) {
 	}
 	w := d.workers[worker]
 	row := &w.row
-	row.At(d.a, b, h, i)
+	row.At(d.a, b, i, h)
 	at := d.state(d.row(b, h, i))
 	top, bad, largest, key := float32(asm.Unset), false, float32(math.Inf(-1)), -1
 	for k := at; k < at+d.n; k++ {
@@ -565,7 +567,7 @@ func (d *decoder) mergeRow(worker, task int) {
 		row.ByDefinition()
 		return
 	}
-	m, sum, sums, keep := tile.Sunk(p, d.a, h, float64(top), float64(l), float64(s))
+	m, sum, sums, keep := scalar.AddSink(p, d.a, h, float64(top), float64(l), float64(s))
 	w.over[0] = 1
 	if sum != 0 {
 		w.over[0] = float32(keep / sum)

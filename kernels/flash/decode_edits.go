@@ -6,6 +6,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
 	"attnlab/kernels/tile"
 )
 
@@ -116,7 +117,7 @@ func (d *decoder) addRelative(w *fewWorker, b, h, i int, scores []float32, key i
 	first, last := a.Relative(p, b, i, key), a.Relative(p, b, i, key+w.N-1)
 	few := w.Few
 	w.R, w.N, w.D = 1, last-first+1, p.QDim()
-	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, h, i), Stride: p.QDim()}, asm.Cells{Rows: tile.From(table, 0, first, h%table.H)}, e.relative
+	w.Q, w.K, w.P = asm.Rows{Data: w.row.Raw(a, b, i, h), Stride: p.QDim()}, asm.Cells{Rows: operand.Rows(table, 0, first, h%table.H)}, e.relative
 	w.Run = 0
 	d.loops.Dot(&w.Few)
 	w.Few = few

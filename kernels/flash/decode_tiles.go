@@ -2,6 +2,7 @@ package flash
 
 import (
 	"attnlab/attn"
+	"attnlab/kernels/scalar"
 	"attnlab/kernels/tile"
 )
 
@@ -18,7 +19,7 @@ func (d *decoder) useTiles(workers int) {
 	d.wide = d.planWide(d.p, d.team, workers)
 	d.scan, d.leave = d.scanTiles, d.leaveTile
 	for range workers {
-		d.workers = append(d.workers, &fewWorker{row: tile.NewRow(&d.p), clean: make([]float32, d.p.DimV)})
+		d.workers = append(d.workers, &fewWorker{row: scalar.NewRow(&d.p), clean: make([]float32, d.p.DimV)})
 		d.workers[len(d.workers)-1].panel.Fresh = true
 	}
 }

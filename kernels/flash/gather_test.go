@@ -10,6 +10,7 @@ import (
 	"attnlab/attn/cases"
 	"attnlab/kernels/asm"
 	"attnlab/kernels/asm/asmtest"
+	"attnlab/kernels/operand"
 	"attnlab/kernels/tile"
 )
 
@@ -100,7 +101,7 @@ func TestGatherAsks(t *testing.T) {
 				for _, x := range []*attn.Tensor{&a.K, &a.V} {
 					for c := 0; c < x.D; c += columns {
 						all++
-						if n := asked[tile.From(x, 0, key, kv).Ahead(0)+uintptr(4*c)]; n != bundles {
+						if n := asked[operand.Rows(x, 0, key, kv).Ahead(0)+uintptr(4*c)]; n != bundles {
 							t.Errorf("%s: key %d of head %d, column %d: asked for %d times in %d bundles", l.ISA, key, kv, c, n, bundles)
 						}
 					}
@@ -146,7 +147,7 @@ func TestLoneTileAsks(t *testing.T) {
 			pl := forwardAsking(t, k, p, a, func(next uintptr) { asked = append(asked, next) })
 			for kv := 0; kv < p.HeadsKV && asks; kv++ {
 				for key := 0; key < p.SeqKV; key += pl.block {
-					want = append(want, tile.From(&a.V, 0, key, kv).Ahead(0))
+					want = append(want, operand.Rows(&a.V, 0, key, kv).Ahead(0))
 				}
 			}
 			slices.Sort(asked)

@@ -3,7 +3,7 @@ package linear
 import (
 	"attnlab/attn"
 	"attnlab/kernels/asm"
-	"attnlab/kernels/tile"
+	"attnlab/kernels/operand"
 )
 
 // The backward pass of o_i = f(q_i)^T X_i / Z_i, X_i and Z_i being the state at query i, goes over the keys twice. With dN_i = dO_i / Z_i and
@@ -72,7 +72,7 @@ func (pl *plan) headBack(id, task int) {
 func (w *worker) fullBack(keys, nq int) {
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
-		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n, false)
+		w.features(w.keys, operand.Rows(&w.a.K, w.b, key, w.kv), n, false)
 		w.absorb(key, n)
 	}
 	w.bad = w.bad[:0]
@@ -85,7 +85,7 @@ func (w *worker) fullBack(keys, nq int) {
 	}
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
-		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n, true)
+		w.features(w.keys, operand.Rows(&w.a.K, w.b, key, w.kv), n, true)
 		w.keyBack(key, n)
 		w.finishKeys(key, n)
 	}
@@ -145,7 +145,7 @@ func (w *worker) incoming(i, n, h int) {
 		clear(b.dZ[:n])
 		return
 	}
-	w.ops.Inner(b.dZ[:n], tile.From(&w.grads.Out, w.b, i, h), tile.From(&w.a.Out, w.b, i, h), dv)
+	w.ops.Inner(b.dZ[:n], operand.Rows(&w.grads.Out, w.b, i, h), operand.Rows(&w.a.Out, w.b, i, h), dv)
 	for r := range n {
 		for c, x := range w.grads.Out.Row(w.b, i+r, h) {
 			b.dN[r*dv+c] = x * over[r]
@@ -164,7 +164,7 @@ func (w *worker) over(i, n, h int) []float32 {
 // queryBack writes the gradients of n queries from i on, which see the state and some of so many loaded keys, and leaves their features, dN and dZ.
 func (w *worker) queryBack(i, n, h, key, keys, pos int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
-	w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n, true)
+	w.features(w.queries, operand.Rows(&w.a.Q, w.b, i, h), n, true)
 	first := pos + i - key + 1
 	for r := 0; r < n && keys > 0; r += step {
 		w.weigh(r, min(step, n-r), first, keys)
@@ -179,7 +179,7 @@ func (w *worker) queryBack(i, n, h, key, keys, pos int) {
 	if w.z != nil {
 		w.sum(b.rows, d, n, d, b.dZ, 1, 1, asm.Rows{Data: w.z, Stride: d})
 	}
-	values, loaded, every := tile.From(&w.a.V, w.b, key, w.kv), asm.Rows{Data: w.keys, Stride: d}, step
+	values, loaded, every := operand.Rows(&w.a.V, w.b, key, w.kv), asm.Rows{Data: w.keys, Stride: d}, step
 	if keys > 0 && !w.finite(n, keys) {
 		every = 1
 	}
@@ -217,10 +217,10 @@ func (w *worker) pairs(r, m, first, keys int, values asm.Rows) {
 
 // pairsBack adds the parts of n queries from i on to the gradients of the loaded keys that they see, and leaves their features, dN and dZ.
 func (w *worker) pairsBack(i, n, h, key, keys, pos int) {
-	w.features(w.queries, tile.From(&w.a.Q, w.b, i, h), n, true)
+	w.features(w.queries, operand.Rows(&w.a.Q, w.b, i, h), n, true)
 	w.incoming(i, n, h)
 	first := pos + i - key + 1
-	values, finite := tile.From(&w.a.V, w.b, key, w.kv), w.finite(n, keys)
+	values, finite := operand.Rows(&w.a.V, w.b, key, w.kv), w.finite(n, keys)
 	for r := 0; r < n; r += step {
 		m := min(step, n-r)
 		some := seen(first+r+m-1, keys)
@@ -244,7 +244,7 @@ func (w *worker) pairsBack(i, n, h, key, keys, pos int) {
 func (w *worker) keyPairs(r, m, key, j, n int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	if w.grads.V.Data != nil {
-		to := tile.From(&w.grads.V, w.b, key+j, w.kv)
+		to := operand.Rows(&w.grads.V, w.b, key+j, w.kv)
 		w.sumT(to.Data, to.Stride, n, dv, w.weights[r*chunk+j:], chunk, m, asm.Rows{Data: b.dN[r*dv:], Stride: dv})
 	}
 	w.sumT(b.rows[j*d:], d, n, d, b.dW[r*chunk+j:], chunk, m, asm.Rows{Data: w.queries[r*d:], Stride: d})
@@ -263,10 +263,10 @@ func (w *worker) absorbQueries(n int) {
 func (w *worker) keyBack(key, n int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	if w.grads.V.Data != nil {
-		to := tile.From(&w.grads.V, w.b, key, w.kv)
+		to := operand.Rows(&w.grads.V, w.b, key, w.kv)
 		w.sum(to.Data, to.Stride, n, dv, w.keys, d, d, asm.Rows{Data: b.g, Stride: dv})
 	}
-	v := tile.From(&w.a.V, w.b, key, w.kv)
+	v := operand.Rows(&w.a.V, w.b, key, w.kv)
 	w.dotTo(b.rows, d, v.Data, v.Stride, n, b.g, dv, d, dv)
 	if w.z != nil {
 		w.sum(b.rows, d, n, d, w.ones, 1, 1, asm.Rows{Data: b.gz, Stride: d})

@@ -21,7 +21,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
-	"attnlab/kernels/tile"
+	"attnlab/kernels/operand"
 )
 
 const have = attn.NeedLinear | attn.NeedLengths | attn.NeedGrad
@@ -211,7 +211,7 @@ const (
 func (w *worker) full(keys int) {
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
-		w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n, false)
+		w.features(w.keys, operand.Rows(&w.a.K, w.b, key, w.kv), n, false)
 		w.absorb(key, n)
 	}
 	pos := everything
@@ -253,8 +253,8 @@ func (w *worker) causal(pos, keys int, rest bool) {
 // load computes the features of keys key to key+n-1, and finds their values. 0 times a value that is not finite is no 0, so when there is such
 // a row, the values become a copy in which it is zero.
 func (w *worker) load(key, n int) {
-	w.features(w.keys, tile.From(&w.a.K, w.b, key, w.kv), n, false)
-	w.values, w.bad = tile.From(&w.a.V, w.b, key, w.kv), w.bad[:0]
+	w.features(w.keys, operand.Rows(&w.a.K, w.b, key, w.kv), n, false)
+	w.values, w.bad = operand.Rows(&w.a.V, w.b, key, w.kv), w.bad[:0]
 	d := w.p.DimV
 	if w.values.Stride == d && w.ops.Finite(w.values.Data[:n*d]) {
 		return
@@ -281,9 +281,9 @@ func (w *worker) absorb(key, n int) {
 	d, dv, p := w.p.Dim, w.p.DimV, &w.panel
 	p.Fresh, p.Scale = false, nil
 	p.N, p.C, p.Width, p.P, p.Lanes = d, dv, n, w.keys, d
-	p.X, p.XStr, p.Y = w.x, dv, tile.From(&w.a.V, w.b, key, w.kv)
+	p.X, p.XStr, p.Y = w.x, dv, operand.Rows(&w.a.V, w.b, key, w.kv)
 	p.Ahead, p.AheadBy = p.Y.Ahead(n), 4*p.Y.Stride
-	if k := tile.From(&w.a.K, w.b, key, w.kv); p.Y.Stride == dv && k.Stride == d {
+	if k := operand.Rows(&w.a.K, w.b, key, w.kv); p.Y.Stride == dv && k.Stride == d {
 		p.AheadLen, p.Beside = 4*n*max(d, dv), int(k.Ahead(n)-p.Ahead)
 	}
 	w.ops.OuterT(p)
@@ -300,9 +300,9 @@ func (w *worker) absorb(key, n int) {
 func (w *worker) answer(i, n, key, keys, pos int) {
 	d, dv, state := w.p.Dim, w.p.DimV, asm.Rows{Data: w.x, Stride: w.p.DimV}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
-		q := tile.From(&w.a.Q, w.b, i, h)
+		q := operand.Rows(&w.a.Q, w.b, i, h)
 		w.features(w.queries, q, n, false)
-		out := tile.From(&w.a.Out, w.b, i, h)
+		out := operand.Rows(&w.a.Out, w.b, i, h)
 		first := pos + i - key + 1 // loaded keys that query i sees; each one after it sees one more
 		for r := 0; r < n && keys > 0; r += step {
 			w.weigh(r, min(step, n-r), first, keys)
@@ -315,7 +315,7 @@ func (w *worker) answer(i, n, key, keys, pos int) {
 			w.product(out, w.queries, d, n, d, state, true, w.scale)
 		} else {
 			w.product(out, w.queries, d, n, d, state, true, nil)
-			w.addBad(out, n, first, tile.From(&w.a.V, w.b, key, w.kv))
+			w.addBad(out, n, first, operand.Rows(&w.a.V, w.b, key, w.kv))
 			for r := 0; r < n; r += step {
 				m := min(step, n-r)
 				w.product(out.From(r), w.weights[r*chunk:], chunk, m, seen(first+r+m-1, keys), w.values, false, w.scale[r:])
@@ -388,7 +388,7 @@ func (w *worker) row() {
 	}
 	d, dv := w.p.Dim, w.p.DimV
 	k, q, v := w.keys[:d], w.queries[:d], w.a.V.Row(w.b, 0, w.kv)
-	w.features(k, tile.From(&w.a.K, w.b, 0, w.kv), 1, false)
+	w.features(k, operand.Rows(&w.a.K, w.b, 0, w.kv), 1, false)
 	for a, f := range k {
 		for c, x := range w.x[a*dv:][:dv] {
 			w.x[a*dv+c] = x + float32(f*v[c])
@@ -398,7 +398,7 @@ func (w *worker) row() {
 		}
 	}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
-		w.features(q, tile.From(&w.a.Q, w.b, 0, h), 1, false)
+		w.features(q, operand.Rows(&w.a.Q, w.b, 0, h), 1, false)
 		out := w.a.Out.Row(w.b, 0, h)
 		clear(out)
 		den := float32(w.p.Linear.Eps)

@@ -20,7 +20,7 @@ type Staged interface {
 //	dV_j   = sum_i A_ij dO_i
 //	dA_ij  = dO_i . V_j
 //	dS_ij  = A_ij (dA_ij - sum_k A_ik dA_ik + dLSE_i - dH_i (log A_ij + H_i)) / T
-//	dQ, dK = what the score makes of dS: attn.Reverse
+//	dQ, dK = what the score makes of dS: scalar.Gradient
 type Stages struct {
 	B, H, Queries, Keys int
 	A, DA, DS           []float32
@@ -66,7 +66,7 @@ func (d *differentiable) pair(worker, task int) {
 			d.watch(w.stages(b, h))
 		}
 	}
-	w.back.TurnBack(d.a, d.g, b, kv)
+	w.back.RotateBack(d.a, d.g, b, kv)
 }
 
 // weights turns a row of S into one of A, adds the sink's share to its gradient, and returns the row's entropy. A row with scores that are not
@@ -175,9 +175,9 @@ func (w *worker) pass(g *attn.Grads, b, h int) {
 				continue
 			}
 			if dout != nil {
-				w.back.Value(j, x, dout)
+				w.back.AddValue(j, x, dout)
 			}
-			w.back.Score(j, w.dS[i*len(a)+j])
+			w.back.AddScore(j, w.dS[i*len(a)+j])
 		}
 		w.back.Done()
 	}

@@ -1,7 +1,7 @@
 // Package naive writes out the whole score matrix: the equations as they stand in the papers, in float32, one loop an equation. It is the
 // baseline that every other kernel is compared with, and it has every power that softmax attention has here.
 //
-//	S_ij = attn.Scorer's, such as scale * q_i . k_j + bias_ij; hidden keys: -Inf
+//	S_ij = scalar.Scorer's, such as scale * q_i . k_j + bias_ij; hidden keys: -Inf
 //	A_ij = exp(S_ij / T) / (sum_j exp(S_ij / T) + exp(sink))
 //	O_ib = sum_j A_ij V_jb
 //
@@ -12,6 +12,7 @@ import (
 	"math"
 
 	"attnlab/attn"
+	"attnlab/kernels/scalar"
 )
 
 const have = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16)
@@ -31,9 +32,9 @@ func (kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	matrices, scorer := 1, attn.ScorerFloats(&p)
+	matrices, scorer := 1, scalar.ScorerFloats(&p)
 	if p.Want&attn.WantGrad != 0 {
-		matrices, scorer = 3, attn.ReverseFloats(&p)
+		matrices, scorer = 3, scalar.GradientFloats(&p)
 	}
 	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), matrices*int(matrix/4)+scorer+p.DimV)
 }
@@ -47,10 +48,10 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
 		w := &worker{plan: pl, matrix: attn.Alloc[float32](p.SeqQ * p.SeqKV), out: make([]float32, p.DimV)}
 		if p.Want&attn.WantGrad != 0 {
-			w.back = attn.NewReverse(&pl.p)
+			w.back = scalar.NewGradient(&pl.p)
 			w.Scorer, w.dA, w.dS = w.back.Scorer, attn.Alloc[float32](p.SeqQ*p.SeqKV), attn.Alloc[float32](p.SeqQ*p.SeqKV)
 		} else {
-			w.Scorer = attn.NewScorer(&pl.p)
+			w.Scorer = scalar.NewScorer(&pl.p)
 		}
 		pl.workers = append(pl.workers, w)
 	}
@@ -76,12 +77,12 @@ type plan struct {
 // worker is the scratch of one worker.
 type worker struct {
 	*plan
-	*attn.Scorer
+	*scalar.Scorer
 	matrix []float32 // [n_q][n_k]: scores, then weights
 	out    []float32 // an output row
 
-	back   *attn.Reverse // of a plan that has a backward pass,
-	dA, dS []float32     // [n_q][n_k]
+	back   *scalar.Gradient // of a plan that has a backward pass,
+	dA, dS []float32        // [n_q][n_k]
 }
 
 func (pl *plan) Scratch() int64 { return pl.scratch }

@@ -3,6 +3,7 @@ package tile
 import (
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
 )
 
 // AskQueries has Mix ask memory, while it multiplies, for the queries of the tile that is loaded next. Mix asks for two of the things that it is told to, the
@@ -14,7 +15,7 @@ func (t *Tile) AskOut() { t.askRows(&t.a.Out, t) }
 
 // flashAsks is whether Flash asks memory for rows: that of some sets does, if nothing is to be done between its two steps.
 func (t *Tile) flashAsks() bool {
-	return (t.ops.Gathers || t.ops.CutKeys != nil) && !copied(t.p) && !t.edits.any && t.S == nil
+	return (t.ops.Gathers || t.ops.CutKeys != nil) && operand.InPlace(t.p) && !t.edits.any && t.S == nil
 }
 
 // brings is whether the stage brings rows together or cuts them.
@@ -36,7 +37,7 @@ func (t *Tile) AskGathered(key, share int) {
 	}
 	if share*columns < x.D {
 		batch, row := t.a.KRow(t.p, t.b, key)
-		rows := From(x, batch, row, t.kv)
+		rows := operand.Rows(x, batch, row, t.kv)
 		t.Next, t.NextBy = rows.Ahead(0)+uintptr(4*columns*share), 4*rows.Stride
 	}
 }
@@ -49,23 +50,23 @@ func (t *Tile) AskGathered(key, share int) {
 func (t *Tile) AskOwnValues() {
 	if !t.brings() && t.flashAsks() {
 		batch, row := t.a.KRow(t.p, t.b, t.Key())
-		rows := From(&t.a.V, batch, row, t.kv)
+		rows := operand.Rows(&t.a.V, batch, row, t.kv)
 		t.Next, t.NextBy = rows.Ahead(0), 4*rows.Stride
 	}
 }
 
 // AskValues has Mix ask for rows of V from a key on, if that is before the end, a quarter as many as it multiplies. It does not where Flash does.
 func (t *Tile) AskValues(key, end int) {
-	if key < end && !copied(t.p) && !(t.brings() && t.flashAsks()) {
+	if key < end && operand.InPlace(t.p) && !(t.brings() && t.flashAsks()) {
 		batch, row := t.a.KRow(t.p, t.b, key)
-		t.ask(From(&t.a.V, batch, row, t.kv))
+		t.ask(operand.Rows(&t.a.V, batch, row, t.kv))
 	}
 }
 
 func (t *Tile) askRows(x *attn.Tensor, of *Tile) {
 	if x.Type == attn.F32 && t.heads == 1 {
 		batch, first := t.a.QRow(t.p, t.b, of.i)
-		t.ask(From(x, batch, first, of.h))
+		t.ask(operand.Rows(x, batch, first, of.h))
 	}
 }
 

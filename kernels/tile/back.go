@@ -5,6 +5,8 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
+	"attnlab/kernels/scalar"
 )
 
 // A Back is a tile on its way back, from the gradient of its rows to what they add to the gradients of queries, keys and values. It makes the
@@ -67,7 +69,7 @@ type Back struct {
 
 // Shared is what the tiles of a worker take turns on.
 type Shared struct {
-	*Reverse
+	*fallback
 	p       []float32 // [block][Lanes]: the panel
 	capped  []float32 // the same: what softcap has made of products
 	entropy []float32 // the same: scores, and then what the gradient of the entropy adds to dZ
@@ -93,14 +95,14 @@ func sharedSizes(p *attn.Problem, ops *asm.Ops, block int) (panel, capped, entro
 // SharedFloats is the number of float32 numbers in Shared for blocks of so many keys.
 func SharedFloats(p *attn.Problem, ops *asm.Ops, block int) int {
 	panel, capped, entropy, bias, clean := sharedSizes(p, ops, block)
-	return ReverseFloats(p) + panel + capped + entropy + bias + clean
+	return fallbackFloats(p) + panel + capped + entropy + bias + clean
 }
 
 // NewShared allocates what the tiles of a worker share.
 func NewShared(p *attn.Problem, ops *asm.Ops, block int) *Shared {
 	panel, capped, entropy, bias, clean := sharedSizes(p, ops, block)
 	f := func(n int) []float32 { return make([]float32, n) }
-	return &Shared{NewReverse(p, ops), f(panel), f(capped), f(entropy), f(bias), f(clean)}
+	return &Shared{newFallback(p, ops), f(panel), f(capped), f(entropy), f(bias), f(clean)}
 }
 
 // backSizes are those of met, unbent, raw and more, in floats.
@@ -175,12 +177,12 @@ func (b *Back) Recall(g *attn.Grads) {
 	}
 	batch, first := t.a.QRow(p, t.b, t.i)
 	if g.Out.Data != nil {
-		b.dout = From(&g.Out, batch, first, t.h)
+		b.dout = operand.Rows(&g.Out, batch, first, t.h)
 		t.intoLanes(b.dot, b.dout, p.DimV)
 	} else {
 		clear(b.dot)
 	}
-	b.shared.Incoming(t.Sub[:t.rows], t.a, g, t.b, t.h, t.i)
+	b.shared.incoming(t.Sub[:t.rows], t.a, g, t.b, t.i, t.h)
 	finite := t.ops.Finite(t.Qt)
 	for lane := range t.Width {
 		incoming := t.Sub[lane]
@@ -188,8 +190,8 @@ func (b *Back) Recall(g *attn.Grads) {
 		if lane >= t.rows {
 			continue
 		}
-		x := b.shared.with(incoming, t.a, g, t.b, t.h, t.i+lane)
-		if !x.Sound(finite) {
+		x := b.shared.row
+		if x.At(t.a, g, t.b, t.i+lane, t.h, incoming); !x.Sound(finite) {
 			b.rowsSound, b.unsound[lane] = false, true
 			for c := range p.DimV {
 				b.dot[c*t.Lanes+lane] = 0
@@ -198,12 +200,12 @@ func (b *Back) Recall(g *attn.Grads) {
 		}
 		if x.LSE > -inf {
 			b.lse[lane], t.M[lane] = x.LSE, float32(float64(x.LSE)*math.Log2E)
-			if Far(float64(x.LSE)) {
+			if scalar.Far(float64(x.LSE)) {
 				b.far, t.M[lane] = true, asm.Unset
 			}
 			b.h[lane], b.gh[lane] = x.Entropy, x.DEntropy
 		}
-		t.Sub[lane] = float32(x.Less * b.lifted)
+		t.Sub[lane] = float32(x.Delta * b.lifted)
 	}
 	if b.lifted > 1 {
 		b.cut()
@@ -216,7 +218,7 @@ func (b *Back) queries() asm.Rows {
 		return asm.Rows{Data: b.met, Stride: b.D}
 	}
 	batch, first := b.a.QRow(b.p, b.b, b.i)
-	return From(&b.a.Q, batch, first, b.Tile.h)
+	return operand.Rows(&b.a.Q, batch, first, b.Tile.h)
 }
 
 // own are rows of the tile's own queries, those that are not finite as zeros.
@@ -252,16 +254,16 @@ func (b *Back) Renormalise(c Cut) {
 		}
 	}
 	for lane, lse := range b.lse[:t.rows] {
-		if !Far(float64(lse)) {
+		if !scalar.Far(float64(lse)) {
 			continue
 		}
-		m, l, _, keep := Sunk(b.p, t.a, t.h, float64(t.M[lane]), float64(t.L[lane]), 0)
+		m, l, _, keep := scalar.AddSink(b.p, t.a, t.h, float64(t.M[lane]), float64(t.L[lane]), 0)
 		norm := 0.0 // where base-2 logarithms hold none of the scores
 		if l > 0 {
 			norm = keep / l
 		}
 		b.norm[lane], b.lnNorm[lane] = float32(norm), float32(math.Log(norm))
-		b.sunk[lane] = float32(math.Exp2(sinkOf(b.p, t.a, t.h)-m) / l)
+		b.sunk[lane] = float32(math.Exp2(scalar.Sink(b.p, t.a, t.h)-m) / l)
 	}
 }
 
@@ -312,7 +314,7 @@ func (b *Back) Share(keysSound bool) {
 	}
 	at, row := t.a.KRow(p, t.b, t.Edit.Key)
 	if g.V.Data != nil && g.Out.Data != nil {
-		b.outer(From(&g.V, at, row, t.kv), b.dout, p.DimV, b.parts.dout, 1./lift)
+		b.outer(operand.Rows(&g.V, at, row, t.kv), b.dout, p.DimV, b.parts.dout, 1./lift)
 	}
 	b.values()
 	if g.Entropy.Data != nil {
@@ -338,7 +340,7 @@ func (b *Back) Share(keysSound bool) {
 		b.mixKeys()
 	}
 	if g.K.Data != nil {
-		b.outer(From(&g.K, at, row, t.kv), b.queries(), p.Dim, b.parts.queries, 1./(lift*lift*lift))
+		b.outer(operand.Rows(&g.K, at, row, t.kv), b.queries(), p.Dim, b.parts.queries, 1./(lift*lift*lift))
 	}
 }
 
@@ -548,10 +550,10 @@ func (b *Back) toRelative() {
 			}
 		}
 		q := &b.part
-		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: last - first + 1, C: p.QDim(), P: w, O: b.raw, V: From(table, 0, first, t.h%table.H)}
+		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: last - first + 1, C: p.QDim(), P: w, O: b.raw, V: operand.Rows(table, 0, first, t.h%table.H)}
 		t.ops.Mix(q)
 		if to.Data != nil && p.QDim() > 0 {
-			x, y := From(to, 0, first, t.h%to.H), From(&t.a.Q, batch, row, t.h)
+			x, y := operand.Rows(to, 0, first, t.h%to.H), operand.Rows(&t.a.Q, batch, row, t.h)
 			if !b.rowsSound {
 				y = b.clean(y, t.rows, p.QDim())
 			}
@@ -586,19 +588,19 @@ func (b *Back) Return() (sound bool) {
 		return true
 	}
 	batch, first := t.a.QRow(p, t.b, t.i)
-	rows := From(to, batch, first, t.h)
+	rows := operand.Rows(to, batch, first, t.h)
 	if len(b.unbent) == 0 {
 		b.storeTo(rows, b.dq, p.Dim, b.factor/b.lifted)
 	} else {
 		q, m := &b.part, &t.a.Terms.Metric
-		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: p.QDim(), D: p.Dim, Factor: b.factor / b.lifted, K: From(m, 0, 0, t.h%m.H), Qt: b.dq, P: b.unbent}
+		*q = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: p.QDim(), D: p.Dim, Factor: b.factor / b.lifted, K: operand.Rows(m, 0, 0, t.h%m.H), Qt: b.dq, P: b.unbent}
 		t.ops.Score(q)
 		b.storeTo(rows, b.unbent, p.QDim(), 1)
 	}
 	if p.Score.Rope != attn.NoRope {
 		pos := t.a.Pos(p, t.b) + t.i
 		for lane := range t.rows {
-			b.shared.turnBack(to.Row(batch, first+lane, t.h), pos+lane)
+			operand.RotateBack(t.ops, p, t.a, to.Row(batch, first+lane, t.h), t.b, pos+lane, b.shared.sines)
 		}
 	}
 	if len(b.more) > 0 {
@@ -610,7 +612,7 @@ func (b *Back) Return() (sound bool) {
 			}
 		}
 	}
-	return Finite(t.ops, to, batch, first, t.h, t.rows)
+	return operand.Finite(t.ops, to, batch, first, t.h, t.rows)
 }
 
 // Sound is whether no query is left to Finish.
@@ -627,7 +629,7 @@ func (b *Back) Settle() {
 		for lane, lse := range b.lse[:t.rows] {
 			log := sink - float64(lse)
 			w := math.Exp(log)
-			if Far(float64(lse)) {
+			if scalar.Far(float64(lse)) {
 				w = float64(b.sunk[lane])
 				log = math.Log(w)
 			}
@@ -639,7 +641,7 @@ func (b *Back) Settle() {
 	}
 	if m := &to.Metric; m.Data != nil && p.Dim > 0 {
 		b.store(b.met, b.dq, p.Dim, b.factor/b.lifted)
-		q, x := &b.part, From(m, 0, 0, t.h%m.H)
+		q, x := &b.part, operand.Rows(m, 0, 0, t.h%m.H)
 		*q = asm.Panel{Lanes: t.Lanes, Width: t.rows, N: p.QDim(), C: p.Dim, P: t.load.bent, X: x.Data, XStr: x.Stride, Y: asm.Rows{Data: b.met, Stride: p.Dim}}
 		t.ops.Outer(q)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
 )
 
 // A Backward is what a plan has for the backward pass, which makes the weights once more, from Q, K and the LSE. Tiles that share a key head walk over
@@ -226,7 +227,7 @@ func (w *Backward) finite(it *item, key int) bool {
 	if *known == 0 {
 		at, row := a.KRow(p, it.b, key)
 		n := min(w.cut.Block, a.Keys(p, it.b)-key)
-		if *known = -1; Finite(w.ops, &a.K, at, row, it.kv, n) && Finite(w.ops, &a.V, at, row, it.kv, n) {
+		if *known = -1; operand.Finite(w.ops, &a.K, at, row, it.kv, n) && operand.Finite(w.ops, &a.V, at, row, it.kv, n) {
 			*known = 1
 		}
 	}
@@ -240,7 +241,7 @@ func (w *Backward) walkItem(worker, task int) {
 	if w.bad[it.pair(p)] {
 		w.await(it, passedAll)
 		if it.begins {
-			w.shared[worker].ByDefinition(w.a, w.g, it.b, it.kv)
+			w.shared[worker].byDefinition(w.a, w.g, it.b, it.kv)
 		}
 		return
 	}
@@ -284,7 +285,7 @@ func (w *Backward) walkItem(worker, task int) {
 	unsound := &w.unsound[it.pair(p)]
 	*unsound = *unsound || !sound
 	if it.ends {
-		it.broken = !w.shared[worker].Finish(w.a, w.g, it.b, it.kv, !*unsound) || it.broken
+		it.broken = !w.shared[worker].finish(w.a, w.g, it.b, it.kv, !*unsound) || it.broken
 	}
 }
 

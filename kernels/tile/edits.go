@@ -7,6 +7,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
 )
 
 // edits are what becomes of a block's scores between the product and the weights, some rows at a time so that they stay in the first-level cache:
@@ -360,7 +361,7 @@ func (t *Tile) addRelative(p *asm.Panel, key int) {
 	first, last := at(t.rows-1, 0), at(0, p.N-1)
 	scores, qt, d, n, k, parts := p.P, p.Qt, p.D, p.N, p.K, p.KParts
 	p.P, p.Qt, p.D, p.N = t.edits.relative, t.load.rawQueries(t), t.p.QDim(), last-first+1
-	p.K, p.KParts = From(table, 0, first, t.h%table.H), asm.Parts{}
+	p.K, p.KParts = operand.Rows(table, 0, first, t.h%table.H), asm.Parts{}
 	t.ops.Score(p)
 	p.P, p.Qt, p.D, p.N, p.K, p.KParts = scores, qt, d, n, k, parts
 	for j := range n {

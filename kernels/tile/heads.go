@@ -3,6 +3,7 @@ package tile
 import (
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
 )
 
 // Where several heads of queries share a key head, their queries may stand in the lanes of one tile: query after query, each of all heads. Few queries then fill
@@ -66,7 +67,7 @@ func (t *Tile) spread(rows asm.Rows) {
 			copy(t.a.Out.Row(batch, first+i, h), rows.Row(lane, t.C))
 			continue
 		}
-		out := Cells(&t.a.Out, batch, first+i, h)
+		out := operand.Cells(&t.a.Out, batch, first+i, h)
 		t.ops.Narrow(out.Half[:t.C], rows.Row(lane, t.C), out.Type)
 	}
 }

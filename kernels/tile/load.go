@@ -5,6 +5,8 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
+	"attnlab/kernels/scalar"
 )
 
 // loader is the scratch of a tile's way in and out.
@@ -73,9 +75,9 @@ func (t *Tile) loadQueries() {
 		rows = t.mixed(d)
 		t.collect(rows, d)
 	case l.rows == nil:
-		rows = From(&t.a.Q, batch, first, t.h)
+		rows = operand.Rows(&t.a.Q, batch, first, t.h)
 	default:
-		l.cells = Cells(&t.a.Q, batch, first, t.h)
+		l.cells = operand.Cells(&t.a.Q, batch, first, t.h)
 		t.ops.Widen(l.rows, &l.cells, t.rows, d)
 	}
 	if l.raw != nil {
@@ -85,7 +87,7 @@ func (t *Tile) loadQueries() {
 		pos := t.a.Pos(p, t.b)
 		for lane := range t.rows {
 			_, i := t.Query(lane)
-			Turn(t.ops, p, t.a, rows.Row(lane, d), t.b, pos+i)
+			operand.Rotate(t.ops, p, t.a, rows.Row(lane, d), t.b, pos+i)
 		}
 	}
 	if p.Score.Terms&attn.TermMetric == 0 {
@@ -94,7 +96,7 @@ func (t *Tile) loadQueries() {
 	}
 	t.queriesIntoLanes(l.bent, rows, t.Width)
 	m, g := &t.part, &t.a.Terms.Metric
-	*m = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: d, C: p.Dim, Fresh: true, P: l.bent, V: From(g, 0, 0, t.h%g.H), O: t.Qt}
+	*m = asm.Panel{Lanes: t.Lanes, Width: t.Width, N: d, C: p.Dim, Fresh: true, P: l.bent, V: operand.Rows(g, 0, 0, t.h%g.H), O: t.Qt}
 	t.ops.Mix(m)
 }
 
@@ -141,7 +143,7 @@ func (t *Tile) storeOut() bool {
 	case t.heads > 1:
 		rows = t.mixed(t.C)
 	case t.load.outs == nil:
-		rows = From(&t.a.Out, batch, first, t.h)
+		rows = operand.Rows(&t.a.Out, batch, first, t.h)
 	}
 	t.moving(t.O, rows, t.C).Scale = t.scale
 	finite := t.ops.Store(&t.move)
@@ -149,7 +151,7 @@ func (t *Tile) storeOut() bool {
 	case t.heads > 1:
 		t.spread(rows)
 	case t.load.outs != nil:
-		out := Cells(&t.a.Out, batch, first, t.h)
+		out := operand.Cells(&t.a.Out, batch, first, t.h)
 		for lane := range t.rows {
 			t.ops.Narrow(out.Half[lane*out.Stride:][:t.C], t.load.out(t, lane), out.Type)
 		}
@@ -221,7 +223,7 @@ func (t *Tile) storeLowest() {
 // as 0, which is all the same to an output and not to who looks at them.
 func (t *Tile) finishWeights() {
 	for lane := range t.rows {
-		m, l, _, keep := Sunk(t.p, t.a, t.h, float64(t.M[lane]), float64(t.L[lane]), 0)
+		m, l, _, keep := scalar.AddSink(t.p, t.a, t.h, float64(t.M[lane]), float64(t.L[lane]), 0)
 		batch, at := t.a.QRow(t.p, t.b, t.i+lane)
 		row := t.a.Stats.Weights.Row(batch, at, t.h)[t.Key():][:t.N]
 		for j, z := range row {
@@ -236,7 +238,7 @@ func (t *Tile) finishWeights() {
 // storePairs writes P, each lane by its scale, where a tensor has a number for each query and key.
 func (t *Tile) storePairs(to *attn.Tensor) {
 	batch, first := t.a.QRow(t.p, t.b, t.i)
-	rows := From(to, batch, first, t.h)
+	rows := operand.Rows(to, batch, first, t.h)
 	rows.Data = rows.Data[t.Key():]
 	t.moving(t.P, rows, t.N).Scale = t.scale
 	t.ops.Store(&t.move)
@@ -250,7 +252,7 @@ func (t *Tile) scales() bool {
 		for lane, l := range sums[:t.rows] {
 			if l != 0 {
 				h, _ := t.Query(lane)
-				_, sum, _, keep := Sunk(t.p, t.a, h, float64(t.M[lane]), float64(l), 0)
+				_, sum, _, keep := scalar.AddSink(t.p, t.a, h, float64(t.M[lane]), float64(l), 0)
 				t.scale[lane] = float32(keep / sum)
 			}
 		}

@@ -3,6 +3,7 @@ package tile
 import (
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/operand"
 )
 
 // A Stage holds a block of the keys and values that a worker's tiles share. Rows that the loops can read where they lie, it does not copy: those
@@ -11,11 +12,11 @@ import (
 type Stage struct {
 	ops        *asm.Ops
 	p          *attn.Problem
+	copier     operand.Copier
 	size       int
 	gather     bool // copy rows although the loops could read them
 	keys, vals part
 	back       struct{ keys, vals cuttings } // for a Back: K in columns, for dQ, and V in rows
-	cells      asm.Cells                     // on their way in
 	clean      []float32                     // [size][d_v]: rows of V without those that are not finite
 	mixed      []float32                     // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
 }
@@ -35,12 +36,10 @@ func (s span) has(b, kv, key, n int) bool {
 	return s.n > 0 && s.b == b && s.kv == kv && s.key <= key && key+n <= s.key+s.n
 }
 
-// copied is whether rows of K and V are such that the loops cannot read them where they lie.
-func copied(p *attn.Problem) bool { return p.KV != attn.F32 || p.Page != 0 }
-
 // staged is whether rows of K are or may be copied, and rows of V.
 func staged(p *attn.Problem, ops *asm.Ops, gathers bool) (k, v bool) {
-	return copied(p) || p.Score.Rope != attn.NoRope || gathers && ops.Gathers, copied(p) || gathers
+	copied := !operand.InPlace(p)
+	return copied || p.Score.Rope != attn.NoRope || gathers && ops.Gathers, copied || gathers
 }
 
 // StageFloats is the number of float32 numbers in a Stage of blocks of so many keys, whose tiles may have it gather rows.
@@ -58,7 +57,7 @@ func StageFloats(p *attn.Problem, ops *asm.Ops, size int, gathers bool) int {
 
 // NewStage allocates a worker's stage.
 func NewStage(p *attn.Problem, ops *asm.Ops, size int, gathers bool) *Stage {
-	s := &Stage{ops: ops, p: p, size: size, clean: make([]float32, size*p.DimV)}
+	s := &Stage{ops: ops, p: p, copier: operand.NewCopier(p, ops), size: size, clean: make([]float32, size*p.DimV)}
 	k, v := staged(p, ops, gathers)
 	if k {
 		s.keys.rows = make([]float32, size*p.Dim)
@@ -80,38 +79,6 @@ func (s *Stage) Forget() {
 	s.keys.n, s.vals.n, s.keys.cut.n, s.vals.cut.n, s.back.keys.n, s.back.vals.n = 0, 0, 0, 0, 0, 0
 }
 
-// From is a tensor from row s of head h in batch b on.
-func From(t *attn.Tensor, b, s, h int) asm.Rows {
-	if t.D == 0 {
-		return asm.Rows{}
-	}
-	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
-}
-
-// Cells is a tensor of any type from row s of head h in batch b on.
-func Cells(t *attn.Tensor, b, s, h int) asm.Cells {
-	if t.D == 0 {
-		return asm.Cells{}
-	}
-	o := b*t.SB + s*t.SS + h*t.SH
-	c := asm.Cells{Type: asm.Type(t.Type), Rows: asm.Rows{Stride: t.SS}}
-	switch {
-	case t.Type == attn.F32:
-		c.Data = t.Data[o:]
-	case t.Type == attn.I8:
-		c.Byte, c.Scale, c.ScaleStride = t.Int8[o:], t.Scale[o/t.D:], t.SS/t.D
-	default:
-		c.Half = t.Bits[o:]
-	}
-	return c
-}
-
-// Turn rotates a row of Q or K to a position of batch entry b.
-func Turn(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, pos int) {
-	cos, sin := &a.Terms.Cos, &a.Terms.Sin
-	ops.Rotate(row, cos.Row(b%cos.B, pos, 0), sin.Row(b%sin.B, pos, 0), p.Score.Rope == attn.RopeInterleaved)
-}
-
 // K is n rows of keys from key on, ready for the loops. They and those of the next calls lie in one block of the stage's size.
 func (s *Stage) K(a *attn.Args, b, kv, key, n int) asm.Rows {
 	gather := s.gather && s.ops.Gathers && a.K.SS > s.p.Dim
@@ -124,11 +91,11 @@ func (s *Stage) V(a *attn.Args, b, kv, key, n int) asm.Rows {
 }
 
 func (s *Stage) rows(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope, gather bool) asm.Rows {
-	if gather || copied(s.p) || rope != attn.NoRope || t.D == 0 {
+	if gather || !operand.InPlace(s.p) || rope != attn.NoRope || t.D == 0 {
 		return s.block(p, t, a, b, kv, key, n, rope)
 	}
 	at, row := a.KRow(s.p, b, key)
-	return From(t, at, row, kv)
+	return operand.Rows(t, at, row, kv)
 }
 
 // whole is the block that a key lies in, to its end or that of the keys in use: tiles that start their block later then find it there.
@@ -144,19 +111,10 @@ func (s *Stage) block(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, 
 	}
 	if !p.has(b, kv, key, n) {
 		p.span = s.whole(a, b, kv, key)
-		for j := 0; j < p.n; {
-			n := p.n - j
-			if s.p.Page != 0 {
-				n = min(n, s.p.Page-(p.key+j)%s.p.Page) // rows that lie together
-			}
-			at, row := a.KRow(s.p, b, p.key+j)
-			s.cells = Cells(t, at, row, kv)
-			s.ops.Widen(p.rows[j*t.D:], &s.cells, n, t.D)
-			j += n
-		}
+		s.copier.Copy(p.rows, t, a, b, p.key, kv, p.n)
 		if rope != attn.NoRope {
 			for j := range p.n {
-				Turn(s.ops, s.p, a, p.rows[j*t.D:][:t.D], b, p.key+j)
+				operand.Rotate(s.ops, s.p, a, p.rows[j*t.D:][:t.D], b, p.key+j)
 			}
 		}
 	}

@@ -24,6 +24,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/scalar"
 )
 
 // Have is the set of abilities of a kernel made of tiles.
@@ -51,7 +52,7 @@ type Tile struct {
 	move   asm.Move
 	edits  edits
 	load   loader
-	row    Row
+	row    scalar.Row
 
 	Part    int        // which part of the keys, where it is one
 	a       *attn.Args // the call, and where in it the tile stands
@@ -99,13 +100,13 @@ func (t *Tile) Use(s Sums) {
 
 // Floats is the number of float32 numbers in a tile.
 func Floats(p *attn.Problem, ops *asm.Ops) int {
-	return ops.Lanes*(p.Dim+p.DimV+Kept+4) + loaderFloats(p, ops) + editsFloats(p, ops) + RowFloats(p)
+	return ops.Lanes*(p.Dim+p.DimV+Kept+4) + loaderFloats(p, ops) + editsFloats(p, ops) + scalar.RowFloats(p)
 }
 
 // New allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage.
 func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	n := ops.Lanes
-	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), stage: stage, row: NewRow(p)}
+	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), stage: stage, row: scalar.NewRow(p)}
 	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
 	if stage.cuts() {
 		t.QtParts = make([]uint16, asm.QueryParts(p.Dim, n))
@@ -439,12 +440,12 @@ func (t *Tile) Finish() (again bool) {
 	}
 	for lane := range t.rows {
 		h, i := t.Query(lane)
-		t.row.At(t.a, t.b, h, i)
+		t.row.At(t.a, t.b, i, h)
 		row := t.load.out(t, lane)
 		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) || t.farSums(lane) {
 			t.row.ByDefinition()
 		} else {
-			t.finishRow(lane)
+			t.finishRow(lane, h)
 		}
 	}
 	return false
@@ -463,14 +464,14 @@ func (t *Tile) farSums(lane int) bool {
 }
 
 // finishRow writes the by-products of a row that the loops have answered.
-func (t *Tile) finishRow(lane int) {
+func (t *Tile) finishRow(lane, h int) {
 	r, l, m := &t.row, float64(t.L[lane]), float64(t.M[lane])
 	r.Largest(float64(t.edits.max[lane])/t.edits.Beta, int(t.edits.first[lane]))
 	s := 0.0
 	if t.S != nil {
 		s = float64(t.S[lane])
 	}
-	m, l, s, _ = Sunk(t.p, t.a, r.H, m, l, s)
+	m, l, s, _ = scalar.AddSink(t.p, t.a, h, m, l, s)
 	if l == 0 {
 		r.Stats(attn.LogSum{Ref: math.Inf(-1)}, 0, 0)
 		return

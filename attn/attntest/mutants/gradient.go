@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"attnlab/attn"
+	"attnlab/kernels/scalar"
 )
 
 // A fault is a switch of Gradient.
@@ -102,7 +103,7 @@ func (k gradient) Check(p attn.Problem, workers int) (int64, error) {
 	}
 	back := int64(0)
 	if p.Want&attn.WantGrad != 0 {
-		back = 4 * int64(attn.ReverseFloats(&p))
+		back = 4 * int64(scalar.GradientFloats(&p))
 	}
 	p.Want &^= attn.WantGrad
 	scratch, err := k.blocked.Check(p, workers)
@@ -137,7 +138,7 @@ func (k gradient) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	case relativeForgotten:
 		s.Terms &^= attn.TermRelative
 	}
-	pl.score, pl.back = attn.NewScorer(&pl.p), attn.NewReverse(&pl.bent)
+	pl.score, pl.back = scalar.NewScorer(&pl.p), scalar.NewGradient(&pl.bent)
 	return pl, nil
 }
 
@@ -148,8 +149,8 @@ type gradientPlan struct {
 	scratch int64
 	workers int
 	forward attn.Plan
-	score   *attn.Scorer
-	back    *attn.Reverse
+	score   *scalar.Scorer
+	back    *scalar.Gradient
 	a       *attn.Args
 	g       *attn.Grads
 	sum     float64 // what the softmax subtracts
@@ -196,7 +197,7 @@ func (pl *gradientPlan) Backward(a *attn.Args, g *attn.Grads) {
 			}
 		}
 		for kv := range p.HeadsKV {
-			pl.back.TurnBack(a, g, b, kv)
+			pl.back.RotateBack(a, g, b, kv)
 		}
 	}
 	if pl.fault == untransposed {
@@ -318,9 +319,9 @@ func (pl *gradientPlan) row(b, h, i int) {
 			ds *= t
 		}
 		if dout != nil {
-			pl.back.Value(j, float32(w), dout)
+			pl.back.AddValue(j, float32(w), dout)
 		}
-		pl.back.Score(j, float32(ds))
+		pl.back.AddScore(j, float32(ds))
 	}
 	if g.Terms.Slopes != nil && pl.fault == slopesSigned {
 		g.Terms.Slopes[h] = 2*slope - g.Terms.Slopes[h]

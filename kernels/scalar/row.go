@@ -1,4 +1,4 @@
-package tile
+package scalar
 
 import (
 	"math"
@@ -6,38 +6,39 @@ import (
 	"attnlab/attn"
 )
 
-// A Row is one query of a call, answered by definition or from its sums. It lives in a worker's scratch.
+// A Row writes the answer of one query: computed by definition, or from sums that a kernel has
+// made. It is the scratch of one worker.
 type Row struct {
-	P       *attn.Problem
-	A       *attn.Args
-	B, H, I int
-	scorer  *attn.Scorer
-	out     []float32 // the answer, before it is rounded to the type of Out
+	p       *attn.Problem
+	a       *attn.Args
+	b, i, h int
+	scorer  *Scorer
+	out     []float32 // the output, before it is rounded to the type of Out
 }
 
-// NewRow allocates a row of a plan of problem p, which must stay where it is.
+// NewRow allocates a Row for calls of problem p, which the Row keeps.
 func NewRow(p *attn.Problem) Row {
-	return Row{P: p, scorer: attn.NewScorer(p), out: make([]float32, p.DimV)}
+	return Row{p: p, scorer: NewScorer(p), out: make([]float32, p.DimV)}
 }
 
-// RowFloats is the number of float32 numbers in a Row.
-func RowFloats(p *attn.Problem) int { return attn.ScorerFloats(p) + p.DimV }
+// RowFloats returns the number of float32 numbers in a Row.
+func RowFloats(p *attn.Problem) int { return ScorerFloats(p) + p.DimV }
 
-// At puts the row on query i of head h in batch entry b.
-func (r *Row) At(a *attn.Args, b, h, i int) { r.A, r.B, r.H, r.I = a, b, h, i }
+// At moves the row to query i of head h in batch entry b.
+func (r *Row) At(a *attn.Args, b, i, h int) { r.a, r.b, r.i, r.h = a, b, i, h }
 
-// Query is query i of head h in batch entry b as it meets the keys, and Raw as it is. Both are the row's until its next query.
-func (r *Row) Query(a *attn.Args, b, h, i int) []float32 { return r.scorer.Prepared(a, b, i, h) }
+// Prepared returns any query after rotation and metric, as Scorer.Prepared does.
+func (r *Row) Prepared(a *attn.Args, b, i, h int) []float32 { return r.scorer.Prepared(a, b, i, h) }
 
-// Raw is the query as it is.
-func (r *Row) Raw(a *attn.Args, b, h, i int) []float32 { return r.scorer.Raw(a, b, i, h) }
+// Raw returns any query as it is stored, in float32.
+func (r *Row) Raw(a *attn.Args, b, i, h int) []float32 { return r.scorer.Raw(a, b, i, h) }
 
-// ByDefinition answers the row a key at a time: for rows with scores that are not numbers, and for those that the blocked loops could not
-// keep finite. It visits only keys that the row may see.
+// ByDefinition answers the row one key at a time. Blocked kernels call it for rows with scores that
+// are not finite, and for rows whose sums overflowed. It reads only keys that the row may see.
 func (r *Row) ByDefinition() {
 	sc, out := r.scorer, r.out
-	sc.Query(r.A, r.B, r.I, r.H)
-	temp := r.P.Temperature()
+	sc.Query(r.a, r.b, r.i, r.h)
+	temp := r.p.Temperature()
 	clear(out)
 	nan := math.NaN()
 	top, first, infinite := -inf, -1, 0
@@ -136,9 +137,9 @@ func (r *Row) ByDefinition() {
 	r.Largest(float64(top), first)
 }
 
-// scores writes the row's scores, if the call asks for them.
+// scores writes the row's scores, where the call asks for them.
 func (r *Row) scores(lo, hi int) {
-	to := r.pairs(&r.A.Stats.Scores)
+	to := r.pairs(&r.a.Stats.Scores)
 	for j := range to {
 		to[j] = -inf
 		if lo <= j && j < hi {
@@ -147,9 +148,10 @@ func (r *Row) scores(lo, hi int) {
 	}
 }
 
-// weights writes the row's weights, if the call asks for them: of(score) for each key that is not hidden.
+// weights writes of(score) as the weight of each key that is not hidden, where the call asks for
+// weights.
 func (r *Row) weights(lo, hi int, of func(s float32) float64) {
-	to := r.pairs(&r.A.Stats.Weights)
+	to := r.pairs(&r.a.Stats.Weights)
 	for j := range to {
 		to[j] = 0
 		if lo <= j && j < hi {
@@ -160,47 +162,48 @@ func (r *Row) weights(lo, hi int, of func(s float32) float64) {
 	}
 }
 
-// pairs is the row's part of a tensor that has a number for each key, nil if there is none.
+// pairs returns the row of a tensor that has a number for each query and key, nil without one.
 func (r *Row) pairs(t *attn.Tensor) []float32 {
 	if t.Data == nil {
 		return nil
 	}
-	at, row := r.A.QRow(r.P, r.B, r.I)
-	return t.Row(at, row, r.H)
+	at, row := r.a.QRow(r.p, r.b, r.i)
+	return t.Row(at, row, r.h)
 }
 
-// Write stores the row's answer.
+// Write stores the row's output.
 func (r *Row) Write(out []float32) {
-	at, row := r.A.QRow(r.P, r.B, r.I)
-	r.A.Out.Write(out, at, row, r.H)
+	at, row := r.a.QRow(r.p, r.b, r.i)
+	r.a.Out.Write(out, at, row, r.h)
 }
 
 // FromSums writes the by-products of a row from its reference m, its sum of weights l > 0, and its
-// sum s of weights times scores, in base-2 logarithms. The last is not good for a Far row.
+// sum s of weights times scores, in base-2 logarithms. Check FarSums first.
 func (r *Row) FromSums(m, l, s float64) {
 	lse, z := attn.LogSum{Ref: m * math.Ln2, Log: math.Log(l)}, s/l
-	r.Stats(lse, z*math.Ln2*r.P.Temperature(), max(lse.Log+(m-z)*math.Ln2, 0))
+	r.Stats(lse, z*math.Ln2*r.p.Temperature(), max(lse.Log+(m-z)*math.Ln2, 0))
 }
 
-// farLSE is the magnitude of an LSE from which on one float32 no longer holds the log of its sum:
-// its last place is 2^-13 below.
+// farLSE is the magnitude of an LSE above which one float32 no longer holds the log of its sum: just
+// below it, the last place is 2^-14.
 const farLSE = 1 << 10
 
-// Far reports whether an LSE, or a z, is so far from 0 that a float32 loses what matters of it. So
-// do the sums that Mean and Entropy are made of in base-2 logarithms. Such rows have other ways.
+// Far reports whether an LSE, or a z, is so far from 0 that float32 loses the log of the sum in it,
+// and sums of base-2 logarithms lose Mean and Entropy. Kernels treat such rows apart.
 func Far(z float64) bool { return math.Abs(z) > farLSE && !math.IsInf(z, 0) }
 
-// FarSums reports whether the by-products of a row with reference m, and sum s of weights times
-// scores, cannot be made from them: ByDefinition makes them. The sum of far scores may have
-// overflowed, also where a nearer one has taken all the weight since.
+// FarSums reports whether FromSums cannot make the by-products of a row with reference m, and sum s
+// of weights times scores, so that ByDefinition must. The sum of far scores may have overflowed,
+// even where a nearer score has since taken all the weight.
 func (r *Row) FarSums(m, s float64) bool {
-	return r.P.Want&(attn.WantMean|attn.WantEntropy) != 0 && (Far(m*math.Ln2) || s-s != 0)
+	return r.p.Want&(attn.WantMean|attn.WantEntropy) != 0 && (Far(m*math.Ln2) || s-s != 0)
 }
 
-// Sunk adds the sink of a query head, a key without value, to the sums of a row: the reference is the larger one, and what was summed below the
-// other, output included, is to be multiplied by keep.
-func Sunk(p *attn.Problem, a *attn.Args, h int, m, l, s float64) (m2, l2, s2, keep float64) {
-	switch sink := sinkOf(p, a, h); {
+// AddSink adds the sink of a query head, a key without value, to the sums of a row: its reference
+// m, its sum of weights l and its sum s of weights times scores, in base-2 logarithms. The new
+// reference is the larger of m and the sink. Multiply the output's sum by keep.
+func AddSink(p *attn.Problem, a *attn.Args, h int, m, l, s float64) (m2, l2, s2, keep float64) {
+	switch sink := Sink(p, a, h); {
 	case math.IsInf(sink, -1):
 		return m, l, s, 1
 	case l == 0 || sink > m:
@@ -215,9 +218,9 @@ func Sunk(p *attn.Problem, a *attn.Args, h int, m, l, s float64) (m2, l2, s2, ke
 	}
 }
 
-// sinkOf returns the sink of a query head in base-2 logarithms, -Inf without one. A far one is
+// Sink returns the sink of a query head as a base-2 logarithm, -Inf without one. A far one is
 // rounded as a score is, so that a score that equals it has the same weight.
-func sinkOf(p *attn.Problem, a *attn.Args, h int) float64 {
+func Sink(p *attn.Problem, a *attn.Args, h int) float64 {
 	sink := float64(a.Sink(p, h))
 	base2 := sink * math.Log2E
 	if Far(sink) {
@@ -226,33 +229,34 @@ func sinkOf(p *attn.Problem, a *attn.Args, h int) float64 {
 	return base2
 }
 
-// Stats writes the by-products of a softmax that the call asks for.
+// Stats writes LSE, mean and entropy, as far as the call asks for them.
 func (r *Row) Stats(lse attn.LogSum, mean, entropy float64) {
-	s := &r.A.Stats
+	s := &r.a.Stats
 	if s.LSE.Data != nil {
-		at, row := r.A.QRow(r.P, r.B, r.I)
-		lse.Write(s.LSE.Row(at, row, r.H))
+		at, row := r.a.QRow(r.p, r.b, r.i)
+		lse.Write(s.LSE.Row(at, row, r.h))
 	}
 	r.put(&s.Mean, mean)
 	r.put(&s.Entropy, entropy)
 }
 
-// Largest writes the largest score and its key, if the call asks for them. What was a base-2
-// logarithm may be just beyond the largest float32: it is finite all the same.
+// Largest writes the largest score and its key, as far as the call asks for them. A score that was
+// held as a base-2 logarithm can come out just beyond the largest float32, and is written as that.
 func (r *Row) Largest(top float64, key int) {
 	if !math.IsInf(top, 0) {
 		top = max(min(top, math.MaxFloat32), -math.MaxFloat32)
 	}
-	r.put(&r.A.Stats.Max, top)
-	if list := r.A.Stats.ArgMax; list != nil {
-		at, row := r.A.QRow(r.P, r.B, r.I)
-		list[(at*r.A.Q.S+row)*r.P.HeadsQ+r.H] = int32(key)
+	r.put(&r.a.Stats.Max, top)
+	if list := r.a.Stats.ArgMax; list != nil {
+		at, row := r.a.QRow(r.p, r.b, r.i)
+		list[(at*r.a.Q.S+row)*r.p.HeadsQ+r.h] = int32(key)
 	}
 }
 
+// put writes a number of the row, where the call has a tensor for it.
 func (r *Row) put(t *attn.Tensor, x float64) {
 	if t.Data != nil {
-		at, row := r.A.QRow(r.P, r.B, r.I)
-		t.Row(at, row, r.H)[0] = float32(x)
+		at, row := r.a.QRow(r.p, r.b, r.i)
+		t.Row(at, row, r.h)[0] = float32(x)
 	}
 }
