@@ -63,7 +63,7 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
-	if rows := operand.Rows(&attn.Tensor{B: 2, S: 5, H: 3}, 1, 4, 2); rows.Data != nil {
+	if rows := operand.Rows(&attn.Tensor{B: 2, S: 5, H: 3, SB: 20, SS: 4}, 1, 4, 2); rows.Data != nil {
 		t.Errorf("a tensor without columns has rows %v, want none", rows)
 	}
 }
@@ -87,7 +87,7 @@ func TestCells(t *testing.T) {
 			}
 		}
 	}
-	if cells := operand.Cells(&attn.Tensor{Type: attn.F16, B: 2, S: 5, H: 3}, 1, 4, 2); cells.Half != nil {
+	if cells := operand.Cells(&attn.Tensor{Type: attn.F16, B: 2, S: 5, H: 3, SB: 20, SS: 4}, 1, 4, 2); cells.Half != nil {
 		t.Errorf("a tensor without columns has cells %v, want none", cells)
 	}
 }

@@ -30,6 +30,7 @@ var forms = []form{
 	{"softcap", func(p *attn.Problem) { p.Score.Softcap = 0.8 }},
 	{"bias", func(p *attn.Problem) { p.Score.Terms = attn.TermBias }},
 	{"alibi", func(p *attn.Problem) { p.Score.Terms = attn.TermALiBi }},
+	{"alibi, both sides", func(p *attn.Problem) { p.Score.Terms, p.Mask = attn.TermALiBi, attn.Full() }},
 	{"relative", func(p *attn.Problem) { p.Score.Terms = attn.TermRelative }},
 	{"metric", func(p *attn.Problem) { p.Score.Terms, p.DimQ = attn.TermMetric, 4 }},
 	{"interleaved", func(p *attn.Problem) { p.Score.Rope = attn.RopeInterleaved }},
