@@ -20,7 +20,7 @@ type Staged interface {
 //	dV_j   = sum_i A_ij dO_i
 //	dA_ij  = dO_i . V_j
 //	dS_ij  = A_ij (dA_ij - sum_k A_ik dA_ik + dLSE_i - dH_i (log A_ij + H_i)) / T
-//	dQ, dK = what the score makes of dS: scalar.Gradient
+//	dQ, dK = dS passed through the score: scalar.Gradient
 type Stages struct {
 	B, H, Queries, Keys int
 	A, DA, DS           []float32

@@ -1,7 +1,7 @@
 // Package naive writes out the whole score matrix: the equations as they stand in the papers, in float32, one loop an equation. It is the
 // baseline that every other kernel is compared with, and it has every power that softmax attention has here.
 //
-//	S_ij = scalar.Scorer's, such as scale * q_i . k_j + bias_ij; hidden keys: -Inf
+//	S_ij = scale * q_i . k_j + bias_ij, and what other terms there are (scalar.Scorer); hidden keys: -Inf
 //	A_ij = exp(S_ij / T) / (sum_j exp(S_ij / T) + exp(sink))
 //	O_ib = sum_j A_ij V_jb
 //
@@ -81,8 +81,8 @@ type worker struct {
 	matrix []float32 // [n_q][n_k]: scores, then weights
 	out    []float32 // an output row
 
-	back   *scalar.Gradient // of a plan that has a backward pass,
-	dA, dS []float32        // [n_q][n_k]
+	back   *scalar.Gradient // nil without a backward pass
+	dA, dS []float32        // [n_q][n_k], nil without a backward pass
 }
 
 func (pl *plan) Scratch() int64 { return pl.scratch }

@@ -7,8 +7,9 @@ import (
 	"attnlab/kernels/scalar"
 )
 
-// A fallback does what the tiles of a worker leave over in the backward pass: queries whose numbers
-// are not finite, by definition, and the last steps of dK. It is at one query at a time.
+// A fallback computes what the tiles of a worker leave out of the backward pass: the gradients of
+// queries whose numbers are not finite, by definition, and the last steps of dK. It works on one
+// query at a time.
 type fallback struct {
 	p     *attn.Problem
 	ops   *asm.Ops

@@ -6,9 +6,9 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// A Stage holds a block of the keys and values that a worker's tiles share. Rows that the loops can read where they lie, it does not copy: those
-// that are float32, evenly spaced and not to be turned, and that tiles do not have it gather: V, and K where Ops.Gathers. Of the others it keeps one block,
-// as such rows.
+// A Stage holds one block of the keys and values that a worker's tiles share, as contiguous float32
+// rows. It copies only rows that the loops cannot read in place, or must have rotated, and those that
+// tiles have it gather: V, and K where Ops.Gathers.
 type Stage struct {
 	ops        *asm.Ops
 	p          *attn.Problem
@@ -36,7 +36,7 @@ func (s span) has(b, kv, key, n int) bool {
 	return s.n > 0 && s.b == b && s.kv == kv && s.key <= key && key+n <= s.key+s.n
 }
 
-// staged is whether rows of K are or may be copied, and rows of V.
+// staged reports whether the stage needs room for rows of K, and of V: they are copied, or may be.
 func staged(p *attn.Problem, ops *asm.Ops, gathers bool) (k, v bool) {
 	copied := !operand.InPlace(p)
 	return copied || p.Score.Rope != attn.NoRope || gathers && ops.Gathers, copied || gathers
@@ -104,7 +104,8 @@ func (s *Stage) whole(a *attn.Args, b, kv, key int) span {
 	return span{b, kv, first, min(s.size, a.Keys(s.p, b)-first)}
 }
 
-// block is rows from key on of a staged part, which is filled with the whole block that key lies in.
+// block returns rows of a staged part, those of key first. It fills the part with the whole block
+// that contains key.
 func (s *Stage) block(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope) asm.Rows {
 	if t.D == 0 {
 		return asm.Rows{}
