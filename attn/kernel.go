@@ -45,6 +45,16 @@ type Recurrent interface {
 	Step(a *Args, state []float32)
 }
 
+// Tuned is a kernel that chooses how it computes by what the CPU prefers. It is found by type
+// assertion.
+type Tuned interface {
+	Kernel
+	// Path names the choices of the kernel that change its bits, such as exp=reduced,prescaled. It is
+	// the same for all problems. Rows of different paths are those of different kernels: they are not
+	// compared with each other as two versions of one. A kernel without choices returns "".
+	Path() string
+}
+
 // Native is the instruction set of a kernel that is not ours, and chooses for itself. It may also refuse what any kernel of ours does.
 const Native = "native"
 

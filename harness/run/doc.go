@@ -3,7 +3,7 @@
 //
 // # A run folder
 //
-//	run.json        Meta: machine, commit, flags, seed, noise
+//	run.json        Meta: machine, commit, flags, seed, noise, paths of kernels
 //	journal.jsonl   the truth: one Record a line, appended and fsynced
 //	bench.txt       every sample in the Go benchmark format   } projections, rewritten
 //	sweep.csv       one Row a point                           } from the two above
@@ -29,7 +29,18 @@
 // end leave what an interrupted run leaves: true rows, and no End that says Complete, which every
 // report of it mentions.
 //
-// A point is planned once, and visited once a round.
+// A point is planned once, and visited once a round. Its plan has the path of its kernel, which
+// names the choices that change the kernel's bits (attn.Tuned):
+//
+//	{"plan":{"point":{"kernel":"flash","isa":"avx512",...},"group":"Attention/...","path":"exp=reduced,prescaled","flop":4194304,"bytes":65536},"sum":"..."}
+//
+// run.json has the paths of all kernels of the run:
+//
+//	"paths": {"flash/avx512": "exp=reduced,prescaled"}
+//
+// A kernel without an entry has no choices, or the run is older than paths: it is compared with any
+// path. Where two runs name different paths of a kernel, ab, compare, gate and history treat it as two
+// kernels. A run whose kernels name other paths than when it was begun is not resumed.
 //
 // Version 1 has no sums. It is read, but not resumed; a second visit of one point in one round is a
 // warning there, because comparisons that were resumed have such.

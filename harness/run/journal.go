@@ -30,7 +30,8 @@ type Record struct {
 // A Plan announces a point, with the work that one call of it asks for. Every point is planned once, before anything else is said of it.
 type Plan struct {
 	Point Point  `json:"point"`
-	Group string `json:"group"` // Point.Group; Append sets it
+	Group string `json:"group"`          // Point.Group; Append sets it
+	Path  string `json:"path,omitempty"` // of the kernel, as Meta.Paths has it; Append sets it
 	Flop  int64  `json:"flop"`
 	Bytes int64  `json:"bytes"`
 }
@@ -284,7 +285,7 @@ func (j *Journal) Run() *Run { return j.run }
 func (j *Journal) Append(r Record) error {
 	if r.Plan != nil {
 		p := *r.Plan
-		p.Group = p.Point.Group()
+		p.Group, p.Path = p.Point.Group(), j.run.Meta.Paths[p.Point.Contender()]
 		r.Plan = &p
 	}
 	if err := r.check(); err != nil {

@@ -46,6 +46,8 @@ type Meta struct {
 	// against, as benchrun doctor found them before the run. What is not there is not known.
 	Floors map[string]float64 `json:"floors,omitempty"`
 
+	Paths Paths `json:"paths,omitempty"` // of the kernels of all points
+
 	Peers   map[string]string `json:"peers,omitempty"`    // kernels that are not ours, and what they say they are
 	PeerSum string            `json:"peer_sum,omitempty"` // SHA-256 of --peer, whose arguments may be secret and are not kept
 

@@ -148,6 +148,9 @@ const benchBase = "Attention"
 // These keys always; each other key, in the order of the columns, only where it is not the default.
 func (p Point) Name() string { return p.name(true) }
 
+// Contender returns the kernel and its instruction set, such as flash/avx512.
+func (p Point) Contender() string { return p.Kernel + "/" + p.ISA }
+
 // Group is the name without kernel and ISA: points of one group answer the same question and are worth comparing.
 func (p Point) Group() string { return p.name(false) }
 

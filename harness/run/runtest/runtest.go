@@ -99,7 +99,7 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 			m.Edit(&rec)
 		}
 		if rec.Plan != nil {
-			rec.Plan.Group = rec.Plan.Point.Group()
+			rec.Plan.Group, rec.Plan.Path = rec.Plan.Point.Group(), meta.Paths[rec.Plan.Point.Contender()]
 		}
 		records = append(records, rec)
 	}
