@@ -84,7 +84,7 @@ const (
 	Same      Judgement = "same"
 	Unsure    Judgement = "undecided"
 	NoNumbers Judgement = "failed"     // on side B
-	Unjudged  Judgement = "not judged" // there is nothing to compare: side A failed, or what either side asks for cannot be done here
+	Unjudged  Judgement = "not judged" // there is nothing to compare: side A failed, what either side asks for cannot be done here, or the paths differ
 )
 
 // An ABCell is one comparison.
@@ -311,8 +311,14 @@ func (s *AB) open() (n int) {
 	return n
 }
 
-// verify has both sides of a cell answer, unless they did so in an earlier session. What cannot be done on one side is not tried on the other.
+// verify has both sides of a cell answer, unless they did so in an earlier session. What cannot be
+// done on one side is not tried on the other; neither side of a cell whose paths differ is tried.
 func (s *AB) verify(ctx context.Context, i int) error {
+	a, b := s.sides[0].cell(s.Cells[i][0]), s.sides[1].cell(s.Cells[i][1])
+	if note := run.OtherPath(&a.Plan, &b.Plan, [2]string{"the base", "the head"}); note != "" {
+		s.verdicts[i].Judgement, s.verdicts[i].Note = Unjudged, note
+		return nil
+	}
 	order := []int{0, 1}
 	if s.sides[1].impossible(s.Cells[i][1]) != "" {
 		order = []int{1, 0}

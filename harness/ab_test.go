@@ -192,6 +192,47 @@ func TestABSkips(t *testing.T) {
 	}
 }
 
+// TestABPaths checks that a kernel on two paths is neither tried nor compared, and that a kernel
+// without a path on one side is, as two kernels are that are named as such.
+func TestABPaths(t *testing.T) {
+	at, other := point("honest", 8), point("lazy", 8)
+	for _, c := range []struct {
+		name  string
+		paths [2]run.Paths
+		head  run.Point
+		note  string
+	}{
+		{"two paths", [2]run.Paths{{"honest/go": "x"}, {"honest/go": "y"}}, at, "honest/go took the path x in the base and y in the head: another kernel, not compared"},
+		{"one path", [2]run.Paths{{"honest/go": "x"}, {"honest/go": "x"}}, at, ""},
+		{"a base that does not tell", [2]run.Paths{nil, {"honest/go": "y"}}, at, ""},
+		{"two kernels", [2]run.Paths{{"honest/go": "x"}, {"lazy/go": "y"}}, other, ""},
+	} {
+		workers := [2]*fakeWorker{new(fakeWorker), new(fakeWorker)}
+		ab := &harness.AB{
+			Sides: [2]harness.Worker{workers[0], workers[1]}, Lab: badLab(), Cells: [][2]run.Point{{at, c.head}}, Effect: 0.02, Alpha: 0.05,
+		}
+		for i := range ab.Journals {
+			j, err := run.Create(t.TempDir(), run.Meta{Paths: c.paths[i]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer j.Close()
+			ab.Journals[i] = j
+		}
+		cells, reason, err := ab.Run(t.Context(), never)
+		if err != nil || reason != harness.Decided {
+			t.Fatalf("%s: %s, %v", c.name, reason, err)
+		}
+		want, tried := harness.Same, len(workers[0].asked)*len(workers[1].asked) > 0
+		if c.note != "" {
+			want, tried = harness.Unjudged, len(workers[0].asked)+len(workers[1].asked) == 0
+		}
+		if cells[0].Judgement != want || cells[0].Note != c.note || !tried {
+			t.Errorf("%s: got %s, %q, asked %v and %v; want %s, %q", c.name, cells[0].Judgement, cells[0].Note, workers[0].asked, workers[1].asked, want, c.note)
+		}
+	}
+}
+
 // A study tells a quiet machine from a noisy one, and its floor is what keeps an AB from calling the same code different.
 func TestStudy(t *testing.T) {
 	if testing.Short() {

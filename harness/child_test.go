@@ -3,6 +3,7 @@ package harness_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -111,6 +112,32 @@ func TestChildStruckYoung(t *testing.T) {
 	c.Command = func() *exec.Cmd { return exec.Command("sh", "-c", "kill -TERM $$") }
 	if _, err := c.Verify(t.Context(), point("honest", 33)); err == nil || !strings.Contains(err.Error(), "signal: terminated") {
 		t.Errorf("struck twice: %v", err)
+	}
+}
+
+// TestPathsInAChild checks that a child reports the paths of its kernels, and that a program which
+// does not is no error.
+func TestPathsInAChild(t *testing.T) {
+	c := testChild(t)
+	if got, err := c.Paths(t.Context()); err != nil || !maps.Equal(got, run.Paths{"chooses/go": "exp=reduced"}) {
+		t.Errorf("got %v, %v; want the path of chooses/go alone", got, err)
+	}
+	for name, script := range map[string]string{
+		"an older build": `read request; echo '{"error":"request \"paths\" without a point"}'; read request`,
+		"one that dies":  `echo "panic: at its beginning" >&2; exit 2`,
+	} {
+		c := &harness.Child{Command: func() *exec.Cmd { return exec.Command("sh", "-c", script) }}
+		if got, err := c.Paths(t.Context()); err != nil || got != nil {
+			t.Errorf("%s: got %v, %v; want neither paths nor an error", name, got, err)
+		}
+	}
+	if _, err := (&harness.Child{Command: func() *exec.Cmd { return exec.Command("/nonexistent/benchrun") }}).Paths(t.Context()); !errors.Is(err, harness.ErrNoChild) {
+		t.Errorf("a program that is not there: got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Paths(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v", err)
 	}
 }
 

@@ -84,6 +84,11 @@ func (k odd) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return oddPlan{honest, k}, err
 }
 
+// chooses is an odd kernel that names a path.
+type chooses struct{ odd }
+
+func (chooses) Path() string { return "exp=reduced" }
+
 type oddPlan struct {
 	attn.Plan
 	k odd
@@ -117,6 +122,7 @@ func badLab() *harness.Lab {
 		Profile: 500 * time.Millisecond,
 		Kernels: []attn.Kernel{
 			odd{name: "honest"},
+			chooses{odd{name: "chooses"}},
 			odd{name: "crashes", forward: func(*attn.Args, attn.Plan) { panic("lost its head") }},
 			odd{name: "exits", forward: func(*attn.Args, attn.Plan) { os.Exit(7) }},
 			odd{name: "killed", forward: func(*attn.Args, attn.Plan) { kill(); select {} }},

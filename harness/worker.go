@@ -39,6 +39,18 @@ func (l *Lab) Kernel(algo, isa string) (attn.Kernel, error) {
 	return nil, fmt.Errorf("there is no kernel %s/%s", algo, isa)
 }
 
+// Paths returns the paths of the kernels that name one.
+func (l *Lab) Paths() run.Paths {
+	paths := run.Paths{}
+	for _, k := range l.Kernels {
+		if t, ok := k.(attn.Tuned); ok && t.Path() != "" {
+			algo, isa := k.Name()
+			paths[run.Point{Kernel: algo, ISA: isa}.Contender()] = t.Path()
+		}
+	}
+	return paths
+}
+
 // foreign lists the kernels that are not ours.
 func (l *Lab) foreign() (list []attn.Foreign) {
 	for _, k := range l.Kernels {
@@ -178,7 +190,7 @@ func ProbeUnit(at run.Point) string {
 
 // A request asks the child for one piece of work. Do says which of the other fields are read.
 type request struct {
-	Do    string     `json:"do"` // verify, weigh, sample, profile, try or outside
+	Do    string     `json:"do"` // paths, verify, weigh, sample, profile, try or outside
 	Point *run.Point `json:"point,omitempty"`
 	Hint  int        `json:"hint,omitempty"` // the Wish of a sample, this and the next two
 	Slots float64    `json:"slots,omitempty"`
@@ -208,6 +220,7 @@ type answer struct {
 	Memory  *Memory   `json:"memory,omitempty"`
 	Sample  *Sample   `json:"sample,omitempty"`
 	Profile []byte    `json:"profile,omitempty"`
+	Paths   run.Paths `json:"paths,omitempty"`
 	Late    bool      `json:"late,omitempty"` // the kernel was given up
 
 	// Group and Runs are no answer: a process group has started or, if it does not run, ended.
@@ -264,6 +277,8 @@ func (b *bench) answer(q request) (a answer) {
 	}
 	var err error
 	switch {
+	case q.Do == "paths":
+		a.Paths = b.Paths()
 	case q.Do == "try":
 		a, err = b.try(q)
 	case q.Do == "outside":

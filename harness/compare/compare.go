@@ -5,6 +5,9 @@
 // many cells some differ by chance, so the runs as a whole count as regressed only when a worse cell remains after Holm's correction over
 // all cells of its unit, or is exact, or failed. What stops short of that, a worse cell that does not survive the correction, a cell with
 // too few samples to show anything, one that is missing, leaves the comparison undecided.
+//
+// A benchmark whose kernel names another path in the second run (attn.Tuned) is two cells, one gone
+// and one new.
 package compare
 
 import (
@@ -18,6 +21,7 @@ import (
 	"golang.org/x/perf/benchproc"
 	"gonum.org/v1/gonum/stat"
 
+	"attnlab/harness/run"
 	"attnlab/harness/stats"
 )
 
@@ -78,7 +82,7 @@ type Cell struct {
 	Comparison benchmath.Comparison
 	Adjusted   float64 // probability after Holm's correction
 	Verdict    Verdict
-	Note       string
+	Note       string // why it failed, or that its kernel took another path on the other side
 }
 
 // A Side is one sample. Its summary is benchstat's.
@@ -89,7 +93,12 @@ type Side struct {
 	lines  int // results of the benchmark, with this unit or without
 }
 
-type key struct{ pkg, unit, name string }
+// A key is what the values of a cell have in common. Side is 1 or 2 where the other side's kernel took
+// another path, and 0 elsewhere.
+type key struct {
+	pkg, unit, name string
+	side            int
+}
 
 // Compare compares b with a.
 func Compare(a, b *Source, o Options) (*Report, error) {
@@ -111,11 +120,16 @@ func Compare(a, b *Source, o Options) (*Report, error) {
 	}
 	cells := map[key]*Cell{}
 	var order []key
+	paths := otherPaths(a, b)
 	for i, s := range []*Source{a, b} {
 		r.warn(collect(s, filter, func(k key) *Side {
+			note := paths[k.name]
+			if note != "" {
+				k.side = i + 1
+			}
 			c := cells[k]
 			if c == nil {
-				c = &Cell{Name: k.name}
+				c = &Cell{Name: k.name, Note: note}
 				cells[k] = c
 				order = append(order, k)
 			}
@@ -137,7 +151,7 @@ func Compare(a, b *Source, o Options) (*Report, error) {
 		c := cells[k]
 		t.Cells = append(t.Cells, c)
 		t.measure(c, units.GetAssumption(k.unit), o.Alpha)
-		paired = paired || c.A.N > 0 && c.B.N > 0
+		paired = paired || c.A.N > 0 && c.B.N > 0 || k.side > 0
 	}
 	if !paired {
 		return nil, fmt.Errorf("%s and %s have no benchmark in common", a.Path, b.Path)
@@ -163,6 +177,19 @@ func joinUnits(a, b *Source) (benchfmt.UnitMetadataMap, error) {
 	return units, nil
 }
 
+// otherPaths returns a note for each benchmark whose kernel took another path in b.
+func otherPaths(a, b *Source) map[string]string {
+	notes := map[string]string{}
+	for name, was := range a.Plans {
+		if now := b.Plans[name]; now != nil {
+			if note := run.OtherPath(was, now, [2]string{"A", "B"}); note != "" {
+				notes[name] = note
+			}
+		}
+	}
+	return notes
+}
+
 // collect sorts the values of one source into their cells and returns what is wrong with them.
 func collect(s *Source, filter *benchproc.Filter, side func(key) *Side) (warnings []string) {
 	lines := map[[2]string]int{}
@@ -182,7 +209,7 @@ func collect(s *Source, filter *benchproc.Filter, side func(key) *Side) (warning
 				warnings = append(warnings, fmt.Sprintf("%s:%d: %v %s left out", file, line, v.Value, v.Unit))
 				continue
 			}
-			k := key{pkg, v.Unit, name}
+			k := key{pkg: pkg, unit: v.Unit, name: name}
 			sides[k] = side(k)
 			sides[k].values = append(sides[k].values, v.Value)
 		}
@@ -263,6 +290,10 @@ func (t *Table) judge(o Options, failedA, failedB map[string]string) {
 
 func (t *Table) verdict(c *Cell, o Options, failedA, failedB map[string]string) (Verdict, string) {
 	switch {
+	case c.Note != "" && c.B.N == 0:
+		return Gone, c.Note
+	case c.Note != "":
+		return New, c.Note
 	case c.B.N == 0 && failedB[c.Name] != "":
 		return Broken, failedB[c.Name]
 	case c.B.N == 0:
@@ -293,7 +324,7 @@ func (t *Table) verdict(c *Cell, o Options, failedA, failedB map[string]string) 
 
 // conclude draws the verdict on the whole from those on the cells.
 func (r *Report) conclude() {
-	var sure, unsure, few, gone, broken []string
+	var sure, unsure, few, gone, other, broken []string
 	for _, t := range r.Tables {
 		for _, c := range t.Cells {
 			at := c.Name + " " + t.Unit
@@ -307,13 +338,17 @@ func (r *Report) conclude() {
 			case TooFew:
 				few = append(few, at)
 			case Gone:
-				gone = append(gone, c.Name)
+				if c.Note != "" {
+					other = append(other, c.Note)
+				} else {
+					gone = append(gone, c.Name)
+				}
 			case Broken:
 				broken = append(broken, c.Name+": "+c.Note)
 			}
 		}
 	}
-	gone, broken = distinct(gone), distinct(broken)
+	gone, other, broken = distinct(gone), distinct(other), distinct(broken)
 	say := func(list []string, what string) {
 		if n := len(list); n == 1 {
 			r.Reasons = append(r.Reasons, fmt.Sprintf("%s: %s", what, list[0]))
@@ -330,6 +365,7 @@ func (r *Report) conclude() {
 	say(unsure, "worse, but not beyond what chance does among so many; take more samples")
 	say(few, "too few samples to show any difference")
 	say(gone, "not in the second run")
+	r.Reasons = append(r.Reasons, other...)
 	if r.Verdict == Passed && len(r.Reasons) > 0 {
 		r.Verdict = Undecided
 	}

@@ -236,6 +236,47 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestOtherPath checks that a kernel on another path is gone and new, even where nothing else is in
+// common, and that a source which does not tell is compared.
+func TestOtherPath(t *testing.T) {
+	source := func(path string, slower float64) *Source {
+		dir := filepath.Join(t.TempDir(), "run")
+		runtest.Make(t, dir, runtest.Model{
+			Masks: []string{"full"}, Slower: func(run.Point) float64 { return slower }, Meta: func(m *run.Meta) { m.Paths = run.Paths{"flash/go": path} },
+		})
+		return read(t, dir)
+	}
+	a, b := source("x", 1), source("y", 1.5)
+	r := compare(t, a, b, Options{Alpha: 0.05, Effect: 0.02, Filter: "/kernel:flash"})
+	const note = "flash/go took the path x in A and y in B: another kernel, not compared"
+	if r.Verdict != Undecided || !slices.Equal(r.Reasons, []string{note}) {
+		t.Errorf("got %s, %q; want it undecided, for the path alone", r.Verdict, r.Reasons)
+	}
+	for _, table := range r.Tables {
+		if len(table.Cells) != 8 || !math.IsNaN(table.Geomean) {
+			t.Errorf("%s: %d cells, want two of each of four; geomean %v", table.Unit, len(table.Cells), table.Geomean)
+		}
+		for i, c := range table.Cells {
+			want, has := Gone, c.A.N > 0 && c.B.N == 0
+			if i >= 4 {
+				want, has = New, c.A.N == 0 && c.B.N > 0
+			}
+			if c.Verdict != want || !has || c.Note != note {
+				t.Errorf("%s %s: got %s with %d and %d samples, %q", table.Unit, c.Name, c.Verdict, c.A.N, c.B.N, c.Note)
+			}
+		}
+	}
+	var text bytes.Buffer
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "gone: "+note) || !strings.Contains(text.String(), "new: "+note) {
+		t.Errorf("%v; the text is\n%s", err, text.String())
+	}
+	for name, old := range map[string]*Source{"the same path": source("x", 1), "a run that does not tell": source("", 1)} {
+		if r := compare(t, a, old, DefaultOptions); r.Verdict != Passed || r.cell(t, "sec/op", "kernel=flash").Verdict != Same {
+			t.Errorf("%s: got %s, %q", name, r.Verdict, r.Reasons)
+		}
+	}
+}
+
 // slowed makes two runs, the second with slower flash on a causal mask and faster naive.
 func slowed(t *testing.T) (a, b string) {
 	t.Helper()

@@ -19,7 +19,8 @@ type Source struct {
 	Path     string
 	Results  []*benchfmt.Result
 	Units    benchfmt.UnitMetadataMap
-	Failed   map[string]string // points that gave no number, and why
+	Failed   map[string]string    // points that gave no number, and why
+	Plans    map[string]*run.Plan // of the points of a run folder, by name
 	Warnings []string
 }
 
@@ -56,6 +57,9 @@ func Read(path string) (*Source, error) {
 	if !r.Complete() {
 		s.Warnings = append(s.Warnings, path+": the run is not complete")
 	}
+	for _, c := range r.Cells {
+		s.Plans[c.Point.Name()] = &c.Plan
+	}
 	for _, w := range r.Rows() {
 		if w.Status == run.Failed {
 			s.Failed[w.Name()] = w.Note
@@ -78,7 +82,7 @@ func readFile(path string) (*Source, error) {
 }
 
 func parse(path string, data []byte) (*Source, error) {
-	s := &Source{Path: path, Failed: map[string]string{}}
+	s := &Source{Path: path, Failed: map[string]string{}, Plans: map[string]*run.Plan{}}
 	in := benchfmt.NewReader(bytes.NewReader(data), path)
 	for in.Scan() {
 		switch rec := in.Result().(type) {

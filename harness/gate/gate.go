@@ -31,7 +31,8 @@
 //
 // Scratch memory, bytes and objects allocated by a call are counted, not sampled: any increase is a regression. Peak memory is a sample of one, and is
 // not judged. A point that fails or answers wrongly in the run and did not in the baseline is a regression. One that has no number, or is not there, is
-// undecided; one that only the run has is named.
+// undecided; one that only the run has is named. A point whose kernel names another path than in the
+// baseline (attn.Tuned) is two cells: one that is not in the run, and one that is not in the baseline.
 //
 // # Baselines
 //
@@ -150,10 +151,16 @@ func Compare(base, r *run.Run, o Options) (*Report, error) {
 		rep.Warnings = append(rep.Warnings, "not the baseline's environment: "+strings.Join(d, "; "))
 	}
 	common := false
+	var missing []*Cell
 	for _, c := range r.Cells {
 		b := base.Cell(c.Point)
 		common = common || b != nil
-		rep.Cells = append(rep.Cells, newCell(b, c))
+		if note := otherPath(b, c); note != "" {
+			missing = append(missing, newCell(b, nil, note))
+			rep.Cells = append(rep.Cells, newCell(nil, c, note))
+			continue
+		}
+		rep.Cells = append(rep.Cells, newCell(b, c, ""))
 	}
 	if len(r.Cells) == 0 && !r.Complete() {
 		return nil, fmt.Errorf("%s: the run was ended before it had a point: resume it, then hold it against the baseline", r.Dir)
@@ -163,9 +170,10 @@ func Compare(base, r *run.Run, o Options) (*Report, error) {
 	}
 	for _, b := range base.Cells {
 		if r.Cell(b.Point) == nil {
-			rep.Cells = append(rep.Cells, newCell(b, nil))
+			missing = append(missing, newCell(b, nil, ""))
 		}
 	}
+	rep.Cells = append(rep.Cells, missing...)
 	rep.raise(base.Meta.Floors, r.Meta.Floors)
 	rep.judge()
 	rep.conclude()
@@ -178,14 +186,27 @@ func Compare(base, r *run.Run, o Options) (*Report, error) {
 	return rep, nil
 }
 
-// newCell sets two cells of the journals side by side, of which one may be nil, and finds what needs no statistics.
-func newCell(b, r *run.Cell) *Cell {
+// otherPath returns a note if a kernel took another path in the run than in the baseline, whose cell
+// may be nil, and "" otherwise.
+func otherPath(b, r *run.Cell) string {
+	if b == nil {
+		return ""
+	}
+	return run.OtherPath(&b.Plan, &r.Plan, [2]string{"the baseline", "the run"})
+}
+
+// newCell sets two cells of the journals side by side, of which one may be nil, and finds what needs no statistics. The note says why one is
+// nil although both journals have the point.
+func newCell(b, r *run.Cell, note string) *Cell {
+	if note != "" {
+		note = ": " + note
+	}
 	nan := math.NaN()
 	none := stats.Summarise(nil)
 	c := &Cell{Change: nan, Top: nan, P: nan, Base: none, Run: none}
 	if r == nil {
 		c.Name = b.Point.Name()
-		c.find(Undecided, "not in the run")
+		c.find(Undecided, "not in the run%s", note)
 		return c
 	}
 	c.Name = r.Point.Name()
@@ -199,7 +220,7 @@ func newCell(b, r *run.Cell) *Cell {
 	case now.Status == run.Failed:
 		c.find(Regressed, "failed: %s", now.Note)
 	case b == nil:
-		c.find(Unjudged, "not in the baseline")
+		c.find(Unjudged, "not in the baseline%s", note)
 	case now.Status == run.Skipped && was.Status == run.OK:
 		c.find(Undecided, "skipped: %s", now.Note)
 	case now.Status == run.Skipped && was.Status == run.Skipped:

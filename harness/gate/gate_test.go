@@ -76,6 +76,50 @@ func TestEnvironmentIsTold(t *testing.T) {
 	}
 }
 
+// paths has a run know the path of flash/go.
+func paths(path string) func(*run.Meta) {
+	return func(m *run.Meta) { m.Paths = run.Paths{"flash/go": path} }
+}
+
+// TestOtherPath checks that a kernel on another path is missing in the run, and new in it, and that
+// the path of a baseline that does not tell is no other path.
+func TestOtherPath(t *testing.T) {
+	base := model(t, runtest.Model{Seed: 1, Masks: []string{"full"}, Meta: paths("x")})
+	other := model(t, runtest.Model{Seed: 2, Masks: []string{"full"}, Meta: paths("y"), Slower: func(run.Point) float64 { return 2 }})
+	r, err := Compare(base, other, DefaultOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != Regressed { // by the other kernels, which are slower
+		t.Errorf("the verdict is %s", r.Verdict)
+	}
+	var got []Finding
+	for _, c := range r.Cells {
+		if strings.Contains(c.Name, "kernel=flash") {
+			if c.By != "" || len(c.Exact) > 0 || len(c.Findings) != 1 {
+				t.Fatalf("%s was compared: %+v", c.Name, c)
+			}
+			got = append(got, c.Findings[0])
+		}
+	}
+	const note = ": flash/go took the path x in the baseline and y in the run: another kernel, not compared"
+	added, gone := Finding{Unjudged, "not in the baseline" + note}, Finding{Undecided, "not in the run" + note}
+	if want := []Finding{added, added, added, added, gone, gone, gone, gone}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for name, now := range map[string]*run.Run{
+		"the same path":            model(t, runtest.Model{Seed: 2, Masks: []string{"full"}, Meta: paths("x")}),
+		"a run that does not tell": model(t, runtest.Model{Seed: 2, Masks: []string{"full"}}),
+	} {
+		if r, err := Compare(base, now, DefaultOptions); err != nil || r.Verdict != Passed || len(r.Cells) != len(base.Cells) {
+			t.Errorf("%s: got %v, %v; want all cells compared", name, r, err)
+		}
+	}
+	if r, err := Compare(base, model(t, runtest.Model{Seed: 2, Masks: []string{"full"}, Meta: paths("y")}), DefaultOptions); err != nil || r.Verdict != Undecided {
+		t.Errorf("alike but for a path: got %v, %v; want it undecided", r, err)
+	}
+}
+
 // One thing is different in one cell of forty, and that one is named.
 func TestOneCell(t *testing.T) {
 	base := model(t, runtest.Model{Seed: 1})
