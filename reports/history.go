@@ -133,7 +133,7 @@ func historyWarnings(m *history.Machine) []string {
 			list = append(list, r.Dir+": the run is not complete")
 		}
 	}
-	return list
+	return append(list, m.Paths()...)
 }
 
 // stepTable has a line a step, the newest first.
@@ -147,7 +147,7 @@ func stepTable(m *history.Machine, points map[string]*run.Row) *pageTable {
 		for _, s := range c.Steps {
 			begin := m.Runs[s.Begin]
 			lines = append(lines, line{s.Begin, []string{
-				change(s.Change), spoken(points[c.Name]), begin.Meta.Commit.String(), day(begin), m.Runs[s.After].Meta.Commit.String(),
+				change(s.Change), c.Title(spoken(points[c.Name])), begin.Meta.Commit.String(), day(begin), m.Runs[s.After].Meta.Commit.String(),
 				c.Format(s.Was), c.Format(s.Is), c.By, strings.Join(s.Machine, "; "),
 			}})
 		}
@@ -180,7 +180,7 @@ func trends(m *history.Machine, points map[string]*run.Row) trendMachine {
 		w := points[c.Name]
 		parts, features := groupParts(w.Point)
 		tc := trendCell{
-			Title: spoken(w), By: c.By, Share: c.Share(), At: c.At, Values: c.Values, Steps: []trendStep{},
+			Title: c.Title(spoken(w)), By: c.By, Share: c.Share(), At: c.At, Values: c.Values, Steps: []trendStep{},
 			Keys: trendKeys{m.Name, strings.TrimSpace(w.Kernel + " " + w.ISA + " " + features), keysOf(parts), fmt.Sprint(w.SeqKV)},
 		}
 		for _, s := range c.Steps {

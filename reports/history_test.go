@@ -106,6 +106,29 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestHistoryOfPaths checks that the page shows a kernel on two paths as two trends, and says when the
+// second begins.
+func TestHistoryOfPaths(t *testing.T) {
+	dir := t.TempDir()
+	for n, path := range []string{"x", "y"} {
+		runtest.Make(t, filepath.Join(dir, "m", fmt.Sprint(n)), runtest.Model{Samples: 1, Masks: []string{"full"}, Meta: func(m *run.Meta) {
+			m.Started, m.Paths = m.Started.AddDate(0, 0, n), run.Paths{"flash/go": path}
+		}})
+	}
+	machines, _, err := history.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := historyOf(t, machines)
+	for want, n := range map[string]int{
+		"flash/go took the path y, x before: another kernel": 1, `seq 512, path x"`: 1, `seq 512, path y"`: 1, `, path `: 8,
+	} {
+		if strings.Count(page, want) != n {
+			t.Errorf("the page has %q %d times, want %d", want, strings.Count(page, want), n)
+		}
+	}
+}
+
 func TestHistoryInBrowser(t *testing.T) {
 	b := openTab(t)
 	address := b.open(historyOf(t, keptRuns(t)))

@@ -4,9 +4,13 @@
 // and its commit is what run.json says. A cell's series is one of its shares of the peak or of the bandwidth; where fewer than half of the runs that timed it
 // have such a share, it is one of its calls a second. Its steps are those of stats.ChangePoints, of medians on both sides; a step lies after the last run
 // before it and begins with the run it names, or with a commit between the two if not every commit was measured.
+//
+// A kernel that names another path (attn.Tuned) is another kernel, with a series of its own. A run that
+// names no path continues the newest series of a point.
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,13 +40,18 @@ type Machine struct {
 	Cells []*Cell    // in the order in which runs first have them
 }
 
-// A Cell is one point through the runs.
+// A Cell is one point through the runs, on one path of its kernel.
 type Cell struct {
 	Name   string
+	Path   string    // of its kernel; empty where no run names one
+	Split  bool      // other cells have the same Name, and other paths
 	By     string    // what its values are: gate.ByPeak and its like
 	At     []int     // the runs that know a value, and
 	Values []float64 // the values; more is better
 	Steps  []Step
+
+	kernel string // and its instruction set
+	begin  int    // the first run that has the cell
 }
 
 // A Step is a change of a cell's speed that lasts.
@@ -100,22 +109,38 @@ func folders(dir string) ([]string, error) {
 func newMachine(name string, runs []*run.Run) *Machine {
 	slices.SortStableFunc(runs, func(a, b *run.Run) int { return a.Meta.Started.Compare(b.Meta.Started) })
 	m := &Machine{Name: name, Runs: runs}
-	rows := map[string][]*run.Row{} // of each point, one a run, or nil
+	rows := map[*Cell][]*run.Row{} // one a run, or nil
+	known := map[string][]*Cell{}  // by name
 	for i, r := range runs {
-		for _, w := range r.Rows() {
-			name := w.Name()
-			if rows[name] == nil {
-				rows[name] = make([]*run.Row, len(runs))
-				m.Cells = append(m.Cells, &Cell{Name: name})
+		for _, at := range r.Cells {
+			name := at.Point.Name()
+			c := continued(known[name], at.Path)
+			if c == nil {
+				c = &Cell{Name: name, kernel: at.Point.Contender(), begin: i, Split: len(known[name]) > 0}
+				rows[c] = make([]*run.Row, len(runs))
+				m.Cells, known[name] = append(m.Cells, c), append(known[name], c)
+				known[name][0].Split = c.Split
 			}
-			rows[name][i] = &w
+			c.Path = cmp.Or(c.Path, at.Path)
+			w := at.Row()
+			rows[c][i] = &w
 		}
 	}
 	for _, c := range m.Cells {
-		c.choose(rows[c.Name])
+		c.choose(rows[c])
 		m.step(c)
 	}
 	return m
+}
+
+// continued returns the newest cell of a point that a run on this path continues, or nil.
+func continued(cells []*Cell, path string) *Cell {
+	for _, c := range slices.Backward(cells) {
+		if c.Path == "" || path == "" || c.Path == path {
+			return c
+		}
+	}
+	return nil
 }
 
 // choose fills a cell's series.

@@ -136,6 +136,48 @@ func TestHistory(t *testing.T) {
 	t.Log("\n" + text.String())
 }
 
+// TestPaths checks that a series is of one path, that runs without a path continue the newest
+// one, that a path which comes back continues its own, and that the text names both.
+func TestPaths(t *testing.T) {
+	dir := t.TempDir()
+	for n, path := range []string{"", "x", "x", "", "y", "", "x"} {
+		keep(t, filepath.Join(dir, "m"), n, runtest.Model{Meta: func(m *run.Meta) { m.Paths = run.Paths{"flash/go": path} }})
+	}
+	machines, _, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type series struct {
+		path string
+		at   string
+	}
+	var got []series
+	for _, c := range machines[0].Cells {
+		switch {
+		case c.Name == chosen:
+			got = append(got, series{c.Path, fmt.Sprint(c.At)})
+		case !strings.Contains(c.Name, "kernel=flash") && (c.Path != "" || c.Split):
+			t.Errorf("%s is on the path %q", c.Name, c.Path)
+		}
+	}
+	if want := []series{{"x", "[0 1 2 3 6]"}, {"y", "[4 5]"}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	var text, js bytes.Buffer
+	if err := errors.Join(WriteText(&text, machines, true), WriteJSON(&js, machines)); err != nil {
+		t.Fatal(err)
+	}
+	note := "at " + commit(4)[:12] + " flash/go took the path y, x before: another kernel, with a series of its own\n"
+	for want, n := range map[string]int{note: 1, chosen + ", path x\n": 1, chosen + ", path y\n": 1, ", path ": 8} {
+		if strings.Count(text.String(), want) != n {
+			t.Errorf("want %q %d times in\n%s", want, n, text.String())
+		}
+	}
+	if n := strings.Count(js.String(), `"path": "y"`); n != 4 {
+		t.Errorf("the JSON has %d series of path y, want 4", n)
+	}
+}
+
 // A series is one kind of value: a share, if half of the runs that timed the cell know it.
 func TestChoose(t *testing.T) {
 	nan := math.NaN()

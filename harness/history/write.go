@@ -26,6 +26,29 @@ func (c *Cell) Format(x float64) string {
 	return fmt.Sprintf("%.4g/s", x)
 }
 
+// Title returns the name of a cell, or other words for it, with its path where the name is not enough.
+func (c *Cell) Title(name string) string {
+	if c.Split {
+		name += ", path " + c.Path
+	}
+	return name
+}
+
+// Paths returns a note for each kernel that took another path from some run on.
+func (m *Machine) Paths() (notes []string) {
+	before := map[string]*Cell{} // by name
+	for _, c := range m.Cells {
+		if b := before[c.Name]; b != nil {
+			note := fmt.Sprintf("at %s %s took the path %s, %s before: another kernel, with a series of its own", m.Runs[c.begin].Meta.Commit, c.kernel, c.Path, b.Path)
+			if !slices.Contains(notes, note) {
+				notes = append(notes, note)
+			}
+		}
+		before[c.Name] = c
+	}
+	return notes
+}
+
 // WriteText writes a table a machine: a line a step, and with all a line for each cell without one.
 func WriteText(w io.Writer, machines []*Machine, all bool) error {
 	var b strings.Builder
@@ -52,7 +75,7 @@ func (m *Machine) writeText(b *strings.Builder, all bool) {
 		}
 	}
 	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	var notes []string
+	notes := m.Paths()
 	steady, lines := 0, 0
 	line := func(format string, a ...any) {
 		if lines++; lines == 1 {
@@ -64,7 +87,7 @@ func (m *Machine) writeText(b *strings.Builder, all bool) {
 		for _, s := range c.Steps {
 			begin, after := m.Runs[s.Begin].Meta, m.Runs[s.After].Meta
 			line("%s\t%s\t%s\t%+.1f %%\t%s\t%s\t%s\t%s\n",
-				begin.Commit, begin.Started.UTC().Format(time.DateOnly), after.Commit, 100*s.Change, c.Format(s.Was), c.Format(s.Is), c.By, c.Name)
+				begin.Commit, begin.Started.UTC().Format(time.DateOnly), after.Commit, 100*s.Change, c.Format(s.Was), c.Format(s.Is), c.By, c.Title(c.Name))
 			if len(s.Machine) > 0 {
 				note := fmt.Sprintf("at %s the machine changed too: %s", begin.Commit, strings.Join(s.Machine, "; "))
 				if !slices.Contains(notes, note) {
@@ -77,9 +100,9 @@ func (m *Machine) writeText(b *strings.Builder, all bool) {
 		}
 		steady++
 		if level := stats.Summarise(c.Values); all && level.N > 0 {
-			line("\t\t\t\t\t%s\t%s in %d runs\t%s\n", c.Format(level.Median), c.By, level.N, c.Name)
+			line("\t\t\t\t\t%s\t%s in %d runs\t%s\n", c.Format(level.Median), c.By, level.N, c.Title(c.Name))
 		} else if all {
-			line("\t\t\t\t\t\tno numbers\t%s\n", c.Name)
+			line("\t\t\t\t\t\tno numbers\t%s\n", c.Title(c.Name))
 		}
 	}
 	_ = tw.Flush() // into a Builder
@@ -111,6 +134,7 @@ type jsonStep struct {
 
 type jsonCell struct {
 	Name   string     `json:"name"`
+	Path   string     `json:"path,omitempty"`
 	By     string     `json:"by"`
 	At     []int      `json:"at,omitempty"` // in runs
 	Values []float64  `json:"values,omitempty"`
@@ -132,7 +156,7 @@ func WriteJSON(w io.Writer, machines []*Machine) error {
 			jm.Runs = append(jm.Runs, jsonRun{r.Dir, r.Meta.Commit, r.Meta.Started})
 		}
 		for _, c := range m.Cells {
-			jc := jsonCell{Name: c.Name, By: c.By, At: c.At, Values: c.Values}
+			jc := jsonCell{Name: c.Name, Path: c.Path, By: c.By, At: c.At, Values: c.Values}
 			for _, s := range c.Steps {
 				js := jsonStep{After: s.After, Begin: s.Begin, Was: s.Was, Is: s.Is, Machine: s.Machine}
 				if !math.IsInf(s.Change, 0) {
