@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"attnlab/harness"
@@ -44,11 +43,14 @@ a hash of the files that differ from that commit, untracked ones that are built 
 base, the median of the rounds' ratios agrees, and ranks tell the two apart after Holm's correction over all cells and one for looking several times; it is the same
 when the interval of that median lies within --min-effect of 1. Until either holds, more rounds are taken, as far as --budget goes.
 
+A kernel that takes another path in head (benchrun list shows paths: the choices that change a kernel's bits) is another kernel. Its cells are not
+compared, and say which path each side took. A revision that is too old to report paths is compared.
+
 Ctrl-C finishes the sample in hand, saves, and says how to resume; a second one stops at once. A comparison that was interrupted is resumed with the same
 sources, from its last whole rounds; one that came to its end is not, since its verdicts allow for as many looks as it had.
 
 Exit codes: 0 no cell is worse, 1 at least one is, or fails where base does not, 2 at least one is undecided, 3 interrupted, or at least one cannot be
-compared: base fails, or it asks for more threads or memory than there are.`
+compared: base fails, the sides take different paths, or it asks for more threads or memory than there are.`
 }
 
 // check refuses flags that are not about single points.
@@ -91,7 +93,7 @@ func (c *ABCmd) Run(k *kong.Context, to streams, all kernelList) error {
 		}
 		meta.Peers, meta.PeerSum = peers, c.Peers.sum()
 		for i, p := range sides {
-			meta.Commit, meta.Program = p.commit, p.sum
+			meta.Commit, meta.Program, meta.Paths = p.commit, p.sum, p.paths
 			if js[i], err = run.Create(c.folder(i), meta); err != nil && i == 1 {
 				return js, errors.Join(err, js[0].Discard()) // half a comparison could be neither resumed nor begun again
 			} else if err != nil {
@@ -158,6 +160,9 @@ func (c *ABCmd) resume(k *kong.Context, to streams, all kernelList) error {
 			if journals[i].Run().Meta.Program != p.sum {
 				return journals, exitf(exitUsage, "%s: the sources of --%s have changed since this comparison was begun: begin another one", c.Out, abSides[i])
 			}
+			if err := samePaths(journals[i].Run().Meta, p.paths); err != nil {
+				return journals, exitf(exitUsage, "%s: --%s: %w", c.Out, abSides[i], err)
+			}
 		}
 		return journals, nil
 	})
@@ -175,7 +180,7 @@ func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*r
 	if err != nil {
 		return err
 	}
-	sides, shop, err := c.build(to.Err)
+	sides, shop, err := c.build(lab, to.Err)
 	defer shop.close()
 	if err != nil {
 		return err
@@ -184,6 +189,13 @@ func (c *ABCmd) compare(to streams, all kernelList, open func([2]program) ([2]*r
 	defer release()
 	tell, done := newProgress(to.Err)
 	ab := &harness.AB{Lab: lab, Cells: cells, Alpha: c.Alpha, Budget: c.Budget, Seed: c.Seed, MaxMemory: c.MaxMemory.limit(), CPUs: runtime.NumCPU(), Tell: tell}
+	for i := range sides {
+		var points []run.Point
+		for _, cell := range cells {
+			points = append(points, cell[i])
+		}
+		sides[i].paths = sides[i].paths.Of(points)
+	}
 	if ab.Journals, err = open(sides); err != nil {
 		return err
 	}
@@ -241,7 +253,7 @@ func (c *ABCmd) cells(points []run.Point, all kernelList) ([][2]run.Point, error
 		var cell [2]run.Point
 		for i, side := range []struct{ flag, rev string }{{"base", c.Base}, {"head", c.Head}} {
 			cell[i] = p
-			if !strings.Contains(side.rev, "=") {
+			if !ours(side.rev) {
 				continue
 			}
 			var err error

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"attnlab/harness"
 	"attnlab/harness/run"
 )
 
@@ -22,38 +23,57 @@ type program struct {
 	path   string
 	sum    string     // SHA-256 of the file at path
 	commit run.Commit // its sources
+	paths  run.Paths  // of its kernels
 }
 
 // build builds the programs of both sides in a workshop, which the caller closes; it is nil where
-// nothing is built. Ctrl-C ends a build at once: there is nothing to keep yet.
-func (c *ABCmd) build(tell io.Writer) (sides [2]program, shop *workshop, err error) {
+// nothing is built. Then it asks each side for the paths of its kernels. Ctrl-C ends it at once: there
+// is nothing to keep yet.
+func (c *ABCmd) build(lab *harness.Lab, tell io.Writer) (sides [2]program, shop *workshop, err error) {
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer release()
-	if !strings.Contains(c.Base, "=") || !strings.Contains(c.Head, "=") {
+	if !ours(c.Base) || !ours(c.Head) {
 		if shop, err = openWorkshop(); err != nil {
 			return sides, nil, err
 		}
 		shop.tell = tell
 	}
-	for i, rev := range [2]string{c.Base, c.Head} {
-		if strings.Contains(rev, "=") { // keys of a point: this program measures it
-			sides[i].commit = run.ProgramCommit()
-			sides[i].path, err = os.Executable()
+	build := func(p *program, rev, side string) (err error) {
+		if ours(rev) {
+			p.commit = run.ProgramCommit()
+			p.path, err = os.Executable()
 		} else {
-			sides[i], err = shop.build(ctx, rev, abSides[i])
+			*p, err = shop.build(ctx, rev, side)
 		}
 		if err == nil {
-			sides[i].sum, err = sumOf(sides[i].path)
+			p.sum, err = sumOf(p.path)
 		}
-		if ctx.Err() != nil {
-			return sides, shop, exitf(exitIncomplete, "interrupted while building, before any measurement: begin again with the same command")
+		return err
+	}
+	ask := func(p *program, rev, _ string) (err error) {
+		if ours(rev) {
+			p.paths = lab.Paths()
+		} else {
+			p.paths, err = childOf(p.path, c.Timeout, Peers{}).Paths(ctx)
 		}
-		if err != nil {
-			return sides, shop, exitf(exitUsage, "--%s %s: %w", abSides[i], rev, err)
+		return err
+	}
+	for _, step := range [...]func(p *program, rev, side string) error{build, ask} {
+		for i, rev := range [2]string{c.Base, c.Head} {
+			err := step(&sides[i], rev, abSides[i])
+			if ctx.Err() != nil {
+				return sides, shop, exitf(exitIncomplete, "interrupted while building, before any measurement: begin again with the same command")
+			}
+			if err != nil {
+				return sides, shop, exitf(exitUsage, "--%s %s: %w", abSides[i], rev, err)
+			}
 		}
 	}
 	return sides, shop, nil
 }
+
+// ours reports whether this program measures a side: it is keys of a point, not a revision.
+func ours(side string) bool { return strings.Contains(side, "=") }
 
 // sumOf returns the SHA-256 of a file. Builds of the same sources by the same Go have the same sum.
 func sumOf(path string) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -338,5 +339,53 @@ func TestDiff(t *testing.T) {
 			t.Errorf("%s: the hash is that of %s", c.name, first)
 		}
 		last, seen[sum] = sum, c.name
+	}
+}
+
+// TestABPaths checks that each side's own program is asked for the paths of its kernels: a kernel on
+// two paths is not compared, and one of a program that does not know the question is.
+func TestABPaths(t *testing.T) {
+	repository(t, `cp "$SIDE" "$5"`)
+	bin := t.TempDir()
+	side, tuned := filepath.Join(bin, "side"), filepath.Join(bin, "tunedrun")
+	t.Setenv("SIDE", side)
+	t.Setenv("TUNEDRUN", tuned)
+	if err := os.Symlink(processtest.Self(t), tuned); err != nil {
+		t.Fatal(err)
+	}
+	writeScript(t, side, `case $0 in *head-benchrun) TUNED=exp=reduced exec "$TUNEDRUN" "$@";; esac
+test "$OLDER" || TUNED=exp=table exec "$TUNEDRUN" "$@"
+read -r request
+case $request in *'"paths"'*) echo '{"error":"request paths without a point"}'; exit;; esac
+{ printf '%s\n' "$request"; cat; } | "$TUNEDRUN" "$@"`)
+	for _, c := range []struct {
+		older, out string
+		code       int
+		want       string
+		base       run.Paths
+	}{
+		{"", "new", exitIncomplete, "tuned/go took the path exp=table in the base and exp=reduced in the head: another kernel, not compared", run.Paths{"tuned/go": "exp=table"}},
+		{"yes", "old", 0, " same Attention/kernel=tuned/", nil},
+	} {
+		t.Setenv("OLDER", c.older)
+		var out, errs bytes.Buffer
+		code := benchrun([]string{"ab", "--base", "HEAD", "--kernel", "tuned", "--isa", "go", "--seq", "8", "--mask", "full", "--min-effect", "5", "-o", c.out},
+			streams{&out, &errs}, kernelList{tunedKernel{bad{"tuned", honest}}})
+		if code != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: exit %d, want %d and %q in\n%s%s", c.out, code, c.code, c.want, out.String(), errs.String())
+			continue
+		}
+		for i, want := range [2]run.Paths{c.base, {"tuned/go": "exp=reduced"}} {
+			r, err := run.Load(filepath.Join(c.out, abSides[i]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(r.Meta.Paths, want) || r.Cells[0].Path != want["tuned/go"] {
+				t.Errorf("%s, %s: got %v in run.json and %q in the journal, want %v", c.out, abSides[i], r.Meta.Paths, r.Cells[0].Path, want)
+			}
+			if tried := r.Cells[0].Verified != nil; tried != (c.code == 0) {
+				t.Errorf("%s, %s: tried is %t", c.out, abSides[i], tried)
+			}
+		}
 	}
 }

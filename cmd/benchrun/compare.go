@@ -23,7 +23,7 @@ func (*CompareCmd) Help() string {
 which way its unit is better: faster or slower (better or worse for memory), same, or not enough samples; four a side is the least that can
 show anything. Of many cells a few differ by chance, so the whole counts as regressed (exit 1) only when a slower cell remains after Holm's
 correction over all cells of its unit, an exact figure is worse, or a point failed. Slower cells that do not remain, missing cells and too few
-samples leave it undecided (exit 2).
+samples leave it undecided (exit 2). A kernel that took another path in B (benchrun list shows paths) is another kernel: its cells are gone, and new.
 
 Two runs made one after the other also differ by what the machine did in between; compare shows that too, and cannot tell it apart.`
 }

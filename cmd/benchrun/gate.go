@@ -27,7 +27,7 @@ func (*GateCmd) Help() string {
 the median and by half of it in the best one (what it reached when little disturbed it), and ranks tell the two runs apart after Holm's correction over all cells; when it has more scratch memory, or a call allocates
 more, by as little as one byte; or when it fails or answers wrongly and did not before. Where run.json
 knows a floor from benchrun doctor, --min-effect is no less. Cells that are missing, and too few or too scattered samples,
-leave it undecided. Take the runs with equal flags, such as benchrun sweep --samples 12, and more samples the busier the machine.
+leave it undecided. A kernel that took another path than in the baseline (benchrun list shows paths) is another kernel: the baseline's cells of it are missing. Take the runs with equal flags, such as benchrun sweep --samples 12, and more samples the busier the machine.
 
 A baseline from another machine (CPU, caches, instruction sets, number of CPUs, Go version) is refused, and so is one that was cut off or damaged.
 Baselines that are committed stand in reports/history/MACHINE/COMMIT, which benchrun history reads:

@@ -21,7 +21,7 @@ type HistoryCmd struct {
 func (*HistoryCmd) Help() string {
 	return fmt.Sprintf(`Follows every cell of a machine through its runs, in the order they began, by its median share of the peak or of the bandwidth. A step is where a series
 is split best (energy distance), if ranks tell the two sides apart at the level 1e-4; it is named by the first commit that has it and the last one that
-has not. %d runs are the fewest that can show one. Runs are kept in DIR/MACHINE/COMMIT; benchrun gate --update --baseline puts one there.`, history.LeastRuns)
+has not. %d runs are the fewest that can show one. From the commit at which a kernel takes another path (benchrun list shows paths) its cells are new ones. Runs are kept in DIR/MACHINE/COMMIT; benchrun gate --update --baseline puts one there.`, history.LeastRuns)
 }
 
 // Run prints the steps.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,6 +18,12 @@ import (
 type ListCmd struct {
 	Peers
 	Timeout time.Duration `default:"2m" help:"Give a peer up when it takes longer to say what it is (${default})."`
+}
+
+// Help is printed above the flags.
+func (*ListCmd) Help() string {
+	return `A kernel that chooses how it computes by what the CPU prefers is shown with its path: the choices that change its bits, such as exp=reduced. Rows of
+different paths are those of different kernels: sweep --resume refuses to mix them, and ab, compare and gate do not compare them.`
 }
 
 // Run lists it. What a kernel can do is found out by asking it. A peer that does not say what it is
@@ -67,6 +75,12 @@ func (c *ListCmd) Run(to streams, all kernelList) error {
 			}
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\n", v.ISA, here, strings.Join(algos, ", "))
+	}
+	if paths := (&harness.Lab{Kernels: all}).Paths(); len(paths) > 0 {
+		fmt.Fprintln(t, "\nKERNEL\tPATH")
+		for _, name := range slices.Sorted(maps.Keys(paths)) {
+			fmt.Fprintf(t, "%s\t%s\n", name, paths[name])
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err

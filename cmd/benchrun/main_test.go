@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 		"waitrun": func() {
 			os.Exit(benchrun(os.Args[1:], std, append(kernelList{waitingKernel}, allKernels()...)))
 		},
+		"tunedrun": func() {
+			os.Exit(benchrun(os.Args[1:], std, append(kernelList{tunedKernel{bad{"tuned", honest}}}, portable(allKernels())...)))
+		},
 		"badrun": func() { os.Exit(benchrun(os.Args[1:], std, append(badKernels(), allKernels()...))) },
 	})
 }
@@ -298,6 +301,13 @@ var wait = sync.OnceFunc(func() {
 		panic(err)
 	}
 })
+
+// A tunedKernel takes the path that $TUNED names.
+type tunedKernel struct{ bad }
+
+func (tunedKernel) Path() string { return os.Getenv("TUNED") }
+
+func honest(a *attn.Args, plan attn.Plan) { plan.Forward(a) }
 
 // portable are the kernels that run on every machine.
 func portable(all kernelList) kernelList {

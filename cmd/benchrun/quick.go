@@ -44,6 +44,7 @@ func (c *QuickCmd) Run(to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
+	meta.Paths = lab.Paths().Of(points)
 	j, err := run.Create(dir, meta)
 	if err != nil {
 		return err

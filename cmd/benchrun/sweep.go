@@ -37,7 +37,7 @@ type SweepCmd struct {
 	MaxMemory Bytes         `name:"max-memory" placeholder:"SIZE" help:"Skip points that need more, such as 2GB; default half of what is available."`
 	Timeout   time.Duration `default:"2m" help:"Give a point up when one of its samples takes longer (${default})."`
 	Seed      uint64        `placeholder:"N" help:"Of the order of measurements; default random."`
-	Resume    bool          `help:"Go on with the run in --out: same program, machine, environment and flags. Its peers are to be given again by --peer."`
+	Resume    bool          `help:"Go on with the run in --out: same program, machine, environment, flags and paths of kernels. Its peers are to be given again by --peer."`
 	Out       string        `short:"o" placeholder:"DIR" help:"Run folder; default a fresh one under runs/."`
 
 	Profile bool `help:"Also run each point for two seconds under the CPU profiler, after all samples are taken; DIR/profiles is for go tool pprof."`
@@ -136,7 +136,7 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	if err != nil {
 		return err
 	}
-	meta.Peers, meta.PeerSum = peers, c.Peers.sum()
+	meta.Peers, meta.PeerSum, meta.Paths = peers, c.Peers.sum(), lab.Paths().Of(points)
 	j, err := run.Create(dir, meta)
 	if err != nil {
 		return err
@@ -181,6 +181,9 @@ func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	points, err := began.points(lab.Kernels, to.Err)
 	if err != nil {
 		return err
+	}
+	if err := samePaths(meta, lab.Paths().Of(points)); err != nil {
+		return exitf(exitUsage, "%s: %w", c.Out, err)
 	}
 	for _, cell := range j.Run().Cells {
 		if !slices.Contains(points, cell.Point) {
@@ -389,6 +392,14 @@ func sameProgram(m run.Meta) error {
 	}
 	return fmt.Errorf("the run was begun by another program, %.12s of commit %v; this one is %.12s of commit %v: go on with that program, or begin another run",
 		cmp.Or(m.Program, "unknown"), m.Commit, now, run.ProgramCommit())
+}
+
+// samePaths refuses to go on with measurements of kernels that take another path now.
+func samePaths(m run.Meta, now run.Paths) error {
+	if d := m.Paths.Differences(now); len(d) > 0 {
+		return fmt.Errorf("kernels take other paths than when the run was begun, and are other kernels: %s; go on where they take the paths that they had, or begin another run", strings.Join(d, "; "))
+	}
+	return nil
 }
 
 // thisProgram is the sum of our own executable.
