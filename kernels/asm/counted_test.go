@@ -87,7 +87,7 @@ func (c counting) wrap(v reflect.Value) {
 }
 
 var (
-	loopName = regexp.MustCompile(`^(avx2|avx512|amx|neon)([A-Za-z0-9]*?)(Lookups|Floored)?(F16|BF16|I8)?(Once|Kept)?(Half)?(?:(\d+)(?:x(\d+))?)?$`)
+	loopName = regexp.MustCompile(`^(avx2|avx512|amx|neon)([A-Za-z0-9]*?)(Floored)?(F16|BF16|I8)?(Once|Kept)?(Half)?(?:(\d+)(?:x(\d+))?)?$`)
 	ofType   = map[string]int{"": 4, "F16": 2, "BF16": 2, "I8": 1}
 )
 

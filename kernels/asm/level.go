@@ -65,8 +65,7 @@ func allowed(check func() error) error {
 // suited are the loops that suit a CPU.
 //
 // Of those that differ in how they compute 2^x the last ones are Intel's, where all that is done to 512 bits shares two units: a scaling by 2 to a power costs
-// as little as a sum. On a Zen 4 sums cost nothing. On a Zen 5 nothing does but products, and looking up in two vectors a quarter of one: the ones in the
-// middle, if there are three, are its own: at d = 64 Flash took .8 % less time so in cache, and the kernel .1 to .4 with 512 and 2048 keys (85 rounds, none decided).
+// as little as a sum. AMD's CPUs add beside the units that multiply, and take the first ones.
 //
 // Of those that differ in how they ask for what is read once, amd64's do so that no cache keeps it, the first ones, or into the second cache. How far ahead
 // that is best done, and where, was measured on one CPU of each kind, decoding float32 with AVX-512, d = 128, by turns in one process:
@@ -92,11 +91,8 @@ func suited(cpu *cpuid.CPUInfo, variants [][]*Ops) *Ops {
 		zen5               = 26
 	)
 	ways := variants[0]
-	switch {
-	case cpu.VendorID == cpuid.Intel:
+	if cpu.VendorID == cpuid.Intel {
 		ways = variants[len(variants)-1]
-	case cpu.VendorID == cpuid.AMD && cpu.Family >= zen5:
-		ways = variants[len(variants)/2]
 	}
 	once, kept := ways[0], ways[len(ways)-1]
 	once.Ahead, kept.Ahead = near, near

@@ -53,7 +53,7 @@ type askingLoops struct {
 // powerLoops are those that compute 2^x, those with S apart.
 type powerLoops struct {
 	ulps             float64                                           // as Ops has it
-	flash, flashSums []func(p *Panel, from, to, scored int) (done int) // whole groups
+	flash            []func(p *Panel, from, to, scored int) (done int) // whole groups, without S
 	exp, expSums     func(p *Panel, from, to int) (done int)
 	weigh, weighSums []func(f *Few, from, vectors int) (done int) // by the way they ask
 }
@@ -366,11 +366,11 @@ func (l *loops) scoresAtOnce(p *Panel, n int) int {
 
 // flash takes a panel's whole groups through Flash.
 func (l *loops) flash(power *powerLoops, p *Panel, whole int) {
-	flash := power.flash
 	if p.S != nil {
-		flash = power.flashSums
+		l.flashSums(power, p, whole)
+		return
 	}
-	vectors, to := l.vectors(p.Width), whole
+	flash, vectors, to := power.flash, l.vectors(p.Width), whole
 	if p.Until != nil {
 		to = p.Until[0]
 	}
@@ -401,6 +401,44 @@ func (l *loops) flash(power *powerLoops, p *Panel, whole int) {
 		p.Scored = false
 	}
 	copy(all.Until, until[:])
+	all.Done = p.Done
+	*p = all
+}
+
+// sumsAtOnce is the number of rows that flashSums scores before it computes their weights: few, so that leaving early wastes few scores.
+const sumsAtOnce = 64
+
+// flashSums does the same with S, which the fused loop does not sum: Score, mask and Exp of some rows after one another, with the same bits.
+func (l *loops) flashSums(power *powerLoops, p *Panel, whole int) {
+	all, first := *p, 0 // vector
+	step := min(sumsAtOnce, l.scoresAtOnce(p, whole-p.From))
+	scored := p.From
+	if p.Scored {
+		scored += l.keys
+	}
+	for p.Done = p.From; p.Done < whole; {
+		for all.Until != nil && all.Until[first] <= p.Done { // these have left
+			first++
+		}
+		from, to := p.Done, min(p.Done+step, whole)
+		if all.Until != nil {
+			to = min(to, all.Until[first])
+		}
+		p.lanesFrom(&all, first*l.vec)
+		if scored < to {
+			l.score[l.vectors(p.Width)-1](p, scored, to)
+			mask(p, max(scored, p.Plain), to)
+			scored = to
+		}
+		if p.Done = power.expSums(p, from, to); p.Done == to {
+			continue
+		}
+		group := p.Done
+		seed(p, 0, group, group+l.keys)
+		if p.Done = power.expSums(p, group, group+l.keys); p.Done == group {
+			break
+		}
+	}
 	all.Done = p.Done
 	*p = all
 }

@@ -11,9 +11,6 @@ func avx2Score1(p *Panel, from, to int)
 func avx2Flash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx2FlashSums1(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
 func avx2Mix1(p *Panel, keep *float32)
 
 //go:noescape
@@ -29,9 +26,6 @@ func avx2Score2(p *Panel, from, to int)
 func avx2Flash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx2FlashSums2(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
 func avx2Mix2(p *Panel, keep *float32)
 
 //go:noescape
@@ -45,9 +39,6 @@ func avx2Score3(p *Panel, from, to int)
 
 //go:noescape
 func avx2Flash3(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx2FlashSums3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx2Mix3(p *Panel, keep *float32)
@@ -219,10 +210,9 @@ var avx2 = loops{
 	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, inverse: avx2Inverse,
 	few: fewLoops{scale: avx2ScaleKeys, inner: avx2Inner, outer: outerLoop{6, 16, 1, avx2Outer}, outerT: outerLoop{6, 16, 1, avx2OuterT}},
 	powers: []powerLoops{{
-		ulps:      1.25,
-		flash:     []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
-		flashSums: []func(p *Panel, from, to, scored int) int{avx2FlashSums1, avx2FlashSums2, avx2FlashSums3},
-		exp:       avx2Exp, expSums: avx2ExpSums,
+		ulps:  1.25,
+		flash: []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
+		exp:   avx2Exp, expSums: avx2ExpSums,
 		weigh:     []func(f *Few, from, vectors int) int{avx2WeighOnce, avx2WeighKept},
 		weighSums: []func(f *Few, from, vectors int) int{avx2WeighSumsOnce, avx2WeighSumsKept},
 	}},

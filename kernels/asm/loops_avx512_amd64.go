@@ -11,19 +11,7 @@ func avx512Score1(p *Panel, from, to int)
 func avx512Flash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashSums1(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashLookups1(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashSumsLookups1(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
 func avx512FlashFloored1(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashSumsFloored1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix1(p *Panel, keep *float32)
@@ -41,19 +29,7 @@ func avx512Score2(p *Panel, from, to int)
 func avx512Flash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashSums2(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashLookups2(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashSumsLookups2(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
 func avx512FlashFloored2(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashSumsFloored2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix2(p *Panel, keep *float32)
@@ -71,19 +47,7 @@ func avx512Score3(p *Panel, from, to int)
 func avx512Flash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashSums3(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashLookups3(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashSumsLookups3(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
 func avx512FlashFloored3(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func avx512FlashSumsFloored3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix3(p *Panel, keep *float32)
@@ -111,12 +75,6 @@ func avx512Exp(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512ExpSums(p *Panel, from, to int) (done int)
-
-//go:noescape
-func avx512ExpLookups(p *Panel, from, to int) (done int)
-
-//go:noescape
-func avx512ExpSumsLookups(p *Panel, from, to int) (done int)
 
 //go:noescape
 func avx512ExpFloored(p *Panel, from, to int) (done int)
@@ -158,12 +116,6 @@ func avx512WeighOnce(p *Few, from, vectors int) (done int)
 func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighLookupsOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSumsLookupsOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
 func avx512WeighFlooredOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
@@ -198,12 +150,6 @@ func avx512WeighKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighLookupsKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSumsLookupsKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512WeighFlooredKept(p *Few, from, vectors int) (done int)
@@ -291,24 +237,15 @@ var avx512 = loops{
 	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, inverse: avx512Inverse,
 	few: fewLoops{scale: avx512ScaleKeys, inner: avx512Inner, outer: outerLoop{6, 64, 2, avx512Outer}, outerT: outerLoop{6, 64, 2, avx512OuterT}},
 	powers: []powerLoops{{
-		ulps:      1.75,
-		flash:     []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
-		flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSums1, avx512FlashSums2, avx512FlashSums3},
-		exp:       avx512Exp, expSums: avx512ExpSums,
+		ulps:  1.75,
+		flash: []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
+		exp:   avx512Exp, expSums: avx512ExpSums,
 		weigh:     []func(f *Few, from, vectors int) int{avx512WeighOnce, avx512WeighKept},
 		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsOnce, avx512WeighSumsKept},
 	}, {
-		ulps:      1.75,
-		flash:     []func(p *Panel, from, to, scored int) int{avx512FlashLookups1, avx512FlashLookups2, avx512FlashLookups3},
-		flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSumsLookups1, avx512FlashSumsLookups2, avx512FlashSumsLookups3},
-		exp:       avx512ExpLookups, expSums: avx512ExpSumsLookups,
-		weigh:     []func(f *Few, from, vectors int) int{avx512WeighLookupsOnce, avx512WeighLookupsKept},
-		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsLookupsOnce, avx512WeighSumsLookupsKept},
-	}, {
-		ulps:      1.6,
-		flash:     []func(p *Panel, from, to, scored int) int{avx512FlashFloored1, avx512FlashFloored2, avx512FlashFloored3},
-		flashSums: []func(p *Panel, from, to, scored int) int{avx512FlashSumsFloored1, avx512FlashSumsFloored2, avx512FlashSumsFloored3},
-		exp:       avx512ExpFloored, expSums: avx512ExpSumsFloored,
+		ulps:  1.6,
+		flash: []func(p *Panel, from, to, scored int) int{avx512FlashFloored1, avx512FlashFloored2, avx512FlashFloored3},
+		exp:   avx512ExpFloored, expSums: avx512ExpSumsFloored,
 		weigh:     []func(f *Few, from, vectors int) int{avx512WeighFlooredOnce, avx512WeighFlooredKept},
 		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsFlooredOnce, avx512WeighSumsFlooredKept},
 	}},

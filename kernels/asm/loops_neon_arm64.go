@@ -11,9 +11,6 @@ func neonScore1(p *Panel, from, to int)
 func neonFlash1(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func neonFlashSums1(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
 func neonMix1(p *Panel, keep *float32)
 
 //go:noescape
@@ -27,9 +24,6 @@ func neonScore2(p *Panel, from, to int)
 
 //go:noescape
 func neonFlash2(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func neonFlashSums2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix2(p *Panel, keep *float32)
@@ -47,9 +41,6 @@ func neonScore3(p *Panel, from, to int)
 func neonFlash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
-func neonFlashSums3(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
 func neonMix3(p *Panel, keep *float32)
 
 //go:noescape
@@ -63,9 +54,6 @@ func neonScore4(p *Panel, from, to int)
 
 //go:noescape
 func neonFlash4(p *Panel, from, to, scored int) (done int)
-
-//go:noescape
-func neonFlashSums4(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix4(p *Panel, keep *float32)
@@ -204,10 +192,9 @@ var neon = loops{
 	raise:  neonRaise, top: neonTop, finite: neonFinite, inverse: neonInverse,
 	few: fewLoops{scale: neonScaleKeys, inner: neonInner, outer: outerLoop{6, 12, 1, neonOuter}, outerT: outerLoop{8, 12, 1, neonOuterT}},
 	powers: []powerLoops{{
-		ulps:      1,
-		flash:     []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
-		flashSums: []func(p *Panel, from, to, scored int) int{neonFlashSums1, neonFlashSums2, neonFlashSums3, neonFlashSums4},
-		exp:       neonExp, expSums: neonExpSums,
+		ulps:  1,
+		flash: []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
+		exp:   neonExp, expSums: neonExpSums,
 		weigh:     []func(f *Few, from, vectors int) int{neonWeighOnce},
 		weighSums: []func(f *Few, from, vectors int) int{neonWeighSumsOnce},
 	}},

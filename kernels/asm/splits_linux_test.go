@@ -76,9 +76,7 @@ func flashSplits(t *testing.T, l *loops, power *powerLoops, o *Ops) {
 			}
 		}
 		p.Plain = rng.IntN(p.N/o.Keys+1) * o.Keys
-		if round%4 < 2 {
-			p.S = nil
-		}
+		p.S = nil
 		if round%2 == 0 {
 			to := p.N / 2
 			for v := range p.Width / o.Vec {
@@ -94,9 +92,6 @@ func flashSplits(t *testing.T, l *loops, power *powerLoops, o *Ops) {
 		what := fmt.Sprintf("%d columns, width %d, until %v", d, p.Width, p.Until)
 		twice(t, what, p, o.Flash, func(p *Panel) {
 			loop, to := power.flash, p.N
-			if p.S != nil {
-				loop = power.flashSums
-			}
 			if p.Until != nil {
 				to = p.Until[0]
 			}

@@ -13,13 +13,11 @@ var (
 )
 
 // On Intel's CPUs both units that multiply 512 bits do everything else as well, an instruction each: a sum, a comparison into a mask and VSCALEFPS cost as
-// much as a multiply-add. On a Zen 4 products, comparisons and look-ups in two vectors do, and sums and integers cost nothing. On a Zen 5,
-// beside independent multiply-adds, a product costs as much as one of them, a look-up in two vectors .23, and in one, comparisons and VSCALEFPS nothing.
+// much as a multiply-add. On a Zen 4 products, comparisons and look-ups in two vectors do, and sums and integers cost nothing.
 var (
 	avx2Powers   = []power{{ulps: "1.25", emit: (*gen).exp2Table, constants: (*gen).tableConstants}}
 	avx512Powers = []power{
 		{ulps: "1.75", emit: (*gen).exp2Tables, constants: (*gen).tableConstants},
-		{name: "Lookups", ulps: "1.75", emit: (*gen).exp2Lookups, constants: (*gen).lookupConstants},
 		{name: "Floored", ulps: "1.6", emit: (*gen).exp2Floored, constants: (*gen).flooredConstants, asks: true},
 	}
 )
@@ -243,13 +241,6 @@ func (x x86) lookupTwo(dst, i vec, low, high constant, tmp vec) {
 	x.emit("VMOVAPS", x.v(i), x.v(dst))
 	x.load(tmp, low)
 	x.emit("VPERMI2PS", x.o(high), x.v(tmp), x.v(dst))
-}
-
-func (x x86) keepHalves(i vec, bit constant) { x.emit("VPTESTMD", x.o(bit), x.v(i), "K2") }
-
-func (x x86) lookupHalves(dst, i vec, low, high constant) {
-	x.lookup(dst, i, low)
-	x.emit("VPERMPS", x.o(high), x.v(i), "K2", x.v(dst))
 }
 
 // keepAbove is a comparison, not less or equal, that is true of NaN.

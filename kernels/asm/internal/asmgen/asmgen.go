@@ -88,8 +88,7 @@ func (g *gen) all() {
 	for vecs := 1; vecs <= g.vecs; vecs++ {
 		g.score(vecs)
 		for _, g.power = range g.powers {
-			g.flash(vecs, false)
-			g.flash(vecs, true)
+			g.flash(vecs)
 		}
 		g.mix(vecs, false)
 		g.mix(vecs, true)
@@ -186,11 +185,10 @@ func (g *gen) table() string {
 		powers += fmt.Sprintf(`{
 		ulps: %[3]s,
 		flash: []func(p *Panel, from, to, scored int) int{%[4]s},
-		flashSums: []func(p *Panel, from, to, scored int) int{%[5]s},
 		exp: %[1]sExp%[2]s, expSums: %[1]sExpSums%[2]s,
-		weigh: []func(f *Few, from, vectors int) int{%[6]s},
-		weighSums: []func(f *Few, from, vectors int) int{%[7]s},
-	}, `, g.name, p.name, p.ulps, by("Flash"+p.name), by("FlashSums"+p.name), byWay("Weigh"), byWay("WeighSums"))
+		weigh: []func(f *Few, from, vectors int) int{%[5]s},
+		weighSums: []func(f *Few, from, vectors int) int{%[6]s},
+	}, `, g.name, p.name, p.ulps, by("Flash"+p.name), byWay("Weigh"), byWay("WeighSums"))
 	}
 	return fmt.Sprintf(`
 // %[1]s are the loops of this file, by the number of vectors in use where there are several.

@@ -81,27 +81,6 @@ func (g *gen) exp2Tables(t [4]vec, z mem, m operand) {
 	g.sub(e, e, lightest)
 }
 
-// exp2Lookups is exp2Tables where products alone cost anything: all coefficients are looked up, having been multiplied by the entry, which leaves two. A mask
-// says which look-ups are in a table's second half, and another which results are 0, as in exp2Floored.
-func (g *gen) exp2Lookups(t [4]vec, z mem, m operand) {
-	isa := g.isa.(masking)
-	x, n, e, c := t[0], t[1], t[2], t[3]
-	g.load(x, z)
-	g.sub(x, x, m)
-	g.add(n, x, round)
-	isa.keepHalves(n, upper)
-	isa.keepAbove(x, least)
-	g.sub(e, n, round)
-	g.sub(x, x, e)
-	isa.lookupHalves(e, n, bends, bends2)
-	isa.lookupHalves(c, n, slopes, slopes2)
-	g.fma(c, e, x)
-	isa.lookupHalves(e, n, powers, powers2)
-	g.sub(n, n, round)
-	g.fma(e, c, x)
-	isa.scaleKept(e, n)
-}
-
 // exp2Floored is exp2 where every instruction on vectors competes with the products, and where there is one that takes off whole numbers, and one that multiplies
 // by 2 to a power that is rounded down. These are 10 for the 12 of exp2Tables. Let r be x-⌊x⌋:
 //
@@ -145,15 +124,6 @@ const (
 	rise   constant = "rise"   // and b
 	linear constant = "linear" // coefficients of exp2Tables
 	square constant = "square"
-
-	powers  constant = "powers" // table of exp2Lookups, 2^(i/K)
-	powers2 constant = "powers2"
-
-	slopes  constant = "slopes" // linear times powers, for exp2Lookups,
-	slopes2 constant = "slopes2"
-	bends   constant = "bends" // and square
-	bends2  constant = "bends2"
-	upper   constant = "upper" // the bit of an index that says which half of a table
 
 	limit  constant = "limit" // Limit of package asm
 	lowest constant = "lowest"
@@ -231,24 +201,6 @@ func (g *gen) flooredConstants() {
 		g.constant(floored(i), fmt.Sprintf("of r^%d in 2^r, 0 <= r < 1", i), same(c))
 		lost = c - float64(float32(c))
 	}
-}
-
-// lookupConstants lays down those that exp2Lookups does not share with exp2Tables.
-func (g *gen) lookupConstants() {
-	c := series(1/(2*float64(g.entries)), g.degree)
-	g.twoHalves(powers, powers2, "2^(i/length)", 1)
-	g.twoHalves(slopes, slopes2, "of r in 2^r times 2^(i/length)", c[0])
-	g.twoHalves(bends, bends2, "of r^2", c[1])
-	g.constant(upper, "the second half's bit", func(int) uint32 { return uint32(g.vec) })
-}
-
-// twoHalves lays down factor*2^(i/length) in two vectors.
-func (g *gen) twoHalves(low, high constant, what string, factor float64) {
-	half := func(from int) func(int) uint32 {
-		return func(i int) uint32 { return float(factor * math.Exp2(float64(from+i)/float64(g.entries))) }
-	}
-	g.constant(low, what, half(0))
-	g.constant(high, "its second half", half(g.vec))
 }
 
 func float(x float64) uint32 { return math.Float32bits(float32(x)) }

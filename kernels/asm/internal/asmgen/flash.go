@@ -2,8 +2,8 @@ package asmgen
 
 import "fmt"
 
-// flash emits Ops.Flash for rows from to to, a whole number of groups, with or without S: Score with the weights of each group computed amid the
-// products of the next, where the units that multiply are busy and all others idle.
+// flash emits Ops.Flash for rows from to to, a whole number of groups, without S: Score with the weights of each group computed amid the products of the
+// next, where the units that multiply are busy and all others idle.
 //
 //	products of group 0
 //	check, store scores
@@ -27,20 +27,16 @@ import "fmt"
 //
 // Where Until says so the first vectors leave on the way, a unit at a time. The groups after that have a loop of their own, before which the first of them
 // goes with the weights of the group before, which has those vectors still: so nothing but the very last weights goes alone.
-func (g *gen) flash(vecs int, sums bool) {
-	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, sums: sums, name: "0"}
-	name, s, frame := "Flash", "", 8
-	if sums {
-		name, s, frame = "FlashSums", "\n\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]", 64+g.row()
-	}
-	g.function(fmt.Sprint(name, g.power.name, vecs), "(p *Panel, from, to, scored int) (done int)", frame, 40, fmt.Sprintf(`
+func (g *gen) flash(vecs int) {
+	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, name: "0"}
+	g.function(fmt.Sprint("Flash", g.power.name, vecs), "(p *Panel, from, to, scored int) (done int)", 8, 40, fmt.Sprintf(`
 first := 0 // lane
 for j := from; ; j += %[1]d {
 	if j == to {
-		if first += %[5]d; first >= %[3]d || p.Until == nil || p.Until[first/%[6]d] <= to {
+		if first += %[4]d; first >= %[3]d || p.Until == nil || p.Until[first/%[5]d] <= to {
 			return to
 		}
-		to = p.Until[first/%[6]d]
+		to = p.Until[first/%[5]d]
 	}
 	if j > from || scored == 0 {
 		score rows j to j+%[1]d
@@ -55,18 +51,12 @@ for j := from; ; j += %[1]d {
 		}
 	}
 	for lane := first; lane < %[3]d; lane++ {
-		p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*%[2]d+lane] - p.M[lane])%[4]s
+		p.L[lane] += Σ e // over the rows, with e = 2^(p.P[i*%[2]d+lane] - p.M[lane])
 		p.P[i*%[2]d+lane] = e
 	}
-}`, g.rows, g.vecs*g.vec, vecs*g.vec, s, g.unit()*g.vec, g.vec))
+}`, g.rows, g.vecs*g.vec, vecs*g.vec, g.unit()*g.vec, g.vec))
 	g.scoreRows()
-	if sums {
-		g.scratch(products)
-		for v := range vecs {
-			t.emptyProducts(v)
-		}
-	}
-	if t.asksNext() {
+	if g.power.asks {
 		g.get(source, ofPanel("Next"))
 		g.jumpAtLeast(source, 1, "next")
 		g.get(source, ofPanel("Qt"))
@@ -163,8 +153,6 @@ func (t tile) amid(before tile, name string) {
 // with each row is a load, an addition and a store more, of some sixteen instructions a weight: AVX2 took 1.2 % longer for Flash so, on a Zen 4 at d = 64.
 // Between a group's products and the next one's there is no room for it: on a Zen 5 whose neighbour is awake the stores of scores fill the store queue to
 // the last place, and one store more took 32 of a group's 850 cycles (AVX-512, d = 64).
-//
-// Products with the scores, which are overwritten, are summed on the stack, and added to S at a group's end.
 
 // mark notes that all groups before out have been added: where the argument from was it keeps the place at which the weights of the group at out will pause.
 // Later pauses have a group before them that has not been.
@@ -173,8 +161,6 @@ func (t tile) mark() {
 	t.increase(pause, t.half())
 	t.result("from", 8, pause)
 }
-
-func (t tile) asksNext() bool { return t.power.asks && !t.sums }
 
 // half is the size of half of a group's weights.
 func (t tile) half() int { return t.rows / 2 * t.row() }
@@ -193,36 +179,10 @@ func (t tile) addGroup(end reg, before int) {
 		for r := 1; r < t.rows; r++ {
 			t.add(sum, sum, row(r))
 		}
-		t.addTo(totals, v, sum)
+		at := mem{base: totals, off: v * t.bytes()}
+		t.add(sum, sum, at)
+		t.store(at, sum)
 	}
-}
-
-// addProducts adds the sums of a group's weights times scores to S.
-func (t tile) addProducts() {
-	const totals = pause
-	sum := t.temps()[0]
-	t.get(totals, ofPanel("S"))
-	for v := t.first; v < t.vecs; v++ {
-		t.load(sum, t.productsOf(v))
-		t.addTo(totals, v, sum)
-		t.emptyProducts(v)
-	}
-}
-
-// addTo adds a vector to vector v of a row.
-func (t tile) addTo(row reg, v int, sum vec) {
-	at := mem{base: row, off: v * t.bytes()}
-	t.add(sum, sum, at)
-	t.store(at, sum)
-}
-
-// productsOf is the sum of weights times scores of vector v, which emptyProducts makes 0.
-func (t tile) productsOf(v int) mem { return mem{base: products, off: v * t.bytes()} }
-
-func (t tile) emptyProducts(v int) {
-	nothing := t.temps()[0]
-	t.zero(nothing)
-	t.store(t.productsOf(v), nothing)
 }
 
 // rowOf is the first row of a group, between its products and its weights.
@@ -261,15 +221,8 @@ func (t tile) spare() bool { return t.temps()[0] > t.elem(t.elems()-1) }
 func (t tile) weight(v int) {
 	at := mem{base: weightsAt, off: v * t.bytes()}
 	temps := t.temps()
-	e, sum := temps[2], temps[3]
 	t.exp2(temps, at, mem{base: refs, off: v * t.bytes()})
-	if t.sums {
-		t.load(temps[0], at)
-		t.load(sum, t.productsOf(v))
-		t.addProduct(sum, e, temps[0])
-		t.store(t.productsOf(v), sum)
-	}
-	t.store(at, e)
+	t.store(at, temps[2])
 }
 
 // weights emits a loop over the rows from weightsAt to out.
@@ -294,9 +247,6 @@ func (t tile) firstHalf() {
 // halfWay is where weights pause: half way they add up the group before, if it has not been added, and go on; at the end they jump to done.
 func (t tile) halfWay(label, done string) {
 	t.jumpLess(pause, out, label+"Way")
-	if t.sums {
-		t.addProducts()
-	}
 	t.jump(done)
 	t.label(label + "Way")
 	t.arg(pause, "from", 8)
@@ -315,7 +265,7 @@ func (t tile) mixed(w tile, name string) {
 		if lines := 4; k%(n/lines) == 0 {
 			t.prefetchNear(mem{base: nextRow, off: k / (n / lines) * line})
 		}
-		if t.asksNext() && k == n/2+1 {
+		if t.power.asks && k == n/2+1 {
 			t.prefetch(mem{base: source})
 			t.prefetch(mem{base: source, off: line})
 			t.plusAt(source, ofPanel("NextBy"))

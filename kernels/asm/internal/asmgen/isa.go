@@ -59,7 +59,7 @@ const (
 	aux                  // what a function says it is
 	refs                 // M
 	nextRow              // Flash: the row of K that is asked for
-	products             // Flash: sums of weights times scores
+	products             // memory of the function's own: tiles of parts, and of sums
 	source               // Flash: the row that Panel.Next says
 	pause                // Flash: the row of weights to pause at
 	columns              // columns still to do
@@ -222,11 +222,4 @@ type flooring interface {
 	aboveFloor(dst, a vec)          // dst = a-⌊a⌋
 	keepAbove(x vec, least operand) // where x is not up to least it is kept in mind
 	scaleKept(v, x vec)             // v *= 2^⌊x⌋ there, and 0 elsewhere
-}
-
-// A masking isa has the operations of exp2Lookups.
-type masking interface {
-	flooring
-	keepHalves(index vec, bit constant)              // which indices have a bit is kept in mind
-	lookupHalves(dst, index vec, low, high constant) // tabled's lookup, in high there and in low elsewhere
 }

@@ -22,7 +22,6 @@ type tile struct {
 	apart      bool   // rows of lanes are rows of something else, any stride apart
 	single     bool   // there is one lane
 	name       string // of its labels, where it is one of many
-	sums       bool   // Flash: with S
 	ahead      bool   // other rows are asked for meanwhile
 	below      bool   // elements eight steps further are asked for meanwhile
 	results    bool   // and so are what the sums are added to
