@@ -62,10 +62,10 @@ func TestBounds(t *testing.T) {
 			}
 			want := []string{
 				"Add", "Cap", "DScore", "Dot", "Elu", "Exp", "Finite", "Flash", "Hide", "Inner", "Inverse", "Load", "Mix", "Narrow", "Outer", "OuterT", "Raise", "Rotate",
-				"ScaleKeys", "Score", "Slope", "Stairs", "Store", "Sum", "Top", "Weigh", "Widen",
+				"ScaleKeys", "Score", "Slope", "Store", "Sum", "Top", "Weigh", "Widen",
 			}
 			if o.CutKeys != nil { // which multiply parts wherever there are some
-				want = slices.DeleteFunc(want, func(loop string) bool { return loop == "DScore" || loop == "Stairs" })
+				want = slices.DeleteFunc(want, func(loop string) bool { return loop == "DScore" })
 				want = append(want, "Score of parts", "Flash of parts", "Mix of parts", "DScore of parts", "Outer of parts")
 			}
 			for _, loop := range want {

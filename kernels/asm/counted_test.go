@@ -145,7 +145,7 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 			}
 			return call(n <= c.keys, n*q.D*lanes, n*(q.D+lanes)+q.D*lanes)
 		}
-	case "Mix", "Stairs":
+	case "Mix":
 		return func(a []reflect.Value) Call {
 			q := p(a[0])
 			return call(q.C <= c.keys, q.N*q.C*lanes, q.N*(q.C+lanes)+q.C*lanes)

@@ -15,7 +15,6 @@ type loops struct {
 	vec, keys   int // floats in a vector; rows that Score and Mix take at once: powers of two
 	score       []func(p *Panel, from, to int)
 	mix         []func(p *Panel, keep *float32)
-	stairs      []func(p *Panel, keep *float32) // Mix with Since and Until
 	raise       func(p *Panel, rows int)
 	top         func(p *Panel, from, to int)
 	finite      func(x *float32, rounds int) (bad int)
@@ -234,12 +233,8 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 		if p.Keep != nil {
 			keep = unsafe.SliceData(p.Keep)
 		}
-		switch {
-		case width == 0:
-		case p.Until == nil:
+		if width > 0 {
 			l.columns(p, l.mix[width-1], keep)
-		default:
-			l.columns(p, l.stairs[width-1], keep)
 		}
 	}
 	l.rows(o, asking)

@@ -23,16 +23,10 @@ func amxHideOutside1(p *float32, lo, hi *int32, key, rows int)
 func amxDScore1(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)
 
 //go:noescape
-func amxOuter1x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
-func amxOuter2x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
-func amxOuter3x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
 func amxOuter4x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter1x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
 func amxScore2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
@@ -53,16 +47,10 @@ func amxHideOutside2(p *float32, lo, hi *int32, key, rows int)
 func amxDScore2(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)
 
 //go:noescape
-func amxOuter1x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
-func amxOuter2x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
-func amxOuter3x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
 func amxOuter4x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter1x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
 func amxScore3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
@@ -83,16 +71,10 @@ func amxHideOutside3(p *float32, lo, hi *int32, key, rows int)
 func amxDScore3(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)
 
 //go:noescape
-func amxOuter1x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
-func amxOuter2x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
-func amxOuter3x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
-
-//go:noescape
 func amxOuter4x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter1x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
 func amxMix1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
@@ -120,12 +102,6 @@ func amxMixHalf4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, c
 
 //go:noescape
 func amxPeak(rounds int)
-
-//go:noescape
-func amxChain(rounds int)
-
-//go:noescape
-func amxSlots(rounds int)
 
 //go:noescape
 func amxCutRows(to *uint16, from *float32, rows, stride, mask int, factor float32)

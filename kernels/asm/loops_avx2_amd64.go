@@ -14,9 +14,6 @@ func avx2Flash1(p *Panel, from, to, scored int) (done int)
 func avx2Mix1(p *Panel, keep *float32)
 
 //go:noescape
-func avx2Stairs1(p *Panel, keep *float32)
-
-//go:noescape
 func avx2DScore1(p *Panel)
 
 //go:noescape
@@ -29,9 +26,6 @@ func avx2Flash2(p *Panel, from, to, scored int) (done int)
 func avx2Mix2(p *Panel, keep *float32)
 
 //go:noescape
-func avx2Stairs2(p *Panel, keep *float32)
-
-//go:noescape
 func avx2DScore2(p *Panel)
 
 //go:noescape
@@ -42,9 +36,6 @@ func avx2Flash3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx2Mix3(p *Panel, keep *float32)
-
-//go:noescape
-func avx2Stairs3(p *Panel, keep *float32)
 
 //go:noescape
 func avx2DScore3(p *Panel)
@@ -202,12 +193,11 @@ func avx2ReadKept(x *float32, rounds, ahead int, sum *float32)
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4,
-	load:   []loadBlock{{8, 8, avx2Load}},
-	store:  []storeBlock{{8, 8, avx2Store}},
-	score:  []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
-	mix:    []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
-	stairs: []func(*Panel, *float32){avx2Stairs1, avx2Stairs2, avx2Stairs3},
-	raise:  avx2Raise, top: avx2Top, finite: avx2Finite, inverse: avx2Inverse,
+	load:  []loadBlock{{8, 8, avx2Load}},
+	store: []storeBlock{{8, 8, avx2Store}},
+	score: []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
+	mix:   []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
+	raise: avx2Raise, top: avx2Top, finite: avx2Finite, inverse: avx2Inverse,
 	few: fewLoops{scale: avx2ScaleKeys, inner: avx2Inner, outer: outerLoop{6, 16, 1, avx2Outer}, outerT: outerLoop{6, 16, 1, avx2OuterT}},
 	powers: []powerLoops{{
 		ulps:  1.25,

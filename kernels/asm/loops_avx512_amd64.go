@@ -17,9 +17,6 @@ func avx512FlashFloored1(p *Panel, from, to, scored int) (done int)
 func avx512Mix1(p *Panel, keep *float32)
 
 //go:noescape
-func avx512Stairs1(p *Panel, keep *float32)
-
-//go:noescape
 func avx512DScore1(p *Panel)
 
 //go:noescape
@@ -35,9 +32,6 @@ func avx512FlashFloored2(p *Panel, from, to, scored int) (done int)
 func avx512Mix2(p *Panel, keep *float32)
 
 //go:noescape
-func avx512Stairs2(p *Panel, keep *float32)
-
-//go:noescape
 func avx512DScore2(p *Panel)
 
 //go:noescape
@@ -51,9 +45,6 @@ func avx512FlashFloored3(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func avx512Mix3(p *Panel, keep *float32)
-
-//go:noescape
-func avx512Stairs3(p *Panel, keep *float32)
 
 //go:noescape
 func avx512DScore3(p *Panel)
@@ -229,12 +220,11 @@ func avx512ReadKept(x *float32, rounds, ahead int, sum *float32)
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8,
-	load:   []loadBlock{{8, 8, avx2Load}, {16, 16, avx512Load}},
-	store:  []storeBlock{{8, 8, avx2Store}, {8, 16, avx512Store}},
-	score:  []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
-	mix:    []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
-	stairs: []func(*Panel, *float32){avx512Stairs1, avx512Stairs2, avx512Stairs3},
-	raise:  avx512Raise, top: avx512Top, finite: avx512Finite, inverse: avx512Inverse,
+	load:  []loadBlock{{8, 8, avx2Load}, {16, 16, avx512Load}},
+	store: []storeBlock{{8, 8, avx2Store}, {8, 16, avx512Store}},
+	score: []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
+	mix:   []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
+	raise: avx512Raise, top: avx512Top, finite: avx512Finite, inverse: avx512Inverse,
 	few: fewLoops{scale: avx512ScaleKeys, inner: avx512Inner, outer: outerLoop{6, 64, 2, avx512Outer}, outerT: outerLoop{6, 64, 2, avx512OuterT}},
 	powers: []powerLoops{{
 		ulps:  1.75,

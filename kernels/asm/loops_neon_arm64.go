@@ -14,9 +14,6 @@ func neonFlash1(p *Panel, from, to, scored int) (done int)
 func neonMix1(p *Panel, keep *float32)
 
 //go:noescape
-func neonStairs1(p *Panel, keep *float32)
-
-//go:noescape
 func neonDScore1(p *Panel)
 
 //go:noescape
@@ -27,9 +24,6 @@ func neonFlash2(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix2(p *Panel, keep *float32)
-
-//go:noescape
-func neonStairs2(p *Panel, keep *float32)
 
 //go:noescape
 func neonDScore2(p *Panel)
@@ -44,9 +38,6 @@ func neonFlash3(p *Panel, from, to, scored int) (done int)
 func neonMix3(p *Panel, keep *float32)
 
 //go:noescape
-func neonStairs3(p *Panel, keep *float32)
-
-//go:noescape
 func neonDScore3(p *Panel)
 
 //go:noescape
@@ -57,9 +48,6 @@ func neonFlash4(p *Panel, from, to, scored int) (done int)
 
 //go:noescape
 func neonMix4(p *Panel, keep *float32)
-
-//go:noescape
-func neonStairs4(p *Panel, keep *float32)
 
 //go:noescape
 func neonDScore4(p *Panel)
@@ -184,12 +172,11 @@ func neonReadOnce(x *float32, rounds, ahead int, sum *float32)
 // neon are the loops of this file, by the number of vectors in use where there are several.
 var neon = loops{
 	isa: "neon", vec: 4, keys: 4,
-	load:   []loadBlock{{4, 4, neonLoad}},
-	store:  []storeBlock{{4, 4, neonStore}},
-	score:  []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
-	mix:    []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
-	stairs: []func(*Panel, *float32){neonStairs1, neonStairs2, neonStairs3, neonStairs4},
-	raise:  neonRaise, top: neonTop, finite: neonFinite, inverse: neonInverse,
+	load:  []loadBlock{{4, 4, neonLoad}},
+	store: []storeBlock{{4, 4, neonStore}},
+	score: []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
+	mix:   []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
+	raise: neonRaise, top: neonTop, finite: neonFinite, inverse: neonInverse,
 	few: fewLoops{scale: neonScaleKeys, inner: neonInner, outer: outerLoop{6, 12, 1, neonOuter}, outerT: outerLoop{8, 12, 1, neonOuterT}},
 	powers: []powerLoops{{
 		ulps:  1,

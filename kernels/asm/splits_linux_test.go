@@ -116,7 +116,7 @@ func productSplits(t *testing.T, l *loops, o *Ops) {
 		for i := range width / o.Vec {
 			p.Since, p.Until = append(p.Since, 8*i), append(p.Until, p.N-3)
 		}
-		twice(t, "Stairs", p, o.Mix, func(p *Panel) { l.stairs[v](p, &p.Keep[0]) })
+		twice(t, "Mix in stairs", p, o.Mix, func(p *Panel) { l.mix[v](p, &p.Keep[0]) })
 		twice(t, "DScore", random(o, width, 333, 0, 900), o.DScore, func(p *Panel) { l.dscore[v](p) })
 	}
 	for _, s := range [][3]int{{700, 64, 128}, {40, 700, 900}, {7, 40, 9000}, {1, 700, 5000}, {3000, 3, 400}} { // rows, columns, terms
@@ -233,7 +233,7 @@ func TestSplitsOfPartsKeepBits(t *testing.T) {
 				twice(t, what+"Outer", p, o.Outer, func(p *Panel) {
 					by := p.Lanes / l.vec * partsOfTile
 					for c := 0; c < p.C; c += tileRows {
-						l.tiles.outer[0][v](&p.P[0], &p.YParts[c/tileRows*by], &p.X[c], n, 4*p.XStr, columnMask(min(p.C-c, tileRows)), full, p.Lower)
+						l.tiles.outer1[v](&p.P[0], &p.YParts[c/tileRows*by], &p.X[c], n, 4*p.XStr, columnMask(min(p.C-c, tileRows)), full, p.Lower)
 					}
 				})
 				for lane := range o.Lanes {

@@ -11,8 +11,9 @@ import (
 type tileLoops struct {
 	all, single partLoops // by how many parts rows of keys and values have
 	hide        []hideLoop
-	dscore      []dscoreLoop                    // by vectors
-	outer       [columnsAtOnce][]outerTilesLoop // by tiles of columns, and then by vectors
+	dscore      []dscoreLoop     // by vectors
+	outer       []outerTilesLoop // of columnsAtOnce tiles of columns, by vectors
+	outer1      []outerTilesLoop // of one tile
 	pairs       func(to *uint16, from *float32, rows int, factor float32)
 	lines       [2]cutLoop // of a vector of lanes, and of a pair
 	peak        func(rounds int)
@@ -364,11 +365,14 @@ func (l *loops) outerTiles(p *Panel) {
 		return
 	}
 	for c := 0; c < p.C; {
-		columns := min(p.C-c, columnsAtOnce*tileRows)
-		tiles := up(columns, tileRows) / tileRows
+		loop, tiles := l.tiles.outer[vectors-1], columnsAtOnce
+		if p.C-c <= (columnsAtOnce-1)*tileRows {
+			loop, tiles = l.tiles.outer1[vectors-1], 1
+		}
+		columns := min(p.C-c, tiles*tileRows)
 		step := partsAtOnce(p.N, columns, vectors*l.vec)
 		for j := 0; j < p.N; j += step {
-			l.tiles.outer[tiles-1][vectors-1](&p.P[j*p.Lanes], &p.YParts[c/tileRows*by], &p.X[j*p.XStr+c], min(step, p.N-j), 4*p.XStr,
+			loop(&p.P[j*p.Lanes], &p.YParts[c/tileRows*by], &p.X[j*p.XStr+c], min(step, p.N-j), 4*p.XStr,
 				columnMask(columns-(tiles-1)*tileRows), &scoreConfigs[tileRows], p.Lower)
 		}
 		c += columns

@@ -6,7 +6,6 @@ package asm
 var amx = func() loops {
 	l := avx512
 	l.isa, l.powers = "amx", l.powers[len(l.powers)-1:]
-	l.chain, l.slots = amxChain, amxSlots
 	l.tiles = &tileLoops{
 		all: partLoops{
 			score: []scoreLoop{amxScore1, amxScore2, amxScore3},
@@ -22,13 +21,9 @@ var amx = func() loops {
 		},
 		hide:   []hideLoop{amxHideOutside1, amxHideOutside2, amxHideOutside3},
 		dscore: []dscoreLoop{amxDScore1, amxDScore2, amxDScore3},
-		outer: [...][]outerTilesLoop{
-			{amxOuter1x1, amxOuter1x2, amxOuter1x3},
-			{amxOuter2x1, amxOuter2x2, amxOuter2x3},
-			{amxOuter3x1, amxOuter3x2, amxOuter3x3},
-			{amxOuter4x1, amxOuter4x2, amxOuter4x3},
-		},
-		pairs: amxCutPairs, lines: [...]cutLoop{amxCutLines, amxCutLinePairs}, peak: amxPeak,
+		outer:  []outerTilesLoop{amxOuter4x1, amxOuter4x2, amxOuter4x3},
+		outer1: []outerTilesLoop{amxOuter1x1, amxOuter1x2, amxOuter1x3},
+		pairs:  amxCutPairs, lines: [...]cutLoop{amxCutLines, amxCutLinePairs}, peak: amxPeak,
 	}
 	return l
 }()

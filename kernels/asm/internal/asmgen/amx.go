@@ -44,7 +44,7 @@ func (g *gen) tileLoops() {
 		}
 		g.hideOutside(vecs)
 		g.tileDScore(vecs)
-		for tiles := 1; tiles <= 4; tiles++ {
+		for _, tiles := range outerTiles {
 			g.tileOuter(vecs, tiles)
 		}
 	}
@@ -65,8 +65,6 @@ func (g *gen) tileLoops() {
 		return 0
 	})
 	g.tilePeak()
-	g.chain()
-	g.slots()
 	for _, rows := range partsOfRows {
 		g.cutRows(rows)
 		g.cutColumns(rows)
@@ -130,16 +128,6 @@ for i := range %[1]d * groups { // %[1]d at a time, or the rows that config says
 
 const fullTiles constant = "fullTiles"
 
-// tilesOfNothing makes all tiles 0.
-func (g *gen) tilesOfNothing() {
-	x := g.isa.(x86)
-	x.emit("LEAQ", x.o(fullTiles), x86Regs[panel])
-	x.tileConfig(panel)
-	for t := range 8 {
-		x.tileZero(t)
-	}
-}
-
 // tilePeak emits the probe of products: six of parts for each of numbers, with sums that nothing joins.
 func (g *gen) tilePeak() {
 	x := g.isa.(x86)
@@ -150,7 +138,11 @@ for range rounds {
 	}
 }`, tileRows, g.vec, tileDepth))
 	g.arg(count, "rounds", 0)
-	g.tilesOfNothing()
+	x.emit("LEAQ", x.o(fullTiles), x86Regs[panel])
+	x.tileConfig(panel)
+	for t := range 8 {
+		x.tileZero(t)
+	}
 	g.label("round")
 	for t := range 6 {
 		x.tileProduct(t, 6, 7)

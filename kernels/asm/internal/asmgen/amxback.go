@@ -103,6 +103,9 @@ func outerSteps(vecs int) (steps [][2]int, weights int) {
 	return steps, weights
 }
 
+// outerTiles are how many tiles of columns a loop of Outer takes: as many as registers hold sums of, and where fewer are left one after another.
+var outerTiles = []int{4, 1}
+
 // tileOuter emits Ops.Outer for so many tiles of columns. Amid products sums of those before are added to x, and the rows of weights cut that follow, to one of
 // two places by turns.
 func (g *gen) tileOuter(vecs, tiles int) {

@@ -90,8 +90,7 @@ func (g *gen) all() {
 		for _, g.power = range g.powers {
 			g.flash(vecs)
 		}
-		g.mix(vecs, false)
-		g.mix(vecs, true)
+		g.mix(vecs)
 		g.dscore(vecs)
 	}
 	g.raise()
@@ -194,30 +193,29 @@ func (g *gen) table() string {
 // %[1]s are the loops of this file, by the number of vectors in use where there are several.
 var %[1]s = loops{
 	isa: %[1]q, vec: %[2]d, keys: %[3]d,
-	load: []loadBlock{%[11]s},
-	store: []storeBlock{%[14]s},
+	load: []loadBlock{%[10]s},
+	store: []storeBlock{%[13]s},
 	score: []func(*Panel, int, int){%[4]s},
 	mix: []func(*Panel, *float32){%[5]s},
-	stairs: []func(*Panel, *float32){%[9]s},
 	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, inverse: %[1]sInverse,
-	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[17]s, outerT: %[18]s},
+	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[16]s, outerT: %[17]s},
 	powers: []powerLoops{%[8]s},
-	asking: []askingLoops{%[12]s},
+	asking: []askingLoops{%[11]s},
 	cells: cellLoops{
-		widen: []func(to *float32, from *Cells, n, d int){%[13]s},
+		widen: []func(to *float32, from *Cells, n, d int){%[12]s},
 		narrow: []func(to *uint16, from *float32, vectors int){%[1]sNarrowF16, %[1]sNarrowBF16},
 	},
 	elu: %[1]sElu,
 	edits: editLoops{cap: %[1]sCap, add: %[1]sAdd, slope: %[1]sSlope, hide: %[1]sHide},
 	rotate: %[1]sRotate, rotatePairs: %[1]sRotatePairs,
-	dscore: []func(*Panel){%[10]s},
+	dscore: []func(*Panel){%[9]s},
 	peak: %[1]sPeak, perRound: %[6]d,
 	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
 	slots: %[1]sSlots, perSlots: `+fmt.Sprint(slotsLength)+`,
 	perRead: %[7]d,
-	dotTiles: %#[15]v, sumTiles: %#[16]v,
+	dotTiles: %#[14]v, sumTiles: %#[15]v,
 }
-`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, powers, by("Stairs"), by("DScore"), loads,
+`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, powers, by("DScore"), loads,
 		asking, g.byCells("Widen", ""), stores, halves(g.queries), outerRows.tiles, g.outerLoop(outerRows), g.outerLoop(outerTransposed))
 }
 

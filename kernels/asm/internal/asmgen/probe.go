@@ -79,9 +79,9 @@ for i := range %d * rounds {
 	g.ret()
 }
 
-// chainLength is the number of additions in a round of the chain: as many as make its loop's own instructions vanish beside it: on a Zen 5 whose
-// neighbour on the core is awake a round of 64 took some 66 cycles.
-const chainLength = 512
+// chainLength is the number of additions in a round of the chain, and chainPass that of one pass of its loop: enough that the loop's own instructions, which do
+// not lie on the chain, vanish beside it also while a sibling thread is busy.
+const chainLength, chainPass = 512, 128
 
 // chain emits the probe of the clock: additions that wait for one another. They add a register, for some CPUs fold what adds a constant. A few
 // multiply-adds go beside them, which take no time of theirs: some CPUs lower their clock for wide ones, and for a while after. On a Xeon with AVX-512
@@ -94,52 +94,39 @@ for range rounds {
 	sum[i] = fma(sum[i], sum[i], sum[i]) // once for %d of them
 }`, chainLength, apart))
 	g.arg(count, "rounds", 0)
+	g.scale(count, chainLength/chainPass)
 	x, y := elem, aux
 	g.set(x, 0)
 	g.set(y, 1)
 	g.besides()
 	g.align()
-	g.label("round")
-	for i := range chainLength {
+	g.label("pass")
+	for i := range chainPass {
 		g.plus(x, y)
 		if i%apart == 0 {
 			g.beside(i / apart)
 		}
 	}
 	g.increase(count, -1)
-	g.jumpAtLeast(count, 1, "round")
-	g.noMoreBesides()
+	g.jumpAtLeast(count, 1, "pass")
 	g.ret()
 }
 
-// besides prepares what goes beside the additions of chain and slots, of which beside emits one: multiply-adds, or a product of tiles, which takes 16 cycles, for every four of them.
+// besides prepares the multiply-adds that go beside the instructions of chain and slots, of which beside emits one.
 func (g *gen) besides() {
-	if g.target == amx {
-		g.tilesOfNothing()
-		return
-	}
 	for i := range g.chains {
 		g.zero(vec(i))
 	}
 }
 
 func (g *gen) beside(i int) {
-	if g.target != amx {
-		sum := vec(i % g.chains)
-		g.fma(sum, sum, sum)
-	} else if i%4 == 0 {
-		g.isa.(x86).tileProduct(i/4%6, 6, 7)
-	}
+	sum := vec(i % g.chains)
+	g.fma(sum, sum, sum)
 }
 
-func (g *gen) noMoreBesides() {
-	if g.target == amx {
-		g.isa.(x86).tileRelease()
-	}
-}
-
-// slotsLength is the number of instructions in a round of slots.
-const slotsLength = 504
+// slotsLength is the number of instructions in a round of slots, and slotsPass that in one pass of its loop, its own two among them: an addition, and a comparison
+// that a CPU begins together with its jump.
+const slotsLength, slotsPass = 504, 126
 
 // slots emits the probe of how many instructions a CPU begins in a cycle: four additions and two copies by turns, none of which waits for another. A thread
 // that shares the core takes its part of them, where multiply-adds by themselves leave it enough to take no harm. Beside them go multiply-adds, as in the
@@ -149,7 +136,7 @@ func (g *gen) slots() {
 	g.function("Slots", "(rounds int)", 0, 8, fmt.Sprintf(`
 for range rounds {
 	x[i] += y // four by turns with
-	z[i] = y // two, %d times in all
+	z[i] = y // two, %d instructions in all, with those of the loop
 	sum[i] = fma(sum[i], sum[i], sum[i]) // once for %d of them
 }`, slotsLength, apart))
 	g.arg(count, "rounds", 0)
@@ -158,10 +145,11 @@ for range rounds {
 		g.set(x, 0)
 	}
 	g.set(y, 1)
+	g.scale(count, slotsLength/slotsPass)
 	g.besides()
 	g.align()
-	g.label("round")
-	for i := range slotsLength {
+	g.label("pass")
+	for i := range slotsPass - 2 {
 		switch turn, in := i/6, i%6; {
 		case i%apart == 0:
 			g.beside(i / apart)
@@ -172,7 +160,6 @@ for range rounds {
 		}
 	}
 	g.increase(count, -1)
-	g.jumpAtLeast(count, 1, "round")
-	g.noMoreBesides()
+	g.jumpAtLeast(count, 1, "pass")
 	g.ret()
 }

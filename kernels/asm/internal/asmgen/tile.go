@@ -359,17 +359,17 @@ func (t tile) nextScore() {
 	}
 }
 
-// mix emits Ops.Mix, for vectors that all use N rows or, in stairs, each its own of them.
-func (g *gen) mix(vecs int, stairs bool) {
-	name, first, last := "Mix", "0", "p.N"
-	if stairs {
-		name, first, last = "Stairs", fmt.Sprintf("p.Since[lane/%d]", g.vec), fmt.Sprintf("p.Until[lane/%d]", g.vec)
-	}
-	g.function(fmt.Sprint(name, vecs), "(p *Panel, keep *float32)", 8, 16, fmt.Sprintf(`
+// mix emits Ops.Mix.
+func (g *gen) mix(vecs int) {
+	g.function(fmt.Sprint("Mix", vecs), "(p *Panel, keep *float32)", 8, 16, fmt.Sprintf(`
 for c := range p.C { // %d at a time
 	var sum [%d]float32
 	for lane := range sum {
-		for j := %[5]s; j < %[6]s; j++ { // %[3]d at a time
+		first, end := 0, p.N
+		if p.Until != nil {
+			first, end = p.Since[lane/%[5]d], p.Until[lane/%[5]d]
+		}
+		for j := first; j < end; j++ { // %[3]d at a time
 			sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*%[4]d+lane], sum[lane])
 		}
 	}
@@ -379,7 +379,7 @@ for c := range p.C { // %d at a time
 		}
 		p.O[c*%[4]d+lane] = sum[lane]
 	}
-}`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, first, last))
+}`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, g.vec))
 	g.arg(panel, "p", 0)
 	g.get(lanes, mem{base: panel, field: "Panel_P"})
 	g.get(elem, mem{base: panel, field: "Panel_V+Rows_Data"})
@@ -401,12 +401,7 @@ for c := range p.C { // %d at a time
 			t.asks = 1
 			t.askColumns()
 		}
-		if stairs {
-			t.stairs()
-			return
-		}
-		t.get(steps, mem{base: panel, field: "Panel_N"})
-		t.products()
+		t.stairs()
 	}, func(t tile) {
 		at := func(r, v int) mem { return mem{base: out, off: r*t.row() + v*t.bytes()} }
 		fresh := fmt.Sprint("fresh", t.rows)
@@ -449,27 +444,43 @@ func (t tile) askColumns() {
 	t.label(fmt.Sprint("asks", t.rows))
 }
 
-// stairs emits a tile of which each vector takes the steps between Since and Until: first the first one alone, then one more after the other, then all,
-// then without the first ones. Those that take none keep their sums.
+// stairs emits a tile whose vectors all take N steps or, if Until is not nil, each those between its Since and its Until: the first vector alone, then one more
+// after another, then all of them, then all but the first ones. A vector that takes no step keeps its sums.
 func (t tile) stairs() {
 	const of, before = aux, nextRow
-	to := func(field string, v int, suffix string) {
-		t.get(of, mem{base: panel, field: "Panel_" + field})
+	suffix := func(field string, v int) string { return fmt.Sprint(t.rows, field, v) }
+	to := func(field string, v int) {
+		t.get(of, ofPanel(field))
 		t.get(steps, mem{base: of, off: 8 * v})
 		t.subtract(steps, before)
 		t.get(before, mem{base: of, off: 8 * v})
 		t.increase(steps, -unroll)
-		t.rest(fmt.Sprint(t.rows, suffix, v))
 	}
+	all, done := fmt.Sprint("all", t.rows), fmt.Sprint("summed", t.rows)
 	t.begin()
+	t.get(steps, ofPanel("N"))
+	t.increase(steps, -unroll)
+	t.get(of, ofPanel("Until"))
+	t.jumpBelow(of, 1, all)
 	t.set(before, 0)
 	for v := 1; v < t.vecs; v++ {
 		t.late = t.vecs - v
-		to("Since", v, "Since")
+		to("Since", v)
+		t.rest(suffix("Since", v))
 	}
 	t.late = 0
-	for t.first = range t.vecs {
-		to("Until", t.first, "Until")
-		t.below = false
+	to("Until", 0)
+	t.label(all)
+	t.rest(suffix("Until", 0))
+	if t.vecs == 1 {
+		return
 	}
+	t.below = false
+	t.get(of, ofPanel("Until"))
+	t.jumpBelow(of, 1, done)
+	for t.first = 1; t.first < t.vecs; t.first++ {
+		to("Until", t.first)
+		t.rest(suffix("Until", t.first))
+	}
+	t.label(done)
 }
