@@ -62,66 +62,6 @@ func avx2ExpSums(p *Panel, from, to int) (done int)
 func avx2ScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func avx2DotOnce(p *Few)
-
-//go:noescape
-func avx2SumOnce(p *Few)
-
-//go:noescape
-func avx2DotF16Once(p *Few)
-
-//go:noescape
-func avx2SumF16Once(p *Few)
-
-//go:noescape
-func avx2DotBF16Once(p *Few)
-
-//go:noescape
-func avx2SumBF16Once(p *Few)
-
-//go:noescape
-func avx2DotI8Once(p *Few)
-
-//go:noescape
-func avx2SumI8Once(p *Few)
-
-//go:noescape
-func avx2WeighOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx2WeighSumsOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx2DotKept(p *Few)
-
-//go:noescape
-func avx2SumKept(p *Few)
-
-//go:noescape
-func avx2DotF16Kept(p *Few)
-
-//go:noescape
-func avx2SumF16Kept(p *Few)
-
-//go:noescape
-func avx2DotBF16Kept(p *Few)
-
-//go:noescape
-func avx2SumBF16Kept(p *Few)
-
-//go:noescape
-func avx2DotI8Kept(p *Few)
-
-//go:noescape
-func avx2SumI8Kept(p *Few)
-
-//go:noescape
-func avx2WeighKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx2WeighSumsKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
 func avx2Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 
 //go:noescape
@@ -183,6 +123,66 @@ func avx2Chain(rounds int)
 
 //go:noescape
 func avx2Slots(rounds int)
+
+//go:noescape
+func avx2DotOnce(p *Few)
+
+//go:noescape
+func avx2DotKept(p *Few)
+
+//go:noescape
+func avx2SumOnce(p *Few)
+
+//go:noescape
+func avx2SumKept(p *Few)
+
+//go:noescape
+func avx2DotF16Once(p *Few)
+
+//go:noescape
+func avx2DotF16Kept(p *Few)
+
+//go:noescape
+func avx2SumF16Once(p *Few)
+
+//go:noescape
+func avx2SumF16Kept(p *Few)
+
+//go:noescape
+func avx2DotBF16Once(p *Few)
+
+//go:noescape
+func avx2DotBF16Kept(p *Few)
+
+//go:noescape
+func avx2SumBF16Once(p *Few)
+
+//go:noescape
+func avx2SumBF16Kept(p *Few)
+
+//go:noescape
+func avx2DotI8Once(p *Few)
+
+//go:noescape
+func avx2DotI8Kept(p *Few)
+
+//go:noescape
+func avx2SumI8Once(p *Few)
+
+//go:noescape
+func avx2SumI8Kept(p *Few)
+
+//go:noescape
+func avx2WeighOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx2WeighKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx2WeighSumsOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx2WeighSumsKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx2ReadOnce(x *float32, rounds, ahead int, sum *float32)

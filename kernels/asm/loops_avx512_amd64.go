@@ -77,78 +77,6 @@ func avx512ExpSumsFloored(p *Panel, from, to int) (done int)
 func avx512ScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func avx512DotOnce(p *Few)
-
-//go:noescape
-func avx512SumOnce(p *Few)
-
-//go:noescape
-func avx512DotF16Once(p *Few)
-
-//go:noescape
-func avx512SumF16Once(p *Few)
-
-//go:noescape
-func avx512DotBF16Once(p *Few)
-
-//go:noescape
-func avx512SumBF16Once(p *Few)
-
-//go:noescape
-func avx512DotI8Once(p *Few)
-
-//go:noescape
-func avx512SumI8Once(p *Few)
-
-//go:noescape
-func avx512WeighOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighFlooredOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSumsFlooredOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512DotKept(p *Few)
-
-//go:noescape
-func avx512SumKept(p *Few)
-
-//go:noescape
-func avx512DotF16Kept(p *Few)
-
-//go:noescape
-func avx512SumF16Kept(p *Few)
-
-//go:noescape
-func avx512DotBF16Kept(p *Few)
-
-//go:noescape
-func avx512SumBF16Kept(p *Few)
-
-//go:noescape
-func avx512DotI8Kept(p *Few)
-
-//go:noescape
-func avx512SumI8Kept(p *Few)
-
-//go:noescape
-func avx512WeighKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighFlooredKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func avx512WeighSumsFlooredKept(p *Few, from, vectors int) (done int)
-
-//go:noescape
 func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 
 //go:noescape
@@ -210,6 +138,78 @@ func avx512Chain(rounds int)
 
 //go:noescape
 func avx512Slots(rounds int)
+
+//go:noescape
+func avx512DotOnce(p *Few)
+
+//go:noescape
+func avx512DotKept(p *Few)
+
+//go:noescape
+func avx512SumOnce(p *Few)
+
+//go:noescape
+func avx512SumKept(p *Few)
+
+//go:noescape
+func avx512DotF16Once(p *Few)
+
+//go:noescape
+func avx512DotF16Kept(p *Few)
+
+//go:noescape
+func avx512SumF16Once(p *Few)
+
+//go:noescape
+func avx512SumF16Kept(p *Few)
+
+//go:noescape
+func avx512DotBF16Once(p *Few)
+
+//go:noescape
+func avx512DotBF16Kept(p *Few)
+
+//go:noescape
+func avx512SumBF16Once(p *Few)
+
+//go:noescape
+func avx512SumBF16Kept(p *Few)
+
+//go:noescape
+func avx512DotI8Once(p *Few)
+
+//go:noescape
+func avx512DotI8Kept(p *Few)
+
+//go:noescape
+func avx512SumI8Once(p *Few)
+
+//go:noescape
+func avx512SumI8Kept(p *Few)
+
+//go:noescape
+func avx512WeighOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighFlooredOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighFlooredKept(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsFlooredOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func avx512WeighSumsFlooredKept(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func avx512ReadOnce(x *float32, rounds, ahead int, sum *float32)

@@ -74,36 +74,6 @@ func neonExpSums(p *Panel, from, to int) (done int)
 func neonScaleKeys(p *Few, scale *float32, apart int)
 
 //go:noescape
-func neonDotOnce(p *Few)
-
-//go:noescape
-func neonSumOnce(p *Few)
-
-//go:noescape
-func neonDotF16Once(p *Few)
-
-//go:noescape
-func neonSumF16Once(p *Few)
-
-//go:noescape
-func neonDotBF16Once(p *Few)
-
-//go:noescape
-func neonSumBF16Once(p *Few)
-
-//go:noescape
-func neonDotI8Once(p *Few)
-
-//go:noescape
-func neonSumI8Once(p *Few)
-
-//go:noescape
-func neonWeighOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
-func neonWeighSumsOnce(p *Few, from, vectors int) (done int)
-
-//go:noescape
 func neonInner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 
 //go:noescape
@@ -165,6 +135,36 @@ func neonChain(rounds int)
 
 //go:noescape
 func neonSlots(rounds int)
+
+//go:noescape
+func neonDotOnce(p *Few)
+
+//go:noescape
+func neonSumOnce(p *Few)
+
+//go:noescape
+func neonDotF16Once(p *Few)
+
+//go:noescape
+func neonSumF16Once(p *Few)
+
+//go:noescape
+func neonDotBF16Once(p *Few)
+
+//go:noescape
+func neonSumBF16Once(p *Few)
+
+//go:noescape
+func neonDotI8Once(p *Few)
+
+//go:noescape
+func neonSumI8Once(p *Few)
+
+//go:noescape
+func neonWeighOnce(p *Few, from, vectors int) (done int)
+
+//go:noescape
+func neonWeighSumsOnce(p *Few, from, vectors int) (done int)
 
 //go:noescape
 func neonReadOnce(x *float32, rounds, ahead int, sum *float32)

@@ -25,7 +25,8 @@
 // Registers are physical and fixed: a nest says which it uses, and nothing allocates. What is emitted is plain text in Go's assembler syntax,
 // with the equivalent Go loop above each function.
 //
-// The loops by which decoding reads memory are there once for each way to ask for what is read once, and those with 2^x once for each way to compute it.
+// The loops by which decoding reads memory are there once for each way to ask for what is read once: one text, in a header, with macros for what differs. Those with
+// 2^x are there once for each way to compute it.
 //
 // The test holds the files in package asm's folder to what Files returns; go test ./kernels/asm/internal/asmgen -generate rewrites them.
 package asmgen
@@ -50,10 +51,18 @@ func Files() map[string]string {
 			g.all()
 			table = g.table()
 		}
-		files[fmt.Sprintf("loops_%s_%s.s", t.name, t.arch)] = g.assembly()
-		files[fmt.Sprintf("loops_%s_%s.go", t.name, t.arch)] = g.declarations(table)
+		files[t.fileName("s")] = g.assembly()
+		files[t.fileName("go")] = g.declarations(table)
+		if g.shared.Len() > 0 {
+			files[t.fileName("h")] = header + g.shared.String()
+		}
 	}
 	return files
+}
+
+// fileName is the name of a set's file of some kind.
+func (t *target) fileName(kind string) string {
+	return fmt.Sprintf("loops_%s_%s.%s", t.name, t.arch, kind)
 }
 
 // A gen writes the functions of one instruction set.
@@ -68,6 +77,8 @@ type file struct {
 	done   strings.Builder  // functions
 	power  power            // by which loops compute 2^x
 	way    way              // in which they ask
+	shared strings.Builder  // functions that are there once for each way
+	macros []string         // their names while they are emitted
 	head   string           // of the one at hand: all before its first instruction
 	setup  string           // that instruction, if its isa needs one
 	text   *strings.Builder // the others
@@ -102,16 +113,6 @@ func (g *gen) all() {
 		g.exp(true)
 	}
 	g.scaleKeys()
-	for _, g.way = range g.ways {
-		for c := range allCells {
-			g.dot(c)
-			g.sum(c)
-		}
-		for _, g.power = range g.powers {
-			g.weigh(false)
-			g.weigh(true)
-		}
-	}
 	g.inner()
 	g.outer(outerRows)
 	g.outer(outerTransposed)
@@ -132,10 +133,63 @@ func (g *gen) all() {
 	g.peak()
 	g.chain()
 	g.slots()
-	for _, g.way = range g.ways {
+	g.asking(func() {
+		for c := range allCells {
+			g.dot(c)
+			g.sum(c)
+		}
+		for _, g.power = range g.powers {
+			g.weigh(false)
+			g.weigh(true)
+		}
 		g.read()
-	}
+	})
 }
+
+// Macros of the loops that ask memory for what is read once, beside their names: the instruction that asks, and whether Read does.
+const (
+	askMacro    = "ASK"
+	probedMacro = "READASKS"
+)
+
+// asking emits loops for each way to ask memory for what is read once. Where there are several ways the loops are one text, a header that the set's file includes
+// once for each of them, with other macros.
+func (g *gen) asking(emit func()) {
+	if len(g.ways) == 1 {
+		g.way = g.ways[0]
+		emit()
+		return
+	}
+	g.end()
+	before := g.done.String()
+	g.done.Reset()
+	g.way, g.macros = way{asks: askMacro, probed: true}, []string{}
+	emit()
+	g.end()
+	g.shared.WriteString(g.done.String())
+	g.done.Reset()
+	g.done.WriteString(before)
+	for _, w := range g.ways {
+		macros := []string{askMacro}
+		fmt.Fprintf(&g.done, "\n#define %s %s\n", askMacro, w.asks)
+		if w.probed {
+			macros = append(macros, probedMacro)
+			fmt.Fprintf(&g.done, "#define %s\n", probedMacro)
+		}
+		for _, name := range g.macros {
+			macros = append(macros, macro(name))
+			fmt.Fprintf(&g.done, "#define %s ·%s%s%s\n", macro(name), g.name, name, w.name)
+		}
+		fmt.Fprintf(&g.done, "#include %q\n", g.fileName("h"))
+		for _, name := range macros {
+			fmt.Fprintf(&g.done, "#undef %s\n", name)
+		}
+	}
+	g.macros = nil
+}
+
+// macro is the name that a loop has in a header.
+func macro(name string) string { return strings.ToUpper(name) }
 
 func (g *gen) assembly() string {
 	g.end()
@@ -273,8 +327,18 @@ const nosplit = 512
 // function begins a function: doc is the equivalent Go, args the declaration's parameters and results with their size in bytes.
 func (f *file) function(name, args string, frame, size int, doc string) {
 	f.end()
-	fmt.Fprintf(&f.stubs, "\n//go:noescape\nfunc %s%s%s\n", f.name, name, args)
-	f.head = fmt.Sprintf("\n// func %s%s%s\n//\n", f.name, name, args)
+	symbol, names := fmt.Sprintf("·%s%s", f.name, name), []string{name}
+	if f.macros != nil {
+		f.macros = append(f.macros, name)
+		symbol, names = macro(name), nil
+		for _, w := range f.ways {
+			names = append(names, name+w.name)
+		}
+	}
+	for _, name := range names {
+		fmt.Fprintf(&f.stubs, "\n//go:noescape\nfunc %s%s%s\n", f.name, name, args)
+	}
+	f.head = fmt.Sprintf("\n// func %s%s\n//\n", strings.TrimPrefix(symbol, "·"), args)
 	for line := range strings.SplitSeq(strings.Trim(doc, "\n"), "\n") {
 		f.head += fmt.Sprintf("//\t%s\n", line)
 	}
@@ -282,7 +346,7 @@ func (f *file) function(name, args string, frame, size int, doc string) {
 	if frame > nosplit {
 		flags, locals = "0", "\tNO_LOCAL_POINTERS\n"
 	}
-	f.head += fmt.Sprintf("TEXT ·%s%s(SB), %s, $%d-%d\n%s", f.name, name, flags, frame, size, locals)
+	f.head += fmt.Sprintf("TEXT %s(SB), %s, $%d-%d\n%s", symbol, flags, frame, size, locals)
 }
 
 // end ends a function.

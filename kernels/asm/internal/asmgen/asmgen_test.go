@@ -24,7 +24,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s is not what the generator writes (%v): run go test ./kernels/asm/internal/asmgen -generate", name, err)
 		}
 	}
-	sources, err := filepath.Glob(filepath.Join(dir, "*.[gs]*"))
+	sources, err := filepath.Glob(filepath.Join(dir, "*.[ghs]*"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,14 @@ for i := range %d * rounds {
 	g.set(steps, page/(g.reads*g.bytes()))
 	g.align()
 	g.label("round")
+	if g.macros != nil {
+		fmt.Fprintf(g.text, "#ifdef %s\n", probedMacro)
+	}
 	for off := 0; off < g.reads*g.bytes() && g.way.probed; off += line {
 		g.ask(mem{base: lanes, index: aux, times: 1, off: off})
+	}
+	if g.macros != nil {
+		g.text.WriteString("#endif\n")
 	}
 	for i := range g.reads {
 		g.add(vec(i), vec(i), mem{base: lanes, off: i * g.bytes()})
