@@ -8,8 +8,8 @@ import (
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
-	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, rows: 4, cols: []int{12, 6, 4}, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, powers: avx2Powers, ways: x86Ways, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, rows: 8, cols: []int{16, 8, 8}, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, checksEach: true, storeLanes: 8, smaller: avx2, powers: avx512Powers, ways: x86Ways, spell: newX86("Z")}
+	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, roles: x86Regs, rows: 4, cols: []int{12, 6, 4}, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, powers: avx2Powers, ways: x86Ways, spell: newX86("Y")}
+	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, roles: x86Regs, rows: 8, cols: []int{16, 8, 8}, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, checksEach: true, storeLanes: 8, smaller: avx2, powers: avx512Powers, ways: x86Ways, spell: newX86("Z")}
 )
 
 // On Intel's CPUs both units that multiply 512 bits do everything else as well, an instruction each: a sum, a comparison into a mask and VSCALEFPS cost as
@@ -38,15 +38,17 @@ func newX86(letter string) func(*file) isa { return func(f *file) isa { return x
 var x86Regs = map[reg]string{
 	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
 	steps: "R11", aux: "R12", refs: "R12", nextRow: "R13", products: "R14", source: "R14", pause: "BP",
-	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15", leadBy: "R14", resultAt: "R10", elemAt8: "R13", elemAt12: "R14",
+	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15", leadBy: "R14", resultAt: "R10", elemAt8: "R13", elemAt12: "R14", flags: "R15",
 }
 
-func (x x86) v(v vec) string { return x.letter + strconv.Itoa(int(v)) }
+func (x x86) v(v vec) string    { return x.letter + strconv.Itoa(x.number(v)) }
+func (x x86) low(v vec) string  { return "X" + strconv.Itoa(x.number(v)) } // its lowest quarter or half
+func (x x86) half(v vec) string { return "Y" + strconv.Itoa(x.number(v)) } // the lower half of 512 bits
 
 func (x x86) m(m mem) string {
-	s := "(" + x86Regs[m.base] + ")"
+	s := "(" + x.register(m.base) + ")"
 	if m.times != 0 {
-		s += fmt.Sprintf("(%s*%d)", x86Regs[m.index], m.times)
+		s += fmt.Sprintf("(%s*%d)", x.register(m.index), m.times)
 	}
 	switch {
 	case m.field != "":
@@ -97,29 +99,29 @@ func (x x86) fnma(acc, a vec, b operand)    { x.emit("VFNMADD231PS", x.o(b), x.v
 func (x x86) subInt(dst, a, b vec)          { x.emit("VPSUBD", x.v(b), x.v(a), x.v(dst)) }
 func (x x86) toFloat(dst, a vec)            { x.emit("VCVTDQ2PS", x.v(a), x.v(dst)) }
 func (x x86) and(dst, a, b vec)             { x.emit("VANDPS", x.v(b), x.v(a), x.v(dst)) }
-func (x x86) loadOne(dst vec, from operand) { x.emit("VMOVSS", x.o(from), low(dst)) }
-func (x x86) storeOne(m mem, src vec)       { x.emit("VMOVSS", low(src), x.m(m)) }
-func (x x86) loadFour(dst vec, m mem)       { x.emit("VMOVUPS", x.m(m), low(dst)) }
-func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", low(src), x.m(m)) }
+func (x x86) loadOne(dst vec, from operand) { x.emit("VMOVSS", x.o(from), x.low(dst)) }
+func (x x86) storeOne(m mem, src vec)       { x.emit("VMOVSS", x.low(src), x.m(m)) }
+func (x x86) loadFour(dst vec, m mem)       { x.emit("VMOVUPS", x.m(m), x.low(dst)) }
+func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", x.low(src), x.m(m)) }
 func (x x86) prefetch(m mem)                { x.emit("PREFETCHT1", x.m(m)) }
 func (x x86) prefetchNear(m mem)            { x.emit("PREFETCHT0", x.m(m)) }
 func (x x86) ask(m mem)                     { x.emit(x.way.asks, x.m(m)) }
-func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x86Regs[dst]) }
-func (x x86) put(m mem, src reg)            { x.emit("MOVQ", x86Regs[src], x.m(m)) }
-func (x x86) getBool(dst reg, m mem)        { x.emit("MOVBQZX", x.m(m), x86Regs[dst]) }
-func (x x86) move(dst, src reg)             { x.emit("MOVQ", x86Regs[src], x86Regs[dst]) }
-func (x x86) increase(dst reg, by int)      { x.emit("ADDQ", imm(by), x86Regs[dst]) }
-func (x x86) scale(dst reg, by int)         { x.emit("IMULQ", imm(by), x86Regs[dst]) }
-func (x x86) multiply(dst, n reg)           { x.emit("IMULQ", x86Regs[n], x86Regs[dst]) }
-func (x x86) plus(dst, n reg)               { x.emit("ADDQ", x86Regs[n], x86Regs[dst]) }
-func (x x86) plusAt(dst reg, m mem)         { x.emit("ADDQ", x.m(m), x86Regs[dst]) }
-func (x x86) subtract(dst, n reg)           { x.emit("SUBQ", x86Regs[n], x86Regs[dst]) }
-func (x x86) lower(dst reg, bits int)       { x.emit("SHRQ", imm(bits), x86Regs[dst]) }
-func (x x86) swap(a, b reg)                 { x.emit("XCHGQ", x86Regs[a], x86Regs[b]) }
+func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x.register(dst)) }
+func (x x86) put(m mem, src reg)            { x.emit("MOVQ", x.register(src), x.m(m)) }
+func (x x86) getBool(dst reg, m mem)        { x.emit("MOVBQZX", x.m(m), x.register(dst)) }
+func (x x86) move(dst, src reg)             { x.emit("MOVQ", x.register(src), x.register(dst)) }
+func (x x86) increase(dst reg, by int)      { x.emit("ADDQ", imm(by), x.register(dst)) }
+func (x x86) scale(dst reg, by int)         { x.emit("IMULQ", imm(by), x.register(dst)) }
+func (x x86) multiply(dst, n reg)           { x.emit("IMULQ", x.register(n), x.register(dst)) }
+func (x x86) plus(dst, n reg)               { x.emit("ADDQ", x.register(n), x.register(dst)) }
+func (x x86) plusAt(dst reg, m mem)         { x.emit("ADDQ", x.m(m), x.register(dst)) }
+func (x x86) subtract(dst, n reg)           { x.emit("SUBQ", x.register(n), x.register(dst)) }
+func (x x86) lower(dst reg, bits int)       { x.emit("SHRQ", imm(bits), x.register(dst)) }
+func (x x86) swap(a, b reg)                 { x.emit("XCHGQ", x.register(a), x.register(b)) }
 func (x x86) jump(to string)                { x.emit("JMP", to) }
 func (x x86) align()                        { x.emit("PCALIGN", "$64") }
 func (x x86) jumpBelow(a reg, n int, to string) {
-	x.emit("CMPQ", x86Regs[a], imm(n))
+	x.emit("CMPQ", x.register(a), imm(n))
 	x.emit("JLT", to)
 }
 
@@ -129,21 +131,21 @@ func (x x86) jumpUnless(m mem, bit int, to string) {
 }
 
 func (x x86) jumpAtLeast(a reg, n int, to string) {
-	x.emit("CMPQ", x86Regs[a], imm(n))
+	x.emit("CMPQ", x.register(a), imm(n))
 	x.emit("JGE", to)
 }
 
 func (x x86) arg(dst reg, name string, at int) {
-	x.emit("MOVQ", fmt.Sprintf("%s+%d(FP)", name, at), x86Regs[dst])
+	x.emit("MOVQ", fmt.Sprintf("%s+%d(FP)", name, at), x.register(dst))
 }
 
 func (x x86) offset(dst, base, n reg, by int) {
-	x.emit("LEAQ", x.m(mem{base: base, index: n, times: by}), x86Regs[dst])
+	x.emit("LEAQ", x.m(mem{base: base, index: n, times: by}), x.register(dst))
 }
 
 func (x x86) broadcast64(dst vec, m mem) {
-	x.emit("VCVTSD2SS", x.m(m), low(dst), low(dst))
-	x.emit("VBROADCASTSS", low(dst), x.v(dst))
+	x.emit("VCVTSD2SS", x.m(m), x.low(dst), x.low(dst))
+	x.emit("VBROADCASTSS", x.low(dst), x.v(dst))
 }
 
 func (x x86) widen(dst vec, m mem, c cells) {
@@ -175,13 +177,13 @@ func (x x86) widenOne(dst vec, m mem, c cells) {
 		insert = "VPINSRB"
 	}
 	x.zero(dst)
-	x.emit(insert, imm(place), x.m(m), low(dst), low(dst))
+	x.emit(insert, imm(place), x.m(m), x.low(dst), x.low(dst))
 	switch c {
 	case f16:
-		x.emit("VCVTPH2PS", low(dst), low(dst))
+		x.emit("VCVTPH2PS", x.low(dst), x.low(dst))
 	case i8:
-		x.emit("VPMOVSXBD", low(dst), low(dst))
-		x.emit("VCVTDQ2PS", low(dst), low(dst))
+		x.emit("VPMOVSXBD", x.low(dst), x.low(dst))
+		x.emit("VCVTDQ2PS", x.low(dst), x.low(dst))
 	}
 }
 
@@ -193,20 +195,17 @@ func (x x86) storeHigh(m mem, src, temp vec) {
 		x.emit("VPMOVDW", x.v(src), x.m(m))
 		return
 	}
-	x.emit("VEXTRACTF128", "$1", x.v(src), low(temp))
-	x.emit("VPACKUSDW", low(temp), low(src), low(src))
+	x.emit("VEXTRACTF128", "$1", x.v(src), x.low(temp))
+	x.emit("VPACKUSDW", x.low(temp), x.low(src), x.low(src))
 	x.storeFour(m, src)
 }
 
 func (x x86) gatherFour(dst vec, at, stride, stride3 reg) {
 	x.loadOne(dst, mem{base: at})
 	for i := 1; i < 4; i++ {
-		x.emit("VINSERTPS", imm(i<<4), x.m(row(at, stride, stride3, i, 0)), low(dst), low(dst))
+		x.emit("VINSERTPS", imm(i<<4), x.m(row(at, stride, stride3, i, 0)), x.low(dst), x.low(dst))
 	}
 }
-
-// low is the lowest quarter or half of a register.
-func low(v vec) string { return "X" + strconv.Itoa(int(v)) }
 
 // pairs of AVX-512, which has no horizontal addition, adds what stands at odd places to what stands at even ones.
 func (x x86) pairs(dst, a, b, temp vec) {
@@ -220,15 +219,14 @@ func (x x86) pairs(dst, a, b, temp vec) {
 }
 
 func (x x86) quarters(v, temp vec) {
-	half := func(v vec) string { return "Y" + strconv.Itoa(int(v)) }
 	quarter := "VEXTRACTF128"
 	if x.letter == "Z" {
-		x.emit("VEXTRACTF64X4", "$1", x.v(v), half(temp))
-		x.emit("VADDPS", half(temp), half(v), half(v))
+		x.emit("VEXTRACTF64X4", "$1", x.v(v), x.half(temp))
+		x.emit("VADDPS", x.half(temp), x.half(v), x.half(v))
 		quarter = "VEXTRACTF32X4" // which knows registers from 16 on
 	}
-	x.emit(quarter, "$1", half(v), low(temp))
-	x.emit("VADDPS", low(temp), low(v), low(v))
+	x.emit(quarter, "$1", x.half(v), x.low(temp))
+	x.emit("VADDPS", x.low(temp), x.low(v), x.low(v))
 }
 
 func (x x86) sub(dst, a vec, b operand)      { x.emit("VSUBPS", x.o(b), x.v(a), x.v(dst)) }
@@ -255,9 +253,9 @@ func (x x86) scaleKept(v, by vec) { x.emit("VSCALEFPS.Z", x.v(by), x.v(v), "K1",
 func (x x86) shiftLeft(dst, a vec, n int)  { x.emit("VPSLLD", imm(n), x.v(a), x.v(dst)) }
 func (x x86) shiftRight(dst, a vec, n int) { x.emit("VPSRLD", imm(n), x.v(a), x.v(dst)) }
 func (x x86) addInt(dst, a vec, b operand) { x.emit("VPADDD", x.o(b), x.v(a), x.v(dst)) }
-func (x x86) set(dst reg, n int)           { x.emit("MOVQ", imm(n), x86Regs[dst]) }
+func (x x86) set(dst reg, n int)           { x.emit("MOVQ", imm(n), x.register(dst)) }
 func (x x86) jumpLess(a, b reg, to string) {
-	x.emit("CMPQ", x86Regs[a], x86Regs[b])
+	x.emit("CMPQ", x.register(a), x.register(b))
 	x.emit("JLT", to)
 }
 
@@ -281,8 +279,8 @@ func (x x86) replaceAboveInt(dst vec, by constant, a, b, tmp vec) {
 	}
 }
 
-func (x x86) loadPair(dst vec, m mem)  { x.emit("VMOVSD", x.m(m), low(dst)) }
-func (x x86) storePair(m mem, src vec) { x.emit("VMOVSD", low(src), x.m(m)) }
+func (x x86) loadPair(dst vec, m mem)  { x.emit("VMOVSD", x.m(m), x.low(dst)) }
+func (x x86) storePair(m mem, src vec) { x.emit("VMOVSD", x.low(src), x.m(m)) }
 func (x x86) swapPairs(dst, a vec)     { x.emit("VPERMILPS", "$0xb1", x.v(a), x.v(dst)) }
 func (x x86) loadTwice(dst vec, m mem) {
 	x.emit("VPMOVZXDQ", x.m(m), x.v(dst))
@@ -306,18 +304,17 @@ func (x x86) argFloat(dst vec, name string, at int) {
 }
 
 func (x x86) broadcastInt(dst vec, src reg) {
-	low := "X" + strconv.Itoa(int(dst))
-	x.emit("VMOVD", x86Regs[src], low)
-	x.emit("VPBROADCASTD", low, x.v(dst))
+	x.emit("VMOVD", x.register(src), x.low(dst))
+	x.emit("VPBROADCASTD", x.low(dst), x.v(dst))
 }
 
 func (x x86) scratch(dst reg) {
-	x.emit("LEAQ", "63(SP)", x86Regs[dst])
-	x.emit("ANDQ", "$-64", x86Regs[dst])
+	x.emit("LEAQ", "63(SP)", x.register(dst))
+	x.emit("ANDQ", "$-64", x.register(dst))
 }
 
 func (x x86) result(name string, at int, src reg) {
-	x.emit("MOVQ", x86Regs[src], fmt.Sprintf("%s+%d(FP)", name, at))
+	x.emit("MOVQ", x.register(src), fmt.Sprintf("%s+%d(FP)", name, at))
 }
 
 // div divides. AVX-512's division takes 16 cycles, in which nothing else is divided; an estimate of the reciprocal, good to 2^-14, and one step from
@@ -389,7 +386,7 @@ func (x x86) exchange(op, even, odd string) {
 
 func (x x86) loadHalf(dst vec, half int, m mem) {
 	if half == 0 {
-		x.emit("VMOVUPS", x.m(m), "Y"+strconv.Itoa(int(dst)))
+		x.emit("VMOVUPS", x.m(m), x.half(dst))
 	} else {
 		x.emit("VINSERTF64X4", "$1", x.m(m), x.v(dst), x.v(dst))
 	}
@@ -398,15 +395,16 @@ func (x x86) loadHalf(dst vec, half int, m mem) {
 // greater is the predicate of VCMPPS that is in use, false for NaN.
 const greater = "$0x1e"
 
-// jumpAbove of AVX2 destroys elemAt4.
 func (x x86) jumpAbove(a, b vec, to string) {
 	if x.letter == "Z" {
 		x.emit("VCMPPS", greater, x.v(b), x.v(a), "K1")
 		x.emit("KORTESTW", "K1", "K1")
 	} else {
 		x.emit("VCMPPS", greater, x.v(b), x.v(a), x.v(a))
-		x.emit("VMOVMSKPS", x.v(a), "R15")
-		x.emit("TESTL", "R15", "R15")
+		x.take(flags)
+		x.emit("VMOVMSKPS", x.v(a), x.register(flags))
+		x.emit("TESTL", x.register(flags), x.register(flags))
+		x.free(flags)
 	}
 	x.emit("JNE", to)
 }

@@ -98,6 +98,7 @@ for i := range %[1]d * groups { // %[1]d at a time, or the rows that config says
 		p[i*%[3]d+lane] = Σ k[i][c] * q[c][lane] // over %[4]d*steps columns, by parts
 	}
 }`, tileRows, vecs*g.vec, g.vecs*g.vec, tileDepth))
+	g.take(panel, lanes, elem, elemAt, stride, out, count, steps, outStride)
 	g.arg(elem, "q", 0)
 	g.arg(lanes, "k", 8)
 	g.arg(out, "p", 16)
@@ -137,8 +138,9 @@ for range rounds {
 		sum[t] += a * b // tiles of %d x %d x %d products
 	}
 }`, tileRows, g.vec, tileDepth))
+	g.take(panel, count)
 	g.arg(count, "rounds", 0)
-	x.emit("LEAQ", x.o(fullTiles), x86Regs[panel])
+	x.emit("LEAQ", x.o(fullTiles), x.register(panel))
 	x.tileConfig(panel)
 	for t := range 8 {
 		x.tileZero(t)
@@ -194,6 +196,7 @@ for j := 0; j < %[1]d*groups; j += %[2]d {
 	}
 }
 return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
+	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, refs, nextRow, outStride)
 	g.arg(elem, "q", 0)
 	g.arg(lanes, "k", 8)
 	g.arg(out, "p", 16)
@@ -218,6 +221,8 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	}
 	check := func() {
 		const top, highest, score = vec(0), vec(1), vec(2)
+		g.vectors(span{"top", top, 1}, span{"highest", highest, 1}, span{"score", score, 1})
+		defer g.freeVectors()
 		for v := range vecs {
 			g.load(top, mem{base: refs, off: v * g.bytes()})
 			g.add(highest, top, limit)
@@ -230,6 +235,8 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	}
 	strewn := g.lines(func() {
 		const ref, sum, e = vec(0), vec(1), vec(4)
+		g.vectors(span{"ref", ref, 1}, span{"sum", sum, 1}, span{"temps", 2, 4})
+		defer g.freeVectors()
 		for v := range vecs {
 			g.load(ref, mem{base: refs, off: v * g.bytes()})
 			g.zero(sum)
@@ -286,6 +293,7 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	g.arg(steps, "groups", 40)
 	g.subtract(steps, count)
 	g.scale(steps, tileRows)
+	g.takeMask(vecs)
 	g.arg(elemAt, "key", 96)
 	g.plus(elemAt, steps)
 	g.broadcastInt(keyOfRow, elemAt)
@@ -295,6 +303,7 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	g.move(elemAt, out)
 	g.set(steps, tileRows)
 	g.hideRows(vecs, elemAt, steps)
+	g.freeVectors()
 	g.label("shown")
 	g.increase(out, tileRows*g.row())
 	g.increase(count, -1)
@@ -314,6 +323,8 @@ func (g *gen) hideOutside(vecs int) {
 for i := range rows {
 	p[i*%[2]d+lane] = -Inf where !(lo[lane] <= key+i && key+i < hi[lane]) // lane < %[1]d
 }`, vecs*g.vec, g.vecs*g.vec))
+	g.take(elemAt, steps)
+	g.takeMask(vecs)
 	g.arg(elemAt, "key", 24)
 	g.broadcastInt(keyOfRow, elemAt)
 	g.arg(steps, "lo", 8)
@@ -330,6 +341,11 @@ const (
 	keyOfRow, oneMore, hiddenScore = vec(0), vec(1), vec(2)
 	firstLo, firstHi               = vec(4), vec(8)
 )
+
+// takeMask takes them.
+func (g *gen) takeMask(vecs int) {
+	g.vectors(span{"keyOfRow", keyOfRow, 1}, span{"oneMore", oneMore, 1}, span{"hiddenScore", hiddenScore, 1}, span{"lo", firstLo, vecs}, span{"hi", firstHi, vecs})
+}
 
 // bounds fetches what hideRows compares with.
 func (g *gen) bounds(vecs int, lo, hi reg) {
@@ -372,6 +388,8 @@ for c := range columns { // up to %[1]d
 		o[c*%[3]d+lane] = sum
 	}
 }`, tiles*tileRows, g.vec, g.vecs*g.vec, tileDepth))
+	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, aux, products)
+	g.takeParts()
 	g.scratch(products)
 	g.move(next, products)
 	g.increase(next, partsBytes)
@@ -436,17 +454,20 @@ for c := range columns { // up to %[1]d
 	x.tileRelease()
 	g.ret()
 	g.label("add")
+	const kept, sum = vec(0), vec(1)
+	g.freeVectors()
+	g.vectors(span{"kept", kept, 1}, span{"sum", sum, 1})
 	g.scratch(products)
 	for t := range tiles {
 		x.tileStore(t, lineBy(products, t*tileBytes))
 	}
 	g.arg(from, "keep", 24)
-	g.load(0, mem{base: from})
+	g.load(kept, mem{base: from})
 	g.arg(count, "columns", 48)
 	g.label("column")
-	g.load(1, mem{base: products})
-	g.fma(1, 0, mem{base: out})
-	g.store(mem{base: out}, 1)
+	g.load(sum, mem{base: products})
+	g.fma(sum, kept, mem{base: out})
+	g.store(mem{base: out}, sum)
 	g.increase(products, line)
 	g.increase(out, g.row())
 	g.increase(count, -1)

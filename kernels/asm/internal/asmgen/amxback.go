@@ -25,6 +25,8 @@ for j := range rows { // %[1]d at a time
 		p[j*%[3]d+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over %[4]d*steps columns, by parts
 	}
 }`, tileRows, vecs*g.vec, g.vecs*g.vec, tileDepth))
+	g.take(panel, lanes, elem, elemAt, elemAt4, stride, out, count, steps, aux, apart, outStride)
+	g.vectors(span{"sums", 0, vecs}, span{"sub", sub, vecs})
 	g.arg(elem, "dot", 0)
 	g.arg(lanes, "v", 8)
 	g.arg(aux, "p", 16)
@@ -111,7 +113,7 @@ var outerTiles = []int{4, 1}
 func (g *gen) tileOuter(vecs, tiles int) {
 	x := g.isa.(x86)
 	const sums, xby, other, cursor, xAt, addAt, addBy = stride3, panel, nextRow, pause, elemAt4, elemAt, lanesAt
-	const factor, mask = cutFactor, "K1"
+	const factor, firstColumn, mask = cutFactor, vec(4), "K1"
 	all, weights := outerSteps(vecs)
 	g.function(fmt.Sprint("Outer", tiles, "x", vecs), "(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)", (2*weights+tiles)*tileBytes+64, 60, fmt.Sprintf(`
 for r := range rows { // %[1]d at a time
@@ -119,6 +121,9 @@ for r := range rows { // %[1]d at a time
 		x[r*xby/4+c] += factor * Σ p[r*%[4]d+lane] * y[lane][c] // over %[3]d lanes, by parts
 	}
 }`, tileRows, tiles*g.vec, vecs*g.vec, g.vecs*g.vec))
+	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, count, steps, nextRow, products, pause)
+	g.takeParts()
+	g.vectors(span{"columns", firstColumn, tiles}, span{"factor", factor, 1})
 	g.arg(xby, "config", 48)
 	x.tileConfig(xby)
 	g.arg(elem, "p", 0)
@@ -127,7 +132,7 @@ for r := range rows { // %[1]d at a time
 	g.arg(count, "rows", 24)
 	g.arg(xby, "xby", 32)
 	g.arg(steps, "mask", 40)
-	x.emit("KMOVW", x86Regs[steps], mask)
+	x.emit("KMOVW", x.register(steps), mask)
 	g.argFloat(factor, "factor", 56)
 	g.set(stride, line)
 	g.scratch(sums)
@@ -149,7 +154,7 @@ for r := range rows { // %[1]d at a time
 	}
 	add := func(from reg, r int) {
 		for c := range tiles {
-			sum, at, of := vec(4+c), mem{base: addAt, off: c * line}, mem{base: from, off: c*tileBytes + r*line}
+			sum, at, of := firstColumn+vec(c), mem{base: addAt, off: c * line}, mem{base: from, off: c*tileBytes + r*line}
 			if c < tiles-1 {
 				g.load(sum, at)
 				g.fma(sum, factor, of)
@@ -264,6 +269,8 @@ func (g *gen) cutLines() {
 	const end = lanesAt
 	const rest, first, second, low = vec(0), vec(1), vec(2), vec(3)
 	begin := func() {
+		g.takeParts()
+		g.vectors(span{"factor", cutFactor, 1})
 		g.cutArgs()
 		g.argFloat(cutFactor, "factor", 40)
 		g.move(elemAt, out)
@@ -280,6 +287,7 @@ for j := range 16 {
 		to[at+1024], to[at+1025] = b2, b0
 	}
 }`)
+	g.take(lanesAt, elem, elemAt, stride, out, count, steps)
 	begin()
 	g.label("row")
 	x.loadTimes(rest, mem{base: elem}, "K1")
@@ -303,6 +311,7 @@ for j := range 32 {
 		to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor) // or of 0, from rows on
 	}
 }`)
+	g.take(lanes, lanesAt, elem, elemAt, stride, out, count, steps)
 	begin()
 	g.move(lanes, stride)
 	g.scale(lanes, 4*16)

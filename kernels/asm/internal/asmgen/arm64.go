@@ -20,7 +20,7 @@ import (
 // Considered: 3 vectors by 8 rows, which needs 35 registers; 5 by 4 has accumulators to spare, but lanes that divide few lengths, and
 // 3 registers left; 6 by 4 leaves none.
 var neon = &target{
-	name: "neon", arch: "arm64", vec: 4, vecs: 4, regs: 31, rows: 4, cols: []int{16, 8, 4, 4}, byElement: true, pooled: true, queries: 4, wide: 3, degree: 6, chains: 24, reads: 8,
+	name: "neon", arch: "arm64", vec: 4, vecs: 4, regs: 31, roles: armRegs, rows: 4, cols: []int{16, 8, 4, 4}, byElement: true, pooled: true, queries: 4, wide: 3, degree: 6, chains: 24, reads: 8,
 	storeLanes: 4, powers: []power{{ulps: "1", emit: (*gen).exp2Series, constants: (*gen).seriesConstants}}, ways: []way{{"Once", "PLDL1STRM", true}}, spell: newARM,
 }
 
@@ -44,16 +44,16 @@ const (
 	fetched   vec = 31    // an operand from memory; the nests leave it alone
 )
 
-func (a arm) v(v vec) string   { return fmt.Sprintf("V%d", v) }
-func (a arm) f(v vec) string   { return fmt.Sprintf("F%d", v) }
+func (a arm) v(v vec) string   { return fmt.Sprintf("V%d", a.number(v)) }
+func (a arm) f(v vec) string   { return fmt.Sprintf("F%d", a.number(v)) }
 func (a arm) s4(v vec) string  { return a.v(v) + ".S4" }
 func (a arm) b16(v vec) string { return a.v(v) + ".B16" }
 
 // m returns an operand in memory, having emitted what computes its address if it has an index.
 func (a arm) m(m mem) string {
-	base := armRegs[m.base]
+	base := a.register(m.base)
 	if m.times != 0 {
-		a.emit("ADD", shifted(m.index, m.times), base, address)
+		a.emit("ADD", a.shifted(m.index, m.times), base, address)
 		base = address
 	}
 	switch {
@@ -65,11 +65,11 @@ func (a arm) m(m mem) string {
 	return "(" + base + ")"
 }
 
-func shifted(n reg, by int) string {
+func (a arm) shifted(n reg, by int) string {
 	if by == 1 {
-		return armRegs[n]
+		return a.register(n)
 	}
-	return fmt.Sprintf("%s<<%d", armRegs[n], bits.TrailingZeros(uint(by)))
+	return fmt.Sprintf("%s<<%d", a.register(n), bits.TrailingZeros(uint(by)))
 }
 
 // in returns a register with the operand, having emitted what fetches it if it is not in one.
@@ -224,7 +224,7 @@ func (a arm) prefetch(m mem)                { a.emit("PRFM", a.m(m), "PLDL2KEEP"
 func (a arm) shiftLeft(dst, x vec, n int)   { a.emit("VSHL", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) shiftRight(dst, x vec, n int)  { a.emit("VUSHR", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) addInt(dst, x vec, y operand)  { a.emit("VADD", a.s4(a.in(y)), a.s4(x), a.s4(dst)) }
-func (a arm) broadcastInt(dst vec, src reg) { a.emit("VDUP", armRegs[src], a.s4(dst)) }
+func (a arm) broadcastInt(dst vec, src reg) { a.emit("VDUP", a.register(src), a.s4(dst)) }
 func (a arm) store(m mem, src vec)          { a.emit("FMOVQ", a.f(src), a.m(m)) }
 func (a arm) zero(dst vec)                  { a.emit("VMOVI", "$0", a.v(dst)+".B16") }
 func (a arm) add(dst, x vec, y operand)     { a.word(0x4e20d400, "VFADD", dst, x, a.in(y)) }
@@ -237,43 +237,45 @@ func (a arm) and(dst, x, y vec)             { a.emit("VAND", a.b16(y), a.b16(x),
 func (a arm) max(dst, x vec, y operand)     { a.word(0x4e20f400, "VFMAX", dst, x, a.in(y)) }
 func (a arm) min(dst, x vec, y operand)     { a.word(0x4ea0f400, "VFMIN", dst, x, a.in(y)) }
 func (a arm) larger(dst, x, y vec)          { a.word(0x4e20c400, "VFMAXNM", dst, x, y) }
-func (a arm) get(dst reg, m mem)            { a.emit("MOVD", a.m(m), armRegs[dst]) }
-func (a arm) put(m mem, src reg)            { a.emit("MOVD", armRegs[src], a.m(m)) }
-func (a arm) getBool(dst reg, m mem)        { a.emit("MOVBU", a.m(m), armRegs[dst]) }
-func (a arm) move(dst, src reg)             { a.emit("MOVD", armRegs[src], armRegs[dst]) }
-func (a arm) set(dst reg, n int)            { a.emit("MOVD", imm(n), armRegs[dst]) }
-func (a arm) increase(dst reg, by int)      { a.emit("ADD", imm(by), armRegs[dst]) }
-func (a arm) multiply(dst, n reg)           { a.emit("MUL", armRegs[n], armRegs[dst]) }
-func (a arm) plus(dst, n reg)               { a.emit("ADD", armRegs[n], armRegs[dst]) }
-func (a arm) subtract(dst, n reg)           { a.emit("SUB", armRegs[n], armRegs[dst]) }
-func (a arm) scratch(dst reg)               { a.emit("ADD", "$16", "RSP", armRegs[dst]) }
-func (a arm) lower(dst reg, bits int)       { a.emit("LSR", imm(bits), armRegs[dst]) }
+func (a arm) get(dst reg, m mem)            { a.emit("MOVD", a.m(m), a.register(dst)) }
+func (a arm) put(m mem, src reg)            { a.emit("MOVD", a.register(src), a.m(m)) }
+func (a arm) getBool(dst reg, m mem)        { a.emit("MOVBU", a.m(m), a.register(dst)) }
+func (a arm) move(dst, src reg)             { a.emit("MOVD", a.register(src), a.register(dst)) }
+func (a arm) set(dst reg, n int)            { a.emit("MOVD", imm(n), a.register(dst)) }
+func (a arm) increase(dst reg, by int)      { a.emit("ADD", imm(by), a.register(dst)) }
+func (a arm) multiply(dst, n reg)           { a.emit("MUL", a.register(n), a.register(dst)) }
+func (a arm) plus(dst, n reg)               { a.emit("ADD", a.register(n), a.register(dst)) }
+func (a arm) subtract(dst, n reg)           { a.emit("SUB", a.register(n), a.register(dst)) }
+func (a arm) scratch(dst reg)               { a.emit("ADD", "$16", "RSP", a.register(dst)) }
+func (a arm) lower(dst reg, bits int)       { a.emit("LSR", imm(bits), a.register(dst)) }
 func (a arm) jump(to string)                { a.emit("B", to) }
 func (a arm) align()                        { a.emit("PCALIGN", "$64") }
 func (a arm) ret()                          { a.emit("RET") }
-func (a arm) offset(dst, b, n reg, by int)  { a.emit("ADD", shifted(n, by), armRegs[b], armRegs[dst]) }
+func (a arm) offset(dst, b, n reg, by int) {
+	a.emit("ADD", a.shifted(n, by), a.register(b), a.register(dst))
+}
 
 func (a arm) scale(dst reg, by int) {
 	a.emit("MOVD", imm(by), address)
-	a.emit("MUL", address, armRegs[dst])
+	a.emit("MUL", address, a.register(dst))
 }
 
 func (a arm) plusAt(dst reg, m mem) {
 	a.emit("MOVD", a.m(m), address)
-	a.emit("ADD", address, armRegs[dst])
+	a.emit("ADD", address, a.register(dst))
 }
 
 func (a arm) arg(dst reg, name string, at int) {
-	a.emit("MOVD", fmt.Sprintf("%s+%d(FP)", name, at), armRegs[dst])
+	a.emit("MOVD", fmt.Sprintf("%s+%d(FP)", name, at), a.register(dst))
 }
 
 func (a arm) result(name string, at int, src reg) {
-	a.emit("MOVD", armRegs[src], fmt.Sprintf("%s+%d(FP)", name, at))
+	a.emit("MOVD", a.register(src), fmt.Sprintf("%s+%d(FP)", name, at))
 }
 
-func (a arm) jumpBelow(x reg, n int, to string)   { a.jumpIf("BLT", armRegs[x], imm(n), to) }
-func (a arm) jumpAtLeast(x reg, n int, to string) { a.jumpIf("BGE", armRegs[x], imm(n), to) }
-func (a arm) jumpLess(x, y reg, to string)        { a.jumpIf("BLT", armRegs[x], armRegs[y], to) }
+func (a arm) jumpBelow(x reg, n int, to string)   { a.jumpIf("BLT", a.register(x), imm(n), to) }
+func (a arm) jumpAtLeast(x reg, n int, to string) { a.jumpIf("BGE", a.register(x), imm(n), to) }
+func (a arm) jumpLess(x, y reg, to string)        { a.jumpIf("BLT", a.register(x), a.register(y), to) }
 
 func (a arm) jumpUnless(m mem, bit int, to string) {
 	a.emit("MOVBU", a.m(m), address)

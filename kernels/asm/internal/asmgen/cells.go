@@ -62,6 +62,7 @@ for j := range p.N { // %d at a time if apart is 1, or else 4
 		p.P[r*p.Stride+j] *= scale[j*apart]
 	}
 }`, g.vec))
+	g.take(panel, lanesAt, elem, stride, stride3, out, count, steps, apart)
 	g.arg(panel, "p", 0)
 	g.arg(stride, "apart", 16)
 	g.scale(stride, 4)
@@ -91,6 +92,8 @@ for j := range p.N { // %d at a time if apart is 1, or else 4
 // scaled emits the steps of ScaleKeys that take so many keys: a vector of them, four whose scales it gathers, or one.
 func (g *gen) scaled(name string, keys int, gather bool) {
 	const scale, product = vec(0), vec(1)
+	g.vectors(span{"scale", scale, 1}, span{"product", product, 1})
+	defer g.freeVectors()
 	load, store := func(dst vec, m mem) { g.load(dst, m) }, g.store
 	switch keys {
 	case 1:
@@ -133,7 +136,9 @@ for j := range n {
 		to[j*d+x] = %s%s
 	}
 }`, 4*g.vec, c.float("from", "j*from.Stride+x"), times))
+	g.take(panel, lanes, elem, elemAt, stride, out, count, steps, apart)
 	const scale = vec(4)
+	g.vectors(span{"cells", 0, 4}, span{"scale", scale, 1})
 	g.arg(out, "to", 0)
 	g.arg(panel, "from", 8)
 	g.arg(count, "n", 16)
@@ -185,10 +190,12 @@ func (g *gen) narrowRow(c cells) {
 for i := range %d * vectors {
 	to[i] = to%s(from[i])
 }`, g.vec, c.name()))
+	g.take(lanes, out, count)
 	g.arg(out, "to", 0)
 	g.arg(lanes, "from", 8)
 	g.arg(count, "vectors", 16)
 	const x, odd, size, bound, temp = vec(0), vec(1), vec(2), vec(3), vec(4)
+	g.vectors(span{"x", x, 1}, span{"odd", odd, 1}, span{"size", size, 1}, span{"bound", bound, 1}, span{"temp", temp, 1})
 	if c == bf16 {
 		g.load(bound, infinity)
 	}

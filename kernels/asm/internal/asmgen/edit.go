@@ -65,11 +65,13 @@ func (g *gen) capScores() {
 	g.function("Cap", "(p *Panel, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
 		*x = scale * tanh(*x)`))
+	g.take(panel, lanesAt, stride, stride3, out, count, steps)
 	together := 3 // as many as there are registers for; with more than 4, some of 32 rows would go alone
 	if g.regs > 16 {
 		together = 4
 	}
 	const scale = vec(0)
+	g.vectors(span{"scale", scale, 1}, span{"rows", 1, 4 * together})
 	g.sweep(together, func() {
 		g.argFloat(scale, "scale", 24)
 	}, func(n int) {
@@ -134,6 +136,7 @@ func (g *gen) addScores() {
 	g.function("Add", "(p *Panel, from, to int, scale, factor, rest, lowest float32)", 0, 40, g.sweptDoc(`
 		x, bias := &p.P[j*%[1]d+lane], p.Edit.Add[j*%[1]d+lane]
 		*x = max(scale*(*x) + (factor+rest)*bias, min(*x, bias, lowest))`))
+	g.take(panel, lanesAt, elem, elemAt, stride, stride3, out, count, steps)
 	const (
 		together                   = 3
 		scale, factor, rest, lower = vec(0), vec(1), vec(2), vec(3)
@@ -141,6 +144,7 @@ func (g *gen) addScores() {
 		biases                     = elem
 		biasAt                     = elemAt // the vector of the sweep
 	)
+	g.vectors(span{"scale", scale, 1}, span{"factor", factor, 1}, span{"rest", rest, 1}, span{"lower", lower, 1}, span{"lowest", lowest, 1}, span{"rows", 5, 3 * together})
 	g.sweep(together, func() {
 		g.argFloat(scale, "scale", 24)
 		g.argFloat(factor, "factor", 28)
@@ -179,12 +183,14 @@ func (g *gen) slopeScores() {
 	g.function("Slope", "(p *Panel, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
 		*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)`))
+	g.take(panel, lanesAt, stride, stride3, out, count, steps, aux)
 	const (
 		high, low, abs = vec(0), vec(1), vec(2)
 		distance       = vec(3) // and those of the rows that follow
 		first          = distance + slopeRows
 		scale          = first + 2*slopeRows
 	)
+	g.vectors(span{"high", high, 1}, span{"low", low, 1}, span{"abs", abs, 1}, span{"distances", distance, slopeRows}, span{"rows", first, 2 * slopeRows}, span{"scale", scale, 1})
 	g.sweep(slopeRows, func() {
 		g.argFloat(scale, "scale", 24)
 		g.get(aux, edited("SlopeHi"))
@@ -227,8 +233,10 @@ func (g *gen) hideScores() {
 		if p.Edit.Bits[from/32*%[1]d+lane]>>(j-from)&1 == 0 {
 			p.P[j*%[1]d+lane] = -Inf
 		}`))
+	g.take(panel, lanesAt, stride, stride3, out, count, steps, aux)
 	const minus, word, bit, tmp = vec(0), vec(1), vec(2), vec(3)
 	const together = 4
+	g.vectors(span{"minus", minus, 1}, span{"word", word, 1}, span{"bit", bit, 1}, span{"temps", tmp, 2})
 	g.sweep(together, func() {
 		g.load(minus, hidden)
 		g.load(bit, next)

@@ -21,11 +21,13 @@ func (g *gen) elu() {
 for i := range n { // %d at a time
 	to[i] = max(from[i], 0) + exp(min(from[i], 0))
 }`, g.vec))
+	g.take(lanes, out, count, lead)
 	g.arg(out, "to", 0)
 	g.arg(lanes, "from", 8)
 	g.arg(count, "n", 16)
 	g.arg(lead, "ahead", 24)
 	g.subtract(lead, lanes)
+	g.vectors(span{"zero", 0, 1}, span{"constants", 1, len(g.eluHeld())}, span{"temps", vec(1 + len(g.eluHeld())), eluTemps * g.wide})
 	g.zero(0)
 	for i, c := range g.eluHeld() {
 		g.load(vec(1+i), c)

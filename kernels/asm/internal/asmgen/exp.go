@@ -237,6 +237,7 @@ for j := from; j < to; j += %d {
 	}
 }
 return to`, g.rows, g.vecs*g.vec, g.vec, s))
+	g.take(panel, lanes, lanesAt, elem, elemAt, stride, stride3, out, count, steps, aux)
 	const (
 		refs, weights, sumsOf = aux, lanes, elem               // M, L, S
 		rows, at              = elemAt, lanesAt                // of the group; the vector of a row that it has come to
@@ -268,6 +269,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.move(rows, count)
 
 	g.label("check")
+	g.vectors(span{"top", top, 1}, span{"highest", highest, 1}, span{"score", z, 1})
 	g.set(off, 0)
 	g.label("checkVector")
 	g.load(top, vector(refs))
@@ -278,7 +280,9 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.jumpAbove(top, highest, "over")
 	g.increase(off, g.bytes())
 	g.jumpLess(off, width, "checkVector")
+	g.freeVectors()
 
+	g.takeWeighted()
 	g.set(off, 0)
 	g.label("vector")
 	g.load(ref, vector(refs))
@@ -322,6 +326,11 @@ func (g *gen) largest(top, x vec, at reg, by int, label string, meanwhile func()
 	g.increase(at, by)
 	g.increase(steps, -1)
 	g.jumpAtLeast(steps, 1, label)
+}
+
+// takeWeighted takes the registers of weighted.
+func (g *gen) takeWeighted() {
+	g.vectors(span{"ref", 0, 1}, span{"sum", 1, 1}, span{"sumZ", 2, 1}, span{"score", 3, 1}, span{"temps", 4, 4})
 }
 
 // weighted emits a loop over as many vectors, whose scores it turns into weights. Their reference is in register 0, sums of weights and, if

@@ -29,6 +29,7 @@ for j := range p.N { // 4 at a time
 		p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 	}
 }`, g.queries, g.vec, c.float("p.K", "j*p.K.Stride+x")))
+	g.take(panel, lanes, lanesAt, elem, elemAt, stride, stride3, out, count, steps, rowsLeft, apart, apart3, lead, leadAt)
 	g.arg(panel, "p", 0)
 	g.get(stride, few("K+"+cellStride))
 	g.get(apart, few("Q+Rows_Stride"))
@@ -202,17 +203,28 @@ func (d dots) sum(r, j int) vec { return vec(r*d.keys + j) }
 func (d dots) query(r int) vec  { return vec(d.queries*d.keys + r) }
 func (d dots) key() vec         { return vec(d.queries*d.keys + d.queries) }
 
+// take gives a tile its registers: as many for keys as the loop over columns reads at once.
+func (d dots) take(keys int) {
+	d.vectors(span{"sums", 0, d.queries * d.keys}, span{"queries", d.query(0), d.queries}, span{"keys", d.key(), keys})
+}
+
 // emit emits the loop over queries.
 func (d dots) emit() {
 	name := fmt.Sprintf("%dx%d", d.queries, d.keys)
 	d.jumpBelow(rowsLeft, d.queries, "done"+name)
 	d.label("queries" + name)
+	keys := 1
+	if d.queries == 1 && d.cells == i8 {
+		keys = turnVectors
+	}
+	d.take(keys)
 	if d.queries == 1 && d.cells != i8 {
 		d.keyByKey(name)
 	} else {
 		d.together(name)
 	}
 	d.finish()
+	d.freeVectors()
 	d.nextTurn()
 	d.increase(rowsLeft, -d.queries)
 	d.jumpAtLeast(rowsLeft, d.queries, "queries"+name)
@@ -242,10 +254,12 @@ func (d dots) together(name string) {
 // line is the size of a cache line.
 const line = 64
 
+// turnVectors is how many vectors of a query registers hold for inTurn.
+const turnVectors = 4
+
 // inTurn emits the products of one query by four vectors of columns, which registers hold of the query, then by two.
 func (d dots) inTurn(name string) {
-	const most = 4
-	for vecs := most; vecs > 1; vecs /= 2 {
+	for vecs := turnVectors; vecs > 1; vecs /= 2 {
 		name, n := fmt.Sprint(name, "turn", vecs), vecs*d.vec
 		d.jumpBelow(steps, n, "end"+name)
 		d.label("columns" + name)
@@ -264,7 +278,7 @@ func (d dots) inTurn(name string) {
 		}
 		d.next(n)
 		d.increase(leadAt, d.size()*n)
-		if vecs == most {
+		if vecs == turnVectors {
 			d.jumpAtLeast(steps, n, "columns"+name)
 		}
 		d.label("end" + name)
@@ -315,6 +329,8 @@ func (d dots) alone() {
 		d.jumpBelow(steps, vecs*d.vec, "end"+name)
 		d.jumpAtLeast(steps, vecs*d.vec+1, "end"+name)
 		kept := min(vecs, d.regs-int(query(0)))
+		d.take(1)
+		d.vectors(span{"query", query(0), kept})
 		for v := range kept {
 			d.load(query(v), mem{base: lanes, off: v * d.bytes()})
 		}
@@ -343,6 +359,7 @@ func (d dots) alone() {
 		d.increase(count, -d.keys)
 		d.jumpAtLeast(count, d.keys, name)
 		d.jump("notAlone")
+		d.freeVectors()
 		d.label("end" + name)
 	}
 	d.label("notAlone")
@@ -483,6 +500,7 @@ for k := range p.N {
 		}
 	}
 }`, c.float("p.V", "k*p.V.Stride+c")))
+	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, columns, apart, outStride, lead)
 	g.arg(panel, "p", 0)
 	g.get(stride, few("Stride"))
 	g.get(apart, few("V+"+cellStride))
@@ -532,6 +550,8 @@ func (t tile) sumColumns() {
 		t.sumKeys()
 		return
 	}
+	t.take()
+	defer t.freeVectors()
 	t.eachResult(func(r, v int, at mem) { t.loadLanes(t.sum(r, v), at) })
 	t.move(elemAt, elem)
 	t.move(lanesAt, lanes)
@@ -557,6 +577,8 @@ func (t tile) sumKeys() {
 	}
 	kept := min(t.vecs, t.regs-3)
 	weight, row, sum := vec(kept), vec(kept+1), vec(kept+2)
+	t.vectors(span{"sums", 0, kept}, span{"weight", weight, 1}, span{"row", row, 1}, span{"sum", sum, 1})
+	defer t.freeVectors()
 	at := func(v int) mem { return mem{base: out, off: v * t.bytes()} }
 	for v := range kept {
 		t.loadLanes(vec(v), at(v))
@@ -606,6 +628,7 @@ for r := from; r < p.R; r++ {
 	p.P[r*p.Stride+j] = e
 }
 return p.R`, g.vec, s))
+	g.take(panel, lanes, lanesAt, elem, stride, out, count, steps, aux, refsOf, lead, leadBy)
 	const (
 		weights, sumsOf     = lanes, elem // L, S
 		at                  = lanesAt
@@ -638,6 +661,7 @@ return p.R`, g.vec, s))
 	g.subtract(count, aux)
 	g.jumpBelow(count, 1, "done")
 
+	g.takeWeighted()
 	g.label("row")
 	g.broadcast(ref, mem{base: refsOf})
 	g.load(top, ref)

@@ -55,12 +55,21 @@ for j := from; ; j += %[1]d {
 		p.P[i*%[2]d+lane] = e
 	}
 }`, g.rows, g.vecs*g.vec, vecs*g.vec, g.unit()*g.vec, g.vec))
+	g.take(panel, lanesAt, weightsAt, elem, elemAt, stride, stride3, out, count, steps, aux, nextRow, pause)
+	g.takeFar()
 	g.scoreRows()
+	g.free(aux)
+	g.take(refs)
 	if g.power.asks {
+		g.take(source)
 		g.get(source, ofPanel("Next"))
 		g.jumpAtLeast(source, 1, "next")
 		g.get(source, ofPanel("Qt"))
 		g.label("next")
+	}
+	t.take()
+	if t.spare() {
+		t.vectors(span{"temps", t.temps()[0], 4})
 	}
 	t.mark()
 	g.get(refs, mem{base: panel, field: "Panel_M"})
@@ -80,6 +89,8 @@ for j := from; ; j += %[1]d {
 		t.groups()
 	}
 	g.label("leave")
+	g.free(refs)
+	g.take(aux)
 	g.arg(aux, "to", 16)
 	g.subtract(aux, count)
 	g.result("done", 32, aux)
@@ -104,10 +115,10 @@ func (t tile) groups() {
 	t.subtract(rowOf, count)
 	t.get(steps, mem{base: panel, field: "Panel_Plain"})
 	t.jumpLess(rowOf, steps, "shown"+t.name)
-	t.mask()
+	t.edges(t.mask)
 	t.label("shown" + t.name)
 	t.storeScores()
-	t.check("over" + t.name)
+	t.edges(func() { t.check("over" + t.name) })
 	t.label("fits" + t.name)
 	t.move(weightsAt, out)
 	t.firstHalf()
@@ -136,10 +147,15 @@ func (t tile) groups() {
 	t.total() // seed looks at L
 	t.mark()
 	t.label("added" + t.name)
-	t.seed()
-	t.check("leave")
+	t.edges(func() {
+		t.seed()
+		t.check("leave")
+	})
 	t.jump("fits" + t.name)
 }
+
+// edges emits what is done with a group's scores between its products and the next one's, in four registers from that of lanes on.
+func (t tile) edges(emit func()) { t.meanwhile(span{"edges", t.lane(0), 4}, emit) }
 
 // amid emits the products of a group amid the weights of the one before.
 func (t tile) amid(before tile, name string) {
@@ -173,16 +189,18 @@ func (t tile) addGroup(end reg, before int) {
 	const totals = pause // which nobody needs now
 	sum := t.temps()[0]
 	t.get(totals, ofPanel("L"))
-	for v := t.first; v < t.vecs; v++ {
-		row := func(r int) mem { return mem{base: end, off: (r-t.rows)*t.row() - before + v*t.bytes()} }
-		t.load(sum, row(0))
-		for r := 1; r < t.rows; r++ {
-			t.add(sum, sum, row(r))
+	t.withTemps(func() {
+		for v := t.first; v < t.vecs; v++ {
+			row := func(r int) mem { return mem{base: end, off: (r-t.rows)*t.row() - before + v*t.bytes()} }
+			t.load(sum, row(0))
+			for r := 1; r < t.rows; r++ {
+				t.add(sum, sum, row(r))
+			}
+			at := mem{base: totals, off: v * t.bytes()}
+			t.add(sum, sum, at)
+			t.store(at, sum)
 		}
-		at := mem{base: totals, off: v * t.bytes()}
-		t.add(sum, sum, at)
-		t.store(at, sum)
-	}
+	})
 }
 
 // rowOf is the first row of a group, between its products and its weights.
@@ -215,14 +233,25 @@ func (t tile) temps() [4]vec {
 	return [4]vec{n - 4, n - 3, n - 2, n - 1}
 }
 
+// withTemps emits what uses them.
+func (t tile) withTemps(emit func()) {
+	if t.spare() {
+		emit()
+		return
+	}
+	t.meanwhile(span{"temps", t.temps()[0], 4}, emit)
+}
+
 func (t tile) spare() bool { return t.temps()[0] > t.elem(t.elems()-1) }
 
 // weight emits the weights of vector v in the row at weightsAt.
 func (t tile) weight(v int) {
 	at := mem{base: weightsAt, off: v * t.bytes()}
 	temps := t.temps()
-	t.exp2(temps, at, mem{base: refs, off: v * t.bytes()})
-	t.store(at, temps[2])
+	t.withTemps(func() {
+		t.exp2(temps, at, mem{base: refs, off: v * t.bytes()})
+		t.store(at, temps[2])
+	})
 }
 
 // weights emits a loop over the rows from weightsAt to out.

@@ -13,6 +13,7 @@ for i := range rows { // 4 at a time
 	}
 	to[i] = Σ sum
 }`, g.vec))
+	g.take(lanes, lanesAt, elem, elemAt, stride, stride3, out, count, steps, apart, apart3)
 	g.arg(out, "to", 0)
 	g.arg(elem, "x", 8)
 	g.arg(stride, "xStride", 16)
@@ -23,6 +24,7 @@ for i := range rows { // 4 at a time
 	g.scale(apart, 4)
 	g.offset(stride3, stride, stride, 2)
 	g.offset(apart3, apart, apart, 2)
+	g.vectors(span{"sums", 0, 4}, span{"operands", 4, 4})
 	for _, rows := range []int{4, 1} {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))

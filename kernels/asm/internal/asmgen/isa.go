@@ -3,22 +3,23 @@ package asmgen
 // A target is an instruction set: its geometry, its registers, and how it spells the operations of the nests.
 type target struct {
 	name, arch string
-	vec        int     // floats in a vector
-	vecs       int     // vectors in a row of lanes
-	regs       int     // vector registers
-	rows       int     // rows of a product tile: Ops.Keys and Ops.Cols
-	cols       []int   // columns that Mix takes at once, of tiles of 1, 2 and more vectors
-	queries    int     // queries that Dot takes at once
-	wide       int     // vectors in a row of a tile of Outer
-	entries    int     // length of the tables of exp2
-	degree     int     // of its polynomial
-	chains     int     // independent accumulators of the peak probe
-	reads      int     // vectors a round of the bandwidth probe
-	byElement  bool    // multiplies by one element of a register; else that element is broadcast to one
-	checksEach bool    // Flash compares each vector with its limit by itself
-	pooled     bool    // constants lie after one another, under one symbol
-	storeLanes int     // lanes that Store moves at once
-	smaller    *target // whose moves do what is too small for those of this set
+	vec        int            // floats in a vector
+	vecs       int            // vectors in a row of lanes
+	regs       int            // vector registers
+	roles      map[reg]string // integer registers
+	rows       int            // rows of a product tile: Ops.Keys and Ops.Cols
+	cols       []int          // columns that Mix takes at once, of tiles of 1, 2 and more vectors
+	queries    int            // queries that Dot takes at once
+	wide       int            // vectors in a row of a tile of Outer
+	entries    int            // length of the tables of exp2
+	degree     int            // of its polynomial
+	chains     int            // independent accumulators of the peak probe
+	reads      int            // vectors a round of the bandwidth probe
+	byElement  bool           // multiplies by one element of a register; else that element is broadcast to one
+	checksEach bool           // Flash compares each vector with its limit by itself
+	pooled     bool           // constants lie after one another, under one symbol
+	storeLanes int            // lanes that Store moves at once
+	smaller    *target        // whose moves do what is too small for those of this set
 	powers     []power
 	ways       []way
 	spell      func(*file) isa
@@ -38,40 +39,39 @@ func (t *target) row() int   { return t.bytes() * t.vecs }
 // A vec is a vector register by number.
 type vec int
 
-// A reg is an integer register by the part it plays. Parts that never meet in one function may share a register.
-type reg int
-
+// Roles of integer registers.
 const (
-	panel     reg = iota // the argument block
-	lanes                // rows of lanes that a tile multiplies: Qt, P
-	lanesAt              // and the one that it has come to
-	weightsAt            // Flash: the row of weights that it has come to
-	elem                 // the first of the elements that a tile broadcasts: in K, V
-	elemAt               // and of those that it has come to
-	elemAt4              // four strides further; of six rows, three
-	elemAt8              // eight
-	elemAt12             // and twelve
-	stride               // bytes from one row of these to the next
-	stride3              // three times as many
-	out                  // where the tile's results go
-	count                // results still to do
-	steps                // steps of the innermost loop still to do
-	aux                  // what a function says it is
-	refs                 // M
-	nextRow              // Flash: the row of K that is asked for
-	products             // memory of the function's own: tiles of parts, and of sums
-	source               // Flash: the row that Panel.Next says
-	pause                // Flash: the row of weights to pause at
-	columns              // columns still to do
-	rowsLeft             // rows still to do
-	apart                // bytes from one row of lanes to the next, where they lie in rows of their own
-	apart3               // three times as many
-	outStride            // and from one row of results to the next
-	refsOf               // Weigh: M
-	lead                 // bytes from rows to those asked for meanwhile; Weigh: the line asked for
-	leadAt               // the row of these that it has come to
-	leadBy               // Weigh: and bytes from one of them to the next
-	resultAt             // the row of results asked for
+	panel     reg = "panel"     // the argument block
+	lanes     reg = "lanes"     // rows of lanes that a tile multiplies: Qt, P
+	lanesAt   reg = "lanesAt"   // and the one that it has come to
+	weightsAt reg = "weightsAt" // Flash: the row of weights that it has come to
+	elem      reg = "elem"      // the first of the elements that a tile broadcasts: in K, V
+	elemAt    reg = "elemAt"    // and of those that it has come to
+	elemAt4   reg = "elemAt4"   // four strides further; of six rows, three
+	elemAt8   reg = "elemAt8"   // eight
+	elemAt12  reg = "elemAt12"  // and twelve
+	stride    reg = "stride"    // bytes from one row of these to the next
+	stride3   reg = "stride3"   // three times as many
+	out       reg = "out"       // where the tile's results go
+	count     reg = "count"     // results still to do
+	steps     reg = "steps"     // steps of the innermost loop still to do
+	aux       reg = "aux"       // what a function says it is
+	refs      reg = "refs"      // M
+	nextRow   reg = "nextRow"   // Flash: the row of K that is asked for
+	products  reg = "products"  // memory of the function's own: tiles of parts, and of sums
+	source    reg = "source"    // Flash: the row that Panel.Next says
+	pause     reg = "pause"     // Flash: the row of weights to pause at
+	columns   reg = "columns"   // columns still to do
+	rowsLeft  reg = "rowsLeft"  // rows still to do
+	apart     reg = "apart"     // bytes from one row of lanes to the next, where they lie in rows of their own
+	apart3    reg = "apart3"    // three times as many
+	outStride reg = "outStride" // and from one row of results to the next
+	refsOf    reg = "refsOf"    // Weigh: M
+	lead      reg = "lead"      // bytes from rows to those asked for meanwhile; Weigh: the line asked for
+	leadAt    reg = "leadAt"    // the row of these that it has come to
+	leadBy    reg = "leadBy"    // Weigh: and bytes from one of them to the next
+	flags     reg = "flags"     // AVX2: the comparison that a jump follows
+	resultAt  reg = "resultAt"  // the row of results asked for
 )
 
 // A mem is an operand in memory: base + times*index + off bytes, or a field of package asm's structs.

@@ -14,11 +14,14 @@ for c := range %[1]d * squares { // %[1]d at a time
 	}
 }`, g.vec))
 	t := g.moves(g.vec)
+	g.vectors(span{"square", 0, g.vec}, span{"room", vec(g.vec), g.vec})
 	for c := range g.vec {
 		g.load(vec(c), t.at(c, 0))
 	}
 	g.transpose()
 	factor, rest, x := vec(g.vec), vec(g.vec+1), vec(g.vec+2)
+	g.freeVectors("room")
+	g.vectors(span{"factor", factor, 1}, span{"rest", rest, 1}, span{"x", x, 1})
 	g.argFloat(factor, "factor", 40)
 	g.argFloat(rest, "rest", 44)
 	for c := range vec(g.vec) {
@@ -51,10 +54,14 @@ for c := range %[1]d * squares { // %[1]d at a time
 	}
 }
 return bad`, g.vec, g.storeLanes))
+	g.take(weightsAt)
 	g.arg(weightsAt, "scale", 40)
 	nothing, sum, sum2 := g.checks()
+	checks := span{"checks", nothing, 3}
+	g.vectors(checks)
 	g.zero(sum)
 	if g.checksApart() {
+		g.take(products)
 		g.scratch(products)
 		g.store(mem{base: products}, sum)
 	} else {
@@ -62,6 +69,7 @@ return bad`, g.vec, g.storeLanes))
 		g.zero(sum2)
 	}
 	t := g.moves(g.storeLanes)
+	g.vectors(span{"square", 0, g.storeLanes}, span{"scale", vec(g.vec), 1})
 	if g.storeLanes < g.vec {
 		g.halves()
 	} else {
@@ -71,12 +79,14 @@ return bad`, g.vec, g.storeLanes))
 			g.offset(out, out, aux, 1)
 		}
 		g.checkProducts()
-		g.transpose()
+		g.transposed(g.transpose)
 	}
 	for lane := range t.rows {
 		g.store(t.at(lane, 0), vec(lane))
 	}
 	g.endMoves(t)
+	g.freeVectors()
+	g.vectors(checks, span{"tmp", 0, 1})
 	if g.checksApart() {
 		g.load(sum, mem{base: products})
 		g.zero(nothing)
@@ -131,12 +141,25 @@ func (g *gen) halves() {
 		g.mul(r, r, scale)
 	}
 	g.checkProducts()
-	h.transposeHalves()
+	g.transposed(h.transposeHalves)
+}
+
+// transposed emits a transposition of what Store has in its first registers, in which the room for it may be that of the checks.
+func (g *gen) transposed(transpose func()) {
+	g.freeVectors("scale")
+	if g.checksApart() {
+		g.freeVectors("checks")
+	}
+	g.vectors(span{"room", vec(g.storeLanes), g.storeLanes})
+	transpose()
+	g.freeVectors("room")
 }
 
 // moves begins the loop over squares; rows are addressed as those of a tile are.
 func (g *gen) moves(lanes int) tile {
 	t := tile{gen: g, vecs: 1, rows: lanes, along: true}
+	g.take(stride, stride3, out, count, aux)
+	g.take(t.cursors()...)
 	g.arg(out, "tile", 0)
 	g.arg(aux, "row", 8)
 	g.arg(elemAt, "rows", 16)
@@ -153,10 +176,14 @@ func (g *gen) moves(lanes int) tile {
 	return t
 }
 
+// cursors are those of a tile of a move, one for every four rows.
+func (t tile) cursors() []reg { return cursors[:t.rows/4] }
+
 func (g *gen) endMoves(t tile) {
-	for i := 0; i < t.rows; i += 4 {
-		g.increase(cursors[i/4], g.bytes())
+	for _, at := range t.cursors() {
+		g.increase(at, g.bytes())
 	}
 	g.increase(count, -1)
 	g.jumpAtLeast(count, 1, "square")
+	g.free(t.cursors()...)
 }

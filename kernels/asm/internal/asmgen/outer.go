@@ -32,6 +32,12 @@ for r := range p.N { // %d at a time
 		%s
 	}
 }`, g.outerTiles(o)[0], g.wide*g.vec, o.weight, o.after))
+	g.take(panel, lanes, lanesAt, elem, elemAt, stride, out, count, steps, columns, apart, outStride, lead)
+	if o.transposed {
+		g.take(stride3, leadAt)
+	} else {
+		g.take(elemAt4, resultAt)
+	}
 	g.arg(panel, "p", 0)
 	g.get(count, ofPanel("N"))
 	g.get(elem, ofPanel("P"))
@@ -141,6 +147,8 @@ func (t tile) tilesOf(width int, emit func(t tile)) {
 
 // outerColumns emits a tile.
 func (t tile) outerColumns(o outer) {
+	t.take()
+	defer t.freeVectors()
 	t.empty()
 	t.move(elemAt, elem)
 	t.move(lanesAt, lanes)
@@ -230,6 +238,8 @@ for j := range p.N { // %[1]d at a time
 		p.P[j*%[4]d+lane] *= sum[lane] - p.Sub[lane]
 	}
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec))
+	g.take(panel, lanes, lanesAt, elem, elemAt, stride, stride3, out, count, steps, aux)
+	g.takeFar()
 	g.arg(panel, "p", 0)
 	g.get(count, ofPanel("N"))
 	g.get(elem, ofPanel("V+Rows_Data"))

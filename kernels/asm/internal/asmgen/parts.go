@@ -12,11 +12,14 @@ for j := range rows {
 		to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor)
 	}
 }`)
+	g.take(elem, stride, out, count, steps)
 	const left, right = vec(0), vec(2)
+	g.takeParts()
+	g.vectors(span{"factor", cutFactor, 1})
 	g.cutArgs()
 	g.argFloat(cutFactor, "factor", 40)
 	g.lower(steps, 16)
-	x.emit("KMOVW", x86Regs[steps], "K2")
+	x.emit("KMOVW", x.register(steps), "K2")
 	g.label("row")
 	x.loadTimes(left, mem{base: elem}, "K1")
 	x.loadTimes(right, mem{base: elem, off: line}, "K2")
@@ -38,7 +41,9 @@ for c := range 16 {
 		to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = parts(from[j*stride+c]) // or of 0, from rows on
 	}
 }`)
+	g.take(elem, stride, out, count, steps, products)
 	const even, odd, magnitude, lowest, sign, one = vec(16), vec(18), vec(20), vec(21), vec(22), vec(23)
+	g.vectors(span{"pairs", 0, 16}, span{"even", even, 2}, span{"odd", odd, 2}, span{"magnitude", magnitude, 1}, span{"lowest", lowest, 1}, span{"sign", sign, 1}, span{"one", one, 1}, span{"bits", half16, 2})
 	g.cutArgs()
 	x.emit("VPSLLD", imm(15), x.v(upper16), x.v(sign))
 	x.emit("VPSRLD", imm(15), x.v(half16), x.v(one))
@@ -70,10 +75,12 @@ for c := range 16 {
 		g.offset(elem, elem, stride, 8)
 	}
 	g.set(steps, (127+leastCut)<<fraction-1)
-	x.emit("VPBROADCASTD", x86Regs[steps], x.v(magnitude))
+	x.emit("VPBROADCASTD", x.register(steps), x.v(magnitude))
 	x.emit("VPCMPUD", imm(1), x.v(magnitude), x.v(lowest), "K1")
-	x.emit("KMOVW", "K1", x86Regs[steps])
+	x.emit("KMOVW", "K1", x.register(steps))
 	g.result("small", 40, steps)
+	g.freeVectors()
+	g.vectors(span{"square", 0, 16}, span{"room", 16, 16})
 	for part := range parts.count {
 		for i := 0; i < 16 && part > 0; i++ {
 			g.load(vec(i), kept(part, i))
@@ -100,7 +107,10 @@ for j := range 32 {
 		to[at], to[at+512], to[at+1024] = parts(from[j*%d+lane] * factor) // or of 0, from rows on
 	}
 }`, g.vecs*g.vec))
+	g.take(lanesAt, elem, elemAt, count)
 	const end = lanesAt
+	g.takeParts()
+	g.vectors(span{"factor", cutFactor, 1})
 	g.arg(elemAt, "to", 0)
 	g.arg(elem, "from", 8)
 	g.arg(count, "rows", 16)
@@ -148,12 +158,17 @@ func (g *gen) cutArgs() {
 	g.arg(count, "rows", 16)
 	g.arg(stride, "stride", 24)
 	g.arg(steps, "mask", 32)
-	x.emit("KMOVW", x86Regs[steps], "K1")
+	x.emit("KMOVW", x.register(steps), "K1")
 	x.partBits()
 }
 
 // evenRow and oddRow are the registers of two rows of lanes that are joined.
 const evenRow, oddRow = vec(0), vec(2)
+
+// takeParts takes the registers of parts of two rows, and of the bits that part uses.
+func (g *gen) takeParts() {
+	g.vectors(span{"even", evenRow, 2}, span{"odd", oddRow, 2}, span{"bits", half16, 2})
+}
 
 // joined emits the parts of two rows, joined, to the row at elemAt of three tiles, which it moves on.
 func (g *gen) joined() {

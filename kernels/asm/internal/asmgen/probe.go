@@ -11,8 +11,10 @@ for range rounds {
 		sum[i] = fma(x[0], x[1], sum[i])
 	}
 }`, g.chains, g.vec))
+	g.take(lanes, count)
 	g.arg(count, "rounds", 0)
 	x, y := vec(g.chains), vec(g.chains+1)
+	g.vectors(span{"sums", 0, g.chains}, span{"x", x, 1}, span{"y", y, 1})
 	g.arg(lanes, "x", 8)
 	g.broadcast(x, mem{base: lanes})
 	g.broadcast(y, mem{base: lanes, off: 4})
@@ -43,9 +45,11 @@ func (g *gen) read() {
 for i := range %d * rounds {
 	sum[i%%%d] += x[i]
 }`, g.reads*g.vec, g.vec))
+	g.take(lanes, out, count, steps, aux)
 	g.arg(lanes, "x", 0)
 	g.arg(count, "rounds", 8)
 	g.arg(aux, "ahead", 16)
+	g.vectors(span{"sums", 0, g.reads})
 	for i := range g.reads {
 		g.zero(vec(i))
 	}
@@ -99,6 +103,7 @@ for range rounds {
 	x += 1 // %d times, each a cycle after the one before
 	sum[i] = fma(sum[i], sum[i], sum[i]) // once for %d of them
 }`, chainLength, apart))
+	g.take(elem, count, aux)
 	g.arg(count, "rounds", 0)
 	g.scale(count, chainLength/chainPass)
 	x, y := elem, aux
@@ -120,6 +125,7 @@ for range rounds {
 
 // besides prepares the multiply-adds that go beside the instructions of chain and slots, of which beside emits one.
 func (g *gen) besides() {
+	g.vectors(span{"sums", 0, g.chains})
 	for i := range g.chains {
 		g.zero(vec(i))
 	}
@@ -145,6 +151,7 @@ for range rounds {
 	z[i] = y // two, %d instructions in all, with those of the loop
 	sum[i] = fma(sum[i], sum[i], sum[i]) // once for %d of them
 }`, slotsLength, apart))
+	g.take(lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, aux, nextRow)
 	g.arg(count, "rounds", 0)
 	x, y, z := []reg{lanes, lanesAt, elem, elemAt, stride, stride3, out, steps}, aux, []reg{elemAt4, nextRow}
 	for _, x := range x {

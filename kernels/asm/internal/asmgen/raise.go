@@ -28,6 +28,7 @@ for lane := range p.Width { // %[2]d at a time
 		p.P[j*%[1]d+lane] *= f // 0 where that is less than 2^-100
 	}
 }`, g.vecs*g.vec, g.vec))
+	g.take(panel, lanesAt, elem, stride, stride3, out, count, steps, aux)
 	const (
 		refs, sums         = aux, elem                      // M; L, S
 		off, width         = stride3, stride                // bytes from the first lane; of all lanes
@@ -36,6 +37,7 @@ for lane := range p.Width { // %[2]d at a time
 		k, f, nothing, tmp = vec(4), vec(5), vec(6), vec(7) // of the raise
 		least, x           = vec(8), vec(9)                 // of the weights that stay; of a row
 	)
+	g.vectors(span{"m", m, 1}, span{"top", top, 1}, span{"highest", highest, 1}, span{"d", d, 1}, span{"k", k, 1}, span{"f", f, 1}, span{"nothing", nothing, 1}, span{"tmp", tmp, 1}, span{"least", least, 1}, span{"x", x, 1})
 	field := func(f string) mem { return mem{base: panel, field: "Panel_" + f} }
 	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
 
@@ -126,10 +128,12 @@ for lane := range p.Width { // %[2]d at a time
 		p.M[lane] = max(p.P[j*%[1]d+lane], p.M[lane])
 	}
 }`, g.vecs*g.vec, g.vec))
+	g.take(panel, lanesAt, stride, stride3, out, count, steps, aux)
 	const (
 		sums, x = 4, vec(4) // the largest of every fourth row; a row
 		refs    = aux
 	)
+	g.vectors(span{"sums", 0, sums}, span{"x", x, 1})
 	g.sweep(sums, func() {
 		g.get(refs, mem{base: panel, field: "Panel_M"})
 		for i := range sums {
@@ -157,7 +161,9 @@ for i := range %d * rounds {
 	}
 }
 return 0`, g.reads*g.vec))
+	g.take(lanes, count, aux)
 	nothing, all, flags, tmp := vec(g.reads), vec(0), vec(1), vec(2)
+	g.vectors(span{"sums", 0, g.reads}, span{"nothing", nothing, 1})
 	g.arg(lanes, "x", 0)
 	g.arg(count, "rounds", 8)
 	for i := range g.reads + 1 {
@@ -174,6 +180,8 @@ return 0`, g.reads*g.vec))
 	for i := 1; i < g.reads; i++ {
 		g.add(all, all, vec(i))
 	}
+	g.freeVectors("sums")
+	g.vectors(span{"all", all, 1}, span{"flags", flags, 1}, span{"tmp", tmp, 1})
 	g.bad(16, all, nothing, flags, tmp)
 	g.ret()
 }
@@ -203,7 +211,9 @@ for i := range %d * vectors {
 	}
 }
 return bad`, g.vec))
+	g.take(lanes, out, count, aux)
 	nothing, all, x, inverse, highest, tmp, ones := vec(0), vec(1), vec(2), vec(3), vec(4), vec(5), vec(6)
+	g.vectors(span{"nothing", nothing, 1}, span{"all", all, 1}, span{"x", x, 1}, span{"inverse", inverse, 1}, span{"highest", highest, 1}, span{"tmp", tmp, 1}, span{"ones", ones, 1})
 	g.arg(out, "to", 0)
 	g.arg(lanes, "from", 8)
 	g.arg(count, "vectors", 16)

@@ -16,6 +16,7 @@ for c := range n { // %d at a time
 	a, b := x[c], x[c+n]
 	x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
 }`, g.vec))
+	g.take(lanes, elem, elemAt, out, count)
 	g.arg(low, "x", 0)
 	g.arg(cosines, "cos", 8)
 	g.arg(sines, "sin", 16)
@@ -23,6 +24,8 @@ for c := range n { // %d at a time
 	g.offset(high, low, count, 4)
 	g.inVectors(g.vec, func(n int) {
 		const a, b, cos, sin, sum = vec(0), vec(1), vec(2), vec(3), vec(4)
+		g.vectors(span{"a", a, 1}, span{"b", b, 1}, span{"cos", cos, 1}, span{"sin", sin, 1}, span{"sum", sum, 1})
+		defer g.freeVectors()
 		t := tile{gen: g, single: n == 1}
 		t.loadLanes(a, mem{base: low})
 		t.loadLanes(b, mem{base: high})
@@ -49,14 +52,18 @@ for c := range n { // %d at a time
 	a, b := x[2*c], x[2*c+1]
 	x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
 }`, g.vec/2))
+	g.take(lanes, elem, elemAt, count)
 	g.arg(at, "x", 0)
 	g.arg(cosines, "cos", 8)
 	g.arg(sines, "sin", 16)
 	g.arg(count, "n", 24)
 	const turn = vec(0)
+	g.vectors(span{"turn", turn, 1})
 	g.load(turn, quarterTurn)
 	g.inVectors(g.vec/2, func(n int) {
 		const x, cos, sin, turned, sum = vec(1), vec(2), vec(3), vec(4), vec(5)
+		g.vectors(span{"x", x, 1}, span{"cos", cos, 1}, span{"sin", sin, 1}, span{"turned", turned, 1}, span{"sum", sum, 1})
+		defer g.freeVectors("x", "cos", "sin", "turned", "sum")
 		one := n == 1
 		if one {
 			g.loadPair(x, mem{base: at})

@@ -41,6 +41,30 @@ func (t tile) lane(v int) vec {
 	return vec(t.rows*t.vecs + v)
 }
 
+// take gives a tile its registers. They are free again with freeVectors.
+func (t tile) take() {
+	t.vectors(span{"sums", 0, t.rows * t.vecs})
+	t.takeOperands()
+}
+
+// takeOperands gives it those that hold the operands of a step.
+func (t tile) takeOperands() {
+	n := t.vecs
+	if t.rows == 1 {
+		n = 1
+	}
+	t.vectors(span{"lanes", t.lane(0), n}, span{"elements", t.lane(0) + vec(n), t.elems()})
+}
+
+// meanwhile emits what uses other registers between the steps, where those of operands are free.
+func (t tile) meanwhile(other span, emit func()) {
+	t.freeVectors("lanes", "elements")
+	t.vectors(other)
+	emit()
+	t.freeVectors(other.role)
+	t.takeOperands()
+}
+
 // elems is the number of registers with elements.
 func (t tile) elems() int {
 	switch {
@@ -138,6 +162,13 @@ func (t tile) follow() {
 	}
 	if t.below {
 		t.offset(elemAt4, elemAt, stride, 8)
+	}
+}
+
+// takeFar takes the second cursor of elements for tiles that have the set's rows, where one is needed.
+func (g *gen) takeFar() {
+	if (tile{gen: g, rows: g.rows, along: true}).far() {
+		g.take(elemAt4)
 	}
 }
 
@@ -267,8 +298,10 @@ func (g *gen) tiles(vecs int, along bool, rows []int, sums, finish func(t tile))
 		loop, end := fmt.Sprintf("tile%d", rows), fmt.Sprintf("end%d", rows)
 		t.jumpBelow(count, rows, end)
 		t.label(loop)
+		t.take()
 		sums(t)
 		finish(t)
+		t.freeVectors()
 		t.increase(count, -rows)
 		t.jumpAtLeast(count, rows, loop)
 		t.label(end)
@@ -292,6 +325,8 @@ for j := from; j < to; j++ { // %d at a time
 		p.P[j*%[4]d+lane] = sum[lane]
 	}
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec))
+	g.take(panel, lanesAt, elem, elemAt, stride, stride3, out, count, steps, aux)
+	g.takeFar()
 	g.scoreRows()
 	// What is left of the keys is often half a tile: single rows, which have a sum or two to wait for, take almost as long each.
 	g.tiles(vecs, true, []int{g.rows, g.rows / 2, 1}, func(t tile) {
@@ -380,6 +415,7 @@ for c := range p.C { // %d at a time
 		p.O[c*%[4]d+lane] = sum[lane]
 	}
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, g.vec))
+	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, aux, nextRow, lead)
 	g.arg(panel, "p", 0)
 	g.get(lanes, mem{base: panel, field: "Panel_P"})
 	g.get(elem, mem{base: panel, field: "Panel_V+Rows_Data"})

@@ -28,7 +28,7 @@ var places = map[string]byte{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "BP": 5, "SI": 
 
 // tileMemory is an instruction with an address, whose displacement has four bytes.
 func (x x86) tileMemory(format string, prefix byte, t int, m mem) {
-	base, index := places[x86Regs[m.base]], places[x86Regs[m.index]]
+	base, index := places[x.register(m.base)], places[x.register(m.index)]
 	code := []byte{0xc4, 0xe2 &^ (index >> 3 << 6) &^ (base >> 3 << 5), prefix, 0x4b, 0x84 | byte(t)<<3, index&7<<3 | base&7}
 	x.bytes(fmt.Sprintf(format, x.m(m), t), binary.LittleEndian.AppendUint32(code, uint32(m.off))...)
 }
@@ -47,7 +47,7 @@ func (x x86) tileProduct(c, a, b int) {
 }
 
 func (x x86) tileConfig(at reg) {
-	x.bytes(fmt.Sprintf("LDTILECFG (%s)", x86Regs[at]), 0xc4, 0xe2, vexNone, 0x49, places[x86Regs[at]])
+	x.bytes(fmt.Sprintf("LDTILECFG (%s)", x.register(at)), 0xc4, 0xe2, vexNone, 0x49, places[x.register(at)])
 }
 
 func (x x86) tileRelease() { x.bytes("TILERELEASE", 0xc4, 0xe2, vexNone, 0x49, 0xc0) }
