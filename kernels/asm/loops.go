@@ -9,9 +9,10 @@ import (
 )
 
 // loops are the assembly loops of one instruction set, as the generator declares them. They check nothing and allocate nothing; ops puts
-// the checks before them. Indexed by the number of vectors in use, less one.
+// the checks before them. Indexed by the number of vectors in use, less one. Where a set has no loop, which is nil then, it uses the portable one.
 type loops struct {
 	isa         string
+	lanes       int // of a tile
 	vec, keys   int // floats in a vector; rows that Score and Mix take at once: powers of two
 	score       []func(p *Panel, from, to int)
 	mix         []func(p *Panel, keep *float32)
@@ -116,9 +117,9 @@ func atOnce(n, unit, products, bytes, shared int) int {
 
 // ops returns loops that begin as the portable ones, in the geometry of the set.
 func (l *loops) ops(power *powerLoops, way int) *Ops {
-	lanes, asking := len(l.score)*l.vec, &l.asking[way]
+	lanes, asking := l.lanes, &l.asking[way]
 	o := Portable(lanes, l.vec, l.keys, l.keys, 6)
-	o.ISA, o.FactorFirst, o.ulps = l.isa, true, power.ulps
+	o.ISA = l.isa
 	for _, b := range l.load {
 		rest := o.Load
 		o.Load = func(m *Move) {
@@ -162,133 +163,163 @@ func (l *loops) ops(power *powerLoops, way int) *Ops {
 			return bad == 0
 		}
 	}
-	o.Score = func(p *Panel) { l.scores(p, 0) }
-	o.Exp = func(p *Panel) {
-		l.checkExp(p)
-		l.weights(power, p, p.From)
+	if l.score != nil {
+		o.Score = func(p *Panel) { l.scores(p, 0) }
 	}
-	o.Flash = func(p *Panel) {
-		l.checkExp(p)
-		l.checkScore(p)
-		whole := p.N &^ (l.keys - 1)
-		if p.Plain < p.N {
-			l.checkMask(p)
-		}
-		if p.Until != nil && p.Width > 0 {
-			l.checkLeaving(p, l.vectors(o.Unit()))
-		}
-		if p.Width == 0 || p.From == whole || !Normal(p.Factor) {
-			whole = p.From
-		} else if l.flash(power, p, whole); p.Done < whole {
-			p.Scored = false
-			return
-		}
-		p.Scored = false
-		if whole < p.N {
-			l.scores(p, whole)
-			mask(p, max(whole, p.Plain), p.N)
-		}
-		l.weights(power, p, whole)
-	}
-	o.Raise = func(p *Panel) {
-		l.checkRaise(p)
-		switch rows := min(l.keys, p.N-p.Done); {
-		case rows <= 0 || p.Width == 0:
-		case p.Done > raiseAtOnce:
-			raise(p, l.keys)
-		default:
-			l.raise(p, rows)
-		}
-		p.From, p.Scored = p.Done, true
-	}
-	o.Top = func(p *Panel) {
-		l.checkWeights(p)
-		reach("M", len(p.M), 1, p.Width, 0)
-		for from := 0; from < p.N && p.Width > 0; from += expAtOnce {
-			l.top(p, from, min(from+expAtOnce, p.N))
+	if power.exp != nil {
+		o.ulps = power.ulps
+		o.Exp = func(p *Panel) {
+			l.checkExp(p)
+			l.weights(power, p, p.From)
 		}
 	}
-	o.Finite = func(x []float32) bool {
-		for len(x) >= l.perRead {
-			rounds := min(len(x), readAtOnce) / l.perRead
-			if l.finite(&x[0], rounds) != 0 {
-				return false
+	if power.flash != nil && power.exp != nil && l.score != nil {
+		o.FactorFirst = true
+		o.Flash = func(p *Panel) {
+			l.checkExp(p)
+			l.checkScore(p)
+			whole := p.N &^ (l.keys - 1)
+			if p.Plain < p.N {
+				l.checkMask(p)
 			}
-			x = x[rounds*l.perRead:]
+			if p.Until != nil && p.Width > 0 {
+				l.checkLeaving(p, l.vectors(o.Unit()))
+			}
+			if p.Width == 0 || p.From == whole || !Normal(p.Factor) {
+				whole = p.From
+			} else if l.flash(power, p, whole); p.Done < whole {
+				p.Scored = false
+				return
+			}
+			p.Scored = false
+			if whole < p.N {
+				l.scores(p, whole)
+				mask(p, max(whole, p.Plain), p.N)
+			}
+			l.weights(power, p, whole)
 		}
-		return finite(x)
 	}
-	o.Inverse = func(to, from []float32) bool {
-		reach("to", len(to), 1, len(from), 0)
-		bad := 0
-		for len(from) >= l.vec {
-			n := l.vectors(min(len(from), mostBytes/8))
-			bad |= l.inverse(&to[0], &from[0], n)
-			to, from = to[n*l.vec:], from[n*l.vec:]
+	if l.raise != nil {
+		o.Raise = func(p *Panel) {
+			l.checkRaise(p)
+			switch rows := min(l.keys, p.N-p.Done); {
+			case rows <= 0 || p.Width == 0:
+			case p.Done > raiseAtOnce:
+				raise(p, l.keys)
+			default:
+				l.raise(p, rows)
+			}
+			p.From, p.Scored = p.Done, true
 		}
-		return inverse(to, from) && bad == 0
 	}
-	o.Mix = func(p *Panel) {
-		width, keep := l.checkMix(p), &ones[0]
-		if p.Keep != nil {
-			keep = unsafe.SliceData(p.Keep)
+	if l.top != nil {
+		o.Top = func(p *Panel) {
+			l.checkWeights(p)
+			reach("M", len(p.M), 1, p.Width, 0)
+			for from := 0; from < p.N && p.Width > 0; from += expAtOnce {
+				l.top(p, from, min(from+expAtOnce, p.N))
+			}
 		}
-		if width > 0 {
-			l.columns(p, l.mix[width-1], keep)
+	}
+	if l.finite != nil {
+		o.Finite = func(x []float32) bool {
+			for len(x) >= l.perRead {
+				rounds := min(len(x), readAtOnce) / l.perRead
+				if l.finite(&x[0], rounds) != 0 {
+					return false
+				}
+				x = x[rounds*l.perRead:]
+			}
+			return finite(x)
+		}
+	}
+	if l.inverse != nil {
+		o.Inverse = func(to, from []float32) bool {
+			reach("to", len(to), 1, len(from), 0)
+			bad := 0
+			for len(from) >= l.vec {
+				n := l.vectors(min(len(from), mostBytes/8))
+				bad |= l.inverse(&to[0], &from[0], n)
+				to, from = to[n*l.vec:], from[n*l.vec:]
+			}
+			return inverse(to, from) && bad == 0
+		}
+	}
+	if l.mix != nil {
+		o.Mix = func(p *Panel) {
+			width, keep := l.checkMix(p), &ones[0]
+			if p.Keep != nil {
+				keep = unsafe.SliceData(p.Keep)
+			}
+			if width > 0 {
+				l.columns(p, l.mix[width-1], keep)
+			}
 		}
 	}
 	l.rows(o, asking)
-	o.Weigh = func(f *Few) {
-		if f.S != nil {
-			l.weigh(f, power.weighSums[way])
-		} else {
-			l.weigh(f, power.weigh[way])
+	if power.weigh != nil {
+		o.Weigh = func(f *Few) {
+			if f.S != nil {
+				l.weigh(f, power.weighSums[way])
+			} else {
+				l.weigh(f, power.weigh[way])
+			}
 		}
 	}
 	l.editing(o)
-	o.Rotate = func(x, cos, sin []float32, pairs bool) {
-		n := len(cos)
-		reach("sin", len(sin), 1, n, 0)
-		reach("x", len(x), 2, n, n)
-		switch {
-		case n == 0:
-		case pairs:
-			l.rotatePairs(&x[0], &cos[0], &sin[0], n)
-		default:
-			l.rotate(&x[0], &cos[0], &sin[0], n)
+	if l.rotate != nil {
+		o.Rotate = func(x, cos, sin []float32, pairs bool) {
+			n := len(cos)
+			reach("sin", len(sin), 1, n, 0)
+			reach("x", len(x), 2, n, n)
+			switch {
+			case n == 0:
+			case pairs:
+				l.rotatePairs(&x[0], &cos[0], &sin[0], n)
+			default:
+				l.rotate(&x[0], &cos[0], &sin[0], n)
+			}
 		}
 	}
 	l.widening(o)
-	o.Peak = func(rounds int) int64 {
-		for left := rounds; left > 0; left -= peakAtOnce {
-			l.peak(min(left, peakAtOnce), &probe[0])
+	if l.peak != nil {
+		o.Peak = func(rounds int) int64 {
+			for left := rounds; left > 0; left -= peakAtOnce {
+				l.peak(min(left, peakAtOnce), &probe[0])
+			}
+			return int64(max(rounds, 0)) * int64(l.perRound)
 		}
-		return int64(max(rounds, 0)) * int64(l.perRound)
 	}
-	o.Chain = func(rounds int) int64 {
-		for left := rounds; left > 0; left -= chainAtOnce {
-			l.chain(min(left, chainAtOnce))
+	if l.chain != nil {
+		o.Chain = func(rounds int) int64 {
+			for left := rounds; left > 0; left -= chainAtOnce {
+				l.chain(min(left, chainAtOnce))
+			}
+			return int64(max(rounds, 0)) * int64(l.perChain)
 		}
-		return int64(max(rounds, 0)) * int64(l.perChain)
 	}
-	o.Slots = func(rounds int) int64 {
-		for left := rounds; left > 0; left -= chainAtOnce {
-			l.slots(min(left, chainAtOnce))
+	if l.slots != nil {
+		o.Slots = func(rounds int) int64 {
+			for left := rounds; left > 0; left -= chainAtOnce {
+				l.slots(min(left, chainAtOnce))
+			}
+			return int64(max(rounds, 0)) * int64(l.perSlots)
 		}
-		return int64(max(rounds, 0)) * int64(l.perSlots)
 	}
-	o.Read = func(x []float32) float32 {
-		var sums [16]float32
-		for len(x) >= l.perRead {
-			rounds := min(len(x), readAtOnce) / l.perRead
-			asking.read(&x[0], rounds, o.Ahead, &sums[0])
-			x = x[rounds*l.perRead:]
+	if asking.read != nil {
+		o.Read = func(x []float32) float32 {
+			var sums [16]float32
+			for len(x) >= l.perRead {
+				rounds := min(len(x), readAtOnce) / l.perRead
+				asking.read(&x[0], rounds, o.Ahead, &sums[0])
+				x = x[rounds*l.perRead:]
+			}
+			sum := read(x)
+			for _, s := range sums {
+				sum += s
+			}
+			return sum
 		}
-		sum := read(x)
-		for _, s := range sums {
-			sum += s
-		}
-		return sum
 	}
 	if l.tiles != nil {
 		l.byTiles(o, power)
@@ -609,8 +640,8 @@ func (l *loops) checkStairs(name string, rows []int, width, from, to int) {
 }
 
 func (l *loops) checkWidth(p *Panel) int {
-	if p.Lanes != len(l.score)*l.vec || p.Width < 0 || p.Width > p.Lanes || p.Width&(l.vec-1) != 0 {
-		panic(fmt.Errorf("asm/%s: %d of %d lanes: this set takes multiples of %d, in rows of %d", l.isa, p.Width, p.Lanes, l.vec, len(l.score)*l.vec))
+	if p.Lanes != l.lanes || p.Width < 0 || p.Width > p.Lanes || p.Width&(l.vec-1) != 0 {
+		panic(fmt.Errorf("asm/%s: %d of %d lanes: this set takes multiples of %d, in rows of %d", l.isa, p.Width, p.Lanes, l.vec, l.lanes))
 	}
 	return l.vectors(p.Width)
 }

@@ -12,35 +12,39 @@ type cellLoops struct {
 
 // widening puts the checks before them.
 func (l *loops) widening(o *Ops) {
-	o.Widen = func(to []float32, from *Cells, n, d int) {
-		from.check("from", "from.Scale", n, d, 0, 0)
-		reach("to", len(to), n, d, d)
-		if n <= 0 || d <= 0 {
-			return
+	if l.cells.widen != nil {
+		o.Widen = func(to []float32, from *Cells, n, d int) {
+			from.check("from", "from.Scale", n, d, 0, 0)
+			reach("to", len(to), n, d, d)
+			if n <= 0 || d <= 0 {
+				return
+			}
+			step := atOnce(n, 1, d, d*(4+from.Type.size()), 0)
+			if step >= n {
+				l.cells.widen[from.Type](&to[0], from, n, d)
+				return
+			}
+			all := *from
+			for j := 0; j < n; j += step {
+				*from = all.From(j)
+				l.cells.widen[from.Type](&to[j*d], from, min(step, n-j), d)
+			}
+			*from = all
 		}
-		step := atOnce(n, 1, d, d*(4+from.Type.size()), 0)
-		if step >= n {
-			l.cells.widen[from.Type](&to[0], from, n, d)
-			return
-		}
-		all := *from
-		for j := 0; j < n; j += step {
-			*from = all.From(j)
-			l.cells.widen[from.Type](&to[j*d], from, min(step, n-j), d)
-		}
-		*from = all
 	}
-	o.Narrow = func(to []uint16, from []float32, t Type) {
-		if t != F16 && t != BF16 {
-			panic(fmt.Errorf("asm: Narrow: type %d: it must be F16 or BF16", t))
+	if l.cells.narrow != nil {
+		o.Narrow = func(to []uint16, from []float32, t Type) {
+			if t != F16 && t != BF16 {
+				panic(fmt.Errorf("asm: Narrow: type %d: it must be F16 or BF16", t))
+			}
+			reach("to", len(to), 1, len(from), 0)
+			for len(from) >= l.vec {
+				vectors := min(len(from), mostBytes/8) / l.vec
+				l.cells.narrow[t-F16](&to[0], &from[0], vectors)
+				to, from = to[vectors*l.vec:], from[vectors*l.vec:]
+			}
+			narrow(to, from, t)
 		}
-		reach("to", len(to), 1, len(from), 0)
-		for len(from) >= l.vec {
-			vectors := min(len(from), mostBytes/8) / l.vec
-			l.cells.narrow[t-F16](&to[0], &from[0], vectors)
-			to, from = to[vectors*l.vec:], from[vectors*l.vec:]
-		}
-		narrow(to, from, t)
 	}
 }
 

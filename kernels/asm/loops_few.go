@@ -26,85 +26,99 @@ type outerLoop struct {
 // rows puts the checks before the loops on rows.
 func (l *loops) rows(o *Ops, asking *askingLoops) {
 	dotTurns, sumTurns := turns(l.dotTiles), turns(l.sumTiles)
-	o.Dot = func(f *Few) {
-		f.check(f.heads())
-		f.checkHeads("Q", &f.Q, f.D, f.HeadQ)
-		whole := f.begin("K", "K.Scale", &f.K, f.D)
-		switch {
-		case f.R == 0 || f.N == 0:
-		case f.D == 0 || !Normal(f.Factor):
-			dot(f)
-		default:
-			f.turns = dotTurns[min(f.R, len(dotTurns)-1)]
-			loop := asking.dot[f.K.Type]
-			if n := f.keysAtOnce(&f.K, f.D, whole); n >= f.N {
-				l.few.dot(f, loop)
-			} else {
-				for keys := f.split(&f.K, n, whole); keys.next(); {
+	if asking.dot != nil {
+		o.Dot = func(f *Few) {
+			f.check(f.heads())
+			f.checkHeads("Q", &f.Q, f.D, f.HeadQ)
+			whole := f.begin("K", "K.Scale", &f.K, f.D)
+			switch {
+			case f.R == 0 || f.N == 0:
+			case f.D == 0 || !Normal(f.Factor):
+				dot(f)
+			default:
+				f.turns = dotTurns[min(f.R, len(dotTurns)-1)]
+				loop := asking.dot[f.K.Type]
+				if n := f.keysAtOnce(&f.K, f.D, whole); n >= f.N {
 					l.few.dot(f, loop)
+				} else {
+					for keys := f.split(&f.K, n, whole); keys.next(); {
+						l.few.dot(f, loop)
+					}
 				}
 			}
+			f.end(whole)
 		}
-		f.end(whole)
 	}
-	o.Sum = func(f *Few) {
-		f.check(f.heads())
-		f.checkHeads("O", &f.O, f.C, f.HeadO)
-		whole := f.begin("V", "V.Scale", &f.V, f.C)
-		if f.R > 0 && f.N > 0 && f.C > 0 {
-			f.turns = sumTurns[min(f.R, len(sumTurns)-1)]
-			loop := asking.sum[f.V.Type]
-			if n := f.keysAtOnce(&f.V, f.C, whole); n >= f.N {
-				l.few.sum(f, loop)
-			} else {
-				for keys := f.split(&f.V, n, whole); keys.next(); {
+	if asking.sum != nil {
+		o.Sum = func(f *Few) {
+			f.check(f.heads())
+			f.checkHeads("O", &f.O, f.C, f.HeadO)
+			whole := f.begin("V", "V.Scale", &f.V, f.C)
+			if f.R > 0 && f.N > 0 && f.C > 0 {
+				f.turns = sumTurns[min(f.R, len(sumTurns)-1)]
+				loop := asking.sum[f.V.Type]
+				if n := f.keysAtOnce(&f.V, f.C, whole); n >= f.N {
 					l.few.sum(f, loop)
+				} else {
+					for keys := f.split(&f.V, n, whole); keys.next(); {
+						l.few.sum(f, loop)
+					}
 				}
 			}
-		}
-		f.end(whole)
-	}
-	o.DScore = func(p *Panel) {
-		width := l.checkWidth(p)
-		reach("V", len(p.V.Data), p.N, p.C, p.V.Stride)
-		reach("Dot", len(p.Dot), p.C, p.Width, p.Lanes)
-		reach("P", len(p.P), p.N, p.Width, p.Lanes)
-		reach("Sub", len(p.Sub), 1, p.Width, 0)
-		n, v, scores := p.N, p.V.Data, p.P
-		step := atOnce(n, l.keys, p.C*p.Width, 4*(p.C+p.Width), 4*p.C*p.Width)
-		for j := 0; j < n && width > 0; j += step {
-			p.N, p.V.Data, p.P = min(step, n-j), v[min(j*p.V.Stride, len(v)):], scores[j*p.Lanes:]
-			l.dscore[width-1](p)
-		}
-		p.N, p.V.Data, p.P = n, v, scores
-	}
-	o.Outer = func(p *Panel) {
-		reach("P", len(p.P), p.N, p.Width, p.Lanes)
-		if p.Scale != nil {
-			reach("Scale", len(p.Scale), 1, p.N, 0)
-		}
-		l.few.outer.on(p, l.vec, p.Lanes)
-	}
-	o.OuterT = func(p *Panel) {
-		reach("P", len(p.P), p.Width, p.N, p.Lanes)
-		l.few.outerT.on(p, l.vec, 1)
-	}
-	o.Inner = func(to []float32, x, y Rows, d int) {
-		reach("x", len(x.Data), len(to), d, x.Stride)
-		reach("y", len(y.Data), len(to), d, y.Stride)
-		xStride, yStride := x.Stride, y.Stride
-		step := atOnce(len(to), innerRows, d, 8*d, 0)
-		for i := 0; i < len(to); i += step {
-			n := min(step, len(to)-i)
-			x, y := x.Data[min(i*x.Stride, len(x.Data)):], y.Data[min(i*y.Stride, len(y.Data)):]
-			l.few.inner(&to[i], unsafe.SliceData(x), xStride, unsafe.SliceData(y), yStride, n, d)
+			f.end(whole)
 		}
 	}
-	o.Elu = func(to, from []float32, ahead uintptr) {
-		reach("to", len(to), 1, len(from), 0)
-		const step = mostBytes / 8
-		for i := 0; i < len(from); i += step {
-			l.elu(&to[i], &from[i], min(step, len(from)-i), ahead+uintptr(4*i))
+	if l.dscore != nil {
+		o.DScore = func(p *Panel) {
+			width := l.checkWidth(p)
+			reach("V", len(p.V.Data), p.N, p.C, p.V.Stride)
+			reach("Dot", len(p.Dot), p.C, p.Width, p.Lanes)
+			reach("P", len(p.P), p.N, p.Width, p.Lanes)
+			reach("Sub", len(p.Sub), 1, p.Width, 0)
+			n, v, scores := p.N, p.V.Data, p.P
+			step := atOnce(n, l.keys, p.C*p.Width, 4*(p.C+p.Width), 4*p.C*p.Width)
+			for j := 0; j < n && width > 0; j += step {
+				p.N, p.V.Data, p.P = min(step, n-j), v[min(j*p.V.Stride, len(v)):], scores[j*p.Lanes:]
+				l.dscore[width-1](p)
+			}
+			p.N, p.V.Data, p.P = n, v, scores
+		}
+	}
+	if l.few.outer.run != nil {
+		o.Outer = func(p *Panel) {
+			reach("P", len(p.P), p.N, p.Width, p.Lanes)
+			if p.Scale != nil {
+				reach("Scale", len(p.Scale), 1, p.N, 0)
+			}
+			l.few.outer.on(p, l.vec, p.Lanes)
+		}
+	}
+	if l.few.outerT.run != nil {
+		o.OuterT = func(p *Panel) {
+			reach("P", len(p.P), p.Width, p.N, p.Lanes)
+			l.few.outerT.on(p, l.vec, 1)
+		}
+	}
+	if l.few.inner != nil {
+		o.Inner = func(to []float32, x, y Rows, d int) {
+			reach("x", len(x.Data), len(to), d, x.Stride)
+			reach("y", len(y.Data), len(to), d, y.Stride)
+			xStride, yStride := x.Stride, y.Stride
+			step := atOnce(len(to), innerRows, d, 8*d, 0)
+			for i := 0; i < len(to); i += step {
+				n := min(step, len(to)-i)
+				x, y := x.Data[min(i*x.Stride, len(x.Data)):], y.Data[min(i*y.Stride, len(y.Data)):]
+				l.few.inner(&to[i], unsafe.SliceData(x), xStride, unsafe.SliceData(y), yStride, n, d)
+			}
+		}
+	}
+	if l.elu != nil {
+		o.Elu = func(to, from []float32, ahead uintptr) {
+			reach("to", len(to), 1, len(from), 0)
+			const step = mostBytes / 8
+			for i := 0; i < len(from); i += step {
+				l.elu(&to[i], &from[i], min(step, len(from)-i), ahead+uintptr(4*i))
+			}
 		}
 	}
 }

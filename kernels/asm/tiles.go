@@ -144,7 +144,7 @@ func (l *loops) byTiles(o *Ops, power *powerLoops) {
 		}
 	}
 	o.CutLines = func(to []uint16, from Rows, n, d int, factor float32) {
-		lanes := len(l.score) * l.vec
+		lanes := l.lanes
 		reach("rows", len(from.Data), n, d, from.Stride)
 		reach("parts", len(to), up(d, tileRows)/tileRows, up(n, l.vec)/l.vec*partsOfTile, lanes/l.vec*partsOfTile)
 		if n > lanes {
@@ -221,7 +221,7 @@ func columnMask(columns int) int { return 1<<columns - 1 }
 // steps that its columns take.
 func (l *loops) checkTiles(p *Panel, from, to int) (width, steps int) {
 	width, steps = l.checkWidth(p), up(p.D, tileDepth)/tileDepth
-	next := len(l.score)
+	next := l.vectors(l.lanes)
 	reach("QtParts", len(p.QtParts), steps, width*partsOfTile, next*partsOfTile)
 	reach("KParts", len(p.KParts.Data), up(to, tileRows), p.KParts.Row, p.KParts.Row)
 	reach("P", len(p.P), to, p.Width, p.Lanes)
@@ -338,7 +338,7 @@ func (l *loops) mixTiles(p *Panel) {
 // dscoreTiles is DScore by parts.
 func (l *loops) dscoreTiles(p *Panel) {
 	width, steps := l.checkWidth(p), up(p.C, tileDepth)/tileDepth
-	reach("DotParts", len(p.DotParts), steps, width*partsOfTile, len(l.score)*partsOfTile)
+	reach("DotParts", len(p.DotParts), steps, width*partsOfTile, l.vectors(l.lanes)*partsOfTile)
 	reach("VLines", len(p.VLines.Data), up(p.N, tileRows), p.VLines.Row, p.VLines.Row)
 	reach("P", len(p.P), p.N, p.Width, p.Lanes)
 	reach("Sub", len(p.Sub), 1, p.Width, 0)
@@ -358,7 +358,7 @@ func (l *loops) outerTiles(p *Panel) {
 	reach("P", len(p.P), p.N, vectors*l.vec, p.Lanes)
 	reach("YParts", len(p.YParts), up(p.C, tileRows)/tileRows, vectors*partsOfTile, by)
 	reach("X", len(p.X), p.N, p.C, p.XStr)
-	if p.Lanes != len(l.score)*l.vec || vectors > len(l.score) || p.Fresh || p.Scale != nil {
+	if p.Lanes != l.lanes || vectors*l.vec > l.lanes || p.Fresh || p.Scale != nil {
 		panic(fmt.Errorf("asm/%s: parts of %d of %d lanes: they are added to what is there, as it is", l.isa, p.Width, p.Lanes))
 	}
 	if vectors == 0 || p.N == 0 || p.C == 0 {

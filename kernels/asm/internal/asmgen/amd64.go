@@ -50,11 +50,11 @@ func (x x86) m(m mem) string {
 	if m.times != 0 {
 		s += fmt.Sprintf("(%s*%d)", x.register(m.index), m.times)
 	}
-	switch {
+	switch off := m.off + m.vectors*x.target.bytes(); {
 	case m.field != "":
 		return "(" + m.field + ")" + s
-	case m.off != 0:
-		return strconv.Itoa(m.off) + s
+	case off != 0:
+		return strconv.Itoa(off) + s
 	}
 	return s
 }
@@ -103,14 +103,15 @@ func (x x86) loadOne(dst vec, from operand) { x.emit("VMOVSS", x.o(from), x.low(
 func (x x86) storeOne(m mem, src vec)       { x.emit("VMOVSS", x.low(src), x.m(m)) }
 func (x x86) loadFour(dst vec, m mem)       { x.emit("VMOVUPS", x.m(m), x.low(dst)) }
 func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", x.low(src), x.m(m)) }
-func (x x86) prefetch(m mem)                { x.emit("PREFETCHT1", x.m(m)) }
-func (x x86) prefetchNear(m mem)            { x.emit("PREFETCHT0", x.m(m)) }
-func (x x86) ask(m mem)                     { x.emit(x.way.asks, x.m(m)) }
+func (x x86) hint(m mem)                    { x.emit("PREFETCHT1", x.m(m)) }
+func (x x86) hintNear(m mem)                { x.emit("PREFETCHT0", x.m(m)) }
+func (x x86) hintOnce(m mem)                { x.emit(x.way.asks, x.m(m)) }
 func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x.register(dst)) }
 func (x x86) put(m mem, src reg)            { x.emit("MOVQ", x.register(src), x.m(m)) }
 func (x x86) getBool(dst reg, m mem)        { x.emit("MOVBQZX", x.m(m), x.register(dst)) }
 func (x x86) move(dst, src reg)             { x.emit("MOVQ", x.register(src), x.register(dst)) }
 func (x x86) increase(dst reg, by int)      { x.emit("ADDQ", imm(by), x.register(dst)) }
+func (x x86) step(dst reg, vectors int)     { x.increase(dst, vectors*x.target.bytes()) }
 func (x x86) scale(dst reg, by int)         { x.emit("IMULQ", imm(by), x.register(dst)) }
 func (x x86) multiply(dst, n reg)           { x.emit("IMULQ", x.register(n), x.register(dst)) }
 func (x x86) plus(dst, n reg)               { x.emit("ADDQ", x.register(n), x.register(dst)) }
@@ -150,8 +151,6 @@ func (x x86) broadcast64(dst vec, m mem) {
 
 func (x x86) widen(dst vec, m mem, c cells) {
 	switch c {
-	case f32:
-		x.load(dst, m)
 	case f16:
 		x.emit("VCVTPH2PS", x.m(m), x.v(dst))
 	case bf16:
@@ -165,10 +164,6 @@ func (x x86) widen(dst vec, m mem, c cells) {
 
 // widenOne puts a bfloat16 in the upper half of its element at once.
 func (x x86) widenOne(dst vec, m mem, c cells) {
-	if c == f32 {
-		x.loadOne(dst, m)
-		return
-	}
 	insert, place := "VPINSRW", 0
 	switch c {
 	case bf16:

@@ -118,7 +118,7 @@ for i := range %[1]d * groups { // %[1]d at a time, or the rows that config says
 	g.increase(steps, -1)
 	g.jumpAtLeast(steps, 1, "step")
 	for v := range vecs {
-		x.tileStore(v, mem{base: out, index: outStride, times: 1, off: v * g.bytes()})
+		x.tileStore(v, mem{base: out, index: outStride, times: 1, vectors: v})
 	}
 	g.increase(out, tileRows*g.row())
 	g.increase(count, -1)
@@ -224,7 +224,7 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 		g.vectors(span{"top", top, 1}, span{"highest", highest, 1}, span{"score", score, 1})
 		defer g.freeVectors()
 		for v := range vecs {
-			g.load(top, mem{base: refs, off: v * g.bytes()})
+			g.load(top, mem{base: refs, vectors: v})
 			g.add(highest, top, limit)
 			for r := range g.rows {
 				g.load(score, mem{base: weights, off: r*g.row() + v*g.bytes()})
@@ -238,7 +238,7 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 		g.vectors(span{"ref", ref, 1}, span{"sum", sum, 1}, span{"temps", 2, 4})
 		defer g.freeVectors()
 		for v := range vecs {
-			g.load(ref, mem{base: refs, off: v * g.bytes()})
+			g.load(ref, mem{base: refs, vectors: v})
 			g.zero(sum)
 			for r := range g.rows {
 				at := mem{base: weights, off: r*g.row() + v*g.bytes()}
@@ -251,7 +251,7 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 					g.plus(next, by)
 				}
 			}
-			at := mem{base: sums, off: v * g.bytes()}
+			at := mem{base: sums, vectors: v}
 			g.add(sum, sum, at)
 			g.store(at, sum)
 		}
@@ -286,7 +286,7 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	g.jumpBelow(count, 1, "over")
 	g.label("scored")
 	for v := range vecs {
-		x.tileStore(v, mem{base: out, index: outStride, times: 1, off: v * g.bytes()})
+		x.tileStore(v, mem{base: out, index: outStride, times: 1, vectors: v})
 	}
 	g.arg(steps, "hidden", 104)
 	g.jumpLess(steps, count, "shown")
@@ -350,8 +350,8 @@ func (g *gen) takeMask(vecs int) {
 // bounds fetches what hideRows compares with.
 func (g *gen) bounds(vecs int, lo, hi reg) {
 	for v := range vecs {
-		g.load(firstLo+vec(v), mem{base: lo, off: v * g.bytes()})
-		g.load(firstHi+vec(v), mem{base: hi, off: v * g.bytes()})
+		g.load(firstLo+vec(v), mem{base: lo, vectors: v})
+		g.load(firstHi+vec(v), mem{base: hi, vectors: v})
 	}
 	g.load(oneMore, next)
 	g.load(hiddenScore, hidden)
@@ -365,7 +365,7 @@ func (g *gen) hideRows(vecs int, at, rows reg) {
 		x.emit("VPCMPGTD", x.v(keyOfRow), x.v(firstLo+vec(v)), "K1")
 		x.emit("VPCMPD", imm(2), x.v(keyOfRow), x.v(firstHi+vec(v)), "K2")
 		x.emit("KORW", "K1", "K2", "K1")
-		x.emit("VMOVUPS", x.v(hiddenScore), "K1", x.m(mem{base: at, off: v * g.bytes()}))
+		x.emit("VMOVUPS", x.v(hiddenScore), "K1", x.m(mem{base: at, vectors: v}))
 	}
 	g.addInt(keyOfRow, keyOfRow, oneMore)
 	g.increase(at, g.row())

@@ -38,7 +38,7 @@ for j := range rows { // %[1]d at a time
 	g.set(outStride, g.row())
 	g.scratch(sums)
 	for v := range vecs {
-		g.load(sub+vec(v), mem{base: steps, off: v * g.bytes()})
+		g.load(sub+vec(v), mem{base: steps, vectors: v})
 	}
 	multiply := func(from reg, row int) {
 		for v := range vecs {
@@ -70,7 +70,7 @@ for j := range rows { // %[1]d at a time
 	g.jumpAtLeast(steps, 1, "step")
 	g.label("stepped")
 	for v := range vecs {
-		x.tileStore(v, mem{base: sums, index: outStride, times: 1, off: v * g.bytes()})
+		x.tileStore(v, mem{base: sums, index: outStride, times: 1, vectors: v})
 	}
 	g.move(out, aux)
 	g.increase(aux, tileRows*g.row())

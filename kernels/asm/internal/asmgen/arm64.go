@@ -56,11 +56,11 @@ func (a arm) m(m mem) string {
 		a.emit("ADD", a.shifted(m.index, m.times), base, address)
 		base = address
 	}
-	switch {
+	switch off := m.off + m.vectors*a.bytes(); {
 	case m.field != "":
 		return fmt.Sprintf("(%s)(%s)", m.field, base)
-	case m.off != 0:
-		return fmt.Sprintf("%d(%s)", m.off, base)
+	case off != 0:
+		return fmt.Sprintf("%d(%s)", off, base)
 	}
 	return "(" + base + ")"
 }
@@ -94,9 +94,6 @@ func (a arm) unary(code uint32, op string, src vec, from string, dst vec, to str
 
 func (a arm) widen(dst vec, m mem, c cells) {
 	switch c {
-	case f32:
-		a.load(dst, m)
-		return
 	case f16, bf16:
 		a.emit("FMOVD", a.m(m), a.f(dst))
 	case i8:
@@ -121,11 +118,7 @@ func (a arm) convert(v vec, c cells) {
 
 func (a arm) widenOne(dst vec, m mem, c cells) {
 	kind := ".H[0]"
-	switch c {
-	case f32:
-		a.loadOne(dst, m)
-		return
-	case i8:
+	if c == i8 {
 		kind = ".B[0]"
 	}
 	a.zero(dst)
@@ -218,9 +211,9 @@ func (a arm) loadFour(dst vec, m mem)       { a.load(dst, m) }
 func (a arm) storeFour(m mem, src vec)      { a.store(m, src) }
 func (a arm) pairs(dst, x, y, _ vec)        { a.word(0x6e20d400, "VFADDP", dst, x, y) }
 func (a arm) quarters(_, _ vec)             {} // there is one four
-func (a arm) prefetchNear(m mem)            { a.emit("PRFM", a.m(m), "PLDL1KEEP") }
-func (a arm) ask(m mem)                     { a.emit("PRFM", a.m(m), a.way.asks) }
-func (a arm) prefetch(m mem)                { a.emit("PRFM", a.m(m), "PLDL2KEEP") }
+func (a arm) hintNear(m mem)                { a.emit("PRFM", a.m(m), "PLDL1KEEP") }
+func (a arm) hintOnce(m mem)                { a.emit("PRFM", a.m(m), a.way.asks) }
+func (a arm) hint(m mem)                    { a.emit("PRFM", a.m(m), "PLDL2KEEP") }
 func (a arm) shiftLeft(dst, x vec, n int)   { a.emit("VSHL", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) shiftRight(dst, x vec, n int)  { a.emit("VUSHR", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) addInt(dst, x vec, y operand)  { a.emit("VADD", a.s4(a.in(y)), a.s4(x), a.s4(dst)) }
@@ -243,6 +236,7 @@ func (a arm) getBool(dst reg, m mem)        { a.emit("MOVBU", a.m(m), a.register
 func (a arm) move(dst, src reg)             { a.emit("MOVD", a.register(src), a.register(dst)) }
 func (a arm) set(dst reg, n int)            { a.emit("MOVD", imm(n), a.register(dst)) }
 func (a arm) increase(dst reg, by int)      { a.emit("ADD", imm(by), a.register(dst)) }
+func (a arm) step(dst reg, vectors int)     { a.increase(dst, vectors*a.bytes()) }
 func (a arm) multiply(dst, n reg)           { a.emit("MUL", a.register(n), a.register(dst)) }
 func (a arm) plus(dst, n reg)               { a.emit("ADD", a.register(n), a.register(dst)) }
 func (a arm) subtract(dst, n reg)           { a.emit("SUB", a.register(n), a.register(dst)) }

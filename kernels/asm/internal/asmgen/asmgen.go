@@ -34,6 +34,7 @@ package asmgen
 import (
 	"fmt"
 	"go/format"
+	"slices"
 	"strings"
 )
 
@@ -68,11 +69,13 @@ func (t *target) fileName(kind string) string {
 type gen struct {
 	*file
 	isa
+	capabilities
 }
 
 func newGen(t *target) *gen {
-	f := &file{target: t, text: new(strings.Builder), places: map[constant]int{}}
-	return &gen{f, t.spell(f)}
+	f := &file{target: t, text: new(strings.Builder), places: map[constant]int{}, declared: map[string]bool{}}
+	spelling := t.spell(f)
+	return &gen{f, spelling, capabilitiesOf(spelling)}
 }
 
 // A file is what an instruction set emits to.
@@ -85,12 +88,13 @@ type file struct {
 	macros  []string        // their names while they are emitted
 	current string          // the function at hand
 	registers
-	head   string           // of the one at hand: all before its first instruction
-	setup  string           // that instruction, if its isa needs one
-	text   *strings.Builder // the others
-	stubs  strings.Builder  // declarations in Go
-	data   strings.Builder  // constants
-	places map[constant]int // where they lie, in bytes, if it is after one another
+	head     string           // of the one at hand: all before its first instruction
+	setup    string           // that instruction, if its isa needs one
+	text     *strings.Builder // the others
+	stubs    strings.Builder  // declarations in Go
+	declared map[string]bool  // which functions
+	data     strings.Builder  // constants
+	places   map[constant]int // where they lie, in bytes, if it is after one another
 }
 
 func (g *gen) all() {
@@ -102,54 +106,76 @@ func (g *gen) all() {
 	if g.pooled {
 		g.data.WriteString(global(pool, len(g.places)*g.bytes()))
 	}
+	one, compares, sums := g.single != nil, g.ordered != nil, g.summing != nil && g.single != nil
+	powers := g.ordered != nil && g.bitwise != nil
 	for vecs := 1; vecs <= g.vecs; vecs++ {
-		g.score(vecs)
+		g.loop("Score", true, func() { g.score(vecs) })
 		for _, g.power = range g.powers {
-			g.flash(vecs)
+			g.loop("Flash", powers, func() { g.flash(vecs) })
 		}
-		g.mix(vecs)
-		g.dscore(vecs)
+		g.loop("Mix", true, func() { g.mix(vecs) })
+		g.loop("DScore", true, func() { g.dscore(vecs) })
 	}
-	g.raise()
-	g.top()
-	g.finite()
-	g.inverse()
+	g.loop("Raise", powers, g.raise)
+	g.loop("Top", compares, g.top)
+	g.loop("Finite", compares, g.finite)
+	g.loop("Inverse", compares && g.dividing != nil, g.inverse)
 	for _, g.power = range g.powers {
-		g.exp(false)
-		g.exp(true)
+		g.loop("Exp", powers, func() {
+			g.exp(false)
+			g.exp(true)
+		})
 	}
-	g.scaleKeys()
-	g.inner()
-	g.outer(outerRows)
-	g.outer(outerTransposed)
-	for c := range allCells {
-		g.widenRows(c)
-	}
-	g.narrowRow(f16)
-	g.narrowRow(bf16)
-	g.elu()
-	g.capScores()
-	g.addScores()
-	g.slopeScores()
-	g.hideScores()
-	g.rotate()
-	g.rotatePairs()
-	g.moveIn()
-	g.moveOut()
-	g.peak()
-	g.chain()
-	g.slots()
-	g.asking(func() {
+	decodes := sums && g.celled != nil
+	g.loop("Dot", decodes, g.scaleKeys)
+	g.loop("Inner", sums, g.inner)
+	g.loop("Outer", one, func() { g.outer(outerRows) })
+	g.loop("OuterT", one, func() { g.outer(outerTransposed) })
+	g.loop("Widen", one && g.celled != nil, func() {
 		for c := range allCells {
-			g.dot(c)
-			g.sum(c)
+			g.widenRows(c)
 		}
-		for _, g.power = range g.powers {
-			g.weigh(false)
-			g.weigh(true)
-		}
-		g.read()
 	})
+	g.loop("Narrow", g.celled != nil && g.bitwise != nil, func() {
+		g.narrowRow(f16)
+		g.narrowRow(bf16)
+	})
+	g.loop("Elu", powers && one, g.elu)
+	g.loop("Cap", powers && g.dividing != nil, g.capScores)
+	g.loop("Add", compares, g.addScores)
+	g.loop("Slope", g.bitwise != nil, g.slopeScores)
+	g.loop("Hide", g.bitwise != nil, g.hideScores)
+	g.loop("Rotate", one && g.paired != nil, func() {
+		g.rotate()
+		g.rotatePairs()
+	})
+	g.loop("Load", g.transposing != nil, g.moveIn)
+	g.loop("Store", g.transposing != nil && compares, g.moveOut)
+	g.loop("Peak", true, g.peak)
+	g.loop("Chain", true, g.chain)
+	g.loop("Slots", true, g.slots)
+	g.asking(func() {
+		g.loop("Dot", decodes, func() {
+			for c := range allCells {
+				g.dot(c)
+				g.sum(c)
+			}
+		})
+		for _, g.power = range g.powers {
+			g.loop("Weigh", powers && sums, func() {
+				g.weigh(false)
+				g.weigh(true)
+			})
+		}
+		g.loop("Read", true, g.read)
+	})
+}
+
+// loop emits a loop, or some that go together, unless the set lacks what they need or is meant to have others alone.
+func (g *gen) loop(name string, able bool, emit func()) {
+	if able && (g.only == nil || slices.Contains(g.only, name)) {
+		emit()
+	}
 }
 
 // Macros of the loops that ask memory for what is read once, beside their names: the instruction that asks, and whether Read does.
@@ -161,9 +187,10 @@ const (
 // asking emits loops for each way to ask memory for what is read once. Where there are several ways the loops are one text, a header that the set's file includes
 // once for each of them, with other macros.
 func (g *gen) asking(emit func()) {
-	if len(g.ways) == 1 {
-		g.way = g.ways[0]
-		emit()
+	if len(g.ways) < 2 {
+		for _, g.way = range g.ways {
+			emit()
+		}
 		return
 	}
 	g.end()
@@ -211,72 +238,111 @@ func (g *gen) declarations(table string) string {
 	return string(src)
 }
 
-// table declares the value that package asm makes Ops of.
+// table declares the value that package asm makes Ops of. A loop that the set has not is nil there.
 func (g *gen) table() string {
-	by := func(what string) string {
-		var names []string
-		for vecs := 1; vecs <= g.vecs; vecs++ {
-			names = append(names, fmt.Sprintf("%s%s%d", g.name, what, vecs))
+	var t strings.Builder
+	fmt.Fprintf(&t, "\n// %[1]s are the loops of this file, by the number of vectors in use where there are several.\nvar %[1]s = loops{\n", g.name)
+	fmt.Fprintf(&t, "isa: %q, lanes: %d, vec: %d, keys: %d,\n", g.name, g.vecs*g.vec, g.vec, g.rows)
+	var loads, stores []string
+	for s := g.target; s != nil; s = s.smaller {
+		if g.declared["Load"] {
+			loads = append([]string{fmt.Sprintf("{%d, %d, %sLoad}", s.vec, s.vec, s.name)}, loads...)
 		}
-		return strings.Join(names, ", ")
-	}
-	loads, stores := "", ""
-	for t := g.target; t != nil; t = t.smaller {
-		loads = fmt.Sprintf("{%d, %d, %sLoad}, ", t.vec, t.vec, t.name) + loads
-		stores = fmt.Sprintf("{%d, %d, %sStore}, ", t.storeLanes, t.vec, t.name) + stores
-	}
-	asking := ""
-	for _, w := range g.ways {
-		asking += fmt.Sprintf(`{
-		dot: []func(*Few){%[3]s}, sum: []func(*Few){%[4]s},
-		read: %[1]sRead%[2]s,
-	}, `, g.name, w.name, g.byCells("Dot", w.name), g.byCells("Sum", w.name))
-	}
-	powers := ""
-	for _, p := range g.powers {
-		byWay := func(what string) string {
-			var names []string
-			for _, w := range g.ways {
-				names = append(names, g.name+what+p.name+w.name)
-			}
-			return strings.Join(names, ", ")
+		if g.declared["Store"] {
+			stores = append([]string{fmt.Sprintf("{%d, %d, %sStore}", s.storeLanes, s.vec, s.name)}, stores...)
 		}
-		powers += fmt.Sprintf(`{
-		ulps: %[3]s,
-		flash: []func(p *Panel, from, to, scored int) int{%[4]s},
-		exp: %[1]sExp%[2]s, expSums: %[1]sExpSums%[2]s,
-		weigh: []func(f *Few, from, vectors int) int{%[5]s},
-		weighSums: []func(f *Few, from, vectors int) int{%[6]s},
-	}, `, g.name, p.name, p.ulps, by("Flash"+p.name), byWay("Weigh"), byWay("WeighSums"))
 	}
-	return fmt.Sprintf(`
-// %[1]s are the loops of this file, by the number of vectors in use where there are several.
-var %[1]s = loops{
-	isa: %[1]q, vec: %[2]d, keys: %[3]d,
-	load: []loadBlock{%[10]s},
-	store: []storeBlock{%[13]s},
-	score: []func(*Panel, int, int){%[4]s},
-	mix: []func(*Panel, *float32){%[5]s},
-	raise: %[1]sRaise, top: %[1]sTop, finite: %[1]sFinite, inverse: %[1]sInverse,
-	few: fewLoops{scale: %[1]sScaleKeys, inner: %[1]sInner, outer: %[16]s, outerT: %[17]s},
-	powers: []powerLoops{%[8]s},
-	asking: []askingLoops{%[11]s},
-	cells: cellLoops{
-		widen: []func(to *float32, from *Cells, n, d int){%[12]s},
-		narrow: []func(to *uint16, from *float32, vectors int){%[1]sNarrowF16, %[1]sNarrowBF16},
-	},
-	elu: %[1]sElu,
-	edits: editLoops{cap: %[1]sCap, add: %[1]sAdd, slope: %[1]sSlope, hide: %[1]sHide},
-	rotate: %[1]sRotate, rotatePairs: %[1]sRotatePairs,
-	dscore: []func(*Panel){%[9]s},
-	peak: %[1]sPeak, perRound: %[6]d,
-	chain: %[1]sChain, perChain: `+fmt.Sprint(chainLength)+`,
-	slots: %[1]sSlots, perSlots: `+fmt.Sprint(slotsLength)+`,
-	perRead: %[7]d,
-	dotTiles: %#[14]v, sumTiles: %#[15]v,
+	t.WriteString(list("load", "loadBlock", loads) + list("store", "storeBlock", stores))
+	t.WriteString(g.field("score", "func(*Panel, int, int)", g.byVectors("Score")...))
+	t.WriteString(g.field("mix", "func(*Panel, *float32)", g.byVectors("Mix")...))
+	for _, name := range []string{"Raise", "Top", "Finite", "Inverse"} {
+		t.WriteString(g.field(name, "", name))
+	}
+	fmt.Fprintf(&t, "few: fewLoops{%s%s%s%s},\n", g.field("scale", "", "ScaleKeys"), g.field("inner", "", "Inner"), g.outerLoop(outerRows), g.outerLoop(outerTransposed))
+	t.WriteString("powers: []powerLoops{")
+	powers := g.powers
+	if len(powers) == 0 {
+		powers = []power{{}}
+	}
+	for _, p := range powers {
+		t.WriteString("{\n")
+		if g.declared["Exp"+p.name] {
+			fmt.Fprintf(&t, "ulps: %s,\n", p.ulps)
+		}
+		t.WriteString(g.field("flash", "func(p *Panel, from, to, scored int) int", g.byVectors("Flash"+p.name)...))
+		t.WriteString(g.field("exp", "", "Exp"+p.name) + g.field("expSums", "", "ExpSums"+p.name))
+		t.WriteString(g.field("weigh", "func(f *Few, from, vectors int) int", g.byWays("Weigh"+p.name)...))
+		t.WriteString(g.field("weighSums", "func(f *Few, from, vectors int) int", g.byWays("WeighSums"+p.name)...))
+		t.WriteString("}, ")
+	}
+	t.WriteString("},\nasking: []askingLoops{")
+	ways := g.ways
+	if len(ways) == 0 {
+		ways = []way{{}}
+	}
+	for _, w := range ways {
+		t.WriteString("{\n")
+		t.WriteString(g.field("dot", "func(*Few)", byCells("Dot", w.name)...) + g.field("sum", "func(*Few)", byCells("Sum", w.name)...))
+		t.WriteString(g.field("read", "", "Read"+w.name))
+		t.WriteString("}, ")
+	}
+	t.WriteString("},\ncells: cellLoops{\n")
+	t.WriteString(g.field("widen", "func(to *float32, from *Cells, n, d int)", byCells("Widen", "")...))
+	t.WriteString(g.field("narrow", "func(to *uint16, from *float32, vectors int)", "NarrowF16", "NarrowBF16"))
+	t.WriteString("},\n")
+	t.WriteString(g.field("Elu", "", "Elu"))
+	fmt.Fprintf(&t, "edits: editLoops{%s%s%s%s},\n", g.field("Cap", "", "Cap"), g.field("Add", "", "Add"), g.field("Slope", "", "Slope"), g.field("Hide", "", "Hide"))
+	t.WriteString(g.field("rotate", "", "Rotate") + g.field("rotatePairs", "", "RotatePairs"))
+	t.WriteString(g.field("dscore", "func(*Panel)", g.byVectors("DScore")...))
+	fmt.Fprintf(&t, "%sperRound: %d,\n", g.field("Peak", "", "Peak"), 2*g.vec*g.chains)
+	fmt.Fprintf(&t, "%sperChain: %d,\n%sperSlots: %d,\n", g.field("Chain", "", "Chain"), chainLength, g.field("Slots", "", "Slots"), slotsLength)
+	fmt.Fprintf(&t, "perRead: %d,\ndotTiles: %#v, sumTiles: %#v,\n}\n", g.vec*g.reads, halves(g.queries), outerRows.tiles)
+	return t.String()
 }
-`, g.name, g.vec, g.rows, by("Score"), by("Mix"), 2*g.vec*g.chains, g.vec*g.reads, powers, by("DScore"), loads,
-		asking, g.byCells("Widen", ""), stores, halves(g.queries), outerRows.tiles, g.outerLoop(outerRows), g.outerLoop(outerTransposed))
+
+// field is a field of the table: one function, or a slice of some of a type. Without the functions there is none.
+func (g *gen) field(name, of string, functions ...string) string {
+	for i, f := range functions {
+		if !g.declared[f] {
+			return ""
+		}
+		functions[i] = g.name + f
+	}
+	name = strings.ToLower(name[:1]) + name[1:]
+	if of == "" {
+		return fmt.Sprintf("%s: %s,\n", name, functions[0])
+	}
+	return list(name, of, functions)
+}
+
+// list is a field of values of a type.
+func list(name, of string, values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: []%s{%s},\n", name, of, strings.Join(values, ", "))
+}
+
+// byVectors, byWays and byCells are the names of a loop that there are several of.
+func (g *gen) byVectors(loop string) (names []string) {
+	for vecs := 1; vecs <= g.vecs; vecs++ {
+		names = append(names, fmt.Sprint(loop, vecs))
+	}
+	return names
+}
+
+func (g *gen) byWays(loop string) (names []string) {
+	for _, w := range g.ways {
+		names = append(names, loop+w.name)
+	}
+	return names
+}
+
+func byCells(loop, way string) (names []string) {
+	for c := range allCells {
+		names = append(names, loop+c.name()+way)
+	}
+	return names
 }
 
 // halves are n, its half, and so on down to 1.
@@ -343,6 +409,7 @@ func (f *file) function(name, args string, frame, size int, doc string) {
 		}
 	}
 	for _, name := range names {
+		f.declared[name] = true
 		fmt.Fprintf(&f.stubs, "\n//go:noescape\nfunc %s%s%s\n", f.name, name, args)
 	}
 	f.head = fmt.Sprintf("\n// func %s%s\n//\n", strings.TrimPrefix(symbol, "·"), args)

@@ -2,7 +2,6 @@ package asmgen
 
 import (
 	"fmt"
-	"strings"
 )
 
 // cells are a Type of package asm: how the elements of a row are stored.
@@ -43,15 +42,6 @@ func (c cells) float(rows, at string) string {
 }
 
 const cellStride = "Cells_Rows+Rows_Stride"
-
-// byCells lists a loop's forms for the table.
-func (g *gen) byCells(what, way string) string {
-	var names []string
-	for c := range allCells {
-		names = append(names, g.name+what+c.name()+way)
-	}
-	return strings.Join(names, ", ")
-}
 
 // scaleKeys emits what multiplies scores or weights by the scales of their keys, for all queries. A vector of keys goes at once where the scales lie side
 // by side, and otherwise four.
@@ -157,9 +147,9 @@ for j := range n {
 	}
 	g.arg(steps, "d", 24)
 	for _, t := range []tile{{gen: g, vecs: 4}, {gen: g, vecs: 1}, {gen: g, vecs: 1, single: true}} {
-		n, widen := t.vecs*g.vec, g.widen
+		n, widen := t.vecs*g.vec, g.loadCells
 		if t.single {
-			n, widen = 1, g.widenOne
+			n, widen = 1, g.loadCell
 		}
 		name := fmt.Sprint(n)
 		g.jumpBelow(steps, n, "end"+name)
@@ -169,7 +159,7 @@ for j := range n {
 			if c == i8 {
 				g.mul(vec(v), vec(v), scale)
 			}
-			t.storeLanes(mem{base: out, off: v * g.bytes()}, vec(v))
+			t.storeLanes(mem{base: out, vectors: v}, vec(v))
 		}
 		g.increase(elemAt, n*c.size())
 		g.increase(out, 4*n)
@@ -214,7 +204,7 @@ for i := range %d * vectors {
 		g.replaceAboveInt(x, notANumber, size, bound, temp)
 		g.storeHigh(to, x, temp)
 	}
-	g.increase(lanes, g.bytes())
+	g.step(lanes, 1)
 	g.increase(out, 2*g.vec)
 	g.increase(count, -1)
 	g.jumpAtLeast(count, 1, "vector")

@@ -278,7 +278,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.move(steps, rows)
 	g.largest(top, z, at, g.row(), "checkRow", func() {})
 	g.jumpAbove(top, highest, "over")
-	g.increase(off, g.bytes())
+	g.step(off, 1)
 	g.jumpLess(off, width, "checkVector")
 	g.freeVectors()
 
@@ -300,7 +300,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 		g.add(sumZ, sumZ, vector(sumsOf))
 		g.store(vector(sumsOf), sumZ)
 	}
-	g.increase(off, g.bytes())
+	g.step(off, 1)
 	g.jumpLess(off, width, "vector")
 
 	g.increase(out, g.rows*g.row())

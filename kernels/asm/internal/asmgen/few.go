@@ -264,7 +264,7 @@ func (d dots) inTurn(name string) {
 		d.jumpBelow(steps, n, "end"+name)
 		d.label("columns" + name)
 		for v := range vecs {
-			d.load(d.key()+vec(v), mem{base: lanesAt, off: v * d.bytes()})
+			d.load(d.key()+vec(v), mem{base: lanesAt, vectors: v})
 		}
 		for j := range d.keys {
 			for v := range vecs {
@@ -272,7 +272,7 @@ func (d dots) inTurn(name string) {
 				if off%line == 0 {
 					d.ask(row(leadAt, stride, stride3, j, off))
 				}
-				d.widen(d.query(0), row(elemAt, stride, stride3, j, off), d.cells)
+				d.loadCells(d.query(0), row(elemAt, stride, stride3, j, off), d.cells)
 				d.fma(d.sum(0, j), d.key()+vec(v), d.query(0))
 			}
 		}
@@ -287,9 +287,9 @@ func (d dots) inTurn(name string) {
 
 // columns emits the loop over columns, so many vectors at a time or one element.
 func (d dots) columns(name string, vecs int, single bool) {
-	load, widen, n := d.load, d.widen, vecs*d.vec
+	load, widen, n := d.load, d.loadCells, vecs*d.vec
 	if single {
-		load, widen, n = d.loadOne, d.widenOne, 1
+		load, widen, n = d.loadOne, d.loadCell, 1
 	}
 	d.jumpBelow(steps, n, "end"+name)
 	d.label("columns" + name)
@@ -332,7 +332,7 @@ func (d dots) alone() {
 		d.take(1)
 		d.vectors(span{"query", query(0), kept})
 		for v := range kept {
-			d.load(query(v), mem{base: lanes, off: v * d.bytes()})
+			d.load(query(v), mem{base: lanes, vectors: v})
 		}
 		d.label(name)
 		d.eachKey(name, func(key reg) {
@@ -342,12 +342,12 @@ func (d dots) alone() {
 				asks(at.off)
 				switch {
 				case v >= kept:
-					d.widen(d.key(), at, d.cells)
-					d.fma(d.sum(0, d.keys-1), d.key(), mem{base: lanes, off: v * d.bytes()})
+					d.loadCells(d.key(), at, d.cells)
+					d.fma(d.sum(0, d.keys-1), d.key(), mem{base: lanes, vectors: v})
 				case d.cells == f32:
 					d.fma(d.sum(0, d.keys-1), query(v), at)
 				default:
-					d.widen(d.key(), at, d.cells)
+					d.loadCells(d.key(), at, d.cells)
 					d.fma(d.sum(0, d.keys-1), query(v), d.key())
 				}
 			}
@@ -411,9 +411,9 @@ func (g *gen) askRow(at reg, vecs int, c cells) (each func(off int)) {
 
 // columnsOfKey emits the products with so many vectors of columns of a key, or with one element; with loop, until fewer are left.
 func (d dots) columnsOfKey(name string, vecs int, loop, single bool) {
-	load, widen, n := d.load, d.widen, vecs*d.vec
+	load, widen, n := d.load, d.loadCells, vecs*d.vec
 	if single {
-		load, widen, n = d.loadOne, d.widenOne, 1
+		load, widen, n = d.loadOne, d.loadCell, 1
 	}
 	d.jumpBelow(steps, n, "end"+name)
 	d.label("columns" + name)
@@ -422,7 +422,7 @@ func (d dots) columnsOfKey(name string, vecs int, loop, single bool) {
 		if off%line == 0 && !single {
 			d.ask(mem{base: elemAt, index: lead, times: 1, off: off})
 		}
-		load(d.query(0), mem{base: lanesAt, off: v * d.bytes()})
+		load(d.query(0), mem{base: lanesAt, vectors: v})
 		widen(d.key(), mem{base: elemAt, off: off}, d.cells)
 		d.fma(d.sum(0, d.keys-1), d.query(0), d.key())
 	}
@@ -571,15 +571,15 @@ const keyVectors = 16
 
 // sumKeys emits it. Sums for which there are no registers stay where they go.
 func (t tile) sumKeys() {
-	widen := t.widen
+	widen := t.loadCells
 	if t.single {
-		widen = t.widenOne
+		widen = t.loadCell
 	}
 	kept := min(t.vecs, t.regs-3)
 	weight, row, sum := vec(kept), vec(kept+1), vec(kept+2)
 	t.vectors(span{"sums", 0, kept}, span{"weight", weight, 1}, span{"row", row, 1}, span{"sum", sum, 1})
 	defer t.freeVectors()
-	at := func(v int) mem { return mem{base: out, off: v * t.bytes()} }
+	at := func(v int) mem { return mem{base: out, vectors: v} }
 	for v := range kept {
 		t.loadLanes(vec(v), at(v))
 	}

@@ -196,7 +196,7 @@ func (t tile) addGroup(end reg, before int) {
 			for r := 1; r < t.rows; r++ {
 				t.add(sum, sum, row(r))
 			}
-			at := mem{base: totals, off: v * t.bytes()}
+			at := mem{base: totals, vectors: v}
 			t.add(sum, sum, at)
 			t.store(at, sum)
 		}
@@ -212,7 +212,7 @@ func (t tile) mask() {
 	t.get(steps, ofPanel("Edit+Edit_Key"))
 	t.plus(rowOf, steps)
 	for v := t.first; v < t.vecs; v++ {
-		at := mem{base: steps, off: v * t.bytes()}
+		at := mem{base: steps, vectors: v}
 		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Lo"})
 		t.load(lo, at)
 		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Hi"})
@@ -246,10 +246,10 @@ func (t tile) spare() bool { return t.temps()[0] > t.elem(t.elems()-1) }
 
 // weight emits the weights of vector v in the row at weightsAt.
 func (t tile) weight(v int) {
-	at := mem{base: weightsAt, off: v * t.bytes()}
+	at := mem{base: weightsAt, vectors: v}
 	temps := t.temps()
 	t.withTemps(func() {
-		t.exp2(temps, at, mem{base: refs, off: v * t.bytes()})
+		t.exp2(temps, at, mem{base: refs, vectors: v})
 		t.store(at, temps[2])
 	})
 }
@@ -346,10 +346,10 @@ func (t tile) seed() {
 	ref, top, begun, least := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
 	t.get(sums, mem{base: panel, field: "Panel_L"})
 	for v := t.first; v < t.vecs; v++ {
-		at := mem{base: refs, off: v * t.bytes()}
+		at := mem{base: refs, vectors: v}
 		t.load(ref, at)
 		t.sub(begun, ref, lowest)
-		t.add(begun, begun, mem{base: sums, off: v * t.bytes()})
+		t.add(begun, begun, mem{base: sums, vectors: v})
 		t.load(top, ref)
 		for r := range t.rows {
 			t.larger(top, t.sum(r, v), top)
@@ -371,7 +371,7 @@ func (t tile) check(over string) {
 		t.zero(excess)
 	}
 	for v := t.first; v < t.vecs; v++ {
-		t.load(top, mem{base: refs, off: v * t.bytes()})
+		t.load(top, mem{base: refs, vectors: v})
 		t.add(highest, top, limit)
 		for r := range t.rows {
 			t.larger(top, t.sum(r, v), top)

@@ -22,6 +22,7 @@ type target struct {
 	smaller    *target        // whose moves do what is too small for those of this set
 	powers     []power
 	ways       []way
+	only       []string // loops that the set brings, where it does not bring all that it is able to
 	spell      func(*file) isa
 }
 
@@ -74,13 +75,15 @@ const (
 	resultAt  reg = "resultAt"  // the row of results asked for
 )
 
-// A mem is an operand in memory: base + times*index + off bytes, or a field of package asm's structs.
+// A mem is an operand in memory: base + times*index + off bytes and so many vectors, or a field of package asm's structs. How long a vector is, is the spelling's
+// affair: it may be no constant.
 type mem struct {
-	base  reg
-	index reg
-	times int // 0: no index
-	off   int
-	field string // as go_asm.h names it, of the block at base
+	base    reg
+	index   reg
+	times   int // 0: no index
+	off     int
+	vectors int
+	field   string // as go_asm.h names it, of the block at base
 }
 
 // An operand is a vec, a mem or a constant; of fma, by element, an element too.
@@ -104,9 +107,10 @@ type element struct {
 	at int
 }
 
-// An isa spells operations, destination first. What a vector holds, floats or integers of 32 bits, is the operation's affair.
+// An isa spells operations, destination first: those that every set has, with which Score, Mix and the probes are written. What a vector holds, floats or integers
+// of 32 bits, is the operation's affair. Further operations are capabilities.
 type isa interface {
-	// floats
+	// vectors of floats
 	load(dst vec, from operand)
 	store(m mem, src vec)
 	broadcast(dst vec, m mem)
@@ -115,61 +119,8 @@ type isa interface {
 	add(dst, a vec, b operand)
 	sub(dst, a vec, b operand)
 	mul(dst, a vec, b operand)
-	max(dst, a vec, b operand) // NaN if b is
-	larger(dst, a, b vec)      // a number if b is
-	min(dst, a vec, b operand)
 	fma(acc, a vec, b operand)  // acc += a*b, rounded once
 	fnma(acc, a vec, b operand) // acc -= a*b, rounded once
-	div(dst, a, b, tmp vec)     // dst = a/b where b is not 0, nearly as rounded; a and tmp lost
-	quotient(dst, a, b vec)     // dst = a/b, rounded once
-
-	// one element: loaded, it stands before zeros
-	loadOne(dst vec, from operand)
-	storeOne(m mem, src vec)
-
-	// pairs of neighbours
-	loadPair(dst vec, m mem) // one
-	storePair(m mem, src vec)
-	loadTwice(dst vec, m mem) // half as many elements, each of them twice
-	swapPairs(dst, a vec)
-	// cells, made float32 but for their scale: a vector of them, or one before zeros
-	widen(dst vec, m mem, c cells)
-	widenOne(dst vec, m mem, c cells)
-	narrow(m mem, src, temp vec)                 // stores a vector as F16, rounded. It may destroy both
-	storeHigh(m mem, src, temp vec)              // stores the upper halves of a vector's elements; the same holds
-	gatherFour(dst vec, at, stride, stride3 reg) // four elements, before zeros, so many bytes apart
-
-	// Sums of a vector's elements. pairs does each four elements of dst, a and b by themselves: a0+a1, a2+a3, b0+b1, b2+b3. quarters adds all fours
-	// of v to its first, pairing the upper half with the lower. They may destroy temp.
-	pairs(dst, a, b, temp vec)
-	quarters(v, temp vec)
-	loadFour(dst vec, m mem)  // before zeros
-	storeFour(m mem, src vec) // the first four elements
-
-	// prefetch asks for the cache line of an address, which need not exist, to be brought to the second-level cache.
-	prefetch(m mem)
-	prefetchNear(m mem) // to the first-level cache
-	ask(m mem)          // as the way at hand says
-
-	// a vector's bits
-	shiftLeft(dst, a vec, n int)
-	shiftRight(dst, a vec, n int) // of numbers without a sign
-	addInt(dst, a vec, b operand)
-	subInt(dst, a, b vec)
-	toFloat(dst, a vec) // of integers
-	and(dst, a, b vec)
-	storeUnless(m mem, src, word, bit, tmp, tmp2 vec) // the elements where word has no bit in common with bit
-
-	// transpose exchanges element i of register j and element j of register i of the first registers, as many as a vector has elements,
-	// with as many more for a scratch.
-	transpose()
-
-	// jumpAbove jumps if an element of a is above that of b. It destroys a.
-	jumpAbove(a, b vec, to string)
-
-	// replaceAbove is dst = by where a is above b, the other one of integers. They destroy tmp.
-	replaceAbove(dst, by, a, b, tmp vec)
-	replaceAboveInt(dst vec, by constant, a, b, tmp vec)
 
 	// integers of the machine's size, addresses among them
 	set(dst reg, n int)
@@ -177,28 +128,162 @@ type isa interface {
 	get(dst reg, m mem)
 	put(m mem, src reg)
 	getBool(dst reg, m mem)                // 1 for true
-	jumpUnless(m mem, bit int, to string)  // if a bit of a byte is 0
-	lower(dst reg, bits int)               // shifts right
 	arg(dst reg, name string, at int)      // an argument of the function, so many bytes into its frame
 	argFloat(dst vec, name string, at int) // a float32 among them, in all elements
 	result(name string, at int, src reg)   // and a result
 	scratch(dst reg)                       // memory of the function's own, at a multiple of 64 in a frame that is 64 bytes larger
-	broadcastInt(dst vec, src reg)         // its low 32 bits
 	offset(dst, base, n reg, by int)       // dst = base + by*n
 	increase(dst reg, by int)
+	step(dst reg, vectors int) // dst += the size of so many vectors
 	scale(dst reg, by int)
 	multiply(dst, n reg)
 	plus(dst, n reg)
 	plusAt(dst reg, m mem)
 	subtract(dst, n reg)
+	lower(dst reg, bits int) // shifts right
 
 	// jumps: comparisons are signed
 	jump(to string)
-	jumpBelow(a reg, n int, to string)   // if a < n
-	jumpAtLeast(a reg, n int, to string) // if a >= n
-	jumpLess(a, b reg, to string)        // if a < b
-	align()                              // the loop that follows
+	jumpBelow(a reg, n int, to string)    // if a < n
+	jumpAtLeast(a reg, n int, to string)  // if a >= n
+	jumpLess(a, b reg, to string)         // if a < b
+	jumpUnless(m mem, bit int, to string) // if a bit of a byte is 0
+	align()                               // the loop that follows
 	ret()
+}
+
+// Capabilities are what a set may have beside. A loop that needs one which its set lacks is not written, and package asm keeps the portable one.
+type capabilities struct {
+	ordered
+	bitwise
+	single
+	paired
+	celled
+	summing
+	dividing
+	transposing
+	hinting
+}
+
+// capabilitiesOf returns those that a set's spelling has.
+func capabilitiesOf(spelling isa) (c capabilities) {
+	c.ordered, _ = spelling.(ordered)
+	c.bitwise, _ = spelling.(bitwise)
+	c.single, _ = spelling.(single)
+	c.paired, _ = spelling.(paired)
+	c.celled, _ = spelling.(celled)
+	c.summing, _ = spelling.(summing)
+	c.dividing, _ = spelling.(dividing)
+	c.transposing, _ = spelling.(transposing)
+	c.hinting, _ = spelling.(hinting)
+	return c
+}
+
+// An ordered isa compares floats.
+type ordered interface {
+	max(dst, a vec, b operand) // NaN if b is
+	larger(dst, a, b vec)      // a number if b is
+	min(dst, a vec, b operand)
+	jumpAbove(a, b vec, to string)       // if an element of a is above that of b. It destroys a
+	replaceAbove(dst, by, a, b, tmp vec) // dst = by where a is above b. It destroys tmp
+}
+
+// A bitwise isa has operations on a vector's bits.
+type bitwise interface {
+	shiftLeft(dst, a vec, n int)
+	shiftRight(dst, a vec, n int) // of numbers without a sign
+	addInt(dst, a vec, b operand)
+	subInt(dst, a, b vec)
+	and(dst, a, b vec)
+	toFloat(dst, a vec)                                  // of integers
+	broadcastInt(dst vec, src reg)                       // its low 32 bits
+	replaceAboveInt(dst vec, by constant, a, b, tmp vec) // replaceAbove of integers
+	storeUnless(m mem, src, word, bit, tmp, tmp2 vec)    // the elements where word has no bit in common with bit
+}
+
+// A single isa moves one element: loaded, it stands before zeros.
+type single interface {
+	loadOne(dst vec, from operand)
+	storeOne(m mem, src vec)
+}
+
+// A paired isa knows pairs of neighbours.
+type paired interface {
+	loadPair(dst vec, m mem) // one
+	storePair(m mem, src vec)
+	loadTwice(dst vec, m mem) // half as many elements, each of them twice
+	swapPairs(dst, a vec)
+}
+
+// A celled isa makes cells float32, but for their scale: a vector of them, or one before zeros.
+type celled interface {
+	widen(dst vec, m mem, c cells)
+	widenOne(dst vec, m mem, c cells)
+	narrow(m mem, src, temp vec)    // stores a vector as F16, rounded. It may destroy both
+	storeHigh(m mem, src, temp vec) // stores the upper halves of a vector's elements; the same holds
+}
+
+// A summing isa adds up a vector's elements. pairs does each four elements of dst, a and b by themselves: a0+a1, a2+a3, b0+b1, b2+b3. quarters adds all fours of v
+// to its first, pairing the upper half with the lower. They may destroy temp.
+type summing interface {
+	pairs(dst, a, b, temp vec)
+	quarters(v, temp vec)
+	loadFour(dst vec, m mem)                     // before zeros
+	storeFour(m mem, src vec)                    // the first four elements
+	gatherFour(dst vec, at, stride, stride3 reg) // four elements, before zeros, so many bytes apart
+}
+
+// A dividing isa divides.
+type dividing interface {
+	div(dst, a, b, tmp vec) // dst = a/b where b is not 0, nearly as rounded; a and tmp lost
+	quotient(dst, a, b vec) // dst = a/b, rounded once
+}
+
+// A transposing isa exchanges element i of register j and element j of register i of the first registers, as many as a vector has elements, with as many more for
+// a scratch.
+type transposing interface{ transpose() }
+
+// A hinting isa asks for the cache line of an address, which need not exist. Loops of others ask for nothing.
+type hinting interface {
+	hint(m mem)     // to the second-level cache
+	hintNear(m mem) // to the first-level cache
+	hintOnce(m mem) // as the way at hand says
+}
+
+// prefetch, prefetchNear and ask are these where a set has them.
+func (g *gen) prefetch(m mem) {
+	if g.hinting != nil {
+		g.hint(m)
+	}
+}
+
+func (g *gen) prefetchNear(m mem) {
+	if g.hinting != nil {
+		g.hintNear(m)
+	}
+}
+
+func (g *gen) ask(m mem) {
+	if g.hinting != nil {
+		g.hintOnce(m)
+	}
+}
+
+// loadCells and loadCell load cells of any type: a vector of them, or one before zeros.
+func (g *gen) loadCells(dst vec, m mem, c cells) {
+	if c == f32 {
+		g.load(dst, m)
+	} else {
+		g.widen(dst, m, c)
+	}
+}
+
+func (g *gen) loadCell(dst vec, m mem, c cells) {
+	if c == f32 {
+		g.loadOne(dst, m)
+	} else {
+		g.widenOne(dst, m, c)
+	}
 }
 
 // A halved isa stores half as many lanes as its vectors have elements.

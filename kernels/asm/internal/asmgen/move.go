@@ -181,7 +181,7 @@ func (t tile) cursors() []reg { return cursors[:t.rows/4] }
 
 func (g *gen) endMoves(t tile) {
 	for _, at := range t.cursors() {
-		g.increase(at, g.bytes())
+		g.step(at, 1)
 	}
 	g.increase(count, -1)
 	g.jumpAtLeast(count, 1, "square")

@@ -1,6 +1,9 @@
 package asmgen
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // outer emits a product whose rows, factors and results all lie in rows of floats, any stride apart:
 //
@@ -106,7 +109,10 @@ func (g *gen) outerTiles(o outer) []int {
 
 // outerLoop is how the table says a form.
 func (g *gen) outerLoop(o outer) string {
-	return fmt.Sprintf("outerLoop{%d, %d, %d, %s%s}", g.outerTiles(o)[0], g.wide*g.vec, g.asks(), g.name, o.name)
+	if !g.declared[o.name] {
+		return ""
+	}
+	return fmt.Sprintf("%s: outerLoop{%d, %d, %d, %s%s},\n", strings.ToLower(o.name[:1])+o.name[1:], g.outerTiles(o)[0], g.wide*g.vec, g.asks(), g.name, o.name)
 }
 
 // asks is how many lines a tile asks for in every four terms: with one, the widest would ask for less than they read.
@@ -209,7 +215,7 @@ func (t tile) eachResult(emit func(r, v int, at mem)) {
 	t.move(elemAt, out)
 	for r := range t.rows {
 		for v := range t.vecs {
-			emit(r, v, mem{base: elemAt, off: v * t.bytes()})
+			emit(r, v, mem{base: elemAt, vectors: v})
 		}
 		t.offset(elemAt, elemAt, outStride, 1)
 	}
@@ -258,7 +264,7 @@ for j := range p.N { // %[1]d at a time
 		for r := range t.rows {
 			for v := range t.vecs {
 				at := mem{base: out, off: r*t.row() + v*t.bytes()}
-				t.sub(t.sum(r, v), t.sum(r, v), mem{base: aux, off: v * t.bytes()})
+				t.sub(t.sum(r, v), t.sum(r, v), mem{base: aux, vectors: v})
 				t.mul(t.sum(r, v), t.sum(r, v), at)
 				t.store(at, t.sum(r, v))
 			}

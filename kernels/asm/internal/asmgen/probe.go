@@ -68,9 +68,9 @@ for i := range %d * rounds {
 		g.text.WriteString("#endif\n")
 	}
 	for i := range g.reads {
-		g.add(vec(i), vec(i), mem{base: lanes, off: i * g.bytes()})
+		g.add(vec(i), vec(i), mem{base: lanes, vectors: i})
 	}
-	g.increase(lanes, g.reads*g.bytes())
+	g.step(lanes, g.reads)
 	g.increase(count, -1)
 	g.jumpBelow(count, 1, "read")
 	g.increase(steps, -1)

@@ -222,9 +222,9 @@ func (t tile) step(k, n int, between func()) {
 		}
 		t.plusAt(lead, ofPanel("AheadBy"))
 	}
-	widen := t.widen
+	widen := t.loadCells
 	if t.single {
-		widen = t.widenOne
+		widen = t.loadCell
 	}
 	load := func(v int) { widen(t.lane(v), mem{base: lanesAt, off: k*t.lanesRow() + v*t.vec*t.size()}, t.cells) }
 	for v := t.first; v < t.vecs-t.late && t.rows > 1; v++ {
@@ -445,7 +445,7 @@ for c := range p.C { // %d at a time
 		t.jumpAtLeast(steps, 1, fresh)
 		t.arg(aux, "keep", 8)
 		for v := range t.vecs {
-			t.load(t.lane(v), mem{base: aux, off: v * t.bytes()})
+			t.load(t.lane(v), mem{base: aux, vectors: v})
 			for r := range t.rows {
 				t.fma(t.sum(r, v), t.lane(v), at(r, v))
 			}

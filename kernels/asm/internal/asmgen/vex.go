@@ -30,7 +30,7 @@ var places = map[string]byte{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "BP": 5, "SI": 
 func (x x86) tileMemory(format string, prefix byte, t int, m mem) {
 	base, index := places[x.register(m.base)], places[x.register(m.index)]
 	code := []byte{0xc4, 0xe2 &^ (index >> 3 << 6) &^ (base >> 3 << 5), prefix, 0x4b, 0x84 | byte(t)<<3, index&7<<3 | base&7}
-	x.bytes(fmt.Sprintf(format, x.m(m), t), binary.LittleEndian.AppendUint32(code, uint32(m.off))...)
+	x.bytes(fmt.Sprintf(format, x.m(m), t), binary.LittleEndian.AppendUint32(code, uint32(m.off+m.vectors*x.target.bytes()))...)
 }
 
 func (x x86) tileLoad(t int, m mem) { x.tileMemory("TILELOADD %s, T%d", vexF2, t, m) }
