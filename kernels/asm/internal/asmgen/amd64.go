@@ -12,6 +12,9 @@ var (
 	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, roles: x86Regs, rows: 8, cols: []int{16, 8, 8}, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, checksEach: true, storeLanes: 8, smaller: avx2, powers: avx512Powers, ways: x86Ways, spell: newX86("Z")}
 )
 
+// x86Sets are the sets of amd64.
+var x86Sets = []*target{avx2, avx512, amx}
+
 // On Intel's CPUs both units that multiply 512 bits do everything else as well, an instruction each: a sum, a comparison into a mask and VSCALEFPS cost as
 // much as a multiply-add. On a Zen 4 products, comparisons and look-ups in two vectors do, and sums and integers cost nothing.
 var (

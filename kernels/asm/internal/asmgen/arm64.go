@@ -24,6 +24,9 @@ var neon = &target{
 	storeLanes: 4, powers: []power{{ulps: "1", emit: (*gen).exp2Series, constants: (*gen).seriesConstants}}, ways: []way{{"Once", "PLDL1STRM", true}}, spell: newARM,
 }
 
+// armSets are the sets of arm64.
+var armSets = []*target{neon}
+
 // arm spells NEON. Go writes the destination last. Its assembler lacks the arithmetic of vectors of floats but for VFMLA and VFMLS: such an
 // instruction is a WORD, with the instruction beside it in the spelling of later assemblers, and TestWords holds the one to the other. A vector
 // register is V or F by the instruction.

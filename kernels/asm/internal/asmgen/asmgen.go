@@ -1,34 +1,73 @@
 // Package asmgen writes the assembly of package asm.
 //
-// The loop nests are written once, over an instruction set that supplies its registers, its lane counts and the spelling of each operation
-// (isa.go; amd64.go has AVX2 and AVX-512, arm64.go NEON). AMX, which multiplies tiles and knows nothing else, has nests of its own:
+// # Nests and sets
 //
-//	tile.go    a tile of a product; with it Score and Mix
-//	exp.go     2^x, the check of the lazy maximum; with them Exp
-//	series.go  2^x without a table
-//	raise.go   Raise, Top and Finite
-//	flash.go   all three at once
-//	move.go    transposes: Load and Store
-//	few.go     products of rows with rows, weights of rows: Dot and Weigh
-//	inner.go   products of rows each with its own: Inner
-//	outer.go   products whose columns stand in lanes: Outer, OuterT and Sum; DScore
-//	cells.go   rows stored in less than a float32: Widen and Narrow
-//	elu.go     the feature map of linear attention
-//	edit.go    what becomes of scores: Cap, Add, Slope, Hide
-//	rotate.go  pairs of numbers turned: Rotate
-//	probe.go   Peak, Chain, Slots and Read
-//	amx.go     products of tiles: Score, Flash and Mix again
-//	amxback.go and those of the backward pass: DScore and Outer
-//	parts.go   and the parts that they multiply: CutKeys, CutValues, CutQueries, CutLines
-//	vex.go     how tiles' instructions are spelled, in bytes
+// A loop nest is written once, as a method of gen that emits instructions. An instruction set is a
+// target, a value with its geometry and registers, and a spelling of operations. A nest calls
+// nothing else than
 //
-// Registers are fixed: each role has one (registers.go). A nest takes the roles that it uses and frees those whose registers others need. What is emitted is plain text in Go's assembler syntax,
-// with the equivalent Go loop above each function.
+//   - the operations of isa, which every set spells (isa.go);
+//   - those of the capabilities that it needs: all says which these are where it calls the nest;
+//   - prefetch, prefetchNear and ask, which emit nothing where a set has no hints;
+//   - loadCells and loadCell, which load stored rows of any type;
+//   - function, label, note, lines and strew, which write text, and take, free, vectors and
+//     freeVectors, which say what registers hold.
 //
-// The loops by which decoding reads memory are there once for each way to ask for what is read once: one text, in a header, with macros for what differs. Those with
-// 2^x are there once for each way to compute it.
+// It never asks which set it is for, but for what the target says of its geometry. AMX, whose units
+// multiply tiles and do nothing else, has nests of its own, which may use the spelling of amd64.
 //
-// The test holds the files in package asm's folder to what Files returns; go test ./kernels/asm/internal/asmgen -generate rewrites them.
+// A loop whose capability a set lacks is not written: the table of the set has nil there, and
+// package asm keeps the portable loop. A set may bring one loop alone (target.only). So a set is
+// added by a target, its spelling, and a place in x86Sets or armSets.
+//
+// # Registers
+//
+// Nothing is allocated: an integer register has a name for its role, and a set says which register
+// each role has. Roles that are never live together may share one. A nest takes the roles that it
+// uses, which makes them live, and frees a role before it takes another in the same register. Vector
+// registers are numbers, and a nest gives ranges of them roles likewise. Two live roles in one
+// register panic with both names, and so does an operand whose role is not live (registers.go).
+//
+// # Vectors
+//
+// Offsets in whole vectors are mem.vectors, and step moves by whole vectors: only the spelling knows
+// how long these are, and it may be no constant. Nests whose rows lie a row of lanes apart still ask
+// the target.
+//
+// # Files
+//
+//	tile.go      a tile of a product; with it Score and Mix
+//	exp.go       2^x, the check of the lazy maximum; with them Exp
+//	series.go    2^x without a table
+//	raise.go     Raise, Top, Finite and Inverse
+//	flash.go     Score, a mask and Exp at once: Flash
+//	move.go      transposes: Load and Store
+//	few.go       products of rows with rows, weights, sums of rows: Dot, Weigh and Sum
+//	inner.go     products of rows, each with its own: Inner
+//	outer.go     products whose columns are in lanes: Outer and OuterT; DScore
+//	cells.go     rows stored in less than a float32: Widen and Narrow
+//	elu.go       the feature map of linear attention
+//	edit.go      changes of scores: Cap, Add, Slope and Hide
+//	rotate.go    rotary embedding: Rotate
+//	probe.go     Peak, Chain, Slots and Read
+//	amx.go       products of AMX tiles: Score, Flash and Mix
+//	amxback.go   and those of the backward pass: DScore and Outer
+//	parts.go     splitting rows into the bf16 terms that AMX multiplies
+//	amd64.go     the spelling of AVX2 and AVX-512; arm64.go that of NEON; vex.go that of AMX
+//	registers.go registers and their roles
+//
+// What is emitted is plain text in the syntax of Go's assembler, one instruction a line, with the
+// equivalent Go loop above each function. Loops with 2^x are written once for each way to compute
+// it. Those by which decoding reads memory differ in one hint: where a set has two, they are one
+// text in a header, which the set's file includes once for each, with macros for what differs.
+//
+// # Tests
+//
+// TestFiles holds the files in package asm's folder to what Files returns;
+//
+//	go test ./kernels/asm/internal/asmgen -generate
+//
+// rewrites them. TestSameText compares them with another commit's.
 package asmgen
 
 import (
@@ -43,7 +82,7 @@ const header = "// Code generated by attnlab/kernels/asm/internal/asmgen; DO NOT
 // Files returns the generated files of package asm by name.
 func Files() map[string]string {
 	files := map[string]string{}
-	for _, t := range []*target{avx2, avx512, neon, amx} {
+	for _, t := range slices.Concat(x86Sets, armSets) {
 		g, table := newGen(t), ""
 		if t == amx {
 			g.tileLoops()
