@@ -26,8 +26,6 @@ type Operands struct {
 	RelativeClip int       // the table has 2*RelativeClip+1 rows, and distances are held within it; 0: n_q+n_k-1 rows
 	Metric       Tensor    // [1, dim of Q, head or 1, dim of K]
 	Cos, Sin     Tensor    // [batch or 1, position, 1, angle]
-	Features     Tensor    // linear: projection
-	Decay, Beta  Tensor    // linear: gated and delta rules
 }
 
 // Stats are by-products: each one that is set is written. Row values have shape [batch, query, head, 1].
@@ -356,18 +354,6 @@ func (p *Problem) checkTerms(a *Args) error {
 	} {
 		if o.set && !o.asked {
 			return fmt.Errorf("%s: given, but the problem's score has no %s", o.name, o.asks)
-		}
-	}
-	for _, o := range [...]struct {
-		name string
-		set  bool
-	}{
-		{"Features", !t.Features.isZero()},
-		{"Decay", !t.Decay.isZero()},
-		{"Beta", !t.Beta.isZero()},
-	} {
-		if o.set {
-			return fmt.Errorf("%s: %w: no kernel reads this operand yet", o.name, ErrUnsupported)
 		}
 	}
 	if terms&TermBias != 0 {

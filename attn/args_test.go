@@ -173,7 +173,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q, want %q", c.got, c.want)
 		}
 	}
-	for _, f := range []attn.Feature{attn.EluPlusOne, attn.ReluPlusOne, attn.Identity, attn.Projection} {
+	for _, f := range []attn.Feature{attn.EluPlusOne, attn.ReluPlusOne, attn.Identity} {
 		if got, err := attn.FeatureByName(f.String()); got != f || err != nil {
 			t.Errorf("%v: %v, %v", f, got, err)
 		}

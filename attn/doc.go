@@ -107,7 +107,7 @@
 //	types         Q and Out are f32, f16 or bf16, K and V also int8 with a scale a row; all else is f32. Arithmetic is float32. Stores round to nearest,
 //	              to even of two. An answer is held to the definition on the numbers as stored: what storing K and V lost is not the kernel's error,
 //	              rounding Out adds half of its last place to the tolerance (package oracle), which is 2^-11 of the number for f16, up to 2^-8 for bf16
-//	parts         Out and LSE (D = 2) over a part of the keys are a State; Merge joins two, in any order. Sinks are in one part
+//	parts         Out and LSE (D = 2) over a part of the keys are a Partial; Merge joins two, in any order. Sinks are in one part
 //
 // Gradients: type Grads says what comes in, what goes out, and how.
 //
@@ -131,6 +131,5 @@
 //	callbacks for scores     the terms above: what depends on batch, head and positions alone is a Bias, an inner product of another kind is a Metric
 //	callbacks for masks      a band, key lengths, or what Pack and BlockSparse make of a func
 //	any other score at all   packages naive and scalar are short, and made to be copied
-//	products of bf16, projected features, gated and delta rules      refused, by name, by every kernel
 //	gradients of caches, 16-bit operands, limits of temperature      refused: a backward pass is of numbers that are trained
 package attn

@@ -346,12 +346,12 @@ func Example_groupedHeads() {
 	// Output: [10 10 20 20]
 }
 
-// Two machines hold two keys each. What they send is a State, whose merge is attention over all four.
-func ExampleState() {
+// Two machines hold two keys each. What they send is a Partial; the merge of both is attention over all four.
+func ExamplePartial() {
 	part := func(v ...float32) *bytes.Buffer {
 		p := one(1, 2)
 		p.Want = attn.WantLSE
-		s := attn.NewState(1, 1, 1, 1)
+		s := attn.NewPartial(1, 1, 1, 1)
 		a := &attn.Args{Q: column(0), K: column(0, 0), V: column(v...), Out: s.Out}
 		a.Stats.LSE = s.LSE
 		answer(p, a)
@@ -361,9 +361,9 @@ func ExampleState() {
 		}
 		return &sent
 	}
-	all := attn.NewState(1, 1, 1, 1) // of no keys
+	all := attn.NewPartial(1, 1, 1, 1) // of no keys
 	for _, sent := range []*bytes.Buffer{part(1, 2), part(3, 6)} {
-		var s attn.State
+		var s attn.Partial
 		if _, err := s.ReadFrom(sent); err != nil {
 			panic(err)
 		}

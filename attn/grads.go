@@ -25,10 +25,9 @@ import (
 // row sees. A row whose LSE is NaN or +Inf has gradients that are NaN, and so have the keys that it
 // sees.
 type Grads struct {
-	Out, LSE, Entropy Tensor    // incoming
-	Q, K, V           Tensor    // outgoing
-	Terms             Operands  // outgoing: Bias, Slopes, Sinks, Relative, Metric
-	State, StateIn    []float32 // incoming and outgoing, linear only; no kernel takes them yet
+	Out, LSE, Entropy Tensor   // incoming
+	Q, K, V           Tensor   // outgoing
+	Terms             Operands // outgoing: Bias, Slopes, Sinks, Relative, Metric
 }
 
 // needsLSE is whether the backward pass reads Stats.LSE.
@@ -44,8 +43,6 @@ func (p *Problem) CheckGrads(a *Args, g *Grads) error {
 		return errors.New("grads: nil")
 	case p.Want&WantGrad == 0:
 		return errors.New("grads: given, but the problem does not Want them")
-	case g.State != nil || g.StateIn != nil:
-		return fmt.Errorf("State, StateIn: %w: no kernel takes the gradient of a state yet", ErrUnsupported)
 	}
 	if p.needsLSE() && a.Stats.LSE.isZero() {
 		return errors.New("Stats.LSE: not given, and the backward pass reads what Forward has left there")
@@ -79,17 +76,8 @@ func (p *Problem) checkIncoming(a *Args, g *Grads) error {
 }
 
 func (p *Problem) checkOutgoing(a *Args, g *Grads) error {
-	for _, o := range [...]struct {
-		name string
-		set  bool
-	}{
-		{"dCos, dSin", !g.Terms.Cos.isZero() || !g.Terms.Sin.isZero()},
-		{"dFeatures", !g.Terms.Features.isZero()},
-		{"dDecay, dBeta", !g.Terms.Decay.isZero() || !g.Terms.Beta.isZero()},
-	} {
-		if o.set {
-			return fmt.Errorf("%s: %w: no kernel computes this gradient", o.name, ErrUnsupported)
-		}
+	if !g.Terms.Cos.isZero() || !g.Terms.Sin.isZero() {
+		return fmt.Errorf("dCos, dSin: %w: no kernel computes this gradient", ErrUnsupported)
 	}
 	if g.Terms.RelativeClip != 0 {
 		return errors.New("dRelative: RelativeClip belongs to the operand, not to its gradient")

@@ -36,10 +36,9 @@ type Problem struct {
 	Score           Score
 	Linear          Linear
 	Q, KV, Out      DType
-	Compute         DType // F32; BF16 will let both products round their operands
-	Ragged, Lengths bool  // Args.QStart/KStart; Args.KLen/QPos
-	Page            int   // rows in a cache page, a power of two of 8 or more; 0: contiguous
-	Want            Want  // by-products and gradients the plan must be able to give
+	Ragged, Lengths bool // Args.QStart/KStart; Args.KLen/QPos
+	Page            int  // rows in a cache page, a power of two of 8 or more; 0: contiguous
+	Want            Want // by-products and gradients the plan must be able to give
 }
 
 // MaxDim is the largest Dim, DimV and DimQ. Loops in assembly, which Go cannot interrupt, take some
@@ -87,7 +86,6 @@ const (
 //	o_i = scale * sum_j w_ij v_j                if Unnormalised
 type Linear struct {
 	Feature      Feature
-	Rule         Rule
 	Unnormalised bool
 	Eps          float64
 }
@@ -100,10 +98,9 @@ const (
 	EluPlusOne  Feature = iota // x+1 for x > 0, else exp(x)
 	ReluPlusOne                // max(x, 0)+1
 	Identity
-	Projection // Args.Terms.Features; not landed
 )
 
-var featureNames = [...]string{"elu+1", "relu+1", "identity", "projection"}
+var featureNames = [...]string{"elu+1", "relu+1", "identity"}
 
 // String returns the name used in flags and benchmark keys.
 func (f Feature) String() string { return name(featureNames[:], int(f), "feature") }
@@ -117,17 +114,6 @@ func FeatureByName(s string) (Feature, error) {
 	}
 	return 0, fmt.Errorf("unknown feature map %q: one of %s", s, strings.Join(featureNames[:], ", "))
 }
-
-// A Rule says how a linear problem's state takes in a key.
-type Rule uint8
-
-// Rules. Only Plain has landed.
-const (
-	Plain Rule = iota
-	Gated
-	Delta
-	GatedDelta
-)
 
 // Want is the set of by-products and gradients a plan must be able to give. A call may still leave any of them out.
 type Want uint16
@@ -163,10 +149,7 @@ const (
 	NeedRelative
 	NeedMetric
 	NeedRope
-	NeedProjection
-	NeedRules
 	NeedTypes
-	NeedBF16
 	NeedLengths
 	NeedRagged
 	NeedPages
@@ -183,7 +166,7 @@ const (
 
 var needNames = [...]string{
 	"softmax", "linear", "window", "bool mask", "packed mask", "block mask", "temperature", "softcap", "bias", "ALiBi", "sinks",
-	"relative positions", "metric", "RoPE", "projected features", "gated or delta rule", "16-bit or int8 operands", "bf16 products", "key lengths and positions",
+	"relative positions", "metric", "RoPE", "16-bit or int8 operands", "key lengths and positions",
 	"ragged batch", "pages", "LSE", "mean score", "entropy", "max", "argmax", "weights", "raw scores", "gradients",
 }
 
@@ -222,10 +205,7 @@ func (p *Problem) Needs() Needs {
 		add(s.Terms&t != 0, NeedBias<<bits.TrailingZeros8(uint8(t)))
 	}
 	add(s.Rope != NoRope, NeedRope)
-	add(p.Linear.Feature == Projection, NeedProjection)
-	add(p.Linear.Rule != Plain, NeedRules)
 	add(p.Q != F32 || p.KV != F32 || p.Out != F32, NeedTypes)
-	add(p.Compute != F32, NeedBF16)
 	add(p.Lengths, NeedLengths)
 	add(p.Ragged, NeedRagged)
 	add(p.Page != 0, NeedPages)
@@ -311,8 +291,8 @@ func (p *Problem) Validate() error {
 		return errors.New("problem: a sink has no part in the limits of temperature, where scores are all or nothing to one another; leave TermSinks out")
 	case p.DimQ != 0 && p.DimQ != p.Dim && s.Terms&TermMetric == 0:
 		return fmt.Errorf("problem: dim_q %d and dim %d differ, and only TermMetric can join them", p.DimQ, p.Dim)
-	case max(p.Q, p.KV, p.Out, p.Compute) > I8 || l.Feature > Projection || l.Rule > GatedDelta:
-		return errors.New("problem: unknown element type, feature map or rule")
+	case max(p.Q, p.KV, p.Out) > I8 || l.Feature > Identity:
+		return errors.New("problem: unknown element type or feature map")
 	case p.Q == I8 || p.Out == I8:
 		return errors.New("problem: int8 is a type for K and V; Q and Out are f32, f16 or bf16")
 	case p.Page != 0 && (p.Page < 8 || p.Page&(p.Page-1) != 0 || p.Page > 1<<30):

@@ -15,7 +15,7 @@ import (
 )
 
 func TestPowers(t *testing.T) {
-	want := attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16)
+	want := attn.AllNeeds &^ attn.NeedLinear
 	if got := harness.Powers(naive.New()); got != want {
 		t.Errorf("naive does %v, found %v", want, got)
 	}

@@ -178,9 +178,9 @@ func TestBest(t *testing.T) {
 			t.Errorf("%s: best is %s, want %s", c.name, algo, c.want)
 		}
 	}
-	p.Op, p.Linear.Rule = attn.OpLinear, attn.Delta
-	if _, err := kernels.Best(p); err == nil || !strings.Contains(err.Error(), "delta rule") {
-		t.Errorf("delta rule: %v, want an error that names it", err)
+	p.Op, p.Mask = attn.OpLinear, attn.Window(5, 0)
+	if _, err := kernels.Best(p); err == nil || !strings.Contains(err.Error(), "linear/go does not do: window") {
+		t.Errorf("linear attention in a window: %v, want an error that names what linear lacks", err)
 	}
 	p.HeadsKV = 0
 	if _, err := kernels.Best(p); err == nil || err.Error() != "problem: 0 key heads do not divide 1 query heads" {

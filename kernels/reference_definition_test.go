@@ -136,7 +136,7 @@ type reference struct {
 	p       *attn.Problem
 	a       *attn.Args
 	g       *attn.Grads // nil: forward only
-	merged  bool        // the answer is merged from states of parts of the keys
+	merged  bool        // the answer is merged from partial results of parts of the keys
 	outputs []*output
 
 	// Outputs by name, nil if the call does not have them.
@@ -558,7 +558,7 @@ func (r *reference) softmaxRow(m *keyHead, i, h int) {
 		z := rounded(float64(r.a.Terms.Sinks[h]))
 		pairs = append(pairs, pair{j: -1, s: z.times(rounded(t)), z: z, kind: kind{sink: true}})
 	}
-	if r.merged { // the reference of a state is a rounded number too
+	if r.merged { // the reference of a partial result is a rounded number too
 		for k := range pairs {
 			pairs[k].z.err += 2 * rounding * pairs[k].z.size
 		}

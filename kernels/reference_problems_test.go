@@ -14,7 +14,7 @@ type trial struct {
 	p    attn.Problem
 	a    *attn.Args
 	g    *attn.Grads // nil: forward only
-	cuts []int       // bounds of the parts of the keys whose states are merged; nil: one call
+	cuts []int       // bounds of the parts of the keys whose partial results are merged; nil: one call
 	far  string      // how scores are far from 0; empty: they are not
 }
 

@@ -105,13 +105,13 @@ func (x *trial) spoil() {
 // merge answers by parts of the keys, starting with any of them.
 func (x *trial) merge(plan attn.Plan, first int) {
 	o := &x.a.Out
-	all := attn.NewState(o.B, o.S, o.H, o.D)
+	all := attn.NewPartial(o.B, o.S, o.H, o.D)
 	parts := len(x.cuts) - 1
 	for i := range parts {
 		i = (i + first) % parts
-		state := attn.NewState(o.B, o.S, o.H, o.D)
-		plan.Forward(x.part(i, state))
-		all.Merge(state)
+		part := attn.NewPartial(o.B, o.S, o.H, o.D)
+		plan.Forward(x.part(i, part))
+		all.Merge(part)
 	}
 	write := func(to, from *attn.Tensor) {
 		each(from, func(b, s, h int) { to.Write(from.Row(b, s, h), b, s, h) })
@@ -121,7 +121,7 @@ func (x *trial) merge(plan attn.Plan, first int) {
 }
 
 // part is the call over a part of the keys. Sinks are in the first part.
-func (x *trial) part(i int, to attn.State) *attn.Args {
+func (x *trial) part(i int, to attn.Partial) *attn.Args {
 	a, lo, hi := *x.a, x.cuts[i], x.cuts[i+1]
 	a.Out, a.Stats = to.Out, attn.Stats{LSE: to.LSE}
 	for _, t := range []*attn.Tensor{&a.K, &a.V} {
@@ -387,7 +387,7 @@ func mutants() []mutant {
 		{name: "dV n times too large where scores are far", write: func(x *trial) bool {
 			return x.g != nil && x.far != "" && times(&x.g.V, x.a.K.S)
 		}},
-		{name: "states without the log of the sum", write: func(x *trial) bool {
+		{name: "partial results without the log of the sum", write: func(x *trial) bool {
 			if x.cuts == nil {
 				return false
 			}
@@ -398,7 +398,7 @@ func mutants() []mutant {
 }
 
 // TestReferenceFinds checks that right answers, rounded to what they are stored as and merged from
-// states, are within the bounds, and that plausible mistakes are not.
+// partial results, are within the bounds, and that plausible mistakes are not.
 func TestReferenceFinds(t *testing.T) {
 	tried, found := map[string]int{}, map[string]int{}
 	for seed := range uint64(200) {

@@ -51,14 +51,8 @@ func asking(need attn.Needs, op attn.Op) attn.Problem {
 		p.Mask.Bitmap = attn.PackedBitmap
 	case attn.NeedBlock:
 		p.Mask = p.Mask.WithBlocks(2)
-	case attn.NeedProjection:
-		p.Op, p.Linear.Feature = attn.OpLinear, attn.Projection
-	case attn.NeedRules:
-		p.Op, p.Linear.Rule = attn.OpLinear, attn.GatedDelta
 	case attn.NeedTypes:
 		p.Q, p.KV, p.Out = attn.F16, attn.F16, attn.F16
-	case attn.NeedBF16:
-		p.Compute = attn.BF16
 	case attn.NeedLengths:
 		p.Lengths = true
 	case attn.NeedRagged:

@@ -59,7 +59,7 @@ func farForward(s *Subject) error {
 	})
 }
 
-// farParts: states of unequal parts of far keys merge to the answer near 0.
+// farParts: partial results of unequal parts of far keys merge to the answer near 0.
 func farParts(s *Subject) error {
 	if s.wants()&attn.WantLSE == 0 {
 		return nil
@@ -74,9 +74,9 @@ func farParts(s *Subject) error {
 		if err != nil {
 			return err
 		}
-		whole := attn.NewState(p.Batch, p.SeqQ, p.HeadsQ, p.DimV)
+		whole := attn.NewPartial(p.Batch, p.SeqQ, p.HeadsQ, p.DimV)
 		for from, to := 0, 1; from < a.K.S; from, to = to, min(4*to, a.K.S) {
-			part := attn.NewState(p.Batch, p.SeqQ, p.HeadsQ, p.DimV)
+			part := attn.NewPartial(p.Batch, p.SeqQ, p.HeadsQ, p.DimV)
 			x := *a
 			for _, t := range []*attn.Tensor{&x.K, &x.V} {
 				skip(t, from*t.SS)

@@ -41,8 +41,6 @@ func BadGrads(op attn.Op) []BadGrad {
 		{"dbias-unasked", "dBias", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Bias = attn.New(attn.BHSD, 1, 5, 4, 6) }},
 		{"dsinks-unasked", "dSinks", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Sinks = make([]float32, 4) }},
 		{"dcos", "dCos", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Cos = row }},
-		{"dfeatures", "dFeatures", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Features = row }},
-		{"state", "State", base, func(_ *attn.Args, g *attn.Grads) { g.State = make([]float32, 3) }},
 	}
 	if op == attn.OpLinear {
 		return append(bad, BadGrad{"dlse-of-linear", "dLSE", base, func(_ *attn.Args, g *attn.Grads) { g.LSE = row }})

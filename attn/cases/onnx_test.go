@@ -359,6 +359,7 @@ func (k weightless) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return k.Kernel.Plan(p, team)
 }
 
+// TestReadONNXLacks checks that a case that no problem can express is unsupported, and that the error names what it needs.
 func TestReadONNXLacks(t *testing.T) {
 	f32 := func(name string) object { return tensor(name, "f32", []int{1, 1, 1, 1}, []float32{1}) }
 	in, out := []object{f32("Q"), f32("K"), f32("V")}, []object{f32("Y"), f32("S")}
@@ -367,6 +368,8 @@ func TestReadONNXLacks(t *testing.T) {
 		"softmax_precision 16":     {"node": node("Attention", object{"softmax_precision": 16}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
 		"attribute novelty":        {"node": node("Attention", object{"novelty": 1}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
 		"update rule gated_delta":  {"node": node("LinearAttention", object{}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
+		"update rule gated":        {"node": node("LinearAttention", object{"update_rule": "gated"}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
+		"update rule delta":        {"node": node("LinearAttention", object{"update_rule": "delta"}, []string{"Y"}, "Q", "K", "V"), "inputs": in, "outputs": out},
 		"operator Softplus":        {"node": node("Softplus", object{}, []string{"Y"}, "Q"), "inputs": in, "outputs": out},
 		"stash_type 16":            {"node": node("RMSNormalization", object{"stash_type": 16}, []string{"Y"}, "Q", "K"), "inputs": in, "outputs": out},
 		"a scale of shape [2 1 1]": {"node": node("RMSNormalization", object{}, []string{"Y"}, "X", "W"), "inputs": []object{pair("X"), pair("W")}, "outputs": []object{pair("Y")}},

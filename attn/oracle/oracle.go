@@ -128,8 +128,7 @@ type operand struct{ x, abs []float64 }
 
 // New prepares to answer for a call. The operands must not change while the oracle is in use.
 func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
-	const defined = attn.AllNeeds &^ (attn.NeedProjection | attn.NeedRules | attn.NeedBF16)
-	if err := p.Require("the oracle", defined); err != nil {
+	if err := p.Validate(); err != nil {
 		return nil, err
 	}
 	if err := p.Check(a); err != nil {

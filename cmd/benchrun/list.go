@@ -85,7 +85,9 @@ func (c *ListCmd) Run(to streams, all kernelList) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(to.Out, "\nNo kernel does: %v.\n", attn.AllNeeds&^any)
+	if lack := attn.AllNeeds &^ any; lack != 0 {
+		fmt.Fprintf(to.Out, "\nNo kernel does: %v.\n", lack)
+	}
 	if silent > 0 {
 		return exitf(exitIncomplete, "%d of %d peers do not say what they are", silent, len(about))
 	}

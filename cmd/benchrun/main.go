@@ -30,18 +30,6 @@ type commands struct {
 	Report    ReportCmd    `cmd:"" help:"Write the report of a run, with charts; renew the README's table and chart."`
 	Equations EquationsCmd `cmd:"" help:"Check every equation of the source documents, in float64 and on every kernel."`
 	Worker    WorkerCmd    `cmd:"" hidden:"" help:"Do what the parent process asks on standard input."`
-
-	Merge notYet `cmd:"" hidden:""`
-}
-
-// notYet is a subcommand that is planned and refused by name until it is there.
-type notYet struct {
-	Args []string `arg:"" optional:"" passthrough:""`
-}
-
-// Run refuses.
-func (notYet) Run(k *kong.Context) error {
-	return exitf(exitUsage, "%s: not in this version of benchrun", k.Selected().Name)
 }
 
 // streams are where a command writes: results to Out, progress and remarks to Err.

@@ -42,9 +42,6 @@ type SweepCmd struct {
 
 	Profile bool `help:"Also run each point for two seconds under the CPU profiler, after all samples are taken; DIR/profiles is for go tool pprof."`
 	Disasm  bool `help:"Also list the hottest loop of each point with the samples on each instruction, in DIR/profiles; includes --profile."`
-
-	Cold  bool   `help:"Not in this version: times are of warm caches."`
-	Shard string `placeholder:"I/N" help:"Not in this version."`
 }
 
 // fixedFlags are what a resumed run keeps besides its grid: rows already written depend on them.
@@ -91,10 +88,6 @@ Ctrl-C finishes the sample in hand, saves, and says how to resume; a second one 
 // check refuses flags that are not about single points.
 func (c *SweepCmd) check() error {
 	switch {
-	case c.Cold:
-		return exitf(exitUsage, "--cold: not in this version of benchrun")
-	case c.Shard != "":
-		return exitf(exitUsage, "--shard: not in this version of benchrun")
 	case c.Samples < 0:
 		return exitf(exitUsage, "--samples %d: want 1 or more, or 0 to let --precision decide", c.Samples)
 	case c.Accepted < 0:

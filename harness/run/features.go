@@ -44,11 +44,7 @@ var features = [...]feature{
 	{name: "elu+1", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.EluPlusOne)},
 	{name: "relu+1", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.ReluPlusOne)},
 	{name: "identity", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.Identity)},
-	{name: "projection", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.Projection)},
 	{name: "unnormalised", ops: linearOnly, apply: plain(func(q *attn.Problem) { q.Linear.Unnormalised = true })},
-	{name: "gated", slot: "rule", ops: linearOnly, apply: rule(attn.Gated)},
-	{name: "delta", slot: "rule", ops: linearOnly, apply: rule(attn.Delta)},
-	{name: "gated-delta", slot: "rule", ops: linearOnly, apply: rule(attn.GatedDelta)},
 	{name: "eps:", takes: "X", ops: linearOnly, apply: positive(func(q *attn.Problem) *float64 { return &q.Linear.Eps })},
 	{name: "temp:", takes: "T", ops: softmaxOnly, apply: temperature},
 	{name: "softcap:", takes: "X", ops: softmaxOnly, apply: positive(func(q *attn.Problem) *float64 { return &q.Score.Softcap })},
@@ -87,10 +83,6 @@ func plain(set func(q *attn.Problem)) func(*attn.Problem, string) (arrangement, 
 
 func featureMap(f attn.Feature) func(*attn.Problem, string) (arrangement, error) {
 	return plain(func(q *attn.Problem) { q.Linear.Feature = f })
-}
-
-func rule(r attn.Rule) func(*attn.Problem, string) (arrangement, error) {
-	return plain(func(q *attn.Problem) { q.Linear.Rule = r })
 }
 
 func term(t attn.Terms) func(*attn.Problem, string) (arrangement, error) {

@@ -276,7 +276,7 @@ func (p Point) Validate() error {
 // Problem is the attention problem of a point: of a layer, that of the attention in it. Its features are a list, joined by +, of
 //
 //	softmax  temp:T softcap:X bias alibi sinks relative relative-clipped:N metric metric-rect:D rope rope-halves
-//	linear   elu+1 relu+1 identity projection unnormalised gated delta gated-delta eps:X
+//	linear   elu+1 relu+1 identity unnormalised eps:X
 //	both     bool bool:SHARE packed packed:SHARE block:SIDE:SHARE ragged ragged:LEAST ragged-alone ragged-alone:LEAST lengths
 //	softmax  lse mean entropy max argmax weights scores
 //

@@ -13,7 +13,7 @@ func genPoint(t *rapid.T) Point {
 	op := rapid.SampledFrom([]string{"softmax", "linear"}).Draw(t, "op")
 	features := []string{"", "temp:0.5", "softcap:30+bias", "lse+entropy", "bool", "rope-halves+lengths", "metric-rect:7+packed:0.5", "block:16:0.25+ragged-alone:1+lengths"}
 	if op == "linear" {
-		features = []string{"", "elu+1", "relu+1", "relu+1+unnormalised", "identity+unnormalised+delta", "eps:1e-06", "elu+1+bool"}
+		features = []string{"", "elu+1", "relu+1", "relu+1+unnormalised", "identity+unnormalised", "eps:1e-06", "elu+1+bool"}
 	}
 	masks := []string{"", "full", "causal", "causal-topleft", "window:3:0", "window:inf:2", "window:1:1:topleft"}
 	group := rapid.IntRange(1, 4).Draw(t, "group")

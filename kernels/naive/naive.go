@@ -15,7 +15,7 @@ import (
 	"attnlab/kernels/scalar"
 )
 
-const have = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16)
+const have = attn.AllNeeds &^ attn.NeedLinear
 
 type kernel struct{}
 

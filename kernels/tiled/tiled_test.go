@@ -9,7 +9,7 @@ import (
 	"attnlab/kernels/tiled"
 )
 
-const claims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedProjection | attn.NeedRules | attn.NeedBF16)
+const claims = attn.AllNeeds &^ attn.NeedLinear
 
 var hold = attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5}
 

@@ -297,11 +297,6 @@ func TestLinear(t *testing.T) {
 	if !errors.Is(err, attn.ErrUnsupported) || !strings.HasPrefix(err.Error(), "naive/go: ") {
 		t.Errorf("naive answers a linear problem with %v, want that it is unsupported", err)
 	}
-	call.Problem.Linear.Feature = attn.Projection
-	_, err = bridge.Attention{}.Attend(call)
-	if !errors.Is(err, attn.ErrUnsupported) || !strings.HasPrefix(err.Error(), "definition: ") {
-		t.Errorf("the definition answers projected features with %v, want that they are unsupported", err)
-	}
 }
 
 // Calls that cannot be are errors that name what is wrong, and not ones that say the kernel could not.

@@ -137,10 +137,11 @@ func wrappers() []Mutant {
 		}
 	})
 
-	add("accepts_bf16", "products in bf16 are accepted, and made in float32", wrapper{
-		problem: func(p *attn.Problem) { p.Compute = attn.F32 },
+	softmax := func(p *attn.Problem) { p.Op, p.Linear = attn.OpSoftmax, attn.Linear{} }
+	add("accepts_linear", "linear problems are accepted, and answered with a softmax", wrapper{
+		problem: softmax,
 		check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
-			p.Compute = attn.F32
+			softmax(&p)
 			return k.Check(p, workers)
 		},
 	})

@@ -23,7 +23,7 @@ var cuts = []int{0, 9, 10, 10, 33, 41}
 
 const (
 	partOf = "ATTNLAB_PART"   // which part a process does
-	partTo = "ATTNLAB_FOLDER" // where it leaves its states
+	partTo = "ATTNLAB_FOLDER" // where it leaves its partial results
 )
 
 // splits are problems whose keys are split over processes.
@@ -78,12 +78,12 @@ func part(p attn.Problem, a *attn.Args, lo, hi int) *attn.Args {
 }
 
 // answer is what a kernel leaves of a call.
-func answer(t *testing.T, k attn.Kernel, p attn.Problem, a *attn.Args) attn.State {
+func answer(t *testing.T, k attn.Kernel, p attn.Problem, a *attn.Args) attn.Partial {
 	plan, err := k.Plan(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := attn.NewState(p.Batch, p.SeqQ, p.HeadsQ, p.DimV)
+	s := attn.NewPartial(p.Batch, p.SeqQ, p.HeadsQ, p.DimV)
 	to := *a
 	to.Out, to.Stats.LSE = s.Out, s.LSE
 	plan.Forward(&to)
@@ -102,11 +102,11 @@ func able(p attn.Problem) map[string]attn.Kernel {
 	return all
 }
 
-// TestPart is one process of TestStatesOfProcesses: it attends over its part of the keys, and leaves a file for each problem and kernel.
+// TestPart is one process of TestPartialsOfProcesses: it attends over its part of the keys, and leaves a file for each problem and kernel.
 func TestPart(t *testing.T) {
 	i, err := strconv.Atoi(os.Getenv(partOf))
 	if err != nil {
-		t.Skip("a process of TestStatesOfProcesses")
+		t.Skip("a process of TestPartialsOfProcesses")
 	}
 	for name, p := range splits(t) {
 		for kernel, k := range able(p) {
@@ -115,20 +115,20 @@ func TestPart(t *testing.T) {
 			if _, err := s.WriteTo(&text); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(stateFile(os.Getenv(partTo), name, kernel, i), text.Bytes(), 0o666); err != nil {
+			if err := os.WriteFile(partialFile(os.Getenv(partTo), name, kernel, i), text.Bytes(), 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-func stateFile(dir, problem, kernel string, part int) string {
+func partialFile(dir, problem, kernel string, part int) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%s-%d", problem, kernel, part))
 }
 
-// Processes that each see a part of the keys agree, through files, with the definition over all of them: in whatever order their states are merged, and
+// Processes that each see a part of the keys agree, through files, with the definition over all of them: in whatever order their partial results are merged, and
 // though each kernel rounds in its own way. It is what attention over a sequence that no one machine holds rests on.
-func TestStatesOfProcesses(t *testing.T) {
+func TestPartialsOfProcesses(t *testing.T) {
 	self := processtest.Self(t)
 	dir, parts := t.TempDir(), len(cuts)-1
 	for i := range parts {
@@ -141,30 +141,30 @@ func TestStatesOfProcesses(t *testing.T) {
 	for name, p := range splits(t) {
 		for kernel := range able(p) {
 			t.Run(name+"/"+kernel, func(t *testing.T) {
-				read := func(i int) attn.State { // anew, as Merge changes what it absorbs into
-					text, err := os.ReadFile(stateFile(dir, name, kernel, i))
+				read := func(i int) attn.Partial { // anew, as Merge changes what it absorbs into
+					text, err := os.ReadFile(partialFile(dir, name, kernel, i))
 					if err != nil {
 						t.Fatal(err)
 					}
-					var s attn.State
+					var s attn.Partial
 					if _, err := s.ReadFrom(bytes.NewReader(text)); err != nil {
 						t.Fatal(err)
 					}
 					return s
 				}
 				for _, order := range [][]int{{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {2, 0, 4, 1, 3}} {
-					s := attn.NewState(p.Batch, p.SeqQ, p.HeadsQ, p.DimV)
+					s := attn.NewPartial(p.Batch, p.SeqQ, p.HeadsQ, p.DimV)
 					for _, i := range order {
 						s.Merge(read(i))
 					}
-					judgeState(t, p, s, fmt.Sprint(order))
+					judgePartial(t, p, s, fmt.Sprint(order))
 				}
 				left, right := read(1), read(4)
 				left.Merge(read(0))
 				right.Merge(read(3))
 				right.Merge(read(2))
 				right.Merge(left)
-				judgeState(t, p, right, "(4 3 2) (1 0)")
+				judgePartial(t, p, right, "(4 3 2) (1 0)")
 				for i := range parts { // from either side, the same bits
 					for j := range i {
 						x, y := read(i), read(j)
@@ -180,8 +180,8 @@ func TestStatesOfProcesses(t *testing.T) {
 	}
 }
 
-// judgeState compares a state over all keys with the definition.
-func judgeState(t *testing.T, p attn.Problem, s attn.State, order string) {
+// judgePartial compares a partial result over all keys with the definition.
+func judgePartial(t *testing.T, p attn.Problem, s attn.Partial, order string) {
 	t.Helper()
 	a := whole(t, p)
 	a.Out, a.Stats.LSE = s.Out, s.LSE

@@ -12,9 +12,9 @@ import (
 	"attnlab/attn"
 )
 
-// sample is a state with every kind of number, in a layout of gaps.
-func sample() attn.State {
-	x := attn.State{
+// sample is a partial result with every kind of number, in a layout of gaps.
+func sample() attn.Partial {
+	x := attn.Partial{
 		Out: attn.Tensor{Data: make([]float32, 200), B: 2, S: 3, H: 2, D: 5, SB: 90, SS: 20, SH: 7},
 		LSE: attn.New(attn.BSHD, 2, 3, 2, 2),
 	}
@@ -29,7 +29,7 @@ func sample() attn.State {
 	return x
 }
 
-func TestStateIsWrittenAndRead(t *testing.T) {
+func TestPartialIsWrittenAndRead(t *testing.T) {
 	x := sample()
 	var text bytes.Buffer
 	n, err := x.WriteTo(&text)
@@ -37,7 +37,7 @@ func TestStateIsWrittenAndRead(t *testing.T) {
 		t.Fatalf("%d bytes, of which %d are there, want %d: %v", n, text.Len(), want, err)
 	}
 	text.WriteString("what comes behind")
-	var y attn.State
+	var y attn.Partial
 	if m, err := y.ReadFrom(&text); err != nil || m != n {
 		t.Fatalf("%d bytes are read of %d: %v", m, n, err)
 	}
@@ -58,13 +58,13 @@ func TestStateIsWrittenAndRead(t *testing.T) {
 	}
 }
 
-// TestStateOfOneNumber checks that the first format, whose LSE has one number a row, is still read.
-func TestStateOfOneNumber(t *testing.T) {
+// TestPartialOfOneNumber checks that the first format, whose LSE has one number a row, is still read.
+func TestPartialOfOneNumber(t *testing.T) {
 	text := []byte("attnlab1\x01\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00")
 	for _, x := range []float32{3, 4, 5, 6} {
 		text = binary.LittleEndian.AppendUint32(text, math.Float32bits(x))
 	}
-	var x attn.State
+	var x attn.Partial
 	if n, err := x.ReadFrom(bytes.NewReader(text)); err != nil || n != int64(len(text)) {
 		t.Fatalf("%d bytes of %d: %v", n, len(text), err)
 	}
@@ -72,7 +72,7 @@ func TestStateOfOneNumber(t *testing.T) {
 		t.Errorf("%v and %v, D = %d", x.Out.Data, x.LSE.Data, x.LSE.D)
 	}
 	var again bytes.Buffer
-	var y attn.State
+	var y attn.Partial
 	if _, err := x.WriteTo(&again); err != nil {
 		t.Fatal(err)
 	}
@@ -81,16 +81,16 @@ func TestStateOfOneNumber(t *testing.T) {
 	}
 }
 
-// A state of nothing has extents that need not be small.
-func TestStateOfNothing(t *testing.T) {
+// TestPartialOfNothing checks that a partial result without numbers has extents that need not be small.
+func TestPartialOfNothing(t *testing.T) {
 	text := append([]byte("attnlab2"), 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0)
-	var x attn.State
+	var x attn.Partial
 	if n, err := x.ReadFrom(bytes.NewReader(text)); err != nil || n != 28 || x.Out.B != 1<<28 || x.Out.H != 1<<16 {
 		t.Errorf("%d bytes: %v, %s", n, err, x.Out.Shape())
 	}
 }
 
-func TestStateRefuses(t *testing.T) {
+func TestPartialRefuses(t *testing.T) {
 	x := sample()
 	var text bytes.Buffer
 	if _, err := x.WriteTo(&text); err != nil {
@@ -106,31 +106,31 @@ func TestStateRefuses(t *testing.T) {
 		"EOF":             nil,
 		"unexpected EOF":  whole[:20],
 		"dim 5]: EOF":     whole[:len(whole)-1],
-		"not a state":     append([]byte("ATTNLAB1"), whole[8:]...),
+		"not a partial":   append([]byte("ATTNLAB1"), whole[8:]...),
 		"any memory":      huge,
 		"want 1 or 2":     three,
 		"[batch 16711682": large,
 	} {
-		var y attn.State
+		var y attn.Partial
 		if n, err := y.ReadFrom(bytes.NewReader(raw)); err == nil || !strings.Contains(err.Error(), says) || n > int64(len(raw)) {
 			t.Errorf("%d bytes, %v, want an error that says %q", n, err, says)
 		}
 	}
-	bad := attn.State{Out: x.Out, LSE: attn.New(attn.BHSD, 1, 1, 1, 1)}
+	bad := attn.Partial{Out: x.Out, LSE: attn.New(attn.BHSD, 1, 1, 1, 1)}
 	if _, err := bad.WriteTo(io.Discard); err == nil || !strings.Contains(err.Error(), "lse: shape") {
 		t.Error(err)
 	}
 }
 
-// The state of no keys changes none, from either side.
-func TestNewState(t *testing.T) {
-	x, left, right := sample(), attn.NewState(2, 3, 2, 5), sample()
+// TestNewPartial checks that the partial result of no keys changes none, from either side.
+func TestNewPartial(t *testing.T) {
+	x, left, right := sample(), attn.NewPartial(2, 3, 2, 5), sample()
 	left.Merge(x)
-	right.Merge(attn.NewState(2, 3, 2, 5))
+	right.Merge(attn.NewPartial(2, 3, 2, 5))
 	for b := range 2 {
 		for s := range 3 {
 			for h := range 2 {
-				for name, y := range map[string]attn.State{"left": left, "right": right} {
+				for name, y := range map[string]attn.Partial{"left": left, "right": right} {
 					l := x.LSE.Row(b, s, h)
 					if got := y.LSE.Row(b, s, h); !slices.EqualFunc(got, l, sameBits) {
 						t.Errorf("%s: LSE %v, want %v", name, got, l)
