@@ -452,7 +452,7 @@ func (p *Problem) checkStats(a *Args) error {
 		if o.t.isZero() {
 			continue
 		}
-		if asked := p.Want&o.want != 0 || o.want == WantLSE && p.needsLSE(); !asked {
+		if asked := p.Want&o.want != 0 || o.want == WantLSE && p.ReadsLSE(); !asked {
 			return fmt.Errorf("%s: given, but the problem does not Want it", o.name)
 		}
 		if err := a.output(o.name, o.t, F32, a.Q.B, a.Q.S, p.HeadsQ, o.d); err != nil {

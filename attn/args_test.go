@@ -20,7 +20,7 @@ func call(p attn.Problem) *attn.Args {
 }
 
 func TestCheckNamesTheOperand(t *testing.T) {
-	for _, op := range []attn.Op{attn.OpSoftmax, attn.OpLinear} {
+	for _, op := range attn.Ops() {
 		for _, bad := range cases.BadCalls(op) {
 			a := call(bad.Problem)
 			if err := bad.Problem.Check(a); err != nil {
@@ -137,12 +137,14 @@ func TestValidate(t *testing.T) {
 		{"with blocks of 0", func(p *attn.Problem) { p.Mask.Bitmap = attn.BlockBitmap }},
 		{"with blocks of 4", func(p *attn.Problem) { p.Mask.Block = 4 }},
 		{"LSE", func(p *attn.Problem) { p.Score.Temp, p.Want = attn.Frozen, attn.WantLSE }},
-		{"unknown op", func(p *attn.Problem) { p.Op = 2 }},
+		{"unknown op", func(p *attn.Problem) { p.Op = attn.Op(len(attn.Ops())) }},
 		{"unknown", func(p *attn.Problem) { p.KV = 4 }},
 		{"unknown", func(p *attn.Problem) { p.Score.Terms = 1 << 6 }},
 		{"eps", func(p *attn.Problem) { p.Op, p.Linear.Eps = attn.OpLinear, -1 }},
 		{"op is softmax", func(p *attn.Problem) { p.Linear.Unnormalised = true }},
-		{"op is linear", func(p *attn.Problem) { p.Op, p.Score.Temp = attn.OpLinear, 2 }},
+		{"op linear has no temperature", func(p *attn.Problem) { p.Op, p.Score.Temp = attn.OpLinear, 2 }},
+		{"op linear has no bias, LSE", func(p *attn.Problem) { p.Op, p.Score.Terms, p.Want = attn.OpLinear, attn.TermBias, attn.WantLSE }},
+		{"op is linear, which has no metric", func(p *attn.Problem) { p.Op, p.DimQ = attn.OpLinear, p.Dim }},
 	} {
 		p := good
 		c.edit(&p)

@@ -37,11 +37,7 @@ func (p *Problem) Count(a *Args) Count {
 		queries += int64(n) * int64(p.HeadsQ)
 	}
 	d, dv := int64(p.Dim), int64(p.DimV)
-	if p.Op == OpLinear {
-		c.Flop = times(2*d*(dv+1), c.Keys+queries)
-	} else {
-		c.Flop = times(2*(d+dv), c.Pairs)
-	}
+	c.Flop = p.Op.entry().flop(p, &c, queries)
 	_, nk := a.grid(p)
 	c.Bytes = queries*(int64(p.QDim()*p.Q.Bytes())+dv*int64(p.Out.Bytes())) + c.Keys*(d+dv)*int64(p.KV.Bytes())
 	for w := WantLSE; w <= WantMax; w <<= 1 {

@@ -30,9 +30,6 @@ type Grads struct {
 	Terms             Operands // outgoing: Bias, Slopes, Sinks, Relative, Metric
 }
 
-// needsLSE is whether the backward pass reads Stats.LSE.
-func (p *Problem) needsLSE() bool { return p.Want&WantGrad != 0 && p.Op == OpSoftmax }
-
 // CheckGrads says what is wrong with the operands of a backward pass, naming the operand and both shapes. It allocates nothing when all is well.
 func (p *Problem) CheckGrads(a *Args, g *Grads) error {
 	if err := p.Check(a); err != nil {
@@ -44,7 +41,7 @@ func (p *Problem) CheckGrads(a *Args, g *Grads) error {
 	case p.Want&WantGrad == 0:
 		return errors.New("grads: given, but the problem does not Want them")
 	}
-	if p.needsLSE() && a.Stats.LSE.isZero() {
+	if p.ReadsLSE() && a.Stats.LSE.isZero() {
 		return errors.New("Stats.LSE: not given, and the backward pass reads what Forward has left there")
 	}
 	if err := p.checkIncoming(a, g); err != nil {
@@ -54,8 +51,8 @@ func (p *Problem) CheckGrads(a *Args, g *Grads) error {
 }
 
 func (p *Problem) checkIncoming(a *Args, g *Grads) error {
-	if p.Op == OpLinear && (!g.LSE.isZero() || !g.Entropy.isZero()) {
-		return errors.New("dLSE, dEntropy: given, but a linear problem has no such outputs")
+	if !p.Op.HasLSE() && (!g.LSE.isZero() || !g.Entropy.isZero()) {
+		return fmt.Errorf("dLSE, dEntropy: given, but op %v has no such outputs", p.Op)
 	}
 	if !g.Entropy.isZero() && a.Stats.Entropy.isZero() {
 		return errors.New("dEntropy: given, and there is no Stats.Entropy that Forward has left")

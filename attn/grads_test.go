@@ -18,7 +18,7 @@ func grads(p attn.Problem, a *attn.Args, layout string) *attn.Grads {
 }
 
 func TestCheckGradsNamesTheOperand(t *testing.T) {
-	for _, op := range []attn.Op{attn.OpSoftmax, attn.OpLinear} {
+	for _, op := range attn.Ops() {
 		for _, bad := range cases.BadGrads(op) {
 			a := call(bad.Problem)
 			g := grads(bad.Problem, a, "bhsd")

@@ -11,22 +11,10 @@ import (
 // ErrUnsupported is what Check and Plan wrap when a kernel does not do what a valid problem asks.
 var ErrUnsupported = errors.New("unsupported")
 
-// An Op is the kind of attention.
-type Op uint8
-
-// Kinds of attention.
-const (
-	OpSoftmax Op = iota
-	OpLinear
-)
-
-// String returns the name used in flags and benchmark keys.
-func (o Op) String() string { return name([]string{"softmax", "linear"}, int(o), "op") }
-
 // A Problem is everything that determines the answer except the numbers. It is comparable, and the zero value of each field after DimV is the
 // plain case.
 type Problem struct {
-	Op              Op
+	Op              Op // the table of operations says which of the fields below a kind of attention takes
 	Batch           int
 	SeqQ, SeqKV     int // capacities: decoding never replans
 	HeadsQ, HeadsKV int // HeadsKV divides HeadsQ
@@ -133,11 +121,10 @@ const (
 // Needs is a set of abilities: what a problem asks, or what a kernel has.
 type Needs uint64
 
-// Abilities. Any kernel does no mask and causal ones, any sizes, strides and head groups.
+// Abilities besides the operations. Any kernel does no mask and causal ones, any sizes, strides and
+// head groups.
 const (
-	NeedSoftmax Needs = 1 << iota
-	NeedLinear
-	NeedWindow // a band bounded on the left, or past the query's own position
+	NeedWindow Needs = 1 << (iota + Needs(opEnd)) // a band bounded on the left, or past the query's own position
 	NeedBool
 	NeedPacked
 	NeedBlock
@@ -165,7 +152,7 @@ const (
 )
 
 var needNames = [...]string{
-	"softmax", "linear", "window", "bool mask", "packed mask", "block mask", "temperature", "softcap", "bias", "ALiBi", "sinks",
+	"window", "bool mask", "packed mask", "block mask", "temperature", "softcap", "bias", "ALiBi", "sinks",
 	"relative positions", "metric", "RoPE", "16-bit or int8 operands", "key lengths and positions",
 	"ragged batch", "pages", "LSE", "mean score", "entropy", "max", "argmax", "weights", "raw scores", "gradients",
 }
@@ -173,12 +160,22 @@ var needNames = [...]string{
 // String lists the abilities by name.
 func (n Needs) String() string {
 	var s []string
-	for b := Needs(1); b < needsEnd; b <<= 1 {
+	for op := range opEnd {
+		if n&op.Need() != 0 {
+			s = append(s, op.String())
+		}
+	}
+	for b := NeedWindow; b < needsEnd; b <<= 1 {
 		if n&b != 0 {
-			s = append(s, needNames[bits.TrailingZeros64(uint64(b))])
+			s = append(s, needNames[bits.TrailingZeros64(uint64(b))-int(opEnd)])
 		}
 	}
 	return strings.Join(s, ", ")
+}
+
+// Wants returns the by-products and gradients among the abilities.
+func (n Needs) Wants() Want {
+	return Want(n >> bits.TrailingZeros64(uint64(NeedLSE)))
 }
 
 // AllNeeds is every ability that a problem can ask for.
@@ -186,15 +183,13 @@ const AllNeeds = needsEnd - 1
 
 // Needs says which abilities the problem asks of a kernel.
 func (p *Problem) Needs() Needs {
-	var n Needs
+	n := p.Op.Need()
 	add := func(c bool, b Needs) {
 		if c {
 			n |= b
 		}
 	}
 	m, s := p.Mask, p.Score
-	add(p.Op == OpSoftmax, NeedSoftmax)
-	add(p.Op == OpLinear, NeedLinear)
 	add(m.Band && (m.Left != Unbounded || m.Right != 0), NeedWindow)
 	add(m.Bitmap == BoolBitmap, NeedBool)
 	add(m.Bitmap == PackedBitmap, NeedPacked)
@@ -267,7 +262,7 @@ func (p *Problem) Validate() error {
 	}
 	s, l := p.Score, p.Linear
 	switch {
-	case p.Op > OpLinear:
+	case p.Op >= opEnd:
 		return fmt.Errorf("problem: unknown op %d", p.Op)
 	case math.IsNaN(s.Scale) || math.IsInf(s.Scale, 0) || float32(s.Scale) == 0 && s.Scale != 0 || math.IsInf(float64(float32(s.Scale)), 0):
 		return fmt.Errorf("problem: scale %v, want a number that float32 holds (0 means 1/√dim)", s.Scale)
@@ -299,12 +294,8 @@ func (p *Problem) Validate() error {
 		return fmt.Errorf("problem: pages of %d rows, want a power of two from 8 to %d", p.Page, 1<<30)
 	case math.IsNaN(l.Eps) || math.IsInf(l.Eps, 0) || l.Eps < 0:
 		return fmt.Errorf("problem: linear eps %v, want a small number, 0 or more", l.Eps)
-	case p.Op == OpSoftmax && l != Linear{}:
-		return errors.New("problem: fields of Linear are set, but op is softmax")
-	case p.Op == OpLinear && (s.Temp != 0 || s.Softcap != 0 || s.Terms != 0 || s.Rope != NoRope || p.DimQ != 0):
-		return errors.New("problem: temperature, softcap, terms and RoPE belong to softmax; op is linear")
 	}
-	return nil
+	return p.checkOp()
 }
 
 // Sizes are checked on numbers of 64 bits: attnlab is for machines whose ints have as many.

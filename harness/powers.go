@@ -42,12 +42,9 @@ func Powers(k attn.Kernel) attn.Needs {
 		return f.Claims()
 	}
 	var have attn.Needs
-	for _, op := range []attn.Op{attn.OpSoftmax, attn.OpLinear} {
+	for _, op := range attn.OpsOf(k) {
 		plain := attn.Problem{Op: op, Batch: 1, SeqQ: 4, SeqKV: 4, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8}
-		if _, err := k.Check(plain, 1); err != nil {
-			continue
-		}
-		have |= plain.Needs()
+		have |= op.Need()
 		for _, s := range singles {
 			p := plain
 			s.ask(&p)
@@ -57,14 +54,4 @@ func Powers(k attn.Kernel) attn.Needs {
 		}
 	}
 	return have
-}
-
-// Wants is the set of by-products that a kernel with these powers can give.
-func Wants(have attn.Needs) (w attn.Want) {
-	for i, n := attn.WantLSE, attn.NeedLSE; i <= attn.WantGrad; i, n = i<<1, n<<1 {
-		if have&n != 0 {
-			w |= i
-		}
-	}
-	return w
 }

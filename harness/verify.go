@@ -58,7 +58,7 @@ func Try(k attn.Kernel, c cases.Case) Finding {
 	f := Finding{Family: c.Family, Case: c.Name}
 	f.Kernel, f.ISA = k.Name()
 	have := Powers(k)
-	c = c.Only(Wants(have) | attn.WantGrad)
+	c = c.Only(have.Wants() | attn.WantGrad)
 	p := c.Problem
 	plan, refused, err := plan(k, p, have)
 	switch {
@@ -113,7 +113,7 @@ func tryBack(f Finding, plan attn.Plan, c cases.Case, a *attn.Args) Finding {
 		return f.wrong("the plan of a problem that wants gradients has no Backward")
 	}
 	p := &c.Problem
-	if t := &a.Stats.LSE; t.Data == nil && p.Op == attn.OpSoftmax { // a case that takes none of its by-products
+	if t := &a.Stats.LSE; t.Data == nil && p.ReadsLSE() { // a case that takes none of its by-products
 		*t = attn.New(attn.BHSD, a.Q.B, a.Q.S, a.Q.H, 1)
 	}
 	d.Forward(a)

@@ -19,7 +19,7 @@ func TestPowers(t *testing.T) {
 	if got := harness.Powers(naive.New()); got != want {
 		t.Errorf("naive does %v, found %v", want, got)
 	}
-	if got, want := harness.Wants(want), 2*attn.WantGrad-1; got != want {
+	if got, want := want.Wants(), 2*attn.WantGrad-1; got != want {
 		t.Errorf("wants %b, want %b", got, want)
 	}
 	// One problem for each ability: a kernel that does everything is found to.

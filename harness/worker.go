@@ -339,7 +339,7 @@ func (b *bench) try(q request) (answer, error) {
 	for _, c := range b.cases {
 		if c.String() == q.Case {
 			if q.Back {
-				c, _ = c.Differentiated(Wants(Powers(k)))
+				c, _ = c.Differentiated(Powers(k).Wants())
 			}
 			f := Try(k, c)
 			return answer{Worst: run.Ratio(f.Worst), Note: f.Note, Refused: f.Refused, Late: f.Late}, nil

@@ -75,10 +75,11 @@ func TestPlanInUse(t *testing.T) {
 	inside := func(f func()) { hook = f }
 	for _, k := range []attn.Kernel{flash.New(ops), tiled.New(ops), linear.New(ops)} {
 		algo, _ := k.Name()
+		op := attn.OpsOf(k)[0]
 		for _, nq := range []int{1, 30} {
 			p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 30, HeadsQ: 2, HeadsKV: 1, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
-			if algo == "linear" {
-				p.Op, p.SeqKV = attn.OpLinear, nq // Step takes as many keys as queries
+			if p.Op = op; op == attn.OpLinear {
+				p.SeqKV = nq // Step takes as many keys as queries
 			}
 			t.Run(fmt.Sprintf("%s/%d", algo, nq), func(t *testing.T) {
 				plan, all := everyCall(t, k, p)

@@ -48,8 +48,9 @@ func benchmark(b *testing.B, pass string) {
 	}
 	for _, k := range kernels.All() {
 		algo, isa := k.Name()
+		op := attn.OpsOf(k)[0].String()
 		for _, c := range cells {
-			point := run.Point{Kernel: algo, ISA: isa, Pass: pass, Mask: c.mask, HeadsQ: c.heads, SeqKV: c.n, Dim: c.d}.WithDefaults()
+			point := run.Point{Kernel: algo, ISA: isa, Op: op, Pass: pass, Mask: c.mask, HeadsQ: c.heads, SeqKV: c.n, Dim: c.d}.WithDefaults()
 			work, err := harness.Attention(k, point)
 			if errors.Is(err, attn.ErrUnsupported) {
 				continue

@@ -114,10 +114,10 @@ func groups(rows []run.Row) []*group {
 	return list
 }
 
-// groupParts takes from a point's name what is not the kernel's, nor the length. What only a linear kernel has, its feature map, is
-// returned apart.
+// groupParts takes from a point's name what is not the kernel's, nor the length. Features of which
+// the op always has some, as linear attention has a feature map, are returned apart.
 func groupParts(p run.Point) (parts []string, features string) {
-	if plain := (run.Point{Kernel: p.Kernel}).WithDefaults(); p.Op == plain.Op && plain.Features != "" {
+	if plain := (run.Point{Op: p.Op}).WithDefaults(); plain.Features != "" {
 		if p.Features != plain.Features {
 			features = p.Features
 		}

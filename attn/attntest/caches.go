@@ -84,7 +84,7 @@ func pages(s *Subject) error {
 // ring: a window needs no more pages than it spans. Keys that it has left behind are written over.
 func ring(s *Subject) error {
 	for _, nq := range []int{20, 1} {
-		p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 157, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 20, Mask: attn.Window(12, 0), Want: s.wants() & attn.WantLSE}
+		p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 157, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 20, Mask: attn.Window(12, 0), Want: s.Claims.Wants() & attn.WantLSE}
 		c := cases.Case{Family: "laws", Name: fmt.Sprintf("ring-%d", nq), Problem: p, Layout: "bhsd", Data: "normal"}
 		err := guarded(c, func(c cases.Case) error {
 			a, _, err := c.Args()

@@ -3,6 +3,7 @@ package attntest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
@@ -81,9 +82,7 @@ func (s *Subject) calls() []cases.Case {
 		}
 		for _, op := range s.ops() {
 			p := attn.Problem{Op: op, Batch: batch, SeqQ: c.nq, SeqKV: c.nk, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 20, Mask: c.mask}
-			if op == attn.OpSoftmax {
-				p.Want = s.wants() &^ (attn.WantScores | attn.WantGrad)
-			}
+			p.Want = (s.Claims & op.Takes()).Wants() &^ (attn.WantScores | attn.WantGrad)
 			if c.set != nil {
 				c.set(&p)
 			}
@@ -179,15 +178,9 @@ func halfFull(p *attn.Problem, a *attn.Args, _ *rand.Rand) {
 	}
 }
 
+// ops are the operations that the claims cover.
 func (s *Subject) ops() []attn.Op {
-	var ops []attn.Op
-	if s.Claims&attn.NeedSoftmax != 0 {
-		ops = append(ops, attn.OpSoftmax)
-	}
-	if s.Claims&attn.NeedLinear != 0 {
-		ops = append(ops, attn.OpLinear)
-	}
-	return ops
+	return slices.DeleteFunc(attn.Ops(), func(op attn.Op) bool { return s.Claims&op.Need() == 0 })
 }
 
 // each runs f on every call and names the one that fails.

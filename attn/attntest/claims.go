@@ -15,7 +15,7 @@ import (
 // abilities asks for each ability by itself: it is accepted if claimed, and otherwise refused with ErrUnsupported and its name.
 func abilities(s *Subject) error {
 	if len(s.ops()) == 0 {
-		return errors.New("the claims cover neither softmax nor linear attention")
+		return fmt.Errorf("the claims cover no operation: want one of %v", attn.Ops())
 	}
 	for need := attn.Needs(1); need&attn.AllNeeds != 0; need <<= 1 {
 		p := asking(need, s.ops()[0])
@@ -32,17 +32,20 @@ func abilities(s *Subject) error {
 	return nil
 }
 
-// asking is a small problem that needs one ability besides softmax or linear.
+// asking is a small problem that needs one ability besides an operation: op, or the first that takes
+// the ability.
 func asking(need attn.Needs, op attn.Op) attn.Problem {
+	for _, other := range attn.Ops() {
+		if need == other.Need() || need&^op.Takes() != 0 && need&other.Takes() != 0 {
+			op = other
+			break
+		}
+	}
 	p := attn.Problem{Op: op, Batch: 2, SeqQ: 4, SeqKV: 6, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8}
 	if need >= attn.NeedLSE {
 		p.Want = attn.WantLSE << (log2(need) - log2(attn.NeedLSE))
 	}
 	switch need {
-	case attn.NeedSoftmax:
-		p.Op = attn.OpSoftmax
-	case attn.NeedLinear:
-		p.Op = attn.OpLinear
 	case attn.NeedWindow:
 		p.Mask = attn.Window(1, 1)
 	case attn.NeedBool:
@@ -60,7 +63,6 @@ func asking(need attn.Needs, op attn.Op) attn.Problem {
 	case attn.NeedPages:
 		p.Page = 16
 	case attn.NeedTemp, attn.NeedSoftcap, attn.NeedBias, attn.NeedALiBi, attn.NeedSinks, attn.NeedRelative, attn.NeedMetric, attn.NeedRope:
-		p.Op = attn.OpSoftmax
 		switch need {
 		case attn.NeedTemp:
 			p.Score.Temp = 2

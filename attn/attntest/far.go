@@ -61,7 +61,7 @@ func farForward(s *Subject) error {
 
 // farParts: partial results of unequal parts of far keys merge to the answer near 0.
 func farParts(s *Subject) error {
-	if s.wants()&attn.WantLSE == 0 {
+	if s.Claims.Wants()&attn.WantLSE == 0 {
 		return nil
 	}
 	return s.eachFar(s.Covers, func(c cases.Case) error {
@@ -135,8 +135,8 @@ const farLSE = 1 << 10
 
 // weights: those of a row, and that of its sink, sum to 1.
 func weights(s *Subject) error {
-	return s.softmax(func(c cases.Case) error {
-		if s.wants()&attn.WantWeights == 0 || c.Problem.Out != attn.F32 {
+	return s.exponential(func(c cases.Case) error {
+		if s.Claims.Wants()&attn.WantWeights == 0 || c.Problem.Out != attn.F32 {
 			return nil
 		}
 		c.Problem.Want |= attn.WantWeights
@@ -188,7 +188,7 @@ const u = 0x1p-24
 // gradientColumns: every row hands its dOut on to values, in parts that sum to 1.
 func gradientColumns(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
-		if c.Problem.Op != attn.OpSoftmax {
+		if !c.Problem.Op.HasLSE() {
 			return nil
 		}
 		x, err := s.gradients(c, nil)

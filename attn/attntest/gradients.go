@@ -20,7 +20,7 @@ func (s *Subject) differentiated(c cases.Case) (cases.Case, bool) {
 
 // gradientOf returns any case as one of gradients, and whether the claims cover it.
 func (s *Subject) gradientOf(c cases.Case) (cases.Case, bool) {
-	d, ok := c.Differentiated(s.wants())
+	d, ok := c.Differentiated(s.Claims.Wants())
 	return d, ok && d.Problem.Needs()&^s.Claims == 0
 }
 
@@ -39,7 +39,7 @@ func (s *Subject) backward(c cases.Case, team *attn.Team) (*backward, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t := &a.Stats.LSE; t.Data == nil && c.Problem.Op == attn.OpSoftmax { // a case that takes none of its by-products
+	if t := &a.Stats.LSE; t.Data == nil && c.Problem.ReadsLSE() { // a case that takes none of its by-products
 		*t = attn.New(attn.BHSD, a.Q.B, a.Q.S, a.Q.H, 1)
 	}
 	x, err := s.backwardOf(c.Problem, a, team)

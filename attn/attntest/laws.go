@@ -64,10 +64,10 @@ func near(x, y *attn.Args, mx, my []margin, shift float64) error {
 	return err
 }
 
-// softmax runs f on the softmax calls of each.
-func (s *Subject) softmax(f func(c cases.Case) error) error {
+// exponential runs f on the calls whose weights are exponentials over their sum.
+func (s *Subject) exponential(f func(c cases.Case) error) error {
 	return s.each(func(c cases.Case) error {
-		if c.Problem.Op != attn.OpSoftmax {
+		if !c.Problem.Op.HasLSE() {
 			return nil
 		}
 		c.Problem.Want &= attn.WantLSE
@@ -85,7 +85,7 @@ func bare(p attn.Problem) bool {
 // query is 1 and every key is the constant, so that every kernel can be asked.
 func shift(s *Subject) error {
 	const by = 3.5
-	return s.softmax(func(c cases.Case) error {
+	return s.exponential(func(c cases.Case) error {
 		if !bare(c.Problem) {
 			return nil
 		}
@@ -152,8 +152,8 @@ func permute(s *Subject) error {
 // average: an output is a weighted mean of values, so if all values are one row, that row comes out.
 func average(s *Subject) error {
 	return s.each(func(c cases.Case) error {
-		if c.Problem.Op == attn.OpLinear && c.Problem.Linear.Unnormalised || c.Problem.Score.Terms&attn.TermSinks != 0 || c.Problem.KV == attn.I8 {
-			return nil // weights do not sum to 1, or values cannot be stored
+		if !c.Problem.Averages() || c.Problem.KV == attn.I8 { // int8 cannot store the values
+			return nil
 		}
 		a, _, err := c.Args()
 		if err != nil {
@@ -235,10 +235,10 @@ func grid(p *attn.Problem, a *attn.Args) (nq, nk int) {
 
 // joins splits the keys of each call that fits in two, at several places, and demands that the parts merge to the whole.
 func (s *Subject) joins(fits func(p attn.Problem) bool, cut func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args)) error {
-	if s.wants()&attn.WantLSE == 0 {
+	if s.Claims.Wants()&attn.WantLSE == 0 {
 		return nil
 	}
-	return s.softmax(func(c cases.Case) error {
+	return s.exponential(func(c cases.Case) error {
 		if c.Problem.Out = attn.F32; !fits(c.Problem) || c.Problem.Needs()&^s.Claims != 0 {
 			return nil
 		}

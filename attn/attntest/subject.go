@@ -56,7 +56,7 @@ func (s *Subject) hold(c *cases.Case) float64 {
 	if p.Out != attn.F32 {
 		return 1 // rounding to 16 bits takes nearly all of it
 	}
-	if p.Op == attn.OpSoftmax && p.Dim < 8 && s.Options.HoldNarrow > 0 {
+	if p.Dim < 8 && s.Options.HoldNarrow > 0 {
 		h = s.Options.HoldNarrow
 	}
 	if h == 0 {
@@ -65,24 +65,12 @@ func (s *Subject) hold(c *cases.Case) float64 {
 	return h
 }
 
-// wants is the set of by-products that the claims cover.
-func (s *Subject) wants() attn.Want {
-	var w attn.Want
-	for b := attn.WantLSE; b <= attn.WantGrad; b <<= 1 {
-		p := attn.Problem{Want: b}
-		if p.Needs()&^attn.NeedSoftmax&^s.Claims == 0 {
-			w |= b
-		}
-	}
-	return w
-}
-
 // Covers returns the case with the by-products that the claims cover, and whether they cover all else that it needs.
 func (s *Subject) Covers(c cases.Case) (cases.Case, bool) {
 	if c.Backward() { // it has its place among the gradients
 		return c, false
 	}
-	c = c.Only(s.wants())
+	c = c.Only(s.Claims.Wants())
 	return c, c.Problem.Needs()&^s.Claims == 0
 }
 

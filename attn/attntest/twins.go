@@ -24,12 +24,9 @@ func (t *twin) copy(edit func(p *attn.Problem, a *attn.Args)) *twin {
 	return c
 }
 
-// twins runs f on the softmax calls, not yet answered.
+// twins runs f on the calls, not yet answered.
 func (s *Subject) twins(f func(x *twin) error) error {
 	return s.each(func(c cases.Case) error {
-		if c.Problem.Op != attn.OpSoftmax {
-			return nil
-		}
 		c = c.Only(^attn.WantWeights)
 		a, _, err := c.Args()
 		if err != nil {

@@ -1,6 +1,10 @@
 package cases
 
-import "attnlab/attn"
+import (
+	"slices"
+
+	"attnlab/attn"
+)
 
 // A Bad call has one operand that is wrong. A kernel must panic with an error whose text names it.
 type Bad struct {
@@ -9,7 +13,8 @@ type Bad struct {
 	Break         func(a *attn.Args)
 }
 
-// BadCalls lists wrong operands for calls of the given kind, one mistake each. The operands are those of NewArgs in layout bhsd.
+// BadCalls lists wrong operands for calls of an operation, one mistake each: those of which the
+// operation has the operands. They are those of NewArgs in layout bhsd.
 func BadCalls(op attn.Op) []Bad {
 	base := problem(2, 5, 6, 4, 2, 8, 7)
 	base.Op = op
@@ -68,11 +73,8 @@ func BadCalls(op attn.Op) []Bad {
 		{"bias-unasked", "Bias", base, func(a *attn.Args) { a.Terms.Bias = attn.New(attn.BHSD, 1, 5, 1, 6) }},
 		{"lse-unasked", "LSE", base, func(a *attn.Args) { a.Stats.LSE = row }},
 	}...)
-	if op == attn.OpLinear {
-		return bad
-	}
 	bad = append(bad, badTerms(base)...)
-	return append(bad, []Bad{
+	bad = append(bad, []Bad{
 		{"bias-missing", "Bias", bias, func(a *attn.Args) { a.Terms.Bias = attn.Tensor{} }},
 		{"bias-wrong-heads", "Bias", bias, func(a *attn.Args) { a.Terms.Bias = attn.New(attn.BHSD, 1, 5, 3, 6) }},
 		{"bias-too-short", "Bias", bias, func(a *attn.Args) { a.Terms.Bias.Data = a.Terms.Bias.Data[1:] }},
@@ -98,6 +100,7 @@ func BadCalls(op attn.Op) []Bad {
 		{"scores-in-out", "Scores", matrices, func(a *attn.Args) { a.Stats.Scores.Data = a.Out.Data }},
 		{"scores-unasked", "Scores", all, func(a *attn.Args) { a.Stats.Scores = attn.New(attn.BHSD, 2, 5, 4, 6) }},
 	}...)
+	return slices.DeleteFunc(bad, func(b Bad) bool { return b.Problem.Validate() != nil })
 }
 
 // argMaxOver has ArgMax end in the memory of a list of the call, which keeps its numbers.

@@ -1,6 +1,10 @@
 package cases
 
-import "attnlab/attn"
+import (
+	"slices"
+
+	"attnlab/attn"
+)
 
 // A BadGrad is a backward pass that has one operand that is wrong.
 type BadGrad struct {
@@ -9,7 +13,8 @@ type BadGrad struct {
 	Break         func(a *attn.Args, g *attn.Grads)
 }
 
-// BadGrads lists wrong operands for backward passes of the given kind, one mistake each. The operands are those of NewArgs and NewGrads in layout bhsd.
+// BadGrads lists wrong operands for backward passes of an operation, one mistake each: those of
+// which the operation has the operands. They are those of NewArgs and NewGrads in layout bhsd.
 func BadGrads(op attn.Op) []BadGrad {
 	base := problem(2, 5, 6, 4, 2, 8, 7)
 	base.Op, base.Want = op, attn.WantGrad
@@ -42,20 +47,24 @@ func BadGrads(op attn.Op) []BadGrad {
 		{"dsinks-unasked", "dSinks", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Sinks = make([]float32, 4) }},
 		{"dcos", "dCos", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Cos = row }},
 	}
-	if op == attn.OpLinear {
-		return append(bad, BadGrad{"dlse-of-linear", "dLSE", base, func(_ *attn.Args, g *attn.Grads) { g.LSE = row }})
+	if op.HasLSE() {
+		bad = append(bad, []BadGrad{
+			{"lse-missing", "Stats.LSE", base, func(a *attn.Args, _ *attn.Grads) { a.Stats.LSE = attn.Tensor{} }},
+			{"dlse-wrong-heads", "dLSE", base, func(_ *attn.Args, g *attn.Grads) { g.LSE.H = 2 }},
+			{"dentropy-without", "dEntropy", base, func(_ *attn.Args, g *attn.Grads) { g.Entropy = row }},
+		}...)
+	} else {
+		bad = append(bad, BadGrad{"dlse-without", "dLSE", base, func(_ *attn.Args, g *attn.Grads) { g.LSE = row }})
 	}
 	terms, entropy := base, base
 	terms.Score.Terms = attn.TermBias | attn.TermALiBi | attn.TermSinks
 	entropy.Want |= attn.WantEntropy
-	return append(bad, []BadGrad{
-		{"lse-missing", "Stats.LSE", base, func(a *attn.Args, _ *attn.Grads) { a.Stats.LSE = attn.Tensor{} }},
-		{"dlse-wrong-heads", "dLSE", base, func(_ *attn.Args, g *attn.Grads) { g.LSE.H = 2 }},
-		{"dentropy-without", "dEntropy", base, func(_ *attn.Args, g *attn.Grads) { g.Entropy = row }},
+	bad = append(bad, []BadGrad{
 		{"dentropy-wrong-dim", "dEntropy", entropy, func(_ *attn.Args, g *attn.Grads) { g.Entropy.D = 2 }},
 		{"dbias-wrong-shape", "dBias", terms, func(_ *attn.Args, g *attn.Grads) { g.Terms.Bias.H = 1 }},
 		{"dslopes-too-few", "dSlopes", terms, func(_ *attn.Args, g *attn.Grads) { g.Terms.Slopes = g.Terms.Slopes[:3] }},
 		{"dslopes-in-slopes", "dSlopes", terms, func(a *attn.Args, g *attn.Grads) { g.Terms.Slopes = a.Terms.Slopes }},
 		{"dsinks-too-many", "dSinks", terms, func(_ *attn.Args, g *attn.Grads) { g.Terms.Sinks = make([]float32, 5) }},
 	}...)
+	return slices.DeleteFunc(bad, func(b BadGrad) bool { return b.Problem.Validate() != nil })
 }

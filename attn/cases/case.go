@@ -95,32 +95,11 @@ func All() []Case { return slices.Clone(all()) }
 // all takes some milliseconds, and kernels are asked about all cases many times over.
 var all = sync.OnceValue(func() []Case {
 	l := new(list)
-	for _, f := range []struct {
-		name string
-		add  func(*list)
-	}{
-		{"sizes", sizes},
-		{"dims", dims},
-		{"masks", masks},
-		{"lengths", lengths},
-		{"gqa", groups},
-		{"layouts", views},
-		{"score", scores},
-		{"bias", biases},
-		{"stats", byproducts},
-		{"terms", terms},
-		{"bitmaps", bitmaps},
-		{"ragged", ragged},
-		{"cache", caches},
-		{"types", types},
-		{"pairs", pairs},
-		{"extremes", extremes},
-		{"far", far},
-		{"empty", empty},
-		{"linear", linear},
-	} {
-		l.family = f.name
-		f.add(l)
+	for _, l.op = range attn.Ops() {
+		for _, f := range familiesOf(l.op) {
+			l.family = f.name
+			f.add(l)
+		}
 	}
 	return l.cases
 })
@@ -134,6 +113,11 @@ func Core() []Case {
 		}
 	}
 	return core
+}
+
+// Of lists the cases of an operation.
+func Of(op attn.Op) []Case {
+	return slices.DeleteFunc(All(), func(c Case) bool { return c.Problem.Op != op })
 }
 
 // Families lists the families in order.
@@ -151,12 +135,15 @@ type rnd = *rand.Rand
 
 // A list collects the cases of the families.
 type list struct {
+	op     attn.Op
 	family string
 	cases  []Case
 }
 
-// add appends a case with plain defaults; the returned pointer holds until the next add.
+// add appends a case of the operation, with plain defaults. The returned pointer holds until the
+// next add.
 func (l *list) add(name string, p attn.Problem) *Case {
+	p.Op = l.op
 	l.cases = append(l.cases, Case{Family: l.family, Name: name, Problem: p, Layout: "bhsd", Data: "normal"})
 	return &l.cases[len(l.cases)-1]
 }

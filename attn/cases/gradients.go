@@ -37,7 +37,7 @@ func carveGrads(p *attn.Problem, a *attn.Args, layout string, c *carver) *attn.G
 		return c.tensor(attn.F32, layout, t.B, t.S, t.H, t.D)
 	}
 	g.Out = as(&a.Out, layout)
-	if p.Op == attn.OpSoftmax {
+	if p.Op.HasLSE() {
 		g.LSE = as(&attn.Tensor{B: a.Stats.LSE.B, S: a.Stats.LSE.S, H: a.Stats.LSE.H, D: min(a.Stats.LSE.D, 1)}, layout)
 		g.Entropy = as(&a.Stats.Entropy, layout)
 	}
@@ -100,7 +100,7 @@ func (c Case) Differentiated(keep attn.Want) (Case, bool) {
 		return c, false
 	}
 	c.Problem.Want = attn.WantGrad
-	if c.Problem.Op == attn.OpSoftmax {
+	if c.Problem.Op.HasLSE() {
 		c.Problem.Want |= attn.WantEntropy & keep
 	}
 	return c, c.Problem.Validate() == nil

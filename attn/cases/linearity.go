@@ -10,7 +10,7 @@ import (
 // features are not normalised, for their denominators may be anything.
 func linear(l *list) {
 	of := func(p attn.Problem, lin attn.Linear, m attn.Mask) attn.Problem {
-		p.Op, p.Linear, p.Mask = attn.OpLinear, lin, m
+		p.Linear, p.Mask = lin, m
 		return p
 	}
 	kinds := []struct {

@@ -141,7 +141,7 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 		{attn.WantWeights, &a.Stats.Weights, nk},
 		{attn.WantScores, &a.Stats.Scores, nk},
 	} {
-		if p.Want&o.want != 0 || o.want == attn.WantLSE && p.Want&attn.WantGrad != 0 && p.Op == attn.OpSoftmax {
+		if p.Want&o.want != 0 || o.want == attn.WantLSE && p.ReadsLSE() {
 			*o.t = c.tensor(attn.F32, layout, qb, qn, hq, o.d)
 		}
 	}

@@ -126,7 +126,7 @@ func empty(l *list) {
 		add("no-keys-in-call", problem(1, nq, 6, 2, 1, 8, 8)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { Trim(a, nq, 0) })
 	}
 	l.add("no-dim-causal", masked(problem(1, 80, 80, 1, 1, 0, 8), attn.Causal())).core(true)
-	p := problem(1, 6, 0, 2, 1, 8, 8)
-	p.Op = attn.OpLinear
-	l.add("linear-no-keys", p).core(true)
 }
+
+// emptyLinear has no keys to sum.
+func emptyLinear(l *list) { l.add("linear-no-keys", problem(1, 6, 0, 2, 1, 8, 8)).core(true) }

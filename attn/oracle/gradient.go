@@ -83,6 +83,7 @@ type gradients struct {
 	q, raw                                sums // of the row at hand: as it meets the keys, and by relative positions
 	bias, slopes, sinks, relative, metric sums
 	dout, absDout, one                    []float64
+	dlse, dentropy                        float64
 	rows                                  int
 	each                                  func(name string, at Index, got []float32, want estimates)
 	seenQ, seenK                          []bool // rows that belong to a sequence and are in use
@@ -166,12 +167,9 @@ func (j *gradients) pair(b, kv int) {
 		for i := range j.queries(b) {
 			at := Index{b, h, i}
 			j.rows++
-			dlse, dentropy, some := j.incoming(at)
 			dq := newEstimates(p.QDim())
-			if some && p.Op == attn.OpLinear {
-				dq = j.linearRow(at)
-			} else if some {
-				dq = j.row(at, dlse, dentropy)
+			if j.incoming(at) {
+				dq = j.by.gradient(j, at)
 			}
 			batch, row := a.QRow(p, b, i)
 			j.seenQ[(batch*a.Q.S+row)*a.Q.H+h] = true
@@ -186,10 +184,7 @@ func (j *gradients) pair(b, kv int) {
 		j.seenK[(batch*a.K.S+row)*a.K.H+kv] = true
 		if j.g.K.Data != nil {
 			dk := j.k.row(key)
-			if p.Op == attn.OpLinear {
-				j.through(dk, j.key(j.Oracle.k.x[:p.Dim], &a.K, b, key, kv))
-			}
-			j.turnBack(dk, b, key)
+			j.by.key(j, at, dk)
 			j.each("dK", at, j.g.K.Row(batch, row, kv), dk)
 		}
 		if j.g.V.Data != nil {
@@ -199,7 +194,7 @@ func (j *gradients) pair(b, kv int) {
 }
 
 // incoming reads the gradients of what a row gave, and says whether they make a difference.
-func (j *gradients) incoming(at Index) (dlse, dentropy float64, some bool) {
+func (j *gradients) incoming(at Index) (some bool) {
 	b, row := j.a.QRow(&j.p, at.B, at.I)
 	clear(j.dout)
 	if j.g.Out.Data != nil {
@@ -211,22 +206,25 @@ func (j *gradients) incoming(at Index) (dlse, dentropy float64, some bool) {
 	for c, x := range j.dout {
 		j.absDout[c] = math.Abs(x)
 	}
+	j.dlse, j.dentropy = 0, 0
 	if j.g.LSE.Data != nil {
-		dlse = float64(j.g.LSE.Row(b, row, at.H)[0])
+		j.dlse = float64(j.g.LSE.Row(b, row, at.H)[0])
 	}
 	if j.g.Entropy.Data != nil {
-		dentropy = float64(j.g.Entropy.Row(b, row, at.H)[0])
+		j.dentropy = float64(j.g.Entropy.Row(b, row, at.H)[0])
 	}
-	some = some || dlse != 0 || dentropy != 0
-	if !some && j.p.Op == attn.OpSoftmax { // 0 times NaN
+	some = some || j.dlse != 0 || j.dentropy != 0
+	if !some && j.p.Op.HasLSE() { // 0 times NaN
 		lse := j.a.Stats.LSE.Row(b, row, at.H)[0]
 		some = lse != lse || math.IsInf(float64(lse), 1)
 	}
-	return dlse, dentropy, some
+	return some
 }
 
-// row adds what a row gives to the gradients of keys, values and terms, and returns that of its query.
-func (j *gradients) row(at Index, dlse, dentropy float64) estimates {
+// softmaxRow adds what a row gives to the gradients of keys, values and terms, and returns that of
+// its query.
+func (j *gradients) softmaxRow(at Index) estimates {
+	dlse, dentropy := j.dlse, j.dentropy
 	p, a, kv := &j.p, j.a, at.H/j.p.Group()
 	r := j.Row(at) // leaves the query as it meets keys in j.Oracle.q, and the keys that have a weight in keys
 	j.q.clear()
@@ -287,6 +285,9 @@ func (j *gradients) row(at Index, dlse, dentropy float64) estimates {
 	}
 	return j.back(at)
 }
+
+// softmaxKey turns the gradient of a key back from its position.
+func (j *gradients) softmaxKey(at Index, dk estimates) { j.turnBack(dk, at.B, at.I) }
 
 // pairTerms takes the gradient of a finished score to what was added to it last.
 func (j *gradients) pairTerms(at Index, key int, ds bounded) {
@@ -439,85 +440,5 @@ func (j *gradients) rest() {
 			b, s, h := at/o.t.H/o.t.S, at/o.t.H%o.t.S, at%o.t.H
 			j.each(o.name, Index{b, h, s}, o.t.Row(b, s, h), newEstimates(o.t.D))
 		}
-	}
-}
-
-// linearRow adds what a row of a linear problem gives to the gradients of keys and values, and returns that of its query. With N the numerator and Z the
-// denominator of o = N / Z, the gradient of the weight W_j is (dO.V_j - dO.o) / Z, or scale dO.V_j where nothing is divided.
-//
-// Kernels sum features with values before any query meets them, so what counts is the size of every product, not of what is left of their sum.
-func (j *gradients) linearRow(at Index) estimates {
-	p, a, kv := &j.p, j.a, at.H/j.p.Group()
-	r := j.Row(at) // leaves the visible keys in keys
-	j.q.clear()
-	q := append([]float64(nil), j.Oracle.q.x[:p.Dim]...)
-	f, absF := make([]float64, p.Dim), make([]float64, p.Dim)
-	for c, x := range q {
-		f[c] = feature(p.Linear.Feature, x)
-		absF[c] = math.Abs(f[c])
-	}
-	root := func(n int) float64 { return math.Sqrt(float64(n)) }
-	grow := root(p.Dim) + root(p.DimV) + root(len(j.keys)) + root(j.queries(at.B)) + 10
-	den, absDen := p.Linear.Eps, 0.0
-	weight := func(key int) (w, abs float64, k, absK []float64) {
-		k, absK = make([]float64, p.Dim), make([]float64, p.Dim)
-		for c, x := range j.key(j.Oracle.k.x[:p.Dim], &a.K, at.B, key, kv) {
-			k[c] = feature(p.Linear.Feature, x)
-			absK[c] = math.Abs(k[c])
-			w += f[c] * k[c]
-			abs += absF[c] * absK[c]
-		}
-		return w, abs, k, absK
-	}
-	for _, key := range j.keys {
-		w, abs, _, _ := weight(key)
-		den += w
-		absDen += abs
-	}
-	by, eBy := p.Scale(), 1.0 // what a product is multiplied by, and its error over itself
-	d := bounded{}
-	if !p.Linear.Unnormalised {
-		by, eBy = 1/den, grow*absDen/math.Abs(den)
-		for c, g := range j.dout {
-			d.x += g * r.Out[c] * by
-			d.err += math.Abs(g*by) * (math.Abs(r.Out[c])*(eBy+grow) + r.TolOut[c]/u)
-			d.size += math.Abs(g * r.Out[c] * by)
-		}
-	}
-	size := math.Abs(by)
-	for _, key := range j.keys {
-		w, absW, k, absK := weight(key)
-		j.v.add(key, bounded{w * by, absW * size * (eBy + grow), absW * size}, j.dout, j.absDout)
-		dw := bounded{-d.x, d.err, d.size}
-		for c, v := range j.key(j.Oracle.v, &a.V, at.B, key, kv) {
-			dw.x += j.dout[c] * v * by
-			dw.err += math.Abs(j.dout[c]*v) * size * (eBy + grow)
-			dw.size += math.Abs(j.dout[c]*v) * size
-		}
-		j.q.add(0, dw, k, absK)
-		j.k.add(key, dw, f, absF)
-	}
-	dq := j.q.row(0)
-	j.through(dq, q)
-	return dq
-}
-
-// through takes the gradient of features of a row to the row.
-func (j *gradients) through(g estimates, row []float64) {
-	for c, y := range row {
-		slope := 1.0
-		switch f := j.p.Linear.Feature; {
-		case f == attn.EluPlusOne && y <= 0:
-			slope = math.Exp(y)
-		case f == attn.ReluPlusOne && y <= 0:
-			slope = 0
-		}
-		lost := 0.0 // of a slope near the bottom of float32
-		if slope < 1 {
-			lost = flush * math.Abs(g.x[c])
-		}
-		g.x[c] *= slope
-		g.tol[c] = g.tol[c]*slope + 2*u*math.Abs(g.x[c]) + lost + subnormal
-		g.size[c] = g.size[c]*slope + absolute(lost+subnormal)
 	}
 }

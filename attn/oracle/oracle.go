@@ -111,6 +111,7 @@ func (r *Row) MayBeFirst(j int) bool {
 
 // An Oracle answers for the rows of one call. It is used by one goroutine at a time.
 type Oracle struct {
+	by   definition
 	p    attn.Problem
 	a    *attn.Args
 	row  Row
@@ -131,6 +132,10 @@ func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
+	by, err := define(p.Op)
+	if err != nil {
+		return nil, err
+	}
 	if err := p.Check(a); err != nil {
 		return nil, err
 	}
@@ -140,7 +145,7 @@ func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
 	}
 	f := func(n int) []float64 { return make([]float64, n) }
 	return &Oracle{
-		p: p, a: a, keys: make([]int, 0, nk), q: operand{f(d), f(d)}, k: operand{f(d), f(d)}, raw: operand{f(d), f(d)}, v: f(dv),
+		by: by, p: p, a: a, keys: make([]int, 0, nk), q: operand{f(d), f(d)}, k: operand{f(d), f(d)}, raw: operand{f(d), f(d)}, v: f(dv),
 		row: Row{Out: f(dv), TolOut: f(dv), SizeOut: f(dv), Weights: f(nk), TolWeights: f(nk), SizeWeights: f(nk), Scores: f(nk), TolScores: f(nk)},
 	}, nil
 }
@@ -162,11 +167,7 @@ func (o *Oracle) Row(at Index) *Row {
 		}
 	}
 	r.Visible = len(o.keys)
-	if o.p.Op == attn.OpLinear {
-		o.linear(at)
-	} else {
-		o.softmax(at)
-	}
+	o.by.row(o, at)
 	for b, x := range r.Out {
 		switch {
 		case math.IsNaN(x) || math.IsInf(x, 0):
@@ -318,15 +319,19 @@ func (o *Oracle) load(to *operand, x []float64, b, pos int, rope attn.Rope) {
 	}
 }
 
+// rawQuery is the row's query as it came.
+func (o *Oracle) rawQuery(at Index) []float64 {
+	b, row := at.B, at.I
+	if o.p.Ragged {
+		b, row = 0, int(o.a.QStart[at.B])+at.I
+	}
+	return numbers(o.q.x[:cap(o.q.x)], &o.a.Q, b, row, at.H)
+}
+
 // query prepares the row's query: turned, and taken through the metric.
 func (o *Oracle) query(at Index) {
 	p, a := &o.p, o.a
-	b, row := at.B, at.I
-	if p.Ragged {
-		b, row = 0, int(a.QStart[at.B])+at.I
-	}
-	x := numbers(o.q.x[:cap(o.q.x)], &a.Q, b, row, at.H)
-	o.load(&o.raw, x, at.B, 0, attn.NoRope)
+	o.load(&o.raw, o.rawQuery(at), at.B, 0, attn.NoRope)
 	o.load(&o.q, o.raw.x, at.B, o.position(at), p.Score.Rope)
 	if p.Score.Terms&attn.TermMetric == 0 {
 		return
@@ -571,57 +576,5 @@ func (o *Oracle) allNaN() {
 func (o *Oracle) copyValue(b, j, kv int) {
 	for c, v := range o.key(o.v, &o.a.V, b, j, kv) {
 		o.row.Out[c], o.row.TolOut[c] = v, 0
-	}
-}
-
-func feature(f attn.Feature, x float64) float64 {
-	switch f {
-	case attn.EluPlusOne:
-		if x > 0 {
-			return x + 1
-		}
-		return math.Exp(x)
-	case attn.ReluPlusOne:
-		return math.Max(x, 0) + 1 // math.Max, unlike max on a constant, keeps NaN
-	default:
-		return x
-	}
-}
-
-func (o *Oracle) linear(at Index) {
-	p, a, r := &o.p, o.a, &o.row
-	if len(o.keys) == 0 {
-		return
-	}
-	q, kv := numbers(o.q.x, &a.Q, at.B, at.I, at.H), at.H/p.Group()
-	den, tolDen := p.Linear.Eps, 0.0
-	grow := u * (math.Sqrt(float64(p.Dim)) + math.Sqrt(float64(len(o.keys))) + 8)
-	for _, j := range o.keys {
-		w, abs := 0.0, 0.0
-		for x, k := range o.key(o.k.x, &a.K, at.B, j, kv) {
-			t := feature(p.Linear.Feature, q[x]) * feature(p.Linear.Feature, k)
-			w += t
-			abs += math.Abs(t)
-		}
-		den += w
-		tolDen += grow * abs
-		for b, v := range o.key(o.v, &a.V, at.B, j, kv) {
-			r.Out[b] += w * v
-			r.TolOut[b] += grow * abs * math.Abs(v)
-			r.SizeOut[b] += abs * math.Abs(v)
-		}
-	}
-	for b := range r.Out {
-		if p.Linear.Unnormalised {
-			r.Out[b] *= p.Scale()
-			r.TolOut[b] *= math.Abs(p.Scale())
-			r.SizeOut[b] *= math.Abs(p.Scale())
-		} else {
-			r.Out[b] /= den
-			r.SizeOut[b] /= math.Abs(den)
-			r.TolOut[b] = (r.TolOut[b] + math.Abs(r.Out[b])*tolDen) / math.Abs(den)
-		}
-		r.TolOut[b] += 2 * u * math.Abs(r.Out[b])
-		r.rounded(b, 6*subnormal)
 	}
 }

@@ -315,9 +315,8 @@ func ops(all []attn.Kernel, algo string) []string {
 		if a != algo {
 			continue
 		}
-		have := harness.Powers(k)
-		for op, need := range map[attn.Op]attn.Needs{attn.OpSoftmax: attn.NeedSoftmax, attn.OpLinear: attn.NeedLinear} {
-			if have&need != 0 && !slices.Contains(names, op.String()) {
+		for _, op := range attn.OpsOf(k) {
+			if !slices.Contains(names, op.String()) {
 				names = append(names, op.String())
 			}
 		}

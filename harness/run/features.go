@@ -12,10 +12,10 @@ import (
 
 // A feature is one entry of a point's list of features and what it changes in a problem.
 type feature struct {
-	name  string // with an argument, it ends in a colon
-	takes string // the argument, in messages
-	slot  string // of several features for one slot a list holds one
-	ops   [2]bool
+	name  string                // with an argument, it ends in a colon
+	takes string                // the argument, in messages
+	slot  string                // of several features for one slot a list holds one
+	of    func(op attn.Op) bool // whether an operation has the feature
 	apply func(q *attn.Problem, arg string) (arrangement, error)
 	arg   string
 }
@@ -26,54 +26,57 @@ type arrangement func(q *attn.Problem, a *attn.Args)
 // String is the feature as it is written, with its argument.
 func (f *feature) String() string { return f.name + f.arg }
 
-// Slots of features of which a list holds one. That of the feature map of a linear point is never empty.
+// Slots of features of which a list holds one. That of the feature map is never empty where the op
+// has feature maps.
 const (
 	mapSlot    = "feature map"
 	bitmapSlot = "bitmap"
 	raggedSlot = "ragged"
 )
 
-var (
-	softmaxOnly = [2]bool{attn.OpSoftmax: true}
-	linearOnly  = [2]bool{attn.OpLinear: true}
-	anyOp       = [2]bool{true, true}
-)
+// taken returns for which operations a problem may ask for an ability.
+func taken(need attn.Needs) func(attn.Op) bool {
+	return func(op attn.Op) bool { return op.Takes()&need != 0 }
+}
+
+// ofLinear is for features that set the fields of attn.Linear.
+func ofLinear(op attn.Op) bool { return op == attn.OpLinear }
 
 // features are in the order in which a point lists them.
 var features = [...]feature{
-	{name: "elu+1", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.EluPlusOne)},
-	{name: "relu+1", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.ReluPlusOne)},
-	{name: "identity", slot: mapSlot, ops: linearOnly, apply: featureMap(attn.Identity)},
-	{name: "unnormalised", ops: linearOnly, apply: plain(func(q *attn.Problem) { q.Linear.Unnormalised = true })},
-	{name: "eps:", takes: "X", ops: linearOnly, apply: positive(func(q *attn.Problem) *float64 { return &q.Linear.Eps })},
-	{name: "temp:", takes: "T", ops: softmaxOnly, apply: temperature},
-	{name: "softcap:", takes: "X", ops: softmaxOnly, apply: positive(func(q *attn.Problem) *float64 { return &q.Score.Softcap })},
-	{name: "bias", ops: softmaxOnly, apply: term(attn.TermBias)},
-	{name: "alibi", ops: softmaxOnly, apply: term(attn.TermALiBi)},
-	{name: "sinks", ops: softmaxOnly, apply: term(attn.TermSinks)},
-	{name: "relative", slot: "relative", ops: softmaxOnly, apply: term(attn.TermRelative)},
-	{name: "relative-clipped:", takes: "N", slot: "relative", ops: softmaxOnly, apply: clipped},
-	{name: "metric", slot: "metric", ops: softmaxOnly, apply: term(attn.TermMetric)},
-	{name: "metric-rect:", takes: "D", slot: "metric", ops: softmaxOnly, apply: rectangular},
-	{name: "rope", slot: "rope", ops: softmaxOnly, apply: rope(attn.RopeInterleaved)},
-	{name: "rope-halves", slot: "rope", ops: softmaxOnly, apply: rope(attn.RopeHalves)},
-	{name: "bool", slot: bitmapSlot, ops: anyOp, apply: scattered(attn.BoolBitmap)},
-	{name: "bool:", takes: "SHARE", slot: bitmapSlot, ops: anyOp, apply: scattered(attn.BoolBitmap)},
-	{name: "packed", slot: bitmapSlot, ops: anyOp, apply: scattered(attn.PackedBitmap)},
-	{name: "packed:", takes: "SHARE", slot: bitmapSlot, ops: anyOp, apply: scattered(attn.PackedBitmap)},
-	{name: "block:", takes: "SIDE:SHARE", slot: bitmapSlot, ops: anyOp, apply: blocks},
-	{name: "ragged", slot: raggedSlot, ops: anyOp, apply: ragged},
-	{name: "ragged:", takes: "LEAST", slot: raggedSlot, ops: anyOp, apply: ragged},
-	{name: alone, slot: raggedSlot, ops: anyOp, apply: ragged},
-	{name: alone + ":", takes: "LEAST", slot: raggedSlot, ops: anyOp, apply: ragged},
-	{name: "lengths", ops: anyOp, apply: lengths},
-	{name: "lse", ops: softmaxOnly, apply: want(attn.WantLSE)},
-	{name: "mean", ops: softmaxOnly, apply: want(attn.WantMean)},
-	{name: "entropy", ops: softmaxOnly, apply: want(attn.WantEntropy)},
-	{name: "max", ops: softmaxOnly, apply: want(attn.WantMax)},
-	{name: "argmax", ops: softmaxOnly, apply: want(attn.WantArgMax)},
-	{name: "weights", ops: softmaxOnly, apply: want(attn.WantWeights)},
-	{name: "scores", ops: softmaxOnly, apply: want(attn.WantScores)},
+	{name: "elu+1", slot: mapSlot, of: ofLinear, apply: featureMap(attn.EluPlusOne)},
+	{name: "relu+1", slot: mapSlot, of: ofLinear, apply: featureMap(attn.ReluPlusOne)},
+	{name: "identity", slot: mapSlot, of: ofLinear, apply: featureMap(attn.Identity)},
+	{name: "unnormalised", of: ofLinear, apply: plain(func(q *attn.Problem) { q.Linear.Unnormalised = true })},
+	{name: "eps:", takes: "X", of: ofLinear, apply: positive(func(q *attn.Problem) *float64 { return &q.Linear.Eps })},
+	{name: "temp:", takes: "T", of: taken(attn.NeedTemp), apply: temperature},
+	{name: "softcap:", takes: "X", of: taken(attn.NeedSoftcap), apply: positive(func(q *attn.Problem) *float64 { return &q.Score.Softcap })},
+	{name: "bias", of: taken(attn.NeedBias), apply: term(attn.TermBias)},
+	{name: "alibi", of: taken(attn.NeedALiBi), apply: term(attn.TermALiBi)},
+	{name: "sinks", of: taken(attn.NeedSinks), apply: term(attn.TermSinks)},
+	{name: "relative", slot: "relative", of: taken(attn.NeedRelative), apply: term(attn.TermRelative)},
+	{name: "relative-clipped:", takes: "N", slot: "relative", of: taken(attn.NeedRelative), apply: clipped},
+	{name: "metric", slot: "metric", of: taken(attn.NeedMetric), apply: term(attn.TermMetric)},
+	{name: "metric-rect:", takes: "D", slot: "metric", of: taken(attn.NeedMetric), apply: rectangular},
+	{name: "rope", slot: "rope", of: taken(attn.NeedRope), apply: rope(attn.RopeInterleaved)},
+	{name: "rope-halves", slot: "rope", of: taken(attn.NeedRope), apply: rope(attn.RopeHalves)},
+	{name: "bool", slot: bitmapSlot, of: taken(attn.NeedBool), apply: scattered(attn.BoolBitmap)},
+	{name: "bool:", takes: "SHARE", slot: bitmapSlot, of: taken(attn.NeedBool), apply: scattered(attn.BoolBitmap)},
+	{name: "packed", slot: bitmapSlot, of: taken(attn.NeedPacked), apply: scattered(attn.PackedBitmap)},
+	{name: "packed:", takes: "SHARE", slot: bitmapSlot, of: taken(attn.NeedPacked), apply: scattered(attn.PackedBitmap)},
+	{name: "block:", takes: "SIDE:SHARE", slot: bitmapSlot, of: taken(attn.NeedBlock), apply: blocks},
+	{name: "ragged", slot: raggedSlot, of: taken(attn.NeedRagged), apply: ragged},
+	{name: "ragged:", takes: "LEAST", slot: raggedSlot, of: taken(attn.NeedRagged), apply: ragged},
+	{name: alone, slot: raggedSlot, of: taken(attn.NeedRagged), apply: ragged},
+	{name: alone + ":", takes: "LEAST", slot: raggedSlot, of: taken(attn.NeedRagged), apply: ragged},
+	{name: "lengths", of: taken(attn.NeedLengths), apply: lengths},
+	{name: "lse", of: taken(attn.NeedLSE), apply: want(attn.WantLSE)},
+	{name: "mean", of: taken(attn.NeedMean), apply: want(attn.WantMean)},
+	{name: "entropy", of: taken(attn.NeedEntropy), apply: want(attn.WantEntropy)},
+	{name: "max", of: taken(attn.NeedMax), apply: want(attn.WantMax)},
+	{name: "argmax", of: taken(attn.NeedArgMax), apply: want(attn.WantArgMax)},
+	{name: "weights", of: taken(attn.NeedWeights), apply: want(attn.WantWeights)},
+	{name: "scores", of: taken(attn.NeedScores), apply: want(attn.WantScores)},
 }
 
 // plain is a feature that a problem says all of.
@@ -132,11 +135,11 @@ func (e *OtherOpError) Error() string {
 
 // splitFeatures reads a list of features, in any order, and returns it in the order of the table. Names may hold a + of their own.
 func splitFeatures(op, s string) ([]feature, error) {
-	var list []feature
-	o := 0
-	if op == attn.OpLinear.String() {
-		o = int(attn.OpLinear)
+	o, err := attn.OpByName(op)
+	if err != nil {
+		return nil, err
 	}
+	var list []feature
 	for rest := s; rest != ""; {
 		var f *feature
 		var tail string
@@ -163,7 +166,7 @@ func splitFeatures(op, s string) ([]feature, error) {
 		if f == nil || tail == "+" {
 			return nil, fmt.Errorf("features %q: %q is not known; op %s has %s", s, rest, op, featureNames(o))
 		}
-		if !f.ops[o] {
+		if !f.of(o) {
 			return nil, &OtherOpError{Features: s, Op: op, Feature: f.String(), has: featureNames(o)}
 		}
 		for _, g := range list {
@@ -182,24 +185,26 @@ func featureIndex(name string) int {
 	return slices.IndexFunc(features[:], func(f feature) bool { return f.name == name })
 }
 
-func featureNames(op int) string {
+func featureNames(op attn.Op) string {
 	var s []string
 	for _, f := range features {
-		if f.ops[op] {
+		if f.of(op) {
 			s = append(s, f.name+f.takes)
 		}
 	}
 	return strings.Join(s, " ")
 }
 
-// orderFeatures is the one spelling of a list. A linear point names its feature map, elu+1 if nothing else.
+// orderFeatures is the one spelling of a list. A point whose op has feature maps names one, elu+1 if
+// nothing else.
 func orderFeatures(op, s string) (string, error) {
 	list, err := splitFeatures(op, s)
 	if err != nil {
 		return "", err
 	}
-	if op == attn.OpLinear.String() && !slices.ContainsFunc(list, func(f feature) bool { return f.slot == mapSlot }) {
-		list = slices.Insert(list, 0, features[0])
+	o, _ := attn.OpByName(op)
+	if first := features[0]; first.of(o) && !slices.ContainsFunc(list, func(f feature) bool { return f.slot == first.slot }) {
+		list = slices.Insert(list, 0, first)
 	}
 	names := make([]string, len(list))
 	for i := range list {

@@ -99,7 +99,7 @@ func (k *key) clear(p *Point) {
 }
 
 // WithDefaults fills the fields that are empty or zero with the plain case: one batch, one head, as many key heads as query heads, as many
-// queries as keys, d_v = d, the kernel's own op, forward, unmasked, float32 in layout bhsd from normal inputs, one thread. Features are put in their order.
+// queries as keys, d_v = d, softmax, forward, unmasked, float32 in layout bhsd from normal inputs, one thread. Features are put in their order.
 func (p Point) WithDefaults() Point {
 	text := func(s *string, def string) {
 		if *s == "" {
@@ -111,7 +111,7 @@ func (p Point) WithDefaults() Point {
 			*n = def
 		}
 	}
-	text(&p.Op, ownOp(p.Kernel))
+	text(&p.Op, attn.OpSoftmax.String())
 	text(&p.Pass, "forward")
 	text(&p.Mask, "full")
 	number(&p.Batch, 1)
@@ -129,11 +129,12 @@ func (p Point) WithDefaults() Point {
 	return p
 }
 
-// ownOp is the op of a kernel where none is named. It is left out of names, so that softmax and linear attention, which answer different
-// questions of the same size, stand in one table.
-func ownOp(kernel string) string {
-	if op := attn.OpLinear.String(); kernel == op {
-		return op
+// unsaidOp returns the op that the name of a point leaves out: the one named like the kernel, or
+// softmax. Kernels of different ops, which answer different questions of the same size, are then
+// lines of one table.
+func unsaidOp(kernel string) string {
+	if op, err := attn.OpByName(kernel); err == nil {
+		return op.String()
 	}
 	return attn.OpSoftmax.String()
 }
@@ -163,7 +164,7 @@ func (p Point) name(contender bool) string {
 	}
 	plain.Op = p.Op // which the default features depend on
 	plain = plain.WithDefaults()
-	plain.Op = ownOp(p.Kernel)
+	plain.Op = unsaidOp(p.Kernel)
 	var b strings.Builder
 	b.WriteString(benchBase)
 	for i := range keys {
@@ -211,6 +212,9 @@ func ParseName(name string) (Point, error) {
 		if keys[next].always {
 			return p, fmt.Errorf("benchmark %q: %s= is missing", name, keys[next].bench)
 		}
+	}
+	if p.Op == "" {
+		p.Op = unsaidOp(p.Kernel)
 	}
 	p = p.WithDefaults()
 	if err := p.Validate(); err != nil {
@@ -296,12 +300,8 @@ func (p Point) problem() (attn.Problem, []arrangement, error) {
 		Batch: p.Batch, SeqQ: p.SeqQ, SeqKV: p.SeqKV, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, Dim: p.Dim, DimV: p.DimV, Page: p.Page,
 	}
 	var err error
-	switch p.Op {
-	case attn.OpSoftmax.String():
-	case attn.OpLinear.String():
-		q.Op = attn.OpLinear
-	default:
-		return q, nil, fmt.Errorf("op %q: one of %v, %v", p.Op, attn.OpSoftmax, attn.OpLinear)
+	if q.Op, err = attn.OpByName(p.Op); err != nil {
+		return q, nil, err
 	}
 	if err := p.checkLayer(); err != nil {
 		return q, nil, err

@@ -29,13 +29,13 @@ var table = []rule{
 	{"kernels/asm", nil},
 	{"kernels/asm/asmtest", []string{"kernels/asm"}},
 	{"kernels/asm/internal/...", []string{"kernels/asm/internal/..."}},
+	{"kernels/...", []string{"attn", "kernels/asm", "kernels/scalar", "kernels/operand"}}, // a kernel, such as linear
 	{"kernels/scalar", []string{"attn"}},
 	{"kernels/operand", []string{"attn", "kernels/asm"}},
 	{"kernels/naive", []string{"attn", "kernels/scalar"}},
 	{"kernels/tile", []string{"attn", "kernels/asm", "kernels/scalar", "kernels/operand"}},
 	{"kernels/tiled", []string{"attn", "kernels/asm", "kernels/tile", "kernels/scalar", "kernels/operand"}},
 	{"kernels/flash", []string{"attn", "kernels/asm", "kernels/tile", "kernels/scalar", "kernels/operand"}},
-	{"kernels/linear", []string{"attn", "kernels/asm", "kernels/scalar", "kernels/operand"}},
 	{"kernels", []string{"attn", "kernels/..."}},
 	{"peers", []string{"attn", "internal/group"}},
 	{"peers/peertest", []string{"attn", "attn/cases", "harness/run", "kernels/naive"}},
@@ -77,6 +77,9 @@ func matches(pattern, pkg string) bool {
 func find(pkg string) (rule, bool) {
 	var best rule
 	for _, r := range table {
+		if r.pkg == pkg {
+			return r, true
+		}
 		if matches(r.pkg, pkg) && len(r.pkg) > len(best.pkg) {
 			best = r
 		}

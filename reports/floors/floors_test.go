@@ -81,7 +81,7 @@ func TestTable(t *testing.T) {
 		row(1, 0, func(w *run.Row) { w.Data = "rising" }),
 		row(1, 0, func(w *run.Row) { w.Threads = 2 }),
 		row(1, 0, func(w *run.Row) {
-			w.Kernel, w.ISA, w.SeqQ, w.SeqKV, w.Features = "linear", "avx512", 8192, 8192, "elu+1"
+			w.Kernel, w.ISA, w.Op, w.SeqQ, w.SeqKV, w.Features = "linear", "avx512", "linear", 8192, 8192, "elu+1"
 		}),
 		row(math.NaN(), 0, func(w *run.Row) { w.SeqQ, w.SeqKV, w.Bandwidth = 1, 131072, 1 }),
 		row(math.NaN(), 0, func(w *run.Row) { w.SeqQ, w.SeqKV, w.HeadsKV = 1, 131072, 1 }),

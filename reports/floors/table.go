@@ -65,11 +65,9 @@ func table() []floor {
 	return floors
 }
 
-// plain is a forward call on one thread with nothing besides. Linear has a feature map, which is its usual one.
+// plain reports whether a row is a forward call on one thread, with the features that its op always
+// has and no others.
 func plain(w *run.Row) bool {
-	features := ""
-	if w.Kernel == "linear" {
-		features = "elu+1"
-	}
+	features := (run.Point{Op: w.Op}).WithDefaults().Features
 	return w.Layout == "bhsd" && w.Data == "normal" && w.Features == features && w.Store == "f32" && w.Threads == 1 && w.Pass == "forward" && w.HeadsKV == w.HeadsQ && w.Layer == ""
 }

@@ -244,11 +244,17 @@ func (c *Check) scratchBytes(k attn.Kernel, p attn.Problem) float64 {
 	return max(float64(bytes), 1) // of none there is no logarithm
 }
 
-// kindOf is the kind of attention that a kernel does, and whether it says that it holds the matrix of all scores.
-func kindOf(k attn.Kernel) (op attn.Op, matrix bool) {
-	algo, _ := k.Name()
-	if algo == "linear" {
+// kindOf returns which of the two kinds of attention of the documents a kernel does, and whether its
+// doc says that it holds the matrix of all scores. A kernel that does neither does not claim the row.
+func kindOf(c *Check, k attn.Kernel) (op attn.Op, matrix bool) {
+	algo, isa := k.Name()
+	does := attn.OpsOf(k)
+	switch {
+	case slices.Contains(does, attn.OpSoftmax):
+	case slices.Contains(does, attn.OpLinear):
 		op = attn.OpLinear
+	default:
+		c.Must(fmt.Errorf("%w: %s/%s does neither softmax nor linear attention", attn.ErrUnsupported, algo, isa))
 	}
 	return op, algo == "naive" || algo == "tiled"
 }
@@ -257,7 +263,7 @@ func blockwiseAnswers(c *Check, a bridge.Attention) {
 	const d, dv = 8, 5
 	if k := a.Kernel(); k != nil {
 		scratchOfLong(c, k)
-		if op, _ := kindOf(k); op == attn.OpLinear {
+		if op, _ := kindOf(c, k); op == attn.OpLinear {
 			return
 		}
 	}
@@ -274,7 +280,7 @@ func blockwiseAnswers(c *Check, a bridge.Attention) {
 // scratchOfLong asks how much scratch a kernel plans for long sequences. A term in n^2 shows in that twice the length takes more than twice the bytes.
 func scratchOfLong(c *Check, k attn.Kernel) {
 	const d = 64
-	op, matrix := kindOf(k)
+	op, matrix := kindOf(c, k)
 	for _, want := range []attn.Want{0, attn.WantGrad} {
 		var bytes []float64
 		for _, n := range doublings() {
@@ -456,7 +462,7 @@ func scratchGrowth(c *Check, a bridge.Attention) {
 		c.Must(fmt.Errorf("the definition plans nothing: %w", attn.ErrUnsupported))
 	}
 	const d = 64
-	op, matrix := kindOf(k)
+	op, matrix := kindOf(c, k)
 	var bytes []float64
 	for _, n := range doublings() {
 		bytes = append(bytes, c.scratchBytes(k, squareProblem(op, int(n), d)))
@@ -679,7 +685,7 @@ func complexityMeasured(c *Check, a bridge.Attention) {
 	const d = 64
 	kernel, op := a.Kernel(), attn.OpSoftmax
 	if kernel != nil {
-		op, _ = kindOf(kernel)
+		op, _ = kindOf(c, kernel)
 	}
 	scale, one := 1/math.Sqrt(d), 1.0
 	if op == attn.OpLinear {

@@ -117,7 +117,7 @@ func (k gradient) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	}
 	pl := &gradientPlan{gradient: k, p: p, scratch: scratch, workers: team.Workers(), bent: p}
 	p.Want &^= attn.WantGrad
-	if pl.p.Want&attn.WantGrad != 0 && p.Op == attn.OpSoftmax {
+	if pl.p.ReadsLSE() {
 		p.Want |= attn.WantLSE
 	}
 	if pl.forward, err = k.blocked.Plan(p, team); err != nil {

@@ -1,0 +1,157 @@
+package attn
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An Op is the kind of attention. It is an index into the table of operations below; packages oracle
+// and cases have a table each, of definitions and of families of cases.
+type Op uint8
+
+// Operations.
+const (
+	OpSoftmax Op = iota
+	OpLinear
+	opEnd
+)
+
+// The first abilities are those to do an operation: one bit for each, at the place of its Op.
+const (
+	NeedSoftmax Needs = 1 << OpSoftmax
+	NeedLinear  Needs = 1 << OpLinear
+)
+
+// Groups of abilities that a kind of attention takes together.
+const (
+	anyMask  = NeedWindow | NeedBool | NeedPacked | NeedBlock
+	anyStore = NeedTypes | NeedLengths | NeedRagged | NeedPages
+	anything = AllNeeds &^ (1<<opEnd - 1)
+)
+
+// An operation is one entry of the table.
+type operation struct {
+	name string
+	// takes is the set of abilities that a problem of this kind may ask for besides the kind itself.
+	takes Needs
+	// check refuses fields that no ability stands for; nil refuses none.
+	check func(p *Problem) error
+	// flop returns the arithmetic operations of a forward pass, given the other counts and the number
+	// of query rows over batches and heads.
+	flop func(p *Problem, c *Count, queries int64) int64
+	// lse means that weights are exponentials over their sum, so that a row has an LSE.
+	lse bool
+	// averages reports whether the weights of a row sum to 1; nil is never.
+	averages func(p *Problem) bool
+}
+
+var operations = [opEnd]operation{
+	OpSoftmax: {
+		name:  "softmax",
+		takes: anything,
+		check: func(p *Problem) error {
+			if p.Linear != (Linear{}) {
+				return errors.New("problem: fields of Linear are set, but op is softmax")
+			}
+			return nil
+		},
+		flop: func(p *Problem, c *Count, _ int64) int64 {
+			return times(2*(int64(p.Dim)+int64(p.DimV)), c.Pairs)
+		},
+		lse:      true,
+		averages: func(p *Problem) bool { return p.Score.Terms&TermSinks == 0 },
+	},
+	OpLinear: {
+		name:  "linear",
+		takes: anyMask | anyStore | NeedGrad,
+		check: func(p *Problem) error {
+			if p.DimQ != 0 {
+				return fmt.Errorf("problem: dim_q is %d, but op is linear, which has no metric: leave it 0", p.DimQ)
+			}
+			return nil
+		},
+		flop: func(p *Problem, c *Count, queries int64) int64 {
+			return times(2*int64(p.Dim)*(int64(p.DimV)+1), c.Keys+queries)
+		},
+		averages: func(p *Problem) bool { return !p.Linear.Unnormalised && p.Linear.Eps == 0 },
+	},
+}
+
+// Ops lists the operations in the order of their numbers.
+func Ops() []Op {
+	all := make([]Op, opEnd)
+	for i := range all {
+		all[i] = Op(i)
+	}
+	return all
+}
+
+// OpByName finds an operation by its name.
+func OpByName(s string) (Op, error) {
+	names := make([]string, opEnd)
+	for i := range operations {
+		if names[i] = operations[i].name; names[i] == s {
+			return Op(i), nil
+		}
+	}
+	return 0, fmt.Errorf("op %q: one of %s", s, strings.Join(names, ", "))
+}
+
+// OpsOf lists the operations that a kernel does. A Foreign kernel is taken at its claims; any other
+// is asked for a small plain problem of each.
+func OpsOf(k Kernel) []Op {
+	has := func(op Op) bool {
+		p := Problem{Op: op, Batch: 1, SeqQ: 4, SeqKV: 4, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8}
+		_, err := k.Check(p, 1)
+		return err == nil
+	}
+	if f, ok := k.(Foreign); ok {
+		claims := f.Claims()
+		has = func(op Op) bool { return claims&op.Need() != 0 }
+	}
+	return slices.DeleteFunc(Ops(), func(op Op) bool { return !has(op) })
+}
+
+// String returns the name used in flags and benchmark keys.
+func (o Op) String() string { return o.entry().name }
+
+// entry returns the entry of an operation, for an unknown one an entry that has but a name.
+func (o Op) entry() operation {
+	if o < opEnd {
+		return operations[o]
+	}
+	return operation{name: fmt.Sprintf("op(%d)", uint8(o))}
+}
+
+// Need returns the ability to do the operation.
+func (o Op) Need() Needs { return 1 << o & (1<<opEnd - 1) }
+
+// Takes returns the abilities that a problem of this kind may ask for besides Need.
+func (o Op) Takes() Needs { return o.entry().takes }
+
+// HasLSE reports whether the weights of a row are exponentials over their sum. The row then has an
+// LSE, which the backward pass reads; a constant that is added to all its scores changes no weight;
+// and Merge joins parts of its keys.
+func (o Op) HasLSE() bool { return o.entry().lse }
+
+// ReadsLSE reports whether the backward pass of a problem reads Stats.LSE.
+func (p *Problem) ReadsLSE() bool { return p.Want&WantGrad != 0 && p.Op.HasLSE() }
+
+// Averages reports whether an output is a weighted mean of the values: the weights of a row sum to 1.
+func (p *Problem) Averages() bool {
+	averages := p.Op.entry().averages
+	return averages != nil && averages(p)
+}
+
+// checkOp reports what a valid problem may have, but not one of its kind.
+func (p *Problem) checkOp() error {
+	if other := p.Needs() &^ (p.Op.Need() | p.Op.Takes()); other != 0 {
+		return fmt.Errorf("problem: op %v has no %v: leave it out", p.Op, other)
+	}
+	if check := p.Op.entry().check; check != nil {
+		return check(p)
+	}
+	return nil
+}
