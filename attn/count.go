@@ -9,13 +9,15 @@ import (
 type Count struct {
 	Pairs int64 // visible (query, key) pairs, over batches and query heads
 	Keys  int64 // keys that some query of their batch may see by the band, over batches and key heads
-	Flop  int64 // of the forward pass; the backward pass takes 2.5 times as many
+	Flop  int64 // arithmetic operations of the forward pass
+	Back  int64 // arithmetic operations of the backward pass
 	Bytes int64 // operands read and results written, each once, in their storage types
 }
 
-// Count counts the work of a call. With nil args every capacity is full and a bitmap shows every key. Extra score terms and
-// masks add no operations; a hidden pair counts none. Softmax takes 2(d+d_v) operations per visible pair and query head; linear takes
-// 2 d_phi (d_v+1) per key and key head and as many per query and query head, normalised or not.
+// Count counts the work of a call. With nil args every capacity is full and a bitmap shows every key.
+// Extra score terms and masks add no operations; a hidden pair counts none. Softmax takes 2(d+d_v)
+// operations per visible pair and query head. Linear takes 2 d_phi (d_v+1) per key and key head and as
+// many per query and query head, normalised or not. Both backward passes take 2.5 times as many.
 func (p *Problem) Count(a *Args) Count {
 	if a == nil { // every capacity is full
 		full := *p
@@ -37,7 +39,7 @@ func (p *Problem) Count(a *Args) Count {
 		queries += int64(n) * int64(p.HeadsQ)
 	}
 	d, dv := int64(p.Dim), int64(p.DimV)
-	c.Flop = p.Op.entry().flop(p, &c, queries)
+	c.Flop, c.Back = p.Op.entry().flop(p, &c, queries)
 	_, nk := a.grid(p)
 	c.Bytes = queries*(int64(p.QDim()*p.Q.Bytes())+dv*int64(p.Out.Bytes())) + c.Keys*(d+dv)*int64(p.KV.Bytes())
 	for w := WantLSE; w <= WantMax; w <<= 1 {

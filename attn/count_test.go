@@ -177,6 +177,9 @@ func TestCountAgainstBruteForce(t *testing.T) {
 		if want := 2 * int64(p.Dim+p.DimV) * pairs; c.Flop != want {
 			t.Fatalf("softmax: %d operations, want %d", c.Flop, want)
 		}
+		if want := 5 * int64(p.Dim+p.DimV) * pairs; c.Back != want {
+			t.Fatalf("softmax backward: %d operations, want %d", c.Back, want)
+		}
 		moved := 4 * (rows + keys) * int64(p.Dim+p.DimV)
 		if want := moved + int64(len(a.Allowed.Bool)+8*len(a.Allowed.Words)); c.Bytes != want {
 			t.Fatalf("%d bytes, want %d", c.Bytes, want)

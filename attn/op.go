@@ -38,9 +38,9 @@ type operation struct {
 	takes Needs
 	// check refuses fields that no ability stands for; nil refuses none.
 	check func(p *Problem) error
-	// flop returns the arithmetic operations of a forward pass, given the other counts and the number
+	// flop returns the arithmetic operations of the two passes, given the other counts and the number
 	// of query rows over batches and heads.
-	flop func(p *Problem, c *Count, queries int64) int64
+	flop func(p *Problem, c *Count, queries int64) (forward, backward int64)
 	// lse means that weights are exponentials over their sum, so that a row has an LSE.
 	lse bool
 	// averages reports whether the weights of a row sum to 1; nil is never.
@@ -57,8 +57,8 @@ var operations = [opEnd]operation{
 			}
 			return nil
 		},
-		flop: func(p *Problem, c *Count, _ int64) int64 {
-			return times(2*(int64(p.Dim)+int64(p.DimV)), c.Pairs)
+		flop: func(p *Problem, c *Count, _ int64) (forward, backward int64) {
+			return fiveForTwo(times(2*(int64(p.Dim)+int64(p.DimV)), c.Pairs))
 		},
 		lse:      true,
 		averages: func(p *Problem) bool { return p.Score.Terms&TermSinks == 0 },
@@ -72,12 +72,15 @@ var operations = [opEnd]operation{
 			}
 			return nil
 		},
-		flop: func(p *Problem, c *Count, queries int64) int64 {
-			return times(2*int64(p.Dim)*(int64(p.DimV)+1), c.Keys+queries)
+		flop: func(p *Problem, c *Count, queries int64) (forward, backward int64) {
+			return fiveForTwo(times(2*int64(p.Dim)*(int64(p.DimV)+1), c.Keys+queries))
 		},
 		averages: func(p *Problem) bool { return !p.Linear.Unnormalised && p.Linear.Eps == 0 },
 	},
 }
+
+// fiveForTwo counts a backward pass that makes five products for the two of the forward pass.
+func fiveForTwo(flop int64) (forward, backward int64) { return flop, times(5, flop/2) }
 
 // Ops lists the operations in the order of their numbers.
 func Ops() []Op {

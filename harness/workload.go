@@ -85,14 +85,15 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 	}, nil
 }
 
-// ofPass is the work of a pass, given that of the forward one. The backward pass makes five products in place of two, reads the operands, the output
-// and its gradient, and writes a gradient for each operand.
+// ofPass returns the work of a pass: its operations for Flop, and its bytes, given those of the forward
+// pass. The backward pass reads the operands, the output and its gradient, and writes a gradient for
+// each operand.
 func ofPass(pass string, c attn.Count) attn.Count {
 	switch pass {
 	case "backward":
-		c.Flop, c.Bytes = c.Flop/2*5, 2*c.Bytes
+		c.Flop, c.Bytes = c.Back, 2*c.Bytes
 	case "both":
-		c.Flop, c.Bytes = c.Flop/2*7, 3*c.Bytes
+		c.Flop, c.Bytes = c.Flop+c.Back, 3*c.Bytes
 	}
 	return c
 }

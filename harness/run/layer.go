@@ -103,7 +103,7 @@ func (p Point) attention() (attn.Count, error) {
 	}
 	c := q.Count(nil)
 	if p.Pass == "both" {
-		c.Flop = c.Flop / 2 * 7
+		c.Flop += c.Back
 	}
 	return c, nil
 }
