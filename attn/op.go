@@ -1,7 +1,6 @@
 package attn
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,8 +27,10 @@ const (
 const (
 	anyMask  = NeedWindow | NeedBool | NeedPacked | NeedBlock
 	anyStore = NeedTypes | NeedLengths | NeedRagged | NeedPages
-	anything = AllNeeds &^ (1<<opEnd - 1)
 )
+
+// AllSoftmax is every ability that a problem of softmax attention can ask for.
+const AllSoftmax = NeedSoftmax | AllNeeds&^(1<<opEnd-1)
 
 // An operation is one entry of the table.
 type operation struct {
@@ -50,13 +51,8 @@ type operation struct {
 var operations = [opEnd]operation{
 	OpSoftmax: {
 		name:  "softmax",
-		takes: anything,
-		check: func(p *Problem) error {
-			if p.Linear != (Linear{}) {
-				return errors.New("problem: fields of Linear are set, but op is softmax")
-			}
-			return nil
-		},
+		takes: AllSoftmax &^ NeedSoftmax,
+		check: noLinear,
 		flop: func(p *Problem, c *Count, _ int64) (forward, backward int64) {
 			return fiveForTwo(times(2*(int64(p.Dim)+int64(p.DimV)), c.Pairs))
 		},
@@ -77,6 +73,14 @@ var operations = [opEnd]operation{
 		},
 		averages: func(p *Problem) bool { return !p.Linear.Unnormalised && p.Linear.Eps == 0 },
 	},
+}
+
+// noLinear refuses the fields of linear attention.
+func noLinear(p *Problem) error {
+	if p.Linear != (Linear{}) {
+		return fmt.Errorf("problem: fields of Linear are set, but op is %v", p.Op)
+	}
+	return nil
 }
 
 // fiveForTwo counts a backward pass that makes five products for the two of the forward pass.

@@ -15,7 +15,7 @@ import (
 )
 
 func TestPowers(t *testing.T) {
-	want := attn.AllNeeds &^ attn.NeedLinear
+	want := attn.AllSoftmax
 	if got := harness.Powers(naive.New()); got != want {
 		t.Errorf("naive does %v, found %v", want, got)
 	}

@@ -353,7 +353,7 @@ func TestReadONNXState(t *testing.T) {
 type weightless struct{ attn.Kernel }
 
 func (k weightless) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
-	if err := p.Require("weightless", attn.AllNeeds&^(attn.NeedWeights|attn.NeedScores)); err != nil {
+	if err := p.Require("weightless", attn.AllSoftmax&^(attn.NeedWeights|attn.NeedScores)); err != nil {
 		return nil, err
 	}
 	return k.Kernel.Plan(p, team)

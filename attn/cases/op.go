@@ -1,39 +1,62 @@
 package cases
 
-import "attnlab/attn"
+import (
+	"slices"
+	"strings"
+
+	"attnlab/attn"
+)
 
 // A family adds the cases of one idea.
 type family struct {
-	name string
-	add  func(*list)
+	name  string
+	about string // what the name does not say, for help texts
+	add   func(*list)
 }
 
 // families is the table of the families that each operation has.
 var families = [...][]family{
 	attn.OpSoftmax: {
-		{"sizes", sizes},
-		{"dims", dims},
-		{"masks", masks},
-		{"lengths", lengths},
-		{"gqa", groups},
-		{"layouts", views},
-		{"score", scores},
-		{"bias", biases},
-		{"stats", byproducts},
-		{"terms", terms},
-		{"bitmaps", bitmaps},
-		{"ragged", ragged},
-		{"cache", caches},
-		{"types", types},
-		{"pairs", pairs},
-		{"extremes", extremes},
-		{"far", far},
-		{"empty", empty},
+		{"sizes", "", sizes},
+		{"dims", "", dims},
+		{"masks", "bands and boolean masks", masks},
+		{"lengths", "keys in use, positions of queries", lengths},
+		{"gqa", "", groups},
+		{"layouts", "", views},
+		{"score", "scale and temperature", scores},
+		{"bias", "", biases},
+		{"stats", "by-products", byproducts},
+		{"terms", "softcap, ALiBi, sinks, relative positions, metrics, RoPE", terms},
+		{"bitmaps", "packed and block masks", bitmaps},
+		{"ragged", "", ragged},
+		{"cache", "pages, rings, queries that continue one", caches},
+		{"types", "16 bits and int8", types},
+		{"pairs", "every two features together", pairs},
+		{"extremes", "", extremes},
+		{"far", "scores far from 0, judged by the same scores near 0", far},
+		{"empty", "", empty},
 	},
 	attn.OpLinear: {
-		{"empty", emptyLinear},
-		{"linear", linear},
+		{"empty", "", emptyLinear},
+		{"linear", "", linear},
 	},
+}
+
+// Explained lists the families in order, with what each is about where its name does not say it.
+func Explained() string {
+	var all []string
+	for _, op := range attn.Ops() {
+		for _, f := range familiesOf(op) {
+			text := f.name
+			if f.about != "" {
+				text += " (" + f.about + ")"
+			}
+			if !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // familiesOf returns the families of an operation: none of one that the table has no room for.

@@ -35,10 +35,7 @@ kernel that does not do what a case asks for must say so, exactly there; - is a 
 Outside cases (--cases) are of Attention, LinearAttention, RotaryEmbedding, Softmax and LogSoftmax, which kernels answer, and of LayerNormalization and
 RMSNormalization, which the layers of package nn answer on the instruction sets of these kernels. Whatever else there is, is named as unsupported.
 
-Families: sizes, dims, masks (bands and boolean masks), lengths (keys in use, positions of queries), gqa, layouts, score (scale and temperature), bias, stats
-(by-products), terms (softcap, ALiBi, sinks, relative positions, metrics, RoPE), bitmaps (packed and block masks), ragged, cache (pages, rings, queries
-that continue one), types (16 bits and int8), pairs (every two features together), extremes, far (scores far from 0,
-judged by the same scores near 0), empty, linear.`
+Families: ` + cases.Explained() + "."
 }
 
 // Run verifies, and is exit 1 if any answer is wrong.

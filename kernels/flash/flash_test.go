@@ -9,7 +9,7 @@ import (
 	"attnlab/kernels/flash"
 )
 
-const claims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedWeights | attn.NeedScores)
+const claims = attn.AllSoftmax &^ (attn.NeedWeights | attn.NeedScores)
 
 // hold is a quarter of the tolerance, half of it for the shortest rows and for gradients.
 var hold = attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5}

@@ -15,7 +15,7 @@ import (
 	"attnlab/kernels/scalar"
 )
 
-const have = attn.AllNeeds &^ attn.NeedLinear
+const have = attn.AllSoftmax
 
 type kernel struct{}
 

@@ -9,5 +9,5 @@ import (
 )
 
 func TestNaive(t *testing.T) {
-	attntest.Run(t, naive.New(), attn.AllNeeds&^attn.NeedLinear, attntest.Options{})
+	attntest.Run(t, naive.New(), attn.AllSoftmax, attntest.Options{})
 }

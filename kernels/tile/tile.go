@@ -28,7 +28,7 @@ import (
 )
 
 // Have is the set of abilities of a kernel made of tiles.
-const Have = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedWeights | attn.NeedScores)
+const Have = attn.AllSoftmax &^ (attn.NeedWeights | attn.NeedScores)
 
 var inf = float32(math.Inf(1))
 

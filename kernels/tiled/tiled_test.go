@@ -9,7 +9,7 @@ import (
 	"attnlab/kernels/tiled"
 )
 
-const claims = attn.AllNeeds &^ attn.NeedLinear
+const claims = attn.AllSoftmax
 
 var hold = attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5}
 

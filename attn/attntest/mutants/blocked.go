@@ -167,7 +167,7 @@ func blockedMutants() []Mutant {
 	return all
 }
 
-const blockedClaims = attn.AllNeeds &^ (attn.NeedLinear | attn.NeedScores | attn.NeedGrad)
+const blockedClaims = attn.AllSoftmax &^ (attn.NeedScores | attn.NeedGrad)
 
 // Blocked returns the healthy softmax kernel, and what it can do.
 func Blocked() (attn.Kernel, attn.Needs) { return blocked{"blocked", healthy, nil}, blockedClaims }
