@@ -18,11 +18,11 @@ import (
 // hooked are portable loops, some of which call *hook first. Each kind of call goes through one.
 func hooked(hook *func()) *asm.Ops {
 	o := asm.Go()
-	load, weigh, elu, outer := o.Load, o.Weigh, o.Elu, o.Outer
-	o.Load = func(m *asm.Move) { (*hook)(); load(m) }
-	o.Weigh = func(f *asm.Few) { (*hook)(); weigh(f) }
-	o.Elu = func(to, from []float32, ahead uintptr) { (*hook)(); elu(to, from, ahead) }
-	o.Outer = func(p *asm.Panel) { (*hook)(); outer(p) }
+	load, weigh, elu, outer := o.Vector.Load, o.Decode.Weigh, o.Vector.Elu, o.Back.Outer
+	o.Vector.Load = func(m *asm.Move) { (*hook)(); load(m) }
+	o.Decode.Weigh = func(w *asm.Weigh) { (*hook)(); weigh(w) }
+	o.Vector.Elu = func(to, from []float32, ahead uintptr) { (*hook)(); elu(to, from, ahead) }
+	o.Back.Outer = func(c *asm.Outer) { (*hook)(); outer(c) }
 	return o
 }
 

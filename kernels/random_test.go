@@ -12,6 +12,7 @@ import (
 	"attnlab/attn/oracle"
 	"attnlab/kernels"
 	"attnlab/kernels/asm"
+	"attnlab/kernels/asm/asmtest"
 	"attnlab/kernels/flash"
 	"attnlab/kernels/tiled"
 )
@@ -26,12 +27,12 @@ func TestRandomProblems(t *testing.T) {
 	})
 }
 
-// always are kernels that multiply parts in problems of any size.
+// always are kernels that pack problems of any size.
 var always = func() (all []attn.Kernel) {
 	for _, l := range asm.Levels() {
-		if l.Available && l.Ops.CutKeys != nil {
+		if l.Available && asmtest.Packs(l.Ops) {
 			ops := *l.Ops
-			ops.PartsFrom = 0
+			ops.Pack = l.Ops.Pack.Always()
 			all = append(all, tiled.New(&ops), flash.New(&ops))
 		}
 	}

@@ -40,7 +40,7 @@ const cubic = 0.044715
 
 var slope = math.Sqrt(2 / math.Pi)
 
-// argument is what the tanh of x is taken of, and its derivative.
+// argument returns the argument of the tanh, as a function of x, and its derivative.
 func (f Activation) argument(x float32) (z, dz float32) {
 	if f == SiLU {
 		return x / 2, .5
@@ -84,28 +84,31 @@ func (p *activationPass) backwardRows(worker, task int) {
 	}
 }
 
-// tanhs are the hyperbolic tangents of the arguments of a row.
+// tanhs returns the hyperbolic tangents of the arguments of a row.
 func (p *activationPass) tanhs(worker int, x []float32) []float32 {
 	t := &p.tanh[worker]
 	for c, x := range x {
-		t.panel.P[c], _ = p.f.argument(x)
+		t.edit.P[c], _ = p.f.argument(x)
 	}
-	t.ops.Cap(&t.panel)
-	return t.panel.P[:len(x)]
+	t.ops.Edit.Cap(&t.edit)
+	return t.edit.P[:len(x)]
 }
 
-// tanh takes hyperbolic tangents of a row with the loop that softcaps scores.
+// tanh computes the hyperbolic tangents of a row, by the loop that softcaps scores.
 type tanh struct {
-	ops   *asm.Ops
-	panel asm.Panel
+	ops  *asm.Ops
+	edit asm.Edit
 }
 
 func newTanh(ops *asm.Ops, n int) tanh {
-	rows := (n + ops.Lanes - 1) / ops.Lanes
-	return tanh{ops, asm.Panel{Lanes: ops.Lanes, Width: ops.Lanes, N: rows, P: make([]float32, rows*ops.Lanes), Edit: asm.Edit{Scale: 1}}}
+	lanes := ops.Shape.Lanes
+	rows := (n + lanes - 1) / lanes
+	panel := asm.Panel{Lanes: lanes, Width: lanes, N: rows, P: make([]float32, rows*lanes)}
+	return tanh{ops, asm.Edit{Panel: panel, Scale: 1}}
 }
 
-// Gated is a layer whose elements are two others' multiplied: y = a(x) b(x). SwiGLU is Gated{Chain{w1, SiLU}, w2}.
+// Gated is a layer whose elements are two others' multiplied: y = a(x) b(x). SwiGLU is
+// Gated{Chain{w1, SiLU}, w2}.
 type Gated struct{ A, B Layer }
 
 // Params are those of both.

@@ -121,7 +121,7 @@ func TestAliasedProduct(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(7, 8))
 		m := NewMultiplier(ops, nil)
-		for _, rows := range []int{few + 1, aside, aside + 1, high + aside + 5} {
+		for _, rows := range []int{inPlaceRows + 1, aside, aside + 1, high + aside + 5} {
 			const terms, cols = depth + 3, width + 1
 			apart, b := random(r, terms, rows, 1), random(r, terms, cols, 3)
 			near := random(r, terms, rows, alias-rows)
@@ -155,9 +155,9 @@ func TestProduct(t *testing.T) {
 func TestProductOfFewRows(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(1, 3))
-		all := []int{1, 2, 3, 5, 6, 7, few, few + 1}
+		all := []int{1, 2, 3, 5, 6, 7, inPlaceRows, inPlaceRows + 1}
 		if testing.Short() {
-			all = []int{1, 6, few, few + 1}
+			all = []int{1, 6, inPlaceRows, inPlaceRows + 1}
 		}
 		for _, rows := range all {
 			for _, terms := range []int{1, 31, depth, depth + 1} {
@@ -171,7 +171,7 @@ func TestProductOfFewRows(t *testing.T) {
 	})
 }
 
-// A row of few comes out as it does among many, to the bit, where B is not transposed.
+// TestProductOfRowsAlone checks that a row of few has the bits that it has among many, where B is not transposed.
 func TestProductOfRowsAlone(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(1, 4))
@@ -185,7 +185,7 @@ func TestProductOfRowsAlone(t *testing.T) {
 			before := Mat{slices.Clone(p.C.Data), rows, cols, cols}
 			m.Do(p)
 			from := 0
-			for _, n := range []int{1, 2, 5, 6, few} {
+			for _, n := range []int{1, 2, 5, 6, inPlaceRows} {
 				alone := p
 				if p.AT {
 					alone.A = p.A.Part(0, terms, from, n)
@@ -274,7 +274,7 @@ func BenchmarkProduct(b *testing.B) {
 						t0 := time.Now()
 						m.Do(p)
 						t1 := time.Now()
-						probed += l.Ops.Peak(2000)
+						probed += l.Ops.Probe.Peak(2000)
 						work, probe = work+t1.Sub(t0), probe+time.Since(t1)
 					}
 					flops := 2 * float64(n) * float64(n) * float64(n) * float64(b.N) / work.Seconds()
@@ -296,7 +296,7 @@ func BenchmarkFewRows(b *testing.B) {
 		}
 		for _, shape := range [][2]int{{512, 512}, {512, 2048}, {2048, 512}} {
 			for _, form := range []string{"AB", "ABt"} {
-				for _, rows := range []int{1, 2, 6, few, few + 1, 96} {
+				for _, rows := range []int{1, 2, 6, inPlaceRows, inPlaceRows + 1, 96} {
 					b.Run(fmt.Sprintf("isa=%s/terms=%d/cols=%d/form=%s/rows=%d", l.ISA, shape[0], shape[1], form, rows), func(b *testing.B) {
 						r := rand.New(rand.NewPCG(5, 7))
 						all, n := random(r, 1, pool, 0).Data, shape[0]*shape[1]
@@ -313,7 +313,7 @@ func BenchmarkFewRows(b *testing.B) {
 							t0 := time.Now()
 							m.Do(p)
 							t1 := time.Now()
-							l.Ops.Read(all[(at+pool/n/2)%(pool/n)*n:][:n])
+							l.Ops.Probe.Read(all[(at+pool/n/2)%(pool/n)*n:][:n])
 							work, probe = work+t1.Sub(t0), probe+time.Since(t1)
 							at = (at + 1) % (pool / n)
 						}

@@ -131,7 +131,7 @@ func absent(l *harness.Lab, at run.Point, err error) error {
 func probes(levels []asm.Level) func(run.Point) harness.Probes {
 	return func(at run.Point) harness.Probes {
 		ops := probed(levels, at)
-		return harness.Probes{Peak: ops.Peak, Read: ops.Streamed.Read, Chain: ops.Chain, Slots: ops.Slots}
+		return harness.Probes{Peak: ops.Probe.Peak, Read: ops.Streamed.Probe.Read, Chain: ops.Probe.Chain, Slots: ops.Probe.Slots}
 	}
 }
 

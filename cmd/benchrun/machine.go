@@ -75,7 +75,7 @@ func (*MachineCmd) Run(to streams) error {
 			if !v.Available {
 				continue
 			}
-			rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Peak, Read: v.Ops.Streamed.Read}.ForRead(nil, x)))
+			rate, drift := machine.Drift(readings(harness.Probes{Peak: v.Ops.Probe.Peak, Read: v.Ops.Streamed.Probe.Read}.ForRead(nil, x)))
 			fmt.Fprintf(t, "%s (%s)\t%s\t%.3g GB/s\t%s\n", m.Name, v.ISA, binary(m.Bytes), rate/1e9, machine.Percent(drift))
 		}
 	}
@@ -92,8 +92,9 @@ func (*MachineCmd) Run(to streams) error {
 
 // peak measures the peak of one instruction set, and how much it drifts.
 func peak(o *asm.Ops) (run.Peak, machine.Limit, float64) {
-	rate, drift := machine.Drift(readings(harness.Probes{Peak: o.Peak, Read: o.Read}.ForPeak(nil)))
-	l := machine.Against(o.PeakWidth, o.Peak, o.Chain, o.Slots, peakTries)
+	rate, drift := machine.Drift(readings(harness.Probes{Peak: o.Probe.Peak, Read: o.Probe.Read}.ForPeak(nil)))
+	p := &o.Probe
+	l := machine.Against(p.PeakWidth, p.Peak, p.Chain, p.Slots, peakTries)
 	return run.Peak{ISA: o.ISA, Flop: rate, PerCycle: l.PerCycle, Doubt: l.Doubt, Slots: l.Slots}, l, drift
 }
 

@@ -64,9 +64,9 @@ func TestBounds(t *testing.T) {
 				"Add", "Cap", "DScore", "Dot", "Elu", "Exp", "Finite", "Flash", "Hide", "Inner", "Inverse", "Load", "Mix", "Narrow", "Outer", "OuterT", "Raise", "Rotate",
 				"ScaleKeys", "Score", "Slope", "Store", "Sum", "Top", "Weigh", "Widen",
 			}
-			if o.CutKeys != nil { // which multiply parts wherever there are some
+			if packs(o) { // which it then does wherever it can
 				want = slices.DeleteFunc(want, func(loop string) bool { return loop == "DScore" })
-				want = append(want, "Score of parts", "Flash of parts", "Mix of parts", "DScore of parts", "Outer of parts")
+				want = append(want, "packed Score", "packed Flash", "packed Mix", "packed DScore", "packed Outer")
 			}
 			for _, loop := range want {
 				if _, ok := c.worst[loop]; !ok {
@@ -79,6 +79,12 @@ func TestBounds(t *testing.T) {
 	if len(run) == 0 {
 		t.Skip("SKIPPED: this build, or machine, has no loops in assembly")
 	}
+}
+
+// packs reports whether a set packs blocks.
+func packs(o *asm.Ops) bool {
+	always := o.Pack.Always()
+	return always.Worth(asm.Forward, 1, 1, 1)
 }
 
 // work has everything that is made of loops do some of the largest things that it does.
@@ -106,9 +112,9 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 		cases.FillGrads(g, 1)
 		plan.(attn.Differentiable).Backward(a, g)
 	}
-	attention(flash.New(o), attn.Problem{Batch: 1, SeqQ: 40, SeqKV: 40, HeadsQ: 1, HeadsKV: 1, Dim: 64, DimV: 64}) // too few queries for splitting keys into terms
+	attention(flash.New(o), attn.Problem{Batch: 1, SeqQ: 40, SeqKV: 40, HeadsQ: 1, HeadsKV: 1, Dim: 64, DimV: 64}) // too few queries for packing keys
 	always := *o
-	always.PartsFrom = 0
+	always.Pack = o.Pack.Always()
 	o = &always
 	softmax := func(nq, nk, d int, change ...func(*attn.Problem)) {
 		t.Helper()
@@ -180,7 +186,7 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 		}
 	}
 	c.while = "Finite of many"
-	o.Finite(make([]float32, 1<<22))
+	o.Vector.Finite(make([]float32, 1<<22))
 	c.while = "Inverse of many"
-	o.Inverse(make([]float32, 1<<20), make([]float32, 1<<20))
+	o.Vector.Inverse(make([]float32, 1<<20), make([]float32, 1<<20))
 }

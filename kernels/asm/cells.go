@@ -114,7 +114,7 @@ func narrow(to []uint16, from []float32, t Type) {
 const piece = 128
 
 // dotCells is dotRows for rows that are not float32.
-func dotCells(p *Few, k *Cells, q *Rows, scores []float32, n int) {
+func dotCells(p *Dot, k *Cells, q *Rows, scores []float32, n int) {
 	var row [piece]float32
 	for j := range n {
 		for r := range p.R {

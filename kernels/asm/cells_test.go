@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// stored are rows as cells of a type, at the same stride. Numbers from a normal distribution become integers up to 127; their scales are powers of
-// two, so many apart.
+// stored returns rows as cells of a type, at the same stride. Numbers from a normal distribution become
+// integers up to 127; their scales are powers of two, apart elements from one to the next.
 func stored(r Rows, n, d int, typ Type, apart int) Cells {
 	c := Cells{Type: typ, Rows: Rows{Stride: r.Stride}, ScaleStride: apart}
 	switch typ {
@@ -28,14 +28,14 @@ func stored(r Rows, n, d int, typ Type, apart int) Cells {
 	return c
 }
 
-// widened are cells as rows of float32.
+// widened returns cells as rows of float32.
 func widened(c Cells, n, d int) Cells {
 	to := make([]float32, n*d)
 	widen(to, &c, n, d)
 	return Cells{Rows: Rows{Data: to, Stride: d}}
 }
 
-// rounded is x rounded to so many bits, the last worth 2^least at least, by definition.
+// rounded returns x rounded to some bits, the last worth 2^least at least, by definition.
 func rounded(x float64, bits, least int) float64 {
 	if x == 0 || math.IsInf(x, 0) || x != x {
 		return x
@@ -45,7 +45,8 @@ func rounded(x float64, bits, least int) float64 {
 	return math.RoundToEven(x/unit) * unit
 }
 
-// Every number of 16 bits comes back, and in between numbers are rounded as the definition says.
+// TestHalves checks that every number of 16 bits comes back, and that numbers in between are rounded as
+// the definition says.
 func TestHalves(t *testing.T) {
 	types := []struct {
 		name         string
@@ -95,7 +96,8 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// Widen knows every number of every type, and Narrow rounds as the portable conversions do, NaN apart.
+// TestWidenAndNarrow checks that Widen converts every number of every type, and that Narrow rounds as the
+// portable conversions do, NaN apart.
 func TestWidenAndNarrow(t *testing.T) {
 	const n = 1 << 16
 	all, bytes, rows := make([]uint16, n), make([]int8, 256), make([]float32, n)
@@ -108,7 +110,7 @@ func TestWidenAndNarrow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, o := range append(assembled(), Go()) {
 		for _, typ := range []Type{F16, BF16} {
-			o.Widen(rows, &Cells{Type: typ, Half: all}, 1, n)
+			o.Vector.Widen(rows, &Cells{Type: typ, Half: all}, 1, n)
 			for i, x := range rows {
 				want := fromF16(uint16(i))
 				if typ == BF16 {
@@ -125,9 +127,9 @@ func TestWidenAndNarrow(t *testing.T) {
 					from[i] = math.Float32frombits(uint32(i)<<16&0x80000000 | 0x33000000 + uint32(i)<<12 + rng.Uint32N(3) - 1)
 				}
 			}
-			o.Narrow(half, from, typ)
+			o.Vector.Narrow(half, from, typ)
 			one := Cells{Type: typ, Half: half}
-			o.Widen(rows, &one, 1, n)
+			o.Vector.Widen(rows, &one, 1, n)
 			want := make([]uint16, n)
 			narrow(want, from, typ)
 			for i, x := range from {
@@ -137,7 +139,7 @@ func TestWidenAndNarrow(t *testing.T) {
 			}
 		}
 		for _, scale := range []float32{1, .3, 0x1p-149, float32(math.Inf(1)), nan} {
-			o.Widen(rows, &Cells{Type: I8, Byte: bytes, Scale: []float32{scale}}, 1, len(bytes))
+			o.Vector.Widen(rows, &Cells{Type: I8, Byte: bytes, Scale: []float32{scale}}, 1, len(bytes))
 			for i, b := range bytes {
 				if want := float32(b) * scale; rows[i] != want && want == want {
 					t.Fatalf("%s: %d times %v is %v, want %v", o.ISA, b, scale, rows[i], want)
@@ -147,7 +149,7 @@ func TestWidenAndNarrow(t *testing.T) {
 	}
 }
 
-// The scale of a row multiplies its score and its weight, whatever it is.
+// TestScaledCells checks that the scale of a row multiplies its score and its weight, whatever it is.
 func TestScaledCells(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	for _, o := range append(assembled(), Go()) {
@@ -162,7 +164,7 @@ func TestScaledCells(t *testing.T) {
 					v.Scale[i] = rng.Float32()
 				}
 				f.K, f.V = k, v
-				o.Dot(f)
+				o.Decode.Dot(f.dot())
 				for r := range f.R {
 					for j := range f.N {
 						terms := []float64{0}
@@ -173,7 +175,7 @@ func TestScaledCells(t *testing.T) {
 					}
 				}
 				weights, old := append([]float32(nil), f.P...), append([]float32(nil), f.O.Data...)
-				o.Sum(f)
+				o.Decode.Sum(f.sum())
 				for r := range f.R {
 					for c := range f.C {
 						terms := []float64{float64(old[r*f.O.Stride+c])}

@@ -20,7 +20,7 @@ const (
 
 // A Call is one call of a loop in assembly.
 type Call struct {
-	Loop     string // such as Score, or Score of parts
+	Loop     string // such as Score, or packed Score
 	Products int    // multiply-adds
 	Bytes    int    // of its operands, each counted once
 	Least    bool   // it is the least that a call takes
@@ -36,9 +36,7 @@ func Counted(see func(Call)) (all []*Ops) {
 			}
 			l := *set
 			counting{set, see}.wrap(reflect.ValueOf(&l).Elem())
-			o := l.ops(&l.powers[len(l.powers)-1], len(l.asking)-1)
-			o.Ahead, o.Room, o.Gathers = level.Ops.Ahead, level.Ops.Room, level.Ops.Gathers
-			all = append(all, o)
+			all = append(all, l.ops(level.Ops.Tuning))
 		}
 	}
 	return all
@@ -105,13 +103,19 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 	lanes, second := number(parts[7])*c.vec, number(parts[8])*c.vec
 	call := func(unit bool, products, floats int) Call { return Call{loop, products, 4 * floats, unit} }
 	i := func(v reflect.Value) int { return int(v.Int()) }
-	p := func(v reflect.Value) *Panel { return v.Interface().(*Panel) }
-	f := func(v reflect.Value) *Few { return v.Interface().(*Few) }
+	// panel is the panel of a call, and walk what Dot and Sum have in common.
+	panel := func(v reflect.Value) *Panel { return v.Elem().FieldByName("Panel").Addr().Interface().(*Panel) }
+	walk := func(v reflect.Value) *Walk {
+		if dot, ok := v.Interface().(*Dot); ok {
+			return &dot.Walk
+		}
+		return v.Interface().(*Walk)
+	}
 
 	if parts[1] == "amx" {
-		loop += " of parts"
+		loop = "packed " + loop
 		// tile is the cost of rows of columns by lanes, of which the first and last of three
-		// operands are parts.
+		// operands are packed.
 		tile := func(rows, columns, lanes int) Call {
 			return Call{loop, rows * columns * lanes, 6*rows*columns + 6*columns*lanes + 4*rows*lanes, rows <= tileRows}
 		}
@@ -133,56 +137,66 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 		case "Peak", "Chain", "Slots":
 			return func([]reflect.Value) Call { return call(false, 0, 0) }
 		}
-		panic("nobody counts " + name)
+		panic("nothing counts " + name)
 	}
 
 	switch loop {
-	case "Score", "Flash":
+	case "Score":
 		return func(a []reflect.Value) Call {
-			q, n := p(a[0]), i(a[2])-i(a[1])
-			if q.Until != nil && loop == "Flash" {
+			d, n := a[0].Interface().(*Product).D, i(a[3])-i(a[2])
+			return call(n <= c.keys, n*d*lanes, n*(d+lanes)+d*lanes)
+		}
+	case "Flash":
+		return func(a []reflect.Value) Call {
+			q, n := a[0].Interface().(*Flash), i(a[2])-i(a[1])
+			if q.Until != nil {
 				n = q.Until[lanes/c.vec-1] - i(a[1])
 			}
 			return call(n <= c.keys, n*q.D*lanes, n*(q.D+lanes)+q.D*lanes)
 		}
 	case "Mix":
 		return func(a []reflect.Value) Call {
-			q := p(a[0])
+			q := a[0].Interface().(*Mix)
 			return call(q.C <= c.keys, q.N*q.C*lanes, q.N*(q.C+lanes)+q.C*lanes)
 		}
 	case "DScore":
 		return func(a []reflect.Value) Call {
-			q := p(a[0])
+			q := a[0].Interface().(*DScore)
 			return call(q.N <= c.keys, q.N*q.C*lanes, q.N*(q.C+lanes)+q.C*lanes)
 		}
 	case "Raise":
-		return func(a []reflect.Value) Call { return call(false, 0, (p(a[0]).Done+i(a[1]))*p(a[0]).Width) }
-	case "Exp", "Top", "Cap", "Slope", "Hide":
-		return func(a []reflect.Value) Call { return call(false, 0, (i(a[2])-i(a[1]))*p(a[0]).Width) }
-	case "Add":
-		return func(a []reflect.Value) Call { return call(false, 0, 2*(i(a[2])-i(a[1]))*p(a[0]).Width) }
-	case "Outer", "OuterT":
-		tile := map[string]outerLoop{"Outer": c.few.outer, "OuterT": c.few.outerT}[loop]
 		return func(a []reflect.Value) Call {
-			q := p(a[0])
+			q := a[0].Interface().(*Softmax)
+			return call(false, 0, (q.Done+i(a[1]))*q.Width)
+		}
+	case "Exp", "Top", "Cap", "Slope", "Hide":
+		return func(a []reflect.Value) Call { return call(false, 0, (i(a[2])-i(a[1]))*panel(a[0]).Width) }
+	case "Add":
+		return func(a []reflect.Value) Call { return call(false, 0, 2*(i(a[2])-i(a[1]))*panel(a[0]).Width) }
+	case "Outer", "OuterT":
+		tile := map[string]outerLoop{"Outer": c.back.outer, "OuterT": c.back.outerT}[loop]
+		return func(a []reflect.Value) Call {
+			q := a[0].Interface().(*Outer)
 			return call(q.N <= tile.rows && q.C <= c.vec, q.N*q.C*q.Width, q.N*q.Width+q.Width*q.C+q.N*q.C)
 		}
 	case "Inner":
 		return func(a []reflect.Value) Call { return call(i(a[5]) <= innerRows, i(a[5])*i(a[6]), 2*i(a[5])*i(a[6])) }
 	case "Dot", "Sum":
 		return func(a []reflect.Value) Call {
-			q := f(a[0])
-			cols, rows := q.D, q.heads()*q.R
-			if loop == "Sum" {
-				cols = q.C
-			}
-			least := q.N <= max(dotKeys, q.Run) && (q.Run <= dotKeys || q.Run*cols*size <= 1<<17)
-			return Call{loop, rows * q.N * cols, q.heads()*q.N*cols*size + 4*rows*(q.N+cols), least}
+			q := walk(a[0])
+			rows := q.heads() * q.R
+			least := q.N <= max(dotKeys, q.Run) && (q.Run <= dotKeys || q.Run*q.D*size <= 1<<17)
+			return Call{loop, rows * q.N * q.D, q.heads()*q.N*q.D*size + 4*rows*(q.N+q.D), least}
 		}
 	case "ScaleKeys":
-		return func(a []reflect.Value) Call { return call(false, 0, f(a[0]).heads()*f(a[0]).N*(f(a[0]).R+1)) }
+		return func(a []reflect.Value) Call {
+			q := walk(a[0])
+			return call(false, 0, q.heads()*q.N*(q.R+1))
+		}
 	case "Weigh":
-		return func(a []reflect.Value) Call { return call(false, 0, (f(a[0]).R-i(a[1]))*i(a[2])*c.vec) }
+		return func(a []reflect.Value) Call {
+			return call(false, 0, (a[0].Interface().(*Weigh).R-i(a[1]))*i(a[2])*c.vec)
+		}
 	case "Widen":
 		return func(a []reflect.Value) Call {
 			n := i(a[2]) * i(a[3])
@@ -195,7 +209,7 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 	case "Elu":
 		return func(a []reflect.Value) Call { return call(false, 0, 2*i(a[2])) }
 	case "Finite", "Read":
-		return func(a []reflect.Value) Call { return call(false, 0, i(a[1])*c.perRead) }
+		return func(a []reflect.Value) Call { return call(false, 0, i(a[1])*c.probe.perRead) }
 	case "Rotate", "RotatePairs":
 		return func(a []reflect.Value) Call { return call(false, 4*i(a[3]), 4*i(a[3])) }
 	case "Load", "Store":
@@ -204,5 +218,5 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 	case "Peak", "Chain", "Slots": // probes: they touch nothing, and a call has its own bound
 		return func([]reflect.Value) Call { return call(false, 0, 0) }
 	}
-	panic(fmt.Sprintf("nobody counts %s (%s)", name, loop))
+	panic(fmt.Sprintf("nothing counts %s (%s)", name, loop))
 }

@@ -1,74 +1,100 @@
 package asm
 
-// A Few is the argument block of the decode loops: a few queries, each a row, against a block of keys. With so few, lanes would stand empty,
-// and what counts is that a row of K or V is read once, at the speed of memory, for all the queries.
-type Few struct {
-	R, N, D, C int // queries; keys; columns of K; columns of V
-	Factor     float64
-	Q, O       Rows
-	K, V       Cells
-	P          []float32 // [R][Stride]: scores, then weights, a query's in one row
-	Stride     int       // at least N rounded up to a multiple of 16: Weigh may write so far
-	M, L, S    []float32 // [R]; S may be nil
+// The calls of decoding work on a few queries, each a row, against a block of keys. With so few,
+// lanes would be empty, and what counts is that a row of K or V is read once, at the speed of memory,
+// for all the queries.
 
-	From int     // Weigh: first query to do
-	Done int     // Weigh: queries finished
-	Top  float32 // Weigh: the largest score of the query that it left before
-	// Weigh asks memory for the line at Next meanwhile, where there need be nothing, and for another NextBy bytes on with each vector of a query that it
-	// compares with the limit, and with each that it makes weights of.
-	Next   uintptr
-	NextBy int
+// A RowPanel is a block of scores or weights, a query's in one row.
+type RowPanel struct {
+	R, N   int       // queries; keys
+	P      []float32 // [R][Stride]
+	Stride int       // at least N rounded up to a multiple of 16: Weigh may write so far
+}
 
-	// Keys may lie in runs of Run, the last of which may be shorter. Run i begins at element At[i] of K (Dot) or V (Sum), and its scales at Scales[i].
-	// While assembly reads it, it asks memory for what is read before long: as many rows, as far apart, from the address Ahead[i] on, where there need
-	// be nothing, and touches the line at Far[i], where it comes later: to find a page of memory takes longer than to read a line of it. It does the same at
-	// that place in the pages of 4 KiB that follow, FarPages together, and, where elements are I8, with the line at FarScale[i]. Where Run is 0 all keys are
-	// one run, from the first element on, and it asks for no others.
+// Runs say where keys are stored, if that is not one block: in runs of Run keys, the last of which
+// may be shorter. Run i begins at element At[i] of K or V, and its scales at Scales[i]. Where Run is 0
+// all keys are one run, from the first element on, and nothing is prefetched.
+//
+// While assembly reads a run, it prefetches as many rows, as far apart, from the address Ahead[i] on,
+// where there need be nothing. It touches the line at Far[i], which comes later, since to find a page
+// of memory takes longer than to read a line of it; does the same at that place in the pages of 4 KiB
+// that follow, FarPages together; and, where elements are I8, touches the line at FarScale[i].
+//
+// Several heads, whose runs lie between one another, may be taken in turn: run i is then of head
+// i%Heads, and the same keys are in a run of each. Heads of 0 is one head.
+type Runs struct {
 	Run                  int
 	At, Scales           []int
 	Ahead, Far, FarScale []uintptr
 	FarPages             int
+	Heads                int
 
-	// Dot and Sum may take several heads, whose runs lie between one another, in turn: run i is then of head i%Heads, and the same keys are in a run of
-	// each. A head has its R queries HeadQ after those of the one before in Q, HeadO after them in O, and R rows on in P. 0 is one head.
-	Heads, HeadQ, HeadO int
-	//lint:ignore U1000 assembly counts in them: runs done, keys to do, and keys of the run in hand; its head, and where rows of Q or O begin for it
+	//lint:ignore U1000 assembly counts in them: runs done, keys to do, and keys of the current run; its head, and where its rows of Rows begin
 	run, left, keys, head int
 	//lint:ignore U1000 as above
 	rows uintptr
-	//lint:ignore U1000 where there is assembly: what the tile in hand and those after it ask for, as turns says, and all of them
+	//lint:ignore U1000 where there is assembly: what the current tile and those after it prefetch, as turns says, and all of them
 	turn, turns uint64
 	//lint:ignore U1000 where there is assembly: Ahead of one run
 	ahead [1]uintptr
+}
+
+// A Walk is what Dot and Sum have in common, and a call of Sum: rows of queries against all rows of K
+// or V.
+type Walk struct {
+	RowPanel
+	Runs
+	D        int   // columns
+	Cache    Cells // K for Dot, V for Sum
+	Rows     Rows  // [R][D]: queries for Dot, O for Sum
+	HeadStep int   // elements from the rows of one head in Rows to those of the next
+}
+
+// A Dot is a call of Dot.
+type Dot struct {
+	Walk
+	Factor float64
+}
+
+// A Weigh is a call of Weigh, which leaves early as Exp does.
+type Weigh struct {
+	RowPanel
+	Sums
+	From int     // first query to do
+	Done int     // queries finished
+	Top  float32 // the largest score of the query that it left before
+	// Prefetch asks for the line at At, and for another By bytes on with each vector of a query that is
+	// compared with the limit, and with each that becomes weights.
+	Prefetch
 	//lint:ignore U1000 where there is assembly: Top, of each lane
 	tops [16]float32
 }
 
-// runLength is the number of keys in a run that is not the last.
-func (p *Few) runLength() int {
+// runLength returns the number of keys in a run that is not the last.
+func (p *Walk) runLength() int {
 	if p.Run == 0 {
 		return p.N
 	}
 	return p.Run
 }
 
-// rowsOf are the rows of run i.
-func (p *Few) rowsOf(c *Cells, i int) Cells {
+// rowsOf returns the rows of run i.
+func (p *Walk) rowsOf(i int) Cells {
 	if p.Run == 0 {
-		return *c
+		return p.Cache
 	}
 	scale := 0
-	if c.Type == I8 {
+	if p.Cache.Type == I8 {
 		scale = p.Scales[i]
 	}
-	return c.at(p.At[i], scale)
+	return p.Cache.at(p.At[i], scale)
 }
 
-// heads is the number of heads that go in turn.
-func (p *Few) heads() int { return max(p.Heads, 1) }
+// heads returns the number of heads that are taken in turn.
+func (p *Runs) heads() int { return max(p.Heads, 1) }
 
 // eachRun visits run after run: the n keys from one on of a head, whose rows of P begin at scores.
-func (p *Few) eachRun(do func(run, head int, scores []float32, n int)) {
+func (p *Walk) eachRun(do func(run, head int, scores []float32, n int)) {
 	heads := p.heads()
 	for i, j := 0, 0; j < p.N && p.R > 0; i++ {
 		head, n := i%heads, min(p.runLength(), p.N-j)
@@ -80,11 +106,11 @@ func (p *Few) eachRun(do func(run, head int, scores []float32, n int)) {
 }
 
 // dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x]. The scale of a row of K multiplies its finished sums.
-func dot(p *Few) {
+func dot(p *Dot) {
 	p.eachRun(func(run, head int, scores []float32, n int) {
-		k, q := p.rowsOf(&p.K, run), p.Q
+		k, q := p.rowsOf(run), p.Rows
 		if p.D > 0 {
-			q.Data = q.Data[head*p.HeadQ:]
+			q.Data = q.Data[head*p.HeadStep:]
 		}
 		if k.Type == F32 {
 			dotRows(p, &k, &q, scores, n)
@@ -95,7 +121,7 @@ func dot(p *Few) {
 }
 
 // dotRows does n keys, whose rows are k, for the queries q.
-func dotRows(p *Few, k *Cells, q *Rows, scores []float32, n int) {
+func dotRows(p *Dot, k *Cells, q *Rows, scores []float32, n int) {
 	for r := range p.R {
 		q, row := q.Row(r, p.D), scores[r*p.Stride:][:n]
 		for j := range row {
@@ -122,7 +148,7 @@ func product(q, k []float32) float32 {
 
 // weigh is P = 2^(P-M), L += Σ P, S += Σ P*score for queries From to R. It leaves before a query with a score over M+Limit, and says what its Top is.
 // A NaN is no reason to leave: it becomes a weight.
-func weigh(p *Few) {
+func weigh(p *Weigh) {
 	for p.Done = p.From; p.Done < p.R; p.Done++ {
 		r := p.Done
 		row, ref := p.P[r*p.Stride:][:p.N], p.M[r]
@@ -152,13 +178,13 @@ func weigh(p *Few) {
 }
 
 // sum is O[r][c] += Σ_j P[r][j] V[j][c], key after key. The scale of a row of V multiplies its weights.
-func sum(p *Few) {
+func sum(p *Walk) {
 	var row [piece]float32
 	p.eachRun(func(run, head int, weights []float32, n int) {
-		v := p.rowsOf(&p.V, run)
+		v := p.rowsOf(run)
 		for r := range p.R {
-			for c := 0; c < p.C; c += piece {
-				out, weights := p.O.Data[head*p.HeadO+r*p.O.Stride+c:][:min(piece, p.C-c)], weights[r*p.Stride:][:n]
+			for c := 0; c < p.D; c += piece {
+				out, weights := p.Rows.Data[head*p.HeadStep+r*p.Rows.Stride+c:][:min(piece, p.D-c)], weights[r*p.Stride:][:n]
 				if v.Type == F32 {
 					accumulate(out, weights, Rows{Data: v.Data[c:], Stride: v.Stride})
 				} else {

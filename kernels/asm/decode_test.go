@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// eachFew runs do for all sets, some numbers of queries and all shapes, with rows that have gaps of NaN behind them.
-func eachFew(t *testing.T, do func(t *testing.T, o *Ops, f *Few)) {
+// eachFew runs do for all sets, some numbers of queries and all shapes. Rows have gaps of NaN behind
+// them.
+func eachFew(t *testing.T, do func(t *testing.T, o *Ops, f *few)) {
 	for _, o := range append(asking(), Go()) {
 		for _, r := range []int{1, 2, 3, 8} {
 			for _, s := range shapes {
@@ -20,11 +21,38 @@ func eachFew(t *testing.T, do func(t *testing.T, o *Ops, f *Few)) {
 	}
 }
 
-func randomFew(r, n, d, c int) *Few {
+// few are the operands of the loops of decoding.
+type few struct {
+	R, N, D, C   int // queries and keys; columns of keys and of values
+	Factor       float64
+	Q, O         Rows
+	K, V         Cells
+	P            []float32 // [R][Stride]
+	Stride       int
+	HeadQ, HeadO int // elements from one head's rows to the next one's
+	Sums
+	Runs
+}
+
+func (f *few) panel() RowPanel { return RowPanel{R: f.R, N: f.N, P: f.P, Stride: f.Stride} }
+
+// Each of these returns a call that shares its slices with the operands.
+
+func (f *few) dot() *Dot {
+	return &Dot{Walk: Walk{RowPanel: f.panel(), Runs: f.Runs, D: f.D, Cache: f.K, Rows: f.Q, HeadStep: f.HeadQ}, Factor: f.Factor}
+}
+
+func (f *few) weigh() *Weigh { return &Weigh{RowPanel: f.panel(), Sums: f.Sums} }
+
+func (f *few) sum() *Walk {
+	return &Walk{RowPanel: f.panel(), Runs: f.Runs, D: f.C, Cache: f.V, Rows: f.O, HeadStep: f.HeadO}
+}
+
+func randomFew(r, n, d, c int) *few {
 	p := random(Go(), 1, n, d, c)
-	f := &Few{
+	f := &few{
 		R: r, N: n, D: d, C: c, Factor: .37, Q: random(Go(), 1, r, d, 0).K, K: Cells{Rows: p.K}, V: Cells{Rows: p.V}, O: random(Go(), 1, r, c, 0).K,
-		Stride: n + 16, M: make([]float32, r), L: make([]float32, r), S: make([]float32, r),
+		Stride: n + 16, Sums: Sums{M: make([]float32, r), L: make([]float32, r), S: make([]float32, r)},
 	}
 	f.P = random(Portable(f.Stride, 1, 1, 1, 1), n, r, 0, 0).P
 	for i := range f.M {
@@ -34,8 +62,8 @@ func randomFew(r, n, d, c int) *Few {
 }
 
 func TestDot(t *testing.T) {
-	eachFew(t, func(t *testing.T, o *Ops, f *Few) {
-		o.Dot(f)
+	eachFew(t, func(t *testing.T, o *Ops, f *few) {
+		o.Decode.Dot(f.dot())
 		for r := range f.R {
 			for j := range f.N {
 				terms := []float64{0}
@@ -49,14 +77,14 @@ func TestDot(t *testing.T) {
 }
 
 func TestWeigh(t *testing.T) {
-	eachFew(t, func(t *testing.T, o *Ops, f *Few) {
+	eachFew(t, func(t *testing.T, o *Ops, f *few) {
 		raw := slices.Clone(f.P)
 		if f.N > 1 {
 			raw[1], f.P[1] = negInf, negInf
 		}
-		o.Weigh(f)
-		if f.Done != f.R {
-			t.Fatalf("left at query %d of %d", f.Done, f.R)
+		w := f.weigh()
+		if o.Decode.Weigh(w); w.Done != w.R {
+			t.Fatalf("left at query %d of %d", w.Done, w.R)
 		}
 		for r := range f.R {
 			sum, sumZ := []float64{2}, []float64{3}
@@ -79,7 +107,8 @@ func TestWeigh(t *testing.T) {
 	})
 }
 
-// Weigh leaves before a query with a score that it cannot take, and does the others.
+// TestWeighLeaves checks that Weigh leaves before a query with a score that it cannot take, and does the
+// others.
 func TestWeighLeaves(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		for n := 1; n < 40; n++ {
@@ -87,20 +116,21 @@ func TestWeighLeaves(t *testing.T) {
 				f := randomFew(5, n, 1, 1)
 				f.P[3*f.Stride+n-1] = bad
 				raw := slices.Clone(f.P)
-				if o.Weigh(f); f.Done != 3 || f.Top != bad || f.L[2] == 2 || f.L[3] != 2 || f.P[3*f.Stride] != raw[3*f.Stride] && n > 1 {
-					t.Fatalf("%s: %v as the last of %d scores of query 3: done %d, top %v, sums %v", o.ISA, bad, n, f.Done, f.Top, f.L)
+				w := f.weigh()
+				if o.Decode.Weigh(w); w.Done != 3 || w.Top != bad || f.L[2] == 2 || f.L[3] != 2 || f.P[3*f.Stride] != raw[3*f.Stride] && n > 1 {
+					t.Fatalf("%s: %v as the last of %d scores of query 3: done %d, top %v, sums %v", o.ISA, bad, n, w.Done, w.Top, f.L)
 				}
 				f.P[3*f.Stride+n-1] = 4 + Limit
-				f.From = f.Done
-				if o.Weigh(f); f.Done != 5 || f.P[3*f.Stride+n-1] != 1<<Limit || f.L[4] == 2 {
-					t.Fatalf("%s: done %d in the second call, weight %v", o.ISA, f.Done, f.P[3*f.Stride+n-1])
+				w.From = w.Done
+				if o.Decode.Weigh(w); w.Done != 5 || f.P[3*f.Stride+n-1] != 1<<Limit || f.L[4] == 2 {
+					t.Fatalf("%s: done %d in the second call, weight %v", o.ISA, w.Done, f.P[3*f.Stride+n-1])
 				}
 			}
 		}
 	}
 }
 
-// A NaN is no reason to leave, and does not hide a score that is.
+// TestWeighPassesNaN checks that a NaN is no reason to leave, and does not hide a score that is.
 func TestWeighPassesNaN(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, o := range append(asking(), Go()) {
@@ -109,14 +139,16 @@ func TestWeighPassesNaN(t *testing.T) {
 				f := randomFew(2, n, 1, 1)
 				f.P[f.Stride+at] = nan
 				over := slices.Clone(f.P)
-				if o.Weigh(f); f.Done != 2 || f.L[1] == f.L[1] || f.L[0] != f.L[0] {
-					t.Fatalf("%s: NaN as score %d of %d of query 1: done %d, sums %v", o.ISA, at, n, f.Done, f.L)
+				w := f.weigh()
+				if o.Decode.Weigh(w); w.Done != 2 || f.L[1] == f.L[1] || f.L[0] != f.L[0] {
+					t.Fatalf("%s: NaN as score %d of %d of query 1: done %d, sums %v", o.ISA, at, n, w.Done, f.L)
 				}
 				f = randomFew(2, n, 1, 1)
 				f.P = over
 				f.P[f.Stride+(at+1)%n] = 5 + Limit
-				if o.Weigh(f); f.Done != 1 || f.Top != 5+Limit {
-					t.Fatalf("%s: NaN as score %d of %d beside one to leave for: done %d, top %v", o.ISA, at, n, f.Done, f.Top)
+				w = f.weigh()
+				if o.Decode.Weigh(w); w.Done != 1 || w.Top != 5+Limit {
+					t.Fatalf("%s: NaN as score %d of %d beside one to leave for: done %d, top %v", o.ISA, at, n, w.Done, w.Top)
 				}
 			}
 		}
@@ -124,9 +156,9 @@ func TestWeighPassesNaN(t *testing.T) {
 }
 
 func TestSum(t *testing.T) {
-	eachFew(t, func(t *testing.T, o *Ops, f *Few) {
+	eachFew(t, func(t *testing.T, o *Ops, f *few) {
 		old := slices.Clone(f.O.Data)
-		o.Sum(f)
+		o.Decode.Sum(f.sum())
 		for r := range f.R {
 			for c := range f.C {
 				terms := []float64{float64(old[r*f.O.Stride+c])}
@@ -139,27 +171,28 @@ func TestSum(t *testing.T) {
 	})
 }
 
-// What a query gets does not depend on the queries beside it, nor on keys behind that weigh nothing.
+// TestFewQueriesApart checks that what a query gets does not depend on the queries beside it, nor on
+// keys behind that weigh nothing.
 func TestFewQueriesApart(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		for _, n := range []int{1, 3, 4, 17, 64} {
 			for _, d := range []int{1, 15, 16, 37, 64} {
 				all := randomFew(9, n, d, d)
 				rows := func(r Rows) Rows { return Rows{Data: slices.Clone(r.Data), Stride: r.Stride} }
-				run := func(from, to, keys int) *Few {
+				run := func(from, to, keys int) *few {
 					f := *all
 					f.R, f.N = to-from, keys
 					f.Q, f.O = f.Q.From(from), rows(f.O.From(from))
 					f.P = slices.Clone(f.P)
 					f.M, f.L, f.S = slices.Clone(f.M[from:]), slices.Clone(f.L[from:]), slices.Clone(f.S[from:])
-					o.Dot(&f)
+					o.Decode.Dot(f.dot())
 					for r := range f.R {
 						for j := (n + 1) / 2; j < keys; j++ {
 							f.P[r*f.Stride+j] = negInf
 						}
 					}
-					o.Weigh(&f)
-					o.Sum(&f)
+					o.Decode.Weigh(f.weigh())
+					o.Decode.Sum(f.sum())
 					return &f
 				}
 				together := run(0, 9, n)

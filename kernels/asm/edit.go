@@ -2,21 +2,34 @@ package asm
 
 import "math"
 
+// An Edit is a call of Cap, Add, Slope or Hide, which change scores between the product and the
+// weights.
+type Edit struct {
+	Panel
+	Scale            float64   // Cap: of tanh; Add, Slope: of the score, whose product is not rounded apart
+	Bias             []float32 // Add: [N][Lanes]
+	Factor           float64   // Add: of the bias
+	Bounded          bool      // Add: a sum of finite numbers is -MaxFloat32 at least
+	SlopeHi, SlopeLo []float32 // Slope: [Lanes]; the slope is their sum, so that its rounding does not grow with the distance
+	Pos              []int32   // Slope: [Lanes], less than 2^31 from any row of the block; distances from 2^24 on are rounded
+	Bits             []uint32  // Hide: [N/32, rounded up][Lanes]; row j is visible if bit j%32 of row j/32 is set
+}
+
 // capRows limits scores smoothly: math.Tanh is within a float64's rounding or two.
-func capRows(p *Panel) {
+func capRows(p *Edit) {
 	for j := range p.N {
 		row := p.P[j*p.Lanes:][:p.Width]
 		for lane, x := range row {
-			row[lane] = float32(p.Edit.Scale * math.Tanh(float64(x)))
+			row[lane] = float32(p.Scale * math.Tanh(float64(x)))
 		}
 	}
 }
 
-func addRows(p *Panel) {
+func addRows(p *Edit) {
 	for j := range p.N {
-		row, add := p.P[j*p.Lanes:][:p.Width], p.Edit.Add[j*p.Lanes:][:p.Width]
+		row, add := p.P[j*p.Lanes:][:p.Width], p.Bias[j*p.Lanes:][:p.Width]
 		for lane, x := range row {
-			row[lane] = p.Edit.Biased(x, add[lane])
+			row[lane] = p.Biased(x, add[lane])
 		}
 	}
 }
@@ -39,19 +52,19 @@ func (e *Edit) lowest() float32 {
 	return negInf
 }
 
-func slopeRows(p *Panel) {
+func slopeRows(p *Edit) {
 	for lane := range p.Width {
-		slope, pos := float64(p.Edit.SlopeHi[lane])+float64(p.Edit.SlopeLo[lane]), int(p.Edit.Pos[lane])
+		slope, pos := float64(p.SlopeHi[lane])+float64(p.SlopeLo[lane]), int(p.Pos[lane])
 		for j := range p.N {
 			x := &p.P[j*p.Lanes+lane]
-			*x = float32(float64(p.Edit.Scale*float64(*x)) + float64(slope*math.Abs(float64(pos-j))))
+			*x = float32(float64(p.Scale*float64(*x)) + float64(slope*math.Abs(float64(pos-j))))
 		}
 	}
 }
 
-func hideRows(p *Panel) {
+func hideRows(p *Edit) {
 	for j := range p.N {
-		row, words := p.P[j*p.Lanes:][:p.Width], p.Edit.Bits[j/32*p.Lanes:][:p.Width]
+		row, words := p.P[j*p.Lanes:][:p.Width], p.Bits[j/32*p.Lanes:][:p.Width]
 		for lane, word := range words {
 			if word>>(j%32)&1 == 0 {
 				row[lane] = negInf

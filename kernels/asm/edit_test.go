@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// capUlps bounds the error of tanh in Ops.Cap: 3.33 ulp was found.
+// capUlps bounds the error of tanh in EditOps.Cap: 3.33 ulp was found.
 const capUlps = 3.4
 
-// Cap over the whole range, in every lane and row; Edit.Scale is a power of two, so that the error is that of tanh.
+// TestCap checks Cap over the whole range, in every lane and row. Scale is a power of two, so that the
+// error is that of tanh.
 func TestCap(t *testing.T) {
 	step := float32(2e-6)
 	if testing.Short() {
@@ -22,11 +23,12 @@ func TestCap(t *testing.T) {
 		}
 	}
 	for _, o := range append(assembled(), Go()) {
-		p := &Panel{Lanes: o.Lanes, Width: o.Lanes, N: 64, P: make([]float32, 64*o.Lanes), Edit: Edit{Scale: 32}}
+		lanes := o.Shape.Lanes
+		p := &Edit{Panel: Panel{Lanes: lanes, Width: lanes, N: 64, P: make([]float32, 64*lanes)}, Scale: 32}
 		worst, at := 0.0, float32(0)
 		for xs := all; len(xs) >= len(p.P); xs = xs[len(p.P):] {
 			copy(p.P, xs)
-			o.Cap(p)
+			o.Edit.Cap(p)
 			for i, got := range p.P {
 				if u := ulps(got, 32*math.Tanh(float64(xs[i]))); !(u <= worst) {
 					worst, at = u, xs[i]
@@ -40,7 +42,7 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// Special scores and factors of Cap.
+// TestCapSpecialValues checks Cap of special scores and factors.
 func TestCapSpecialValues(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range append(assembled(), Go()) {
@@ -68,11 +70,12 @@ func TestCapSpecialValues(t *testing.T) {
 			{inf, inf, 1e300},
 			{inf, 0x1p-130, 0x1p-130},
 		} {
-			p := &Panel{Lanes: o.Lanes, Width: o.Lanes, N: 5, P: make([]float32, 5*o.Lanes), Edit: Edit{Scale: c.scale}}
+			lanes := o.Shape.Lanes
+			p := &Edit{Panel: Panel{Lanes: lanes, Width: lanes, N: 5, P: make([]float32, 5*lanes)}, Scale: c.scale}
 			for i := range p.P {
 				clear(p.P)
 				p.P[i] = c.x
-				o.Cap(p)
+				o.Edit.Cap(p)
 				for j, got := range p.P {
 					want := float32(0)
 					if j == i {
@@ -87,18 +90,19 @@ func TestCapSpecialValues(t *testing.T) {
 	}
 }
 
-// Add rounds the score's product and the sum, each in its own size, and nothing in the size of the bias.
+// TestAdd checks that Add rounds the score's product and the sum, each in its own size, and nothing in
+// the size of the bias.
 func TestAdd(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for i := range p.P {
-			p.Edit.Add[i] *= float32(math.Ldexp(1, i%40))
+			p.Edit.Bias[i] *= float32(math.Ldexp(1, i%40))
 		}
 		p.Edit.Scale = 1.5
 		old := slices.Clone(p.P)
-		o.Add(p)
-		eachScore(p, func(j, l int) {
+		o.Edit.Add(p.edit())
+		eachScore(&p.Panel, func(j, l int) {
 			at := j*p.Lanes + l
-			a, b := 1.5*float64(old[at]), p.Edit.Factor*float64(p.Edit.Add[at])
+			a, b := 1.5*float64(old[at]), p.Edit.Factor*float64(p.Edit.Bias[at])
 			if got := float64(p.P[at]); !(math.Abs(got-(a+b)) <= 0x1p-24*(math.Abs(a)+math.Abs(a+b))*1.001) {
 				t.Fatalf("P[%d][%d] = %v, want %v and %v", j, l, got, a, b)
 			}
@@ -115,18 +119,18 @@ func TestAddSpecialValues(t *testing.T) {
 	biases := append(scores, -math.MaxFloat32, math.MaxFloat32)
 	factors := []float64{1, math.Log2E, -math.Log2E, 1e-30, 3e38, 0, 1e40, 1e-42}
 	for _, o := range append(assembled(), Go()) {
-		p := &Panel{Lanes: o.Lanes, Width: o.Lanes, N: 4}
-		p.P, p.Edit.Add = make([]float32, 4*o.Lanes), make([]float32, 4*o.Lanes)
+		lanes := o.Shape.Lanes
+		p := &Edit{Panel: Panel{Lanes: lanes, Width: lanes, N: 4, P: make([]float32, 4*lanes)}, Bias: make([]float32, 4*lanes)}
 		for _, x := range scores {
 			for _, b := range biases {
 				for n, f := range append(factors, factors...) {
 					for i := range p.P {
-						p.P[i], p.Edit.Add[i] = x, b
+						p.P[i], p.Bias[i] = x, b
 					}
-					p.Edit.Scale, p.Edit.Factor, p.Edit.Bounded = 1, f, n >= len(factors)
-					o.Add(p)
+					p.Scale, p.Factor, p.Bounded = 1, f, n >= len(factors)
+					o.Edit.Add(p)
 					want := float32(float64(x) + float64(b)*f)
-					if p.Edit.Bounded && want == -inf && x > -inf && b > -inf {
+					if p.Bounded && want == -inf && x > -inf && b > -inf {
 						want = -math.MaxFloat32
 					}
 					if math.IsInf(float64(x), 0) && math.IsInf(float64(float32(float64(b)*f)), 0) {
@@ -134,7 +138,7 @@ func TestAddSpecialValues(t *testing.T) {
 					}
 					for i, got := range p.P {
 						if got != want && (got == got || want == want) && !(math.Abs(float64(got)-float64(want)) <= 0x1p-24*math.Abs(float64(want))*2.1+0x1p-148) {
-							t.Fatalf("%s, bounded %v: %v + %v*%v = %v in place %d, want %v", o.ISA, p.Edit.Bounded, x, b, f, got, i, want)
+							t.Fatalf("%s, bounded %v: %v + %v*%v = %v in place %d, want %v", o.ISA, p.Bounded, x, b, f, got, i, want)
 						}
 					}
 				}
@@ -143,9 +147,10 @@ func TestAddSpecialValues(t *testing.T) {
 	}
 }
 
-// Slope at any distance that is allowed: from inside the block to positions that a float32 cannot hold.
+// TestSlope checks Slope at any distance that is allowed: from inside the block to positions that a
+// float32 cannot hold.
 func TestSlope(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		old := slices.Clone(p.P)
 		p.Edit.Scale = 1.375 // exact, as is its product with a score in what is expected
 		for l := range p.Width {
@@ -154,8 +159,8 @@ func TestSlope(t *testing.T) {
 			p.Edit.SlopeLo[l] = float32(slope - float64(p.Edit.SlopeHi[l]))
 			p.Edit.Pos[l] = []int32{int32(l), int32(p.N), -5, 1 << 20, 1<<24 - 1, int32(p.N) - 1<<24}[l%6]
 		}
-		o.Slope(p)
-		eachScore(p, func(j, l int) {
+		o.Edit.Slope(p.edit())
+		eachScore(&p.Panel, func(j, l int) {
 			at := j*p.Lanes + l
 			slope := float64(p.Edit.SlopeHi[l]) + float64(p.Edit.SlopeLo[l])
 			x, term := p.Edit.Scale*float64(old[at]), slope*math.Abs(float64(int(p.Edit.Pos[l])-j))
@@ -167,21 +172,21 @@ func TestSlope(t *testing.T) {
 	})
 }
 
-// Hide leaves all other scores as they are, whatever lies behind the mask.
+// TestHide checks that Hide leaves all other scores as they are, whatever is behind the mask.
 func TestHide(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for i := range p.P {
 			if i%5 == 0 {
 				p.P[i] = nan
 			}
 		}
 		want := slices.Clone(p.P)
-		eachScore(p, func(j, l int) {
+		eachScore(&p.Panel, func(j, l int) {
 			if p.Edit.Bits[j/32*p.Lanes+l]>>(j%32)&1 == 0 {
 				want[j*p.Lanes+l] = negInf
 			}
 		})
-		o.Hide(p)
+		o.Edit.Hide(p.edit())
 		for i, got := range p.P {
 			if math.Float32bits(got) != math.Float32bits(want[i]) {
 				t.Fatalf("P[%d][%d] = %v, want %v", i/p.Lanes, i%p.Lanes, got, want[i])
@@ -190,25 +195,27 @@ func TestHide(t *testing.T) {
 	})
 }
 
-// A score that is edited depends on its lane and its row alone: not on the other rows and lanes that go with it.
+// TestEditsByPart checks that an edited score depends on its lane and its row alone, and not on other
+// rows and lanes of the call.
 func TestEditsByPart(t *testing.T) {
 	for _, o := range append(assembled(), Go()) {
-		for name, run := range map[string]func(*Panel){"Cap": o.Cap, "Add": o.Add, "Slope": o.Slope, "Hide": o.Hide} {
-			whole := random(o, o.Lanes, 2125, 0, 0) // more than assembly does in one call
+		lanes, vec := o.Shape.Lanes, o.Shape.Vec
+		for name, run := range map[string]func(*Edit){"Cap": o.Edit.Cap, "Add": o.Edit.Add, "Slope": o.Edit.Slope, "Hide": o.Edit.Hide} {
+			whole := random(o, lanes, 2125, 0, 0).edit() // more than assembly does in one call
 			all := slices.Clone(whole.P)
 			run(whole)
 			for _, rows := range []int{32, 96} {
-				for width := o.Vec; width <= o.Lanes; width += o.Vec {
+				for width := vec; width <= lanes; width += vec {
 					for from := 0; from < whole.N; from += rows {
 						p := *whole
-						p.P, p.N, p.Width = slices.Clone(all[from*o.Lanes:]), min(rows, whole.N-from), width
-						p.Edit.Add, p.Edit.Bits, p.Edit.Pos = p.Edit.Add[from*o.Lanes:], p.Edit.Bits[from/32*o.Lanes:], slices.Clone(p.Edit.Pos)
-						for l := range p.Edit.Pos {
-							p.Edit.Pos[l] -= int32(from)
+						p.P, p.N, p.Width = slices.Clone(all[from*lanes:]), min(rows, whole.N-from), width
+						p.Bias, p.Bits, p.Pos = p.Bias[from*lanes:], p.Bits[from/32*lanes:], slices.Clone(p.Pos)
+						for l := range p.Pos {
+							p.Pos[l] -= int32(from)
 						}
 						run(&p)
-						eachScore(&p, func(j, l int) {
-							got, want := p.P[j*o.Lanes+l], whole.P[(from+j)*o.Lanes+l]
+						eachScore(&p.Panel, func(j, l int) {
+							got, want := p.P[j*lanes+l], whole.P[(from+j)*lanes+l]
 							if math.Float32bits(got) != math.Float32bits(want) {
 								t.Fatalf("%s/%s: row %d, lane %d is %v in a part of %d rows, %v in the whole", o.ISA, name, from+j, l, got, rows, want)
 							}

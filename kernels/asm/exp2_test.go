@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// ulps is the error of got in units of the spacing of float32 numbers at want.
+// ulps returns the error of got in units of the spacing of float32 numbers at want.
 func ulps(got float32, want float64) float64 { return spacings(float64(got)-want, want) }
 
-// spacings is the size of an error in these units.
+// spacings returns the size of an error in these units.
 func spacings(err, want float64) float64 {
 	_, e := math.Frexp(want)
 	return math.Abs(err) / math.Ldexp(1, max(e-24, -149))
@@ -57,7 +57,7 @@ func numbers(step float32) (all []float32) {
 	return all
 }
 
-// expUlpsOff is the error of a weight, beyond the 2^-99 that it may be too small by.
+// expUlpsOff returns the error of a weight, beyond the 2^-99 that it may be too small by.
 func expUlpsOff(got float32, x float64) float64 {
 	want := math.Exp2(x)
 	return spacings(max(math.Abs(float64(got)-want)-0x1p-99, 0), want)
@@ -70,12 +70,15 @@ func TestExpOfSets(t *testing.T) {
 	}
 	all := numbers(step)
 	for _, o := range assembled() {
-		lanes := o.Lanes
-		p := &Panel{Lanes: lanes, Width: lanes, N: o.Keys, P: make([]float32, o.Keys*lanes), M: make([]float32, lanes), L: make([]float32, lanes)}
+		lanes, keys := o.Shape.Lanes, o.Shape.Keys
+		p := &Softmax{
+			Panel: Panel{Lanes: lanes, Width: lanes, N: keys, P: make([]float32, keys*lanes)},
+			Sums:  Sums{M: make([]float32, lanes), L: make([]float32, lanes)},
+		}
 		worst, at := 0.0, float32(0)
 		for xs := all[slices.IndexFunc(all, func(x float32) bool { return x > -99.5 }):]; len(xs) >= len(p.P); xs = xs[len(p.P):] {
 			copy(p.P, xs)
-			if o.Exp(p); p.Done != p.N {
+			if o.Panel.Exp(p); p.Done != p.N {
 				t.Fatalf("%s: left at row %d", o.ISA, p.Done)
 			}
 			for i, got := range p.P {
@@ -91,27 +94,29 @@ func TestExpOfSets(t *testing.T) {
 	}
 }
 
-// Special values one at a time, in every lane and every row of a group.
+// TestExpSpecialValues checks Exp of special values one at a time, in every lane and every row of a group.
 func TestExpSpecialValues(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range assembled() {
-		run := func(x, m float32, row, lane int, s bool) (*Panel, float32) {
-			p := &Panel{
-				Lanes: o.Lanes, Width: o.Lanes, N: o.Keys, P: make([]float32, o.Keys*o.Lanes), M: make([]float32, o.Lanes), L: make([]float32, o.Lanes),
+		lanes, keys := o.Shape.Lanes, o.Shape.Keys
+		run := func(x, m float32, row, lane int, s bool) (*Softmax, float32) {
+			p := &Softmax{
+				Panel: Panel{Lanes: lanes, Width: lanes, N: keys, P: make([]float32, keys*lanes)},
+				Sums:  Sums{M: make([]float32, lanes), L: make([]float32, lanes)},
 			}
 			if s {
-				p.S = make([]float32, o.Lanes)
+				p.S = make([]float32, lanes)
 			}
 			for i := range p.P {
 				p.P[i] = negInf
 			}
-			at := row*o.Lanes + lane
+			at := row*lanes + lane
 			p.P[at], p.M[lane] = x, m
-			o.Exp(p)
+			o.Panel.Exp(p)
 			return p, p.P[at]
 		}
-		for lane := range o.Lanes {
-			for row := range o.Keys {
+		for lane := range lanes {
+			for row := range keys {
 				for _, c := range []struct{ x, m, want float32 }{
 					{0, 0, 1},
 					{float32(math.Copysign(0, -1)), 0, 1},
@@ -166,7 +171,7 @@ func TestExpSpecialValues(t *testing.T) {
 	}
 }
 
-// Elu over the whole range, in ulp, at every place of a vector and behind the last one.
+// TestElu checks Elu over the whole range, at every place of a vector and behind the last one.
 func TestElu(t *testing.T) {
 	step := float32(2e-5)
 	if testing.Short() {
@@ -180,7 +185,7 @@ func TestElu(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range append(assembled(), Go()) {
 		to := make([]float32, len(all))
-		o.Elu(to, all, 0)
+		o.Vector.Elu(to, all, 0)
 		worst, at := 0.0, float32(0)
 		for i, x := range all {
 			want := math.Exp(float64(x))
@@ -202,7 +207,7 @@ func TestElu(t *testing.T) {
 				for i := range from {
 					clear(from)
 					from[i], to[n] = c.x, 7
-					o.Elu(to, from, Rows{Data: from, Stride: n}.Ahead(1))
+					o.Vector.Elu(to, from, Rows{Data: from, Stride: n}.Prefetch().At+uintptr(4*n))
 					for j, got := range to[:n] {
 						if want := c.want; j == i && got != want && (got == got || want == want) || j != i && got != 1 {
 							t.Fatalf("%s: number %d of %d: elu(%v)+1 = %v, want %v", o.ISA, j, n, from[j], got, want)

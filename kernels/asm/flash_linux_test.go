@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Vectors that leave Flash before others get the bits that they get alone, from rows up to where they leave; and the call leaves at the first group in
-// which one that is still there goes over. So does the portable twin.
+// TestFlashInSteps checks that vectors that leave Flash before others get the bits that they get
+// alone, from rows up to where they leave; and that the call leaves at the first group in which one
+// that is still there goes over. So does the portable twin.
 func TestFlashInSteps(t *testing.T) {
 	for _, o := range append(assembled(), Portable(24, 8, 4, 4, 6), Portable(16, 4, 4, 4, 8)) {
 		fs := fences{}
@@ -18,7 +19,8 @@ func TestFlashInSteps(t *testing.T) {
 		steps(o, rng, func(width, n, d int, until []int) {
 			what := fmt.Sprintf("%s: width %d, %d columns, until %v", o.ISA, width, d, until)
 			p := random(o, width, n, d, 0)
-			p.From, p.Plain, p.Edit.Key = rng.IntN(until[0]/o.Keys)*o.Keys, rng.IntN(n+1)/o.Keys*o.Keys, rng.IntN(1000)
+			var from int
+			from, p.Plain, p.Key = rng.IntN(until[0]/o.Shape.Keys)*o.Shape.Keys, rng.IntN(n+1)/o.Shape.Keys*o.Shape.Keys, rng.IntN(1000)
 			if rng.IntN(3) == 0 {
 				p.S = nil
 			}
@@ -33,41 +35,43 @@ func TestFlashInSteps(t *testing.T) {
 				if p.S != nil {
 					p.S[l] = p.L[l]
 				}
-				p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(p.Edit.Key+rng.IntN(n+1))), append(p.Edit.Hi, int32(p.Edit.Key+rng.IntN(n+1)))
+				p.Lo, p.Hi = append(p.Lo, int32(p.Key+rng.IntN(n+1))), append(p.Hi, int32(p.Key+rng.IntN(n+1)))
 			}
-			alone := func(lane, to int) *Panel {
+			alone := func(lane, to int) *Flash {
 				q := *p
 				for _, s := range []*[]float32{&q.Qt, &q.P, &q.M, &q.L, &q.S, &q.Keep} {
 					*s = slices.Clone((*s)[min(lane, len(*s)):])
 				}
-				q.Width, q.N, q.Edit.Lo, q.Edit.Hi = min(o.Unit(), width-lane), to, p.Edit.Lo[lane:], p.Edit.Hi[lane:]
-				o.Flash(&q)
-				return &q
+				q.Width, q.N, q.Lo, q.Hi = min(o.Shape.Unit(), width-lane), to, p.Lo[lane:], p.Hi[lane:]
+				f := q.flash()
+				f.From = from
+				o.Panel.Flash(f)
+				return f
 			}
 			done := n
-			for lane := 0; lane < width; lane += o.Unit() {
-				if q := alone(lane, until[lane/o.Vec]); q.Done < q.N {
+			for lane := 0; lane < width; lane += o.Shape.Unit() {
+				if q := alone(lane, until[lane/o.Shape.Vec]); q.Done < q.N {
 					done = min(done, q.Done)
 				}
 			}
-			got := fs.put(t, p, rng.IntN(2) == 0)
-			got.Until = until
-			if o.Flash(got); got.Done != done {
+			got := fs.put(t, p, rng.IntN(2) == 0).flash()
+			got.From, got.Until = from, until
+			if o.Panel.Flash(got); got.Done != done {
 				t.Fatalf("%s: left at %d, by lanes alone at %d", what, got.Done, done)
 			}
 			if stayed++; done < n {
 				left++
 			}
 			for lane := range width {
-				at := lane % o.Unit()
-				to := min(done, until[lane/o.Vec])
+				at := lane % o.Shape.Unit()
+				to := min(done, until[lane/o.Shape.Vec])
 				want := alone(lane-at, to)
 				if got.L[lane] != want.L[at] || p.S != nil && got.S[lane] != want.S[at] || done == n && got.M[lane] != want.M[at] {
-					t.Fatalf("%s: from %d to %d: lane %d: M and L are %v and %v, alone %v and %v", what, p.From, done, lane, got.M[lane], got.L[lane], want.M[at], want.L[at])
+					t.Fatalf("%s: from %d to %d: lane %d: M and L are %v and %v, alone %v and %v", what, from, done, lane, got.M[lane], got.L[lane], want.M[at], want.L[at])
 				}
-				for j := p.From; j < to; j++ {
-					if g, w := got.P[j*o.Lanes+lane], want.P[j*o.Lanes+at]; g != w {
-						t.Fatalf("%s: from %d to %d: P[%d][%d] is %v, alone %v", what, p.From, done, j, lane, g, w)
+				for j := from; j < to; j++ {
+					if g, w := got.P[j*o.Shape.Lanes+lane], want.P[j*o.Shape.Lanes+at]; g != w {
+						t.Fatalf("%s: from %d to %d: P[%d][%d] is %v, alone %v", what, from, done, j, lane, g, w)
 					}
 				}
 			}
@@ -78,31 +82,33 @@ func TestFlashInSteps(t *testing.T) {
 	}
 }
 
-// steps visits all widths and some columns with vectors that leave at different groups, as Flash asks for it: also where the last ones leave together.
+// steps visits all widths and some columns with vectors that leave at different groups, as Flash
+// requires, also where the last ones leave together.
 func steps(o *Ops, rng *rand.Rand, do func(width, n, d int, until []int)) {
-	for width := o.Vec; width <= o.Lanes; width += o.Vec {
+	for width := o.Shape.Vec; width <= o.Shape.Lanes; width += o.Shape.Vec {
 		for _, d := range []int{1, 7, 64, 67, 128} {
 			for range 20 {
-				until, groups := make([]int, width/o.Vec), 0
-				last := rng.IntN(2*len(until)) * o.Vec // from here on they leave together
+				until, groups := make([]int, width/o.Shape.Vec), 0
+				last := rng.IntN(2*len(until)) * o.Shape.Vec // from here on they leave together
 				for v := range until {
-					if lane := v * o.Vec; lane%o.Unit() == 0 && (lane == 0 || lane <= last) {
+					if lane := v * o.Shape.Vec; lane%o.Shape.Unit() == 0 && (lane == 0 || lane <= last) {
 						groups += 1 + rng.IntN(3)
 					}
-					until[v] = groups * o.Keys
+					until[v] = groups * o.Shape.Keys
 				}
-				do(width, groups*o.Keys, d, until)
+				do(width, groups*o.Shape.Keys, d, until)
 			}
 		}
 	}
 }
 
-// Flash gives lanes that have seen no key their reference, with the bits that leaving and Raise give; and it leaves no more for them.
+// TestFlashSeeds checks that Flash gives lanes that have seen no key their reference, with the bits
+// that leaving and Raise give, and does not leave for them.
 func TestFlashSeeds(t *testing.T) {
 	for _, o := range assembled() {
-		twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
+		twin := portable(o)
 		rng := rand.New(rand.NewPCG(3, 4))
-		copied := func(p *Panel) *Panel {
+		copied := func(p *operands) *operands {
 			q := *p
 			for _, s := range []*[]float32{&q.P, &q.M, &q.L, &q.S, &q.Keep} {
 				*s = slices.Clone(*s)
@@ -111,38 +117,39 @@ func TestFlashSeeds(t *testing.T) {
 		}
 		grid(o, func(width, n, d int) {
 			p := random(o, width, n, d, 0)
-			p.Plain, p.Edit.Key = 0, rng.IntN(1000)
+			p.Plain, p.Key = 0, rng.IntN(1000)
 			begun := rng.IntN(2) == 0 // some lanes are
 			for l := range width {
 				p.M[l], p.L[l], p.S[l], p.Keep[l] = Unset, 0, 0, 1
 				if begun && rng.IntN(4) == 0 {
 					p.M[l], p.L[l], p.S[l] = rng.Float32()-Limit, 1, 1
 				}
-				p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(p.Edit.Key+rng.IntN(n+1))), append(p.Edit.Hi, int32(p.Edit.Key+n))
+				p.Lo, p.Hi = append(p.Lo, int32(p.Key+rng.IntN(n+1))), append(p.Hi, int32(p.Key+n))
 			}
 			if rng.IntN(3) == 0 {
 				p.S = nil
 			}
 			for _, ops := range []*Ops{o, twin} {
 				what := fmt.Sprintf("%s/%s: width %d, %d keys, %d columns", o.ISA, ops.ISA, width, n, d)
-				got, want := copied(p), copied(p)
-				for ops.Flash(got); got.Done < n; ops.Flash(got) {
-					if !begun && got.Done < n-n%o.Keys { // Exp does what is left
+				got, of := copied(p).flash(), copied(p)
+				for ops.Panel.Flash(got); got.Done < n; ops.Panel.Flash(got) {
+					if !begun && got.Done < n-n%o.Shape.Keys { // Exp does what is left
 						t.Fatalf("%s: Flash left at %d", what, got.Done)
 					}
-					ops.Raise(got)
+					ops.Panel.Raise(&got.Softmax)
 				}
-				ops.Score(want)
-				mask(want, 0, n)
-				for ops.Exp(want); want.Done < n; ops.Exp(want) {
-					ops.Raise(want)
+				want := of.softmax()
+				ops.Panel.Score(of.scores())
+				mask(&of.Panel, &of.Band, 0, n)
+				for ops.Panel.Exp(want); want.Done < n; ops.Panel.Exp(want) {
+					ops.Panel.Raise(want)
 				}
 				for l := range width {
 					if got.M[l] != want.M[l] || got.L[l] != want.L[l] || p.S != nil && got.S[l] != want.S[l] {
 						t.Fatalf("%s: lane %d: M and L are %v and %v, with Raise %v and %v", what, l, got.M[l], got.L[l], want.M[l], want.L[l])
 					}
 					for j := range n {
-						if g, w := got.P[j*o.Lanes+l], want.P[j*o.Lanes+l]; g != w {
+						if g, w := got.P[j*o.Shape.Lanes+l], want.P[j*o.Shape.Lanes+l]; g != w {
 							t.Fatalf("%s: P[%d][%d] is %v, with Raise %v", what, j, l, g, w)
 						}
 					}
@@ -152,11 +159,12 @@ func TestFlashSeeds(t *testing.T) {
 	}
 }
 
-// Exp agrees with its portable twin, and Flash with Score, a mask and Exp bit for bit: in what they do, and in where and how they leave; also when
-// Flash is told that the first group is scored.
+// TestFlashAgainstScoreAndExp checks that Exp agrees with its portable twin, and Flash with Score, a
+// mask and Exp bit for bit: in what they compute, and in where and how they leave; also when the
+// first group holds scores already.
 func TestFlashAgainstScoreAndExp(t *testing.T) {
 	for _, o := range assembled() {
-		twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
+		twin := portable(o)
 		fs := [3]fences{{}, {}, {}}
 		rng := rand.New(rand.NewPCG(1, 2))
 		left := 0
@@ -178,40 +186,42 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 					p.S[l] = 1
 				}
 			}
-			p.From = rng.IntN(n/o.Keys+1) * o.Keys
+			from := rng.IntN(n/o.Shape.Keys+1) * o.Shape.Keys
 			if rng.IntN(2) == 0 {
-				p.Plain, p.Edit.Key = rng.IntN(n/o.Keys+1)*o.Keys, rng.IntN(1000)
+				p.Plain, p.Key = rng.IntN(n/o.Shape.Keys+1)*o.Shape.Keys, rng.IntN(1000)
 				for range width {
-					p.Edit.Lo, p.Edit.Hi = append(p.Edit.Lo, int32(p.Edit.Key+rng.IntN(n+1))), append(p.Edit.Hi, int32(p.Edit.Key+rng.IntN(n+1)))
+					p.Lo, p.Hi = append(p.Lo, int32(p.Key+rng.IntN(n+1))), append(p.Hi, int32(p.Key+rng.IntN(n+1)))
 				}
 			}
 			first := rng.IntN(2) == 0
-			got, two, ref := fs[0].put(t, p, first), fs[1].put(t, p, first), fs[2].put(t, p, first)
-			o.Score(two)
-			mask(two, p.Plain, n)
-			for i := range min(p.From*o.Lanes, len(two.P)) {
+			of := [3]*operands{fs[0].put(t, p, first), fs[1].put(t, p, first), fs[2].put(t, p, first)}
+			got, two, ref := of[0].flash(), of[1].softmax(), of[2].softmax()
+			got.From, two.From, ref.From = from, from, from
+			o.Panel.Score(of[1].scores())
+			mask(&two.Panel, &of[1].Band, p.Plain, n)
+			for i := range min(from*o.Shape.Lanes, len(two.P)) {
 				two.P[i] = p.P[i] // Score does all rows
 			}
 			copy(ref.P, two.P)
-			o.Exp(two)
-			if got.Scored = two.Done > p.From && rng.IntN(2) == 0; got.Scored {
-				copy(got.P[p.From*o.Lanes:], ref.P[p.From*o.Lanes:])
+			o.Panel.Exp(two)
+			if got.Scored = two.Done > from && rng.IntN(2) == 0; got.Scored {
+				copy(got.P[from*o.Shape.Lanes:], ref.P[from*o.Shape.Lanes:])
 			}
-			o.Flash(got)
-			twin.Exp(ref)
+			o.Panel.Flash(got)
+			twin.Panel.Exp(ref)
 			if two.Done < n {
 				left++
 			}
 			if got.Done != two.Done || ref.Done != two.Done {
 				t.Fatalf("%s: Flash left at %d, Exp at %d, its twin at %d", what, got.Done, two.Done, ref.Done)
 			}
-			for j := range min(n, two.Done+o.Keys) {
+			for j := range min(n, two.Done+o.Shape.Keys) {
 				for l := range width {
-					g, w, r := got.P[j*o.Lanes+l], two.P[j*o.Lanes+l], ref.P[j*o.Lanes+l]
+					g, w, r := got.P[j*o.Shape.Lanes+l], two.P[j*o.Shape.Lanes+l], ref.P[j*o.Shape.Lanes+l]
 					if math.Float32bits(g) != math.Float32bits(w) && (g == g || w == w) {
-						t.Fatalf("%s: from %d: P[%d][%d]: Flash %v, Score and Exp %v", what, p.From, j, l, g, w)
+						t.Fatalf("%s: from %d: P[%d][%d]: Flash %v, Score and Exp %v", what, from, j, l, g, w)
 					}
-					if j >= p.From && j < two.Done && !(math.Abs(float64(w)-float64(r)) <= 2e-6*float64(r)+0x1p-99) && (w == w || r == r) {
+					if j >= from && j < two.Done && !(math.Abs(float64(w)-float64(r)) <= 2e-6*float64(r)+0x1p-99) && (w == w || r == r) {
 						t.Fatalf("%s: P[%d][%d]: Exp %v, its twin %v", what, j, l, w, r)
 					}
 				}
@@ -234,10 +244,11 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 	}
 }
 
-// Raise does what its portable twin does, bit for bit but for the sign of 0.
+// TestRaiseAgainstPortable checks that Raise does what its portable twin does, bit for bit but for
+// the sign of 0.
 func TestRaiseAgainstPortable(t *testing.T) {
 	for _, o := range assembled() {
-		twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
+		twin := portable(o)
 		fs := fences{}
 		rng := rand.New(rand.NewPCG(3, 4))
 		grid(o, func(width, n, c int) {
@@ -245,15 +256,15 @@ func TestRaiseAgainstPortable(t *testing.T) {
 				return
 			}
 			p := random(o, width, n, 0, c)
-			p.Done = rng.IntN((n+o.Keys-1)/o.Keys) * o.Keys
+			done := rng.IntN((n+o.Shape.Keys-1)/o.Shape.Keys) * o.Shape.Keys
 			for i := range p.P { // weights, then scores
 				p.P[i] = float32(math.Exp2(-100 * rng.Float64()))
-				if i >= p.Done*o.Lanes && rng.IntN(20) == 0 {
+				if i >= done*o.Shape.Lanes && rng.IntN(20) == 0 {
 					p.P[i] = []float32{negInf, nan, float32(math.Inf(1)), 3e38, Unset}[rng.IntN(5)]
 				}
 			}
 			for l := range width {
-				p.M[l], p.P[p.Done*o.Lanes+l] = float32(rng.NormFloat64()), float32(60*rng.NormFloat64())
+				p.M[l], p.P[done*o.Shape.Lanes+l] = float32(rng.NormFloat64()), float32(60*rng.NormFloat64())
 				if rng.IntN(10) == 0 {
 					p.M[l] = []float32{Unset, 1e30, float32(math.Inf(1))}[rng.IntN(3)]
 				}
@@ -261,12 +272,14 @@ func TestRaiseAgainstPortable(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				p.S = nil
 			}
-			want := *p
+			want := p.softmax()
 			want.P, want.Keep, want.M, want.L, want.S = slices.Clone(p.P), slices.Clone(p.Keep), slices.Clone(p.M), slices.Clone(p.L), slices.Clone(p.S)
-			twin.Raise(&want)
+			want.Done = done
+			twin.Panel.Raise(want)
 			for _, first := range []bool{true, false} {
-				got := fs.put(t, p, first)
-				o.Raise(got)
+				got := fs.put(t, p, first).softmax()
+				got.Done = done
+				o.Panel.Raise(got)
 				if got.From != want.From || !got.Scored {
 					t.Fatalf("%s: goes on from %d, scored %v; want %d", o.ISA, got.From, got.Scored, want.From)
 				}
@@ -274,8 +287,8 @@ func TestRaiseAgainstPortable(t *testing.T) {
 					"P": {got.P, want.P}, "Keep": {got.Keep, want.Keep}, "M": {got.M, want.M}, "L": {got.L, want.L}, "S": {got.S, want.S},
 				} {
 					for i, x := range pair[0] {
-						if w := pair[1][i]; i%o.Lanes < width && x != w && (x == x || w == w) {
-							t.Fatalf("%s: width %d, %d keys, done %d: %s row %d lane %d is %v, want %v", o.ISA, width, n, p.Done, name, i/o.Lanes, i%o.Lanes, x, w)
+						if w := pair[1][i]; i%o.Shape.Lanes < width && x != w && (x == x || w == w) {
+							t.Fatalf("%s: width %d, %d keys, done %d: %s row %d lane %d is %v, want %v", o.ISA, width, n, done, name, i/o.Shape.Lanes, i%o.Shape.Lanes, x, w)
 						}
 					}
 				}

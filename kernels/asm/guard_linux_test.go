@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A fence is memory between two pages that nobody may touch.
+// A fence is memory between two pages that are not mapped.
 type fence struct{ mem []byte }
 
 func newFence(t *testing.T, floats int) *fence {
@@ -30,7 +30,8 @@ func newFence(t *testing.T, floats int) *fence {
 
 func (f *fence) put(s []float32, first bool) []float32 { return putIn(f, s, first) }
 
-// putIn copies s to one end of the fence: its first element, or else its last, has a forbidden neighbour.
+// putIn copies s to one end of the fence: the neighbour of its first element, or else of its last, is
+// not mapped.
 func putIn[T any](f *fence, s []T, first bool) []T {
 	if len(s) == 0 {
 		return nil
@@ -45,7 +46,7 @@ func putIn[T any](f *fence, s []T, first bool) []T {
 	return to
 }
 
-// cells holds cells between fences, cut to so many rows.
+// cells returns rows of cells between fences.
 func (fs fences) cells(t *testing.T, name string, c Cells, rows, cols int, first bool) Cells {
 	for _, part := range []string{"", ".Scale"} {
 		if fs[name+part] == nil {
@@ -67,19 +68,24 @@ func (fs fences) cells(t *testing.T, name string, c Cells, rows, cols int, first
 	return c
 }
 
-// fences holds every operand of a panel between fences, cut to what the call addresses.
+// fences holds every operand of a call between fences, cut to what the call addresses.
 type fences map[string]*fence
 
-func (fs fences) put(t *testing.T, p *Panel, first bool) *Panel {
+// fenced returns rows of some columns between fences.
+func (fs fences) fenced(t *testing.T, name string, s []float32, rows, cols, stride int, first bool) []float32 {
+	n := 0
+	if rows > 0 && cols > 0 {
+		n = (rows-1)*stride + cols
+	}
+	if fs[name] == nil {
+		fs[name] = newFence(t, 1<<15)
+	}
+	return fs[name].put(s[:n], first)
+}
+
+func (fs fences) put(t *testing.T, p *operands, first bool) *operands {
 	at := func(name string, s []float32, rows, cols, stride int) []float32 {
-		n := 0
-		if rows > 0 && cols > 0 {
-			n = (rows-1)*stride + cols
-		}
-		if fs[name] == nil {
-			fs[name] = newFence(t, 1<<15)
-		}
-		return fs[name].put(s[:n], first)
+		return fs.fenced(t, name, s, rows, cols, stride, first)
 	}
 	q := *p
 	q.Qt, q.P, q.O = at("Qt", p.Qt, p.D, p.Width, p.Lanes), at("P", p.P, p.N, p.Width, p.Lanes), at("O", p.O, p.C, p.Width, p.Lanes)
@@ -89,95 +95,94 @@ func (fs fences) put(t *testing.T, p *Panel, first bool) *Panel {
 		q.S = at("S", p.S, 1, p.Width, 0)
 	}
 	q.Dot, q.Sub = at("Dot", p.Dot, p.C, p.Width, p.Lanes), at("Sub", p.Sub, 1, p.Width, 0)
-	q.X, q.Y.Data = at("X", p.X, p.N, p.C, p.XStr), at("Y", p.Y.Data, p.Width, p.C, p.Y.Stride)
+	q.X, q.Y.Data = at("X", p.X, p.N, p.C, p.XStride), at("Y", p.Y.Data, p.Width, p.C, p.Y.Stride)
 	if p.Scale != nil {
 		q.Scale = at("Scale", p.Scale, 1, p.N, 0)
 	}
 	e := &q.Edit
-	e.Add = at("Add", p.Edit.Add, p.N, p.Width, p.Lanes)
+	e.Bias = at("Bias", p.Edit.Bias, p.N, p.Width, p.Lanes)
 	e.SlopeHi, e.SlopeLo = at("SlopeHi", p.Edit.SlopeHi, 1, p.Width, 0), at("SlopeLo", p.Edit.SlopeLo, 1, p.Width, 0)
 	e.Pos = as[int32](at("Pos", as[float32](p.Edit.Pos), 1, p.Width, 0))
 	e.Bits = as[uint32](at("Bits", as[float32](p.Edit.Bits), (p.N+31)/32, p.Width, p.Lanes))
 	if p.Plain < p.N {
-		for name, s := range map[string]*[]int32{"Lo": &e.Lo, "Hi": &e.Hi} {
-			*s = as[int32](at(name, as[float32](*s), 1, p.Width, 0))
-		}
+		q.Lo = as[int32](at("Lo", as[float32](p.Lo), 1, p.Width, 0))
+		q.Hi = as[int32](at("Hi", as[float32](p.Hi), 1, p.Width, 0))
 	}
 	return &q
 }
 
-// as is the same memory, as elements of another type of 32 bits.
+// as returns the same memory as elements of another type of 32 bits.
 func as[To, From float32 | int32 | uint32](s []From) []To {
 	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
 }
 
-// twins are a product and its portable twin.
-type twins struct {
-	name     string
-	run, ref func(*Panel)
-	result   func(*Panel) (rows Rows, cols int)
+// portable returns Go's loops in the geometry of others.
+func portable(o *Ops) *Ops {
+	return Portable(o.Shape.Lanes, o.Shape.Vec, o.Shape.Keys, o.Shape.Cols, o.Shape.Rank)
 }
 
-func products(o *Ops) []twins {
-	twin := Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)
-	weights := func(p *Panel) (Rows, int) { return Rows{Data: p.P, Stride: p.Lanes}, p.Width }
-	outputs := func(p *Panel) (Rows, int) { return Rows{Data: p.O, Stride: p.Lanes}, p.Width }
-	sums := func(p *Panel) (Rows, int) { return Rows{Data: p.X, Stride: p.XStr}, p.C }
-	return []twins{
-		{"Score", o.Score, twin.Score, weights},
-		{"Top", o.Top, twin.Top, func(p *Panel) (Rows, int) { return Rows{Data: p.M, Stride: p.Lanes}, p.Width }},
-		{"Mix", o.Mix, twin.Mix, outputs},
-		{"MixInStairs", inStairs(o, o.Mix), inStairs(o, twin.Mix), outputs},
-		{"MixFresh", fresh(o.Mix), fresh(twin.Mix), outputs},
-		{"MixFreshInStairs", inStairs(o, fresh(o.Mix)), inStairs(o, fresh(twin.Mix)), outputs},
-		{"DScore", o.DScore, twin.DScore, weights},
-		{"Cap", o.Cap, twin.Cap, weights},
-		{"Add", o.Add, twin.Add, weights},
-		{"Slope", o.Slope, twin.Slope, weights},
-		{"Hide", o.Hide, twin.Hide, weights},
-		{"Outer", o.Outer, twin.Outer, sums},
-		{"OuterOfNone", none(o.Outer), none(twin.Outer), sums},
-		{"Inner", inOrder(o.Inner), inOrder(twin.Inner), func(p *Panel) (Rows, int) { return Rows{Data: p.M, Stride: p.Lanes}, p.Width }},
-		{"OuterT", turned(o.OuterT), turned(twin.OuterT), func(p *Panel) (Rows, int) { return Rows{Data: p.O, Stride: p.C}, p.C }},
+// A guardedLoop is a loop and what it writes.
+type guardedLoop struct {
+	name   string
+	run    func(*Ops, *operands)
+	result func(*operands) (rows Rows, cols int)
+}
+
+func products() []guardedLoop {
+	weights := func(p *operands) (Rows, int) { return Rows{Data: p.P, Stride: p.Lanes}, p.Width }
+	outputs := func(p *operands) (Rows, int) { return Rows{Data: p.O, Stride: p.Lanes}, p.Width }
+	references := func(p *operands) (Rows, int) { return Rows{Data: p.M, Stride: p.Lanes}, p.Width }
+	sums := func(p *operands) (Rows, int) { return Rows{Data: p.X, Stride: p.XStride}, p.C }
+	return []guardedLoop{
+		{"Score", func(o *Ops, p *operands) { o.Panel.Score(p.scores()) }, weights},
+		{"Top", func(o *Ops, p *operands) { o.Panel.Top(p.softmax()) }, references},
+		{"Mix", func(o *Ops, p *operands) { o.Panel.Mix(p.mix()) }, outputs},
+		{"MixInStairs", func(o *Ops, p *operands) { o.Panel.Mix(inStairs(o, p.mix())) }, outputs},
+		{"MixFresh", func(o *Ops, p *operands) { o.Panel.Mix(fresh(p.mix())) }, outputs},
+		{"MixFreshInStairs", func(o *Ops, p *operands) { o.Panel.Mix(inStairs(o, fresh(p.mix()))) }, outputs},
+		{"DScore", func(o *Ops, p *operands) { o.Back.DScore(p.dscore()) }, weights},
+		{"Cap", func(o *Ops, p *operands) { o.Edit.Cap(p.edit()) }, weights},
+		{"Add", func(o *Ops, p *operands) { o.Edit.Add(p.edit()) }, weights},
+		{"Slope", func(o *Ops, p *operands) { o.Edit.Slope(p.edit()) }, weights},
+		{"Hide", func(o *Ops, p *operands) { o.Edit.Hide(p.edit()) }, weights},
+		{"Outer", func(o *Ops, p *operands) { o.Back.Outer(p.outer()) }, sums},
+		{"OuterOfNone", func(o *Ops, p *operands) { o.Back.Outer(none(p.outer())) }, sums},
+		{"Inner", inOrder, references},
+		{"OuterT", turned, func(p *operands) (Rows, int) { return Rows{Data: p.O, Stride: p.C}, p.C }},
 	}
 }
 
-// inOrder is Inner of rows of K and of V, as many as there are lanes for.
-func inOrder(inner func(to []float32, x, y Rows, d int)) func(*Panel) {
-	return func(p *Panel) { inner(p.M[:min(p.N, p.Width)], p.K, p.V, min(p.D, p.C)) }
+// inOrder runs Inner on rows of K and of V, as many as there are lanes for.
+func inOrder(o *Ops, p *operands) { o.Back.Inner(p.M[:min(p.N, p.Width)], p.K, p.V, min(p.D, p.C)) }
+
+// none leaves Outer no lanes, so that it only scales, or empties, what is there.
+func none(p *Outer) *Outer {
+	p.Width = 0
+	return p
 }
 
-// none is Outer with no lanes in use, which only scales, or empties, what is there.
-func none(outer func(*Panel)) func(*Panel) {
-	return func(p *Panel) {
-		width := p.Width
-		p.Width = 0
-		outer(p)
-		p.Width = width
-	}
-}
-
-// hold runs a product with its operands between pages that nobody may touch, at one end or the other, and compares it with its twin: the same
-// numbers up to the rounding of sums, and infinities and NaN in the same places.
-func (op twins) hold(t *testing.T, fs fences, p *Panel) {
+// hold runs a product with its operands between pages that are not mapped, at one end or the other,
+// and compares it with its portable twin: the same numbers up to the rounding of sums, and infinities
+// and NaN in the same places.
+func (op guardedLoop) hold(t *testing.T, o *Ops, fs fences, p *operands) {
 	t.Helper()
 	ref := *p
 	ref.P, ref.O, ref.X, ref.M = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.X), slices.Clone(p.M)
-	op.ref(&ref)
+	op.run(portable(o), &ref)
 	want, cols := op.result(&ref)
 	for _, first := range []bool{true, false} {
 		q := fs.put(t, p, first)
-		op.run(q)
+		op.run(o, q)
 		got, _ := op.result(q)
 		what := fmt.Sprintf("%s: width %d, %d keys, %d and %d columns, strides %d and %d", op.name, p.Width, p.N, p.D, p.C, p.K.Stride, p.V.Stride)
 		compare(t, what, got, want, cols, float64(p.N+max(p.D, p.C)+p.Width))
 	}
 }
 
-// Every product of every set, over a grid of shapes.
+// TestAgainstPortable checks every product of every set over a grid of shapes.
 func TestAgainstPortable(t *testing.T) {
 	for _, o := range assembled() {
-		for _, op := range products(o) {
+		for _, op := range products() {
 			t.Run(o.ISA+"/"+op.name, func(t *testing.T) {
 				fs := fences{}
 				for _, special := range []bool{false, true} {
@@ -186,7 +191,7 @@ func TestAgainstPortable(t *testing.T) {
 						if special {
 							poison(p)
 						}
-						op.hold(t, fs, p)
+						op.hold(t, o, fs, p)
 					})
 				}
 			})
@@ -194,7 +199,7 @@ func TestAgainstPortable(t *testing.T) {
 	}
 }
 
-// FuzzShapes is the same for any shape and any stride, also one that makes rows overlap:
+// FuzzShapes checks the same for any shape and any stride, also one that makes rows overlap:
 //
 //	go test -run '^$' -fuzz Shapes ./kernels/asm
 func FuzzShapes(f *testing.F) {
@@ -203,21 +208,21 @@ func FuzzShapes(f *testing.F) {
 	f.Add(uint8(0), uint8(1), uint8(0), uint8(1), uint8(0), uint8(0), uint8(0), false)
 	f.Fuzz(func(t *testing.T, vecs, n, d, c, strideK, strideV, strideY uint8, special bool) {
 		for _, o := range assembled() {
-			width, keys := o.Vec*(1+int(vecs)%(o.Lanes/o.Vec)), int(n)%80
+			width, keys := o.Shape.Vec*(1+int(vecs)%(o.Shape.Lanes/o.Shape.Vec)), int(n)%80
 			p := random(o, width, keys, int(d), int(c))
 			p.K, p.V = apart(p.K, keys, p.D, int(strideK)), apart(p.V, keys, p.C, int(strideV))
 			p.Y = apart(p.Y, width, p.C, int(strideY))
 			if special {
 				poison(p)
 			}
-			for _, op := range products(o) {
-				op.hold(t, fences{}, p)
+			for _, op := range products() {
+				op.hold(t, o, fences{}, p)
 			}
 		}
 	})
 }
 
-// apart puts rows at another stride.
+// apart copies rows to another stride.
 func apart(r Rows, rows, cols, stride int) Rows {
 	if rows == 0 {
 		return Rows{Data: nil, Stride: stride}
@@ -229,59 +234,57 @@ func apart(r Rows, rows, cols, stride int) Rows {
 	return Rows{Data: s, Stride: stride}
 }
 
-// fresh runs Mix on an output that counts as 0.
-func fresh(mix func(*Panel)) func(*Panel) {
-	return func(p *Panel) {
-		p.Fresh = true
-		mix(p)
-	}
+// fresh makes the output of Mix count as 0.
+func fresh(m *Mix) *Mix {
+	m.Fresh = true
+	return m
 }
 
-// inStairs runs Mix with vectors that begin and end one after the other: rows up to half are for some, or all are, or none.
-func inStairs(o *Ops, mix func(*Panel)) func(*Panel) {
-	return func(p *Panel) {
-		all, vecs := p.N*(p.D%3)/2, p.Width/o.Vec
-		for v := range vecs {
-			p.Since = append(p.Since, all*v/max(vecs-1, 1))
-			p.Until = append(p.Until, all+(p.N-all)*v/vecs)
-		}
-		mix(p)
-		p.Since, p.Until = nil, nil
+// inStairs makes vectors begin and end one after the other: rows up to half are for some, or all are,
+// or none.
+func inStairs(o *Ops, m *Mix) *Mix {
+	all, vecs := m.N*(m.C%3)/2, m.Width/o.Shape.Vec
+	for v := range vecs {
+		m.Since = append(m.Since, all*v/max(vecs-1, 1))
+		m.Until = append(m.Until, all+(m.N-all)*v/vecs)
 	}
+	return m
 }
 
-// grid visits all widths with keys of 0 to 4 groups and one more, and 0 to 70 columns and 128: each number of keys with some numbers of
-// columns, and the other way round. With -short, each number of keys with two numbers of columns.
+// grid visits all widths with keys of 0 to 4 groups and one more, and 0 to 70 columns and 128: each
+// number of keys with some numbers of columns, and the other way round. With -short, each number of
+// keys with two numbers of columns.
 func grid(o *Ops, do func(width, n, d int)) {
 	columns := []int{0, 1, 7, 64}
 	if testing.Short() {
 		columns = []int{0, 7}
 	}
-	for width := o.Vec; width <= o.Lanes; width += o.Vec {
-		for n := range 4*o.Keys + 2 {
+	for width := o.Shape.Vec; width <= o.Shape.Lanes; width += o.Shape.Vec {
+		for n := range 4*o.Shape.Keys + 2 {
 			for _, d := range columns {
 				do(width, n, d)
 			}
 		}
 		for d := range 71 {
-			do(width, 2*o.Keys+1, d)
+			do(width, 2*o.Shape.Keys+1, d)
 		}
-		do(width, 3*o.Keys, 128)
+		do(width, 3*o.Shape.Keys, 128)
 	}
 }
 
-// poison puts special values here and there into the operands of a panel, in lanes in use and in rows.
-func poison(p *Panel) {
+// poison puts special values here and there into operands, in lanes in use and in rows.
+func poison(p *operands) {
 	rng := rand.New(rand.NewPCG(uint64(p.N), uint64(p.D)))
 	inf := float32(math.Inf(1))
-	for _, s := range [][]float32{p.Qt, p.P, p.O, p.K.Data, p.V.Data, p.Dot, p.X, p.Y.Data, p.Edit.Add} {
+	for _, s := range [][]float32{p.Qt, p.P, p.O, p.K.Data, p.V.Data, p.Dot, p.X, p.Y.Data, p.Edit.Bias} {
 		for range len(s) / 40 {
 			s[rng.IntN(len(s))] = []float32{inf, -inf, nan, 0x1p-140, -0x1p-149, float32(math.Copysign(0, -1))}[rng.IntN(6)]
 		}
 	}
 }
 
-// compare holds the first columns of rows to what is wanted: sums of numbers from a normal distribution may differ by a few roundings.
+// compare compares the first columns of rows: sums of numbers from a normal distribution may differ
+// by a few roundings.
 func compare(t *testing.T, what string, got, want Rows, cols int, terms float64) {
 	t.Helper()
 	for i, g := range got.Data {
@@ -297,7 +300,8 @@ func compare(t *testing.T, what string, got, want Rows, cols int, terms float64)
 	}
 }
 
-// Widen and Narrow between pages that nobody may touch do what their portable twins do.
+// TestWidenAndNarrowAgainstPortable checks that Widen and Narrow do what their portable twins do,
+// between pages that are not mapped.
 func TestWidenAndNarrowAgainstPortable(t *testing.T) {
 	for _, o := range assembled() {
 		fs := fences{"to": newFence(t, 1<<15), "half": newFence(t, 1<<15)}
@@ -310,14 +314,14 @@ func TestWidenAndNarrowAgainstPortable(t *testing.T) {
 				for _, first := range []bool{true, false} {
 					to := fs["to"].put(make([]float32, n*d), first)
 					cells := fs.cells(t, "from", c, n, d, first)
-					o.Widen(to, &cells, n, d)
+					o.Vector.Widen(to, &cells, n, d)
 					sameBits(t, fmt.Sprintf("%s: Widen type %d, %d rows of %d", o.ISA, typ, n, d), to, want)
 					if typ != F16 && typ != BF16 || n == 0 {
 						continue
 					}
 					from := fs.cells(t, "from", Cells{Rows: rows}, 1, d, first).Data
 					half, wantHalf := putIn(fs["half"], make([]uint16, d), first), make([]uint16, d)
-					o.Narrow(half, from, typ)
+					o.Vector.Narrow(half, from, typ)
 					narrow(wantHalf, from, typ)
 					if !slices.Equal(half, wantHalf) {
 						t.Fatalf("%s: Narrow type %d, %d elements: %x, want %x", o.ISA, typ, d, half, wantHalf)
@@ -334,7 +338,8 @@ func TestWidenAndNarrowAgainstPortable(t *testing.T) {
 	}
 }
 
-// Rotate turns every pair by its own angle, within two roundings, and leaves what follows the last one.
+// TestRotate checks that Rotate turns every pair by its own angle, within two roundings, and leaves
+// what follows the last one.
 func TestRotate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	random := func(n int) []float32 {
@@ -354,7 +359,7 @@ func TestRotate(t *testing.T) {
 						old[rng.IntN(len(old))], old[rng.IntN(len(old))] = nan, float32(math.Inf(1))
 					}
 					got := x.put(old, first)
-					o.Rotate(got, cos.put(c, first), sin.put(s, first), pairs)
+					o.Vector.Rotate(got, cos.put(c, first), sin.put(s, first), pairs)
 					for i := range n {
 						at, to := i, i+n
 						if pairs {
@@ -376,13 +381,14 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// Inverse does as its portable twin does, bit for bit, also in place, and says what is not finite, wherever it is.
+// TestInverseAgainstPortable checks that Inverse does as its portable twin does, bit for bit, also in
+// place, and reports what is not finite, wherever it is.
 func TestInverseAgainstPortable(t *testing.T) {
 	inf := float32(math.Inf(1))
 	special := []float32{0, 1, 3, 0x1p-126, 0x1p-128, 0x1p-149, math.MaxFloat32, 0x1p-100, 7e30, -2}
 	for _, o := range assembled() {
 		from, to := newFence(t, 1<<10), newFence(t, 1<<10)
-		for n := range 4*o.Lanes + 2 {
+		for n := range 4*o.Shape.Lanes + 2 {
 			for _, first := range []bool{true, false} {
 				x := make([]float32, n)
 				for i := range x {
@@ -401,7 +407,7 @@ func TestInverseAgainstPortable(t *testing.T) {
 						}
 						in, out := from.put(y, first), to.put(make([]float32, n), first)
 						for _, to := range [][]float32{out, in} {
-							if got := o.Inverse(to, in); got != finite {
+							if got := o.Vector.Inverse(to, in); got != finite {
 								t.Fatalf("%s: of %v: finite is %v", o.ISA, y, got)
 							}
 							for i, w := range want {
@@ -417,12 +423,13 @@ func TestInverseAgainstPortable(t *testing.T) {
 	}
 }
 
-// Load and Store move as their portable twins do, bit for bit, but for a factor on the way in, whose products may differ by an ulp.
+// TestMoveAgainstPortable checks that Load and Store move as their portable twins do, bit for bit, but
+// for a factor on the way in, whose products may differ by an ulp.
 func TestMoveAgainstPortable(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range assembled() {
 		fs := fences{}
-		for width := 0; width <= o.Lanes; width += 3 {
+		for width := 0; width <= o.Shape.Lanes; width += 3 {
 			for d := range 42 {
 				for _, rows := range []int{width, max(0, width-1), width / 2} {
 					p := random(o, width, rows, d, d)
@@ -434,28 +441,28 @@ func TestMoveAgainstPortable(t *testing.T) {
 						if d == 0 {
 							q.K.Stride = 0
 						}
-						m := Move{Lanes: o.Lanes, Width: width, Rows: rows, D: d, Tile: q.Qt, Outside: q.K}
+						m := Move{Lanes: o.Shape.Lanes, Width: width, Rows: rows, D: d, Tile: q.Qt, Outside: q.K}
 						want := m
 						want.Tile = make([]float32, len(q.Qt))
 						for _, m.Factor = range []float64{.1, -3, 1, 0} {
 							if want.Factor = m.Factor; m.Factor == 0 && (width+d)%2 == 0 {
-								poison(&Panel{K: q.K})
+								poison(&operands{K: q.K})
 							}
 							load(&want)
-							o.Load(&m)
+							o.Vector.Load(&m)
 							for i, x := range m.Tile {
 								w := want.Tile[i]
 								same := math.Float32bits(x) == math.Float32bits(w) || x != x && w != w
-								if i%o.Lanes < width && !same && !(m.Factor*(m.Factor-1) != 0 && ulps(x, float64(w)) <= 1) {
+								if i%o.Shape.Lanes < width && !same && !(m.Factor*(m.Factor-1) != 0 && ulps(x, float64(w)) <= 1) {
 									t.Fatalf("%s: Load of %d rows by %d in %d lanes, times %v: column %d, lane %d is %v, want %v",
-										o.ISA, rows, d, width, m.Factor, i/o.Lanes, i%o.Lanes, x, w)
+										o.ISA, rows, d, width, m.Factor, i/o.Shape.Lanes, i%o.Shape.Lanes, x, w)
 								}
 							}
 						}
 						m.Scale, want.Scale = q.M, q.M
 						want.Outside.Data = slices.Clone(m.Outside.Data)
 						wantFinite := store(&want)
-						if finite := o.Store(&m); finite != wantFinite {
+						if finite := o.Vector.Store(&m); finite != wantFinite {
 							t.Fatalf("%s: Store of %d rows by %d in %d lanes: finite is %v", o.ISA, rows, d, width, finite)
 						}
 						for i, x := range m.Outside.Data {
@@ -471,11 +478,11 @@ func TestMoveAgainstPortable(t *testing.T) {
 								break
 							}
 							c, lane := rand.IntN(d), rand.IntN(width)
-							m.Tile[c*o.Lanes+lane] = x
-							if finite := o.Store(&m); finite != (x == 1 || lane >= rows) {
+							m.Tile[c*o.Shape.Lanes+lane] = x
+							if finite := o.Vector.Store(&m); finite != (x == 1 || lane >= rows) {
 								t.Fatalf("%s: Store of %d rows by %d in %d lanes, with %v in column %d, lane %d: finite is %v", o.ISA, rows, d, width, x, c, lane, finite)
 							}
-							m.Tile[c*o.Lanes+lane] = 1
+							m.Tile[c*o.Shape.Lanes+lane] = 1
 						}
 					}
 				}

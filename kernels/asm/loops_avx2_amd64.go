@@ -5,46 +5,46 @@
 package asm
 
 //go:noescape
-func avx2Score1(p *Panel, from, to int)
+func avx2Score1(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func avx2Flash1(p *Panel, from, to, scored int) (done int)
+func avx2Flash1(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx2Mix1(p *Panel, keep *float32)
+func avx2Mix1(p *Mix, keep *float32)
 
 //go:noescape
-func avx2DScore1(p *Panel)
+func avx2DScore1(p *DScore)
 
 //go:noescape
-func avx2Score2(p *Panel, from, to int)
+func avx2Score2(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func avx2Flash2(p *Panel, from, to, scored int) (done int)
+func avx2Flash2(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx2Mix2(p *Panel, keep *float32)
+func avx2Mix2(p *Mix, keep *float32)
 
 //go:noescape
-func avx2DScore2(p *Panel)
+func avx2DScore2(p *DScore)
 
 //go:noescape
-func avx2Score3(p *Panel, from, to int)
+func avx2Score3(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func avx2Flash3(p *Panel, from, to, scored int) (done int)
+func avx2Flash3(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx2Mix3(p *Panel, keep *float32)
+func avx2Mix3(p *Mix, keep *float32)
 
 //go:noescape
-func avx2DScore3(p *Panel)
+func avx2DScore3(p *DScore)
 
 //go:noescape
-func avx2Raise(p *Panel, rows int)
+func avx2Raise(p *Softmax, rows int)
 
 //go:noescape
-func avx2Top(p *Panel, from, to int)
+func avx2Top(p *Softmax, from, to int)
 
 //go:noescape
 func avx2Finite(x *float32, rounds int) (bad int)
@@ -53,22 +53,22 @@ func avx2Finite(x *float32, rounds int) (bad int)
 func avx2Inverse(to, from *float32, vectors int) (bad int)
 
 //go:noescape
-func avx2Exp(p *Panel, from, to int) (done int)
+func avx2Exp(p *Softmax, from, to int) (done int)
 
 //go:noescape
-func avx2ExpSums(p *Panel, from, to int) (done int)
+func avx2ExpSums(p *Softmax, from, to int) (done int)
 
 //go:noescape
-func avx2ScaleKeys(p *Few, scale *float32, apart int)
+func avx2ScaleKeys(p *Walk, scale *float32, apart int)
 
 //go:noescape
 func avx2Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 
 //go:noescape
-func avx2Outer(p *Panel)
+func avx2Outer(p *Outer)
 
 //go:noescape
-func avx2OuterT(p *Panel)
+func avx2OuterT(p *Outer)
 
 //go:noescape
 func avx2Widen(to *float32, from *Cells, n, d int)
@@ -92,16 +92,16 @@ func avx2NarrowBF16(to *uint16, from *float32, vectors int)
 func avx2Elu(to, from *float32, n int, ahead uintptr)
 
 //go:noescape
-func avx2Cap(p *Panel, from, to int, scale float32)
+func avx2Cap(p *Edit, from, to int, scale float32)
 
 //go:noescape
-func avx2Add(p *Panel, from, to int, scale, factor, rest, lowest float32)
+func avx2Add(p *Edit, from, to int, scale, factor, rest, lowest float32)
 
 //go:noescape
-func avx2Slope(p *Panel, from, to int, scale float32)
+func avx2Slope(p *Edit, from, to int, scale float32)
 
 //go:noescape
-func avx2Hide(p *Panel, from, to int)
+func avx2Hide(p *Edit, from, to int)
 
 //go:noescape
 func avx2Rotate(x, cos, sin *float32, n int)
@@ -125,64 +125,64 @@ func avx2Chain(rounds int)
 func avx2Slots(rounds int)
 
 //go:noescape
-func avx2DotOnce(p *Few)
+func avx2DotOnce(p *Dot)
 
 //go:noescape
-func avx2DotKept(p *Few)
+func avx2DotKept(p *Dot)
 
 //go:noescape
-func avx2SumOnce(p *Few)
+func avx2SumOnce(p *Walk)
 
 //go:noescape
-func avx2SumKept(p *Few)
+func avx2SumKept(p *Walk)
 
 //go:noescape
-func avx2DotF16Once(p *Few)
+func avx2DotF16Once(p *Dot)
 
 //go:noescape
-func avx2DotF16Kept(p *Few)
+func avx2DotF16Kept(p *Dot)
 
 //go:noescape
-func avx2SumF16Once(p *Few)
+func avx2SumF16Once(p *Walk)
 
 //go:noescape
-func avx2SumF16Kept(p *Few)
+func avx2SumF16Kept(p *Walk)
 
 //go:noescape
-func avx2DotBF16Once(p *Few)
+func avx2DotBF16Once(p *Dot)
 
 //go:noescape
-func avx2DotBF16Kept(p *Few)
+func avx2DotBF16Kept(p *Dot)
 
 //go:noescape
-func avx2SumBF16Once(p *Few)
+func avx2SumBF16Once(p *Walk)
 
 //go:noescape
-func avx2SumBF16Kept(p *Few)
+func avx2SumBF16Kept(p *Walk)
 
 //go:noescape
-func avx2DotI8Once(p *Few)
+func avx2DotI8Once(p *Dot)
 
 //go:noescape
-func avx2DotI8Kept(p *Few)
+func avx2DotI8Kept(p *Dot)
 
 //go:noescape
-func avx2SumI8Once(p *Few)
+func avx2SumI8Once(p *Walk)
 
 //go:noescape
-func avx2SumI8Kept(p *Few)
+func avx2SumI8Kept(p *Walk)
 
 //go:noescape
-func avx2WeighOnce(p *Few, from, vectors int) (done int)
+func avx2WeighOnce(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx2WeighKept(p *Few, from, vectors int) (done int)
+func avx2WeighKept(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx2WeighSumsOnce(p *Few, from, vectors int) (done int)
+func avx2WeighSumsOnce(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx2WeighSumsKept(p *Few, from, vectors int) (done int)
+func avx2WeighSumsKept(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
 func avx2ReadOnce(x *float32, rounds, ahead int, sum *float32)
@@ -192,56 +192,65 @@ func avx2ReadKept(x *float32, rounds, ahead int, sum *float32)
 
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
-	isa: "avx2", lanes: 24, vec: 8, keys: 4,
-	load:    []loadBlock{{8, 8, avx2Load}},
-	store:   []storeBlock{{8, 8, avx2Store}},
-	score:   []func(*Panel, int, int){avx2Score1, avx2Score2, avx2Score3},
-	mix:     []func(*Panel, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
-	raise:   avx2Raise,
-	top:     avx2Top,
-	finite:  avx2Finite,
-	inverse: avx2Inverse,
-	few: fewLoops{scale: avx2ScaleKeys,
-		inner:  avx2Inner,
-		outer:  outerLoop{6, 16, 1, avx2Outer},
-		outerT: outerLoop{6, 16, 1, avx2OuterT},
+	isa: "avx2", vec: 8, keys: 4, vecs: 3,
+	panel: panelLoops{
+		score: []func(*Product, *float32, int, int){avx2Score1, avx2Score2, avx2Score3},
+		mix:   []func(*Mix, *float32){avx2Mix1, avx2Mix2, avx2Mix3},
+		raise: avx2Raise,
+		top:   avx2Top,
 	},
 	powers: []powerLoops{{
+		way:       Table,
 		ulps:      1.25,
-		flash:     []func(p *Panel, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
+		flash:     []func(p *Flash, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 		exp:       avx2Exp,
 		expSums:   avx2ExpSums,
-		weigh:     []func(f *Few, from, vectors int) int{avx2WeighOnce, avx2WeighKept},
-		weighSums: []func(f *Few, from, vectors int) int{avx2WeighSumsOnce, avx2WeighSumsKept},
+		weigh:     []func(p *Weigh, from, vectors int) int{avx2WeighOnce, avx2WeighKept},
+		weighSums: []func(p *Weigh, from, vectors int) int{avx2WeighSumsOnce, avx2WeighSumsKept},
 	}},
-	asking: []askingLoops{{
-		dot:  []func(*Few){avx2DotOnce, avx2DotF16Once, avx2DotBF16Once, avx2DotI8Once},
-		sum:  []func(*Few){avx2SumOnce, avx2SumF16Once, avx2SumBF16Once, avx2SumI8Once},
+	reading: []readingLoops{{
+		dot:  []func(*Dot){avx2DotOnce, avx2DotF16Once, avx2DotBF16Once, avx2DotI8Once},
+		sum:  []func(*Walk){avx2SumOnce, avx2SumF16Once, avx2SumBF16Once, avx2SumI8Once},
 		read: avx2ReadOnce,
 	}, {
-		dot:  []func(*Few){avx2DotKept, avx2DotF16Kept, avx2DotBF16Kept, avx2DotI8Kept},
-		sum:  []func(*Few){avx2SumKept, avx2SumF16Kept, avx2SumBF16Kept, avx2SumI8Kept},
+		dot:  []func(*Dot){avx2DotKept, avx2DotF16Kept, avx2DotBF16Kept, avx2DotI8Kept},
+		sum:  []func(*Walk){avx2SumKept, avx2SumF16Kept, avx2SumBF16Kept, avx2SumI8Kept},
 		read: avx2ReadKept,
 	}},
-	cells: cellLoops{
-		widen:  []func(to *float32, from *Cells, n, d int){avx2Widen, avx2WidenF16, avx2WidenBF16, avx2WidenI8},
-		narrow: []func(to *uint16, from *float32, vectors int){avx2NarrowF16, avx2NarrowBF16},
+	back: backLoops{
+		dscore: []func(*DScore){avx2DScore1, avx2DScore2, avx2DScore3},
+		outer:  outerLoop{6, 16, 1, avx2Outer},
+		outerT: outerLoop{6, 16, 1, avx2OuterT},
+		inner:  avx2Inner,
 	},
-	elu: avx2Elu,
+	decode: decodeLoops{
+		scale:    avx2ScaleKeys,
+		dotTiles: []int{2, 1}, sumTiles: []int{6, 2, 1},
+	},
 	edits: editLoops{cap: avx2Cap,
 		add:   avx2Add,
 		slope: avx2Slope,
 		hide:  avx2Hide,
 	},
-	rotate:      avx2Rotate,
-	rotatePairs: avx2RotatePairs,
-	dscore:      []func(*Panel){avx2DScore1, avx2DScore2, avx2DScore3},
-	peak:        avx2Peak,
-	perRound:    192,
-	chain:       avx2Chain,
-	perChain:    512,
-	slots:       avx2Slots,
-	perSlots:    504,
-	perRead:     64,
-	dotTiles:    []int{2, 1}, sumTiles: []int{6, 2, 1},
+	vector: vectorLoops{
+		load:        []loadBlock{{8, 8, avx2Load}},
+		store:       []storeBlock{{8, 8, avx2Store}},
+		finite:      avx2Finite,
+		inverse:     avx2Inverse,
+		elu:         avx2Elu,
+		rotate:      avx2Rotate,
+		rotatePairs: avx2RotatePairs,
+		widen:       []func(to *float32, from *Cells, n, d int){avx2Widen, avx2WidenF16, avx2WidenBF16, avx2WidenI8},
+		narrow:      []func(to *uint16, from *float32, vectors int){avx2NarrowF16, avx2NarrowBF16},
+		perFinite:   64,
+	},
+	probe: probeLoops{
+		peak:     avx2Peak,
+		perRound: 192,
+		chain:    avx2Chain,
+		perChain: 512,
+		slots:    avx2Slots,
+		perSlots: 504,
+		perRead:  64,
+	},
 }

@@ -317,29 +317,29 @@ DATA notANumber<>+24(SB)/8, $0xffffffffffffffff
 GLOBL notANumber<>(SB), RODATA|NOPTR, $32
 
 
-// func avx2Score1(p *Panel, from, to int)
+// func avx2Score1(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 4 at a time
 //		var sum [8]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*24+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*24+lane] = sum[lane]
+//			scores[j*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Score1(SB), NOSPLIT, $0-24
+TEXT ·avx2Score1(SB), NOSPLIT, $0-32
+	MOVQ scores+8(FP), DX
 	MOVQ p+0(FP), AX
-	MOVQ to+16(FP), CX
-	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ to+24(FP), CX
+	MOVQ from+16(FP), R12
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -352,9 +352,9 @@ TEXT ·avx2Score1(SB), NOSPLIT, $0-24
 	CMPQ CX, $4
 	JLT end4
 tile4:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -425,10 +425,10 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled4
-	VCVTSD2SS (Panel_Factor)(AX), X5, X5
+	VCVTSD2SS (Product_Factor)(AX), X5, X5
 	VBROADCASTSS X5, Y5
 	VMULPS Y5, Y0, Y0
 	VMULPS Y5, Y1, Y1
@@ -448,9 +448,9 @@ end4:
 	CMPQ CX, $2
 	JLT end2
 tile2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
@@ -499,10 +499,10 @@ one2:
 	CMPQ R11, $0
 	JGE one2
 done2:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled2
-	VCVTSD2SS (Panel_Factor)(AX), X3, X3
+	VCVTSD2SS (Product_Factor)(AX), X3, X3
 	VBROADCASTSS X3, Y3
 	VMULPS Y3, Y0, Y0
 	VMULPS Y3, Y1, Y1
@@ -518,9 +518,9 @@ end2:
 	CMPQ CX, $1
 	JLT end1
 tile1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -558,10 +558,10 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled1
-	VCVTSD2SS (Panel_Factor)(AX), X2, X2
+	VCVTSD2SS (Product_Factor)(AX), X2, X2
 	VBROADCASTSS X2, Y2
 	VMULPS Y2, Y0, Y0
 scaled1:
@@ -575,7 +575,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Flash1(p *Panel, from, to, scored int) (done int)
+// func avx2Flash1(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 4 {
@@ -588,7 +588,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
@@ -604,11 +604,12 @@ end1:
 //	}
 TEXT ·avx2Flash1(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -621,13 +622,13 @@ TEXT ·avx2Flash1(SB), NOSPLIT, $8-40
 	MOVQ DX, BP
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -700,9 +701,9 @@ one4:
 done4:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -895,7 +896,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -939,7 +940,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -1018,10 +1019,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled40
-	VCVTSD2SS (Panel_Factor)(AX), X5, X5
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X5, X5
 	VBROADCASTSS X5, Y5
 	VMULPS Y5, Y0, Y0
 	VMULPS Y5, Y1, Y1
@@ -1030,14 +1031,14 @@ scores0:
 scaled40:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Y4
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Y5
 	VPADDD previous<>(SB), Y5, Y5
 	VMOVD SI, X6
@@ -1122,7 +1123,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -1133,7 +1134,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -384(DX), Y12
 	VADDPS -288(DX), Y12, Y12
 	VADDPS -192(DX), Y12, Y12
@@ -1145,7 +1146,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -384(DX), Y12
 	VADDPS -288(DX), Y12, Y12
 	VADDPS -192(DX), Y12, Y12
@@ -1156,7 +1157,7 @@ over0:
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Y4
 	VSUBPS lowest<>(SB), Y4, Y6
 	VADDPS (R11), Y6, Y6
@@ -1193,7 +1194,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx2Mix1(p *Panel, keep *float32)
+// func avx2Mix1(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
@@ -1203,7 +1204,7 @@ leave:
 //				first, end = p.Since[lane/8], p.Until[lane/8]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -1215,11 +1216,11 @@ leave:
 //	}
 TEXT ·avx2Mix1(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_P)(AX), DI
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_O)(AX), DX
-	MOVQ (Panel_C)(AX), CX
+	MOVQ (Mix_Panel+Panel_P)(AX), DI
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Mix_O)(AX), DX
+	MOVQ (Mix_C)(AX), CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $12
@@ -1227,20 +1228,20 @@ TEXT ·avx2Mix1(SB), NOSPLIT, $8-16
 tile12:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks12
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks12:
 	VXORPS Y0, Y0, Y0
@@ -1256,13 +1257,13 @@ asks12:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all12
 	MOVQ $0, R13
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -1352,7 +1353,7 @@ steps12Until0:
 	VFMADD231PS Y13, Y12, Y11
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y12
 	VBROADCASTSS (R8)(R10*1), Y13
 	VFMADD231PS Y13, Y12, Y0
@@ -1422,7 +1423,7 @@ one12Until0:
 	CMPQ R11, $0
 	JGE one12Until0
 done12Until0:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh12
 	MOVQ keep+8(FP), R12
@@ -1463,20 +1464,20 @@ end12:
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks4
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks4:
 	VXORPS Y0, Y0, Y0
@@ -1484,13 +1485,13 @@ asks4:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all4
 	MOVQ $0, R13
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -1532,7 +1533,7 @@ steps4Until0:
 	VFMADD231PS Y5, Y4, Y3
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y4
 	VBROADCASTSS (R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -1570,7 +1571,7 @@ one4Until0:
 	CMPQ R11, $0
 	JGE one4Until0
 done4Until0:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh4
 	MOVQ keep+8(FP), R12
@@ -1596,13 +1597,13 @@ tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	VXORPS Y0, Y0, Y0
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all1
 	MOVQ $0, R13
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -1643,7 +1644,7 @@ one1Until0:
 	CMPQ R11, $0
 	JGE one1Until0
 done1Until0:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh1
 	MOVQ keep+8(FP), R12
@@ -1660,13 +1661,13 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2DScore1(p *Panel)
+// func avx2DScore1(p *DScore)
 //
 //	for j := range p.N { // 4 at a time
 //		var sum [8]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*24+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -1675,12 +1676,12 @@ end1:
 //	}
 TEXT ·avx2DScore1(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_Dot)(AX), DI
-	MOVQ (Panel_Sub)(AX), R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (DScore_Panel+Panel_N)(AX), CX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (DScore_Dot+QueryTile_lanes)(AX), DI
+	MOVQ (DScore_Sub)(AX), R12
+	MOVQ (DScore_Panel+Panel_P)(AX), DX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $4
@@ -1688,7 +1689,7 @@ TEXT ·avx2DScore1(SB), NOSPLIT, $0-8
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1782,7 +1783,7 @@ end4:
 tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Y0, Y0, Y0
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -1832,29 +1833,29 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Score2(p *Panel, from, to int)
+// func avx2Score2(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 4 at a time
 //		var sum [16]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*24+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*24+lane] = sum[lane]
+//			scores[j*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Score2(SB), NOSPLIT, $0-24
+TEXT ·avx2Score2(SB), NOSPLIT, $0-32
+	MOVQ scores+8(FP), DX
 	MOVQ p+0(FP), AX
-	MOVQ to+16(FP), CX
-	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ to+24(FP), CX
+	MOVQ from+16(FP), R12
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -1867,9 +1868,9 @@ TEXT ·avx2Score2(SB), NOSPLIT, $0-24
 	CMPQ CX, $4
 	JLT end4
 tile4:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1969,10 +1970,10 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled4
-	VCVTSD2SS (Panel_Factor)(AX), X10, X10
+	VCVTSD2SS (Product_Factor)(AX), X10, X10
 	VBROADCASTSS X10, Y10
 	VMULPS Y10, Y0, Y0
 	VMULPS Y10, Y1, Y1
@@ -2000,9 +2001,9 @@ end4:
 	CMPQ CX, $2
 	JLT end2
 tile2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2068,10 +2069,10 @@ one2:
 	CMPQ R11, $0
 	JGE one2
 done2:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled2
-	VCVTSD2SS (Panel_Factor)(AX), X6, X6
+	VCVTSD2SS (Product_Factor)(AX), X6, X6
 	VBROADCASTSS X6, Y6
 	VMULPS Y6, Y0, Y0
 	VMULPS Y6, Y1, Y1
@@ -2091,9 +2092,9 @@ end2:
 	CMPQ CX, $1
 	JLT end1
 tile1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
@@ -2142,10 +2143,10 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled1
-	VCVTSD2SS (Panel_Factor)(AX), X3, X3
+	VCVTSD2SS (Product_Factor)(AX), X3, X3
 	VBROADCASTSS X3, Y3
 	VMULPS Y3, Y0, Y0
 	VMULPS Y3, Y1, Y1
@@ -2161,7 +2162,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Flash2(p *Panel, from, to, scored int) (done int)
+// func avx2Flash2(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 4 {
@@ -2174,7 +2175,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
@@ -2190,11 +2191,12 @@ end1:
 //	}
 TEXT ·avx2Flash2(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -2207,13 +2209,13 @@ TEXT ·avx2Flash2(SB), NOSPLIT, $8-40
 	MOVQ DX, BP
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2315,9 +2317,9 @@ one4:
 done4:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2612,7 +2614,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -2680,7 +2682,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -2790,10 +2792,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled40
-	VCVTSD2SS (Panel_Factor)(AX), X10, X10
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X10, X10
 	VBROADCASTSS X10, Y10
 	VMULPS Y10, Y0, Y0
 	VMULPS Y10, Y1, Y1
@@ -2806,14 +2808,14 @@ scores0:
 scaled40:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Y8
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Y9
 	VPADDD previous<>(SB), Y9, Y9
 	VMOVD SI, X10
@@ -2838,9 +2840,9 @@ scaled40:
 	VPCMPGTD Y9, Y10, Y11
 	VBLENDVPS Y11, hidden<>(SB), Y6, Y6
 	VPADDD next<>(SB), Y10, Y10
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 32(R11), Y8
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 32(R11), Y9
 	VPADDD previous<>(SB), Y9, Y9
 	VMOVD SI, X10
@@ -2907,7 +2909,7 @@ fits0:
 	ADDQ $-4, CX
 	CMPQ CX, $1
 	JGE group0
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last0
 	MOVQ 8(R11), CX
@@ -2967,7 +2969,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -2984,7 +2986,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -384(DX), Y12
 	VADDPS -288(DX), Y12, Y12
 	VADDPS -192(DX), Y12, Y12
@@ -3002,7 +3004,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -384(DX), Y12
 	VADDPS -288(DX), Y12, Y12
 	VADDPS -192(DX), Y12, Y12
@@ -3019,7 +3021,7 @@ over0:
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Y8
 	VSUBPS lowest<>(SB), Y8, Y10
 	VADDPS (R11), Y10, Y10
@@ -3072,9 +3074,9 @@ added0:
 	JNE leave
 	JMP fits0
 fewer1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3289,7 +3291,7 @@ half0to1Way:
 	JLT half0to1Add
 	JMP half0to1
 half0to1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -3357,7 +3359,7 @@ row0to1HalfWay:
 	JLT row0to1HalfAdd
 	JMP row0to1Half
 row0to1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -3441,7 +3443,7 @@ oneMixed0to1:
 	CMPQ R11, $0
 	JGE oneMixed0to1
 doneMixed0to1:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -384(DX), Y12
 	VADDPS -288(DX), Y12, Y12
 	VADDPS -192(DX), Y12, Y12
@@ -3459,9 +3461,9 @@ doneMixed0to1:
 	MOVQ BP, from+8(FP)
 	JMP scores1
 group1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3658,7 +3660,7 @@ half1Way:
 	JLT half1Add
 	JMP half1
 half1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -544(DI), Y12
 	VADDPS -448(DI), Y12, Y12
 	VADDPS -352(DI), Y12, Y12
@@ -3702,7 +3704,7 @@ row1HalfWay:
 	JLT row1HalfAdd
 	JMP row1Half
 row1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -544(DI), Y12
 	VADDPS -448(DI), Y12, Y12
 	VADDPS -352(DI), Y12, Y12
@@ -3781,10 +3783,10 @@ oneMixed1:
 	JGE oneMixed1
 doneMixed1:
 scores1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled41
-	VCVTSD2SS (Panel_Factor)(AX), X10, X10
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X10, X10
 	VBROADCASTSS X10, Y10
 	VMULPS Y10, Y1, Y1
 	VMULPS Y10, Y3, Y3
@@ -3793,14 +3795,14 @@ scores1:
 scaled41:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown1
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 32(R11), Y8
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 32(R11), Y9
 	VPADDD previous<>(SB), Y9, Y9
 	VMOVD SI, X10
@@ -3885,7 +3887,7 @@ last1HalfWay:
 	JLT last1HalfAdd
 	JMP last1Half
 last1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -544(DI), Y12
 	VADDPS -448(DI), Y12, Y12
 	VADDPS -352(DI), Y12, Y12
@@ -3896,7 +3898,7 @@ last1Half:
 	MOVQ DX, BP
 	JMP last1
 last1End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -352(DX), Y12
 	VADDPS -256(DX), Y12, Y12
 	VADDPS -160(DX), Y12, Y12
@@ -3908,7 +3910,7 @@ over1:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added1
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -352(DX), Y12
 	VADDPS -256(DX), Y12, Y12
 	VADDPS -160(DX), Y12, Y12
@@ -3919,7 +3921,7 @@ over1:
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
 added1:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 32(R12), Y8
 	VSUBPS lowest<>(SB), Y8, Y10
 	VADDPS 32(R11), Y10, Y10
@@ -3956,7 +3958,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx2Mix2(p *Panel, keep *float32)
+// func avx2Mix2(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
@@ -3966,7 +3968,7 @@ leave:
 //				first, end = p.Since[lane/8], p.Until[lane/8]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -3978,11 +3980,11 @@ leave:
 //	}
 TEXT ·avx2Mix2(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_P)(AX), DI
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_O)(AX), DX
-	MOVQ (Panel_C)(AX), CX
+	MOVQ (Mix_Panel+Panel_P)(AX), DI
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Mix_O)(AX), DX
+	MOVQ (Mix_C)(AX), CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $6
@@ -3990,20 +3992,20 @@ TEXT ·avx2Mix2(SB), NOSPLIT, $8-16
 tile6:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks6
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks6:
 	VXORPS Y0, Y0, Y0
@@ -4019,13 +4021,13 @@ asks6:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all6
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -4078,7 +4080,7 @@ steps6Since1:
 	VFMADD231PS Y14, Y12, Y10
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y12
 	VBROADCASTSS (R8)(R10*1), Y14
 	VFMADD231PS Y14, Y12, Y0
@@ -4124,7 +4126,7 @@ one6Since1:
 	CMPQ R11, $0
 	JGE one6Since1
 done6Since1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -4199,7 +4201,7 @@ steps6Until0:
 	VFMADD231PS Y14, Y13, Y11
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y12
 	VMOVUPS 320(SI), Y13
 	VBROADCASTSS (R8)(R10*1), Y14
@@ -4259,10 +4261,10 @@ one6Until0:
 	CMPQ R11, $0
 	JGE one6Until0
 done6Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed6
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -4311,7 +4313,7 @@ steps6Until1:
 	VBROADCASTSS 20(R8)(R9*2), Y14
 	VFMADD231PS Y14, Y13, Y11
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 320(SI), Y13
 	VBROADCASTSS (R8)(R10*1), Y14
 	VFMADD231PS Y14, Y13, Y1
@@ -4355,7 +4357,7 @@ one6Until1:
 	JGE one6Until1
 done6Until1:
 summed6:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh6
 	MOVQ keep+8(FP), R12
@@ -4397,20 +4399,20 @@ end6:
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks4
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks4:
 	VXORPS Y0, Y0, Y0
@@ -4422,13 +4424,13 @@ asks4:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all4
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -4469,7 +4471,7 @@ steps4Since1:
 	VFMADD231PS Y10, Y8, Y6
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y8
 	VBROADCASTSS (R8)(R10*1), Y10
 	VFMADD231PS Y10, Y8, Y0
@@ -4507,7 +4509,7 @@ one4Since1:
 	CMPQ R11, $0
 	JGE one4Since1
 done4Since1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -4564,7 +4566,7 @@ steps4Until0:
 	VFMADD231PS Y10, Y9, Y7
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y8
 	VMOVUPS 320(SI), Y9
 	VBROADCASTSS (R8)(R10*1), Y10
@@ -4612,10 +4614,10 @@ one4Until0:
 	CMPQ R11, $0
 	JGE one4Until0
 done4Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed4
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -4652,7 +4654,7 @@ steps4Until1:
 	VBROADCASTSS 12(R8)(R9*2), Y10
 	VFMADD231PS Y10, Y9, Y7
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 320(SI), Y9
 	VBROADCASTSS (R8)(R10*1), Y10
 	VFMADD231PS Y10, Y9, Y1
@@ -4688,7 +4690,7 @@ one4Until1:
 	JGE one4Until1
 done4Until1:
 summed4:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh4
 	MOVQ keep+8(FP), R12
@@ -4724,13 +4726,13 @@ tile1:
 	MOVQ BX, R8
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all1
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -4770,7 +4772,7 @@ one1Since1:
 	CMPQ R11, $0
 	JGE one1Since1
 done1Since1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -4821,10 +4823,10 @@ one1Until0:
 	CMPQ R11, $0
 	JGE one1Until0
 done1Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed1
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -4865,7 +4867,7 @@ one1Until1:
 	JGE one1Until1
 done1Until1:
 summed1:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh1
 	MOVQ keep+8(FP), R12
@@ -4885,13 +4887,13 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2DScore2(p *Panel)
+// func avx2DScore2(p *DScore)
 //
 //	for j := range p.N { // 4 at a time
 //		var sum [16]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*24+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -4900,12 +4902,12 @@ end1:
 //	}
 TEXT ·avx2DScore2(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_Dot)(AX), DI
-	MOVQ (Panel_Sub)(AX), R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (DScore_Panel+Panel_N)(AX), CX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (DScore_Dot+QueryTile_lanes)(AX), DI
+	MOVQ (DScore_Sub)(AX), R12
+	MOVQ (DScore_Panel+Panel_P)(AX), DX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $4
@@ -4913,7 +4915,7 @@ TEXT ·avx2DScore2(SB), NOSPLIT, $0-8
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5048,7 +5050,7 @@ end4:
 tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	ADDQ $-4, R11
@@ -5112,29 +5114,29 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Score3(p *Panel, from, to int)
+// func avx2Score3(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 4 at a time
 //		var sum [24]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*24+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*24+lane] = sum[lane]
+//			scores[j*24+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx2Score3(SB), NOSPLIT, $0-24
+TEXT ·avx2Score3(SB), NOSPLIT, $0-32
+	MOVQ scores+8(FP), DX
 	MOVQ p+0(FP), AX
-	MOVQ to+16(FP), CX
-	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ to+24(FP), CX
+	MOVQ from+16(FP), R12
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -5147,9 +5149,9 @@ TEXT ·avx2Score3(SB), NOSPLIT, $0-24
 	CMPQ CX, $4
 	JLT end4
 tile4:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5278,10 +5280,10 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled4
-	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VCVTSD2SS (Product_Factor)(AX), X15, X15
 	VBROADCASTSS X15, Y15
 	VMULPS Y15, Y0, Y0
 	VMULPS Y15, Y1, Y1
@@ -5317,9 +5319,9 @@ end4:
 	CMPQ CX, $2
 	JLT end2
 tile2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5402,10 +5404,10 @@ one2:
 	CMPQ R11, $0
 	JGE one2
 done2:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled2
-	VCVTSD2SS (Panel_Factor)(AX), X9, X9
+	VCVTSD2SS (Product_Factor)(AX), X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS Y9, Y0, Y0
 	VMULPS Y9, Y1, Y1
@@ -5429,9 +5431,9 @@ end2:
 	CMPQ CX, $1
 	JLT end1
 tile1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5491,10 +5493,10 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled1
-	VCVTSD2SS (Panel_Factor)(AX), X4, X4
+	VCVTSD2SS (Product_Factor)(AX), X4, X4
 	VBROADCASTSS X4, Y4
 	VMULPS Y4, Y0, Y0
 	VMULPS Y4, Y1, Y1
@@ -5512,7 +5514,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Flash3(p *Panel, from, to, scored int) (done int)
+// func avx2Flash3(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 4 {
@@ -5525,7 +5527,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*24+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*24+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*24+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
@@ -5541,11 +5543,12 @@ end1:
 //	}
 TEXT ·avx2Flash3(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -5558,13 +5561,13 @@ TEXT ·avx2Flash3(SB), NOSPLIT, $8-40
 	MOVQ DX, BP
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5695,9 +5698,9 @@ one4:
 done4:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -6094,7 +6097,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -6186,7 +6189,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -6327,10 +6330,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled40
-	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X15, X15
 	VBROADCASTSS X15, Y15
 	VMULPS Y15, Y0, Y0
 	VMULPS Y15, Y1, Y1
@@ -6347,14 +6350,14 @@ scores0:
 scaled40:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Y12
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
 	VMOVD SI, X14
@@ -6379,9 +6382,9 @@ scaled40:
 	VPCMPGTD Y13, Y14, Y15
 	VBLENDVPS Y15, hidden<>(SB), Y9, Y9
 	VPADDD next<>(SB), Y14, Y14
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 32(R11), Y12
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 32(R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
 	VMOVD SI, X14
@@ -6406,9 +6409,9 @@ scaled40:
 	VPCMPGTD Y13, Y14, Y15
 	VBLENDVPS Y15, hidden<>(SB), Y10, Y10
 	VPADDD next<>(SB), Y14, Y14
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Y12
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
 	VMOVD SI, X14
@@ -6488,7 +6491,7 @@ fits0:
 	ADDQ $-4, CX
 	CMPQ CX, $1
 	JGE group0
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last0
 	MOVQ 8(R11), CX
@@ -6566,7 +6569,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -6589,7 +6592,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -384(DX), Y12
 	VADDPS -288(DX), Y12, Y12
 	VADDPS -192(DX), Y12, Y12
@@ -6613,7 +6616,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -384(DX), Y12
 	VADDPS -288(DX), Y12, Y12
 	VADDPS -192(DX), Y12, Y12
@@ -6636,7 +6639,7 @@ over0:
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Y12
 	VSUBPS lowest<>(SB), Y12, Y14
 	VADDPS (R11), Y14, Y14
@@ -6711,9 +6714,9 @@ added0:
 	JNE leave
 	JMP fits0
 fewer1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -7030,7 +7033,7 @@ half0to1Way:
 	JLT half0to1Add
 	JMP half0to1
 half0to1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -7122,7 +7125,7 @@ row0to1HalfWay:
 	JLT row0to1HalfAdd
 	JMP row0to1Half
 row0to1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -576(DI), Y12
 	VADDPS -480(DI), Y12, Y12
 	VADDPS -384(DI), Y12, Y12
@@ -7237,7 +7240,7 @@ oneMixed0to1:
 	CMPQ R11, $0
 	JGE oneMixed0to1
 doneMixed0to1:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -384(DX), Y12
 	VADDPS -288(DX), Y12, Y12
 	VADDPS -192(DX), Y12, Y12
@@ -7261,9 +7264,9 @@ doneMixed0to1:
 	MOVQ BP, from+8(FP)
 	JMP scores1
 group1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -7562,7 +7565,7 @@ half1Way:
 	JLT half1Add
 	JMP half1
 half1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -544(DI), Y12
 	VADDPS -448(DI), Y12, Y12
 	VADDPS -352(DI), Y12, Y12
@@ -7630,7 +7633,7 @@ row1HalfWay:
 	JLT row1HalfAdd
 	JMP row1Half
 row1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -544(DI), Y12
 	VADDPS -448(DI), Y12, Y12
 	VADDPS -352(DI), Y12, Y12
@@ -7740,10 +7743,10 @@ oneMixed1:
 	JGE oneMixed1
 doneMixed1:
 scores1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled41
-	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X15, X15
 	VBROADCASTSS X15, Y15
 	VMULPS Y15, Y1, Y1
 	VMULPS Y15, Y2, Y2
@@ -7756,14 +7759,14 @@ scores1:
 scaled41:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown1
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 32(R11), Y12
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 32(R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
 	VMOVD SI, X14
@@ -7788,9 +7791,9 @@ scaled41:
 	VPCMPGTD Y13, Y14, Y15
 	VBLENDVPS Y15, hidden<>(SB), Y10, Y10
 	VPADDD next<>(SB), Y14, Y14
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Y12
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
 	VMOVD SI, X14
@@ -7857,7 +7860,7 @@ fits1:
 	ADDQ $-4, CX
 	CMPQ CX, $1
 	JGE group1
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last1
 	MOVQ 16(R11), CX
@@ -7917,7 +7920,7 @@ last1HalfWay:
 	JLT last1HalfAdd
 	JMP last1Half
 last1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -544(DI), Y12
 	VADDPS -448(DI), Y12, Y12
 	VADDPS -352(DI), Y12, Y12
@@ -7934,7 +7937,7 @@ last1Half:
 	MOVQ DX, BP
 	JMP last1
 last1End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -352(DX), Y12
 	VADDPS -256(DX), Y12, Y12
 	VADDPS -160(DX), Y12, Y12
@@ -7952,7 +7955,7 @@ over1:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added1
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -352(DX), Y12
 	VADDPS -256(DX), Y12, Y12
 	VADDPS -160(DX), Y12, Y12
@@ -7969,7 +7972,7 @@ over1:
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
 added1:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 32(R12), Y12
 	VSUBPS lowest<>(SB), Y12, Y14
 	VADDPS 32(R11), Y14, Y14
@@ -8022,9 +8025,9 @@ added1:
 	JNE leave
 	JMP fits1
 fewer2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -8243,7 +8246,7 @@ half1to2Way:
 	JLT half1to2Add
 	JMP half1to2
 half1to2Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -544(DI), Y12
 	VADDPS -448(DI), Y12, Y12
 	VADDPS -352(DI), Y12, Y12
@@ -8311,7 +8314,7 @@ row1to2HalfWay:
 	JLT row1to2HalfAdd
 	JMP row1to2Half
 row1to2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -544(DI), Y12
 	VADDPS -448(DI), Y12, Y12
 	VADDPS -352(DI), Y12, Y12
@@ -8395,7 +8398,7 @@ oneMixed1to2:
 	CMPQ R11, $0
 	JGE oneMixed1to2
 doneMixed1to2:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -352(DX), Y12
 	VADDPS -256(DX), Y12, Y12
 	VADDPS -160(DX), Y12, Y12
@@ -8413,9 +8416,9 @@ doneMixed1to2:
 	MOVQ BP, from+8(FP)
 	JMP scores2
 group2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*4), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -8616,7 +8619,7 @@ half2Way:
 	JLT half2Add
 	JMP half2
 half2Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -512(DI), Y12
 	VADDPS -416(DI), Y12, Y12
 	VADDPS -320(DI), Y12, Y12
@@ -8660,7 +8663,7 @@ row2HalfWay:
 	JLT row2HalfAdd
 	JMP row2Half
 row2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -512(DI), Y12
 	VADDPS -416(DI), Y12, Y12
 	VADDPS -320(DI), Y12, Y12
@@ -8739,10 +8742,10 @@ oneMixed2:
 	JGE oneMixed2
 doneMixed2:
 scores2:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled42
-	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X15, X15
 	VBROADCASTSS X15, Y15
 	VMULPS Y15, Y2, Y2
 	VMULPS Y15, Y5, Y5
@@ -8751,14 +8754,14 @@ scores2:
 scaled42:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown2
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Y12
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Y13
 	VPADDD previous<>(SB), Y13, Y13
 	VMOVD SI, X14
@@ -8843,7 +8846,7 @@ last2HalfWay:
 	JLT last2HalfAdd
 	JMP last2Half
 last2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -512(DI), Y12
 	VADDPS -416(DI), Y12, Y12
 	VADDPS -320(DI), Y12, Y12
@@ -8854,7 +8857,7 @@ last2Half:
 	MOVQ DX, BP
 	JMP last2
 last2End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -320(DX), Y12
 	VADDPS -224(DX), Y12, Y12
 	VADDPS -128(DX), Y12, Y12
@@ -8866,7 +8869,7 @@ over2:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added2
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -320(DX), Y12
 	VADDPS -224(DX), Y12, Y12
 	VADDPS -128(DX), Y12, Y12
@@ -8877,7 +8880,7 @@ over2:
 	ADDQ $192, BP
 	MOVQ BP, from+8(FP)
 added2:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 64(R12), Y12
 	VSUBPS lowest<>(SB), Y12, Y14
 	VADDPS 64(R11), Y14, Y14
@@ -8914,7 +8917,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx2Mix3(p *Panel, keep *float32)
+// func avx2Mix3(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [24]float32
@@ -8924,7 +8927,7 @@ leave:
 //				first, end = p.Since[lane/8], p.Until[lane/8]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*24+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -8936,11 +8939,11 @@ leave:
 //	}
 TEXT ·avx2Mix3(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_P)(AX), DI
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_O)(AX), DX
-	MOVQ (Panel_C)(AX), CX
+	MOVQ (Mix_Panel+Panel_P)(AX), DI
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Mix_O)(AX), DX
+	MOVQ (Mix_C)(AX), CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $4
@@ -8948,20 +8951,20 @@ TEXT ·avx2Mix3(SB), NOSPLIT, $8-16
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks4
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks4:
 	VXORPS Y0, Y0, Y0
@@ -8977,13 +8980,13 @@ asks4:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all4
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -9024,7 +9027,7 @@ steps4Since1:
 	VFMADD231PS Y15, Y12, Y9
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y12
 	VBROADCASTSS (R8)(R10*1), Y15
 	VFMADD231PS Y15, Y12, Y0
@@ -9062,7 +9065,7 @@ one4Since1:
 	CMPQ R11, $0
 	JGE one4Since1
 done4Since1:
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 16(R12), R11
 	SUBQ R13, R11
 	MOVQ 16(R12), R13
@@ -9118,7 +9121,7 @@ steps4Since2:
 	VFMADD231PS Y15, Y13, Y10
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y12
 	VMOVUPS 320(SI), Y13
 	VBROADCASTSS (R8)(R10*1), Y15
@@ -9166,7 +9169,7 @@ one4Since2:
 	CMPQ R11, $0
 	JGE one4Since2
 done4Since2:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -9238,7 +9241,7 @@ steps4Until0:
 	VFMADD231PS Y15, Y14, Y11
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 288(SI), Y12
 	VMOVUPS 320(SI), Y13
 	VMOVUPS 352(SI), Y14
@@ -9296,10 +9299,10 @@ one4Until0:
 	CMPQ R11, $0
 	JGE one4Until0
 done4Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed4
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -9351,7 +9354,7 @@ steps4Until1:
 	VFMADD231PS Y15, Y13, Y10
 	VFMADD231PS Y15, Y14, Y11
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 320(SI), Y13
 	VMOVUPS 352(SI), Y14
 	VBROADCASTSS (R8)(R10*1), Y15
@@ -9396,7 +9399,7 @@ one4Until1:
 	CMPQ R11, $0
 	JGE one4Until1
 done4Until1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 16(R12), R11
 	SUBQ R13, R11
 	MOVQ 16(R12), R13
@@ -9433,7 +9436,7 @@ steps4Until2:
 	VBROADCASTSS 12(R8)(R9*2), Y15
 	VFMADD231PS Y15, Y14, Y11
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 352(SI), Y14
 	VBROADCASTSS (R8)(R10*1), Y15
 	VFMADD231PS Y15, Y14, Y2
@@ -9469,7 +9472,7 @@ one4Until2:
 	JGE one4Until2
 done4Until2:
 summed4:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh4
 	MOVQ keep+8(FP), R12
@@ -9515,13 +9518,13 @@ tile1:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all1
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -9561,7 +9564,7 @@ one1Since1:
 	CMPQ R11, $0
 	JGE one1Since1
 done1Since1:
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 16(R12), R11
 	SUBQ R13, R11
 	MOVQ 16(R12), R13
@@ -9611,7 +9614,7 @@ one1Since2:
 	CMPQ R11, $0
 	JGE one1Since2
 done1Since2:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -9672,10 +9675,10 @@ one1Until0:
 	CMPQ R11, $0
 	JGE one1Until0
 done1Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed1
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -9725,7 +9728,7 @@ one1Until1:
 	CMPQ R11, $0
 	JGE one1Until1
 done1Until1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 16(R12), R11
 	SUBQ R13, R11
 	MOVQ 16(R12), R13
@@ -9766,7 +9769,7 @@ one1Until2:
 	JGE one1Until2
 done1Until2:
 summed1:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh1
 	MOVQ keep+8(FP), R12
@@ -9789,13 +9792,13 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2DScore3(p *Panel)
+// func avx2DScore3(p *DScore)
 //
 //	for j := range p.N { // 4 at a time
 //		var sum [24]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*24+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*24+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -9804,12 +9807,12 @@ end1:
 //	}
 TEXT ·avx2DScore3(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_Dot)(AX), DI
-	MOVQ (Panel_Sub)(AX), R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (DScore_Panel+Panel_N)(AX), CX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (DScore_Dot+QueryTile_lanes)(AX), DI
+	MOVQ (DScore_Sub)(AX), R12
+	MOVQ (DScore_Panel+Panel_P)(AX), DX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $4
@@ -9817,7 +9820,7 @@ TEXT ·avx2DScore3(SB), NOSPLIT, $0-8
 tile4:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -9993,7 +9996,7 @@ end4:
 tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -10071,7 +10074,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Raise(p *Panel, rows int)
+// func avx2Raise(p *Softmax, rows int)
 //
 //	for lane := range p.Width { // 8 at a time
 //		top := p.M[lane]
@@ -10097,11 +10100,11 @@ end1:
 //	}
 TEXT ·avx2Raise(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_M)(AX), R12
-	MOVQ (Panel_P)(AX), DX
-	MOVQ (Panel_Done)(AX), CX
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
+	MOVQ (Softmax_Done)(AX), CX
 	IMULQ $96, CX
 	LEAQ (DX)(CX*1), DX
 	MOVQ $0, R10
@@ -10151,22 +10154,22 @@ raised:
 	VCMPPS $0x1e, Y4, Y3, Y7
 	VBLENDVPS Y7, Y6, Y5, Y5
 	VMOVUPS Y0, (R12)(R10*1)
-	MOVQ (Panel_L)(AX), BX
+	MOVQ (Softmax_Sums+Sums_L)(AX), BX
 	VMULPS (BX)(R10*1), Y5, Y9
 	VMOVUPS Y9, (BX)(R10*1)
-	MOVQ (Panel_S)(AX), BX
+	MOVQ (Softmax_Sums+Sums_S)(AX), BX
 	CMPQ BX, $1
 	JLT noS
 	VMULPS (BX)(R10*1), Y5, Y9
 	VMOVUPS Y9, (BX)(R10*1)
 noS:
-	MOVQ (Panel_Keep)(AX), BX
+	MOVQ (Softmax_Keep)(AX), BX
 	VMULPS (BX)(R10*1), Y5, Y9
 	VMOVUPS Y9, (BX)(R10*1)
 	// weights that would become subnormal are 0 before they take the time that such products do
-	MOVQ (Panel_P)(AX), SI
+	MOVQ (Softmax_Panel+Panel_P)(AX), SI
 	LEAQ (SI)(R10*1), SI
-	MOVQ (Panel_Done)(AX), R11
+	MOVQ (Softmax_Done)(AX), R11
 	CMPQ R11, $4
 	JLT end4
 weights4:
@@ -10210,7 +10213,7 @@ weights1:
 end1:
 	JMP next
 
-// func avx2Top(p *Panel, from, to int)
+// func avx2Top(p *Softmax, from, to int)
 //
 //	for lane := range p.Width { // 8 at a time
 //		for j := from; j < to; j++ {
@@ -10219,15 +10222,15 @@ end1:
 //	}
 TEXT ·avx2Top(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $96, CX
 	LEAQ (DX)(CX*1), DX
 	MOVQ $0, R10
 vector:
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
 	VMOVUPS (R12)(R10*1), Y0
 	VMOVUPS (R12)(R10*1), Y1
 	VMOVUPS (R12)(R10*1), Y2
@@ -10378,7 +10381,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func avx2Exp(p *Panel, from, to int) (done int)
+// func avx2Exp(p *Softmax, from, to int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		rows := min(4, to-j)
@@ -10397,11 +10400,11 @@ TEXT ·avx2Exp(SB), NOSPLIT, $0-32
 	MOVQ to+16(FP), CX
 	SUBQ R12, CX
 	IMULQ $96, R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_M)(AX), R12
-	MOVQ (Panel_L)(AX), DI
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
+	MOVQ (Softmax_Sums+Sums_L)(AX), DI
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
 	CMPQ CX, $1
 	JLT done
@@ -10480,7 +10483,7 @@ over:
 	VZEROUPPER
 	RET
 
-// func avx2ExpSums(p *Panel, from, to int) (done int)
+// func avx2ExpSums(p *Softmax, from, to int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		rows := min(4, to-j)
@@ -10500,12 +10503,12 @@ TEXT ·avx2ExpSums(SB), NOSPLIT, $0-32
 	MOVQ to+16(FP), CX
 	SUBQ R12, CX
 	IMULQ $96, R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_M)(AX), R12
-	MOVQ (Panel_L)(AX), DI
-	MOVQ (Panel_S)(AX), BX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
+	MOVQ (Softmax_Sums+Sums_L)(AX), DI
+	MOVQ (Softmax_Sums+Sums_S)(AX), BX
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
 	CMPQ CX, $1
 	JLT done
@@ -10591,7 +10594,7 @@ over:
 	VZEROUPPER
 	RET
 
-// func avx2ScaleKeys(p *Few, scale *float32, apart int)
+// func avx2ScaleKeys(p *Walk, scale *float32, apart int)
 //
 //	for j := range p.N { // 8 at a time if apart is 1, or else 4
 //		for r := range p.R {
@@ -10603,51 +10606,51 @@ TEXT ·avx2ScaleKeys(SB), NOSPLIT, $0-24
 	MOVQ apart+16(FP), R9
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Stride)(AX), R13
+	MOVQ (Walk_RowPanel+RowPanel_Stride)(AX), R13
 	IMULQ $4, R13
 	MOVQ $0, R11
-	MOVQ R11, (Few_run)(AX)
-	MOVQ R11, (Few_head)(AX)
-	MOVQ (Few_N)(AX), R11
-	MOVQ R11, (Few_left)(AX)
+	MOVQ R11, (Walk_Runs+Runs_run)(AX)
+	MOVQ R11, (Walk_Runs+Runs_head)(AX)
+	MOVQ (Walk_RowPanel+RowPanel_N)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 run:
-	MOVQ (Few_head)(AX), R11
-	MOVQ (Few_R)(AX), BX
+	MOVQ (Walk_Runs+Runs_head)(AX), R11
+	MOVQ (Walk_RowPanel+RowPanel_R)(AX), BX
 	IMULQ BX, R11
-	MOVQ (Few_Stride)(AX), BX
+	MOVQ (Walk_RowPanel+RowPanel_Stride)(AX), BX
 	IMULQ BX, R11
-	MOVQ (Few_N)(AX), BX
+	MOVQ (Walk_RowPanel+RowPanel_N)(AX), BX
 	ADDQ BX, R11
-	MOVQ (Few_left)(AX), BX
+	MOVQ (Walk_Runs+Runs_left)(AX), BX
 	SUBQ BX, R11
-	MOVQ (Few_P)(AX), BX
+	MOVQ (Walk_RowPanel+RowPanel_P)(AX), BX
 	LEAQ (BX)(R11*4), DX
-	MOVQ (Few_run)(AX), R11
-	MOVQ (Few_Scales)(AX), BX
+	MOVQ (Walk_Runs+Runs_run)(AX), R11
+	MOVQ (Walk_Runs+Runs_Scales)(AX), BX
 	LEAQ (BX)(R11*8), BX
 	MOVQ (BX), SI
 	MOVQ scale+8(FP), BX
 	LEAQ (BX)(SI*4), BX
-	MOVQ (Few_run)(AX), R11
+	MOVQ (Walk_Runs+Runs_run)(AX), R11
 	ADDQ $1, R11
-	MOVQ R11, (Few_run)(AX)
-	MOVQ (Few_left)(AX), CX
-	MOVQ (Few_Run)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_run)(AX)
+	MOVQ (Walk_Runs+Runs_left)(AX), CX
+	MOVQ (Walk_Runs+Runs_Run)(AX), R11
 	CMPQ CX, R11
 	JLT taken
 	MOVQ R11, CX
 taken:
-	MOVQ (Few_head)(AX), R11
+	MOVQ (Walk_Runs+Runs_head)(AX), R11
 	ADDQ $1, R11
-	MOVQ (Few_Heads)(AX), SI
+	MOVQ (Walk_Runs+Runs_Heads)(AX), SI
 	CMPQ R11, SI
 	JLT turn
-	MOVQ (Few_left)(AX), R11
+	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
-	MOVQ R11, (Few_left)(AX)
+	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
 turn:
-	MOVQ R11, (Few_head)(AX)
+	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	CMPQ R9, $4
 	JLT apart
 	CMPQ R9, $5
@@ -10657,7 +10660,7 @@ turn:
 vector:
 	VMOVUPS (BX), Y0
 	MOVQ DX, SI
-	MOVQ (Few_R)(AX), R11
+	MOVQ (Walk_RowPanel+RowPanel_R)(AX), R11
 queryvector:
 	VMOVUPS (SI), Y1
 	VMULPS Y0, Y1, Y1
@@ -10681,7 +10684,7 @@ four:
 	VINSERTPS $32, (BX)(R9*2), X0, X0
 	VINSERTPS $48, (BX)(R10*1), X0, X0
 	MOVQ DX, SI
-	MOVQ (Few_R)(AX), R11
+	MOVQ (Walk_RowPanel+RowPanel_R)(AX), R11
 queryfour:
 	VMOVUPS (SI), X1
 	VMULPS Y0, Y1, Y1
@@ -10701,7 +10704,7 @@ endfour:
 one:
 	VMOVSS (BX), X0
 	MOVQ DX, SI
-	MOVQ (Few_R)(AX), R11
+	MOVQ (Walk_RowPanel+RowPanel_R)(AX), R11
 queryone:
 	VMOVSS (SI), X1
 	VMULPS Y0, Y1, Y1
@@ -10716,7 +10719,7 @@ queryone:
 	CMPQ CX, $1
 	JGE one
 endone:
-	MOVQ (Few_left)(AX), R11
+	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	CMPQ R11, $1
 	JGE run
 	VZEROUPPER
@@ -10853,32 +10856,32 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Outer(p *Panel)
+// func avx2Outer(p *Outer)
 //
 //	for r := range p.N { // 6 at a time
 //		for c := range p.C { // 16 at a time
 //			sum := float32(0)
 //			for k := range p.Width {
-//				sum = fma(p.P[r*p.Lanes+k], p.Y.Data[k*p.Y.Stride+c], sum)
+//				sum = fma(p.P[r*p.Lanes+k], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStr+c] += sum // what was there counts as 0 if p.Fresh
+//			p.X[r*p.XStride+c] += sum // what was there counts as 0 if p.Fresh
 //			if p.Scale != nil {
-//				p.X[r*p.XStr+c] *= p.Scale[r]
+//				p.X[r*p.XStride+c] *= p.Scale[r]
 //			}
 //		}
 //	}
 TEXT ·avx2Outer(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_P)(AX), BX
-	MOVQ (Panel_Lanes)(AX), R9
-	MOVQ (Panel_Y+Rows_Stride)(AX), R13
-	MOVQ (Panel_X)(AX), DX
-	MOVQ (Panel_XStr)(AX), R14
+	MOVQ (Outer_Panel+Panel_N)(AX), CX
+	MOVQ (Outer_Panel+Panel_P)(AX), BX
+	MOVQ (Outer_Panel+Panel_Lanes)(AX), R9
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Stride)(AX), R13
+	MOVQ (Outer_X)(AX), DX
+	MOVQ (Outer_XStride)(AX), R14
 	IMULQ $4, R9
 	IMULQ $4, R13
 	IMULQ $4, R14
-	MOVQ (Panel_Ahead)(AX), BP
+	MOVQ (Outer_Stream+Stream_At)(AX), BP
 	CMPQ BP, $1
 	JGE asks
 	MOVQ BX, BP
@@ -10886,8 +10889,8 @@ asks:
 	CMPQ CX, $6
 	JLT end6
 rows6:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
@@ -10907,7 +10910,7 @@ columns6x16:
 	MOVQ DI, SI
 	LEAQ (R8)(R9*2), R15
 	LEAQ (R15)(R9*1), R15
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -10977,7 +10980,7 @@ steps6x16:
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 12(R8), Y14
@@ -11036,13 +11039,13 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add6x16
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x16fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -11106,10 +11109,10 @@ plain6x16fresh:
 stored6x16fresh:
 	JMP next6x16
 add6x16:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x16
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -11239,7 +11242,7 @@ columns6x8:
 	MOVQ DI, SI
 	LEAQ (R8)(R9*2), R15
 	LEAQ (R15)(R9*1), R15
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -11288,7 +11291,7 @@ steps6x8:
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -11333,13 +11336,13 @@ one6x8:
 	CMPQ R11, $0
 	JGE one6x8
 done6x8:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add6x8
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x8fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -11385,10 +11388,10 @@ plain6x8fresh:
 stored6x8fresh:
 	JMP next6x8
 add6x8:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x8
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -11476,7 +11479,7 @@ columns6x1:
 	MOVQ DI, SI
 	LEAQ (R8)(R9*2), R15
 	LEAQ (R15)(R9*1), R15
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -11525,7 +11528,7 @@ steps6x1:
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -11570,13 +11573,13 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add6x1
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x1fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -11622,10 +11625,10 @@ plain6x1fresh:
 stored6x1fresh:
 	JMP next6x1
 add6x1:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x1
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -11701,7 +11704,7 @@ next6x1:
 	JGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*4), DX
@@ -11715,8 +11718,8 @@ end6:
 	CMPQ CX, $2
 	JLT end2
 rows2:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
@@ -11731,7 +11734,7 @@ columns2x32:
 	MOVQ BX, R8
 	MOVQ DI, SI
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -11786,7 +11789,7 @@ steps2x32:
 	LEAQ (SI)(R13*1), SI
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -11831,13 +11834,13 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add2x32
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x32fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -11877,10 +11880,10 @@ plain2x32fresh:
 stored2x32fresh:
 	JMP next2x32
 add2x32:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x32
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -11966,7 +11969,7 @@ columns2x16:
 	VXORPS Y3, Y3, Y3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -12000,7 +12003,7 @@ steps2x16:
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 12(R8), Y6
@@ -12033,13 +12036,13 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add2x16
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x16fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12067,10 +12070,10 @@ plain2x16fresh:
 stored2x16fresh:
 	JMP next2x16
 add2x16:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x16
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12126,7 +12129,7 @@ columns2x8:
 	VXORPS Y1, Y1, Y1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -12151,7 +12154,7 @@ steps2x8:
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -12178,13 +12181,13 @@ one2x8:
 	CMPQ R11, $0
 	JGE one2x8
 done2x8:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add2x8
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x8fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12206,10 +12209,10 @@ plain2x8fresh:
 stored2x8fresh:
 	JMP next2x8
 add2x8:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x8
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12251,7 +12254,7 @@ columns2x1:
 	VXORPS Y1, Y1, Y1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -12276,7 +12279,7 @@ steps2x1:
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -12303,13 +12306,13 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add2x1
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x1fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12331,10 +12334,10 @@ plain2x1fresh:
 stored2x1fresh:
 	JMP next2x1
 add2x1:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x1
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12370,7 +12373,7 @@ next2x1:
 	JGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
@@ -12382,8 +12385,8 @@ end2:
 	CMPQ CX, $1
 	JLT end1
 rows1:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
@@ -12398,7 +12401,7 @@ columns1x64:
 	MOVQ BX, R8
 	MOVQ DI, SI
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -12464,7 +12467,7 @@ steps1x64:
 	PREFETCHT0 192(R10)
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Y9
 	VMOVUPS (SI), Y8
 	VFMADD231PS Y9, Y8, Y0
@@ -12515,13 +12518,13 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x64
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x64fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12558,10 +12561,10 @@ plain1x64fresh:
 stored1x64fresh:
 	JMP next1x64
 add1x64:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x64
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12645,7 +12648,7 @@ columns1x32:
 	MOVQ BX, R8
 	MOVQ DI, SI
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -12685,7 +12688,7 @@ steps1x32:
 	LEAQ (SI)(R13*1), SI
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Y5
 	VMOVUPS (SI), Y4
 	VFMADD231PS Y5, Y4, Y0
@@ -12720,13 +12723,13 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x32
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x32fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12751,10 +12754,10 @@ plain1x32fresh:
 stored1x32fresh:
 	JMP next1x32
 add1x32:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x32
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12807,7 +12810,7 @@ columns1x16:
 	VXORPS Y1, Y1, Y1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -12832,7 +12835,7 @@ steps1x16:
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Y3
 	VMOVUPS (SI), Y2
 	VFMADD231PS Y3, Y2, Y0
@@ -12859,13 +12862,13 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x16
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x16fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12884,10 +12887,10 @@ plain1x16fresh:
 stored1x16fresh:
 	JMP next1x16
 add1x16:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x16
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12925,7 +12928,7 @@ columns1x8:
 	VXORPS Y0, Y0, Y0
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -12944,7 +12947,7 @@ steps1x8:
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Y2
 	VMOVUPS (SI), Y1
 	VFMADD231PS Y2, Y1, Y0
@@ -12967,13 +12970,13 @@ one1x8:
 	CMPQ R11, $0
 	JGE one1x8
 done1x8:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x8
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x8fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -12989,10 +12992,10 @@ plain1x8fresh:
 stored1x8fresh:
 	JMP next1x8
 add1x8:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x8
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -13023,7 +13026,7 @@ columns1x1:
 	VXORPS Y0, Y0, Y0
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -13042,7 +13045,7 @@ steps1x1:
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Y2
 	VMOVSS (SI), X1
 	VFMADD231PS Y2, Y1, Y0
@@ -13065,13 +13068,13 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x1
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x1fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -13087,10 +13090,10 @@ plain1x1fresh:
 stored1x1fresh:
 	JMP next1x1
 add1x1:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x1
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -13116,7 +13119,7 @@ next1x1:
 	JGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
@@ -13128,31 +13131,31 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2OuterT(p *Panel)
+// func avx2OuterT(p *Outer)
 //
 //	for r := range p.N { // 6 at a time
 //		for c := range p.C { // 16 at a time
 //			sum := float32(0)
 //			for k := range p.Width {
-//				sum = fma(p.P[k*p.Lanes+r], p.Y.Data[k*p.Y.Stride+c], sum)
+//				sum = fma(p.P[k*p.Lanes+r], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStr+c] += sum
+//			p.X[r*p.XStride+c] += sum
 //		}
 //	}
 TEXT ·avx2OuterT(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_P)(AX), BX
-	MOVQ (Panel_Lanes)(AX), R9
-	MOVQ (Panel_Y+Rows_Stride)(AX), R13
-	MOVQ (Panel_X)(AX), DX
-	MOVQ (Panel_XStr)(AX), R14
+	MOVQ (Outer_Panel+Panel_N)(AX), CX
+	MOVQ (Outer_Panel+Panel_P)(AX), BX
+	MOVQ (Outer_Panel+Panel_Lanes)(AX), R9
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Stride)(AX), R13
+	MOVQ (Outer_X)(AX), DX
+	MOVQ (Outer_XStride)(AX), R14
 	IMULQ $4, R9
 	IMULQ $4, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Panel_Beside)(AX), R15
-	MOVQ (Panel_Ahead)(AX), BP
+	MOVQ (Outer_Stream+Stream_Beside)(AX), R15
+	MOVQ (Outer_Stream+Stream_At)(AX), BP
 	CMPQ BP, $1
 	JGE asks
 	MOVQ BX, BP
@@ -13160,8 +13163,8 @@ asks:
 	CMPQ CX, $6
 	JLT end6
 rows6:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $16
 	JLT end6x16
 columns6x16:
@@ -13179,7 +13182,7 @@ columns6x16:
 	VXORPS Y11, Y11, Y11
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -13250,7 +13253,7 @@ steps6x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8)(R10*1), Y14
@@ -13367,7 +13370,7 @@ columns6x8:
 	VXORPS Y5, Y5, Y5
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x8
@@ -13417,7 +13420,7 @@ steps6x8:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y6
 	VBROADCASTSS (R8)(R10*1), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -13502,7 +13505,7 @@ columns6x1:
 	VXORPS Y5, Y5, Y5
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -13552,7 +13555,7 @@ steps6x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8)(R10*1), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -13627,7 +13630,7 @@ done6x1:
 	JGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*4), DX
@@ -13640,8 +13643,8 @@ end6:
 	CMPQ CX, $4
 	JLT end4
 rows4:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $16
 	JLT end4x16
 columns4x16:
@@ -13655,7 +13658,7 @@ columns4x16:
 	VXORPS Y7, Y7, Y7
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x16
@@ -13708,7 +13711,7 @@ steps4x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS (R8)(R10*1), Y10
@@ -13797,7 +13800,7 @@ columns4x8:
 	VXORPS Y3, Y3, Y3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x8
@@ -13835,7 +13838,7 @@ steps4x8:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y4
 	VBROADCASTSS (R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -13902,7 +13905,7 @@ columns4x1:
 	VXORPS Y3, Y3, Y3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x1
@@ -13940,7 +13943,7 @@ steps4x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X4
 	VBROADCASTSS (R8)(R10*1), Y5
 	VFMADD231PS Y5, Y4, Y0
@@ -13999,7 +14002,7 @@ done4x1:
 	JGE columns4x1
 end4x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*4), DX
@@ -14011,8 +14014,8 @@ end4:
 	CMPQ CX, $2
 	JLT end2
 rows2:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $32
 	JLT end2x32
 columns2x32:
@@ -14026,7 +14029,7 @@ columns2x32:
 	VXORPS Y7, Y7, Y7
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -14079,7 +14082,7 @@ steps2x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -14166,7 +14169,7 @@ columns2x16:
 	VXORPS Y3, Y3, Y3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -14201,7 +14204,7 @@ steps2x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS (R8)(R10*1), Y6
@@ -14262,7 +14265,7 @@ columns2x8:
 	VXORPS Y1, Y1, Y1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x8
@@ -14288,7 +14291,7 @@ steps2x8:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Y2
 	VBROADCASTSS (R8)(R10*1), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -14337,7 +14340,7 @@ columns2x1:
 	VXORPS Y1, Y1, Y1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -14363,7 +14366,7 @@ steps2x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8)(R10*1), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -14406,7 +14409,7 @@ done2x1:
 	JGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
@@ -14418,8 +14421,8 @@ end2:
 	CMPQ CX, $1
 	JLT end1
 rows1:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $64
 	JLT end1x64
 columns1x64:
@@ -14433,7 +14436,7 @@ columns1x64:
 	VXORPS Y7, Y7, Y7
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -14495,7 +14498,7 @@ steps1x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Y9
 	VMOVUPS (SI), Y8
 	VFMADD231PS Y9, Y8, Y0
@@ -14587,7 +14590,7 @@ columns1x32:
 	VXORPS Y3, Y3, Y3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -14625,7 +14628,7 @@ steps1x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Y5
 	VMOVUPS (SI), Y4
 	VFMADD231PS Y5, Y4, Y0
@@ -14687,7 +14690,7 @@ columns1x16:
 	VXORPS Y1, Y1, Y1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -14713,7 +14716,7 @@ steps1x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Y3
 	VMOVUPS (SI), Y2
 	VFMADD231PS Y3, Y2, Y0
@@ -14760,7 +14763,7 @@ columns1x8:
 	VXORPS Y0, Y0, Y0
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x8
@@ -14780,7 +14783,7 @@ steps1x8:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Y2
 	VMOVUPS (SI), Y1
 	VFMADD231PS Y2, Y1, Y0
@@ -14820,7 +14823,7 @@ columns1x1:
 	VXORPS Y0, Y0, Y0
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -14840,7 +14843,7 @@ steps1x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Y2
 	VMOVSS (SI), X1
 	VFMADD231PS Y2, Y1, Y0
@@ -14875,7 +14878,7 @@ done1x1:
 	JGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
@@ -15366,7 +15369,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Cap(p *Panel, from, to int, scale float32)
+// func avx2Cap(p *Edit, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 8 at a time
 //		for j := from; j < to; j++ {
@@ -15376,9 +15379,9 @@ end1:
 //	}
 TEXT ·avx2Cap(SB), NOSPLIT, $0-28
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Edit_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Edit_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $96, CX
 	LEAQ (DX)(CX*1), DX
@@ -15529,19 +15532,19 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Add(p *Panel, from, to int, scale, factor, rest, lowest float32)
+// func avx2Add(p *Edit, from, to int, scale, factor, rest, lowest float32)
 //
 //	for lane := range p.Width { // 8 at a time
 //		for j := from; j < to; j++ {
-//			x, bias := &p.P[j*24+lane], p.Edit.Add[j*24+lane]
+//			x, bias := &p.P[j*24+lane], p.Bias[j*24+lane]
 //			*x = max(scale*(*x) + (factor+rest)*bias, min(*x, bias, lowest))
 //		}
 //	}
 TEXT ·avx2Add(SB), NOSPLIT, $0-40
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Edit_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Edit_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $96, CX
 	LEAQ (DX)(CX*1), DX
@@ -15552,7 +15555,7 @@ vector:
 	VBROADCASTSS rest+32(FP), Y2
 	VBROADCASTSS lowest+36(FP), Y4
 	VMOVUPS errorLeast<>(SB), Y3
-	MOVQ (Panel_Edit+Edit_Add)(AX), BX
+	MOVQ (Edit_Bias)(AX), BX
 	MOVQ from+8(FP), CX
 	IMULQ $96, CX
 	LEAQ (BX)(CX*1), BX
@@ -15639,31 +15642,31 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Slope(p *Panel, from, to int, scale float32)
+// func avx2Slope(p *Edit, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 8 at a time
 //		for j := from; j < to; j++ {
 //			x := &p.P[j*24+lane]
-//			*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//			*x = scale*(*x) + (p.SlopeHi[lane] + p.SlopeLo[lane]) * abs(p.Pos[lane]-j)
 //		}
 //	}
 TEXT ·avx2Slope(SB), NOSPLIT, $0-28
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Edit_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Edit_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $96, CX
 	LEAQ (DX)(CX*1), DX
 	MOVQ $0, R10
 vector:
 	VBROADCASTSS scale+24(FP), Y15
-	MOVQ (Panel_Edit+Edit_SlopeHi)(AX), R12
+	MOVQ (Edit_SlopeHi)(AX), R12
 	VMOVUPS (R12)(R10*1), Y0
-	MOVQ (Panel_Edit+Edit_SlopeLo)(AX), R12
+	MOVQ (Edit_SlopeLo)(AX), R12
 	VMOVUPS (R12)(R10*1), Y1
 	VMOVUPS absolute<>(SB), Y2
-	MOVQ (Panel_Edit+Edit_Pos)(AX), R12
+	MOVQ (Edit_Pos)(AX), R12
 	VMOVUPS (R12)(R10*1), Y3
 	MOVQ from+8(FP), CX
 	VMOVD CX, X7
@@ -15731,20 +15734,20 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx2Hide(p *Panel, from, to int)
+// func avx2Hide(p *Edit, from, to int)
 //
 //	for lane := range p.Width { // 8 at a time
 //		for j := from; j < to; j++ {
-//			if p.Edit.Bits[from/32*24+lane]>>(j-from)&1 == 0 {
+//			if p.Bits[from/32*24+lane]>>(j-from)&1 == 0 {
 //				p.P[j*24+lane] = -Inf
 //			}
 //		}
 //	}
 TEXT ·avx2Hide(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Edit_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Edit_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $96, CX
 	LEAQ (DX)(CX*1), DX
@@ -15752,7 +15755,7 @@ TEXT ·avx2Hide(SB), NOSPLIT, $0-24
 vector:
 	VMOVUPS hidden<>(SB), Y0
 	VMOVUPS next<>(SB), Y2
-	MOVQ (Panel_Edit+Edit_Bits)(AX), R12
+	MOVQ (Edit_Bits)(AX), R12
 	MOVQ from+8(FP), CX
 	IMULQ $3, CX
 	LEAQ (R12)(CX*1), R12

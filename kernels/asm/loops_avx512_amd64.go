@@ -5,55 +5,55 @@
 package asm
 
 //go:noescape
-func avx512Score1(p *Panel, from, to int)
+func avx512Score1(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func avx512Flash1(p *Panel, from, to, scored int) (done int)
+func avx512Flash1(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashFloored1(p *Panel, from, to, scored int) (done int)
+func avx512FlashFloored1(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx512Mix1(p *Panel, keep *float32)
+func avx512Mix1(p *Mix, keep *float32)
 
 //go:noescape
-func avx512DScore1(p *Panel)
+func avx512DScore1(p *DScore)
 
 //go:noescape
-func avx512Score2(p *Panel, from, to int)
+func avx512Score2(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func avx512Flash2(p *Panel, from, to, scored int) (done int)
+func avx512Flash2(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashFloored2(p *Panel, from, to, scored int) (done int)
+func avx512FlashFloored2(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx512Mix2(p *Panel, keep *float32)
+func avx512Mix2(p *Mix, keep *float32)
 
 //go:noescape
-func avx512DScore2(p *Panel)
+func avx512DScore2(p *DScore)
 
 //go:noescape
-func avx512Score3(p *Panel, from, to int)
+func avx512Score3(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func avx512Flash3(p *Panel, from, to, scored int) (done int)
+func avx512Flash3(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx512FlashFloored3(p *Panel, from, to, scored int) (done int)
+func avx512FlashFloored3(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func avx512Mix3(p *Panel, keep *float32)
+func avx512Mix3(p *Mix, keep *float32)
 
 //go:noescape
-func avx512DScore3(p *Panel)
+func avx512DScore3(p *DScore)
 
 //go:noescape
-func avx512Raise(p *Panel, rows int)
+func avx512Raise(p *Softmax, rows int)
 
 //go:noescape
-func avx512Top(p *Panel, from, to int)
+func avx512Top(p *Softmax, from, to int)
 
 //go:noescape
 func avx512Finite(x *float32, rounds int) (bad int)
@@ -62,28 +62,28 @@ func avx512Finite(x *float32, rounds int) (bad int)
 func avx512Inverse(to, from *float32, vectors int) (bad int)
 
 //go:noescape
-func avx512Exp(p *Panel, from, to int) (done int)
+func avx512Exp(p *Softmax, from, to int) (done int)
 
 //go:noescape
-func avx512ExpSums(p *Panel, from, to int) (done int)
+func avx512ExpSums(p *Softmax, from, to int) (done int)
 
 //go:noescape
-func avx512ExpFloored(p *Panel, from, to int) (done int)
+func avx512ExpFloored(p *Softmax, from, to int) (done int)
 
 //go:noescape
-func avx512ExpSumsFloored(p *Panel, from, to int) (done int)
+func avx512ExpSumsFloored(p *Softmax, from, to int) (done int)
 
 //go:noescape
-func avx512ScaleKeys(p *Few, scale *float32, apart int)
+func avx512ScaleKeys(p *Walk, scale *float32, apart int)
 
 //go:noescape
 func avx512Inner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 
 //go:noescape
-func avx512Outer(p *Panel)
+func avx512Outer(p *Outer)
 
 //go:noescape
-func avx512OuterT(p *Panel)
+func avx512OuterT(p *Outer)
 
 //go:noescape
 func avx512Widen(to *float32, from *Cells, n, d int)
@@ -107,16 +107,16 @@ func avx512NarrowBF16(to *uint16, from *float32, vectors int)
 func avx512Elu(to, from *float32, n int, ahead uintptr)
 
 //go:noescape
-func avx512Cap(p *Panel, from, to int, scale float32)
+func avx512Cap(p *Edit, from, to int, scale float32)
 
 //go:noescape
-func avx512Add(p *Panel, from, to int, scale, factor, rest, lowest float32)
+func avx512Add(p *Edit, from, to int, scale, factor, rest, lowest float32)
 
 //go:noescape
-func avx512Slope(p *Panel, from, to int, scale float32)
+func avx512Slope(p *Edit, from, to int, scale float32)
 
 //go:noescape
-func avx512Hide(p *Panel, from, to int)
+func avx512Hide(p *Edit, from, to int)
 
 //go:noescape
 func avx512Rotate(x, cos, sin *float32, n int)
@@ -140,76 +140,76 @@ func avx512Chain(rounds int)
 func avx512Slots(rounds int)
 
 //go:noescape
-func avx512DotOnce(p *Few)
+func avx512DotOnce(p *Dot)
 
 //go:noescape
-func avx512DotKept(p *Few)
+func avx512DotKept(p *Dot)
 
 //go:noescape
-func avx512SumOnce(p *Few)
+func avx512SumOnce(p *Walk)
 
 //go:noescape
-func avx512SumKept(p *Few)
+func avx512SumKept(p *Walk)
 
 //go:noescape
-func avx512DotF16Once(p *Few)
+func avx512DotF16Once(p *Dot)
 
 //go:noescape
-func avx512DotF16Kept(p *Few)
+func avx512DotF16Kept(p *Dot)
 
 //go:noescape
-func avx512SumF16Once(p *Few)
+func avx512SumF16Once(p *Walk)
 
 //go:noescape
-func avx512SumF16Kept(p *Few)
+func avx512SumF16Kept(p *Walk)
 
 //go:noescape
-func avx512DotBF16Once(p *Few)
+func avx512DotBF16Once(p *Dot)
 
 //go:noescape
-func avx512DotBF16Kept(p *Few)
+func avx512DotBF16Kept(p *Dot)
 
 //go:noescape
-func avx512SumBF16Once(p *Few)
+func avx512SumBF16Once(p *Walk)
 
 //go:noescape
-func avx512SumBF16Kept(p *Few)
+func avx512SumBF16Kept(p *Walk)
 
 //go:noescape
-func avx512DotI8Once(p *Few)
+func avx512DotI8Once(p *Dot)
 
 //go:noescape
-func avx512DotI8Kept(p *Few)
+func avx512DotI8Kept(p *Dot)
 
 //go:noescape
-func avx512SumI8Once(p *Few)
+func avx512SumI8Once(p *Walk)
 
 //go:noescape
-func avx512SumI8Kept(p *Few)
+func avx512SumI8Kept(p *Walk)
 
 //go:noescape
-func avx512WeighOnce(p *Few, from, vectors int) (done int)
+func avx512WeighOnce(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighKept(p *Few, from, vectors int) (done int)
+func avx512WeighKept(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsOnce(p *Few, from, vectors int) (done int)
+func avx512WeighSumsOnce(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsKept(p *Few, from, vectors int) (done int)
+func avx512WeighSumsKept(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighFlooredOnce(p *Few, from, vectors int) (done int)
+func avx512WeighFlooredOnce(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighFlooredKept(p *Few, from, vectors int) (done int)
+func avx512WeighFlooredKept(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsFlooredOnce(p *Few, from, vectors int) (done int)
+func avx512WeighSumsFlooredOnce(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsFlooredKept(p *Few, from, vectors int) (done int)
+func avx512WeighSumsFlooredKept(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
 func avx512ReadOnce(x *float32, rounds, ahead int, sum *float32)
@@ -219,63 +219,73 @@ func avx512ReadKept(x *float32, rounds, ahead int, sum *float32)
 
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{
-	isa: "avx512", lanes: 48, vec: 16, keys: 8,
-	load:    []loadBlock{{8, 8, avx2Load}, {16, 16, avx512Load}},
-	store:   []storeBlock{{8, 8, avx2Store}, {8, 16, avx512Store}},
-	score:   []func(*Panel, int, int){avx512Score1, avx512Score2, avx512Score3},
-	mix:     []func(*Panel, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
-	raise:   avx512Raise,
-	top:     avx512Top,
-	finite:  avx512Finite,
-	inverse: avx512Inverse,
-	few: fewLoops{scale: avx512ScaleKeys,
-		inner:  avx512Inner,
-		outer:  outerLoop{6, 64, 2, avx512Outer},
-		outerT: outerLoop{6, 64, 2, avx512OuterT},
+	isa: "avx512", vec: 16, keys: 8, vecs: 3,
+	panel: panelLoops{
+		score: []func(*Product, *float32, int, int){avx512Score1, avx512Score2, avx512Score3},
+		mix:   []func(*Mix, *float32){avx512Mix1, avx512Mix2, avx512Mix3},
+		raise: avx512Raise,
+		top:   avx512Top,
 	},
 	powers: []powerLoops{{
+		way:       Table,
 		ulps:      1.75,
-		flash:     []func(p *Panel, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
+		flash:     []func(p *Flash, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 		exp:       avx512Exp,
 		expSums:   avx512ExpSums,
-		weigh:     []func(f *Few, from, vectors int) int{avx512WeighOnce, avx512WeighKept},
-		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsOnce, avx512WeighSumsKept},
+		weigh:     []func(p *Weigh, from, vectors int) int{avx512WeighOnce, avx512WeighKept},
+		weighSums: []func(p *Weigh, from, vectors int) int{avx512WeighSumsOnce, avx512WeighSumsKept},
 	}, {
+		way:       Reduced,
 		ulps:      1.6,
-		flash:     []func(p *Panel, from, to, scored int) int{avx512FlashFloored1, avx512FlashFloored2, avx512FlashFloored3},
+		flash:     []func(p *Flash, from, to, scored int) int{avx512FlashFloored1, avx512FlashFloored2, avx512FlashFloored3},
 		exp:       avx512ExpFloored,
 		expSums:   avx512ExpSumsFloored,
-		weigh:     []func(f *Few, from, vectors int) int{avx512WeighFlooredOnce, avx512WeighFlooredKept},
-		weighSums: []func(f *Few, from, vectors int) int{avx512WeighSumsFlooredOnce, avx512WeighSumsFlooredKept},
+		weigh:     []func(p *Weigh, from, vectors int) int{avx512WeighFlooredOnce, avx512WeighFlooredKept},
+		weighSums: []func(p *Weigh, from, vectors int) int{avx512WeighSumsFlooredOnce, avx512WeighSumsFlooredKept},
 	}},
-	asking: []askingLoops{{
-		dot:  []func(*Few){avx512DotOnce, avx512DotF16Once, avx512DotBF16Once, avx512DotI8Once},
-		sum:  []func(*Few){avx512SumOnce, avx512SumF16Once, avx512SumBF16Once, avx512SumI8Once},
+	reading: []readingLoops{{
+		dot:  []func(*Dot){avx512DotOnce, avx512DotF16Once, avx512DotBF16Once, avx512DotI8Once},
+		sum:  []func(*Walk){avx512SumOnce, avx512SumF16Once, avx512SumBF16Once, avx512SumI8Once},
 		read: avx512ReadOnce,
 	}, {
-		dot:  []func(*Few){avx512DotKept, avx512DotF16Kept, avx512DotBF16Kept, avx512DotI8Kept},
-		sum:  []func(*Few){avx512SumKept, avx512SumF16Kept, avx512SumBF16Kept, avx512SumI8Kept},
+		dot:  []func(*Dot){avx512DotKept, avx512DotF16Kept, avx512DotBF16Kept, avx512DotI8Kept},
+		sum:  []func(*Walk){avx512SumKept, avx512SumF16Kept, avx512SumBF16Kept, avx512SumI8Kept},
 		read: avx512ReadKept,
 	}},
-	cells: cellLoops{
-		widen:  []func(to *float32, from *Cells, n, d int){avx512Widen, avx512WidenF16, avx512WidenBF16, avx512WidenI8},
-		narrow: []func(to *uint16, from *float32, vectors int){avx512NarrowF16, avx512NarrowBF16},
+	back: backLoops{
+		dscore: []func(*DScore){avx512DScore1, avx512DScore2, avx512DScore3},
+		outer:  outerLoop{6, 64, 2, avx512Outer},
+		outerT: outerLoop{6, 64, 2, avx512OuterT},
+		inner:  avx512Inner,
 	},
-	elu: avx512Elu,
+	decode: decodeLoops{
+		scale:    avx512ScaleKeys,
+		dotTiles: []int{4, 2, 1}, sumTiles: []int{6, 2, 1},
+	},
 	edits: editLoops{cap: avx512Cap,
 		add:   avx512Add,
 		slope: avx512Slope,
 		hide:  avx512Hide,
 	},
-	rotate:      avx512Rotate,
-	rotatePairs: avx512RotatePairs,
-	dscore:      []func(*Panel){avx512DScore1, avx512DScore2, avx512DScore3},
-	peak:        avx512Peak,
-	perRound:    768,
-	chain:       avx512Chain,
-	perChain:    512,
-	slots:       avx512Slots,
-	perSlots:    504,
-	perRead:     128,
-	dotTiles:    []int{4, 2, 1}, sumTiles: []int{6, 2, 1},
+	vector: vectorLoops{
+		load:        []loadBlock{{8, 8, avx2Load}, {16, 16, avx512Load}},
+		store:       []storeBlock{{8, 8, avx2Store}, {8, 16, avx512Store}},
+		finite:      avx512Finite,
+		inverse:     avx512Inverse,
+		elu:         avx512Elu,
+		rotate:      avx512Rotate,
+		rotatePairs: avx512RotatePairs,
+		widen:       []func(to *float32, from *Cells, n, d int){avx512Widen, avx512WidenF16, avx512WidenBF16, avx512WidenI8},
+		narrow:      []func(to *uint16, from *float32, vectors int){avx512NarrowF16, avx512NarrowBF16},
+		perFinite:   128,
+	},
+	probe: probeLoops{
+		peak:     avx512Peak,
+		perRound: 768,
+		chain:    avx512Chain,
+		perChain: 512,
+		slots:    avx512Slots,
+		perSlots: 504,
+		perRead:  128,
+	},
 }

@@ -626,29 +626,29 @@ TEXT notANumber<>(SB), NOSPLIT|NOFRAME, $0
 	QUAD $0xffffffffffffffff
 
 
-// func avx512Score1(p *Panel, from, to int)
+// func avx512Score1(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 8 at a time
 //		var sum [16]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*48+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*48+lane] = sum[lane]
+//			scores[j*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Score1(SB), NOSPLIT, $0-24
+TEXT ·avx512Score1(SB), NOSPLIT, $0-32
+	MOVQ scores+8(FP), DX
 	MOVQ p+0(FP), AX
-	MOVQ to+16(FP), CX
-	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ to+24(FP), CX
+	MOVQ from+16(FP), R12
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -661,9 +661,9 @@ TEXT ·avx512Score1(SB), NOSPLIT, $0-24
 	CMPQ CX, $8
 	JLT end8
 tile8:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -781,10 +781,10 @@ one8:
 	CMPQ R11, $0
 	JGE one8
 done8:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled8
-	VCVTSD2SS (Panel_Factor)(AX), X9, X9
+	VCVTSD2SS (Product_Factor)(AX), X9, X9
 	VBROADCASTSS X9, Z9
 	VMULPS Z9, Z0, Z0
 	VMULPS Z9, Z1, Z1
@@ -812,9 +812,9 @@ end8:
 	CMPQ CX, $4
 	JLT end4
 tile4:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -885,10 +885,10 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled4
-	VCVTSD2SS (Panel_Factor)(AX), X5, X5
+	VCVTSD2SS (Product_Factor)(AX), X5, X5
 	VBROADCASTSS X5, Z5
 	VMULPS Z5, Z0, Z0
 	VMULPS Z5, Z1, Z1
@@ -908,9 +908,9 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 tile1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -948,10 +948,10 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled1
-	VCVTSD2SS (Panel_Factor)(AX), X2, X2
+	VCVTSD2SS (Product_Factor)(AX), X2, X2
 	VBROADCASTSS X2, Z2
 	VMULPS Z2, Z0, Z0
 scaled1:
@@ -965,7 +965,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Flash1(p *Panel, from, to, scored int) (done int)
+// func avx512Flash1(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 8 {
@@ -978,7 +978,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8, first <= lane
@@ -994,11 +994,12 @@ end1:
 //	}
 TEXT ·avx512Flash1(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -1011,13 +1012,13 @@ TEXT ·avx512Flash1(SB), NOSPLIT, $8-40
 	MOVQ DX, BP
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -1137,9 +1138,9 @@ one8:
 done8:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -1330,7 +1331,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -1378,7 +1379,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -1503,10 +1504,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled80
-	VCVTSD2SS (Panel_Factor)(AX), X9, X9
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X9, X9
 	VBROADCASTSS X9, Z9
 	VMULPS Z9, Z0, Z0
 	VMULPS Z9, Z1, Z1
@@ -1519,14 +1520,14 @@ scores0:
 scaled80:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Z8
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Z9
 	VPADDD previous<>(SB), Z9, Z9
 	VMOVD SI, X10
@@ -1633,7 +1634,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -1648,7 +1649,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -1664,7 +1665,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -1679,7 +1680,7 @@ over0:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Z8
 	VSUBPS lowest<>(SB), Z8, Z10
 	VADDPS (R11), Z10, Z10
@@ -1718,7 +1719,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx512FlashFloored1(p *Panel, from, to, scored int) (done int)
+// func avx512FlashFloored1(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 8 {
@@ -1731,7 +1732,7 @@ leave:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8, first <= lane
@@ -1747,11 +1748,12 @@ leave:
 //	}
 TEXT ·avx512FlashFloored1(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -1761,21 +1763,21 @@ TEXT ·avx512FlashFloored1(SB), NOSPLIT, $8-40
 	LEAQ (BX)(R11*1), BX
 	IMULQ $192, R12
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_Next)(AX), R14
+	MOVQ (Flash_Prefetch+Prefetch_At)(AX), R14
 	CMPQ R14, $1
 	JGE next
-	MOVQ (Panel_Qt)(AX), R14
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), R14
 next:
 	MOVQ DX, BP
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -1895,9 +1897,9 @@ one8:
 done8:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -2011,7 +2013,7 @@ mixed0:
 	VFMADD213PS.BCST floored3<>(SB), Z29, Z30
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 960(SI), Z8
 	VBROADCASTSS 20(R8), Z9
 	VFMADD231PS Z9, Z8, Z0
@@ -2086,7 +2088,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -2129,7 +2131,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -2254,10 +2256,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled80
-	VCVTSD2SS (Panel_Factor)(AX), X9, X9
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X9, X9
 	VBROADCASTSS X9, Z9
 	VMULPS Z9, Z0, Z0
 	VMULPS Z9, Z1, Z1
@@ -2270,14 +2272,14 @@ scores0:
 scaled80:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Z8
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Z9
 	VPADDD previous<>(SB), Z9, Z9
 	VMOVD SI, X10
@@ -2379,7 +2381,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -2394,7 +2396,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -2410,7 +2412,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -2425,7 +2427,7 @@ over0:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Z8
 	VSUBPS lowest<>(SB), Z8, Z10
 	VADDPS (R11), Z10, Z10
@@ -2464,7 +2466,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx512Mix1(p *Panel, keep *float32)
+// func avx512Mix1(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 8 at a time
 //		var sum [16]float32
@@ -2474,7 +2476,7 @@ leave:
 //				first, end = p.Since[lane/16], p.Until[lane/16]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*48+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -2486,11 +2488,11 @@ leave:
 //	}
 TEXT ·avx512Mix1(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_P)(AX), DI
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_O)(AX), DX
-	MOVQ (Panel_C)(AX), CX
+	MOVQ (Mix_Panel+Panel_P)(AX), DI
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Mix_O)(AX), DX
+	MOVQ (Mix_C)(AX), CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $16
@@ -2498,20 +2500,20 @@ TEXT ·avx512Mix1(SB), NOSPLIT, $8-16
 tile16:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks16
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks16:
 	VXORPS Z0, Z0, Z0
@@ -2531,13 +2533,13 @@ asks16:
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all16
 	MOVQ $0, R13
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -2651,7 +2653,7 @@ steps16Until0:
 	VFMADD231PS Z17, Z16, Z15
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 576(SI), Z16
 	VBROADCASTSS (R8)(R10*1), Z17
 	VFMADD231PS Z17, Z16, Z0
@@ -2737,7 +2739,7 @@ one16Until0:
 	CMPQ R11, $0
 	JGE one16Until0
 done16Until0:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh16
 	MOVQ keep+8(FP), R12
@@ -2786,20 +2788,20 @@ end16:
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks8
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks8:
 	VXORPS Z0, Z0, Z0
@@ -2811,13 +2813,13 @@ asks8:
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all8
 	MOVQ $0, R13
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -2883,7 +2885,7 @@ steps8Until0:
 	VFMADD231PS Z9, Z8, Z7
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 576(SI), Z8
 	VBROADCASTSS (R8)(R10*1), Z9
 	VFMADD231PS Z9, Z8, Z0
@@ -2937,7 +2939,7 @@ one8Until0:
 	CMPQ R11, $0
 	JGE one8Until0
 done8Until0:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh8
 	MOVQ keep+8(FP), R12
@@ -2971,13 +2973,13 @@ tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
 	VXORPS Z0, Z0, Z0
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all1
 	MOVQ $0, R13
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -3018,7 +3020,7 @@ one1Until0:
 	CMPQ R11, $0
 	JGE one1Until0
 done1Until0:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh1
 	MOVQ keep+8(FP), R12
@@ -3035,13 +3037,13 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512DScore1(p *Panel)
+// func avx512DScore1(p *DScore)
 //
 //	for j := range p.N { // 8 at a time
 //		var sum [16]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*48+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -3050,12 +3052,12 @@ end1:
 //	}
 TEXT ·avx512DScore1(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_Dot)(AX), DI
-	MOVQ (Panel_Sub)(AX), R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (DScore_Panel+Panel_N)(AX), CX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (DScore_Dot+QueryTile_lanes)(AX), DI
+	MOVQ (DScore_Sub)(AX), R12
+	MOVQ (DScore_Panel+Panel_P)(AX), DX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $8
@@ -3063,7 +3065,7 @@ TEXT ·avx512DScore1(SB), NOSPLIT, $0-8
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -3216,7 +3218,7 @@ end8:
 tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Z0, Z0, Z0
 	ADDQ $-4, R11
 	CMPQ R11, $0
@@ -3266,29 +3268,29 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Score2(p *Panel, from, to int)
+// func avx512Score2(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 8 at a time
 //		var sum [32]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*48+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*48+lane] = sum[lane]
+//			scores[j*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Score2(SB), NOSPLIT, $0-24
+TEXT ·avx512Score2(SB), NOSPLIT, $0-32
+	MOVQ scores+8(FP), DX
 	MOVQ p+0(FP), AX
-	MOVQ to+16(FP), CX
-	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ to+24(FP), CX
+	MOVQ from+16(FP), R12
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -3301,9 +3303,9 @@ TEXT ·avx512Score2(SB), NOSPLIT, $0-24
 	CMPQ CX, $8
 	JLT end8
 tile8:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -3474,10 +3476,10 @@ one8:
 	CMPQ R11, $0
 	JGE one8
 done8:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled8
-	VCVTSD2SS (Panel_Factor)(AX), X18, X18
+	VCVTSD2SS (Product_Factor)(AX), X18, X18
 	VBROADCASTSS X18, Z18
 	VMULPS Z18, Z0, Z0
 	VMULPS Z18, Z1, Z1
@@ -3521,9 +3523,9 @@ end8:
 	CMPQ CX, $4
 	JLT end4
 tile4:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -3623,10 +3625,10 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled4
-	VCVTSD2SS (Panel_Factor)(AX), X10, X10
+	VCVTSD2SS (Product_Factor)(AX), X10, X10
 	VBROADCASTSS X10, Z10
 	VMULPS Z10, Z0, Z0
 	VMULPS Z10, Z1, Z1
@@ -3654,9 +3656,9 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 tile1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	ADDQ $-4, R11
@@ -3705,10 +3707,10 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled1
-	VCVTSD2SS (Panel_Factor)(AX), X3, X3
+	VCVTSD2SS (Product_Factor)(AX), X3, X3
 	VBROADCASTSS X3, Z3
 	VMULPS Z3, Z0, Z0
 	VMULPS Z3, Z1, Z1
@@ -3724,7 +3726,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Flash2(p *Panel, from, to, scored int) (done int)
+// func avx512Flash2(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 8 {
@@ -3737,7 +3739,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8, first <= lane
@@ -3753,11 +3755,12 @@ end1:
 //	}
 TEXT ·avx512Flash2(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -3770,13 +3773,13 @@ TEXT ·avx512Flash2(SB), NOSPLIT, $8-40
 	MOVQ DX, BP
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -3949,9 +3952,9 @@ one8:
 done8:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -4240,7 +4243,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -4316,7 +4319,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -4496,10 +4499,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled80
-	VCVTSD2SS (Panel_Factor)(AX), X18, X18
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X18, X18
 	VBROADCASTSS X18, Z18
 	VMULPS Z18, Z0, Z0
 	VMULPS Z18, Z1, Z1
@@ -4520,14 +4523,14 @@ scores0:
 scaled80:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Z16
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Z17
 	VPADDD previous<>(SB), Z17, Z17
 	VMOVD SI, X18
@@ -4572,9 +4575,9 @@ scaled80:
 	VPCMPGTD Z17, Z18, K1
 	VMOVUPS hidden<>(SB), K1, Z14
 	VPADDD next<>(SB), Z18, Z18
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Z16
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Z17
 	VPADDD previous<>(SB), Z17, Z17
 	VMOVD SI, X18
@@ -4671,7 +4674,7 @@ fits0:
 	ADDQ $-8, CX
 	CMPQ CX, $1
 	JGE group0
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last0
 	MOVQ 8(R11), CX
@@ -4731,7 +4734,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -4756,7 +4759,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -4782,7 +4785,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -4807,7 +4810,7 @@ over0:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Z16
 	VSUBPS lowest<>(SB), Z16, Z18
 	VADDPS (R11), Z18, Z18
@@ -4870,9 +4873,9 @@ added0:
 	JNE leave
 	JMP fits0
 fewer1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -5089,7 +5092,7 @@ half0to1Way:
 	JLT half0to1Add
 	JMP half0to1
 half0to1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -5165,7 +5168,7 @@ row0to1HalfWay:
 	JLT row0to1HalfAdd
 	JMP row0to1Half
 row0to1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -5299,7 +5302,7 @@ oneMixed0to1:
 	CMPQ R11, $0
 	JGE oneMixed0to1
 doneMixed0to1:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -5325,9 +5328,9 @@ doneMixed0to1:
 	MOVQ BP, from+8(FP)
 	JMP scores1
 group1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -5526,7 +5529,7 @@ half1Way:
 	JLT half1Add
 	JMP half1
 half1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -5574,7 +5577,7 @@ row1HalfWay:
 	JLT row1HalfAdd
 	JMP row1Half
 row1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -5699,10 +5702,10 @@ oneMixed1:
 	JGE oneMixed1
 doneMixed1:
 scores1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled81
-	VCVTSD2SS (Panel_Factor)(AX), X18, X18
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X18, X18
 	VBROADCASTSS X18, Z18
 	VMULPS Z18, Z1, Z1
 	VMULPS Z18, Z3, Z3
@@ -5715,14 +5718,14 @@ scores1:
 scaled81:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown1
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Z16
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Z17
 	VPADDD previous<>(SB), Z17, Z17
 	VMOVD SI, X18
@@ -5829,7 +5832,7 @@ last1HalfWay:
 	JLT last1HalfAdd
 	JMP last1Half
 last1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -5844,7 +5847,7 @@ last1Half:
 	MOVQ DX, BP
 	JMP last1
 last1End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -5860,7 +5863,7 @@ over1:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added1
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -5875,7 +5878,7 @@ over1:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added1:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 64(R12), Z16
 	VSUBPS lowest<>(SB), Z16, Z18
 	VADDPS 64(R11), Z18, Z18
@@ -5914,7 +5917,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx512FlashFloored2(p *Panel, from, to, scored int) (done int)
+// func avx512FlashFloored2(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 8 {
@@ -5927,7 +5930,7 @@ leave:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8, first <= lane
@@ -5943,11 +5946,12 @@ leave:
 //	}
 TEXT ·avx512FlashFloored2(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -5957,21 +5961,21 @@ TEXT ·avx512FlashFloored2(SB), NOSPLIT, $8-40
 	LEAQ (BX)(R11*1), BX
 	IMULQ $192, R12
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_Next)(AX), R14
+	MOVQ (Flash_Prefetch+Prefetch_At)(AX), R14
 	CMPQ R14, $1
 	JGE next
-	MOVQ (Panel_Qt)(AX), R14
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), R14
 next:
 	MOVQ DX, BP
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -6144,9 +6148,9 @@ one8:
 done8:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -6321,7 +6325,7 @@ mixed0:
 	VREDUCEPS $1, Z28, Z29
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 960(SI), Z16
 	VMOVUPS 1024(SI), Z17
 	VBROADCASTSS 20(R8), Z18
@@ -6428,7 +6432,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -6494,7 +6498,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -6674,10 +6678,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled80
-	VCVTSD2SS (Panel_Factor)(AX), X18, X18
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X18, X18
 	VBROADCASTSS X18, Z18
 	VMULPS Z18, Z0, Z0
 	VMULPS Z18, Z1, Z1
@@ -6698,14 +6702,14 @@ scores0:
 scaled80:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Z16
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Z17
 	VPADDD previous<>(SB), Z17, Z17
 	VMOVD SI, X18
@@ -6750,9 +6754,9 @@ scaled80:
 	VPCMPGTD Z17, Z18, K1
 	VMOVUPS hidden<>(SB), K1, Z14
 	VPADDD next<>(SB), Z18, Z18
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Z16
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Z17
 	VPADDD previous<>(SB), Z17, Z17
 	VMOVD SI, X18
@@ -6849,7 +6853,7 @@ fits0:
 	ADDQ $-8, CX
 	CMPQ CX, $1
 	JGE group0
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last0
 	MOVQ 8(R11), CX
@@ -6899,7 +6903,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -6924,7 +6928,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -6950,7 +6954,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -6975,7 +6979,7 @@ over0:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Z16
 	VSUBPS lowest<>(SB), Z16, Z18
 	VADDPS (R11), Z18, Z18
@@ -7038,9 +7042,9 @@ added0:
 	JNE leave
 	JMP fits0
 fewer1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -7170,7 +7174,7 @@ mixed0to1:
 	VREDUCEPS $1, Z28, Z29
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 1024(SI), Z17
 	VBROADCASTSS 20(R8), Z18
 	VFMADD231PS Z18, Z17, Z1
@@ -7250,7 +7254,7 @@ half0to1Way:
 	JLT half0to1Add
 	JMP half0to1
 half0to1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -7316,7 +7320,7 @@ row0to1HalfWay:
 	JLT row0to1HalfAdd
 	JMP row0to1Half
 row0to1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -7450,7 +7454,7 @@ oneMixed0to1:
 	CMPQ R11, $0
 	JGE oneMixed0to1
 doneMixed0to1:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -7476,9 +7480,9 @@ doneMixed0to1:
 	MOVQ BP, from+8(FP)
 	JMP scores1
 group1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -7600,7 +7604,7 @@ mixed1:
 	VFMADD213PS.BCST floored3<>(SB), Z29, Z30
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 1024(SI), Z17
 	VBROADCASTSS 20(R8), Z18
 	VFMADD231PS Z18, Z17, Z1
@@ -7675,7 +7679,7 @@ half1Way:
 	JLT half1Add
 	JMP half1
 half1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -7718,7 +7722,7 @@ row1HalfWay:
 	JLT row1HalfAdd
 	JMP row1Half
 row1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -7843,10 +7847,10 @@ oneMixed1:
 	JGE oneMixed1
 doneMixed1:
 scores1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled81
-	VCVTSD2SS (Panel_Factor)(AX), X18, X18
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X18, X18
 	VBROADCASTSS X18, Z18
 	VMULPS Z18, Z1, Z1
 	VMULPS Z18, Z3, Z3
@@ -7859,14 +7863,14 @@ scores1:
 scaled81:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown1
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Z16
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Z17
 	VPADDD previous<>(SB), Z17, Z17
 	VMOVD SI, X18
@@ -7968,7 +7972,7 @@ last1HalfWay:
 	JLT last1HalfAdd
 	JMP last1Half
 last1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -7983,7 +7987,7 @@ last1Half:
 	MOVQ DX, BP
 	JMP last1
 last1End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -7999,7 +8003,7 @@ over1:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added1
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -8014,7 +8018,7 @@ over1:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added1:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 64(R12), Z16
 	VSUBPS lowest<>(SB), Z16, Z18
 	VADDPS 64(R11), Z18, Z18
@@ -8053,7 +8057,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx512Mix2(p *Panel, keep *float32)
+// func avx512Mix2(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 8 at a time
 //		var sum [32]float32
@@ -8063,7 +8067,7 @@ leave:
 //				first, end = p.Since[lane/16], p.Until[lane/16]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*48+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -8075,11 +8079,11 @@ leave:
 //	}
 TEXT ·avx512Mix2(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_P)(AX), DI
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_O)(AX), DX
-	MOVQ (Panel_C)(AX), CX
+	MOVQ (Mix_Panel+Panel_P)(AX), DI
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Mix_O)(AX), DX
+	MOVQ (Mix_C)(AX), CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $8
@@ -8087,20 +8091,20 @@ TEXT ·avx512Mix2(SB), NOSPLIT, $8-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks8
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks8:
 	VXORPS Z0, Z0, Z0
@@ -8120,13 +8124,13 @@ asks8:
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all8
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -8191,7 +8195,7 @@ steps8Since1:
 	VFMADD231PS Z18, Z16, Z14
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 576(SI), Z16
 	VBROADCASTSS (R8)(R10*1), Z18
 	VFMADD231PS Z18, Z16, Z0
@@ -8245,7 +8249,7 @@ one8Since1:
 	CMPQ R11, $0
 	JGE one8Since1
 done8Since1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -8338,7 +8342,7 @@ steps8Until0:
 	VFMADD231PS Z18, Z17, Z15
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 576(SI), Z16
 	VMOVUPS 640(SI), Z17
 	VBROADCASTSS (R8)(R10*1), Z18
@@ -8410,10 +8414,10 @@ one8Until0:
 	CMPQ R11, $0
 	JGE one8Until0
 done8Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed8
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -8474,7 +8478,7 @@ steps8Until1:
 	VBROADCASTSS 28(R8)(R9*2), Z18
 	VFMADD231PS Z18, Z17, Z15
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 640(SI), Z17
 	VBROADCASTSS (R8)(R10*1), Z18
 	VFMADD231PS Z18, Z17, Z1
@@ -8526,7 +8530,7 @@ one8Until1:
 	JGE one8Until1
 done8Until1:
 summed8:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh8
 	MOVQ keep+8(FP), R12
@@ -8578,13 +8582,13 @@ tile1:
 	MOVQ BX, R8
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all1
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -8624,7 +8628,7 @@ one1Since1:
 	CMPQ R11, $0
 	JGE one1Since1
 done1Since1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -8675,10 +8679,10 @@ one1Until0:
 	CMPQ R11, $0
 	JGE one1Until0
 done1Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed1
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -8719,7 +8723,7 @@ one1Until1:
 	JGE one1Until1
 done1Until1:
 summed1:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh1
 	MOVQ keep+8(FP), R12
@@ -8739,13 +8743,13 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512DScore2(p *Panel)
+// func avx512DScore2(p *DScore)
 //
 //	for j := range p.N { // 8 at a time
 //		var sum [32]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*48+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -8754,12 +8758,12 @@ end1:
 //	}
 TEXT ·avx512DScore2(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_Dot)(AX), DI
-	MOVQ (Panel_Sub)(AX), R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (DScore_Panel+Panel_N)(AX), CX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (DScore_Dot+QueryTile_lanes)(AX), DI
+	MOVQ (DScore_Sub)(AX), R12
+	MOVQ (DScore_Panel+Panel_P)(AX), DX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $8
@@ -8767,7 +8771,7 @@ TEXT ·avx512DScore2(SB), NOSPLIT, $0-8
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -8997,7 +9001,7 @@ end8:
 tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	ADDQ $-4, R11
@@ -9061,29 +9065,29 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Score3(p *Panel, from, to int)
+// func avx512Score3(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 8 at a time
 //		var sum [48]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*48+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*48+lane] = sum[lane]
+//			scores[j*48+lane] = sum[lane]
 //		}
 //	}
-TEXT ·avx512Score3(SB), NOSPLIT, $0-24
+TEXT ·avx512Score3(SB), NOSPLIT, $0-32
+	MOVQ scores+8(FP), DX
 	MOVQ p+0(FP), AX
-	MOVQ to+16(FP), CX
-	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ to+24(FP), CX
+	MOVQ from+16(FP), R12
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -9096,9 +9100,9 @@ TEXT ·avx512Score3(SB), NOSPLIT, $0-24
 	CMPQ CX, $8
 	JLT end8
 tile8:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -9322,10 +9326,10 @@ one8:
 	CMPQ R11, $0
 	JGE one8
 done8:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled8
-	VCVTSD2SS (Panel_Factor)(AX), X27, X27
+	VCVTSD2SS (Product_Factor)(AX), X27, X27
 	VBROADCASTSS X27, Z27
 	VMULPS Z27, Z0, Z0
 	VMULPS Z27, Z1, Z1
@@ -9385,9 +9389,9 @@ end8:
 	CMPQ CX, $4
 	JLT end4
 tile4:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -9516,10 +9520,10 @@ one4:
 	CMPQ R11, $0
 	JGE one4
 done4:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled4
-	VCVTSD2SS (Panel_Factor)(AX), X15, X15
+	VCVTSD2SS (Product_Factor)(AX), X15, X15
 	VBROADCASTSS X15, Z15
 	VMULPS Z15, Z0, Z0
 	VMULPS Z15, Z1, Z1
@@ -9555,9 +9559,9 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 tile1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -9617,10 +9621,10 @@ one1:
 	CMPQ R11, $0
 	JGE one1
 done1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled1
-	VCVTSD2SS (Panel_Factor)(AX), X4, X4
+	VCVTSD2SS (Product_Factor)(AX), X4, X4
 	VBROADCASTSS X4, Z4
 	VMULPS Z4, Z0, Z0
 	VMULPS Z4, Z1, Z1
@@ -9638,7 +9642,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Flash3(p *Panel, from, to, scored int) (done int)
+// func avx512Flash3(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 8 {
@@ -9651,7 +9655,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8, first <= lane
@@ -9667,11 +9671,12 @@ end1:
 //	}
 TEXT ·avx512Flash3(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -9684,13 +9689,13 @@ TEXT ·avx512Flash3(SB), NOSPLIT, $8-40
 	MOVQ DX, BP
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -9916,9 +9921,9 @@ one8:
 done8:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -10305,7 +10310,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -10409,7 +10414,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -10644,10 +10649,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled80
-	VCVTSD2SS (Panel_Factor)(AX), X27, X27
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X27, X27
 	VBROADCASTSS X27, Z27
 	VMULPS Z27, Z0, Z0
 	VMULPS Z27, Z1, Z1
@@ -10676,14 +10681,14 @@ scores0:
 scaled80:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -10728,9 +10733,9 @@ scaled80:
 	VPCMPGTD Z25, Z26, K1
 	VMOVUPS hidden<>(SB), K1, Z21
 	VPADDD next<>(SB), Z26, Z26
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -10775,9 +10780,9 @@ scaled80:
 	VPCMPGTD Z25, Z26, K1
 	VMOVUPS hidden<>(SB), K1, Z22
 	VPADDD next<>(SB), Z26, Z26
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 128(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 128(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -10895,7 +10900,7 @@ fits0:
 	ADDQ $-8, CX
 	CMPQ CX, $1
 	JGE group0
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last0
 	MOVQ 8(R11), CX
@@ -10973,7 +10978,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -11008,7 +11013,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -11044,7 +11049,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -11079,7 +11084,7 @@ over0:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Z24
 	VSUBPS lowest<>(SB), Z24, Z26
 	VADDPS (R11), Z26, Z26
@@ -11172,9 +11177,9 @@ added0:
 	JNE leave
 	JMP fits0
 fewer1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -11489,7 +11494,7 @@ half0to1Way:
 	JLT half0to1Add
 	JMP half0to1
 half0to1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -11593,7 +11598,7 @@ row0to1HalfWay:
 	JLT row0to1HalfAdd
 	JMP row0to1Half
 row0to1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -11782,7 +11787,7 @@ oneMixed0to1:
 	CMPQ R11, $0
 	JGE oneMixed0to1
 doneMixed0to1:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -11818,9 +11823,9 @@ doneMixed0to1:
 	MOVQ BP, from+8(FP)
 	JMP scores1
 group1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -12117,7 +12122,7 @@ half1Way:
 	JLT half1Add
 	JMP half1
 half1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -12193,7 +12198,7 @@ row1HalfWay:
 	JLT row1HalfAdd
 	JMP row1Half
 row1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -12373,10 +12378,10 @@ oneMixed1:
 	JGE oneMixed1
 doneMixed1:
 scores1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled81
-	VCVTSD2SS (Panel_Factor)(AX), X27, X27
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X27, X27
 	VBROADCASTSS X27, Z27
 	VMULPS Z27, Z1, Z1
 	VMULPS Z27, Z2, Z2
@@ -12397,14 +12402,14 @@ scores1:
 scaled81:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown1
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -12449,9 +12454,9 @@ scaled81:
 	VPCMPGTD Z25, Z26, K1
 	VMOVUPS hidden<>(SB), K1, Z22
 	VPADDD next<>(SB), Z26, Z26
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 128(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 128(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -12548,7 +12553,7 @@ fits1:
 	ADDQ $-8, CX
 	CMPQ CX, $1
 	JGE group1
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last1
 	MOVQ 16(R11), CX
@@ -12608,7 +12613,7 @@ last1HalfWay:
 	JLT last1HalfAdd
 	JMP last1Half
 last1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -12633,7 +12638,7 @@ last1Half:
 	MOVQ DX, BP
 	JMP last1
 last1End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -12659,7 +12664,7 @@ over1:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added1
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -12684,7 +12689,7 @@ over1:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added1:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 64(R12), Z24
 	VSUBPS lowest<>(SB), Z24, Z26
 	VADDPS 64(R11), Z26, Z26
@@ -12747,9 +12752,9 @@ added1:
 	JNE leave
 	JMP fits1
 fewer2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -12974,7 +12979,7 @@ half1to2Way:
 	JLT half1to2Add
 	JMP half1to2
 half1to2Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -13050,7 +13055,7 @@ row1to2HalfWay:
 	JLT row1to2HalfAdd
 	JMP row1to2Half
 row1to2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -13184,7 +13189,7 @@ oneMixed1to2:
 	CMPQ R11, $0
 	JGE oneMixed1to2
 doneMixed1to2:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -13210,9 +13215,9 @@ doneMixed1to2:
 	MOVQ BP, from+8(FP)
 	JMP scores2
 group2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -13419,7 +13424,7 @@ half2Way:
 	JLT half2Add
 	JMP half2
 half2Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2176(DI), Z28
 	VADDPS -1984(DI), Z28, Z28
 	VADDPS -1792(DI), Z28, Z28
@@ -13467,7 +13472,7 @@ row2HalfWay:
 	JLT row2HalfAdd
 	JMP row2Half
 row2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2176(DI), Z28
 	VADDPS -1984(DI), Z28, Z28
 	VADDPS -1792(DI), Z28, Z28
@@ -13592,10 +13597,10 @@ oneMixed2:
 	JGE oneMixed2
 doneMixed2:
 scores2:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled82
-	VCVTSD2SS (Panel_Factor)(AX), X27, X27
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X27, X27
 	VBROADCASTSS X27, Z27
 	VMULPS Z27, Z2, Z2
 	VMULPS Z27, Z5, Z5
@@ -13608,14 +13613,14 @@ scores2:
 scaled82:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown2
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 128(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 128(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -13722,7 +13727,7 @@ last2HalfWay:
 	JLT last2HalfAdd
 	JMP last2Half
 last2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2176(DI), Z28
 	VADDPS -1984(DI), Z28, Z28
 	VADDPS -1792(DI), Z28, Z28
@@ -13737,7 +13742,7 @@ last2Half:
 	MOVQ DX, BP
 	JMP last2
 last2End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1408(DX), Z28
 	VADDPS -1216(DX), Z28, Z28
 	VADDPS -1024(DX), Z28, Z28
@@ -13753,7 +13758,7 @@ over2:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added2
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1408(DX), Z28
 	VADDPS -1216(DX), Z28, Z28
 	VADDPS -1024(DX), Z28, Z28
@@ -13768,7 +13773,7 @@ over2:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added2:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 128(R12), Z24
 	VSUBPS lowest<>(SB), Z24, Z26
 	VADDPS 128(R11), Z26, Z26
@@ -13807,7 +13812,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx512FlashFloored3(p *Panel, from, to, scored int) (done int)
+// func avx512FlashFloored3(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 8 {
@@ -13820,7 +13825,7 @@ leave:
 //		if j > from || scored == 0 {
 //			score rows j to j+8
 //			if j >= p.Plain {
-//				p.P[i*48+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+8
+//				p.P[i*48+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+8
 //			}
 //		}
 //		if any p.P[i*48+lane] > p.M[lane]+Limit { // j <= i < j+8, first <= lane
@@ -13836,11 +13841,12 @@ leave:
 //	}
 TEXT ·avx512FlashFloored3(SB), NOSPLIT, $8-40
 	MOVQ p+0(FP), AX
+	MOVQ (Flash_Softmax+Softmax_Panel+Panel_P)(AX), DX
+	MOVQ p+0(FP), AX
 	MOVQ to+16(FP), CX
 	MOVQ from+8(FP), R12
-	MOVQ (Panel_K+Rows_Stride)(AX), R9
-	MOVQ (Panel_K+Rows_Data)(AX), BX
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
@@ -13850,21 +13856,21 @@ TEXT ·avx512FlashFloored3(SB), NOSPLIT, $8-40
 	LEAQ (BX)(R11*1), BX
 	IMULQ $192, R12
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_Next)(AX), R14
+	MOVQ (Flash_Prefetch+Prefetch_At)(AX), R14
 	CMPQ R14, $1
 	JGE next
-	MOVQ (Panel_Qt)(AX), R14
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), R14
 next:
 	MOVQ DX, BP
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_M)(AX), R12
 	MOVQ scored+24(FP), R11
 	CMPQ R11, $1
 	JGE fits0
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -14090,9 +14096,9 @@ one8:
 done8:
 	JMP scores0
 group0:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -14328,7 +14334,7 @@ mixed0:
 	VFMADD213PS.BCST floored0<>(SB), Z29, Z30
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 960(SI), Z24
 	VMOVUPS 1024(SI), Z25
 	VMOVUPS 1088(SI), Z26
@@ -14467,7 +14473,7 @@ half0Way:
 	JLT half0Add
 	JMP half0
 half0Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -14556,7 +14562,7 @@ row0HalfWay:
 	JLT row0HalfAdd
 	JMP row0Half
 row0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -14791,10 +14797,10 @@ oneMixed0:
 	JGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled80
-	VCVTSD2SS (Panel_Factor)(AX), X27, X27
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X27, X27
 	VBROADCASTSS X27, Z27
 	VMULPS Z27, Z0, Z0
 	VMULPS Z27, Z1, Z1
@@ -14823,14 +14829,14 @@ scores0:
 scaled80:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown0
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS (R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS (R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -14875,9 +14881,9 @@ scaled80:
 	VPCMPGTD Z25, Z26, K1
 	VMOVUPS hidden<>(SB), K1, Z21
 	VPADDD next<>(SB), Z26, Z26
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -14922,9 +14928,9 @@ scaled80:
 	VPCMPGTD Z25, Z26, K1
 	VMOVUPS hidden<>(SB), K1, Z22
 	VPADDD next<>(SB), Z26, Z26
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 128(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 128(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -15042,7 +15048,7 @@ fits0:
 	ADDQ $-8, CX
 	CMPQ CX, $1
 	JGE group0
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last0
 	MOVQ 8(R11), CX
@@ -15105,7 +15111,7 @@ last0HalfWay:
 	JLT last0HalfAdd
 	JMP last0Half
 last0HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -15140,7 +15146,7 @@ last0Half:
 	MOVQ DX, BP
 	JMP last0
 last0End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -15176,7 +15182,7 @@ over0:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added0
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -15211,7 +15217,7 @@ over0:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added0:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS (R12), Z24
 	VSUBPS lowest<>(SB), Z24, Z26
 	VADDPS (R11), Z26, Z26
@@ -15304,9 +15310,9 @@ added0:
 	JNE leave
 	JMP fits0
 fewer1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -15497,7 +15503,7 @@ mixed0to1:
 	VFMADD213PS.BCST floored0<>(SB), Z29, Z30
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 1024(SI), Z25
 	VMOVUPS 1088(SI), Z26
 	VBROADCASTSS 20(R8), Z27
@@ -15609,7 +15615,7 @@ half0to1Way:
 	JLT half0to1Add
 	JMP half0to1
 half0to1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -15698,7 +15704,7 @@ row0to1HalfWay:
 	JLT row0to1HalfAdd
 	JMP row0to1Half
 row0to1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2304(DI), Z28
 	VADDPS -2112(DI), Z28, Z28
 	VADDPS -1920(DI), Z28, Z28
@@ -15887,7 +15893,7 @@ oneMixed0to1:
 	CMPQ R11, $0
 	JGE oneMixed0to1
 doneMixed0to1:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1536(DX), Z28
 	VADDPS -1344(DX), Z28, Z28
 	VADDPS -1152(DX), Z28, Z28
@@ -15923,9 +15929,9 @@ doneMixed0to1:
 	MOVQ BP, from+8(FP)
 	JMP scores1
 group1:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -16108,7 +16114,7 @@ mixed1:
 	VREDUCEPS $1, Z28, Z29
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 1024(SI), Z25
 	VMOVUPS 1088(SI), Z26
 	VBROADCASTSS 20(R8), Z27
@@ -16215,7 +16221,7 @@ half1Way:
 	JLT half1Add
 	JMP half1
 half1Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -16281,7 +16287,7 @@ row1HalfWay:
 	JLT row1HalfAdd
 	JMP row1Half
 row1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -16461,10 +16467,10 @@ oneMixed1:
 	JGE oneMixed1
 doneMixed1:
 scores1:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled81
-	VCVTSD2SS (Panel_Factor)(AX), X27, X27
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X27, X27
 	VBROADCASTSS X27, Z27
 	VMULPS Z27, Z1, Z1
 	VMULPS Z27, Z2, Z2
@@ -16485,14 +16491,14 @@ scores1:
 scaled81:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown1
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 64(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 64(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -16537,9 +16543,9 @@ scaled81:
 	VPCMPGTD Z25, Z26, K1
 	VMOVUPS hidden<>(SB), K1, Z22
 	VPADDD next<>(SB), Z26, Z26
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 128(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 128(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -16636,7 +16642,7 @@ fits1:
 	ADDQ $-8, CX
 	CMPQ CX, $1
 	JGE group1
-	MOVQ (Panel_Until)(AX), R11
+	MOVQ (Flash_Until)(AX), R11
 	CMPQ R11, $1
 	JLT last1
 	MOVQ 16(R11), CX
@@ -16686,7 +16692,7 @@ last1HalfWay:
 	JLT last1HalfAdd
 	JMP last1Half
 last1HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -16711,7 +16717,7 @@ last1Half:
 	MOVQ DX, BP
 	JMP last1
 last1End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -16737,7 +16743,7 @@ over1:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added1
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -16762,7 +16768,7 @@ over1:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added1:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 64(R12), Z24
 	VSUBPS lowest<>(SB), Z24, Z26
 	VADDPS 64(R11), Z26, Z26
@@ -16825,9 +16831,9 @@ added1:
 	JNE leave
 	JMP fits1
 fewer2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -16965,7 +16971,7 @@ mixed1to2:
 	VREDUCEPS $1, Z28, Z29
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 1088(SI), Z26
 	VBROADCASTSS 20(R8), Z27
 	VFMADD231PS Z27, Z26, Z2
@@ -17045,7 +17051,7 @@ half1to2Way:
 	JLT half1to2Add
 	JMP half1to2
 half1to2Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -17111,7 +17117,7 @@ row1to2HalfWay:
 	JLT row1to2HalfAdd
 	JMP row1to2Half
 row1to2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2240(DI), Z28
 	VADDPS -2048(DI), Z28, Z28
 	VADDPS -1856(DI), Z28, Z28
@@ -17245,7 +17251,7 @@ oneMixed1to2:
 	CMPQ R11, $0
 	JGE oneMixed1to2
 doneMixed1to2:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1472(DX), Z28
 	VADDPS -1280(DX), Z28, Z28
 	VADDPS -1088(DX), Z28, Z28
@@ -17271,9 +17277,9 @@ doneMixed1to2:
 	MOVQ BP, from+8(FP)
 	JMP scores2
 group2:
-	MOVQ (Panel_Qt)(AX), SI
+	MOVQ (Flash_Product+Product_Queries+QueryTile_lanes)(AX), SI
 	MOVQ BX, R8
-	MOVQ (Panel_D)(AX), R11
+	MOVQ (Flash_Product+Product_D)(AX), R11
 	LEAQ (BX)(R9*8), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -17403,7 +17409,7 @@ mixed2:
 	VFMADD213PS.BCST floored3<>(SB), Z29, Z30
 	PREFETCHT1 (R14)
 	PREFETCHT1 64(R14)
-	ADDQ (Panel_NextBy)(AX), R14
+	ADDQ (Flash_Prefetch+Prefetch_By)(AX), R14
 	VMOVUPS 1088(SI), Z26
 	VBROADCASTSS 20(R8), Z27
 	VFMADD231PS Z27, Z26, Z2
@@ -17478,7 +17484,7 @@ half2Way:
 	JLT half2Add
 	JMP half2
 half2Add:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2176(DI), Z28
 	VADDPS -1984(DI), Z28, Z28
 	VADDPS -1792(DI), Z28, Z28
@@ -17521,7 +17527,7 @@ row2HalfWay:
 	JLT row2HalfAdd
 	JMP row2Half
 row2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2176(DI), Z28
 	VADDPS -1984(DI), Z28, Z28
 	VADDPS -1792(DI), Z28, Z28
@@ -17646,10 +17652,10 @@ oneMixed2:
 	JGE oneMixed2
 doneMixed2:
 scores2:
-	MOVBQZX (Panel_Scaled)(AX), R11
+	MOVBQZX (Flash_Product+Product_plain)(AX), R11
 	CMPQ R11, $1
 	JGE scaled82
-	VCVTSD2SS (Panel_Factor)(AX), X27, X27
+	VCVTSD2SS (Flash_Product+Product_Factor)(AX), X27, X27
 	VBROADCASTSS X27, Z27
 	VMULPS Z27, Z2, Z2
 	VMULPS Z27, Z5, Z5
@@ -17662,14 +17668,14 @@ scores2:
 scaled82:
 	MOVQ to+16(FP), SI
 	SUBQ CX, SI
-	MOVQ (Panel_Plain)(AX), R11
+	MOVQ (Flash_Band+Band_Plain)(AX), R11
 	CMPQ SI, R11
 	JLT shown2
-	MOVQ (Panel_Edit+Edit_Key)(AX), R11
+	MOVQ (Flash_Band+Band_Key)(AX), R11
 	ADDQ R11, SI
-	MOVQ (Panel_Edit+Edit_Lo)(AX), R11
+	MOVQ (Flash_Band+Band_Lo)(AX), R11
 	VMOVUPS 128(R11), Z24
-	MOVQ (Panel_Edit+Edit_Hi)(AX), R11
+	MOVQ (Flash_Band+Band_Hi)(AX), R11
 	VMOVUPS 128(R11), Z25
 	VPADDD previous<>(SB), Z25, Z25
 	VMOVD SI, X26
@@ -17771,7 +17777,7 @@ last2HalfWay:
 	JLT last2HalfAdd
 	JMP last2Half
 last2HalfAdd:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -2176(DI), Z28
 	VADDPS -1984(DI), Z28, Z28
 	VADDPS -1792(DI), Z28, Z28
@@ -17786,7 +17792,7 @@ last2Half:
 	MOVQ DX, BP
 	JMP last2
 last2End:
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1408(DX), Z28
 	VADDPS -1216(DX), Z28, Z28
 	VADDPS -1024(DX), Z28, Z28
@@ -17802,7 +17808,7 @@ over2:
 	MOVQ from+8(FP), BP
 	CMPQ DX, BP
 	JLT added2
-	MOVQ (Panel_L)(AX), BP
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), BP
 	VMOVUPS -1408(DX), Z28
 	VADDPS -1216(DX), Z28, Z28
 	VADDPS -1024(DX), Z28, Z28
@@ -17817,7 +17823,7 @@ over2:
 	ADDQ $768, BP
 	MOVQ BP, from+8(FP)
 added2:
-	MOVQ (Panel_L)(AX), R11
+	MOVQ (Flash_Softmax+Softmax_Sums+Sums_L)(AX), R11
 	VMOVUPS 128(R12), Z24
 	VSUBPS lowest<>(SB), Z24, Z26
 	VADDPS 128(R11), Z26, Z26
@@ -17856,7 +17862,7 @@ leave:
 	VZEROUPPER
 	RET
 
-// func avx512Mix3(p *Panel, keep *float32)
+// func avx512Mix3(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 8 at a time
 //		var sum [48]float32
@@ -17866,7 +17872,7 @@ leave:
 //				first, end = p.Since[lane/16], p.Until[lane/16]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*48+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -17878,11 +17884,11 @@ leave:
 //	}
 TEXT ·avx512Mix3(SB), NOSPLIT, $8-16
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_P)(AX), DI
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_O)(AX), DX
-	MOVQ (Panel_C)(AX), CX
+	MOVQ (Mix_Panel+Panel_P)(AX), DI
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (Mix_O)(AX), DX
+	MOVQ (Mix_C)(AX), CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $8
@@ -17890,20 +17896,20 @@ TEXT ·avx512Mix3(SB), NOSPLIT, $8-16
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_Then)(AX), BP
-	MOVQ (Panel_Ahead)(AX), R11
-	MOVQ R11, (Panel_Then)(AX)
-	MOVQ BP, (Panel_Ahead)(AX)
-	MOVQ (Panel_ThenBy)(AX), BP
-	MOVQ (Panel_AheadBy)(AX), R11
-	MOVQ R11, (Panel_ThenBy)(AX)
-	MOVQ BP, (Panel_AheadBy)(AX)
+	MOVQ (Mix_Then+Prefetch_At)(AX), BP
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_At)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_At)(AX)
+	MOVQ (Mix_Then+Prefetch_By)(AX), BP
+	MOVQ (Mix_Next+Prefetch_By)(AX), R11
+	MOVQ R11, (Mix_Then+Prefetch_By)(AX)
+	MOVQ BP, (Mix_Next+Prefetch_By)(AX)
 	MOVQ BX, BP
-	MOVQ (Panel_Ahead)(AX), R11
+	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
 	JLT asks8
 	ADDQ R11, BP
-	MOVQ (Panel_V+Rows_Data)(AX), R11
+	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
 asks8:
 	VXORPS Z0, Z0, Z0
@@ -17931,13 +17937,13 @@ asks8:
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
 	LEAQ (R8)(R9*8), R15
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all8
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -18002,7 +18008,7 @@ steps8Since1:
 	VFMADD231PS Z27, Z24, Z21
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 576(SI), Z24
 	VBROADCASTSS (R8)(R10*1), Z27
 	VFMADD231PS Z27, Z24, Z0
@@ -18056,7 +18062,7 @@ one8Since1:
 	CMPQ R11, $0
 	JGE one8Since1
 done8Since1:
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 16(R12), R11
 	SUBQ R13, R11
 	MOVQ 16(R12), R13
@@ -18148,7 +18154,7 @@ steps8Since2:
 	VFMADD231PS Z27, Z25, Z22
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 576(SI), Z24
 	VMOVUPS 640(SI), Z25
 	VBROADCASTSS (R8)(R10*1), Z27
@@ -18220,7 +18226,7 @@ one8Since2:
 	CMPQ R11, $0
 	JGE one8Since2
 done8Since2:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -18340,7 +18346,7 @@ steps8Until0:
 	VFMADD231PS Z27, Z26, Z23
 	PREFETCHT0 (R15)(R10*1)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 576(SI), Z24
 	VMOVUPS 640(SI), Z25
 	VMOVUPS 704(SI), Z26
@@ -18430,10 +18436,10 @@ one8Until0:
 	CMPQ R11, $0
 	JGE one8Until0
 done8Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed8
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -18521,7 +18527,7 @@ steps8Until1:
 	VFMADD231PS Z27, Z25, Z22
 	VFMADD231PS Z27, Z26, Z23
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 640(SI), Z25
 	VMOVUPS 704(SI), Z26
 	VBROADCASTSS (R8)(R10*1), Z27
@@ -18590,7 +18596,7 @@ one8Until1:
 	CMPQ R11, $0
 	JGE one8Until1
 done8Until1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 16(R12), R11
 	SUBQ R13, R11
 	MOVQ 16(R12), R13
@@ -18651,7 +18657,7 @@ steps8Until2:
 	VBROADCASTSS 28(R8)(R9*2), Z27
 	VFMADD231PS Z27, Z26, Z23
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Mix_Next+Prefetch_By)(AX), BP
 	VMOVUPS 704(SI), Z26
 	VBROADCASTSS (R8)(R10*1), Z27
 	VFMADD231PS Z27, Z26, Z2
@@ -18703,7 +18709,7 @@ one8Until2:
 	JGE one8Until2
 done8Until2:
 summed8:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh8
 	MOVQ keep+8(FP), R12
@@ -18773,13 +18779,13 @@ tile1:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Mix_Panel+Panel_N)(AX), R11
 	ADDQ $-4, R11
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT all1
 	MOVQ $0, R13
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -18819,7 +18825,7 @@ one1Since1:
 	CMPQ R11, $0
 	JGE one1Since1
 done1Since1:
-	MOVQ (Panel_Since)(AX), R12
+	MOVQ (Mix_Since)(AX), R12
 	MOVQ 16(R12), R11
 	SUBQ R13, R11
 	MOVQ 16(R12), R13
@@ -18869,7 +18875,7 @@ one1Since2:
 	CMPQ R11, $0
 	JGE one1Since2
 done1Since2:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ (R12), R11
 	SUBQ R13, R11
 	MOVQ (R12), R13
@@ -18930,10 +18936,10 @@ one1Until0:
 	CMPQ R11, $0
 	JGE one1Until0
 done1Until0:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	CMPQ R12, $1
 	JLT summed1
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 8(R12), R11
 	SUBQ R13, R11
 	MOVQ 8(R12), R13
@@ -18983,7 +18989,7 @@ one1Until1:
 	CMPQ R11, $0
 	JGE one1Until1
 done1Until1:
-	MOVQ (Panel_Until)(AX), R12
+	MOVQ (Mix_Until)(AX), R12
 	MOVQ 16(R12), R11
 	SUBQ R13, R11
 	MOVQ 16(R12), R13
@@ -19024,7 +19030,7 @@ one1Until2:
 	JGE one1Until2
 done1Until2:
 summed1:
-	MOVBQZX (Panel_Fresh)(AX), R11
+	MOVBQZX (Mix_Fresh)(AX), R11
 	CMPQ R11, $1
 	JGE fresh1
 	MOVQ keep+8(FP), R12
@@ -19047,13 +19053,13 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512DScore3(p *Panel)
+// func avx512DScore3(p *DScore)
 //
 //	for j := range p.N { // 8 at a time
 //		var sum [48]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*48+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*48+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -19062,12 +19068,12 @@ end1:
 //	}
 TEXT ·avx512DScore3(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_V+Rows_Data)(AX), BX
-	MOVQ (Panel_V+Rows_Stride)(AX), R9
-	MOVQ (Panel_Dot)(AX), DI
-	MOVQ (Panel_Sub)(AX), R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (DScore_Panel+Panel_N)(AX), CX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(AX), BX
+	MOVQ (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(AX), R9
+	MOVQ (DScore_Dot+QueryTile_lanes)(AX), DI
+	MOVQ (DScore_Sub)(AX), R12
+	MOVQ (DScore_Panel+Panel_P)(AX), DX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
 	CMPQ CX, $8
@@ -19075,7 +19081,7 @@ TEXT ·avx512DScore3(SB), NOSPLIT, $0-8
 tile8:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -19382,7 +19388,7 @@ end8:
 tile1:
 	MOVQ DI, SI
 	MOVQ BX, R8
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (DScore_C)(AX), R11
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -19460,7 +19466,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Raise(p *Panel, rows int)
+// func avx512Raise(p *Softmax, rows int)
 //
 //	for lane := range p.Width { // 16 at a time
 //		top := p.M[lane]
@@ -19486,11 +19492,11 @@ end1:
 //	}
 TEXT ·avx512Raise(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_M)(AX), R12
-	MOVQ (Panel_P)(AX), DX
-	MOVQ (Panel_Done)(AX), CX
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
+	MOVQ (Softmax_Done)(AX), CX
 	IMULQ $192, CX
 	LEAQ (DX)(CX*1), DX
 	MOVQ $0, R10
@@ -19539,22 +19545,22 @@ raised:
 	VCMPPS $0x1e, Z4, Z3, K1
 	VMOVAPS Z6, K1, Z5
 	VMOVUPS Z0, (R12)(R10*1)
-	MOVQ (Panel_L)(AX), BX
+	MOVQ (Softmax_Sums+Sums_L)(AX), BX
 	VMULPS (BX)(R10*1), Z5, Z9
 	VMOVUPS Z9, (BX)(R10*1)
-	MOVQ (Panel_S)(AX), BX
+	MOVQ (Softmax_Sums+Sums_S)(AX), BX
 	CMPQ BX, $1
 	JLT noS
 	VMULPS (BX)(R10*1), Z5, Z9
 	VMOVUPS Z9, (BX)(R10*1)
 noS:
-	MOVQ (Panel_Keep)(AX), BX
+	MOVQ (Softmax_Keep)(AX), BX
 	VMULPS (BX)(R10*1), Z5, Z9
 	VMOVUPS Z9, (BX)(R10*1)
 	// weights that would become subnormal are 0 before they take the time that such products do
-	MOVQ (Panel_P)(AX), SI
+	MOVQ (Softmax_Panel+Panel_P)(AX), SI
 	LEAQ (SI)(R10*1), SI
-	MOVQ (Panel_Done)(AX), R11
+	MOVQ (Softmax_Done)(AX), R11
 	CMPQ R11, $4
 	JLT end4
 weights4:
@@ -19598,7 +19604,7 @@ weights1:
 end1:
 	JMP next
 
-// func avx512Top(p *Panel, from, to int)
+// func avx512Top(p *Softmax, from, to int)
 //
 //	for lane := range p.Width { // 16 at a time
 //		for j := from; j < to; j++ {
@@ -19607,15 +19613,15 @@ end1:
 //	}
 TEXT ·avx512Top(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $192, CX
 	LEAQ (DX)(CX*1), DX
 	MOVQ $0, R10
 vector:
-	MOVQ (Panel_M)(AX), R12
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
 	VMOVUPS (R12)(R10*1), Z0
 	VMOVUPS (R12)(R10*1), Z1
 	VMOVUPS (R12)(R10*1), Z2
@@ -19764,7 +19770,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func avx512Exp(p *Panel, from, to int) (done int)
+// func avx512Exp(p *Softmax, from, to int) (done int)
 //
 //	for j := from; j < to; j += 8 {
 //		rows := min(8, to-j)
@@ -19783,11 +19789,11 @@ TEXT ·avx512Exp(SB), NOSPLIT, $0-32
 	MOVQ to+16(FP), CX
 	SUBQ R12, CX
 	IMULQ $192, R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_M)(AX), R12
-	MOVQ (Panel_L)(AX), DI
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
+	MOVQ (Softmax_Sums+Sums_L)(AX), DI
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
 	CMPQ CX, $1
 	JLT done
@@ -19865,7 +19871,7 @@ over:
 	VZEROUPPER
 	RET
 
-// func avx512ExpSums(p *Panel, from, to int) (done int)
+// func avx512ExpSums(p *Softmax, from, to int) (done int)
 //
 //	for j := from; j < to; j += 8 {
 //		rows := min(8, to-j)
@@ -19885,12 +19891,12 @@ TEXT ·avx512ExpSums(SB), NOSPLIT, $0-32
 	MOVQ to+16(FP), CX
 	SUBQ R12, CX
 	IMULQ $192, R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_M)(AX), R12
-	MOVQ (Panel_L)(AX), DI
-	MOVQ (Panel_S)(AX), BX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
+	MOVQ (Softmax_Sums+Sums_L)(AX), DI
+	MOVQ (Softmax_Sums+Sums_S)(AX), BX
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
 	CMPQ CX, $1
 	JLT done
@@ -19975,7 +19981,7 @@ over:
 	VZEROUPPER
 	RET
 
-// func avx512ExpFloored(p *Panel, from, to int) (done int)
+// func avx512ExpFloored(p *Softmax, from, to int) (done int)
 //
 //	for j := from; j < to; j += 8 {
 //		rows := min(8, to-j)
@@ -19994,11 +20000,11 @@ TEXT ·avx512ExpFloored(SB), NOSPLIT, $0-32
 	MOVQ to+16(FP), CX
 	SUBQ R12, CX
 	IMULQ $192, R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_M)(AX), R12
-	MOVQ (Panel_L)(AX), DI
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
+	MOVQ (Softmax_Sums+Sums_L)(AX), DI
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
 	CMPQ CX, $1
 	JLT done
@@ -20071,7 +20077,7 @@ over:
 	VZEROUPPER
 	RET
 
-// func avx512ExpSumsFloored(p *Panel, from, to int) (done int)
+// func avx512ExpSumsFloored(p *Softmax, from, to int) (done int)
 //
 //	for j := from; j < to; j += 8 {
 //		rows := min(8, to-j)
@@ -20091,12 +20097,12 @@ TEXT ·avx512ExpSumsFloored(SB), NOSPLIT, $0-32
 	MOVQ to+16(FP), CX
 	SUBQ R12, CX
 	IMULQ $192, R12
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Softmax_Panel+Panel_P)(AX), DX
 	LEAQ (DX)(R12*1), DX
-	MOVQ (Panel_M)(AX), R12
-	MOVQ (Panel_L)(AX), DI
-	MOVQ (Panel_S)(AX), BX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Softmax_Sums+Sums_M)(AX), R12
+	MOVQ (Softmax_Sums+Sums_L)(AX), DI
+	MOVQ (Softmax_Sums+Sums_S)(AX), BX
+	MOVQ (Softmax_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
 	CMPQ CX, $1
 	JLT done
@@ -20176,7 +20182,7 @@ over:
 	VZEROUPPER
 	RET
 
-// func avx512ScaleKeys(p *Few, scale *float32, apart int)
+// func avx512ScaleKeys(p *Walk, scale *float32, apart int)
 //
 //	for j := range p.N { // 16 at a time if apart is 1, or else 4
 //		for r := range p.R {
@@ -20188,51 +20194,51 @@ TEXT ·avx512ScaleKeys(SB), NOSPLIT, $0-24
 	MOVQ apart+16(FP), R9
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Few_Stride)(AX), R13
+	MOVQ (Walk_RowPanel+RowPanel_Stride)(AX), R13
 	IMULQ $4, R13
 	MOVQ $0, R11
-	MOVQ R11, (Few_run)(AX)
-	MOVQ R11, (Few_head)(AX)
-	MOVQ (Few_N)(AX), R11
-	MOVQ R11, (Few_left)(AX)
+	MOVQ R11, (Walk_Runs+Runs_run)(AX)
+	MOVQ R11, (Walk_Runs+Runs_head)(AX)
+	MOVQ (Walk_RowPanel+RowPanel_N)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 run:
-	MOVQ (Few_head)(AX), R11
-	MOVQ (Few_R)(AX), BX
+	MOVQ (Walk_Runs+Runs_head)(AX), R11
+	MOVQ (Walk_RowPanel+RowPanel_R)(AX), BX
 	IMULQ BX, R11
-	MOVQ (Few_Stride)(AX), BX
+	MOVQ (Walk_RowPanel+RowPanel_Stride)(AX), BX
 	IMULQ BX, R11
-	MOVQ (Few_N)(AX), BX
+	MOVQ (Walk_RowPanel+RowPanel_N)(AX), BX
 	ADDQ BX, R11
-	MOVQ (Few_left)(AX), BX
+	MOVQ (Walk_Runs+Runs_left)(AX), BX
 	SUBQ BX, R11
-	MOVQ (Few_P)(AX), BX
+	MOVQ (Walk_RowPanel+RowPanel_P)(AX), BX
 	LEAQ (BX)(R11*4), DX
-	MOVQ (Few_run)(AX), R11
-	MOVQ (Few_Scales)(AX), BX
+	MOVQ (Walk_Runs+Runs_run)(AX), R11
+	MOVQ (Walk_Runs+Runs_Scales)(AX), BX
 	LEAQ (BX)(R11*8), BX
 	MOVQ (BX), SI
 	MOVQ scale+8(FP), BX
 	LEAQ (BX)(SI*4), BX
-	MOVQ (Few_run)(AX), R11
+	MOVQ (Walk_Runs+Runs_run)(AX), R11
 	ADDQ $1, R11
-	MOVQ R11, (Few_run)(AX)
-	MOVQ (Few_left)(AX), CX
-	MOVQ (Few_Run)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_run)(AX)
+	MOVQ (Walk_Runs+Runs_left)(AX), CX
+	MOVQ (Walk_Runs+Runs_Run)(AX), R11
 	CMPQ CX, R11
 	JLT taken
 	MOVQ R11, CX
 taken:
-	MOVQ (Few_head)(AX), R11
+	MOVQ (Walk_Runs+Runs_head)(AX), R11
 	ADDQ $1, R11
-	MOVQ (Few_Heads)(AX), SI
+	MOVQ (Walk_Runs+Runs_Heads)(AX), SI
 	CMPQ R11, SI
 	JLT turn
-	MOVQ (Few_left)(AX), R11
+	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
-	MOVQ R11, (Few_left)(AX)
+	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
 turn:
-	MOVQ R11, (Few_head)(AX)
+	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	CMPQ R9, $4
 	JLT apart
 	CMPQ R9, $5
@@ -20242,7 +20248,7 @@ turn:
 vector:
 	VMOVUPS (BX), Z0
 	MOVQ DX, SI
-	MOVQ (Few_R)(AX), R11
+	MOVQ (Walk_RowPanel+RowPanel_R)(AX), R11
 queryvector:
 	VMOVUPS (SI), Z1
 	VMULPS Z0, Z1, Z1
@@ -20267,7 +20273,7 @@ four:
 	VINSERTPS $32, (BX)(R9*2), X0, X0
 	VINSERTPS $48, (BX)(R10*1), X0, X0
 	MOVQ DX, SI
-	MOVQ (Few_R)(AX), R11
+	MOVQ (Walk_RowPanel+RowPanel_R)(AX), R11
 queryfour:
 	VMOVUPS (SI), X1
 	VMULPS Z0, Z1, Z1
@@ -20287,7 +20293,7 @@ endfour:
 one:
 	VMOVSS (BX), X0
 	MOVQ DX, SI
-	MOVQ (Few_R)(AX), R11
+	MOVQ (Walk_RowPanel+RowPanel_R)(AX), R11
 queryone:
 	VMOVSS (SI), X1
 	VMULPS Z0, Z1, Z1
@@ -20302,7 +20308,7 @@ queryone:
 	CMPQ CX, $1
 	JGE one
 endone:
-	MOVQ (Few_left)(AX), R11
+	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	CMPQ R11, $1
 	JGE run
 	VZEROUPPER
@@ -20453,32 +20459,32 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Outer(p *Panel)
+// func avx512Outer(p *Outer)
 //
 //	for r := range p.N { // 6 at a time
 //		for c := range p.C { // 64 at a time
 //			sum := float32(0)
 //			for k := range p.Width {
-//				sum = fma(p.P[r*p.Lanes+k], p.Y.Data[k*p.Y.Stride+c], sum)
+//				sum = fma(p.P[r*p.Lanes+k], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStr+c] += sum // what was there counts as 0 if p.Fresh
+//			p.X[r*p.XStride+c] += sum // what was there counts as 0 if p.Fresh
 //			if p.Scale != nil {
-//				p.X[r*p.XStr+c] *= p.Scale[r]
+//				p.X[r*p.XStride+c] *= p.Scale[r]
 //			}
 //		}
 //	}
 TEXT ·avx512Outer(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_P)(AX), BX
-	MOVQ (Panel_Lanes)(AX), R9
-	MOVQ (Panel_Y+Rows_Stride)(AX), R13
-	MOVQ (Panel_X)(AX), DX
-	MOVQ (Panel_XStr)(AX), R14
+	MOVQ (Outer_Panel+Panel_N)(AX), CX
+	MOVQ (Outer_Panel+Panel_P)(AX), BX
+	MOVQ (Outer_Panel+Panel_Lanes)(AX), R9
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Stride)(AX), R13
+	MOVQ (Outer_X)(AX), DX
+	MOVQ (Outer_XStride)(AX), R14
 	IMULQ $4, R9
 	IMULQ $4, R13
 	IMULQ $4, R14
-	MOVQ (Panel_Ahead)(AX), BP
+	MOVQ (Outer_Stream+Stream_At)(AX), BP
 	CMPQ BP, $1
 	JGE asks
 	MOVQ BX, BP
@@ -20486,8 +20492,8 @@ asks:
 	CMPQ CX, $6
 	JLT end6
 rows6:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $64
 	JLT end6x64
 columns6x64:
@@ -20520,7 +20526,7 @@ columns6x64:
 	LEAQ (R8)(R9*2), R15
 	LEAQ (R15)(R9*1), R15
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x64
@@ -20564,7 +20570,7 @@ steps6x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 64(R10)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -20639,7 +20645,7 @@ steps6x64:
 	PREFETCHT0 192(R10)
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -20726,13 +20732,13 @@ one6x64:
 	CMPQ R11, $0
 	JGE one6x64
 done6x64:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add6x64
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x64fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -20832,10 +20838,10 @@ plain6x64fresh:
 stored6x64fresh:
 	JMP next6x64
 add6x64:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x64
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -21056,7 +21062,7 @@ columns6x32:
 	LEAQ (R8)(R9*2), R15
 	LEAQ (R15)(R9*1), R15
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x32
@@ -21086,7 +21092,7 @@ steps6x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 64(R10)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS 4(R8), Z14
@@ -21131,7 +21137,7 @@ steps6x32:
 	LEAQ (SI)(R13*1), SI
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS 12(R8), Z14
@@ -21190,13 +21196,13 @@ one6x32:
 	CMPQ R11, $0
 	JGE one6x32
 done6x32:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add6x32
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x32fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -21260,10 +21266,10 @@ plain6x32fresh:
 stored6x32fresh:
 	JMP next6x32
 add6x32:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x32
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -21393,7 +21399,7 @@ columns6x16:
 	MOVQ DI, SI
 	LEAQ (R8)(R9*2), R15
 	LEAQ (R15)(R9*1), R15
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -21414,7 +21420,7 @@ steps6x16:
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z6
 	VBROADCASTSS 4(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -21444,7 +21450,7 @@ steps6x16:
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z6
 	VBROADCASTSS 12(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -21489,13 +21495,13 @@ one6x16:
 	CMPQ R11, $0
 	JGE one6x16
 done6x16:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add6x16
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x16fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -21541,10 +21547,10 @@ plain6x16fresh:
 stored6x16fresh:
 	JMP next6x16
 add6x16:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x16
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -21632,7 +21638,7 @@ columns6x1:
 	MOVQ DI, SI
 	LEAQ (R8)(R9*2), R15
 	LEAQ (R15)(R9*1), R15
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -21653,7 +21659,7 @@ steps6x1:
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X6
 	VBROADCASTSS 4(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -21683,7 +21689,7 @@ steps6x1:
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X6
 	VBROADCASTSS 12(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -21728,13 +21734,13 @@ one6x1:
 	CMPQ R11, $0
 	JGE one6x1
 done6x1:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add6x1
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x1fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -21780,10 +21786,10 @@ plain6x1fresh:
 stored6x1fresh:
 	JMP next6x1
 add6x1:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain6x1
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -21859,7 +21865,7 @@ next6x1:
 	JGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*4), DX
@@ -21873,8 +21879,8 @@ end6:
 	CMPQ CX, $2
 	JLT end2
 rows2:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $64
 	JLT end2x64
 columns2x64:
@@ -21889,7 +21895,7 @@ columns2x64:
 	MOVQ BX, R8
 	MOVQ DI, SI
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x64
@@ -21913,7 +21919,7 @@ steps2x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 64(R10)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -21948,7 +21954,7 @@ steps2x64:
 	PREFETCHT0 192(R10)
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -21993,13 +21999,13 @@ one2x64:
 	CMPQ R11, $0
 	JGE one2x64
 done2x64:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add2x64
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x64fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22039,10 +22045,10 @@ plain2x64fresh:
 stored2x64fresh:
 	JMP next2x64
 add2x64:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x64
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22129,7 +22135,7 @@ columns2x32:
 	MOVQ BX, R8
 	MOVQ DI, SI
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -22147,7 +22153,7 @@ steps2x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 64(R10)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS 4(R8), Z6
@@ -22168,7 +22174,7 @@ steps2x32:
 	LEAQ (SI)(R13*1), SI
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS 12(R8), Z6
@@ -22201,13 +22207,13 @@ one2x32:
 	CMPQ R11, $0
 	JGE one2x32
 done2x32:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add2x32
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x32fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22235,10 +22241,10 @@ plain2x32fresh:
 stored2x32fresh:
 	JMP next2x32
 add2x32:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x32
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22294,7 +22300,7 @@ columns2x16:
 	VXORPS Z1, Z1, Z1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -22307,7 +22313,7 @@ steps2x16:
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z2
 	VBROADCASTSS 4(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -22321,7 +22327,7 @@ steps2x16:
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z2
 	VBROADCASTSS 12(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -22348,13 +22354,13 @@ one2x16:
 	CMPQ R11, $0
 	JGE one2x16
 done2x16:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add2x16
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x16fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22376,10 +22382,10 @@ plain2x16fresh:
 stored2x16fresh:
 	JMP next2x16
 add2x16:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x16
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22421,7 +22427,7 @@ columns2x1:
 	VXORPS Z1, Z1, Z1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -22434,7 +22440,7 @@ steps2x1:
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X2
 	VBROADCASTSS 4(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -22448,7 +22454,7 @@ steps2x1:
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X2
 	VBROADCASTSS 12(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -22475,13 +22481,13 @@ one2x1:
 	CMPQ R11, $0
 	JGE one2x1
 done2x1:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add2x1
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x1fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22503,10 +22509,10 @@ plain2x1fresh:
 stored2x1fresh:
 	JMP next2x1
 add2x1:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain2x1
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22542,7 +22548,7 @@ next2x1:
 	JGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
@@ -22554,8 +22560,8 @@ end2:
 	CMPQ CX, $1
 	JLT end1
 rows1:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $128
 	JLT end1x128
 columns1x128:
@@ -22570,7 +22576,7 @@ columns1x128:
 	MOVQ BX, R8
 	MOVQ DI, SI
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x128
@@ -22597,7 +22603,7 @@ steps1x128:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 64(R10)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 4(R8), Z9
 	VMOVUPS (SI), Z8
 	VFMADD231PS Z9, Z8, Z0
@@ -22638,7 +22644,7 @@ steps1x128:
 	PREFETCHT0 192(R10)
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Z9
 	VMOVUPS (SI), Z8
 	VFMADD231PS Z9, Z8, Z0
@@ -22689,13 +22695,13 @@ one1x128:
 	CMPQ R11, $0
 	JGE one1x128
 done1x128:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x128
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x128fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22732,10 +22738,10 @@ plain1x128fresh:
 stored1x128fresh:
 	JMP next1x128
 add1x128:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x128
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22819,7 +22825,7 @@ columns1x64:
 	MOVQ BX, R8
 	MOVQ DI, SI
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -22838,7 +22844,7 @@ steps1x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 64(R10)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 4(R8), Z5
 	VMOVUPS (SI), Z4
 	VFMADD231PS Z5, Z4, Z0
@@ -22863,7 +22869,7 @@ steps1x64:
 	PREFETCHT0 192(R10)
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Z5
 	VMOVUPS (SI), Z4
 	VFMADD231PS Z5, Z4, Z0
@@ -22898,13 +22904,13 @@ one1x64:
 	CMPQ R11, $0
 	JGE one1x64
 done1x64:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x64
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x64fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22929,10 +22935,10 @@ plain1x64fresh:
 stored1x64fresh:
 	JMP next1x64
 add1x64:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x64
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -22986,7 +22992,7 @@ columns1x32:
 	MOVQ BX, R8
 	MOVQ DI, SI
 	MOVQ DX, R10
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -23001,7 +23007,7 @@ steps1x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 64(R10)
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 4(R8), Z3
 	VMOVUPS (SI), Z2
 	VFMADD231PS Z3, Z2, Z0
@@ -23016,7 +23022,7 @@ steps1x32:
 	LEAQ (SI)(R13*1), SI
 	LEAQ (R10)(R14*1), R10
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Z3
 	VMOVUPS (SI), Z2
 	VFMADD231PS Z3, Z2, Z0
@@ -23043,13 +23049,13 @@ one1x32:
 	CMPQ R11, $0
 	JGE one1x32
 done1x32:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x32
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x32fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -23068,10 +23074,10 @@ plain1x32fresh:
 stored1x32fresh:
 	JMP next1x32
 add1x32:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x32
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -23109,7 +23115,7 @@ columns1x16:
 	VXORPS Z0, Z0, Z0
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -23120,7 +23126,7 @@ steps1x16:
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 4(R8), Z2
 	VMOVUPS (SI), Z1
 	VFMADD231PS Z2, Z1, Z0
@@ -23130,7 +23136,7 @@ steps1x16:
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Z2
 	VMOVUPS (SI), Z1
 	VFMADD231PS Z2, Z1, Z0
@@ -23153,13 +23159,13 @@ one1x16:
 	CMPQ R11, $0
 	JGE one1x16
 done1x16:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x16
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x16fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -23175,10 +23181,10 @@ plain1x16fresh:
 stored1x16fresh:
 	JMP next1x16
 add1x16:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x16
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -23209,7 +23215,7 @@ columns1x1:
 	VXORPS Z0, Z0, Z0
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -23220,7 +23226,7 @@ steps1x1:
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 4(R8), Z2
 	VMOVSS (SI), X1
 	VFMADD231PS Z2, Z1, Z0
@@ -23230,7 +23236,7 @@ steps1x1:
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS 12(R8), Z2
 	VMOVSS (SI), X1
 	VFMADD231PS Z2, Z1, Z0
@@ -23253,13 +23259,13 @@ one1x1:
 	CMPQ R11, $0
 	JGE one1x1
 done1x1:
-	MOVBQZX (Panel_Fresh)(AX), R8
+	MOVBQZX (Outer_Fresh)(AX), R8
 	CMPQ R8, $1
 	JLT add1x1
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x1fresh
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -23275,10 +23281,10 @@ plain1x1fresh:
 stored1x1fresh:
 	JMP next1x1
 add1x1:
-	MOVQ (Panel_Scale)(AX), SI
+	MOVQ (Outer_Scale)(AX), SI
 	CMPQ SI, $1
 	JLT plain1x1
-	MOVQ (Panel_N)(AX), R11
+	MOVQ (Outer_Panel+Panel_N)(AX), R11
 	SUBQ CX, R11
 	LEAQ (SI)(R11*4), SI
 	MOVQ DX, R8
@@ -23304,7 +23310,7 @@ next1x1:
 	JGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
@@ -23316,31 +23322,31 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512OuterT(p *Panel)
+// func avx512OuterT(p *Outer)
 //
 //	for r := range p.N { // 6 at a time
 //		for c := range p.C { // 64 at a time
 //			sum := float32(0)
 //			for k := range p.Width {
-//				sum = fma(p.P[k*p.Lanes+r], p.Y.Data[k*p.Y.Stride+c], sum)
+//				sum = fma(p.P[k*p.Lanes+r], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStr+c] += sum
+//			p.X[r*p.XStride+c] += sum
 //		}
 //	}
 TEXT ·avx512OuterT(SB), NOSPLIT, $8-8
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_N)(AX), CX
-	MOVQ (Panel_P)(AX), BX
-	MOVQ (Panel_Lanes)(AX), R9
-	MOVQ (Panel_Y+Rows_Stride)(AX), R13
-	MOVQ (Panel_X)(AX), DX
-	MOVQ (Panel_XStr)(AX), R14
+	MOVQ (Outer_Panel+Panel_N)(AX), CX
+	MOVQ (Outer_Panel+Panel_P)(AX), BX
+	MOVQ (Outer_Panel+Panel_Lanes)(AX), R9
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Stride)(AX), R13
+	MOVQ (Outer_X)(AX), DX
+	MOVQ (Outer_XStride)(AX), R14
 	IMULQ $4, R9
 	IMULQ $4, R13
 	IMULQ $4, R14
 	LEAQ (R9)(R9*2), R10
-	MOVQ (Panel_Beside)(AX), R15
-	MOVQ (Panel_Ahead)(AX), BP
+	MOVQ (Outer_Stream+Stream_Beside)(AX), R15
+	MOVQ (Outer_Stream+Stream_At)(AX), BP
 	CMPQ BP, $1
 	JGE asks
 	MOVQ BX, BP
@@ -23348,8 +23354,8 @@ asks:
 	CMPQ CX, $6
 	JLT end6
 rows6:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $64
 	JLT end6x64
 columns6x64:
@@ -23379,7 +23385,7 @@ columns6x64:
 	VXORPS Z23, Z23, Z23
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x64
@@ -23422,7 +23428,7 @@ steps6x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -23495,7 +23501,7 @@ steps6x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -23682,7 +23688,7 @@ columns6x32:
 	VXORPS Z11, Z11, Z11
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x32
@@ -23711,7 +23717,7 @@ steps6x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS (R8)(R9*1), Z14
@@ -23756,7 +23762,7 @@ steps6x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS (R8)(R10*1), Z14
@@ -23873,7 +23879,7 @@ columns6x16:
 	VXORPS Z5, Z5, Z5
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x16
@@ -23895,7 +23901,7 @@ steps6x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z6
 	VBROADCASTSS (R8)(R9*1), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -23926,7 +23932,7 @@ steps6x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z6
 	VBROADCASTSS (R8)(R10*1), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -24011,7 +24017,7 @@ columns6x1:
 	VXORPS Z5, Z5, Z5
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest6x1
@@ -24033,7 +24039,7 @@ steps6x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8)(R9*1), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -24064,7 +24070,7 @@ steps6x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8)(R10*1), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -24139,7 +24145,7 @@ done6x1:
 	JGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*4), DX
@@ -24152,8 +24158,8 @@ end6:
 	CMPQ CX, $4
 	JLT end4
 rows4:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $64
 	JLT end4x64
 columns4x64:
@@ -24175,7 +24181,7 @@ columns4x64:
 	VXORPS Z15, Z15, Z15
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x64
@@ -24208,7 +24214,7 @@ steps4x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z16
 	VMOVUPS 64(SI), Z17
 	VMOVUPS 128(SI), Z18
@@ -24261,7 +24267,7 @@ steps4x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z16
 	VMOVUPS 64(SI), Z17
 	VMOVUPS 128(SI), Z18
@@ -24398,7 +24404,7 @@ columns4x32:
 	VXORPS Z7, Z7, Z7
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x32
@@ -24421,7 +24427,7 @@ steps4x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VBROADCASTSS (R8)(R9*1), Z10
@@ -24454,7 +24460,7 @@ steps4x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VBROADCASTSS (R8)(R10*1), Z10
@@ -24543,7 +24549,7 @@ columns4x16:
 	VXORPS Z3, Z3, Z3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x16
@@ -24561,7 +24567,7 @@ steps4x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z4
 	VBROADCASTSS (R8)(R9*1), Z5
 	VFMADD231PS Z5, Z4, Z0
@@ -24584,7 +24590,7 @@ steps4x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z4
 	VBROADCASTSS (R8)(R10*1), Z5
 	VFMADD231PS Z5, Z4, Z0
@@ -24651,7 +24657,7 @@ columns4x1:
 	VXORPS Z3, Z3, Z3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest4x1
@@ -24669,7 +24675,7 @@ steps4x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X4
 	VBROADCASTSS (R8)(R9*1), Z5
 	VFMADD231PS Z5, Z4, Z0
@@ -24692,7 +24698,7 @@ steps4x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X4
 	VBROADCASTSS (R8)(R10*1), Z5
 	VFMADD231PS Z5, Z4, Z0
@@ -24751,7 +24757,7 @@ done4x1:
 	JGE columns4x1
 end4x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*4), DX
@@ -24763,8 +24769,8 @@ end4:
 	CMPQ CX, $2
 	JLT end2
 rows2:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $64
 	JLT end2x64
 columns2x64:
@@ -24778,7 +24784,7 @@ columns2x64:
 	VXORPS Z7, Z7, Z7
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x64
@@ -24801,7 +24807,7 @@ steps2x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -24834,7 +24840,7 @@ steps2x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -24921,7 +24927,7 @@ columns2x32:
 	VXORPS Z3, Z3, Z3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x32
@@ -24938,7 +24944,7 @@ steps2x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS (R8)(R9*1), Z6
@@ -24959,7 +24965,7 @@ steps2x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS (R8)(R10*1), Z6
@@ -25020,7 +25026,7 @@ columns2x16:
 	VXORPS Z1, Z1, Z1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x16
@@ -25034,7 +25040,7 @@ steps2x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z2
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -25049,7 +25055,7 @@ steps2x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVUPS (SI), Z2
 	VBROADCASTSS (R8)(R10*1), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -25098,7 +25104,7 @@ columns2x1:
 	VXORPS Z1, Z1, Z1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest2x1
@@ -25112,7 +25118,7 @@ steps2x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -25127,7 +25133,7 @@ steps2x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8)(R10*1), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -25170,7 +25176,7 @@ done2x1:
 	JGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
@@ -25182,8 +25188,8 @@ end2:
 	CMPQ CX, $1
 	JLT end1
 rows1:
-	MOVQ (Panel_C)(AX), R12
-	MOVQ (Panel_Y+Rows_Data)(AX), DI
+	MOVQ (Outer_C)(AX), R12
+	MOVQ (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(AX), DI
 	CMPQ R12, $128
 	JLT end1x128
 columns1x128:
@@ -25197,7 +25203,7 @@ columns1x128:
 	VXORPS Z7, Z7, Z7
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x128
@@ -25223,7 +25229,7 @@ steps1x128:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R9*1), Z9
 	VMOVUPS (SI), Z8
 	VFMADD231PS Z9, Z8, Z0
@@ -25262,7 +25268,7 @@ steps1x128:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Z9
 	VMOVUPS (SI), Z8
 	VFMADD231PS Z9, Z8, Z0
@@ -25354,7 +25360,7 @@ columns1x64:
 	VXORPS Z3, Z3, Z3
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x64
@@ -25372,7 +25378,7 @@ steps1x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R9*1), Z5
 	VMOVUPS (SI), Z4
 	VFMADD231PS Z5, Z4, Z0
@@ -25395,7 +25401,7 @@ steps1x64:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Z5
 	VMOVUPS (SI), Z4
 	VFMADD231PS Z5, Z4, Z0
@@ -25457,7 +25463,7 @@ columns1x32:
 	VXORPS Z1, Z1, Z1
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x32
@@ -25471,7 +25477,7 @@ steps1x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R9*1), Z3
 	VMOVUPS (SI), Z2
 	VFMADD231PS Z3, Z2, Z0
@@ -25486,7 +25492,7 @@ steps1x32:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Z3
 	VMOVUPS (SI), Z2
 	VFMADD231PS Z3, Z2, Z0
@@ -25533,7 +25539,7 @@ columns1x16:
 	VXORPS Z0, Z0, Z0
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x16
@@ -25545,7 +25551,7 @@ steps1x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R9*1), Z2
 	VMOVUPS (SI), Z1
 	VFMADD231PS Z2, Z1, Z0
@@ -25556,7 +25562,7 @@ steps1x16:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Z2
 	VMOVUPS (SI), Z1
 	VFMADD231PS Z2, Z1, Z0
@@ -25596,7 +25602,7 @@ columns1x1:
 	VXORPS Z0, Z0, Z0
 	MOVQ BX, R8
 	MOVQ DI, SI
-	MOVQ (Panel_Width)(AX), R11
+	MOVQ (Outer_Panel+Panel_Width)(AX), R11
 	ADDQ $-4, R11
 	CMPQ R11, $0
 	JLT rest1x1
@@ -25608,7 +25614,7 @@ steps1x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R9*1), Z2
 	VMOVSS (SI), X1
 	VFMADD231PS Z2, Z1, Z0
@@ -25619,7 +25625,7 @@ steps1x1:
 	LEAQ (SI)(R13*1), SI
 	PREFETCHT0 (BP)
 	PREFETCHT0 (BP)(R15*1)
-	ADDQ (Panel_AheadBy)(AX), BP
+	ADDQ (Outer_Stream+Stream_By)(AX), BP
 	VBROADCASTSS (R8)(R10*1), Z2
 	VMOVSS (SI), X1
 	VFMADD231PS Z2, Z1, Z0
@@ -25654,7 +25660,7 @@ done1x1:
 	JGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVQ (Panel_C)(AX), R11
+	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
@@ -26205,7 +26211,7 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Cap(p *Panel, from, to int, scale float32)
+// func avx512Cap(p *Edit, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 16 at a time
 //		for j := from; j < to; j++ {
@@ -26215,9 +26221,9 @@ end1:
 //	}
 TEXT ·avx512Cap(SB), NOSPLIT, $0-28
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Edit_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Edit_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $192, CX
 	LEAQ (DX)(CX*1), DX
@@ -26412,19 +26418,19 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Add(p *Panel, from, to int, scale, factor, rest, lowest float32)
+// func avx512Add(p *Edit, from, to int, scale, factor, rest, lowest float32)
 //
 //	for lane := range p.Width { // 16 at a time
 //		for j := from; j < to; j++ {
-//			x, bias := &p.P[j*48+lane], p.Edit.Add[j*48+lane]
+//			x, bias := &p.P[j*48+lane], p.Bias[j*48+lane]
 //			*x = max(scale*(*x) + (factor+rest)*bias, min(*x, bias, lowest))
 //		}
 //	}
 TEXT ·avx512Add(SB), NOSPLIT, $0-40
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Edit_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Edit_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $192, CX
 	LEAQ (DX)(CX*1), DX
@@ -26435,7 +26441,7 @@ vector:
 	VBROADCASTSS rest+32(FP), Z2
 	VBROADCASTSS lowest+36(FP), Z4
 	VMOVUPS errorLeast<>(SB), Z3
-	MOVQ (Panel_Edit+Edit_Add)(AX), BX
+	MOVQ (Edit_Bias)(AX), BX
 	MOVQ from+8(FP), CX
 	IMULQ $192, CX
 	LEAQ (BX)(CX*1), BX
@@ -26522,31 +26528,31 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Slope(p *Panel, from, to int, scale float32)
+// func avx512Slope(p *Edit, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 16 at a time
 //		for j := from; j < to; j++ {
 //			x := &p.P[j*48+lane]
-//			*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//			*x = scale*(*x) + (p.SlopeHi[lane] + p.SlopeLo[lane]) * abs(p.Pos[lane]-j)
 //		}
 //	}
 TEXT ·avx512Slope(SB), NOSPLIT, $0-28
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Edit_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Edit_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $192, CX
 	LEAQ (DX)(CX*1), DX
 	MOVQ $0, R10
 vector:
 	VBROADCASTSS scale+24(FP), Z15
-	MOVQ (Panel_Edit+Edit_SlopeHi)(AX), R12
+	MOVQ (Edit_SlopeHi)(AX), R12
 	VMOVUPS (R12)(R10*1), Z0
-	MOVQ (Panel_Edit+Edit_SlopeLo)(AX), R12
+	MOVQ (Edit_SlopeLo)(AX), R12
 	VMOVUPS (R12)(R10*1), Z1
 	VMOVUPS absolute<>(SB), Z2
-	MOVQ (Panel_Edit+Edit_Pos)(AX), R12
+	MOVQ (Edit_Pos)(AX), R12
 	VMOVUPS (R12)(R10*1), Z3
 	MOVQ from+8(FP), CX
 	VMOVD CX, X7
@@ -26614,20 +26620,20 @@ end1:
 	VZEROUPPER
 	RET
 
-// func avx512Hide(p *Panel, from, to int)
+// func avx512Hide(p *Edit, from, to int)
 //
 //	for lane := range p.Width { // 16 at a time
 //		for j := from; j < to; j++ {
-//			if p.Edit.Bits[from/32*48+lane]>>(j-from)&1 == 0 {
+//			if p.Bits[from/32*48+lane]>>(j-from)&1 == 0 {
 //				p.P[j*48+lane] = -Inf
 //			}
 //		}
 //	}
 TEXT ·avx512Hide(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), AX
-	MOVQ (Panel_Width)(AX), R9
+	MOVQ (Edit_Panel+Panel_Width)(AX), R9
 	IMULQ $4, R9
-	MOVQ (Panel_P)(AX), DX
+	MOVQ (Edit_Panel+Panel_P)(AX), DX
 	MOVQ from+8(FP), CX
 	IMULQ $192, CX
 	LEAQ (DX)(CX*1), DX
@@ -26635,7 +26641,7 @@ TEXT ·avx512Hide(SB), NOSPLIT, $0-24
 vector:
 	VMOVUPS hidden<>(SB), Z0
 	VMOVUPS next<>(SB), Z2
-	MOVQ (Panel_Edit+Edit_Bits)(AX), R12
+	MOVQ (Edit_Bits)(AX), R12
 	MOVQ from+8(FP), CX
 	IMULQ $6, CX
 	LEAQ (R12)(CX*1), R12

@@ -5,58 +5,58 @@
 package asm
 
 //go:noescape
-func neonScore1(p *Panel, from, to int)
+func neonScore1(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func neonFlash1(p *Panel, from, to, scored int) (done int)
+func neonFlash1(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func neonMix1(p *Panel, keep *float32)
+func neonMix1(p *Mix, keep *float32)
 
 //go:noescape
-func neonDScore1(p *Panel)
+func neonDScore1(p *DScore)
 
 //go:noescape
-func neonScore2(p *Panel, from, to int)
+func neonScore2(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func neonFlash2(p *Panel, from, to, scored int) (done int)
+func neonFlash2(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func neonMix2(p *Panel, keep *float32)
+func neonMix2(p *Mix, keep *float32)
 
 //go:noescape
-func neonDScore2(p *Panel)
+func neonDScore2(p *DScore)
 
 //go:noescape
-func neonScore3(p *Panel, from, to int)
+func neonScore3(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func neonFlash3(p *Panel, from, to, scored int) (done int)
+func neonFlash3(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func neonMix3(p *Panel, keep *float32)
+func neonMix3(p *Mix, keep *float32)
 
 //go:noescape
-func neonDScore3(p *Panel)
+func neonDScore3(p *DScore)
 
 //go:noescape
-func neonScore4(p *Panel, from, to int)
+func neonScore4(p *Product, scores *float32, from, to int)
 
 //go:noescape
-func neonFlash4(p *Panel, from, to, scored int) (done int)
+func neonFlash4(p *Flash, from, to, scored int) (done int)
 
 //go:noescape
-func neonMix4(p *Panel, keep *float32)
+func neonMix4(p *Mix, keep *float32)
 
 //go:noescape
-func neonDScore4(p *Panel)
+func neonDScore4(p *DScore)
 
 //go:noescape
-func neonRaise(p *Panel, rows int)
+func neonRaise(p *Softmax, rows int)
 
 //go:noescape
-func neonTop(p *Panel, from, to int)
+func neonTop(p *Softmax, from, to int)
 
 //go:noescape
 func neonFinite(x *float32, rounds int) (bad int)
@@ -65,22 +65,22 @@ func neonFinite(x *float32, rounds int) (bad int)
 func neonInverse(to, from *float32, vectors int) (bad int)
 
 //go:noescape
-func neonExp(p *Panel, from, to int) (done int)
+func neonExp(p *Softmax, from, to int) (done int)
 
 //go:noescape
-func neonExpSums(p *Panel, from, to int) (done int)
+func neonExpSums(p *Softmax, from, to int) (done int)
 
 //go:noescape
-func neonScaleKeys(p *Few, scale *float32, apart int)
+func neonScaleKeys(p *Walk, scale *float32, apart int)
 
 //go:noescape
 func neonInner(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 
 //go:noescape
-func neonOuter(p *Panel)
+func neonOuter(p *Outer)
 
 //go:noescape
-func neonOuterT(p *Panel)
+func neonOuterT(p *Outer)
 
 //go:noescape
 func neonWiden(to *float32, from *Cells, n, d int)
@@ -104,16 +104,16 @@ func neonNarrowBF16(to *uint16, from *float32, vectors int)
 func neonElu(to, from *float32, n int, ahead uintptr)
 
 //go:noescape
-func neonCap(p *Panel, from, to int, scale float32)
+func neonCap(p *Edit, from, to int, scale float32)
 
 //go:noescape
-func neonAdd(p *Panel, from, to int, scale, factor, rest, lowest float32)
+func neonAdd(p *Edit, from, to int, scale, factor, rest, lowest float32)
 
 //go:noescape
-func neonSlope(p *Panel, from, to int, scale float32)
+func neonSlope(p *Edit, from, to int, scale float32)
 
 //go:noescape
-func neonHide(p *Panel, from, to int)
+func neonHide(p *Edit, from, to int)
 
 //go:noescape
 func neonRotate(x, cos, sin *float32, n int)
@@ -137,86 +137,95 @@ func neonChain(rounds int)
 func neonSlots(rounds int)
 
 //go:noescape
-func neonDotOnce(p *Few)
+func neonDotOnce(p *Dot)
 
 //go:noescape
-func neonSumOnce(p *Few)
+func neonSumOnce(p *Walk)
 
 //go:noescape
-func neonDotF16Once(p *Few)
+func neonDotF16Once(p *Dot)
 
 //go:noescape
-func neonSumF16Once(p *Few)
+func neonSumF16Once(p *Walk)
 
 //go:noescape
-func neonDotBF16Once(p *Few)
+func neonDotBF16Once(p *Dot)
 
 //go:noescape
-func neonSumBF16Once(p *Few)
+func neonSumBF16Once(p *Walk)
 
 //go:noescape
-func neonDotI8Once(p *Few)
+func neonDotI8Once(p *Dot)
 
 //go:noescape
-func neonSumI8Once(p *Few)
+func neonSumI8Once(p *Walk)
 
 //go:noescape
-func neonWeighOnce(p *Few, from, vectors int) (done int)
+func neonWeighOnce(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func neonWeighSumsOnce(p *Few, from, vectors int) (done int)
+func neonWeighSumsOnce(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
 func neonReadOnce(x *float32, rounds, ahead int, sum *float32)
 
 // neon are the loops of this file, by the number of vectors in use where there are several.
 var neon = loops{
-	isa: "neon", lanes: 16, vec: 4, keys: 4,
-	load:    []loadBlock{{4, 4, neonLoad}},
-	store:   []storeBlock{{4, 4, neonStore}},
-	score:   []func(*Panel, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
-	mix:     []func(*Panel, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
-	raise:   neonRaise,
-	top:     neonTop,
-	finite:  neonFinite,
-	inverse: neonInverse,
-	few: fewLoops{scale: neonScaleKeys,
-		inner:  neonInner,
-		outer:  outerLoop{6, 12, 1, neonOuter},
-		outerT: outerLoop{8, 12, 1, neonOuterT},
+	isa: "neon", vec: 4, keys: 4, vecs: 4,
+	panel: panelLoops{
+		score: []func(*Product, *float32, int, int){neonScore1, neonScore2, neonScore3, neonScore4},
+		mix:   []func(*Mix, *float32){neonMix1, neonMix2, neonMix3, neonMix4},
+		raise: neonRaise,
+		top:   neonTop,
 	},
 	powers: []powerLoops{{
+		way:       Series,
 		ulps:      1,
-		flash:     []func(p *Panel, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
+		flash:     []func(p *Flash, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
 		exp:       neonExp,
 		expSums:   neonExpSums,
-		weigh:     []func(f *Few, from, vectors int) int{neonWeighOnce},
-		weighSums: []func(f *Few, from, vectors int) int{neonWeighSumsOnce},
+		weigh:     []func(p *Weigh, from, vectors int) int{neonWeighOnce},
+		weighSums: []func(p *Weigh, from, vectors int) int{neonWeighSumsOnce},
 	}},
-	asking: []askingLoops{{
-		dot:  []func(*Few){neonDotOnce, neonDotF16Once, neonDotBF16Once, neonDotI8Once},
-		sum:  []func(*Few){neonSumOnce, neonSumF16Once, neonSumBF16Once, neonSumI8Once},
+	reading: []readingLoops{{
+		dot:  []func(*Dot){neonDotOnce, neonDotF16Once, neonDotBF16Once, neonDotI8Once},
+		sum:  []func(*Walk){neonSumOnce, neonSumF16Once, neonSumBF16Once, neonSumI8Once},
 		read: neonReadOnce,
 	}},
-	cells: cellLoops{
-		widen:  []func(to *float32, from *Cells, n, d int){neonWiden, neonWidenF16, neonWidenBF16, neonWidenI8},
-		narrow: []func(to *uint16, from *float32, vectors int){neonNarrowF16, neonNarrowBF16},
+	back: backLoops{
+		dscore: []func(*DScore){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
+		outer:  outerLoop{6, 12, 1, neonOuter},
+		outerT: outerLoop{8, 12, 1, neonOuterT},
+		inner:  neonInner,
 	},
-	elu: neonElu,
+	decode: decodeLoops{
+		scale:    neonScaleKeys,
+		dotTiles: []int{4, 2, 1}, sumTiles: []int{6, 2, 1},
+	},
 	edits: editLoops{cap: neonCap,
 		add:   neonAdd,
 		slope: neonSlope,
 		hide:  neonHide,
 	},
-	rotate:      neonRotate,
-	rotatePairs: neonRotatePairs,
-	dscore:      []func(*Panel){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
-	peak:        neonPeak,
-	perRound:    192,
-	chain:       neonChain,
-	perChain:    512,
-	slots:       neonSlots,
-	perSlots:    504,
-	perRead:     32,
-	dotTiles:    []int{4, 2, 1}, sumTiles: []int{6, 2, 1},
+	vector: vectorLoops{
+		load:        []loadBlock{{4, 4, neonLoad}},
+		store:       []storeBlock{{4, 4, neonStore}},
+		finite:      neonFinite,
+		inverse:     neonInverse,
+		elu:         neonElu,
+		rotate:      neonRotate,
+		rotatePairs: neonRotatePairs,
+		widen:       []func(to *float32, from *Cells, n, d int){neonWiden, neonWidenF16, neonWidenBF16, neonWidenI8},
+		narrow:      []func(to *uint16, from *float32, vectors int){neonNarrowF16, neonNarrowBF16},
+		perFinite:   32,
+	},
+	probe: probeLoops{
+		peak:     neonPeak,
+		perRound: 192,
+		chain:    neonChain,
+		perChain: 512,
+		slots:    neonSlots,
+		perSlots: 504,
+		perRead:  32,
+	},
 }

@@ -148,29 +148,29 @@ DATA constants<>+760(SB)/8, $0xffffffffffffffff
 GLOBL constants<>(SB), RODATA|NOPTR, $768
 
 
-// func neonScore1(p *Panel, from, to int)
+// func neonScore1(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 4 at a time
 //		var sum [4]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*16+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*16+lane] = sum[lane]
+//			scores[j*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonScore1(SB), NOSPLIT, $0-24
+TEXT ·neonScore1(SB), NOSPLIT, $0-32
+	MOVD scores+8(FP), R8
 	MOVD p+0(FP), R0
-	MOVD to+16(FP), R9
-	MOVD from+8(FP), R11
-	MOVD (Panel_K+Rows_Stride)(R0), R6
-	MOVD (Panel_K+Rows_Data)(R0), R3
-	MOVD (Panel_P)(R0), R8
+	MOVD to+24(FP), R9
+	MOVD from+16(FP), R11
+	MOVD (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
 	SUB R11, R9
 	MOVD $4, R14
 	MUL R14, R6
@@ -185,9 +185,9 @@ TEXT ·neonScore1(SB), NOSPLIT, $0-24
 	CMP $4, R9
 	BLT end4
 tile4:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -256,10 +256,10 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled4
-	FMOVD (Panel_Factor)(R0), F5
+	FMOVD (Product_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e25dc00 // VFMUL V5.S4, V0.S4, V0.S4
@@ -280,9 +280,9 @@ end4:
 	CMP $2, R9
 	BLT end2
 tile2:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	ADD $-4, R10
@@ -329,10 +329,10 @@ one2:
 	CMP $0, R10
 	BGE one2
 done2:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled2
-	FMOVD (Panel_Factor)(R0), F3
+	FMOVD (Product_Factor)(R0), F3
 	FCVTDS F3, F3
 	VDUP V3.S[0], V3.S4
 	WORD $0x6e23dc00 // VFMUL V3.S4, V0.S4, V0.S4
@@ -349,9 +349,9 @@ end2:
 	CMP $1, R9
 	BLT end1
 tile1:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
@@ -387,10 +387,10 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled1
-	FMOVD (Panel_Factor)(R0), F2
+	FMOVD (Product_Factor)(R0), F2
 	FCVTDS F2, F2
 	VDUP V2.S[0], V2.S4
 	WORD $0x6e22dc00 // VFMUL V2.S4, V0.S4, V0.S4
@@ -404,7 +404,7 @@ scaled1:
 end1:
 	RET
 
-// func neonFlash1(p *Panel, from, to, scored int) (done int)
+// func neonFlash1(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 4 {
@@ -417,7 +417,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
@@ -434,11 +434,12 @@ end1:
 TEXT ·neonFlash1(SB), NOSPLIT, $8-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
+	MOVD (Flash_Softmax+Softmax_Panel+Panel_P)(R0), R8
+	MOVD p+0(FP), R0
 	MOVD to+16(FP), R9
 	MOVD from+8(FP), R11
-	MOVD (Panel_K+Rows_Stride)(R0), R6
-	MOVD (Panel_K+Rows_Data)(R0), R3
-	MOVD (Panel_P)(R0), R8
+	MOVD (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
 	SUB R11, R9
 	MOVD $4, R14
 	MUL R14, R6
@@ -453,13 +454,13 @@ TEXT ·neonFlash1(SB), NOSPLIT, $8-40
 	MOVD R8, R24
 	ADD $128, R24
 	MOVD R24, from+8(FP)
-	MOVD (Panel_M)(R0), R11
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
 	BGE fits0
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -530,9 +531,9 @@ one4:
 done4:
 	B scores0
 group0:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	ADD R6<<2, R3, R12
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -696,7 +697,7 @@ half0Way:
 	BLT half0Add
 	B half0
 half0Add:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -751,7 +752,7 @@ row0HalfWay:
 	BLT row0HalfAdd
 	B row0Half
 row0HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -832,10 +833,10 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Flash_Product+Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled40
-	FMOVD (Panel_Factor)(R0), F5
+	FMOVD (Flash_Product+Product_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e25dc00 // VFMUL V5.S4, V0.S4, V0.S4
@@ -845,14 +846,14 @@ scores0:
 scaled40:
 	MOVD to+16(FP), R2
 	SUB R9, R2
-	MOVD (Panel_Plain)(R0), R10
+	MOVD (Flash_Band+Band_Plain)(R0), R10
 	CMP R10, R2
 	BLT shown0
-	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	MOVD (Flash_Band+Band_Key)(R0), R10
 	ADD R10, R2
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ (R10), F4
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ (R10), F5
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V5.S4, V5.S4
@@ -957,7 +958,7 @@ last0HalfWay:
 	BLT last0HalfAdd
 	B last0Half
 last0HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -972,7 +973,7 @@ last0Half:
 	MOVD R8, R24
 	B last0
 last0End:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -988,7 +989,7 @@ over0:
 	MOVD from+8(FP), R24
 	CMP R24, R8
 	BLT added0
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -1003,7 +1004,7 @@ over0:
 	ADD $128, R24
 	MOVD R24, from+8(FP)
 added0:
-	MOVD (Panel_L)(R0), R10
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R10
 	FMOVQ (R11), F4
 	FMOVQ 160(R26), F31 // lowest
 	WORD $0x4ebfd486 // VFSUB V31.S4, V4.S4, V6.S4
@@ -1042,7 +1043,7 @@ leave:
 	MOVD R11, done+32(FP)
 	RET
 
-// func neonMix1(p *Panel, keep *float32)
+// func neonMix1(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [4]float32
@@ -1052,7 +1053,7 @@ leave:
 //				first, end = p.Since[lane/4], p.Until[lane/4]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -1064,11 +1065,11 @@ leave:
 //	}
 TEXT ·neonMix1(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
-	MOVD (Panel_P)(R0), R1
-	MOVD (Panel_V+Rows_Data)(R0), R3
-	MOVD (Panel_V+Rows_Stride)(R0), R6
-	MOVD (Panel_O)(R0), R8
-	MOVD (Panel_C)(R0), R9
+	MOVD (Mix_Panel+Panel_P)(R0), R1
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R3
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Mix_O)(R0), R8
+	MOVD (Mix_C)(R0), R9
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
@@ -1077,20 +1078,20 @@ TEXT ·neonMix1(SB), NOSPLIT, $8-16
 tile16:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_Then)(R0), R24
-	MOVD (Panel_Ahead)(R0), R10
-	MOVD R10, (Panel_Then)(R0)
-	MOVD R24, (Panel_Ahead)(R0)
-	MOVD (Panel_ThenBy)(R0), R24
-	MOVD (Panel_AheadBy)(R0), R10
-	MOVD R10, (Panel_ThenBy)(R0)
-	MOVD R24, (Panel_AheadBy)(R0)
+	MOVD (Mix_Then+Prefetch_At)(R0), R24
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_At)(R0)
+	MOVD R24, (Mix_Next+Prefetch_At)(R0)
+	MOVD (Mix_Then+Prefetch_By)(R0), R24
+	MOVD (Mix_Next+Prefetch_By)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_By)(R0)
+	MOVD R24, (Mix_Next+Prefetch_By)(R0)
 	MOVD R3, R24
-	MOVD (Panel_Ahead)(R0), R10
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
 	BLT asks16
 	ADD R10, R24
-	MOVD (Panel_V+Rows_Data)(R0), R10
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
 asks16:
 	VMOVI $0, V0.B16
@@ -1110,13 +1111,13 @@ asks16:
 	VMOVI $0, V14.B16
 	VMOVI $0, V15.B16
 	ADD R6<<3, R4, R5
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all16
 	MOVD $0, R12
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -1205,7 +1206,7 @@ steps16Until0:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F16
 	ADD R7, R4, R14
@@ -1272,7 +1273,7 @@ one16Until0:
 	CMP $0, R10
 	BGE one16Until0
 done16Until0:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh16
 	MOVD keep+8(FP), R11
@@ -1337,20 +1338,20 @@ end16:
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_Then)(R0), R24
-	MOVD (Panel_Ahead)(R0), R10
-	MOVD R10, (Panel_Then)(R0)
-	MOVD R24, (Panel_Ahead)(R0)
-	MOVD (Panel_ThenBy)(R0), R24
-	MOVD (Panel_AheadBy)(R0), R10
-	MOVD R10, (Panel_ThenBy)(R0)
-	MOVD R24, (Panel_AheadBy)(R0)
+	MOVD (Mix_Then+Prefetch_At)(R0), R24
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_At)(R0)
+	MOVD R24, (Mix_Next+Prefetch_At)(R0)
+	MOVD (Mix_Then+Prefetch_By)(R0), R24
+	MOVD (Mix_Next+Prefetch_By)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_By)(R0)
+	MOVD R24, (Mix_Next+Prefetch_By)(R0)
 	MOVD R3, R24
-	MOVD (Panel_Ahead)(R0), R10
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
 	BLT asks4
 	ADD R10, R24
-	MOVD (Panel_V+Rows_Data)(R0), R10
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
 asks4:
 	VMOVI $0, V0.B16
@@ -1358,13 +1359,13 @@ asks4:
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
 	ADD R6<<3, R4, R5
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all4
 	MOVD $0, R12
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -1402,7 +1403,7 @@ steps4Until0:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F4
 	ADD R7, R4, R14
@@ -1436,7 +1437,7 @@ one4Until0:
 	CMP $0, R10
 	BGE one4Until0
 done4Until0:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh4
 	MOVD keep+8(FP), R11
@@ -1466,13 +1467,13 @@ tile1:
 	MOVD R1, R2
 	MOVD R3, R4
 	VMOVI $0, V0.B16
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all1
 	MOVD $0, R12
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -1521,7 +1522,7 @@ one1Until0:
 	CMP $0, R10
 	BGE one1Until0
 done1Until0:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh1
 	MOVD keep+8(FP), R11
@@ -1538,13 +1539,13 @@ fresh1:
 end1:
 	RET
 
-// func neonDScore1(p *Panel)
+// func neonDScore1(p *DScore)
 //
 //	for j := range p.N { // 4 at a time
 //		var sum [4]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*16+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -1553,12 +1554,12 @@ end1:
 //	}
 TEXT ·neonDScore1(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0
-	MOVD (Panel_N)(R0), R9
-	MOVD (Panel_V+Rows_Data)(R0), R3
-	MOVD (Panel_V+Rows_Stride)(R0), R6
-	MOVD (Panel_Dot)(R0), R1
-	MOVD (Panel_Sub)(R0), R11
-	MOVD (Panel_P)(R0), R8
+	MOVD (DScore_Panel+Panel_N)(R0), R9
+	MOVD (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
+	MOVD (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (DScore_Dot+QueryTile_lanes)(R0), R1
+	MOVD (DScore_Sub)(R0), R11
+	MOVD (DScore_Panel+Panel_P)(R0), R8
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
@@ -1567,7 +1568,7 @@ TEXT ·neonDScore1(SB), NOSPLIT, $0-8
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_C)(R0), R10
+	MOVD (DScore_C)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -1667,7 +1668,7 @@ end4:
 tile1:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_C)(R0), R10
+	MOVD (DScore_C)(R0), R10
 	VMOVI $0, V0.B16
 	ADD $-4, R10
 	CMP $0, R10
@@ -1716,29 +1717,29 @@ done1:
 end1:
 	RET
 
-// func neonScore2(p *Panel, from, to int)
+// func neonScore2(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 4 at a time
 //		var sum [8]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*16+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*16+lane] = sum[lane]
+//			scores[j*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonScore2(SB), NOSPLIT, $0-24
+TEXT ·neonScore2(SB), NOSPLIT, $0-32
+	MOVD scores+8(FP), R8
 	MOVD p+0(FP), R0
-	MOVD to+16(FP), R9
-	MOVD from+8(FP), R11
-	MOVD (Panel_K+Rows_Stride)(R0), R6
-	MOVD (Panel_K+Rows_Data)(R0), R3
-	MOVD (Panel_P)(R0), R8
+	MOVD to+24(FP), R9
+	MOVD from+16(FP), R11
+	MOVD (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
 	SUB R11, R9
 	MOVD $4, R14
 	MUL R14, R6
@@ -1753,9 +1754,9 @@ TEXT ·neonScore2(SB), NOSPLIT, $0-24
 	CMP $4, R9
 	BLT end4
 tile4:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -1853,10 +1854,10 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled4
-	FMOVD (Panel_Factor)(R0), F10
+	FMOVD (Product_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e2adc00 // VFMUL V10.S4, V0.S4, V0.S4
@@ -1885,9 +1886,9 @@ end4:
 	CMP $2, R9
 	BLT end2
 tile2:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -1951,10 +1952,10 @@ one2:
 	CMP $0, R10
 	BGE one2
 done2:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled2
-	FMOVD (Panel_Factor)(R0), F6
+	FMOVD (Product_Factor)(R0), F6
 	FCVTDS F6, F6
 	VDUP V6.S[0], V6.S4
 	WORD $0x6e26dc00 // VFMUL V6.S4, V0.S4, V0.S4
@@ -1975,9 +1976,9 @@ end2:
 	CMP $1, R9
 	BLT end1
 tile1:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	ADD $-4, R10
@@ -2024,10 +2025,10 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled1
-	FMOVD (Panel_Factor)(R0), F3
+	FMOVD (Product_Factor)(R0), F3
 	FCVTDS F3, F3
 	VDUP V3.S[0], V3.S4
 	WORD $0x6e23dc00 // VFMUL V3.S4, V0.S4, V0.S4
@@ -2043,7 +2044,7 @@ scaled1:
 end1:
 	RET
 
-// func neonFlash2(p *Panel, from, to, scored int) (done int)
+// func neonFlash2(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 4 {
@@ -2056,7 +2057,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
@@ -2073,11 +2074,12 @@ end1:
 TEXT ·neonFlash2(SB), NOSPLIT, $8-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
+	MOVD (Flash_Softmax+Softmax_Panel+Panel_P)(R0), R8
+	MOVD p+0(FP), R0
 	MOVD to+16(FP), R9
 	MOVD from+8(FP), R11
-	MOVD (Panel_K+Rows_Stride)(R0), R6
-	MOVD (Panel_K+Rows_Data)(R0), R3
-	MOVD (Panel_P)(R0), R8
+	MOVD (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
 	SUB R11, R9
 	MOVD $4, R14
 	MUL R14, R6
@@ -2092,13 +2094,13 @@ TEXT ·neonFlash2(SB), NOSPLIT, $8-40
 	MOVD R8, R24
 	ADD $128, R24
 	MOVD R24, from+8(FP)
-	MOVD (Panel_M)(R0), R11
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
 	BGE fits0
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -2198,9 +2200,9 @@ one4:
 done4:
 	B scores0
 group0:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	ADD R6<<2, R3, R12
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -2473,7 +2475,7 @@ half0Way:
 	BLT half0Add
 	B half0
 half0Add:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -2563,7 +2565,7 @@ row0HalfWay:
 	BLT row0HalfAdd
 	B row0Half
 row0HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -2679,10 +2681,10 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Flash_Product+Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled40
-	FMOVD (Panel_Factor)(R0), F10
+	FMOVD (Flash_Product+Product_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e2adc00 // VFMUL V10.S4, V0.S4, V0.S4
@@ -2696,14 +2698,14 @@ scores0:
 scaled40:
 	MOVD to+16(FP), R2
 	SUB R9, R2
-	MOVD (Panel_Plain)(R0), R10
+	MOVD (Flash_Band+Band_Plain)(R0), R10
 	CMP R10, R2
 	BLT shown0
-	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	MOVD (Flash_Band+Band_Key)(R0), R10
 	ADD R10, R2
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ (R10), F8
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ (R10), F9
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V9.S4, V9.S4
@@ -2740,9 +2742,9 @@ scaled40:
 	VBIT V11.B16, V31.B16, V6.B16
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V10.S4, V10.S4
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 16(R10), F8
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 16(R10), F9
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V9.S4, V9.S4
@@ -2886,7 +2888,7 @@ last0HalfWay:
 	BLT last0HalfAdd
 	B last0Half
 last0HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -2911,7 +2913,7 @@ last0Half:
 	MOVD R8, R24
 	B last0
 last0End:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -2937,7 +2939,7 @@ over0:
 	MOVD from+8(FP), R24
 	CMP R24, R8
 	BLT added0
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -2962,7 +2964,7 @@ over0:
 	ADD $128, R24
 	MOVD R24, from+8(FP)
 added0:
-	MOVD (Panel_L)(R0), R10
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R10
 	FMOVQ (R11), F8
 	FMOVQ 160(R26), F31 // lowest
 	WORD $0x4ebfd50a // VFSUB V31.S4, V8.S4, V10.S4
@@ -3026,7 +3028,7 @@ leave:
 	MOVD R11, done+32(FP)
 	RET
 
-// func neonMix2(p *Panel, keep *float32)
+// func neonMix2(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [8]float32
@@ -3036,7 +3038,7 @@ leave:
 //				first, end = p.Since[lane/4], p.Until[lane/4]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -3048,11 +3050,11 @@ leave:
 //	}
 TEXT ·neonMix2(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
-	MOVD (Panel_P)(R0), R1
-	MOVD (Panel_V+Rows_Data)(R0), R3
-	MOVD (Panel_V+Rows_Stride)(R0), R6
-	MOVD (Panel_O)(R0), R8
-	MOVD (Panel_C)(R0), R9
+	MOVD (Mix_Panel+Panel_P)(R0), R1
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R3
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Mix_O)(R0), R8
+	MOVD (Mix_C)(R0), R9
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
@@ -3061,20 +3063,20 @@ TEXT ·neonMix2(SB), NOSPLIT, $8-16
 tile8:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_Then)(R0), R24
-	MOVD (Panel_Ahead)(R0), R10
-	MOVD R10, (Panel_Then)(R0)
-	MOVD R24, (Panel_Ahead)(R0)
-	MOVD (Panel_ThenBy)(R0), R24
-	MOVD (Panel_AheadBy)(R0), R10
-	MOVD R10, (Panel_ThenBy)(R0)
-	MOVD R24, (Panel_AheadBy)(R0)
+	MOVD (Mix_Then+Prefetch_At)(R0), R24
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_At)(R0)
+	MOVD R24, (Mix_Next+Prefetch_At)(R0)
+	MOVD (Mix_Then+Prefetch_By)(R0), R24
+	MOVD (Mix_Next+Prefetch_By)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_By)(R0)
+	MOVD R24, (Mix_Next+Prefetch_By)(R0)
 	MOVD R3, R24
-	MOVD (Panel_Ahead)(R0), R10
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
 	BLT asks8
 	ADD R10, R24
-	MOVD (Panel_V+Rows_Data)(R0), R10
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
 asks8:
 	VMOVI $0, V0.B16
@@ -3094,13 +3096,13 @@ asks8:
 	VMOVI $0, V14.B16
 	VMOVI $0, V15.B16
 	ADD R6<<3, R4, R5
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all8
 	MOVD $0, R12
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -3154,7 +3156,7 @@ steps8Since1:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F16
 	ADD R7, R4, R14
@@ -3199,7 +3201,7 @@ one8Since1:
 	CMP $0, R10
 	BGE one8Since1
 done8Since1:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -3281,7 +3283,7 @@ steps8Until0:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
@@ -3344,10 +3346,10 @@ one8Until0:
 	CMP $0, R10
 	BGE one8Until0
 done8Until0:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT summed8
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -3394,7 +3396,7 @@ steps8Until1:
 	WORD $0x4f931a2d // VFMLA V19.S[2], V17.S4, V13.S4
 	WORD $0x4fb31a2f // VFMLA V19.S[3], V17.S4, V15.S4
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 208(R2), F17
 	ADD R7, R4, R14
@@ -3437,7 +3439,7 @@ one8Until1:
 	BGE one8Until1
 done8Until1:
 summed8:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh8
 	MOVD keep+8(FP), R11
@@ -3503,20 +3505,20 @@ end8:
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_Then)(R0), R24
-	MOVD (Panel_Ahead)(R0), R10
-	MOVD R10, (Panel_Then)(R0)
-	MOVD R24, (Panel_Ahead)(R0)
-	MOVD (Panel_ThenBy)(R0), R24
-	MOVD (Panel_AheadBy)(R0), R10
-	MOVD R10, (Panel_ThenBy)(R0)
-	MOVD R24, (Panel_AheadBy)(R0)
+	MOVD (Mix_Then+Prefetch_At)(R0), R24
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_At)(R0)
+	MOVD R24, (Mix_Next+Prefetch_At)(R0)
+	MOVD (Mix_Then+Prefetch_By)(R0), R24
+	MOVD (Mix_Next+Prefetch_By)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_By)(R0)
+	MOVD R24, (Mix_Next+Prefetch_By)(R0)
 	MOVD R3, R24
-	MOVD (Panel_Ahead)(R0), R10
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
 	BLT asks4
 	ADD R10, R24
-	MOVD (Panel_V+Rows_Data)(R0), R10
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
 asks4:
 	VMOVI $0, V0.B16
@@ -3528,13 +3530,13 @@ asks4:
 	VMOVI $0, V6.B16
 	VMOVI $0, V7.B16
 	ADD R6<<3, R4, R5
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all4
 	MOVD $0, R12
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -3571,7 +3573,7 @@ steps4Since1:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F8
 	ADD R7, R4, R14
@@ -3605,7 +3607,7 @@ one4Since1:
 	CMP $0, R10
 	BGE one4Since1
 done4Since1:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -3658,7 +3660,7 @@ steps4Until0:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F8
 	FMOVQ 208(R2), F9
@@ -3702,10 +3704,10 @@ one4Until0:
 	CMP $0, R10
 	BGE one4Until0
 done4Until0:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT summed4
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -3735,7 +3737,7 @@ steps4Until1:
 	WORD $0x4f8a1925 // VFMLA V10.S[2], V9.S4, V5.S4
 	WORD $0x4faa1927 // VFMLA V10.S[3], V9.S4, V7.S4
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 208(R2), F9
 	ADD R7, R4, R14
@@ -3767,7 +3769,7 @@ one4Until1:
 	BGE one4Until1
 done4Until1:
 summed4:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh4
 	MOVD keep+8(FP), R11
@@ -3811,13 +3813,13 @@ tile1:
 	MOVD R3, R4
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all1
 	MOVD $0, R12
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -3865,7 +3867,7 @@ one1Since1:
 	CMP $0, R10
 	BGE one1Since1
 done1Since1:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -3924,10 +3926,10 @@ one1Until0:
 	CMP $0, R10
 	BGE one1Until0
 done1Until0:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT summed1
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -3976,7 +3978,7 @@ one1Until1:
 	BGE one1Until1
 done1Until1:
 summed1:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh1
 	MOVD keep+8(FP), R11
@@ -3997,13 +3999,13 @@ fresh1:
 end1:
 	RET
 
-// func neonDScore2(p *Panel)
+// func neonDScore2(p *DScore)
 //
 //	for j := range p.N { // 4 at a time
 //		var sum [8]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*16+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -4012,12 +4014,12 @@ end1:
 //	}
 TEXT ·neonDScore2(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0
-	MOVD (Panel_N)(R0), R9
-	MOVD (Panel_V+Rows_Data)(R0), R3
-	MOVD (Panel_V+Rows_Stride)(R0), R6
-	MOVD (Panel_Dot)(R0), R1
-	MOVD (Panel_Sub)(R0), R11
-	MOVD (Panel_P)(R0), R8
+	MOVD (DScore_Panel+Panel_N)(R0), R9
+	MOVD (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
+	MOVD (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (DScore_Dot+QueryTile_lanes)(R0), R1
+	MOVD (DScore_Sub)(R0), R11
+	MOVD (DScore_Panel+Panel_P)(R0), R8
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
@@ -4026,7 +4028,7 @@ TEXT ·neonDScore2(SB), NOSPLIT, $0-8
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_C)(R0), R10
+	MOVD (DScore_C)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -4175,7 +4177,7 @@ end4:
 tile1:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_C)(R0), R10
+	MOVD (DScore_C)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	ADD $-4, R10
@@ -4240,29 +4242,29 @@ done1:
 end1:
 	RET
 
-// func neonScore3(p *Panel, from, to int)
+// func neonScore3(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 4 at a time
 //		var sum [12]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*16+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*16+lane] = sum[lane]
+//			scores[j*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonScore3(SB), NOSPLIT, $0-24
+TEXT ·neonScore3(SB), NOSPLIT, $0-32
+	MOVD scores+8(FP), R8
 	MOVD p+0(FP), R0
-	MOVD to+16(FP), R9
-	MOVD from+8(FP), R11
-	MOVD (Panel_K+Rows_Stride)(R0), R6
-	MOVD (Panel_K+Rows_Data)(R0), R3
-	MOVD (Panel_P)(R0), R8
+	MOVD to+24(FP), R9
+	MOVD from+16(FP), R11
+	MOVD (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
 	SUB R11, R9
 	MOVD $4, R14
 	MUL R14, R6
@@ -4277,9 +4279,9 @@ TEXT ·neonScore3(SB), NOSPLIT, $0-24
 	CMP $4, R9
 	BLT end4
 tile4:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -4406,10 +4408,10 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled4
-	FMOVD (Panel_Factor)(R0), F15
+	FMOVD (Product_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
 	WORD $0x6e2fdc00 // VFMUL V15.S4, V0.S4, V0.S4
@@ -4446,9 +4448,9 @@ end4:
 	CMP $2, R9
 	BLT end2
 tile2:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -4529,10 +4531,10 @@ one2:
 	CMP $0, R10
 	BGE one2
 done2:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled2
-	FMOVD (Panel_Factor)(R0), F9
+	FMOVD (Product_Factor)(R0), F9
 	FCVTDS F9, F9
 	VDUP V9.S[0], V9.S4
 	WORD $0x6e29dc00 // VFMUL V9.S4, V0.S4, V0.S4
@@ -4557,9 +4559,9 @@ end2:
 	CMP $1, R9
 	BLT end1
 tile1:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -4617,10 +4619,10 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled1
-	FMOVD (Panel_Factor)(R0), F4
+	FMOVD (Product_Factor)(R0), F4
 	FCVTDS F4, F4
 	VDUP V4.S[0], V4.S4
 	WORD $0x6e24dc00 // VFMUL V4.S4, V0.S4, V0.S4
@@ -4638,7 +4640,7 @@ scaled1:
 end1:
 	RET
 
-// func neonFlash3(p *Panel, from, to, scored int) (done int)
+// func neonFlash3(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 4 {
@@ -4651,7 +4653,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
@@ -4668,11 +4670,12 @@ end1:
 TEXT ·neonFlash3(SB), NOSPLIT, $8-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
+	MOVD (Flash_Softmax+Softmax_Panel+Panel_P)(R0), R8
+	MOVD p+0(FP), R0
 	MOVD to+16(FP), R9
 	MOVD from+8(FP), R11
-	MOVD (Panel_K+Rows_Stride)(R0), R6
-	MOVD (Panel_K+Rows_Data)(R0), R3
-	MOVD (Panel_P)(R0), R8
+	MOVD (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
 	SUB R11, R9
 	MOVD $4, R14
 	MUL R14, R6
@@ -4687,13 +4690,13 @@ TEXT ·neonFlash3(SB), NOSPLIT, $8-40
 	MOVD R8, R24
 	ADD $128, R24
 	MOVD R24, from+8(FP)
-	MOVD (Panel_M)(R0), R11
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
 	BGE fits0
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -4822,9 +4825,9 @@ one4:
 done4:
 	B scores0
 group0:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	ADD R6<<2, R3, R12
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -5206,7 +5209,7 @@ half0Way:
 	BLT half0Add
 	B half0
 half0Add:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -5331,7 +5334,7 @@ row0HalfWay:
 	BLT row0HalfAdd
 	B row0Half
 row0HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -5482,10 +5485,10 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Flash_Product+Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled40
-	FMOVD (Panel_Factor)(R0), F15
+	FMOVD (Flash_Product+Product_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
 	WORD $0x6e2fdc00 // VFMUL V15.S4, V0.S4, V0.S4
@@ -5503,14 +5506,14 @@ scores0:
 scaled40:
 	MOVD to+16(FP), R2
 	SUB R9, R2
-	MOVD (Panel_Plain)(R0), R10
+	MOVD (Flash_Band+Band_Plain)(R0), R10
 	CMP R10, R2
 	BLT shown0
-	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	MOVD (Flash_Band+Band_Key)(R0), R10
 	ADD R10, R2
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ (R10), F12
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ (R10), F13
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V13.S4, V13.S4
@@ -5547,9 +5550,9 @@ scaled40:
 	VBIT V15.B16, V31.B16, V9.B16
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V14.S4, V14.S4
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 16(R10), F12
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 16(R10), F13
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V13.S4, V13.S4
@@ -5586,9 +5589,9 @@ scaled40:
 	VBIT V15.B16, V31.B16, V10.B16
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V14.S4, V14.S4
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 32(R10), F12
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 32(R10), F13
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V13.S4, V13.S4
@@ -5683,7 +5686,7 @@ fits0:
 	ADD $-4, R9
 	CMP $1, R9
 	BGE group0
-	MOVD (Panel_Until)(R0), R10
+	MOVD (Flash_Until)(R0), R10
 	CMP $1, R10
 	BLT last0
 	MOVD 16(R10), R9
@@ -5782,7 +5785,7 @@ last0HalfWay:
 	BLT last0HalfAdd
 	B last0Half
 last0HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -5817,7 +5820,7 @@ last0Half:
 	MOVD R8, R24
 	B last0
 last0End:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -5853,7 +5856,7 @@ over0:
 	MOVD from+8(FP), R24
 	CMP R24, R8
 	BLT added0
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -5888,7 +5891,7 @@ over0:
 	ADD $128, R24
 	MOVD R24, from+8(FP)
 added0:
-	MOVD (Panel_L)(R0), R10
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R10
 	FMOVQ (R11), F12
 	FMOVQ 160(R26), F31 // lowest
 	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
@@ -5972,9 +5975,9 @@ added0:
 	CBNZW R14, leave
 	B fits0
 fewer2:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	ADD R6<<2, R3, R12
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -6196,7 +6199,7 @@ half0to2Way:
 	BLT half0to2Add
 	B half0to2
 half0to2Add:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -6321,7 +6324,7 @@ row0to2HalfWay:
 	BLT row0to2HalfAdd
 	B row0to2Half
 row0to2HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -6421,7 +6424,7 @@ oneMixed0to2:
 	CMP $0, R10
 	BGE oneMixed0to2
 doneMixed0to2:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -6457,9 +6460,9 @@ doneMixed0to2:
 	MOVD R24, from+8(FP)
 	B scores2
 group2:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	ADD R6<<2, R3, R12
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -6631,7 +6634,7 @@ half2Way:
 	BLT half2Add
 	B half2
 half2Add:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -352(R1), F27
 	FMOVQ -288(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -6686,7 +6689,7 @@ row2HalfWay:
 	BLT row2HalfAdd
 	B row2Half
 row2HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -352(R1), F27
 	FMOVQ -288(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -6767,10 +6770,10 @@ oneMixed2:
 	BGE oneMixed2
 doneMixed2:
 scores2:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Flash_Product+Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled42
-	FMOVD (Panel_Factor)(R0), F15
+	FMOVD (Flash_Product+Product_Factor)(R0), F15
 	FCVTDS F15, F15
 	VDUP V15.S[0], V15.S4
 	WORD $0x6e2fdc42 // VFMUL V15.S4, V2.S4, V2.S4
@@ -6780,14 +6783,14 @@ scores2:
 scaled42:
 	MOVD to+16(FP), R2
 	SUB R9, R2
-	MOVD (Panel_Plain)(R0), R10
+	MOVD (Flash_Band+Band_Plain)(R0), R10
 	CMP R10, R2
 	BLT shown2
-	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	MOVD (Flash_Band+Band_Key)(R0), R10
 	ADD R10, R2
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 32(R10), F12
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 32(R10), F13
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V13.S4, V13.S4
@@ -6892,7 +6895,7 @@ last2HalfWay:
 	BLT last2HalfAdd
 	B last2Half
 last2HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -352(R1), F27
 	FMOVQ -288(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -6907,7 +6910,7 @@ last2Half:
 	MOVD R8, R24
 	B last2
 last2End:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -224(R8), F27
 	FMOVQ -160(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -6923,7 +6926,7 @@ over2:
 	MOVD from+8(FP), R24
 	CMP R24, R8
 	BLT added2
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -224(R8), F27
 	FMOVQ -160(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -6938,7 +6941,7 @@ over2:
 	ADD $128, R24
 	MOVD R24, from+8(FP)
 added2:
-	MOVD (Panel_L)(R0), R10
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R10
 	FMOVQ 32(R11), F12
 	FMOVQ 160(R26), F31 // lowest
 	WORD $0x4ebfd58e // VFSUB V31.S4, V12.S4, V14.S4
@@ -6977,7 +6980,7 @@ leave:
 	MOVD R11, done+32(FP)
 	RET
 
-// func neonMix3(p *Panel, keep *float32)
+// func neonMix3(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [12]float32
@@ -6987,7 +6990,7 @@ leave:
 //				first, end = p.Since[lane/4], p.Until[lane/4]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -6999,11 +7002,11 @@ leave:
 //	}
 TEXT ·neonMix3(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
-	MOVD (Panel_P)(R0), R1
-	MOVD (Panel_V+Rows_Data)(R0), R3
-	MOVD (Panel_V+Rows_Stride)(R0), R6
-	MOVD (Panel_O)(R0), R8
-	MOVD (Panel_C)(R0), R9
+	MOVD (Mix_Panel+Panel_P)(R0), R1
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R3
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Mix_O)(R0), R8
+	MOVD (Mix_C)(R0), R9
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
@@ -7012,20 +7015,20 @@ TEXT ·neonMix3(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_Then)(R0), R24
-	MOVD (Panel_Ahead)(R0), R10
-	MOVD R10, (Panel_Then)(R0)
-	MOVD R24, (Panel_Ahead)(R0)
-	MOVD (Panel_ThenBy)(R0), R24
-	MOVD (Panel_AheadBy)(R0), R10
-	MOVD R10, (Panel_ThenBy)(R0)
-	MOVD R24, (Panel_AheadBy)(R0)
+	MOVD (Mix_Then+Prefetch_At)(R0), R24
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_At)(R0)
+	MOVD R24, (Mix_Next+Prefetch_At)(R0)
+	MOVD (Mix_Then+Prefetch_By)(R0), R24
+	MOVD (Mix_Next+Prefetch_By)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_By)(R0)
+	MOVD R24, (Mix_Next+Prefetch_By)(R0)
 	MOVD R3, R24
-	MOVD (Panel_Ahead)(R0), R10
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
 	BLT asks4
 	ADD R10, R24
-	MOVD (Panel_V+Rows_Data)(R0), R10
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
 asks4:
 	VMOVI $0, V0.B16
@@ -7041,13 +7044,13 @@ asks4:
 	VMOVI $0, V10.B16
 	VMOVI $0, V11.B16
 	ADD R6<<3, R4, R5
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all4
 	MOVD $0, R12
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -7084,7 +7087,7 @@ steps4Since1:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F12
 	ADD R7, R4, R14
@@ -7118,7 +7121,7 @@ one4Since1:
 	CMP $0, R10
 	BGE one4Since1
 done4Since1:
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 16(R11), R10
 	SUB R12, R10
 	MOVD 16(R11), R12
@@ -7170,7 +7173,7 @@ steps4Since2:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F12
 	FMOVQ 208(R2), F13
@@ -7214,7 +7217,7 @@ one4Since2:
 	CMP $0, R10
 	BGE one4Since2
 done4Since2:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -7282,7 +7285,7 @@ steps4Until0:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F12
 	FMOVQ 208(R2), F13
@@ -7336,10 +7339,10 @@ one4Until0:
 	CMP $0, R10
 	BGE one4Until0
 done4Until0:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT summed4
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -7384,7 +7387,7 @@ steps4Until1:
 	WORD $0x4faf19aa // VFMLA V15.S[3], V13.S4, V10.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 208(R2), F13
 	FMOVQ 224(R2), F14
@@ -7425,7 +7428,7 @@ one4Until1:
 	CMP $0, R10
 	BGE one4Until1
 done4Until1:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 16(R11), R10
 	SUB R12, R10
 	MOVD 16(R11), R12
@@ -7455,7 +7458,7 @@ steps4Until2:
 	WORD $0x4f8f19c8 // VFMLA V15.S[2], V14.S4, V8.S4
 	WORD $0x4faf19cb // VFMLA V15.S[3], V14.S4, V11.S4
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 224(R2), F14
 	ADD R7, R4, R14
@@ -7487,7 +7490,7 @@ one4Until2:
 	BGE one4Until2
 done4Until2:
 summed4:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh4
 	MOVD keep+8(FP), R11
@@ -7545,13 +7548,13 @@ tile1:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all1
 	MOVD $0, R12
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -7599,7 +7602,7 @@ one1Since1:
 	CMP $0, R10
 	BGE one1Since1
 done1Since1:
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 16(R11), R10
 	SUB R12, R10
 	MOVD 16(R11), R12
@@ -7657,7 +7660,7 @@ one1Since2:
 	CMP $0, R10
 	BGE one1Since2
 done1Since2:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -7726,10 +7729,10 @@ one1Until0:
 	CMP $0, R10
 	BGE one1Until0
 done1Until0:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT summed1
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -7787,7 +7790,7 @@ one1Until1:
 	CMP $0, R10
 	BGE one1Until1
 done1Until1:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 16(R11), R10
 	SUB R12, R10
 	MOVD 16(R11), R12
@@ -7836,7 +7839,7 @@ one1Until2:
 	BGE one1Until2
 done1Until2:
 summed1:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh1
 	MOVD keep+8(FP), R11
@@ -7861,13 +7864,13 @@ fresh1:
 end1:
 	RET
 
-// func neonDScore3(p *Panel)
+// func neonDScore3(p *DScore)
 //
 //	for j := range p.N { // 4 at a time
 //		var sum [12]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*16+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -7876,12 +7879,12 @@ end1:
 //	}
 TEXT ·neonDScore3(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0
-	MOVD (Panel_N)(R0), R9
-	MOVD (Panel_V+Rows_Data)(R0), R3
-	MOVD (Panel_V+Rows_Stride)(R0), R6
-	MOVD (Panel_Dot)(R0), R1
-	MOVD (Panel_Sub)(R0), R11
-	MOVD (Panel_P)(R0), R8
+	MOVD (DScore_Panel+Panel_N)(R0), R9
+	MOVD (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
+	MOVD (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (DScore_Dot+QueryTile_lanes)(R0), R1
+	MOVD (DScore_Sub)(R0), R11
+	MOVD (DScore_Panel+Panel_P)(R0), R8
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
@@ -7890,7 +7893,7 @@ TEXT ·neonDScore3(SB), NOSPLIT, $0-8
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_C)(R0), R10
+	MOVD (DScore_C)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -8088,7 +8091,7 @@ end4:
 tile1:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_C)(R0), R10
+	MOVD (DScore_C)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -8169,29 +8172,29 @@ done1:
 end1:
 	RET
 
-// func neonScore4(p *Panel, from, to int)
+// func neonScore4(p *Product, scores *float32, from, to int)
 //
 //	for j := from; j < to; j++ { // 4 at a time
 //		var sum [16]float32
 //		for x := range p.D { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*16+lane], sum[lane])
+//				sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
-//			if !p.Scaled {
+//			if !p.plain { // Factor is not 1
 //				sum[lane] *= float32(p.Factor)
 //			}
-//			p.P[j*16+lane] = sum[lane]
+//			scores[j*16+lane] = sum[lane]
 //		}
 //	}
-TEXT ·neonScore4(SB), NOSPLIT, $0-24
+TEXT ·neonScore4(SB), NOSPLIT, $0-32
+	MOVD scores+8(FP), R8
 	MOVD p+0(FP), R0
-	MOVD to+16(FP), R9
-	MOVD from+8(FP), R11
-	MOVD (Panel_K+Rows_Stride)(R0), R6
-	MOVD (Panel_K+Rows_Data)(R0), R3
-	MOVD (Panel_P)(R0), R8
+	MOVD to+24(FP), R9
+	MOVD from+16(FP), R11
+	MOVD (Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
 	SUB R11, R9
 	MOVD $4, R14
 	MUL R14, R6
@@ -8206,9 +8209,9 @@ TEXT ·neonScore4(SB), NOSPLIT, $0-24
 	CMP $4, R9
 	BLT end4
 tile4:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -8364,10 +8367,10 @@ one4:
 	CMP $0, R10
 	BGE one4
 done4:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled4
-	FMOVD (Panel_Factor)(R0), F20
+	FMOVD (Product_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e34dc00 // VFMUL V20.S4, V0.S4, V0.S4
@@ -8412,9 +8415,9 @@ end4:
 	CMP $2, R9
 	BLT end2
 tile2:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -8512,10 +8515,10 @@ one2:
 	CMP $0, R10
 	BGE one2
 done2:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled2
-	FMOVD (Panel_Factor)(R0), F12
+	FMOVD (Product_Factor)(R0), F12
 	FCVTDS F12, F12
 	VDUP V12.S[0], V12.S4
 	WORD $0x6e2cdc00 // VFMUL V12.S4, V0.S4, V0.S4
@@ -8544,9 +8547,9 @@ end2:
 	CMP $1, R9
 	BLT end1
 tile1:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -8615,10 +8618,10 @@ one1:
 	CMP $0, R10
 	BGE one1
 done1:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled1
-	FMOVD (Panel_Factor)(R0), F5
+	FMOVD (Product_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e25dc00 // VFMUL V5.S4, V0.S4, V0.S4
@@ -8638,7 +8641,7 @@ scaled1:
 end1:
 	RET
 
-// func neonFlash4(p *Panel, from, to, scored int) (done int)
+// func neonFlash4(p *Flash, from, to, scored int) (done int)
 //
 //	first := 0 // lane
 //	for j := from; ; j += 4 {
@@ -8651,7 +8654,7 @@ end1:
 //		if j > from || scored == 0 {
 //			score rows j to j+4
 //			if j >= p.Plain {
-//				p.P[i*16+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+4
+//				p.P[i*16+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+4
 //			}
 //		}
 //		if any p.P[i*16+lane] > p.M[lane]+Limit { // j <= i < j+4, first <= lane
@@ -8668,11 +8671,12 @@ end1:
 TEXT ·neonFlash4(SB), NOSPLIT, $8-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
+	MOVD (Flash_Softmax+Softmax_Panel+Panel_P)(R0), R8
+	MOVD p+0(FP), R0
 	MOVD to+16(FP), R9
 	MOVD from+8(FP), R11
-	MOVD (Panel_K+Rows_Stride)(R0), R6
-	MOVD (Panel_K+Rows_Data)(R0), R3
-	MOVD (Panel_P)(R0), R8
+	MOVD (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Flash_Product+Product_Keys+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
 	SUB R11, R9
 	MOVD $4, R14
 	MUL R14, R6
@@ -8687,13 +8691,13 @@ TEXT ·neonFlash4(SB), NOSPLIT, $8-40
 	MOVD R8, R24
 	ADD $128, R24
 	MOVD R24, from+8(FP)
-	MOVD (Panel_M)(R0), R11
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_M)(R0), R11
 	MOVD scored+24(FP), R10
 	CMP $1, R10
 	BGE fits0
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -8851,9 +8855,9 @@ one4:
 done4:
 	B scores0
 group0:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	ADD R6<<2, R3, R12
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -9344,7 +9348,7 @@ half0Way:
 	BLT half0Add
 	B half0
 half0Add:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -9504,7 +9508,7 @@ row0HalfWay:
 	BLT row0HalfAdd
 	B row0Half
 row0HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -9690,10 +9694,10 @@ oneMixed0:
 	BGE oneMixed0
 doneMixed0:
 scores0:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Flash_Product+Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled40
-	FMOVD (Panel_Factor)(R0), F20
+	FMOVD (Flash_Product+Product_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e34dc00 // VFMUL V20.S4, V0.S4, V0.S4
@@ -9715,14 +9719,14 @@ scores0:
 scaled40:
 	MOVD to+16(FP), R2
 	SUB R9, R2
-	MOVD (Panel_Plain)(R0), R10
+	MOVD (Flash_Band+Band_Plain)(R0), R10
 	CMP R10, R2
 	BLT shown0
-	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	MOVD (Flash_Band+Band_Key)(R0), R10
 	ADD R10, R2
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ (R10), F16
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ (R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
@@ -9759,9 +9763,9 @@ scaled40:
 	VBIT V19.B16, V31.B16, V12.B16
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V18.S4, V18.S4
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 16(R10), F16
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 16(R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
@@ -9798,9 +9802,9 @@ scaled40:
 	VBIT V19.B16, V31.B16, V13.B16
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V18.S4, V18.S4
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 32(R10), F16
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 32(R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
@@ -9837,9 +9841,9 @@ scaled40:
 	VBIT V19.B16, V31.B16, V14.B16
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V18.S4, V18.S4
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 48(R10), F16
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 48(R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
@@ -9948,7 +9952,7 @@ fits0:
 	ADD $-4, R9
 	CMP $1, R9
 	BGE group0
-	MOVD (Panel_Until)(R0), R10
+	MOVD (Flash_Until)(R0), R10
 	CMP $1, R10
 	BLT last0
 	MOVD 16(R10), R9
@@ -10072,7 +10076,7 @@ last0HalfWay:
 	BLT last0HalfAdd
 	B last0Half
 last0HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -10117,7 +10121,7 @@ last0Half:
 	MOVD R8, R24
 	B last0
 last0End:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -10163,7 +10167,7 @@ over0:
 	MOVD from+8(FP), R24
 	CMP R24, R8
 	BLT added0
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -10208,7 +10212,7 @@ over0:
 	ADD $128, R24
 	MOVD R24, from+8(FP)
 added0:
-	MOVD (Panel_L)(R0), R10
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R10
 	FMOVQ (R11), F16
 	FMOVQ 160(R26), F31 // lowest
 	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
@@ -10317,9 +10321,9 @@ added0:
 	CBNZW R14, leave
 	B fits0
 fewer2:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	ADD R6<<2, R3, R12
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -10650,7 +10654,7 @@ half0to2Way:
 	BLT half0to2Add
 	B half0to2
 half0to2Add:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -10810,7 +10814,7 @@ row0to2HalfWay:
 	BLT row0to2HalfAdd
 	B row0to2Half
 row0to2HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -384(R1), F27
 	FMOVQ -320(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -10945,7 +10949,7 @@ oneMixed0to2:
 	CMP $0, R10
 	BGE oneMixed0to2
 doneMixed0to2:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -256(R8), F27
 	FMOVQ -192(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -10991,9 +10995,9 @@ doneMixed0to2:
 	MOVD R24, from+8(FP)
 	B scores2
 group2:
-	MOVD (Panel_Qt)(R0), R2
+	MOVD (Flash_Product+Product_Queries+QueryTile_lanes)(R0), R2
 	MOVD R3, R4
-	MOVD (Panel_D)(R0), R10
+	MOVD (Flash_Product+Product_D)(R0), R10
 	ADD R6<<2, R3, R12
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
@@ -11274,7 +11278,7 @@ half2Way:
 	BLT half2Add
 	B half2
 half2Add:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -352(R1), F27
 	FMOVQ -288(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -11364,7 +11368,7 @@ row2HalfWay:
 	BLT row2HalfAdd
 	B row2Half
 row2HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -352(R1), F27
 	FMOVQ -288(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -11480,10 +11484,10 @@ oneMixed2:
 	BGE oneMixed2
 doneMixed2:
 scores2:
-	MOVBU (Panel_Scaled)(R0), R10
+	MOVBU (Flash_Product+Product_plain)(R0), R10
 	CMP $1, R10
 	BGE scaled42
-	FMOVD (Panel_Factor)(R0), F20
+	FMOVD (Flash_Product+Product_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e34dc42 // VFMUL V20.S4, V2.S4, V2.S4
@@ -11497,14 +11501,14 @@ scores2:
 scaled42:
 	MOVD to+16(FP), R2
 	SUB R9, R2
-	MOVD (Panel_Plain)(R0), R10
+	MOVD (Flash_Band+Band_Plain)(R0), R10
 	CMP R10, R2
 	BLT shown2
-	MOVD (Panel_Edit+Edit_Key)(R0), R10
+	MOVD (Flash_Band+Band_Key)(R0), R10
 	ADD R10, R2
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 32(R10), F16
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 32(R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
@@ -11541,9 +11545,9 @@ scaled42:
 	VBIT V19.B16, V31.B16, V14.B16
 	FMOVQ 256(R26), F31 // next
 	VADD V31.S4, V18.S4, V18.S4
-	MOVD (Panel_Edit+Edit_Lo)(R0), R10
+	MOVD (Flash_Band+Band_Lo)(R0), R10
 	FMOVQ 48(R10), F16
-	MOVD (Panel_Edit+Edit_Hi)(R0), R10
+	MOVD (Flash_Band+Band_Hi)(R0), R10
 	FMOVQ 48(R10), F17
 	FMOVQ 272(R26), F31 // previous
 	VADD V31.S4, V17.S4, V17.S4
@@ -11687,7 +11691,7 @@ last2HalfWay:
 	BLT last2HalfAdd
 	B last2Half
 last2HalfAdd:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -352(R1), F27
 	FMOVQ -288(R1), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -11712,7 +11716,7 @@ last2Half:
 	MOVD R8, R24
 	B last2
 last2End:
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -224(R8), F27
 	FMOVQ -160(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -11738,7 +11742,7 @@ over2:
 	MOVD from+8(FP), R24
 	CMP R24, R8
 	BLT added2
-	MOVD (Panel_L)(R0), R24
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R24
 	FMOVQ -224(R8), F27
 	FMOVQ -160(R8), F31
 	WORD $0x4e3fd77b // VFADD V31.S4, V27.S4, V27.S4
@@ -11763,7 +11767,7 @@ over2:
 	ADD $128, R24
 	MOVD R24, from+8(FP)
 added2:
-	MOVD (Panel_L)(R0), R10
+	MOVD (Flash_Softmax+Softmax_Sums+Sums_L)(R0), R10
 	FMOVQ 32(R11), F16
 	FMOVQ 160(R26), F31 // lowest
 	WORD $0x4ebfd612 // VFSUB V31.S4, V16.S4, V18.S4
@@ -11827,7 +11831,7 @@ leave:
 	MOVD R11, done+32(FP)
 	RET
 
-// func neonMix4(p *Panel, keep *float32)
+// func neonMix4(p *Mix, keep *float32)
 //
 //	for c := range p.C { // 4 at a time
 //		var sum [16]float32
@@ -11837,7 +11841,7 @@ leave:
 //				first, end = p.Since[lane/4], p.Until[lane/4]
 //			}
 //			for j := first; j < end; j++ { // 4 at a time
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*16+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -11849,11 +11853,11 @@ leave:
 //	}
 TEXT ·neonMix4(SB), NOSPLIT, $8-16
 	MOVD p+0(FP), R0
-	MOVD (Panel_P)(R0), R1
-	MOVD (Panel_V+Rows_Data)(R0), R3
-	MOVD (Panel_V+Rows_Stride)(R0), R6
-	MOVD (Panel_O)(R0), R8
-	MOVD (Panel_C)(R0), R9
+	MOVD (Mix_Panel+Panel_P)(R0), R1
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R3
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (Mix_O)(R0), R8
+	MOVD (Mix_C)(R0), R9
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
@@ -11862,20 +11866,20 @@ TEXT ·neonMix4(SB), NOSPLIT, $8-16
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_Then)(R0), R24
-	MOVD (Panel_Ahead)(R0), R10
-	MOVD R10, (Panel_Then)(R0)
-	MOVD R24, (Panel_Ahead)(R0)
-	MOVD (Panel_ThenBy)(R0), R24
-	MOVD (Panel_AheadBy)(R0), R10
-	MOVD R10, (Panel_ThenBy)(R0)
-	MOVD R24, (Panel_AheadBy)(R0)
+	MOVD (Mix_Then+Prefetch_At)(R0), R24
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_At)(R0)
+	MOVD R24, (Mix_Next+Prefetch_At)(R0)
+	MOVD (Mix_Then+Prefetch_By)(R0), R24
+	MOVD (Mix_Next+Prefetch_By)(R0), R10
+	MOVD R10, (Mix_Then+Prefetch_By)(R0)
+	MOVD R24, (Mix_Next+Prefetch_By)(R0)
 	MOVD R3, R24
-	MOVD (Panel_Ahead)(R0), R10
+	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
 	BLT asks4
 	ADD R10, R24
-	MOVD (Panel_V+Rows_Data)(R0), R10
+	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
 asks4:
 	VMOVI $0, V0.B16
@@ -11895,13 +11899,13 @@ asks4:
 	VMOVI $0, V14.B16
 	VMOVI $0, V15.B16
 	ADD R6<<3, R4, R5
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all4
 	MOVD $0, R12
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -11938,7 +11942,7 @@ steps4Since1:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F16
 	ADD R7, R4, R14
@@ -11972,7 +11976,7 @@ one4Since1:
 	CMP $0, R10
 	BGE one4Since1
 done4Since1:
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 16(R11), R10
 	SUB R12, R10
 	MOVD 16(R11), R12
@@ -12024,7 +12028,7 @@ steps4Since2:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
@@ -12068,7 +12072,7 @@ one4Since2:
 	CMP $0, R10
 	BGE one4Since2
 done4Since2:
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 24(R11), R10
 	SUB R12, R10
 	MOVD 24(R11), R12
@@ -12135,7 +12139,7 @@ steps4Since3:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
@@ -12189,7 +12193,7 @@ one4Since3:
 	CMP $0, R10
 	BGE one4Since3
 done4Since3:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -12272,7 +12276,7 @@ steps4Until0:
 	ADD R7, R5, R14
 	PRFM (R14), PLDL1KEEP
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 192(R2), F16
 	FMOVQ 208(R2), F17
@@ -12336,10 +12340,10 @@ one4Until0:
 	CMP $0, R10
 	BGE one4Until0
 done4Until0:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT summed4
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -12399,7 +12403,7 @@ steps4Until1:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 208(R2), F17
 	FMOVQ 224(R2), F18
@@ -12450,7 +12454,7 @@ one4Until1:
 	CMP $0, R10
 	BGE one4Until1
 done4Until1:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 16(R11), R10
 	SUB R12, R10
 	MOVD 16(R11), R12
@@ -12495,7 +12499,7 @@ steps4Until2:
 	WORD $0x4fb41a4e // VFMLA V20.S[3], V18.S4, V14.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 224(R2), F18
 	FMOVQ 240(R2), F19
@@ -12536,7 +12540,7 @@ one4Until2:
 	CMP $0, R10
 	BGE one4Until2
 done4Until2:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 24(R11), R10
 	SUB R12, R10
 	MOVD 24(R11), R12
@@ -12566,7 +12570,7 @@ steps4Until3:
 	WORD $0x4f941a6b // VFMLA V20.S[2], V19.S4, V11.S4
 	WORD $0x4fb41a6f // VFMLA V20.S[3], V19.S4, V15.S4
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Mix_Next+Prefetch_By)(R0), R14
 	ADD R14, R24
 	FMOVQ 240(R2), F19
 	ADD R7, R4, R14
@@ -12598,7 +12602,7 @@ one4Until3:
 	BGE one4Until3
 done4Until3:
 summed4:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh4
 	MOVD keep+8(FP), R11
@@ -12670,13 +12674,13 @@ tile1:
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
 	VMOVI $0, V3.B16
-	MOVD (Panel_N)(R0), R10
+	MOVD (Mix_Panel+Panel_N)(R0), R10
 	ADD $-4, R10
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT all1
 	MOVD $0, R12
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -12724,7 +12728,7 @@ one1Since1:
 	CMP $0, R10
 	BGE one1Since1
 done1Since1:
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 16(R11), R10
 	SUB R12, R10
 	MOVD 16(R11), R12
@@ -12782,7 +12786,7 @@ one1Since2:
 	CMP $0, R10
 	BGE one1Since2
 done1Since2:
-	MOVD (Panel_Since)(R0), R11
+	MOVD (Mix_Since)(R0), R11
 	MOVD 24(R11), R10
 	SUB R12, R10
 	MOVD 24(R11), R12
@@ -12850,7 +12854,7 @@ one1Since3:
 	CMP $0, R10
 	BGE one1Since3
 done1Since3:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD (R11), R10
 	SUB R12, R10
 	MOVD (R11), R12
@@ -12929,10 +12933,10 @@ one1Until0:
 	CMP $0, R10
 	BGE one1Until0
 done1Until0:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	CMP $1, R11
 	BLT summed1
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 8(R11), R10
 	SUB R12, R10
 	MOVD 8(R11), R12
@@ -13000,7 +13004,7 @@ one1Until1:
 	CMP $0, R10
 	BGE one1Until1
 done1Until1:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 16(R11), R10
 	SUB R12, R10
 	MOVD 16(R11), R12
@@ -13058,7 +13062,7 @@ one1Until2:
 	CMP $0, R10
 	BGE one1Until2
 done1Until2:
-	MOVD (Panel_Until)(R0), R11
+	MOVD (Mix_Until)(R0), R11
 	MOVD 24(R11), R10
 	SUB R12, R10
 	MOVD 24(R11), R12
@@ -13107,7 +13111,7 @@ one1Until3:
 	BGE one1Until3
 done1Until3:
 summed1:
-	MOVBU (Panel_Fresh)(R0), R10
+	MOVBU (Mix_Fresh)(R0), R10
 	CMP $1, R10
 	BGE fresh1
 	MOVD keep+8(FP), R11
@@ -13136,13 +13140,13 @@ fresh1:
 end1:
 	RET
 
-// func neonDScore4(p *Panel)
+// func neonDScore4(p *DScore)
 //
 //	for j := range p.N { // 4 at a time
 //		var sum [16]float32
 //		for c := range p.C { // 4 at a time
 //			for lane := range sum {
-//				sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*16+lane], sum[lane])
+//				sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*16+lane], sum[lane])
 //			}
 //		}
 //		for lane := range sum {
@@ -13151,12 +13155,12 @@ end1:
 //	}
 TEXT ·neonDScore4(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0
-	MOVD (Panel_N)(R0), R9
-	MOVD (Panel_V+Rows_Data)(R0), R3
-	MOVD (Panel_V+Rows_Stride)(R0), R6
-	MOVD (Panel_Dot)(R0), R1
-	MOVD (Panel_Sub)(R0), R11
-	MOVD (Panel_P)(R0), R8
+	MOVD (DScore_Panel+Panel_N)(R0), R9
+	MOVD (DScore_Values+KeyBlock_packed+packed_rows+Rows_Data)(R0), R3
+	MOVD (DScore_Values+KeyBlock_packed+packed_rows+Rows_Stride)(R0), R6
+	MOVD (DScore_Dot+QueryTile_lanes)(R0), R1
+	MOVD (DScore_Sub)(R0), R11
+	MOVD (DScore_Panel+Panel_P)(R0), R8
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
@@ -13165,7 +13169,7 @@ TEXT ·neonDScore4(SB), NOSPLIT, $0-8
 tile4:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_C)(R0), R10
+	MOVD (DScore_C)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -13412,7 +13416,7 @@ end4:
 tile1:
 	MOVD R1, R2
 	MOVD R3, R4
-	MOVD (Panel_C)(R0), R10
+	MOVD (DScore_C)(R0), R10
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -13509,7 +13513,7 @@ done1:
 end1:
 	RET
 
-// func neonRaise(p *Panel, rows int)
+// func neonRaise(p *Softmax, rows int)
 //
 //	for lane := range p.Width { // 4 at a time
 //		top := p.M[lane]
@@ -13536,12 +13540,12 @@ end1:
 TEXT ·neonRaise(SB), NOSPLIT, $0-16
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
-	MOVD (Panel_Width)(R0), R6
+	MOVD (Softmax_Panel+Panel_Width)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
-	MOVD (Panel_M)(R0), R11
-	MOVD (Panel_P)(R0), R8
-	MOVD (Panel_Done)(R0), R9
+	MOVD (Softmax_Sums+Sums_M)(R0), R11
+	MOVD (Softmax_Panel+Panel_P)(R0), R8
+	MOVD (Softmax_Done)(R0), R9
 	MOVD $64, R14
 	MUL R14, R9
 	ADD R9, R8, R8
@@ -13598,13 +13602,13 @@ raised:
 	VBIT V7.B16, V6.B16, V5.B16
 	ADD R7, R11, R14
 	FMOVQ F0, (R14)
-	MOVD (Panel_L)(R0), R3
+	MOVD (Softmax_Sums+Sums_L)(R0), R3
 	ADD R7, R3, R14
 	FMOVQ (R14), F31
 	WORD $0x6e3fdca9 // VFMUL V31.S4, V5.S4, V9.S4
 	ADD R7, R3, R14
 	FMOVQ F9, (R14)
-	MOVD (Panel_S)(R0), R3
+	MOVD (Softmax_Sums+Sums_S)(R0), R3
 	CMP $1, R3
 	BLT noS
 	ADD R7, R3, R14
@@ -13613,16 +13617,16 @@ raised:
 	ADD R7, R3, R14
 	FMOVQ F9, (R14)
 noS:
-	MOVD (Panel_Keep)(R0), R3
+	MOVD (Softmax_Keep)(R0), R3
 	ADD R7, R3, R14
 	FMOVQ (R14), F31
 	WORD $0x6e3fdca9 // VFMUL V31.S4, V5.S4, V9.S4
 	ADD R7, R3, R14
 	FMOVQ F9, (R14)
 	// weights that would become subnormal are 0 before they take the time that such products do
-	MOVD (Panel_P)(R0), R2
+	MOVD (Softmax_Panel+Panel_P)(R0), R2
 	ADD R7, R2, R2
-	MOVD (Panel_Done)(R0), R10
+	MOVD (Softmax_Done)(R0), R10
 	CMP $4, R10
 	BLT end4
 weights4:
@@ -13666,7 +13670,7 @@ weights1:
 end1:
 	B next
 
-// func neonTop(p *Panel, from, to int)
+// func neonTop(p *Softmax, from, to int)
 //
 //	for lane := range p.Width { // 4 at a time
 //		for j := from; j < to; j++ {
@@ -13675,17 +13679,17 @@ end1:
 //	}
 TEXT ·neonTop(SB), NOSPLIT, $0-24
 	MOVD p+0(FP), R0
-	MOVD (Panel_Width)(R0), R6
+	MOVD (Softmax_Panel+Panel_Width)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
-	MOVD (Panel_P)(R0), R8
+	MOVD (Softmax_Panel+Panel_P)(R0), R8
 	MOVD from+8(FP), R9
 	MOVD $64, R14
 	MUL R14, R9
 	ADD R9, R8, R8
 	MOVD $0, R7
 vector:
-	MOVD (Panel_M)(R0), R11
+	MOVD (Softmax_Sums+Sums_M)(R0), R11
 	ADD R7, R11, R14
 	FMOVQ (R14), F0
 	ADD R7, R11, R14
@@ -13849,7 +13853,7 @@ done:
 	MOVD R11, bad+24(FP)
 	RET
 
-// func neonExp(p *Panel, from, to int) (done int)
+// func neonExp(p *Softmax, from, to int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		rows := min(4, to-j)
@@ -13870,11 +13874,11 @@ TEXT ·neonExp(SB), NOSPLIT, $0-32
 	SUB R11, R9
 	MOVD $64, R14
 	MUL R14, R11
-	MOVD (Panel_P)(R0), R8
+	MOVD (Softmax_Panel+Panel_P)(R0), R8
 	ADD R11, R8, R8
-	MOVD (Panel_M)(R0), R11
-	MOVD (Panel_L)(R0), R1
-	MOVD (Panel_Width)(R0), R6
+	MOVD (Softmax_Sums+Sums_M)(R0), R11
+	MOVD (Softmax_Sums+Sums_L)(R0), R1
+	MOVD (Softmax_Panel+Panel_Width)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
 	CMP $1, R9
@@ -13965,7 +13969,7 @@ over:
 	MOVD R11, done+24(FP)
 	RET
 
-// func neonExpSums(p *Panel, from, to int) (done int)
+// func neonExpSums(p *Softmax, from, to int) (done int)
 //
 //	for j := from; j < to; j += 4 {
 //		rows := min(4, to-j)
@@ -13987,12 +13991,12 @@ TEXT ·neonExpSums(SB), NOSPLIT, $0-32
 	SUB R11, R9
 	MOVD $64, R14
 	MUL R14, R11
-	MOVD (Panel_P)(R0), R8
+	MOVD (Softmax_Panel+Panel_P)(R0), R8
 	ADD R11, R8, R8
-	MOVD (Panel_M)(R0), R11
-	MOVD (Panel_L)(R0), R1
-	MOVD (Panel_S)(R0), R3
-	MOVD (Panel_Width)(R0), R6
+	MOVD (Softmax_Sums+Sums_M)(R0), R11
+	MOVD (Softmax_Sums+Sums_L)(R0), R1
+	MOVD (Softmax_Sums+Sums_S)(R0), R3
+	MOVD (Softmax_Panel+Panel_Width)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
 	CMP $1, R9
@@ -14094,7 +14098,7 @@ over:
 	MOVD R11, done+24(FP)
 	RET
 
-// func neonScaleKeys(p *Few, scale *float32, apart int)
+// func neonScaleKeys(p *Walk, scale *float32, apart int)
 //
 //	for j := range p.N { // 4 at a time if apart is 1, or else 4
 //		for r := range p.R {
@@ -14107,52 +14111,52 @@ TEXT ·neonScaleKeys(SB), NOSPLIT, $0-24
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	MOVD (Few_Stride)(R0), R20
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R20
 	MOVD $4, R14
 	MUL R14, R20
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R3
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R3
 	MUL R3, R10
-	MOVD (Few_Stride)(R0), R3
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R3
 	MUL R3, R10
-	MOVD (Few_N)(R0), R3
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R3
 	ADD R3, R10
-	MOVD (Few_left)(R0), R3
+	MOVD (Walk_Runs+Runs_left)(R0), R3
 	SUB R3, R10
-	MOVD (Few_P)(R0), R3
+	MOVD (Walk_RowPanel+RowPanel_P)(R0), R3
 	ADD R10<<2, R3, R8
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_Scales)(R0), R3
+	MOVD (Walk_Runs+Runs_run)(R0), R10
+	MOVD (Walk_Runs+Runs_Scales)(R0), R3
 	ADD R10<<3, R3, R3
 	MOVD (R3), R2
 	MOVD scale+8(FP), R3
 	ADD R2<<2, R3, R3
-	MOVD (Few_run)(R0), R10
+	MOVD (Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD (Walk_Runs+Runs_left)(R0), R9
+	MOVD (Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R2
+	MOVD (Walk_Runs+Runs_Heads)(R0), R2
 	CMP R2, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
 	CMP $4, R6
 	BLT apart
 	CMP $5, R6
@@ -14162,7 +14166,7 @@ turn:
 vector:
 	FMOVQ (R3), F0
 	MOVD R8, R2
-	MOVD (Few_R)(R0), R10
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R10
 queryvector:
 	FMOVQ (R2), F1
 	WORD $0x6e20dc21 // VFMUL V0.S4, V1.S4, V1.S4
@@ -14189,7 +14193,7 @@ four:
 	ADD R7, R3, R14
 	VLD1 (R14), V0.S[3]
 	MOVD R8, R2
-	MOVD (Few_R)(R0), R10
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R10
 queryfour:
 	FMOVQ (R2), F1
 	WORD $0x6e20dc21 // VFMUL V0.S4, V1.S4, V1.S4
@@ -14209,7 +14213,7 @@ endfour:
 one:
 	FMOVS (R3), F0
 	MOVD R8, R2
-	MOVD (Few_R)(R0), R10
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R10
 queryone:
 	FMOVS (R2), F1
 	WORD $0x6e20dc21 // VFMUL V0.S4, V1.S4, V1.S4
@@ -14224,7 +14228,7 @@ queryone:
 	CMP $1, R9
 	BGE one
 endone:
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
@@ -14369,35 +14373,35 @@ end1one:
 end1:
 	RET
 
-// func neonOuter(p *Panel)
+// func neonOuter(p *Outer)
 //
 //	for r := range p.N { // 6 at a time
 //		for c := range p.C { // 12 at a time
 //			sum := float32(0)
 //			for k := range p.Width {
-//				sum = fma(p.P[r*p.Lanes+k], p.Y.Data[k*p.Y.Stride+c], sum)
+//				sum = fma(p.P[r*p.Lanes+k], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStr+c] += sum // what was there counts as 0 if p.Fresh
+//			p.X[r*p.XStride+c] += sum // what was there counts as 0 if p.Fresh
 //			if p.Scale != nil {
-//				p.X[r*p.XStr+c] *= p.Scale[r]
+//				p.X[r*p.XStride+c] *= p.Scale[r]
 //			}
 //		}
 //	}
 TEXT ·neonOuter(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Panel_N)(R0), R9
-	MOVD (Panel_P)(R0), R3
-	MOVD (Panel_Lanes)(R0), R6
-	MOVD (Panel_Y+Rows_Stride)(R0), R20
-	MOVD (Panel_X)(R0), R8
-	MOVD (Panel_XStr)(R0), R22
+	MOVD (Outer_Panel+Panel_N)(R0), R9
+	MOVD (Outer_Panel+Panel_P)(R0), R3
+	MOVD (Outer_Panel+Panel_Lanes)(R0), R6
+	MOVD (Outer_Y+LineBlock_packed+packed_rows+Rows_Stride)(R0), R20
+	MOVD (Outer_X)(R0), R8
+	MOVD (Outer_XStride)(R0), R22
 	MOVD $4, R14
 	MUL R14, R6
 	MOVD $4, R14
 	MUL R14, R20
 	MOVD $4, R14
 	MUL R14, R22
-	MOVD (Panel_Ahead)(R0), R24
+	MOVD (Outer_Stream+Stream_At)(R0), R24
 	CMP $1, R24
 	BGE asks
 	MOVD R3, R24
@@ -14405,8 +14409,8 @@ asks:
 	CMP $6, R9
 	BLT end6
 rows6:
-	MOVD (Panel_C)(R0), R15
-	MOVD (Panel_Y+Rows_Data)(R0), R1
+	MOVD (Outer_C)(R0), R15
+	MOVD (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(R0), R1
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
@@ -14432,7 +14436,7 @@ columns6x12:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
@@ -14515,7 +14519,7 @@ steps6x12:
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
@@ -14593,13 +14597,13 @@ one6x12:
 	CMP $0, R10
 	BGE one6x12
 done6x12:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add6x12
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain6x12fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -14687,10 +14691,10 @@ plain6x12fresh:
 stored6x12fresh:
 	B next6x12
 add6x12:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain6x12
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -14868,7 +14872,7 @@ columns6x4:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
@@ -14909,7 +14913,7 @@ steps6x4:
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F6
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
@@ -14959,13 +14963,13 @@ one6x4:
 	CMP $0, R10
 	BGE one6x4
 done6x4:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add6x4
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain6x4fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15017,10 +15021,10 @@ plain6x4fresh:
 stored6x4fresh:
 	B next6x4
 add6x4:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain6x4
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15114,7 +15118,7 @@ columns6x1:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
@@ -15155,7 +15159,7 @@ steps6x1:
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVS (R2), F6
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
@@ -15205,13 +15209,13 @@ one6x1:
 	CMP $0, R10
 	BGE one6x1
 done6x1:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add6x1
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain6x1fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15263,10 +15267,10 @@ plain6x1fresh:
 stored6x1fresh:
 	B next6x1
 add6x1:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain6x1
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15348,7 +15352,7 @@ next6x1:
 	BGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVD (Panel_C)(R0), R10
+	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -15363,8 +15367,8 @@ end6:
 	CMP $2, R9
 	BLT end2
 rows2:
-	MOVD (Panel_C)(R0), R15
-	MOVD (Panel_Y+Rows_Data)(R0), R1
+	MOVD (Outer_C)(R0), R15
+	MOVD (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(R0), R1
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
@@ -15378,7 +15382,7 @@ columns2x16:
 	VMOVI $0, V7.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
@@ -15427,7 +15431,7 @@ steps2x16:
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
@@ -15474,13 +15478,13 @@ one2x16:
 	CMP $0, R10
 	BGE one2x16
 done2x16:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add2x16
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain2x16fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15522,10 +15526,10 @@ plain2x16fresh:
 stored2x16fresh:
 	B next2x16
 add2x16:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain2x16
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15613,7 +15617,7 @@ columns2x8:
 	VMOVI $0, V3.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
@@ -15644,7 +15648,7 @@ steps2x8:
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
@@ -15679,13 +15683,13 @@ one2x8:
 	CMP $0, R10
 	BGE one2x8
 done2x8:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add2x8
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain2x8fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15715,10 +15719,10 @@ plain2x8fresh:
 stored2x8fresh:
 	B next2x8
 add2x8:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain2x8
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15776,7 +15780,7 @@ columns2x4:
 	VMOVI $0, V1.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
@@ -15798,7 +15802,7 @@ steps2x4:
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F2
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
@@ -15827,13 +15831,13 @@ one2x4:
 	CMP $0, R10
 	BGE one2x4
 done2x4:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add2x4
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain2x4fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15857,10 +15861,10 @@ plain2x4fresh:
 stored2x4fresh:
 	B next2x4
 add2x4:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain2x4
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15904,7 +15908,7 @@ columns2x1:
 	VMOVI $0, V1.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
@@ -15926,7 +15930,7 @@ steps2x1:
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVS (R2), F2
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
@@ -15955,13 +15959,13 @@ one2x1:
 	CMP $0, R10
 	BGE one2x1
 done2x1:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add2x1
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain2x1fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -15985,10 +15989,10 @@ plain2x1fresh:
 stored2x1fresh:
 	B next2x1
 add2x1:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain2x1
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16026,7 +16030,7 @@ next2x1:
 	BGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVD (Panel_C)(R0), R10
+	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -16039,8 +16043,8 @@ end2:
 	CMP $1, R9
 	BLT end1
 rows1:
-	MOVD (Panel_C)(R0), R15
-	MOVD (Panel_Y+Rows_Data)(R0), R1
+	MOVD (Outer_C)(R0), R15
+	MOVD (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(R0), R1
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
@@ -16055,7 +16059,7 @@ columns1x32:
 	MOVD R3, R4
 	MOVD R1, R2
 	MOVD R8, R21
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -16117,7 +16121,7 @@ steps1x32:
 	ADD R20, R2, R2
 	ADD R22, R21, R21
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F8
 	WORD $0x4fa91900 // VFMLA V9.S[3], V8.S4, V0.S4
@@ -16169,13 +16173,13 @@ one1x32:
 	CMP $0, R10
 	BGE one1x32
 done1x32:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add1x32
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x32fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16213,10 +16217,10 @@ plain1x32fresh:
 stored1x32fresh:
 	B next1x32
 add1x32:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x32
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16300,7 +16304,7 @@ columns1x16:
 	VMOVI $0, V3.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -16335,7 +16339,7 @@ steps1x16:
 	WORD $0x4f851883 // VFMLA V5.S[2], V4.S4, V3.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F4
 	WORD $0x4fa51880 // VFMLA V5.S[3], V4.S4, V0.S4
@@ -16371,13 +16375,13 @@ one1x16:
 	CMP $0, R10
 	BGE one1x16
 done1x16:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add1x16
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x16fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16403,10 +16407,10 @@ plain1x16fresh:
 stored1x16fresh:
 	B next1x16
 add1x16:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x16
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16460,7 +16464,7 @@ columns1x8:
 	VMOVI $0, V1.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -16483,7 +16487,7 @@ steps1x8:
 	WORD $0x4f831841 // VFMLA V3.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F2
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
@@ -16511,13 +16515,13 @@ one1x8:
 	CMP $0, R10
 	BGE one1x8
 done1x8:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add1x8
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x8fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16537,10 +16541,10 @@ plain1x8fresh:
 stored1x8fresh:
 	B next1x8
 add1x8:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x8
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16579,7 +16583,7 @@ columns1x4:
 	VMOVI $0, V0.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -16596,7 +16600,7 @@ steps1x4:
 	WORD $0x4f821820 // VFMLA V2.S[2], V1.S4, V0.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F1
 	WORD $0x4fa21820 // VFMLA V2.S[3], V1.S4, V0.S4
@@ -16620,13 +16624,13 @@ one1x4:
 	CMP $0, R10
 	BGE one1x4
 done1x4:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add1x4
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x4fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16643,10 +16647,10 @@ plain1x4fresh:
 stored1x4fresh:
 	B next1x4
 add1x4:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x4
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16678,7 +16682,7 @@ columns1x1:
 	VMOVI $0, V0.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -16695,7 +16699,7 @@ steps1x1:
 	WORD $0x4f821820 // VFMLA V2.S[2], V1.S4, V0.S4
 	ADD R20, R2, R2
 	PRFM (R24), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVS (R2), F1
 	WORD $0x4fa21820 // VFMLA V2.S[3], V1.S4, V0.S4
@@ -16719,13 +16723,13 @@ one1x1:
 	CMP $0, R10
 	BGE one1x1
 done1x1:
-	MOVBU (Panel_Fresh)(R0), R4
+	MOVBU (Outer_Fresh)(R0), R4
 	CMP $1, R4
 	BLT add1x1
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x1fresh
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16742,10 +16746,10 @@ plain1x1fresh:
 stored1x1fresh:
 	B next1x1
 add1x1:
-	MOVD (Panel_Scale)(R0), R2
+	MOVD (Outer_Scale)(R0), R2
 	CMP $1, R2
 	BLT plain1x1
-	MOVD (Panel_N)(R0), R10
+	MOVD (Outer_Panel+Panel_N)(R0), R10
 	SUB R9, R10
 	ADD R10<<2, R2, R2
 	MOVD R8, R4
@@ -16772,7 +16776,7 @@ next1x1:
 	BGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVD (Panel_C)(R0), R10
+	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -16784,25 +16788,25 @@ end1x1:
 end1:
 	RET
 
-// func neonOuterT(p *Panel)
+// func neonOuterT(p *Outer)
 //
 //	for r := range p.N { // 8 at a time
 //		for c := range p.C { // 12 at a time
 //			sum := float32(0)
 //			for k := range p.Width {
-//				sum = fma(p.P[k*p.Lanes+r], p.Y.Data[k*p.Y.Stride+c], sum)
+//				sum = fma(p.P[k*p.Lanes+r], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStr+c] += sum
+//			p.X[r*p.XStride+c] += sum
 //		}
 //	}
 TEXT ·neonOuterT(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Panel_N)(R0), R9
-	MOVD (Panel_P)(R0), R3
-	MOVD (Panel_Lanes)(R0), R6
-	MOVD (Panel_Y+Rows_Stride)(R0), R20
-	MOVD (Panel_X)(R0), R8
-	MOVD (Panel_XStr)(R0), R22
+	MOVD (Outer_Panel+Panel_N)(R0), R9
+	MOVD (Outer_Panel+Panel_P)(R0), R3
+	MOVD (Outer_Panel+Panel_Lanes)(R0), R6
+	MOVD (Outer_Y+LineBlock_packed+packed_rows+Rows_Stride)(R0), R20
+	MOVD (Outer_X)(R0), R8
+	MOVD (Outer_XStride)(R0), R22
 	MOVD $4, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -16810,8 +16814,8 @@ TEXT ·neonOuterT(SB), NOSPLIT, $8-8
 	MOVD $4, R14
 	MUL R14, R22
 	ADD R6<<1, R6, R7
-	MOVD (Panel_Beside)(R0), R25
-	MOVD (Panel_Ahead)(R0), R24
+	MOVD (Outer_Stream+Stream_Beside)(R0), R25
+	MOVD (Outer_Stream+Stream_At)(R0), R24
 	CMP $1, R24
 	BGE asks
 	MOVD R3, R24
@@ -16819,8 +16823,8 @@ asks:
 	CMP $8, R9
 	BLT end8
 rows8:
-	MOVD (Panel_C)(R0), R15
-	MOVD (Panel_Y+Rows_Data)(R0), R1
+	MOVD (Outer_C)(R0), R15
+	MOVD (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(R0), R1
 	CMP $12, R15
 	BLT end8x12
 columns8x12:
@@ -16850,7 +16854,7 @@ columns8x12:
 	VMOVI $0, V23.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest8x12
@@ -16953,7 +16957,7 @@ steps8x12:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F24
 	FMOVQ 16(R2), F25
@@ -17131,7 +17135,7 @@ columns8x4:
 	VMOVI $0, V7.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest8x4
@@ -17180,7 +17184,7 @@ steps8x4:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F8
 	ADD R7, R4, R14
@@ -17274,7 +17278,7 @@ columns8x1:
 	VMOVI $0, V7.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest8x1
@@ -17323,7 +17327,7 @@ steps8x1:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVS (R2), F8
 	ADD R7, R4, R14
@@ -17405,7 +17409,7 @@ done8x1:
 	BGE columns8x1
 end8x1:
 	// the first column of the rows that follow
-	MOVD (Panel_C)(R0), R10
+	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -17418,8 +17422,8 @@ end8:
 	CMP $4, R9
 	BLT end4
 rows4:
-	MOVD (Panel_C)(R0), R15
-	MOVD (Panel_Y+Rows_Data)(R0), R1
+	MOVD (Outer_C)(R0), R15
+	MOVD (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(R0), R1
 	CMP $12, R15
 	BLT end4x12
 columns4x12:
@@ -17437,7 +17441,7 @@ columns4x12:
 	VMOVI $0, V11.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest4x12
@@ -17499,7 +17503,7 @@ steps4x12:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F12
 	FMOVQ 16(R2), F13
@@ -17606,7 +17610,7 @@ columns4x4:
 	VMOVI $0, V3.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest4x4
@@ -17638,7 +17642,7 @@ steps4x4:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVQ (R2), F4
 	ADD R7, R4, R14
@@ -17701,7 +17705,7 @@ columns4x1:
 	VMOVI $0, V3.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest4x1
@@ -17733,7 +17737,7 @@ steps4x1:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	FMOVS (R2), F4
 	ADD R7, R4, R14
@@ -17788,7 +17792,7 @@ done4x1:
 	BGE columns4x1
 end4x1:
 	// the first column of the rows that follow
-	MOVD (Panel_C)(R0), R10
+	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -17801,8 +17805,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 rows1:
-	MOVD (Panel_C)(R0), R15
-	MOVD (Panel_Y+Rows_Data)(R0), R1
+	MOVD (Outer_C)(R0), R15
+	MOVD (Outer_Y+LineBlock_packed+packed_rows+Rows_Data)(R0), R1
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
@@ -17816,7 +17820,7 @@ columns1x32:
 	VMOVI $0, V7.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
@@ -17884,7 +17888,7 @@ steps1x32:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	ADD R7, R4, R14
 	FMOVS (R14), F9
@@ -17980,7 +17984,7 @@ columns1x16:
 	VMOVI $0, V3.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
@@ -18024,7 +18028,7 @@ steps1x16:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	ADD R7, R4, R14
 	FMOVS (R14), F5
@@ -18090,7 +18094,7 @@ columns1x8:
 	VMOVI $0, V1.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
@@ -18122,7 +18126,7 @@ steps1x8:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	ADD R7, R4, R14
 	FMOVS (R14), F3
@@ -18173,7 +18177,7 @@ columns1x4:
 	VMOVI $0, V0.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
@@ -18199,7 +18203,7 @@ steps1x4:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	ADD R7, R4, R14
 	FMOVS (R14), F2
@@ -18243,7 +18247,7 @@ columns1x1:
 	VMOVI $0, V0.B16
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Panel_Width)(R0), R10
+	MOVD (Outer_Panel+Panel_Width)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
@@ -18269,7 +18273,7 @@ steps1x1:
 	PRFM (R24), PLDL1KEEP
 	ADD R25, R24, R14
 	PRFM (R14), PLDL1KEEP
-	MOVD (Panel_AheadBy)(R0), R14
+	MOVD (Outer_Stream+Stream_By)(R0), R14
 	ADD R14, R24
 	ADD R7, R4, R14
 	FMOVS (R14), F2
@@ -18308,7 +18312,7 @@ done1x1:
 	BGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVD (Panel_C)(R0), R10
+	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -18853,7 +18857,7 @@ numbers1:
 end1:
 	RET
 
-// func neonCap(p *Panel, from, to int, scale float32)
+// func neonCap(p *Edit, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 4 at a time
 //		for j := from; j < to; j++ {
@@ -18864,10 +18868,10 @@ end1:
 TEXT ·neonCap(SB), NOSPLIT, $0-28
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
-	MOVD (Panel_Width)(R0), R6
+	MOVD (Edit_Panel+Panel_Width)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
-	MOVD (Panel_P)(R0), R8
+	MOVD (Edit_Panel+Panel_P)(R0), R8
 	MOVD from+8(FP), R9
 	MOVD $64, R14
 	MUL R14, R9
@@ -19078,21 +19082,21 @@ end1:
 	BLT vector
 	RET
 
-// func neonAdd(p *Panel, from, to int, scale, factor, rest, lowest float32)
+// func neonAdd(p *Edit, from, to int, scale, factor, rest, lowest float32)
 //
 //	for lane := range p.Width { // 4 at a time
 //		for j := from; j < to; j++ {
-//			x, bias := &p.P[j*16+lane], p.Edit.Add[j*16+lane]
+//			x, bias := &p.P[j*16+lane], p.Bias[j*16+lane]
 //			*x = max(scale*(*x) + (factor+rest)*bias, min(*x, bias, lowest))
 //		}
 //	}
 TEXT ·neonAdd(SB), NOSPLIT, $0-40
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
-	MOVD (Panel_Width)(R0), R6
+	MOVD (Edit_Panel+Panel_Width)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
-	MOVD (Panel_P)(R0), R8
+	MOVD (Edit_Panel+Panel_P)(R0), R8
 	MOVD from+8(FP), R9
 	MOVD $64, R14
 	MUL R14, R9
@@ -19108,7 +19112,7 @@ vector:
 	FMOVS lowest+36(FP), F4
 	VDUP V4.S[0], V4.S4
 	FMOVQ 480(R26), F3 // errorLeast
-	MOVD (Panel_Edit+Edit_Add)(R0), R3
+	MOVD (Edit_Bias)(R0), R3
 	MOVD from+8(FP), R9
 	MOVD $64, R14
 	MUL R14, R9
@@ -19207,21 +19211,21 @@ end1:
 	BLT vector
 	RET
 
-// func neonSlope(p *Panel, from, to int, scale float32)
+// func neonSlope(p *Edit, from, to int, scale float32)
 //
 //	for lane := range p.Width { // 4 at a time
 //		for j := from; j < to; j++ {
 //			x := &p.P[j*16+lane]
-//			*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)
+//			*x = scale*(*x) + (p.SlopeHi[lane] + p.SlopeLo[lane]) * abs(p.Pos[lane]-j)
 //		}
 //	}
 TEXT ·neonSlope(SB), NOSPLIT, $0-28
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
-	MOVD (Panel_Width)(R0), R6
+	MOVD (Edit_Panel+Panel_Width)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
-	MOVD (Panel_P)(R0), R8
+	MOVD (Edit_Panel+Panel_P)(R0), R8
 	MOVD from+8(FP), R9
 	MOVD $64, R14
 	MUL R14, R9
@@ -19230,14 +19234,14 @@ TEXT ·neonSlope(SB), NOSPLIT, $0-28
 vector:
 	FMOVS scale+24(FP), F15
 	VDUP V15.S[0], V15.S4
-	MOVD (Panel_Edit+Edit_SlopeHi)(R0), R11
+	MOVD (Edit_SlopeHi)(R0), R11
 	ADD R7, R11, R14
 	FMOVQ (R14), F0
-	MOVD (Panel_Edit+Edit_SlopeLo)(R0), R11
+	MOVD (Edit_SlopeLo)(R0), R11
 	ADD R7, R11, R14
 	FMOVQ (R14), F1
 	FMOVQ 496(R26), F2 // absolute
-	MOVD (Panel_Edit+Edit_Pos)(R0), R11
+	MOVD (Edit_Pos)(R0), R11
 	ADD R7, R11, R14
 	FMOVQ (R14), F3
 	MOVD from+8(FP), R9
@@ -19317,11 +19321,11 @@ end1:
 	BLT vector
 	RET
 
-// func neonHide(p *Panel, from, to int)
+// func neonHide(p *Edit, from, to int)
 //
 //	for lane := range p.Width { // 4 at a time
 //		for j := from; j < to; j++ {
-//			if p.Edit.Bits[from/32*16+lane]>>(j-from)&1 == 0 {
+//			if p.Bits[from/32*16+lane]>>(j-from)&1 == 0 {
 //				p.P[j*16+lane] = -Inf
 //			}
 //		}
@@ -19329,10 +19333,10 @@ end1:
 TEXT ·neonHide(SB), NOSPLIT, $0-24
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
-	MOVD (Panel_Width)(R0), R6
+	MOVD (Edit_Panel+Panel_Width)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
-	MOVD (Panel_P)(R0), R8
+	MOVD (Edit_Panel+Panel_P)(R0), R8
 	MOVD from+8(FP), R9
 	MOVD $64, R14
 	MUL R14, R9
@@ -19341,7 +19345,7 @@ TEXT ·neonHide(SB), NOSPLIT, $0-24
 vector:
 	FMOVQ 240(R26), F0 // hidden
 	FMOVQ 256(R26), F2 // next
-	MOVD (Panel_Edit+Edit_Bits)(R0), R11
+	MOVD (Edit_Bits)(R0), R11
 	MOVD from+8(FP), R9
 	MOVD $2, R14
 	MUL R14, R9
@@ -20074,21 +20078,21 @@ pass:
 	BGE pass
 	RET
 
-// func neonDotOnce(p *Few)
+// func neonDotOnce(p *Dot)
 //
 //	for j := range p.N { // 4 at a time
 //		for r := range p.R { // 4 at a time
 //			var sum [4]float32
 //			for x := range p.D { // 4 at a time; what is left over is added to sum[0]
-//				sum[x%4] = fma(p.Q.Data[r*p.Q.Stride+x], p.K.Data[j*p.K.Stride+x], sum[x%4])
+//				sum[x%4] = fma(p.Rows.Data[r*p.Rows.Stride+x], p.Cache.Data[j*p.Cache.Stride+x], sum[x%4])
 //			}
 //			p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 //		}
 //	}
 TEXT ·neonDotOnce(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
-	MOVD (Few_Q+Rows_Stride)(R0), R20
+	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Stride)(R0), R6
+	MOVD (Dot_Walk+Walk_Rows+Rows_Stride)(R0), R20
 	MOVD $4, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -20096,77 +20100,77 @@ TEXT ·neonDotOnce(SB), NOSPLIT, $8-8
 	ADD R6<<1, R6, R7
 	ADD R20<<1, R20, R21
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_At)(R0), R3
+	MOVD (Dot_Walk+Walk_Runs+Runs_run)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_At)(R0), R3
 	ADD R10<<3, R3, R3
 	MOVD (R3), R3
 	MOVD $4, R14
 	MUL R14, R3
-	MOVD (Few_K+Cells_Rows+Rows_Data)(R0), R4
+	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Data)(R0), R4
 	ADD R4, R3
-	MOVD (Few_Far)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
-	MOVD (Few_FarPages)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_FarPages)(R0), R4
 touch:
 	PRFM (R24), PLDL2KEEP
 	ADD $4096, R24
 	ADD $-1, R4
 	CMP $1, R4
 	BGE touch
-	MOVD (Few_Ahead)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R3, R24
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_HeadQ)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
+	MOVD (Dot_Walk+Walk_HeadStep)(R0), R4
 	MUL R4, R10
-	MOVD (Few_Q+Rows_Data)(R0), R4
+	MOVD (Dot_Walk+Walk_Rows+Rows_Data)(R0), R4
 	ADD R10<<2, R4, R10
-	MOVD R10, (Few_rows)(R0)
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R4
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_rows)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R4
 	MUL R4, R10
-	MOVD (Few_Stride)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R4
 	MUL R4, R10
-	MOVD (Few_N)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_N)(R0), R4
 	ADD R4, R10
-	MOVD (Few_left)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R4
 	SUB R4, R10
-	MOVD (Few_P)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_P)(R0), R4
 	ADD R10<<2, R4, R8
-	MOVD (Few_run)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_run)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R9
+	MOVD (Dot_Walk+Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_R)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R10
 	CMP $2, R10
 	BGE notAlone
 	CMP $4, R9
 	BLT notAlone
-	MOVD (Few_D)(R0), R10
-	MOVD (Few_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_D)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	CMP $64, R10
 	BLT endalone16
 	CMP $65, R10
@@ -20239,7 +20243,7 @@ keyalone16:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone16
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -20298,7 +20302,7 @@ keyalone8:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone8
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -20343,7 +20347,7 @@ keyalone4:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone4
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -20362,10 +20366,10 @@ notAlone:
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R1
-	MOVD (Few_R)(R0), R19
+	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
 	BLT done4x4
 queries4x4:
@@ -20388,7 +20392,7 @@ queries4x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end4x4line
 columns4x4line:
@@ -20400,7 +20404,7 @@ columns4x4line:
 	ADD R21, R2, R14
 	FMOVQ (R14), F19
 	FMOVQ (R4), F20
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x4line0
 	PRFM (R25), PLDL1STRM
 asked4x4line0:
@@ -20410,7 +20414,7 @@ asked4x4line0:
 	VFMLA V20.S4, V19.S4, V12.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20421,7 +20425,7 @@ asked4x4line1:
 	VFMLA V20.S4, V19.S4, V13.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20432,7 +20436,7 @@ asked4x4line2:
 	VFMLA V20.S4, V19.S4, V14.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20549,7 +20553,7 @@ columns4x4vector:
 	ADD R21, R2, R14
 	FMOVQ (R14), F19
 	FMOVQ (R4), F20
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x4vector0
 	PRFM (R25), PLDL1STRM
 asked4x4vector0:
@@ -20559,7 +20563,7 @@ asked4x4vector0:
 	VFMLA V20.S4, V19.S4, V12.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20570,7 +20574,7 @@ asked4x4vector1:
 	VFMLA V20.S4, V19.S4, V13.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20581,7 +20585,7 @@ asked4x4vector2:
 	VFMLA V20.S4, V19.S4, V14.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20637,10 +20641,10 @@ columns4x4one:
 	CMP $1, R10
 	BGE columns4x4one
 end4x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F20
+	FMOVD (Dot_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -20668,9 +20672,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -20689,7 +20693,7 @@ queries2x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end2x4line
 columns2x4line:
@@ -20697,7 +20701,7 @@ columns2x4line:
 	ADD R20, R2, R14
 	FMOVQ (R14), F9
 	FMOVQ (R4), F10
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4line0
 	PRFM (R25), PLDL1STRM
 asked2x4line0:
@@ -20705,7 +20709,7 @@ asked2x4line0:
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20714,7 +20718,7 @@ asked2x4line1:
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20723,7 +20727,7 @@ asked2x4line2:
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20798,7 +20802,7 @@ columns2x4vector:
 	ADD R20, R2, R14
 	FMOVQ (R14), F9
 	FMOVQ (R4), F10
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4vector0
 	PRFM (R25), PLDL1STRM
 asked2x4vector0:
@@ -20806,7 +20810,7 @@ asked2x4vector0:
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20815,7 +20819,7 @@ asked2x4vector1:
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20824,7 +20828,7 @@ asked2x4vector2:
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -20866,10 +20870,10 @@ columns2x4one:
 	CMP $1, R10
 	BGE columns2x4one
 end2x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F10
+	FMOVD (Dot_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -20885,9 +20889,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -20904,7 +20908,7 @@ key1x4:
 	VMOVI $0, V3.B16
 	MOVD R1, R2
 	MOVD R25, R4
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $32, R10
 	BLT end1x4vectors8
 columns1x4vectors8:
@@ -21007,10 +21011,10 @@ end1x4one:
 	CMP $1, R19
 	BGE key1x4
 	MOVD $1, R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -21020,16 +21024,16 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
 done1x4:
 	// the first query of the keys that follow
-	MOVD (Few_R)(R0), R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	MUL R19, R10
@@ -21043,10 +21047,10 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R1
-	MOVD (Few_R)(R0), R19
+	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
 	BLT done4x1
 queries4x1:
@@ -21057,7 +21061,7 @@ queries4x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end4x1line
 columns4x1line:
@@ -21069,7 +21073,7 @@ columns4x1line:
 	ADD R21, R2, R14
 	FMOVQ (R14), F7
 	FMOVQ (R4), F8
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x1line0
 	PRFM (R25), PLDL1STRM
 asked4x1line0:
@@ -21131,7 +21135,7 @@ columns4x1vector:
 	ADD R21, R2, R14
 	FMOVQ (R14), F7
 	FMOVQ (R4), F8
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x1vector0
 	PRFM (R25), PLDL1STRM
 asked4x1vector0:
@@ -21168,10 +21172,10 @@ columns4x1one:
 	CMP $1, R10
 	BGE columns4x1one
 end4x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F8
+	FMOVD (Dot_Factor)(R0), F8
 	FCVTDS F8, F8
 	VDUP V8.S[0], V8.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -21195,9 +21199,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -21210,7 +21214,7 @@ queries2x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end2x1line
 columns2x1line:
@@ -21218,7 +21222,7 @@ columns2x1line:
 	ADD R20, R2, R14
 	FMOVQ (R14), F3
 	FMOVQ (R4), F4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1line0
 	PRFM (R25), PLDL1STRM
 asked2x1line0:
@@ -21256,7 +21260,7 @@ columns2x1vector:
 	ADD R20, R2, R14
 	FMOVQ (R14), F3
 	FMOVQ (R4), F4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1vector0
 	PRFM (R25), PLDL1STRM
 asked2x1vector0:
@@ -21285,10 +21289,10 @@ columns2x1one:
 	CMP $1, R10
 	BGE columns2x1one
 end2x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F4
+	FMOVD (Dot_Factor)(R0), F4
 	FCVTDS F4, F4
 	VDUP V4.S[0], V4.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -21302,9 +21306,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -21318,7 +21322,7 @@ key1x1:
 	VMOVI $0, V0.B16
 	MOVD R1, R2
 	MOVD R25, R4
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $32, R10
 	BLT end1x1vectors8
 columns1x1vectors8:
@@ -21421,10 +21425,10 @@ end1x1one:
 	CMP $1, R19
 	BGE key1x1
 	MOVD $1, R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F2
+	FMOVD (Dot_Factor)(R0), F2
 	FCVTDS F2, F2
 	VDUP V2.S[0], V2.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -21433,16 +21437,16 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
 done1x1:
 	// the first query of the keys that follow
-	MOVD (Few_R)(R0), R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	MUL R19, R10
@@ -21453,25 +21457,25 @@ done1x1:
 	CMP $1, R9
 	BGE keys1
 end1:
-	MOVD (Few_left)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
 
-// func neonSumOnce(p *Few)
+// func neonSumOnce(p *Walk)
 //
 //	for k := range p.N {
 //		for r := range p.R {
-//			for c := range p.C {
-//				p.O.Data[r*p.O.Stride+c] = fma(p.P[r*p.Stride+k], p.V.Data[k*p.V.Stride+c], p.O.Data[r*p.O.Stride+c])
+//			for c := range p.D {
+//				p.Rows.Data[r*p.Rows.Stride+c] = fma(p.P[r*p.Stride+k], p.Cache.Data[k*p.Cache.Stride+c], p.Rows.Data[r*p.Rows.Stride+c])
 //			}
 //		}
 //	}
 TEXT ·neonSumOnce(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_Stride)(R0), R6
-	MOVD (Few_V+Cells_Rows+Rows_Stride)(R0), R20
-	MOVD (Few_O+Rows_Stride)(R0), R22
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R6
+	MOVD (Walk_Cache+Cells_Rows+Rows_Stride)(R0), R20
+	MOVD (Walk_Rows+Rows_Stride)(R0), R22
 	MOVD $4, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -21480,79 +21484,79 @@ TEXT ·neonSumOnce(SB), NOSPLIT, $8-8
 	MUL R14, R22
 	ADD R6<<1, R6, R7
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_At)(R0), R1
+	MOVD (Walk_Runs+Runs_run)(R0), R10
+	MOVD (Walk_Runs+Runs_At)(R0), R1
 	ADD R10<<3, R1, R1
 	MOVD (R1), R1
 	MOVD $4, R14
 	MUL R14, R1
-	MOVD (Few_V+Cells_Rows+Rows_Data)(R0), R3
+	MOVD (Walk_Cache+Cells_Rows+Rows_Data)(R0), R3
 	ADD R3, R1
-	MOVD (Few_Far)(R0), R24
+	MOVD (Walk_Runs+Runs_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
-	MOVD (Few_FarPages)(R0), R4
+	MOVD (Walk_Runs+Runs_FarPages)(R0), R4
 touch:
 	PRFM (R24), PLDL2KEEP
 	ADD $4096, R24
 	ADD $-1, R4
 	CMP $1, R4
 	BGE touch
-	MOVD (Few_Ahead)(R0), R24
+	MOVD (Walk_Runs+Runs_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R1, R24
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_HeadO)(R0), R3
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_HeadStep)(R0), R3
 	MUL R3, R10
-	MOVD (Few_O+Rows_Data)(R0), R3
+	MOVD (Walk_Rows+Rows_Data)(R0), R3
 	ADD R10<<2, R3, R10
-	MOVD R10, (Few_rows)(R0)
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R9
+	MOVD R10, (Walk_Runs+Runs_rows)(R0)
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	MUL R9, R10
-	MOVD (Few_Stride)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R9
 	MUL R9, R10
-	MOVD (Few_N)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R9
 	ADD R9, R10
-	MOVD (Few_left)(R0), R9
+	MOVD (Walk_Runs+Runs_left)(R0), R9
 	SUB R9, R10
-	MOVD (Few_P)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_P)(R0), R9
 	ADD R10<<2, R9, R3
-	MOVD (Few_run)(R0), R10
+	MOVD (Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD (Walk_Runs+Runs_left)(R0), R9
+	MOVD (Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R4
+	MOVD (Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
-	MOVD R9, (Few_keys)(R0)
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R8
-	MOVD (Few_R)(R0), R9
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD R9, (Walk_Runs+Runs_keys)(R0)
+	MOVD (Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD (Walk_Runs+Runs_rows)(R0), R8
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	CMP $6, R9
 	BLT end6
 rows6:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
@@ -21585,13 +21589,13 @@ columns6x12:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21628,7 +21632,7 @@ asked6x12step0of4:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21655,7 +21659,7 @@ asked6x12step1of4:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21682,7 +21686,7 @@ asked6x12step2of4:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21719,7 +21723,7 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21819,13 +21823,13 @@ columns6x4:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21848,7 +21852,7 @@ asked6x4step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21861,7 +21865,7 @@ asked6x4step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21874,7 +21878,7 @@ asked6x4step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21897,7 +21901,7 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -21971,13 +21975,13 @@ columns6x1:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22000,7 +22004,7 @@ asked6x1step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22013,7 +22017,7 @@ asked6x1step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22026,7 +22030,7 @@ asked6x1step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22049,7 +22053,7 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22104,11 +22108,11 @@ done6x1:
 	BGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -22116,9 +22120,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -22126,7 +22130,7 @@ end6:
 	CMP $2, R9
 	BLT end2
 rows2:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
@@ -22143,13 +22147,13 @@ columns2x16:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22170,7 +22174,7 @@ asked2x16step0of4:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22188,7 +22192,7 @@ asked2x16step1of4:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22206,7 +22210,7 @@ asked2x16step2of4:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22233,7 +22237,7 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22290,13 +22294,13 @@ columns2x8:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22311,7 +22315,7 @@ asked2x8step0of4:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22323,7 +22327,7 @@ asked2x8step1of4:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22335,7 +22339,7 @@ asked2x8step2of4:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22356,7 +22360,7 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22401,13 +22405,13 @@ columns2x4:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22419,7 +22423,7 @@ asked2x4step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22428,7 +22432,7 @@ asked2x4step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22437,7 +22441,7 @@ asked2x4step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22455,7 +22459,7 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22495,13 +22499,13 @@ columns2x1:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22513,7 +22517,7 @@ asked2x1step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22522,7 +22526,7 @@ asked2x1step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22531,7 +22535,7 @@ asked2x1step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22549,7 +22553,7 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -22580,19 +22584,19 @@ done2x1:
 	BGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -22600,7 +22604,7 @@ end2:
 	CMP $1, R9
 	BLT end1
 rows1:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $64, R15
 	BLT end1x64
 columns1x64:
@@ -22622,7 +22626,7 @@ columns1x64:
 	FMOVQ 240(R8), F15
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x64:
 	FMOVS (R4), F16
 	VDUP V16.S[0], V16.S4
@@ -22706,7 +22710,7 @@ columns1x32:
 	FMOVQ 112(R8), F7
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x32:
 	FMOVS (R4), F8
 	VDUP V8.S[0], V8.S4
@@ -22758,7 +22762,7 @@ columns1x16:
 	FMOVQ 48(R8), F3
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x16:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
@@ -22794,7 +22798,7 @@ columns1x8:
 	FMOVQ 16(R8), F1
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x8:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
@@ -22823,7 +22827,7 @@ columns1x4:
 	FMOVQ (R8), F0
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x4:
 	FMOVS (R4), F1
 	VDUP V1.S[0], V1.S4
@@ -22849,7 +22853,7 @@ columns1x1:
 	FMOVS (R8), F0
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x1:
 	FMOVS (R4), F1
 	VDUP V1.S[0], V1.S4
@@ -22870,43 +22874,43 @@ key1x1:
 	BGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
 end1:
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
 
-// func neonDotF16Once(p *Few)
+// func neonDotF16Once(p *Dot)
 //
 //	for j := range p.N { // 4 at a time
 //		for r := range p.R { // 4 at a time
 //			var sum [4]float32
 //			for x := range p.D { // 4 at a time; what is left over is added to sum[0]
-//				sum[x%4] = fma(p.Q.Data[r*p.Q.Stride+x], fromF16(p.K.Half[j*p.K.Stride+x]), sum[x%4])
+//				sum[x%4] = fma(p.Rows.Data[r*p.Rows.Stride+x], fromF16(p.Cache.Half[j*p.Cache.Stride+x]), sum[x%4])
 //			}
 //			p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 //		}
 //	}
 TEXT ·neonDotF16Once(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
-	MOVD (Few_Q+Rows_Stride)(R0), R20
+	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Stride)(R0), R6
+	MOVD (Dot_Walk+Walk_Rows+Rows_Stride)(R0), R20
 	MOVD $2, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -22914,77 +22918,77 @@ TEXT ·neonDotF16Once(SB), NOSPLIT, $8-8
 	ADD R6<<1, R6, R7
 	ADD R20<<1, R20, R21
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_At)(R0), R3
+	MOVD (Dot_Walk+Walk_Runs+Runs_run)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_At)(R0), R3
 	ADD R10<<3, R3, R3
 	MOVD (R3), R3
 	MOVD $2, R14
 	MUL R14, R3
-	MOVD (Few_K+Cells_Half)(R0), R4
+	MOVD (Dot_Walk+Walk_Cache+Cells_Half)(R0), R4
 	ADD R4, R3
-	MOVD (Few_Far)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
-	MOVD (Few_FarPages)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_FarPages)(R0), R4
 touch:
 	PRFM (R24), PLDL2KEEP
 	ADD $4096, R24
 	ADD $-1, R4
 	CMP $1, R4
 	BGE touch
-	MOVD (Few_Ahead)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R3, R24
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_HeadQ)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
+	MOVD (Dot_Walk+Walk_HeadStep)(R0), R4
 	MUL R4, R10
-	MOVD (Few_Q+Rows_Data)(R0), R4
+	MOVD (Dot_Walk+Walk_Rows+Rows_Data)(R0), R4
 	ADD R10<<2, R4, R10
-	MOVD R10, (Few_rows)(R0)
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R4
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_rows)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R4
 	MUL R4, R10
-	MOVD (Few_Stride)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R4
 	MUL R4, R10
-	MOVD (Few_N)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_N)(R0), R4
 	ADD R4, R10
-	MOVD (Few_left)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R4
 	SUB R4, R10
-	MOVD (Few_P)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_P)(R0), R4
 	ADD R10<<2, R4, R8
-	MOVD (Few_run)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_run)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R9
+	MOVD (Dot_Walk+Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_R)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R10
 	CMP $2, R10
 	BGE notAlone
 	CMP $4, R9
 	BLT notAlone
-	MOVD (Few_D)(R0), R10
-	MOVD (Few_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_D)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	CMP $64, R10
 	BLT endalone16
 	CMP $65, R10
@@ -23069,7 +23073,7 @@ keyalone16:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone16
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -23134,7 +23138,7 @@ keyalone8:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone8
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -23183,7 +23187,7 @@ keyalone4:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone4
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -23202,10 +23206,10 @@ notAlone:
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R1
-	MOVD (Few_R)(R0), R19
+	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
 	BLT done4x4
 queries4x4:
@@ -23228,7 +23232,7 @@ queries4x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end4x4line
 columns4x4line:
@@ -23241,7 +23245,7 @@ columns4x4line:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x4line0
 	PRFM (R25), PLDL1STRM
 asked4x4line0:
@@ -23252,7 +23256,7 @@ asked4x4line0:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23264,7 +23268,7 @@ asked4x4line1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23276,7 +23280,7 @@ asked4x4line2:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23406,7 +23410,7 @@ columns4x4vector:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x4vector0
 	PRFM (R25), PLDL1STRM
 asked4x4vector0:
@@ -23417,7 +23421,7 @@ asked4x4vector0:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23429,7 +23433,7 @@ asked4x4vector1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23441,7 +23445,7 @@ asked4x4vector2:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23505,10 +23509,10 @@ columns4x4one:
 	CMP $1, R10
 	BGE columns4x4one
 end4x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F20
+	FMOVD (Dot_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -23536,9 +23540,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -23557,7 +23561,7 @@ queries2x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end2x4line
 columns2x4line:
@@ -23566,7 +23570,7 @@ columns2x4line:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4line0
 	PRFM (R25), PLDL1STRM
 asked2x4line0:
@@ -23575,7 +23579,7 @@ asked2x4line0:
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23585,7 +23589,7 @@ asked2x4line1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23595,7 +23599,7 @@ asked2x4line2:
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23683,7 +23687,7 @@ columns2x4vector:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4vector0
 	PRFM (R25), PLDL1STRM
 asked2x4vector0:
@@ -23692,7 +23696,7 @@ asked2x4vector0:
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23702,7 +23706,7 @@ asked2x4vector1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23712,7 +23716,7 @@ asked2x4vector2:
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -23762,10 +23766,10 @@ columns2x4one:
 	CMP $1, R10
 	BGE columns2x4one
 end2x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F10
+	FMOVD (Dot_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -23781,9 +23785,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -23800,7 +23804,7 @@ key1x4:
 	VMOVI $0, V3.B16
 	MOVD R1, R2
 	MOVD R25, R4
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $32, R10
 	BLT end1x4vectors8
 columns1x4vectors8:
@@ -23918,10 +23922,10 @@ end1x4one:
 	CMP $1, R19
 	BGE key1x4
 	MOVD $1, R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -23931,16 +23935,16 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
 done1x4:
 	// the first query of the keys that follow
-	MOVD (Few_R)(R0), R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	MUL R19, R10
@@ -23954,10 +23958,10 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R1
-	MOVD (Few_R)(R0), R19
+	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
 	BLT done4x1
 queries4x1:
@@ -23968,7 +23972,7 @@ queries4x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end4x1line
 columns4x1line:
@@ -23981,7 +23985,7 @@ columns4x1line:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x1line0
 	PRFM (R25), PLDL1STRM
 asked4x1line0:
@@ -24047,7 +24051,7 @@ columns4x1vector:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x1vector0
 	PRFM (R25), PLDL1STRM
 asked4x1vector0:
@@ -24086,10 +24090,10 @@ columns4x1one:
 	CMP $1, R10
 	BGE columns4x1one
 end4x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F8
+	FMOVD (Dot_Factor)(R0), F8
 	FCVTDS F8, F8
 	VDUP V8.S[0], V8.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -24113,9 +24117,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -24128,7 +24132,7 @@ queries2x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end2x1line
 columns2x1line:
@@ -24137,7 +24141,7 @@ columns2x1line:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1line0
 	PRFM (R25), PLDL1STRM
 asked2x1line0:
@@ -24179,7 +24183,7 @@ columns2x1vector:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1vector0
 	PRFM (R25), PLDL1STRM
 asked2x1vector0:
@@ -24210,10 +24214,10 @@ columns2x1one:
 	CMP $1, R10
 	BGE columns2x1one
 end2x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F4
+	FMOVD (Dot_Factor)(R0), F4
 	FCVTDS F4, F4
 	VDUP V4.S[0], V4.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -24227,9 +24231,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -24243,7 +24247,7 @@ key1x1:
 	VMOVI $0, V0.B16
 	MOVD R1, R2
 	MOVD R25, R4
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $32, R10
 	BLT end1x1vectors8
 columns1x1vectors8:
@@ -24361,10 +24365,10 @@ end1x1one:
 	CMP $1, R19
 	BGE key1x1
 	MOVD $1, R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F2
+	FMOVD (Dot_Factor)(R0), F2
 	FCVTDS F2, F2
 	VDUP V2.S[0], V2.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -24373,16 +24377,16 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
 done1x1:
 	// the first query of the keys that follow
-	MOVD (Few_R)(R0), R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	MUL R19, R10
@@ -24393,25 +24397,25 @@ done1x1:
 	CMP $1, R9
 	BGE keys1
 end1:
-	MOVD (Few_left)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
 
-// func neonSumF16Once(p *Few)
+// func neonSumF16Once(p *Walk)
 //
 //	for k := range p.N {
 //		for r := range p.R {
-//			for c := range p.C {
-//				p.O.Data[r*p.O.Stride+c] = fma(p.P[r*p.Stride+k], fromF16(p.V.Half[k*p.V.Stride+c]), p.O.Data[r*p.O.Stride+c])
+//			for c := range p.D {
+//				p.Rows.Data[r*p.Rows.Stride+c] = fma(p.P[r*p.Stride+k], fromF16(p.Cache.Half[k*p.Cache.Stride+c]), p.Rows.Data[r*p.Rows.Stride+c])
 //			}
 //		}
 //	}
 TEXT ·neonSumF16Once(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_Stride)(R0), R6
-	MOVD (Few_V+Cells_Rows+Rows_Stride)(R0), R20
-	MOVD (Few_O+Rows_Stride)(R0), R22
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R6
+	MOVD (Walk_Cache+Cells_Rows+Rows_Stride)(R0), R20
+	MOVD (Walk_Rows+Rows_Stride)(R0), R22
 	MOVD $4, R14
 	MUL R14, R6
 	MOVD $2, R14
@@ -24420,79 +24424,79 @@ TEXT ·neonSumF16Once(SB), NOSPLIT, $8-8
 	MUL R14, R22
 	ADD R6<<1, R6, R7
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_At)(R0), R1
+	MOVD (Walk_Runs+Runs_run)(R0), R10
+	MOVD (Walk_Runs+Runs_At)(R0), R1
 	ADD R10<<3, R1, R1
 	MOVD (R1), R1
 	MOVD $2, R14
 	MUL R14, R1
-	MOVD (Few_V+Cells_Half)(R0), R3
+	MOVD (Walk_Cache+Cells_Half)(R0), R3
 	ADD R3, R1
-	MOVD (Few_Far)(R0), R24
+	MOVD (Walk_Runs+Runs_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
-	MOVD (Few_FarPages)(R0), R4
+	MOVD (Walk_Runs+Runs_FarPages)(R0), R4
 touch:
 	PRFM (R24), PLDL2KEEP
 	ADD $4096, R24
 	ADD $-1, R4
 	CMP $1, R4
 	BGE touch
-	MOVD (Few_Ahead)(R0), R24
+	MOVD (Walk_Runs+Runs_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R1, R24
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_HeadO)(R0), R3
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_HeadStep)(R0), R3
 	MUL R3, R10
-	MOVD (Few_O+Rows_Data)(R0), R3
+	MOVD (Walk_Rows+Rows_Data)(R0), R3
 	ADD R10<<2, R3, R10
-	MOVD R10, (Few_rows)(R0)
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R9
+	MOVD R10, (Walk_Runs+Runs_rows)(R0)
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	MUL R9, R10
-	MOVD (Few_Stride)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R9
 	MUL R9, R10
-	MOVD (Few_N)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R9
 	ADD R9, R10
-	MOVD (Few_left)(R0), R9
+	MOVD (Walk_Runs+Runs_left)(R0), R9
 	SUB R9, R10
-	MOVD (Few_P)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_P)(R0), R9
 	ADD R10<<2, R9, R3
-	MOVD (Few_run)(R0), R10
+	MOVD (Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD (Walk_Runs+Runs_left)(R0), R9
+	MOVD (Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R4
+	MOVD (Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
-	MOVD R9, (Few_keys)(R0)
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R8
-	MOVD (Few_R)(R0), R9
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD R9, (Walk_Runs+Runs_keys)(R0)
+	MOVD (Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD (Walk_Runs+Runs_rows)(R0), R8
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	CMP $6, R9
 	BLT end6
 rows6:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
@@ -24525,13 +24529,13 @@ columns6x12:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24571,7 +24575,7 @@ asked6x12step0of4:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24601,7 +24605,7 @@ asked6x12step1of4:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24631,7 +24635,7 @@ asked6x12step2of4:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24671,7 +24675,7 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24774,13 +24778,13 @@ columns6x4:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24804,7 +24808,7 @@ asked6x4step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24818,7 +24822,7 @@ asked6x4step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24832,7 +24836,7 @@ asked6x4step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24856,7 +24860,7 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24931,13 +24935,13 @@ columns6x1:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24962,7 +24966,7 @@ asked6x1step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24977,7 +24981,7 @@ asked6x1step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -24992,7 +24996,7 @@ asked6x1step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25017,7 +25021,7 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25074,11 +25078,11 @@ done6x1:
 	BGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -25086,9 +25090,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -25096,7 +25100,7 @@ end6:
 	CMP $2, R9
 	BLT end2
 rows2:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
@@ -25113,13 +25117,13 @@ columns2x16:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25144,7 +25148,7 @@ asked2x16step0of4:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25166,7 +25170,7 @@ asked2x16step1of4:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25188,7 +25192,7 @@ asked2x16step2of4:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25219,7 +25223,7 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25280,13 +25284,13 @@ columns2x8:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25303,7 +25307,7 @@ asked2x8step0of4:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25317,7 +25321,7 @@ asked2x8step1of4:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25331,7 +25335,7 @@ asked2x8step2of4:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25354,7 +25358,7 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25401,13 +25405,13 @@ columns2x4:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25420,7 +25424,7 @@ asked2x4step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25430,7 +25434,7 @@ asked2x4step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25440,7 +25444,7 @@ asked2x4step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25459,7 +25463,7 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25500,13 +25504,13 @@ columns2x1:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25520,7 +25524,7 @@ asked2x1step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25531,7 +25535,7 @@ asked2x1step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25542,7 +25546,7 @@ asked2x1step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25562,7 +25566,7 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -25595,19 +25599,19 @@ done2x1:
 	BGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -25615,7 +25619,7 @@ end2:
 	CMP $1, R9
 	BLT end1
 rows1:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $64, R15
 	BLT end1x64
 columns1x64:
@@ -25637,7 +25641,7 @@ columns1x64:
 	FMOVQ 240(R8), F15
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x64:
 	FMOVS (R4), F16
 	VDUP V16.S[0], V16.S4
@@ -25733,7 +25737,7 @@ columns1x32:
 	FMOVQ 112(R8), F7
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x32:
 	FMOVS (R4), F8
 	VDUP V8.S[0], V8.S4
@@ -25791,7 +25795,7 @@ columns1x16:
 	FMOVQ 48(R8), F3
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x16:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
@@ -25831,7 +25835,7 @@ columns1x8:
 	FMOVQ 16(R8), F1
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x8:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
@@ -25862,7 +25866,7 @@ columns1x4:
 	FMOVQ (R8), F0
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x4:
 	FMOVS (R4), F1
 	VDUP V1.S[0], V1.S4
@@ -25889,7 +25893,7 @@ columns1x1:
 	FMOVS (R8), F0
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x1:
 	FMOVS (R4), F1
 	VDUP V1.S[0], V1.S4
@@ -25912,43 +25916,43 @@ key1x1:
 	BGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
 end1:
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
 
-// func neonDotBF16Once(p *Few)
+// func neonDotBF16Once(p *Dot)
 //
 //	for j := range p.N { // 4 at a time
 //		for r := range p.R { // 4 at a time
 //			var sum [4]float32
 //			for x := range p.D { // 4 at a time; what is left over is added to sum[0]
-//				sum[x%4] = fma(p.Q.Data[r*p.Q.Stride+x], fromBF16(p.K.Half[j*p.K.Stride+x]), sum[x%4])
+//				sum[x%4] = fma(p.Rows.Data[r*p.Rows.Stride+x], fromBF16(p.Cache.Half[j*p.Cache.Stride+x]), sum[x%4])
 //			}
 //			p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 //		}
 //	}
 TEXT ·neonDotBF16Once(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
-	MOVD (Few_Q+Rows_Stride)(R0), R20
+	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Stride)(R0), R6
+	MOVD (Dot_Walk+Walk_Rows+Rows_Stride)(R0), R20
 	MOVD $2, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -25956,77 +25960,77 @@ TEXT ·neonDotBF16Once(SB), NOSPLIT, $8-8
 	ADD R6<<1, R6, R7
 	ADD R20<<1, R20, R21
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_At)(R0), R3
+	MOVD (Dot_Walk+Walk_Runs+Runs_run)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_At)(R0), R3
 	ADD R10<<3, R3, R3
 	MOVD (R3), R3
 	MOVD $2, R14
 	MUL R14, R3
-	MOVD (Few_K+Cells_Half)(R0), R4
+	MOVD (Dot_Walk+Walk_Cache+Cells_Half)(R0), R4
 	ADD R4, R3
-	MOVD (Few_Far)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
-	MOVD (Few_FarPages)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_FarPages)(R0), R4
 touch:
 	PRFM (R24), PLDL2KEEP
 	ADD $4096, R24
 	ADD $-1, R4
 	CMP $1, R4
 	BGE touch
-	MOVD (Few_Ahead)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R3, R24
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_HeadQ)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
+	MOVD (Dot_Walk+Walk_HeadStep)(R0), R4
 	MUL R4, R10
-	MOVD (Few_Q+Rows_Data)(R0), R4
+	MOVD (Dot_Walk+Walk_Rows+Rows_Data)(R0), R4
 	ADD R10<<2, R4, R10
-	MOVD R10, (Few_rows)(R0)
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R4
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_rows)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R4
 	MUL R4, R10
-	MOVD (Few_Stride)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R4
 	MUL R4, R10
-	MOVD (Few_N)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_N)(R0), R4
 	ADD R4, R10
-	MOVD (Few_left)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R4
 	SUB R4, R10
-	MOVD (Few_P)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_P)(R0), R4
 	ADD R10<<2, R4, R8
-	MOVD (Few_run)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_run)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R9
+	MOVD (Dot_Walk+Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_R)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R10
 	CMP $2, R10
 	BGE notAlone
 	CMP $4, R9
 	BLT notAlone
-	MOVD (Few_D)(R0), R10
-	MOVD (Few_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_D)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	CMP $64, R10
 	BLT endalone16
 	CMP $65, R10
@@ -26111,7 +26115,7 @@ keyalone16:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone16
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -26176,7 +26180,7 @@ keyalone8:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone8
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -26225,7 +26229,7 @@ keyalone4:
 	ADD $-1, R19
 	CMP $1, R19
 	BGE keyalone4
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -26244,10 +26248,10 @@ notAlone:
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R1
-	MOVD (Few_R)(R0), R19
+	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
 	BLT done4x4
 queries4x4:
@@ -26270,7 +26274,7 @@ queries4x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end4x4line
 columns4x4line:
@@ -26283,7 +26287,7 @@ columns4x4line:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x4line0
 	PRFM (R25), PLDL1STRM
 asked4x4line0:
@@ -26294,7 +26298,7 @@ asked4x4line0:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26306,7 +26310,7 @@ asked4x4line1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26318,7 +26322,7 @@ asked4x4line2:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26448,7 +26452,7 @@ columns4x4vector:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x4vector0
 	PRFM (R25), PLDL1STRM
 asked4x4vector0:
@@ -26459,7 +26463,7 @@ asked4x4vector0:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26471,7 +26475,7 @@ asked4x4vector1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26483,7 +26487,7 @@ asked4x4vector2:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26547,10 +26551,10 @@ columns4x4one:
 	CMP $1, R10
 	BGE columns4x4one
 end4x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F20
+	FMOVD (Dot_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -26578,9 +26582,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -26599,7 +26603,7 @@ queries2x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end2x4line
 columns2x4line:
@@ -26608,7 +26612,7 @@ columns2x4line:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4line0
 	PRFM (R25), PLDL1STRM
 asked2x4line0:
@@ -26617,7 +26621,7 @@ asked2x4line0:
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26627,7 +26631,7 @@ asked2x4line1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26637,7 +26641,7 @@ asked2x4line2:
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26725,7 +26729,7 @@ columns2x4vector:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4vector0
 	PRFM (R25), PLDL1STRM
 asked2x4vector0:
@@ -26734,7 +26738,7 @@ asked2x4vector0:
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26744,7 +26748,7 @@ asked2x4vector1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26754,7 +26758,7 @@ asked2x4vector2:
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -26804,10 +26808,10 @@ columns2x4one:
 	CMP $1, R10
 	BGE columns2x4one
 end2x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F10
+	FMOVD (Dot_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -26823,9 +26827,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -26842,7 +26846,7 @@ key1x4:
 	VMOVI $0, V3.B16
 	MOVD R1, R2
 	MOVD R25, R4
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $32, R10
 	BLT end1x4vectors8
 columns1x4vectors8:
@@ -26960,10 +26964,10 @@ end1x4one:
 	CMP $1, R19
 	BGE key1x4
 	MOVD $1, R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -26973,16 +26977,16 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
 done1x4:
 	// the first query of the keys that follow
-	MOVD (Few_R)(R0), R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	MUL R19, R10
@@ -26996,10 +27000,10 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R1
-	MOVD (Few_R)(R0), R19
+	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
 	BLT done4x1
 queries4x1:
@@ -27010,7 +27014,7 @@ queries4x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end4x1line
 columns4x1line:
@@ -27023,7 +27027,7 @@ columns4x1line:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x1line0
 	PRFM (R25), PLDL1STRM
 asked4x1line0:
@@ -27089,7 +27093,7 @@ columns4x1vector:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x1vector0
 	PRFM (R25), PLDL1STRM
 asked4x1vector0:
@@ -27128,10 +27132,10 @@ columns4x1one:
 	CMP $1, R10
 	BGE columns4x1one
 end4x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F8
+	FMOVD (Dot_Factor)(R0), F8
 	FCVTDS F8, F8
 	VDUP V8.S[0], V8.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -27155,9 +27159,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -27170,7 +27174,7 @@ queries2x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end2x1line
 columns2x1line:
@@ -27179,7 +27183,7 @@ columns2x1line:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1line0
 	PRFM (R25), PLDL1STRM
 asked2x1line0:
@@ -27221,7 +27225,7 @@ columns2x1vector:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1vector0
 	PRFM (R25), PLDL1STRM
 asked2x1vector0:
@@ -27252,10 +27256,10 @@ columns2x1one:
 	CMP $1, R10
 	BGE columns2x1one
 end2x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F4
+	FMOVD (Dot_Factor)(R0), F4
 	FCVTDS F4, F4
 	VDUP V4.S[0], V4.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -27269,9 +27273,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -27285,7 +27289,7 @@ key1x1:
 	VMOVI $0, V0.B16
 	MOVD R1, R2
 	MOVD R25, R4
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $32, R10
 	BLT end1x1vectors8
 columns1x1vectors8:
@@ -27403,10 +27407,10 @@ end1x1one:
 	CMP $1, R19
 	BGE key1x1
 	MOVD $1, R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F2
+	FMOVD (Dot_Factor)(R0), F2
 	FCVTDS F2, F2
 	VDUP V2.S[0], V2.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -27415,16 +27419,16 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
 done1x1:
 	// the first query of the keys that follow
-	MOVD (Few_R)(R0), R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	MUL R19, R10
@@ -27435,25 +27439,25 @@ done1x1:
 	CMP $1, R9
 	BGE keys1
 end1:
-	MOVD (Few_left)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
 
-// func neonSumBF16Once(p *Few)
+// func neonSumBF16Once(p *Walk)
 //
 //	for k := range p.N {
 //		for r := range p.R {
-//			for c := range p.C {
-//				p.O.Data[r*p.O.Stride+c] = fma(p.P[r*p.Stride+k], fromBF16(p.V.Half[k*p.V.Stride+c]), p.O.Data[r*p.O.Stride+c])
+//			for c := range p.D {
+//				p.Rows.Data[r*p.Rows.Stride+c] = fma(p.P[r*p.Stride+k], fromBF16(p.Cache.Half[k*p.Cache.Stride+c]), p.Rows.Data[r*p.Rows.Stride+c])
 //			}
 //		}
 //	}
 TEXT ·neonSumBF16Once(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_Stride)(R0), R6
-	MOVD (Few_V+Cells_Rows+Rows_Stride)(R0), R20
-	MOVD (Few_O+Rows_Stride)(R0), R22
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R6
+	MOVD (Walk_Cache+Cells_Rows+Rows_Stride)(R0), R20
+	MOVD (Walk_Rows+Rows_Stride)(R0), R22
 	MOVD $4, R14
 	MUL R14, R6
 	MOVD $2, R14
@@ -27462,79 +27466,79 @@ TEXT ·neonSumBF16Once(SB), NOSPLIT, $8-8
 	MUL R14, R22
 	ADD R6<<1, R6, R7
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_At)(R0), R1
+	MOVD (Walk_Runs+Runs_run)(R0), R10
+	MOVD (Walk_Runs+Runs_At)(R0), R1
 	ADD R10<<3, R1, R1
 	MOVD (R1), R1
 	MOVD $2, R14
 	MUL R14, R1
-	MOVD (Few_V+Cells_Half)(R0), R3
+	MOVD (Walk_Cache+Cells_Half)(R0), R3
 	ADD R3, R1
-	MOVD (Few_Far)(R0), R24
+	MOVD (Walk_Runs+Runs_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
-	MOVD (Few_FarPages)(R0), R4
+	MOVD (Walk_Runs+Runs_FarPages)(R0), R4
 touch:
 	PRFM (R24), PLDL2KEEP
 	ADD $4096, R24
 	ADD $-1, R4
 	CMP $1, R4
 	BGE touch
-	MOVD (Few_Ahead)(R0), R24
+	MOVD (Walk_Runs+Runs_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R1, R24
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_HeadO)(R0), R3
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_HeadStep)(R0), R3
 	MUL R3, R10
-	MOVD (Few_O+Rows_Data)(R0), R3
+	MOVD (Walk_Rows+Rows_Data)(R0), R3
 	ADD R10<<2, R3, R10
-	MOVD R10, (Few_rows)(R0)
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R9
+	MOVD R10, (Walk_Runs+Runs_rows)(R0)
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	MUL R9, R10
-	MOVD (Few_Stride)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R9
 	MUL R9, R10
-	MOVD (Few_N)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R9
 	ADD R9, R10
-	MOVD (Few_left)(R0), R9
+	MOVD (Walk_Runs+Runs_left)(R0), R9
 	SUB R9, R10
-	MOVD (Few_P)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_P)(R0), R9
 	ADD R10<<2, R9, R3
-	MOVD (Few_run)(R0), R10
+	MOVD (Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD (Walk_Runs+Runs_left)(R0), R9
+	MOVD (Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R4
+	MOVD (Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
-	MOVD R9, (Few_keys)(R0)
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R8
-	MOVD (Few_R)(R0), R9
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD R9, (Walk_Runs+Runs_keys)(R0)
+	MOVD (Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD (Walk_Runs+Runs_rows)(R0), R8
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	CMP $6, R9
 	BLT end6
 rows6:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
@@ -27567,13 +27571,13 @@ columns6x12:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27613,7 +27617,7 @@ asked6x12step0of4:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27643,7 +27647,7 @@ asked6x12step1of4:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27673,7 +27677,7 @@ asked6x12step2of4:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27713,7 +27717,7 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27816,13 +27820,13 @@ columns6x4:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27846,7 +27850,7 @@ asked6x4step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27860,7 +27864,7 @@ asked6x4step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27874,7 +27878,7 @@ asked6x4step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27898,7 +27902,7 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -27973,13 +27977,13 @@ columns6x1:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28004,7 +28008,7 @@ asked6x1step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28019,7 +28023,7 @@ asked6x1step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28034,7 +28038,7 @@ asked6x1step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28059,7 +28063,7 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28116,11 +28120,11 @@ done6x1:
 	BGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -28128,9 +28132,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -28138,7 +28142,7 @@ end6:
 	CMP $2, R9
 	BLT end2
 rows2:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
@@ -28155,13 +28159,13 @@ columns2x16:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28186,7 +28190,7 @@ asked2x16step0of4:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28208,7 +28212,7 @@ asked2x16step1of4:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28230,7 +28234,7 @@ asked2x16step2of4:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28261,7 +28265,7 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28322,13 +28326,13 @@ columns2x8:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28345,7 +28349,7 @@ asked2x8step0of4:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28359,7 +28363,7 @@ asked2x8step1of4:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28373,7 +28377,7 @@ asked2x8step2of4:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28396,7 +28400,7 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28443,13 +28447,13 @@ columns2x4:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28462,7 +28466,7 @@ asked2x4step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28472,7 +28476,7 @@ asked2x4step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28482,7 +28486,7 @@ asked2x4step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28501,7 +28505,7 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28542,13 +28546,13 @@ columns2x1:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28562,7 +28566,7 @@ asked2x1step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28573,7 +28577,7 @@ asked2x1step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28584,7 +28588,7 @@ asked2x1step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28604,7 +28608,7 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -28637,19 +28641,19 @@ done2x1:
 	BGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -28657,7 +28661,7 @@ end2:
 	CMP $1, R9
 	BLT end1
 rows1:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $64, R15
 	BLT end1x64
 columns1x64:
@@ -28679,7 +28683,7 @@ columns1x64:
 	FMOVQ 240(R8), F15
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x64:
 	FMOVS (R4), F16
 	VDUP V16.S[0], V16.S4
@@ -28775,7 +28779,7 @@ columns1x32:
 	FMOVQ 112(R8), F7
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x32:
 	FMOVS (R4), F8
 	VDUP V8.S[0], V8.S4
@@ -28833,7 +28837,7 @@ columns1x16:
 	FMOVQ 48(R8), F3
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x16:
 	FMOVS (R4), F4
 	VDUP V4.S[0], V4.S4
@@ -28873,7 +28877,7 @@ columns1x8:
 	FMOVQ 16(R8), F1
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x8:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
@@ -28904,7 +28908,7 @@ columns1x4:
 	FMOVQ (R8), F0
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x4:
 	FMOVS (R4), F1
 	VDUP V1.S[0], V1.S4
@@ -28931,7 +28935,7 @@ columns1x1:
 	FMOVS (R8), F0
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 key1x1:
 	FMOVS (R4), F1
 	VDUP V1.S[0], V1.S4
@@ -28954,43 +28958,43 @@ key1x1:
 	BGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
 end1:
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
 
-// func neonDotI8Once(p *Few)
+// func neonDotI8Once(p *Dot)
 //
 //	for j := range p.N { // 4 at a time
 //		for r := range p.R { // 4 at a time
 //			var sum [4]float32
 //			for x := range p.D { // 4 at a time; what is left over is added to sum[0]
-//				sum[x%4] = fma(p.Q.Data[r*p.Q.Stride+x], float32(p.K.Byte[j*p.K.Stride+x]), sum[x%4])
+//				sum[x%4] = fma(p.Rows.Data[r*p.Rows.Stride+x], float32(p.Cache.Byte[j*p.Cache.Stride+x]), sum[x%4])
 //			}
 //			p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 //		}
 //	}
 TEXT ·neonDotI8Once(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_K+Cells_Rows+Rows_Stride)(R0), R6
-	MOVD (Few_Q+Rows_Stride)(R0), R20
+	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Stride)(R0), R6
+	MOVD (Dot_Walk+Walk_Rows+Rows_Stride)(R0), R20
 	MOVD $1, R14
 	MUL R14, R6
 	MOVD $4, R14
@@ -28998,81 +29002,81 @@ TEXT ·neonDotI8Once(SB), NOSPLIT, $8-8
 	ADD R6<<1, R6, R7
 	ADD R20<<1, R20, R21
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_At)(R0), R3
+	MOVD (Dot_Walk+Walk_Runs+Runs_run)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_At)(R0), R3
 	ADD R10<<3, R3, R3
 	MOVD (R3), R3
 	MOVD $1, R14
 	MUL R14, R3
-	MOVD (Few_K+Cells_Byte)(R0), R4
+	MOVD (Dot_Walk+Walk_Cache+Cells_Byte)(R0), R4
 	ADD R4, R3
-	MOVD (Few_Far)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
-	MOVD (Few_FarPages)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_FarPages)(R0), R4
 touch:
 	PRFM (R24), PLDL2KEEP
 	ADD $4096, R24
 	ADD $-1, R4
 	CMP $1, R4
 	BGE touch
-	MOVD (Few_FarScale)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
-	MOVD (Few_Ahead)(R0), R24
+	MOVD (Dot_Walk+Walk_Runs+Runs_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R3, R24
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_HeadQ)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
+	MOVD (Dot_Walk+Walk_HeadStep)(R0), R4
 	MUL R4, R10
-	MOVD (Few_Q+Rows_Data)(R0), R4
+	MOVD (Dot_Walk+Walk_Rows+Rows_Data)(R0), R4
 	ADD R10<<2, R4, R10
-	MOVD R10, (Few_rows)(R0)
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R4
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_rows)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R4
 	MUL R4, R10
-	MOVD (Few_Stride)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R4
 	MUL R4, R10
-	MOVD (Few_N)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_N)(R0), R4
 	ADD R4, R10
-	MOVD (Few_left)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R4
 	SUB R4, R10
-	MOVD (Few_P)(R0), R4
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_P)(R0), R4
 	ADD R10<<2, R4, R8
-	MOVD (Few_run)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_run)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R9
+	MOVD (Dot_Walk+Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R4
+	MOVD (Dot_Walk+Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R1
-	MOVD (Few_R)(R0), R19
+	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
 	BLT done4x4
 queries4x4:
@@ -29095,7 +29099,7 @@ queries4x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end4x4line
 columns4x4line:
@@ -29110,7 +29114,7 @@ columns4x4line:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x4line0
 	PRFM (R25), PLDL1STRM
 asked4x4line0:
@@ -29123,7 +29127,7 @@ asked4x4line0:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29137,7 +29141,7 @@ asked4x4line1:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29151,7 +29155,7 @@ asked4x4line2:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29307,7 +29311,7 @@ columns4x4vector:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x4vector0
 	PRFM (R25), PLDL1STRM
 asked4x4vector0:
@@ -29320,7 +29324,7 @@ asked4x4vector0:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29334,7 +29338,7 @@ asked4x4vector1:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29348,7 +29352,7 @@ asked4x4vector2:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29420,10 +29424,10 @@ columns4x4one:
 	CMP $1, R10
 	BGE columns4x4one
 end4x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F20
+	FMOVD (Dot_Factor)(R0), F20
 	FCVTDS F20, F20
 	VDUP V20.S[0], V20.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -29451,9 +29455,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -29472,7 +29476,7 @@ queries2x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end2x4line
 columns2x4line:
@@ -29483,7 +29487,7 @@ columns2x4line:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4line0
 	PRFM (R25), PLDL1STRM
 asked2x4line0:
@@ -29494,7 +29498,7 @@ asked2x4line0:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29506,7 +29510,7 @@ asked2x4line1:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29518,7 +29522,7 @@ asked2x4line2:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29632,7 +29636,7 @@ columns2x4vector:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4vector0
 	PRFM (R25), PLDL1STRM
 asked2x4vector0:
@@ -29643,7 +29647,7 @@ asked2x4vector0:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29655,7 +29659,7 @@ asked2x4vector1:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29667,7 +29671,7 @@ asked2x4vector2:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29725,10 +29729,10 @@ columns2x4one:
 	CMP $1, R10
 	BGE columns2x4one
 end2x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F10
+	FMOVD (Dot_Factor)(R0), F10
 	FCVTDS F10, F10
 	VDUP V10.S[0], V10.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -29744,9 +29748,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -29761,7 +29765,7 @@ queries1x4:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end1x4turn4
 columns1x4turn4:
@@ -29946,7 +29950,7 @@ columns1x4vector:
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x4vector0
 	PRFM (R25), PLDL1STRM
 asked1x4vector0:
@@ -29956,7 +29960,7 @@ asked1x4vector0:
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked1x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29967,7 +29971,7 @@ asked1x4vector1:
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked1x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -29978,7 +29982,7 @@ asked1x4vector2:
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked1x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
@@ -30029,10 +30033,10 @@ columns1x4one:
 	CMP $1, R10
 	BGE columns1x4one
 end1x4one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F5
+	FMOVD (Dot_Factor)(R0), F5
 	FCVTDS F5, F5
 	VDUP V5.S[0], V5.S4
 	WORD $0x6e21d400 // VFADDP V1.S4, V0.S4, V0.S4
@@ -30042,16 +30046,16 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
 done1x4:
 	// the first query of the keys that follow
-	MOVD (Few_R)(R0), R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	MUL R19, R10
@@ -30065,10 +30069,10 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R1
-	MOVD (Few_R)(R0), R19
+	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
 	BLT done4x1
 queries4x1:
@@ -30079,7 +30083,7 @@ queries4x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end4x1line
 columns4x1line:
@@ -30094,7 +30098,7 @@ columns4x1line:
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x1line0
 	PRFM (R25), PLDL1STRM
 asked4x1line0:
@@ -30168,7 +30172,7 @@ columns4x1vector:
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked4x1vector0
 	PRFM (R25), PLDL1STRM
 asked4x1vector0:
@@ -30209,10 +30213,10 @@ columns4x1one:
 	CMP $1, R10
 	BGE columns4x1one
 end4x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F8
+	FMOVD (Dot_Factor)(R0), F8
 	FCVTDS F8, F8
 	VDUP V8.S[0], V8.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -30236,9 +30240,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -30251,7 +30255,7 @@ queries2x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end2x1line
 columns2x1line:
@@ -30262,7 +30266,7 @@ columns2x1line:
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1line0
 	PRFM (R25), PLDL1STRM
 asked2x1line0:
@@ -30312,7 +30316,7 @@ columns2x1vector:
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1vector0
 	PRFM (R25), PLDL1STRM
 asked2x1vector0:
@@ -30345,10 +30349,10 @@ columns2x1one:
 	CMP $1, R10
 	BGE columns2x1one
 end2x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F4
+	FMOVD (Dot_Factor)(R0), F4
 	FCVTDS F4, F4
 	VDUP V4.S[0], V4.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -30362,9 +30366,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -30376,7 +30380,7 @@ queries1x1:
 	MOVD R1, R2
 	MOVD R3, R4
 	ADD R24, R3, R25
-	MOVD (Few_D)(R0), R10
+	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
 	BLT end1x1turn4
 columns1x1turn4:
@@ -30441,7 +30445,7 @@ columns1x1vector:
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x1vector0
 	PRFM (R25), PLDL1STRM
 asked1x1vector0:
@@ -30470,10 +30474,10 @@ columns1x1one:
 	CMP $1, R10
 	BGE columns1x1one
 end1x1one:
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
-	FMOVD (Few_Factor)(R0), F2
+	FMOVD (Dot_Factor)(R0), F2
 	FCVTDS F2, F2
 	VDUP V2.S[0], V2.S4
 	WORD $0x6e20d400 // VFADDP V0.S4, V0.S4, V0.S4
@@ -30482,16 +30486,16 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Few_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
 done1x1:
 	// the first query of the keys that follow
-	MOVD (Few_R)(R0), R19
-	MOVD (Few_Stride)(R0), R10
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
+	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	MUL R19, R10
@@ -30502,25 +30506,25 @@ done1x1:
 	CMP $1, R9
 	BGE keys1
 end1:
-	MOVD (Few_left)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
 
-// func neonSumI8Once(p *Few)
+// func neonSumI8Once(p *Walk)
 //
 //	for k := range p.N {
 //		for r := range p.R {
-//			for c := range p.C {
-//				p.O.Data[r*p.O.Stride+c] = fma(p.P[r*p.Stride+k], float32(p.V.Byte[k*p.V.Stride+c]), p.O.Data[r*p.O.Stride+c])
+//			for c := range p.D {
+//				p.Rows.Data[r*p.Rows.Stride+c] = fma(p.P[r*p.Stride+k], float32(p.Cache.Byte[k*p.Cache.Stride+c]), p.Rows.Data[r*p.Rows.Stride+c])
 //			}
 //		}
 //	}
 TEXT ·neonSumI8Once(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
-	MOVD (Few_Stride)(R0), R6
-	MOVD (Few_V+Cells_Rows+Rows_Stride)(R0), R20
-	MOVD (Few_O+Rows_Stride)(R0), R22
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R6
+	MOVD (Walk_Cache+Cells_Rows+Rows_Stride)(R0), R20
+	MOVD (Walk_Rows+Rows_Stride)(R0), R22
 	MOVD $4, R14
 	MUL R14, R6
 	MOVD $1, R14
@@ -30529,83 +30533,83 @@ TEXT ·neonSumI8Once(SB), NOSPLIT, $8-8
 	MUL R14, R22
 	ADD R6<<1, R6, R7
 	MOVD $0, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD R10, (Few_head)(R0)
-	MOVD (Few_N)(R0), R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 run:
-	MOVD (Few_run)(R0), R10
-	MOVD (Few_At)(R0), R1
+	MOVD (Walk_Runs+Runs_run)(R0), R10
+	MOVD (Walk_Runs+Runs_At)(R0), R1
 	ADD R10<<3, R1, R1
 	MOVD (R1), R1
 	MOVD $1, R14
 	MUL R14, R1
-	MOVD (Few_V+Cells_Byte)(R0), R3
+	MOVD (Walk_Cache+Cells_Byte)(R0), R3
 	ADD R3, R1
-	MOVD (Few_Far)(R0), R24
+	MOVD (Walk_Runs+Runs_Far)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
-	MOVD (Few_FarPages)(R0), R4
+	MOVD (Walk_Runs+Runs_FarPages)(R0), R4
 touch:
 	PRFM (R24), PLDL2KEEP
 	ADD $4096, R24
 	ADD $-1, R4
 	CMP $1, R4
 	BGE touch
-	MOVD (Few_FarScale)(R0), R24
+	MOVD (Walk_Runs+Runs_FarScale)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	PRFM (R24), PLDL2KEEP
-	MOVD (Few_Ahead)(R0), R24
+	MOVD (Walk_Runs+Runs_Ahead)(R0), R24
 	ADD R10<<3, R24, R24
 	MOVD (R24), R24
 	SUB R1, R24
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_HeadO)(R0), R3
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_HeadStep)(R0), R3
 	MUL R3, R10
-	MOVD (Few_O+Rows_Data)(R0), R3
+	MOVD (Walk_Rows+Rows_Data)(R0), R3
 	ADD R10<<2, R3, R10
-	MOVD R10, (Few_rows)(R0)
-	MOVD (Few_head)(R0), R10
-	MOVD (Few_R)(R0), R9
+	MOVD R10, (Walk_Runs+Runs_rows)(R0)
+	MOVD (Walk_Runs+Runs_head)(R0), R10
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	MUL R9, R10
-	MOVD (Few_Stride)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R9
 	MUL R9, R10
-	MOVD (Few_N)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_N)(R0), R9
 	ADD R9, R10
-	MOVD (Few_left)(R0), R9
+	MOVD (Walk_Runs+Runs_left)(R0), R9
 	SUB R9, R10
-	MOVD (Few_P)(R0), R9
+	MOVD (Walk_RowPanel+RowPanel_P)(R0), R9
 	ADD R10<<2, R9, R3
-	MOVD (Few_run)(R0), R10
+	MOVD (Walk_Runs+Runs_run)(R0), R10
 	ADD $1, R10
-	MOVD R10, (Few_run)(R0)
-	MOVD (Few_left)(R0), R9
-	MOVD (Few_Run)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_run)(R0)
+	MOVD (Walk_Runs+Runs_left)(R0), R9
+	MOVD (Walk_Runs+Runs_Run)(R0), R10
 	CMP R10, R9
 	BLT taken
 	MOVD R10, R9
 taken:
-	MOVD (Few_head)(R0), R10
+	MOVD (Walk_Runs+Runs_head)(R0), R10
 	ADD $1, R10
-	MOVD (Few_Heads)(R0), R4
+	MOVD (Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
 	BLT turn
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
-	MOVD R10, (Few_left)(R0)
+	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
 turn:
-	MOVD R10, (Few_head)(R0)
-	MOVD R9, (Few_keys)(R0)
-	MOVD (Few_turns)(R0), R10
-	MOVD R10, (Few_turn)(R0)
-	MOVD (Few_rows)(R0), R8
-	MOVD (Few_R)(R0), R9
+	MOVD R10, (Walk_Runs+Runs_head)(R0)
+	MOVD R9, (Walk_Runs+Runs_keys)(R0)
+	MOVD (Walk_Runs+Runs_turns)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD (Walk_Runs+Runs_rows)(R0), R8
+	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	CMP $6, R9
 	BLT end6
 rows6:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $12, R15
 	BLT end6x12
 columns6x12:
@@ -30638,13 +30642,13 @@ columns6x12:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -30690,7 +30694,7 @@ asked6x12step0of4:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -30726,7 +30730,7 @@ asked6x12step1of4:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -30762,7 +30766,7 @@ asked6x12step2of4:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -30808,7 +30812,7 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -30917,13 +30921,13 @@ columns6x4:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -30949,7 +30953,7 @@ asked6x4step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -30965,7 +30969,7 @@ asked6x4step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -30981,7 +30985,7 @@ asked6x4step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31007,7 +31011,7 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31084,13 +31088,13 @@ columns6x1:
 	MOVD R1, R2
 	ADD R6<<1, R4, R5
 	ADD R6, R5, R5
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31117,7 +31121,7 @@ asked6x1step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31134,7 +31138,7 @@ asked6x1step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31151,7 +31155,7 @@ asked6x1step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31178,7 +31182,7 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31237,11 +31241,11 @@ done6x1:
 	BGE columns6x1
 end6x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $1, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
@@ -31249,9 +31253,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -31259,7 +31263,7 @@ end6:
 	CMP $2, R9
 	BLT end2
 rows2:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $16, R15
 	BLT end2x16
 columns2x16:
@@ -31276,13 +31280,13 @@ columns2x16:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31315,7 +31319,7 @@ asked2x16step0of4:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31345,7 +31349,7 @@ asked2x16step1of4:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31375,7 +31379,7 @@ asked2x16step2of4:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31414,7 +31418,7 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31483,13 +31487,13 @@ columns2x8:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31510,7 +31514,7 @@ asked2x8step0of4:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31528,7 +31532,7 @@ asked2x8step1of4:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31546,7 +31550,7 @@ asked2x8step2of4:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31573,7 +31577,7 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31624,13 +31628,13 @@ columns2x4:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31645,7 +31649,7 @@ asked2x4step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31657,7 +31661,7 @@ asked2x4step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31669,7 +31673,7 @@ asked2x4step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31690,7 +31694,7 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31733,13 +31737,13 @@ columns2x1:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31755,7 +31759,7 @@ asked2x1step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31768,7 +31772,7 @@ asked2x1step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31781,7 +31785,7 @@ asked2x1step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31803,7 +31807,7 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31838,19 +31842,19 @@ done2x1:
 	BGE columns2x1
 end2x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $1, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -31858,7 +31862,7 @@ end2:
 	CMP $1, R9
 	BLT end1
 rows1:
-	MOVD (Few_C)(R0), R15
+	MOVD (Walk_D)(R0), R15
 	CMP $32, R15
 	BLT end1x32
 columns1x32:
@@ -31874,13 +31878,13 @@ columns1x32:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x32
 	PCALIGN $64
 steps1x32:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x32step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31927,7 +31931,7 @@ asked1x32step0of4:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4f891107 // VFMLA V9.S[0], V8.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked1x32step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -31973,7 +31977,7 @@ asked1x32step1of4:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4fa91107 // VFMLA V9.S[1], V8.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked1x32step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32019,7 +32023,7 @@ asked1x32step2of4:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4f891907 // VFMLA V9.S[2], V8.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked1x32step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32074,7 +32078,7 @@ rest1x32:
 	CMP $0, R10
 	BLT done1x32
 one1x32:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x32step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32154,13 +32158,13 @@ columns1x16:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x16
 	PCALIGN $64
 steps1x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32187,7 +32191,7 @@ asked1x16step0of4:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4f851083 // VFMLA V5.S[0], V4.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked1x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32213,7 +32217,7 @@ asked1x16step1of4:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4fa51083 // VFMLA V5.S[1], V4.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked1x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32239,7 +32243,7 @@ asked1x16step2of4:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4f851883 // VFMLA V5.S[2], V4.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked1x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32274,7 +32278,7 @@ rest1x16:
 	CMP $0, R10
 	BLT done1x16
 one1x16:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32328,13 +32332,13 @@ columns1x8:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x8
 	PCALIGN $64
 steps1x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32351,7 +32355,7 @@ asked1x8step0of4:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4f831041 // VFMLA V3.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked1x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32367,7 +32371,7 @@ asked1x8step1of4:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4fa31041 // VFMLA V3.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked1x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32383,7 +32387,7 @@ asked1x8step2of4:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4f831841 // VFMLA V3.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked1x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32408,7 +32412,7 @@ rest1x8:
 	CMP $0, R10
 	BLT done1x8
 one1x8:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32449,13 +32453,13 @@ columns1x4:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x4
 	PCALIGN $64
 steps1x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32467,7 +32471,7 @@ asked1x4step0of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821020 // VFMLA V2.S[0], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked1x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32478,7 +32482,7 @@ asked1x4step1of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4fa21020 // VFMLA V2.S[1], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked1x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32489,7 +32493,7 @@ asked1x4step2of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821820 // VFMLA V2.S[2], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked1x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32509,7 +32513,7 @@ rest1x4:
 	CMP $0, R10
 	BLT done1x4
 one1x4:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32544,13 +32548,13 @@ columns1x1:
 	ADD R22, R4, R4
 	MOVD R3, R4
 	MOVD R1, R2
-	MOVD (Few_keys)(R0), R10
+	MOVD (Walk_Runs+Runs_keys)(R0), R10
 	ADD $-4, R10
 	CMP $0, R10
 	BLT rest1x1
 	PCALIGN $64
 steps1x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32563,7 +32567,7 @@ asked1x1step0of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821020 // VFMLA V2.S[0], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $1, R14, asked1x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32575,7 +32579,7 @@ asked1x1step1of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4fa21020 // VFMLA V2.S[1], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $2, R14, asked1x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32587,7 +32591,7 @@ asked1x1step2of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821820 // VFMLA V2.S[2], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $3, R14, asked1x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32608,7 +32612,7 @@ rest1x1:
 	CMP $0, R10
 	BLT done1x1
 one1x1:
-	MOVBU (Few_turn)(R0), R14
+	MOVBU (Walk_Runs+Runs_turn)(R0), R14
 	TBZ $0, R14, asked1x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
@@ -32637,29 +32641,29 @@ done1x1:
 	BGE columns1x1
 end1x1:
 	// the first column of the rows that follow
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $1, R14
 	MUL R14, R10
 	SUB R10, R1
-	MOVD (Few_C)(R0), R10
+	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
-	MOVD (Few_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_turn)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Few_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_turn)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
 end1:
-	MOVD (Few_left)(R0), R10
+	MOVD (Walk_Runs+Runs_left)(R0), R10
 	CMP $1, R10
 	BGE run
 	RET
 
-// func neonWeighOnce(p *Few, from, vectors int) (done int)
+// func neonWeighOnce(p *Weigh, from, vectors int) (done int)
 //
 //	n := 4 * vectors
 //	for r := from; r < p.R; r++ {
@@ -32675,20 +32679,20 @@ TEXT ·neonWeighOnce(SB), NOSPLIT, $8-32
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD from+8(FP), R11
-	MOVD (Few_R)(R0), R9
-	MOVD (Few_Stride)(R0), R6
+	MOVD (Weigh_RowPanel+RowPanel_R)(R0), R9
+	MOVD (Weigh_RowPanel+RowPanel_Stride)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
-	MOVD (Few_P)(R0), R8
+	MOVD (Weigh_RowPanel+RowPanel_P)(R0), R8
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R8, R8
-	MOVD (Few_M)(R0), R23
-	MOVD (Few_L)(R0), R1
+	MOVD (Weigh_Sums+Sums_M)(R0), R23
+	MOVD (Weigh_Sums+Sums_L)(R0), R1
 	ADD R11<<2, R23, R23
 	ADD R11<<2, R1, R1
-	MOVD (Few_Next)(R0), R24
-	MOVD (Few_NextBy)(R0), R25
+	MOVD (Weigh_Prefetch+Prefetch_At)(R0), R24
+	MOVD (Weigh_Prefetch+Prefetch_By)(R0), R25
 	SUB R11, R9
 	CMP $1, R9
 	BLT done
@@ -32761,15 +32765,15 @@ vector:
 	CMP $1, R9
 	BGE row
 done:
-	MOVD (Few_R)(R0), R11
+	MOVD (Weigh_RowPanel+RowPanel_R)(R0), R11
 	SUB R9, R11
 	MOVD R11, done+24(FP)
 	RET
 over:
-	FMOVQ F4, (Few_tops)(R0)
+	FMOVQ F4, (Weigh_tops)(R0)
 	B done
 
-// func neonWeighSumsOnce(p *Few, from, vectors int) (done int)
+// func neonWeighSumsOnce(p *Weigh, from, vectors int) (done int)
 //
 //	n := 4 * vectors
 //	for r := from; r < p.R; r++ {
@@ -32786,22 +32790,22 @@ TEXT ·neonWeighSumsOnce(SB), NOSPLIT, $8-32
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD from+8(FP), R11
-	MOVD (Few_R)(R0), R9
-	MOVD (Few_Stride)(R0), R6
+	MOVD (Weigh_RowPanel+RowPanel_R)(R0), R9
+	MOVD (Weigh_RowPanel+RowPanel_Stride)(R0), R6
 	MOVD $4, R14
 	MUL R14, R6
-	MOVD (Few_P)(R0), R8
+	MOVD (Weigh_RowPanel+RowPanel_P)(R0), R8
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R8, R8
-	MOVD (Few_M)(R0), R23
-	MOVD (Few_L)(R0), R1
+	MOVD (Weigh_Sums+Sums_M)(R0), R23
+	MOVD (Weigh_Sums+Sums_L)(R0), R1
 	ADD R11<<2, R23, R23
 	ADD R11<<2, R1, R1
-	MOVD (Few_S)(R0), R3
+	MOVD (Weigh_Sums+Sums_S)(R0), R3
 	ADD R11<<2, R3, R3
-	MOVD (Few_Next)(R0), R24
-	MOVD (Few_NextBy)(R0), R25
+	MOVD (Weigh_Prefetch+Prefetch_At)(R0), R24
+	MOVD (Weigh_Prefetch+Prefetch_By)(R0), R25
 	SUB R11, R9
 	CMP $1, R9
 	BLT done
@@ -32886,12 +32890,12 @@ vector:
 	CMP $1, R9
 	BGE row
 done:
-	MOVD (Few_R)(R0), R11
+	MOVD (Weigh_RowPanel+RowPanel_R)(R0), R11
 	SUB R9, R11
 	MOVD R11, done+24(FP)
 	RET
 over:
-	FMOVQ F4, (Few_tops)(R0)
+	FMOVQ F4, (Weigh_tops)(R0)
 	B done
 
 // func neonReadOnce(x *float32, rounds, ahead int, sum *float32)

@@ -16,7 +16,8 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// The fields of an assembled set are none of the portable ones.
+// TestFieldsAreAssembly checks that no loop of an assembled set is a portable one, and that only sets
+// that multiply tiles pack.
 func TestFieldsAreAssembly(t *testing.T) {
 	for _, l := range Levels() {
 		if !l.Available {
@@ -25,27 +26,53 @@ func TestFieldsAreAssembly(t *testing.T) {
 		} else if l.ISA == "go" {
 			continue
 		}
-		got := reflect.ValueOf(*l.Ops)
-		for i := range got.NumField() {
-			f := got.Type().Field(i)
-			if f.Type.Kind() != reflect.Func || got.Field(i).IsNil() && strings.HasPrefix(f.Name, "Cut") && l.ISA != "amx" {
-				continue
-			}
-			name := runtime.FuncForPC(got.Field(i).Pointer()).Name() // closures of Portable carry its name, also where it is inlined
-			if !strings.Contains(name, "loops).") {
-				t.Errorf("%s: %s is %s, want assembly", l.ISA, f.Name, name)
-			}
+		loops := 0
+		for _, o := range []*Ops{l.Ops, l.Ops.Streamed} {
+			eachFunc(reflect.ValueOf(*o), "Ops", func(field string, f reflect.Value) {
+				loops++
+				packing := strings.HasPrefix(field, "Ops.Pack.")
+				if packing && l.ISA != "amx" {
+					if !f.IsNil() {
+						t.Errorf("%s: %s is there, and this set reads rows", l.ISA, field)
+					}
+					return
+				}
+				if f.IsNil() {
+					t.Errorf("%s: %s is nil", l.ISA, field)
+					return
+				}
+				name := runtime.FuncForPC(f.Pointer()).Name() // closures of Portable carry its name, also where it is inlined
+				if !strings.Contains(name, "loops).") && !(packing && strings.Contains(name, ".pack")) {
+					t.Errorf("%s: %s is %s, want assembly", l.ISA, field, name)
+				}
+			})
+		}
+		if loops < 2*35 {
+			t.Errorf("%s: only %d loops", l.ISA, loops)
 		}
 	}
 }
 
-// A CPU with AVX-512 runs every set of amd64, and every arm64 CPU has NEON, so that no test of a set is skipped there.
+// eachFunc visits the functions in the fields of a struct, and of structs in it.
+func eachFunc(v reflect.Value, name string, do func(name string, f reflect.Value)) {
+	for i := range v.NumField() {
+		switch f, name := v.Field(i), name+"."+v.Type().Field(i).Name; f.Kind() {
+		case reflect.Func:
+			do(name, f)
+		case reflect.Struct:
+			eachFunc(f, name, do)
+		}
+	}
+}
+
+// TestAllSetsOnNewCPU checks that a CPU with AVX-512 runs every set of amd64 but amx, and every arm64 CPU
+// neon, so that no test of a set is skipped there.
 func TestAllSetsOnNewCPU(t *testing.T) {
 	if runtime.GOARCH == "amd64" && !cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ) {
 		t.Skip("SKIPPED: this CPU has no AVX-512")
 	}
 	for _, s := range sets {
-		if s.tiles != nil { // tests of parts say whether it is here
+		if s.tiles != nil { // tests of packing say whether it is here
 			continue
 		}
 		if !slices.ContainsFunc(assembled(), func(o *Ops) bool { return o.ISA == s.isa }) {
@@ -54,62 +81,22 @@ func TestAllSetsOnNewCPU(t *testing.T) {
 	}
 }
 
-// Each CPU has loops that ask memory its way, and compute 2^x so, and those are among the ones that are tested; Intel's with AVX-512 have rows brought
-// together.
-func TestSuited(t *testing.T) {
-	for _, c := range []struct {
-		vendor          cpuid.Vendor
-		family          int
-		way, streamed   int
-		ahead, inStream int
-	}{
-		{cpuid.Intel, 6, 1, 1, 16 << 10, 16 << 10},
-		{cpuid.AMD, 26, 0, 0, 4 << 10, 4 << 10},
-		{cpuid.AMD, 25, 1, 0, 8 << 10, 0},
-		{cpuid.VendorUnknown, 0, 0, 0, 4 << 10, 4 << 10},
-	} {
-		cpu := cpuid.CPU
-		cpu.VendorID, cpu.Family = c.vendor, c.family
-		for _, l := range levels(&cpu) {
-			power, powers, ways := 0, len(l.variants), []*Ops(nil)
-			if powers > 0 {
-				if c.vendor == cpuid.Intel {
-					power = powers - 1
-				}
-				ways = l.variants[power]
-			}
-			switch {
-			case l.Ops == nil || l.ISA == "go":
-			case powers != map[string]int{"avx2": 1, "avx512": 2, "amx": 1, "neon": 1}[l.ISA]:
-				t.Errorf("%s computes 2^x in %d ways", l.ISA, powers)
-			case strings.HasPrefix(l.ISA, "avx") && len(ways) != 2:
-				t.Errorf("%s asks in %d ways, want 2", l.ISA, len(ways))
-			case len(ways) == 2 && (l.Ops != ways[c.way] || l.Ops.Streamed != ways[c.streamed]):
-				t.Errorf("%s of %v, family %d: not 2^x of %d with way %d, in a stream %d", l.ISA, c.vendor, c.family, power, c.way, c.streamed)
-			case len(ways) == 2 && (l.Ops.Ahead != c.ahead || l.Ops.Streamed.Ahead != c.inStream):
-				t.Errorf("%s of %v, family %d asks %d bytes ahead, in a stream %d", l.ISA, c.vendor, c.family, l.Ops.Ahead, l.Ops.Streamed.Ahead)
-			case l.Ops.Gathers != (c.vendor == cpuid.Intel && l.ISA == "avx512"):
-				t.Errorf("%s of %v gathers: %v", l.ISA, c.vendor, l.Ops.Gathers)
-			}
-		}
-	}
-}
-
-// A set that the system does not allow is not there, and nothing of it is.
+// TestNotAllowed checks that of a set that the system does not allow nothing is there.
 func TestNotAllowed(t *testing.T) {
 	for i := range needs {
 		before := needs[i].allowed
 		needs[i].allowed = func() error { return errors.New("not today") }
 		for _, l := range Levels() {
-			if l.ISA == needs[i].isa && (l.Available || l.Ops != nil || l.variants != nil || cpuid.CPU.Supports(needs[i].features...) && l.Reason != "not today") {
-				t.Errorf("%s: available %v, %s, %d variants", l.ISA, l.Available, l.Reason, len(l.variants))
+			if l.ISA == needs[i].isa && (l.Available || l.Ops != nil || l.set != nil || cpuid.CPU.Supports(needs[i].features...) && l.Reason != "not today") {
+				t.Errorf("%s: available %v, %s, with a set %v", l.ISA, l.Available, l.Reason, l.set != nil)
 			}
 		}
 		needs[i].allowed = before
 	}
 }
 
-// A set is there only with every feature that it needs, and its loops are of sets that need no other: what is not detected is not called.
+// TestLoopsNeedWhatIsDetected checks that a set is there only with every feature that it needs, and that
+// its loops are of sets that need no other: what is not detected is not called.
 func TestLoopsNeedWhatIsDetected(t *testing.T) {
 	features := map[string][]cpuid.FeatureID{}
 	for _, n := range needs {
@@ -146,7 +133,8 @@ func TestLoopsNeedWhatIsDetected(t *testing.T) {
 
 var isaOf = regexp.MustCompile(`^(avx2|avx512|amx|neon)`)
 
-// functions are the names of those that a struct holds, in slices and in structs too, or behind a pointer.
+// functions returns the names of the functions that a struct holds, also in slices, arrays and structs,
+// or behind a pointer.
 func functions(v reflect.Value) (names []string) {
 	switch v.Kind() {
 	case reflect.Func:
@@ -156,7 +144,7 @@ func functions(v reflect.Value) (names []string) {
 		for i := range v.NumField() {
 			names = append(names, functions(v.Field(i))...)
 		}
-	case reflect.Slice:
+	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
 			names = append(names, functions(v.Index(i))...)
 		}
@@ -168,41 +156,40 @@ func functions(v reflect.Value) (names []string) {
 	return names
 }
 
-// A panel whose slice is one element short is refused by name before assembly touches anything, and so are lengths that make no sense.
+// TestShortOperands checks that a call whose slice is one element short is refused by name before
+// assembly touches anything, and so are lengths that make no sense.
 func TestShortOperands(t *testing.T) {
 	type operand struct {
 		name string
-		cut  func(p *Panel)
+		cut  func(p *operands)
 	}
 	last := func(s *[]float32, rows, cols, stride int) { *s = (*s)[:(rows-1)*stride+cols-1] }
-	qt := operand{"Qt", func(p *Panel) { last(&p.Qt, p.D, p.Width, p.Lanes) }}
-	k := operand{"K", func(p *Panel) { last(&p.K.Data, p.N, p.D, p.K.Stride) }}
-	farK := operand{"K", func(p *Panel) { p.K.Stride = 1 << 62 }}
-	backK := operand{"K", func(p *Panel) { p.K.Stride = -1 }}
-	weights := operand{"P", func(p *Panel) { last(&p.P, p.N, p.Width, p.Lanes) }}
-	v := operand{"V", func(p *Panel) { last(&p.V.Data, p.N, p.C, p.V.Stride) }}
-	out := operand{"O", func(p *Panel) { last(&p.O, p.C, p.Width, p.Lanes) }}
-	incoming := operand{"Dot", func(p *Panel) { last(&p.Dot, p.C, p.Width, p.Lanes) }}
-	sub := operand{"Sub", func(p *Panel) { p.Sub = p.Sub[:p.Width-1] }}
-	y := operand{"Y", func(p *Panel) { last(&p.Y.Data, p.Width, p.C, p.Y.Stride) }}
-	x := operand{"X", func(p *Panel) { last(&p.X, p.N, p.C, p.XStr) }}
-	scale := operand{"Scale", func(p *Panel) { p.Scale = p.Scale[:p.N-1] }}
-	width := operand{"lanes", func(p *Panel) { p.Width-- }}
-	wide := operand{"lanes", func(p *Panel) { p.Width = 2 * p.Lanes }}
-	rows := operand{"lanes", func(p *Panel) { p.Lanes-- }}
-	refs := operand{"M", func(p *Panel) { p.M = p.M[:p.Width-1] }}
-	sums := operand{"L", func(p *Panel) { p.L = p.L[:p.Width-1] }}
-	products := operand{"S", func(p *Panel) { p.S = p.S[:p.Width-1] }}
-	from := operand{"From", func(p *Panel) { p.From = 1 }}
-	far := operand{"From", func(p *Panel) { p.From = 1 << 20 }}
-	keys := operand{"P", func(p *Panel) { p.N = -1 }}
-	mask := operand{"Edit.Lo", func(p *Panel) {
+	queries := operand{"Queries", func(p *operands) { last(&p.Qt, p.D, p.Width, p.Lanes) }}
+	k := operand{"Keys", func(p *operands) { last(&p.K.Data, p.N, p.D, p.K.Stride) }}
+	farK := operand{"Keys", func(p *operands) { p.K.Stride = 1 << 62 }}
+	backK := operand{"Keys", func(p *operands) { p.K.Stride = -1 }}
+	weights := operand{"P", func(p *operands) { last(&p.P, p.N, p.Width, p.Lanes) }}
+	v := operand{"Values", func(p *operands) { last(&p.V.Data, p.N, p.C, p.V.Stride) }}
+	out := operand{"O", func(p *operands) { last(&p.O, p.C, p.Width, p.Lanes) }}
+	incoming := operand{"Dot", func(p *operands) { last(&p.Dot, p.C, p.Width, p.Lanes) }}
+	sub := operand{"Sub", func(p *operands) { p.Sub = p.Sub[:p.Width-1] }}
+	y := operand{"Y", func(p *operands) { last(&p.Y.Data, p.Width, p.C, p.Y.Stride) }}
+	x := operand{"X", func(p *operands) { last(&p.X, p.N, p.C, p.XStride) }}
+	scale := operand{"Scale", func(p *operands) { p.Scale = p.Scale[:p.N-1] }}
+	width := operand{"lanes", func(p *operands) { p.Width-- }}
+	wide := operand{"lanes", func(p *operands) { p.Width = 2 * p.Lanes }}
+	rows := operand{"lanes", func(p *operands) { p.Lanes-- }}
+	refs := operand{"M", func(p *operands) { p.M = p.M[:p.Width-1] }}
+	sums := operand{"L", func(p *operands) { p.L = p.L[:p.Width-1] }}
+	products := operand{"S", func(p *operands) { p.S = p.S[:p.Width-1] }}
+	keys := operand{"P", func(p *operands) { p.N = -1 }}
+	band := operand{"Lo, Hi", func(p *operands) {
 		p.Plain = 0
-		p.Edit.Lo = make([]int32, p.Width)
-		p.Edit.Hi = make([]int32, p.Width-1)
+		p.Lo = make([]int32, p.Width)
+		p.Hi = make([]int32, p.Width-1)
 	}}
 	stairs := func(name string, change func(since, until []int)) operand {
-		return operand{name, func(p *Panel) {
+		return operand{name, func(p *operands) {
 			p.Since, p.Until = make([]int, p.Lanes), make([]int, p.Lanes)
 			for i := range p.Until {
 				p.Until[i] = 3
@@ -210,44 +197,56 @@ func TestShortOperands(t *testing.T) {
 			change(p.Since, p.Until)
 		}}
 	}
-	since := operand{"Since", func(p *Panel) { p.Until = make([]int, p.Lanes) }}
-	until := operand{"Until", func(p *Panel) { p.Since, p.Until = make([]int, p.Lanes), make([]int, 1) }}
+	since := operand{"Since", func(p *operands) { p.Until = make([]int, p.Lanes) }}
+	until := operand{"Until", func(p *operands) { p.Since, p.Until = make([]int, p.Lanes), make([]int, 1) }}
 	late := stairs("Since", func(since, _ []int) { since[0] = 1 })
 	never := stairs("Since", func(since, _ []int) { since[2] = 4 })
 	past := stairs("Until", func(_, until []int) { until[2] = 1 << 20 })
 	down := stairs("Until", func(_, until []int) { until[1] = 2 })
 	up := stairs("Since", func(since, _ []int) { since[1] = 1 })
-	keep := operand{"Keep", func(p *Panel) { p.Keep = p.Keep[:p.Width-1] }}
-	done := operand{"Done", func(p *Panel) { p.Done = 1 << 20 }}
-	bias := operand{"Edit.Add", func(p *Panel) { last(&p.Edit.Add, p.N, p.Width, p.Lanes) }}
-	high := operand{"Edit.SlopeHi", func(p *Panel) { p.Edit.SlopeHi = p.Edit.SlopeHi[:p.Width-1] }}
-	low := operand{"Edit.SlopeLo", func(p *Panel) { p.Edit.SlopeLo = p.Edit.SlopeLo[:p.Width-1] }}
-	pos := operand{"Edit.Pos", func(p *Panel) { p.Edit.Pos = p.Edit.Pos[:p.Width-1] }}
-	bits := operand{"Edit.Bits", func(p *Panel) { p.Edit.Bits = p.Edit.Bits[:len(p.Edit.Bits)-1] }}
+	keep := operand{"Keep", func(p *operands) { p.Keep = p.Keep[:p.Width-1] }}
+	bias := operand{"Bias", func(p *operands) { last(&p.Edit.Bias, p.N, p.Width, p.Lanes) }}
+	high := operand{"SlopeHi", func(p *operands) { p.Edit.SlopeHi = p.Edit.SlopeHi[:p.Width-1] }}
+	low := operand{"SlopeLo", func(p *operands) { p.Edit.SlopeLo = p.Edit.SlopeLo[:p.Width-1] }}
+	pos := operand{"Pos", func(p *operands) { p.Edit.Pos = p.Edit.Pos[:p.Width-1] }}
+	bits := operand{"Bits", func(p *operands) { p.Edit.Bits = p.Edit.Bits[:len(p.Edit.Bits)-1] }}
+	nothing := func(*operands) {}
+	from := func(run func(*Softmax), change func(s *Softmax)) func(p *operands) {
+		return func(p *operands) {
+			s := p.softmax()
+			change(s)
+			run(s)
+		}
+	}
 	for _, o := range assembled() {
+		edits := func(run func(*Edit)) func(*operands) { return func(p *operands) { run(p.edit()) } }
 		for _, c := range []struct {
 			name     string
-			run      func(*Panel)
+			run      func(p *operands)
 			operands []operand
 		}{
-			{"Score", o.Score, []operand{qt, k, farK, backK, weights, width, wide, rows}},
-			{"Flash", o.Flash, []operand{qt, k, farK, backK, weights, width, wide, rows, mask}},
-			{"Top", o.Top, []operand{weights, refs, width, wide, rows}},
-			{"Raise", o.Raise, []operand{weights, refs, sums, products, keep, width, done}},
-			{"Exp", o.Exp, []operand{weights, refs, sums, products, width, from, far}},
-			{"Mix", o.Mix, []operand{v, out, weights, keep, width, wide, rows, keys, since, until, late, never, past, down, up}},
-			{"Cap", o.Cap, []operand{weights, width, wide, rows, keys}},
-			{"Add", o.Add, []operand{weights, bias, width, wide, rows, keys}},
-			{"Slope", o.Slope, []operand{weights, high, low, pos, width, wide, rows, keys}},
-			{"Hide", o.Hide, []operand{weights, bits, width, wide, rows, keys}},
-			{"DScore", o.DScore, []operand{v, incoming, sub, weights, width, wide, rows}},
-			{"Outer", o.Outer, []operand{y, x, weights, keys, scale}},
-			{"OuterT", turned(o.OuterT), []operand{{"X", out.cut}, {"Y", v.cut}, weights, keys}},
+			{"Score", func(p *operands) { o.Panel.Score(p.scores()) }, []operand{queries, k, farK, backK, weights, width, wide, rows}},
+			{"Flash", func(p *operands) { o.Panel.Flash(p.flash()) }, []operand{queries, k, farK, backK, weights, width, wide, rows, band}},
+			{"Top", func(p *operands) { o.Panel.Top(p.softmax()) }, []operand{weights, refs, width, wide, rows}},
+			{"Raise", func(p *operands) { o.Panel.Raise(p.softmax()) }, []operand{weights, refs, sums, products, keep, width}},
+			{"Raise", from(o.Panel.Raise, func(s *Softmax) { s.Done = 1 << 20 }), []operand{{"Done", nothing}}},
+			{"Exp", func(p *operands) { o.Panel.Exp(p.softmax()) }, []operand{weights, refs, sums, products, width}},
+			{"Exp", from(o.Panel.Exp, func(s *Softmax) { s.From = 1 }), []operand{{"From", nothing}}},
+			{"Exp", from(o.Panel.Exp, func(s *Softmax) { s.From = 1 << 20 }), []operand{{"From", nothing}}},
+			{"Mix", func(p *operands) { o.Panel.Mix(p.mix()) }, []operand{v, out, weights, keep, width, wide, rows, keys, since, until, late, never, past, down, up}},
+			{"Cap", edits(o.Edit.Cap), []operand{weights, width, wide, rows, keys}},
+			{"Add", edits(o.Edit.Add), []operand{weights, bias, width, wide, rows, keys}},
+			{"Slope", edits(o.Edit.Slope), []operand{weights, high, low, pos, width, wide, rows, keys}},
+			{"Hide", edits(o.Edit.Hide), []operand{weights, bits, width, wide, rows, keys}},
+			{"DScore", func(p *operands) { o.Back.DScore(p.dscore()) }, []operand{v, incoming, sub, weights, width, wide, rows}},
+			{"Outer", func(p *operands) { o.Back.Outer(p.outer()) }, []operand{y, x, weights, keys, scale}},
+			{"OuterT", func(p *operands) { turned(o, p) }, []operand{{"X", out.cut}, {"Y", v.cut}, weights, keys}},
 		} {
 			for _, bad := range c.operands {
-				p := random(o, o.Lanes, 2*o.Keys+1, 9, 9)
+				p := random(o, o.Shape.Lanes, 2*o.Shape.Keys+1, 9, 9)
 				bad.cut(p)
-				if said := panicOf(func() { c.run(p) }); !strings.Contains(said, bad.name) {
+				said := panicOf(func() { c.run(p) })
+				if named := regexp.MustCompile(`\b` + bad.name + `\b`); !named.MatchString(said) || strings.Contains(said, "runtime error") {
 					t.Errorf("%s/%s: a bad %s: panic %q", o.ISA, c.name, bad.name, said)
 				}
 			}
@@ -255,42 +254,44 @@ func TestShortOperands(t *testing.T) {
 	}
 }
 
-// Vectors that leave Flash in steps that it does not have are refused before assembly reads a step.
+// TestBadSteps checks that vectors that leave Flash in steps that it does not have are refused before
+// assembly reads a step.
 func TestBadSteps(t *testing.T) {
 	for _, o := range assembled() {
+		lanes, vec, keys, unit := o.Shape.Lanes, o.Shape.Vec, o.Shape.Keys, o.Shape.Unit()
 		for _, bad := range []struct {
 			name   string
-			change func(p *Panel)
+			change func(p *Flash)
 		}{
-			{"Until", func(p *Panel) { p.Until = p.Until[1:] }},
-			{"Until", func(p *Panel) { p.Until = []int{} }},
-			{"Until", func(p *Panel) { p.Until[0] = 0 }},
-			{"Until", func(p *Panel) { p.Until[0]-- }},
-			{"Until", func(p *Panel) { p.Until[0] = -o.Keys }},
-			{"Until", func(p *Panel) { p.From = o.Keys }},
-			{"Until", func(p *Panel) { p.Until[len(p.Until)-1] += o.Keys }},
-			{"Until", func(p *Panel) { p.Until[len(p.Until)-1] -= 2 * o.Keys }},
-			{"Until", func(p *Panel) { copy(p.Until[o.Unit()/o.Vec:], p.Until[:o.Unit()/o.Vec]) }},
-			{"Until", func(p *Panel) { p.N++ }},
-			{"Factor", func(p *Panel) { p.Factor = 1e-40 }},
-			{"Factor", func(p *Panel) { p.Factor = math.NaN() }},
+			{"Until", func(p *Flash) { p.Until = p.Until[1:] }},
+			{"Until", func(p *Flash) { p.Until = []int{} }},
+			{"Until", func(p *Flash) { p.Until[0] = 0 }},
+			{"Until", func(p *Flash) { p.Until[0]-- }},
+			{"Until", func(p *Flash) { p.Until[0] = -keys }},
+			{"Until", func(p *Flash) { p.From = keys }},
+			{"Until", func(p *Flash) { p.Until[len(p.Until)-1] += keys }},
+			{"Until", func(p *Flash) { p.Until[len(p.Until)-1] -= 2 * keys }},
+			{"Until", func(p *Flash) { copy(p.Until[unit/vec:], p.Until[:unit/vec]) }},
+			{"Until", func(p *Flash) { p.N++ }},
+			{"Factor", func(p *Flash) { p.Factor = 1e-40 }},
+			{"Factor", func(p *Flash) { p.Factor = math.NaN() }},
 		} {
-			p := random(o, o.Lanes, o.Lanes/o.Unit()*o.Keys+1, 5, 5)
+			p := random(o, lanes, lanes/unit*keys+1, 5, 5).flash()
 			p.N--
-			for lane := 0; lane < o.Lanes; lane += o.Vec {
-				p.Until = append(p.Until, (1+lane/o.Unit())*o.Keys)
+			for lane := 0; lane < lanes; lane += vec {
+				p.Until = append(p.Until, (1+lane/unit)*keys)
 			}
 			steps := fmt.Sprint(p.Until)
 			bad.change(p)
-			if said := panicOf(func() { o.Flash(p) }); !strings.Contains(said, bad.name) {
+			if said := panicOf(func() { o.Panel.Flash(p) }); !strings.Contains(said, bad.name) {
 				t.Errorf("%s: %s made %v to %d of %d: panic %q", o.ISA, steps, p.Until, p.From, p.N, said)
 			}
 		}
 	}
 }
 
-// inRuns says of keys where they lie that they lie in runs.
-func inRuns(f *Few, run int) {
+// inRuns makes the keys, where they are, keys in runs.
+func inRuns(f *few, run int) {
 	f.Run = run
 	for j := 0; j < f.N; j += run {
 		f.At, f.Ahead, f.Scales = append(f.At, j*f.K.Stride), append(f.Ahead, f.K.Address(j*f.K.Stride)), append(f.Scales, j)
@@ -298,8 +299,8 @@ func inRuns(f *Few, run int) {
 	f.Far, f.FarScale = f.Ahead, f.Ahead
 }
 
-// inTurn makes the queries those of two heads, with the same keys.
-func inTurn(f *Few, run int) {
+// inTurn makes the queries those of two heads with the same keys.
+func inTurn(f *few, run int) {
 	inRuns(f, run)
 	for _, list := range []*[]int{&f.At, &f.Scales} {
 		for i := len(*list) - 1; i >= 0; i-- {
@@ -311,62 +312,65 @@ func inTurn(f *Few, run int) {
 	f.Heads, f.R, f.HeadQ, f.HeadO = 2, f.R/2, f.R/2*f.Q.Stride, f.R/2*f.O.Stride
 }
 
-// The same for the loops on rows.
+// TestShortFew checks the same of the loops of decoding.
 func TestShortFew(t *testing.T) {
 	for _, o := range assembled() {
+		dot := func(f *few) { o.Decode.Dot(f.dot()) }
+		sum := func(f *few) { o.Decode.Sum(f.sum()) }
+		weigh := func(f *few) { o.Decode.Weigh(f.weigh()) }
 		last := func(s *[]float32, rows, cols, stride int) { *s = (*s)[:(rows-1)*stride+cols-1] }
 		for _, c := range []struct {
 			name, operand string
-			run           func(*Few)
-			cut           func(f *Few)
+			run           func(*few)
+			cut           func(f *few)
 		}{
-			{"Dot", "Q", o.Dot, func(f *Few) { last(&f.Q.Data, f.R, f.D, f.Q.Stride) }},
-			{"Dot", "K", o.Dot, func(f *Few) { last(&f.K.Data, f.N, f.D, f.K.Stride) }},
-			{"Dot", "P", o.Dot, func(f *Few) { last(&f.P, f.R, f.N, f.Stride) }},
-			{"Weigh", "P", o.Weigh, func(f *Few) { last(&f.P, f.R, (f.N+o.Vec-1)/o.Vec*o.Vec, f.Stride) }},
-			{"Weigh", "M", o.Weigh, func(f *Few) { f.M = f.M[:f.R-1] }},
-			{"Weigh", "L", o.Weigh, func(f *Few) { f.L = f.L[:f.R-1] }},
-			{"Weigh", "S", o.Weigh, func(f *Few) { f.S = f.S[:f.R-1] }},
-			{"Weigh", "From", o.Weigh, func(f *Few) { f.From = f.R + 1 }},
-			{"Sum", "P", o.Sum, func(f *Few) { last(&f.P, f.R, f.N, f.Stride) }},
-			{"Sum", "V", o.Sum, func(f *Few) { last(&f.V.Data, f.N, f.C, f.V.Stride) }},
-			{"Sum", "O", o.Sum, func(f *Few) { last(&f.O.Data, f.R, f.C, f.O.Stride) }},
-			{"Sum", "V", o.Sum, func(f *Few) { f.V.Stride = -1 }},
-			{"Dot", "K", o.Dot, func(f *Few) { f.K.Stride = 1 << 62 }},
-			{"Dot", "K", o.Dot, func(f *Few) { f.K = cut(f.K, F16, f.N, f.D) }},
-			{"Dot", "K", o.Dot, func(f *Few) { f.K = cut(f.K, BF16, f.N, f.D) }},
-			{"Dot", "K", o.Dot, func(f *Few) { f.K = cut(f.K, I8, f.N, f.D) }},
-			{"Dot", "K.Scale", o.Dot, func(f *Few) { f.K = stored(f.K.Rows, f.N, f.D, I8, 1); f.K.Scale = f.K.Scale[:f.N-1] }},
-			{"Dot", "K.Scale", o.Dot, func(f *Few) { f.K = stored(f.K.Rows, f.N, f.D, I8, 1); f.K.ScaleStride = -1 }},
-			{"Dot", "K: type 4", o.Dot, func(f *Few) { f.K.Type = I8 + 1 }},
-			{"Sum", "V", o.Sum, func(f *Few) { f.V = cut(f.V, F16, f.N, f.C) }},
-			{"Sum", "V.Scale", o.Sum, func(f *Few) { f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.V.Scale = nil }},
-			{"Dot", "K", o.Dot, func(f *Few) { inRuns(f, 4); f.At[0] = 13*f.K.Stride + 9 }},
-			{"Dot", "At", o.Dot, func(f *Few) { inRuns(f, 4); f.At[0] = -1 }},
-			{"Dot", "At", o.Dot, func(f *Few) { inRuns(f, 4); f.At = f.At[:4] }},
-			{"Dot", "Ahead", o.Dot, func(f *Few) { inRuns(f, 4); f.Ahead = nil }},
-			{"Dot", "Far", o.Dot, func(f *Few) { inRuns(f, 4); f.Far = nil }},
-			{"Dot", "Run", o.Dot, func(f *Few) { inRuns(f, 4); f.Run = -4 }},
-			{"Dot", "Heads", o.Dot, func(f *Few) { f.Heads = 2 }},
-			{"Dot", "Heads", o.Dot, func(f *Few) { f.Heads = -1 }},
-			{"Dot", "P", o.Dot, func(f *Few) { inTurn(f, 4); f.P = f.P[:(2*f.R-1)*f.Stride] }},
-			{"Dot", "Q", o.Dot, func(f *Few) { inTurn(f, 4); f.HeadQ++ }},
-			{"Dot", "Q", o.Dot, func(f *Few) { inTurn(f, 4); f.HeadQ = math.MinInt }},
-			{"Dot", "At", o.Dot, func(f *Few) { inTurn(f, 4); f.At = f.At[:len(f.At)-1] }},
-			{"Dot", "Ahead", o.Dot, func(f *Few) { inTurn(f, 4); f.Ahead = f.Ahead[:len(f.At)-1] }},
-			{"Dot", "K", o.Dot, func(f *Few) { inTurn(f, 4); f.At[len(f.At)-1] += 9 * f.K.Stride }},
-			{"Sum", "O", o.Sum, func(f *Few) { inTurn(f, 4); f.HeadO++ }},
-			{"Sum", "Scales", o.Sum, func(f *Few) { inTurn(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = f.Scales[:len(f.At)-1] }},
-			{"Sum", "V", o.Sum, func(f *Few) { inRuns(f, 4); f.At[0] = math.MaxInt }},
-			{"Sum", "Scales", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = nil }},
-			{"Sum", "FarScale", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.FarScale = nil }},
-			{"Sum", "V.Scale", o.Sum, func(f *Few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales[0] = 2 * f.N }},
-			{"Widen", "from", func(f *Few) { o.Widen(make([]float32, f.N*f.D), &f.K, f.N, f.D) }, func(f *Few) { f.K = cut(f.K, I8, f.N, f.D) }},
-			{"Widen", "to", func(f *Few) { o.Widen(make([]float32, f.N*f.D-1), &f.K, f.N, f.D) }, func(*Few) {}},
-			{"Inner", "x", func(f *Few) { o.Inner(f.M, f.Q, f.V.Rows, f.D) }, func(f *Few) { last(&f.Q.Data, f.R, f.D, f.Q.Stride) }},
-			{"Inner", "y", func(f *Few) { o.Inner(f.M, f.Q, f.V.Rows, f.D) }, func(f *Few) { last(&f.V.Data, f.R, f.D, f.V.Stride) }},
-			{"Narrow", "to", func(f *Few) { o.Narrow(make([]uint16, f.D-1), f.L[:f.R], F16) }, func(f *Few) { f.R, f.L = f.D, make([]float32, f.D) }},
-			{"Narrow", "type 3", func(f *Few) { o.Narrow(make([]uint16, f.R), f.L, I8) }, func(*Few) {}},
+			{"Dot", "Rows:", dot, func(f *few) { last(&f.Q.Data, f.R, f.D, f.Q.Stride) }},
+			{"Dot", "Cache:", dot, func(f *few) { last(&f.K.Data, f.N, f.D, f.K.Stride) }},
+			{"Dot", "P", dot, func(f *few) { last(&f.P, f.R, f.N, f.Stride) }},
+			{"Weigh", "P", weigh, func(f *few) { last(&f.P, f.R, up(f.N, o.Shape.Vec), f.Stride) }},
+			{"Weigh", "M", weigh, func(f *few) { f.M = f.M[:f.R-1] }},
+			{"Weigh", "L", weigh, func(f *few) { f.L = f.L[:f.R-1] }},
+			{"Weigh", "S", weigh, func(f *few) { f.S = f.S[:f.R-1] }},
+			{"Weigh", "From", func(f *few) { o.Decode.Weigh(&Weigh{RowPanel: f.panel(), Sums: f.Sums, From: f.R + 1}) }, func(*few) {}},
+			{"Sum", "P", sum, func(f *few) { last(&f.P, f.R, f.N, f.Stride) }},
+			{"Sum", "Cache:", sum, func(f *few) { last(&f.V.Data, f.N, f.C, f.V.Stride) }},
+			{"Sum", "Rows:", sum, func(f *few) { last(&f.O.Data, f.R, f.C, f.O.Stride) }},
+			{"Sum", "Cache:", sum, func(f *few) { f.V.Stride = -1 }},
+			{"Dot", "Cache:", dot, func(f *few) { f.K.Stride = 1 << 62 }},
+			{"Dot", "Cache:", dot, func(f *few) { f.K = cut(f.K, F16, f.N, f.D) }},
+			{"Dot", "Cache:", dot, func(f *few) { f.K = cut(f.K, BF16, f.N, f.D) }},
+			{"Dot", "Cache:", dot, func(f *few) { f.K = cut(f.K, I8, f.N, f.D) }},
+			{"Dot", "Cache.Scale", dot, func(f *few) { f.K = stored(f.K.Rows, f.N, f.D, I8, 1); f.K.Scale = f.K.Scale[:f.N-1] }},
+			{"Dot", "Cache.Scale", dot, func(f *few) { f.K = stored(f.K.Rows, f.N, f.D, I8, 1); f.K.ScaleStride = -1 }},
+			{"Dot", "Cache: type 4", dot, func(f *few) { f.K.Type = I8 + 1 }},
+			{"Sum", "Cache:", sum, func(f *few) { f.V = cut(f.V, F16, f.N, f.C) }},
+			{"Sum", "Cache.Scale", sum, func(f *few) { f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.V.Scale = nil }},
+			{"Dot", "Cache:", dot, func(f *few) { inRuns(f, 4); f.At[0] = 13*f.K.Stride + 9 }},
+			{"Dot", "At", dot, func(f *few) { inRuns(f, 4); f.At[0] = -1 }},
+			{"Dot", "At", dot, func(f *few) { inRuns(f, 4); f.At = f.At[:4] }},
+			{"Dot", "Ahead", dot, func(f *few) { inRuns(f, 4); f.Ahead = nil }},
+			{"Dot", "Far", dot, func(f *few) { inRuns(f, 4); f.Far = nil }},
+			{"Dot", "Run", dot, func(f *few) { inRuns(f, 4); f.Run = -4 }},
+			{"Dot", "Heads", dot, func(f *few) { f.Heads = 2 }},
+			{"Dot", "Heads", dot, func(f *few) { f.Heads = -1 }},
+			{"Dot", "P", dot, func(f *few) { inTurn(f, 4); f.P = f.P[:(2*f.R-1)*f.Stride] }},
+			{"Dot", "Rows:", dot, func(f *few) { inTurn(f, 4); f.HeadQ++ }},
+			{"Dot", "Rows:", dot, func(f *few) { inTurn(f, 4); f.HeadQ = math.MinInt }},
+			{"Dot", "At", dot, func(f *few) { inTurn(f, 4); f.At = f.At[:len(f.At)-1] }},
+			{"Dot", "Ahead", dot, func(f *few) { inTurn(f, 4); f.Ahead = f.Ahead[:len(f.At)-1] }},
+			{"Dot", "Cache:", dot, func(f *few) { inTurn(f, 4); f.At[len(f.At)-1] += 9 * f.K.Stride }},
+			{"Sum", "Rows:", sum, func(f *few) { inTurn(f, 4); f.HeadO++ }},
+			{"Sum", "Scales", sum, func(f *few) { inTurn(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = f.Scales[:len(f.At)-1] }},
+			{"Sum", "Cache:", sum, func(f *few) { inRuns(f, 4); f.At[0] = math.MaxInt }},
+			{"Sum", "Scales", sum, func(f *few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = nil }},
+			{"Sum", "FarScale", sum, func(f *few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.FarScale = nil }},
+			{"Sum", "Cache.Scale", sum, func(f *few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales[0] = 2 * f.N }},
+			{"Widen", "from", func(f *few) { o.Vector.Widen(make([]float32, f.N*f.D), &f.K, f.N, f.D) }, func(f *few) { f.K = cut(f.K, I8, f.N, f.D) }},
+			{"Widen", "to", func(f *few) { o.Vector.Widen(make([]float32, f.N*f.D-1), &f.K, f.N, f.D) }, func(*few) {}},
+			{"Inner", "x", func(f *few) { o.Back.Inner(f.M, f.Q, f.V.Rows, f.D) }, func(f *few) { last(&f.Q.Data, f.R, f.D, f.Q.Stride) }},
+			{"Inner", "y", func(f *few) { o.Back.Inner(f.M, f.Q, f.V.Rows, f.D) }, func(f *few) { last(&f.V.Data, f.R, f.D, f.V.Stride) }},
+			{"Narrow", "to", func(f *few) { o.Vector.Narrow(make([]uint16, f.D-1), f.L[:f.R], F16) }, func(f *few) { f.R, f.L = f.D, make([]float32, f.D) }},
+			{"Narrow", "type 3", func(f *few) { o.Vector.Narrow(make([]uint16, f.R), f.L, I8) }, func(*few) {}},
 		} {
 			f := randomFew(4, 17, 9, 9)
 			f.Q.Data, f.O.Data = f.Q.Data[:3*f.Q.Stride+9], f.O.Data[:3*f.O.Stride+9]
@@ -378,13 +382,16 @@ func TestShortFew(t *testing.T) {
 	}
 }
 
+// TestShortRotate checks the same of Rotate.
 func TestShortRotate(t *testing.T) {
 	for _, o := range assembled() {
 		for _, c := range []struct {
 			name        string
 			x, cos, sin int
 		}{{"x", 33, 17, 17}, {"sin", 34, 17, 16}} {
-			run := func() { o.Rotate(make([]float32, c.x), make([]float32, c.cos), make([]float32, c.sin), c.name == "x") }
+			run := func() {
+				o.Vector.Rotate(make([]float32, c.x), make([]float32, c.cos), make([]float32, c.sin), c.name == "x")
+			}
 			if said := panicOf(run); !strings.Contains(said, c.name) || strings.Contains(said, "runtime error") {
 				t.Errorf("%s: a bad %s: panic %q", o.ISA, c.name, said)
 			}
@@ -392,7 +399,7 @@ func TestShortRotate(t *testing.T) {
 	}
 }
 
-// cut are rows as cells, one element short.
+// cut returns rows as cells, one element short.
 func cut(r Cells, typ Type, n, d int) Cells {
 	c := stored(r.Rows, n, d, typ, 1)
 	end := (n-1)*c.Stride + d - 1
@@ -400,9 +407,10 @@ func cut(r Cells, typ Type, n, d int) Cells {
 	return c
 }
 
+// TestShortMoves checks the same of Load, Store and Inverse.
 func TestShortMoves(t *testing.T) {
 	for _, o := range assembled() {
-		if said := panicOf(func() { o.Inverse(make([]float32, 3), make([]float32, 4)) }); !strings.Contains(said, "to: 3 elements") {
+		if said := panicOf(func() { o.Vector.Inverse(make([]float32, 3), make([]float32, 4)) }); !strings.Contains(said, "to: 3 elements") {
 			t.Errorf("%s/Inverse: one number more than there is room for: panic %q", o.ISA, said)
 		}
 		for name, cut := range map[string]func(m *Move){
@@ -412,12 +420,13 @@ func TestShortMoves(t *testing.T) {
 			"lane":    func(m *Move) { m.Rows = m.Width + 1 },
 			"lanes":   func(m *Move) { m.Width = m.Lanes + 1 },
 		} {
-			for what, move := range map[string]func(*Move){"Load": o.Load, "Store": func(m *Move) { o.Store(m) }} {
+			for what, move := range map[string]func(*Move){"Load": o.Vector.Load, "Store": func(m *Move) { o.Vector.Store(m) }} {
 				if what == "Load" && name == "Scale" {
 					continue // which it does not use
 				}
-				p := random(o, o.Lanes, o.Lanes, 17, 17)
-				m := &Move{Lanes: o.Lanes, Width: o.Lanes, Rows: o.Lanes, D: 17, Tile: p.Qt, Outside: p.K, Scale: p.M}
+				lanes := o.Shape.Lanes
+				p := random(o, lanes, lanes, 17, 17)
+				m := &Move{Lanes: lanes, Width: lanes, Rows: lanes, D: 17, Tile: p.Qt, Outside: p.K, Scale: p.M}
 				cut(m)
 				if said := panicOf(func() { move(m) }); !strings.Contains(said, name) || strings.Contains(said, "runtime error") {
 					t.Errorf("%s/%s: a bad %s: panic %q", o.ISA, what, name, said)
@@ -433,16 +442,16 @@ func panicOf(f func()) (said string) {
 	return ""
 }
 
-// A factor that float32 cannot hold gives what the portable loop gives.
+// TestExtremeFactor checks that a factor that float32 cannot hold gives what the portable loop gives.
 func TestExtremeFactor(t *testing.T) {
 	for _, o := range assembled() {
 		for _, f := range []float64{0, 1e-45, 1e40, -1e39} {
-			p := random(o, o.Lanes, o.Keys+1, 3, 3)
+			p := random(o, o.Shape.Lanes, o.Shape.Keys+1, 3, 3)
 			p.Factor = f
-			want := *p
+			want := p.scores()
 			want.P = make([]float32, len(p.P))
-			score(&want)
-			o.Score(p)
+			score(want)
+			o.Panel.Score(p.scores())
 			for j := range p.N {
 				for l := range p.Width {
 					if got, w := p.P[j*p.Lanes+l], want.P[j*p.Lanes+l]; got != w {
@@ -454,37 +463,39 @@ func TestExtremeFactor(t *testing.T) {
 	}
 }
 
-// With no lanes in use there are none to touch.
+// TestNoLanes checks that with no lanes in use none are touched.
 func TestNoLanes(t *testing.T) {
 	for _, o := range assembled() {
-		p := random(o, 0, 2*o.Keys+1, 5, 5)
+		p := random(o, 0, 2*o.Shape.Keys+1, 5, 5)
 		p.Qt, p.P, p.O, p.M, p.L, p.S = nil, nil, nil, nil, nil, nil
-		o.Score(p)
-		o.Mix(p)
-		for _, step := range []func(*Panel){o.Exp, o.Flash} {
-			p.Done = 0
-			if step(p); p.Done != p.N {
-				t.Errorf("%s: done %d of %d", o.ISA, p.Done, p.N)
-			}
+		o.Panel.Score(p.scores())
+		o.Panel.Mix(p.mix())
+		s, f := p.softmax(), p.flash()
+		o.Panel.Exp(s)
+		o.Panel.Flash(f)
+		if s.Done != p.N || f.Done != p.N {
+			t.Errorf("%s: Exp does %d and Flash %d of %d", o.ISA, s.Done, f.Done, p.N)
 		}
 	}
 }
 
-// More rows than Exp does in one call of assembly: all are done, and it leaves in the group that goes over.
+// TestExpOfManyRows checks Exp of more rows than it does in one call of assembly: all are done, and it
+// leaves in the group that goes over.
 func TestExpOfManyRows(t *testing.T) {
 	for _, o := range assembled() {
-		p := random(o, o.Lanes, 2*expAtOnce+o.Keys+1, 0, 0)
+		lanes, keys := o.Shape.Lanes, o.Shape.Keys
+		p := random(o, lanes, 2*expAtOnce+keys+1, 0, 0).softmax()
 		clear(p.P)
 		clear(p.M)
 		clear(p.L)
-		bad := expAtOnce + o.Keys + 1
-		p.P[bad*o.Lanes+3] = 2 * Limit
-		for i, want := range []int{expAtOnce + o.Keys, p.N} {
+		bad := expAtOnce + keys + 1
+		p.P[bad*lanes+3] = 2 * Limit
+		for i, want := range []int{expAtOnce + keys, p.N} {
 			p.From = p.Done
-			if o.Exp(p); p.Done != want {
+			if o.Panel.Exp(p); p.Done != want {
 				t.Fatalf("%s: call %d: done %d, want %d", o.ISA, i, p.Done, want)
 			}
-			p.P[bad*o.Lanes+3] = 0
+			p.P[bad*lanes+3] = 0
 		}
 		for l, sum := range p.L {
 			if sum != float32(p.N) {

@@ -9,38 +9,47 @@ import (
 	"testing"
 )
 
-// geometries are those of every instruction set, which the portable loops must all do, and the sets that this machine can run.
+// geometries are those of every instruction set, which the portable loops must all do, and the sets
+// that this machine can run.
 var geometries = append(assembled(),
 	Go(), Portable(24, 8, 4, 4, 6), Portable(48, 16, 8, 8, 6), Portable(16, 4, 4, 4, 8), Portable(64, 1, 8, 1, 1))
 
-// assembled are the sets with loops in assembly that this machine can run, in each way that they compute 2^x, and not only in this CPU's. Those that multiply
-// parts are not among them: without parts they are others.
-func assembled() (sets []*Ops) {
+// assembled returns the sets with loops in assembly that this machine can run, in each way that they
+// compute 2^x, and not only in this CPU's. Those that pack are not among them: on rows that are not
+// packed, their loops are those of others.
+func assembled() (sets []*Ops) { return tunedSets(false) }
+
+// asking returns the assembled sets in each way that they prefetch what is read once, too.
+func asking() (sets []*Ops) { return tunedSets(true) }
+
+func tunedSets(hints bool) (sets []*Ops) {
 	for _, l := range Levels() {
-		if l.Ops != nil && l.Ops.CutKeys != nil {
+		if l.set == nil || packs(l.Ops) {
 			continue
 		}
-		for _, ways := range l.variants {
-			if slices.Contains(ways, l.Ops) {
-				ways = []*Ops{l.Ops}
+		seen := map[Tuning]bool{}
+		for _, exp := range []Exp{Table, Reduced, Series} {
+			for _, hint := range []Hint{NonTemporal, Temporal} {
+				t := l.Ops.Tuning
+				if t.Exp = exp; hints {
+					t.Hint = hint
+				}
+				t.Stream = t.Reading
+				if o := l.With(t); !seen[o.Tuning] {
+					seen[o.Tuning] = true
+					sets = append(sets, o)
+				}
 			}
-			sets = append(sets, ways[0])
 		}
 	}
 	return sets
 }
 
-// asking are the assembled sets in each way that they ask memory for what is read once, too.
-func asking() (sets []*Ops) {
-	for _, l := range Levels() {
-		if l.Ops == nil || l.Ops.CutKeys == nil {
-			sets = append(sets, slices.Concat(l.variants...)...)
-		}
-	}
-	return sets
-}
+// packs reports whether a set packs blocks.
+func packs(o *Ops) bool { return o.Pack.worth != nil }
 
-// Rows and lanes are cut by masks of bits.
+// TestPowersOfTwo checks that what loops cut rows and lanes by is a power of two: they do it by masks of
+// bits.
 func TestPowersOfTwo(t *testing.T) {
 	sets := slices.Clone(geometries)
 	for _, l := range Levels() {
@@ -49,24 +58,114 @@ func TestPowersOfTwo(t *testing.T) {
 		}
 	}
 	for _, o := range sets {
-		for _, n := range []int{o.Vec, o.Keys, o.Group(), o.Unit()} {
+		for _, n := range []int{o.Shape.Vec, o.Shape.Keys, o.Shape.Group, o.Shape.Unit()} {
 			if n <= 0 || n&(n-1) != 0 {
-				t.Errorf("%s: vectors of %d, %d keys, groups of %d, units of %d: they must be powers of two", o.ISA, o.Vec, o.Keys, o.Group(), o.Unit())
+				t.Errorf("%s: vectors of %d, %d keys, groups of %d, units of %d: they must be powers of two", o.ISA, o.Shape.Vec, o.Shape.Keys, o.Shape.Group, o.Shape.Unit())
 			}
 		}
 	}
 }
 
-// shapes are keys by columns of K by columns of V.
+// shapes are numbers of keys, of columns of K and of columns of V.
 var shapes = [][3]int{{0, 4, 4}, {1, 1, 1}, {3, 5, 2}, {8, 8, 8}, {9, 17, 31}, {16, 64, 64}, {33, 3, 40}}
 
-// every runs do for all geometries, widths and shapes, with a panel of random numbers. Rows of K, V and Y have a gap after them, and all that
-// the width leaves over is NaN, so that an index that strays shows.
-func every(t *testing.T, do func(t *testing.T, o *Ops, p *Panel)) {
+// operands are those of all loops, for a tile of queries and a block of keys.
+type operands struct {
+	Panel
+	Sums
+	Band
+	D, C       int       // columns of keys and of values
+	Factor     float64   // of the finished scores
+	Qt         []float32 // [D][Lanes]
+	K, V, Y    Rows      // keys, values, and a row for each lane
+	O          []float32 // [C][Lanes]
+	Keep       []float32 // [Lanes]
+	Dot, Sub   []float32 // [C][Lanes]; [Lanes]
+	X          []float32 // [N][XStride]
+	XStride    int
+	Scale      []float32 // of Outer
+	Fresh      bool      // of Mix and Outer
+	Since      []int     // of Mix
+	Until      []int     // of Mix and Flash
+	Next, Then Prefetch  // Flash and Outer prefetch Next
+	Edit       Edit      // without its panel
+	blocks     blocks
+}
+
+// blocks are packed operands. Where one has no terms, loops get the rows or lanes.
+type blocks struct {
+	keys, valueKeys KeyBlock // K; V in the place of keys
+	values          ValueBlock
+	queries, dot    QueryTile
+	lines           LineBlock
+}
+
+func (p *operands) product() Product {
+	keys, queries := p.blocks.keys, p.blocks.queries
+	if keys.terms == nil {
+		keys = KeyRows(p.K)
+	}
+	if queries.terms == nil {
+		queries = QueryLanes(p.Qt)
+	}
+	return Product{D: p.D, Queries: queries, Keys: keys, Factor: p.Factor}
+}
+
+// Each of these returns a call that shares its slices with the operands.
+
+func (p *operands) scores() *Scores { return &Scores{Panel: p.Panel, Product: p.product()} }
+
+func (p *operands) softmax() *Softmax { return &Softmax{Panel: p.Panel, Sums: p.Sums, Keep: p.Keep} }
+
+func (p *operands) flash() *Flash {
+	return &Flash{Softmax: *p.softmax(), Product: p.product(), Band: p.Band, Until: p.Until, Prefetch: p.Next}
+}
+
+func (p *operands) mix() *Mix {
+	values := p.blocks.values
+	if values.terms == nil {
+		values = ValueRows(p.V)
+	}
+	return &Mix{
+		Panel: p.Panel, C: p.C, Values: values, O: p.O, Keep: p.Keep, Fresh: p.Fresh, Since: p.Since, Until: p.Until, Next: p.Next, Then: p.Then,
+	}
+}
+
+func (p *operands) dscore() *DScore {
+	values, dot := p.blocks.valueKeys, p.blocks.dot
+	if values.terms == nil {
+		values = KeyRows(p.V)
+	}
+	if dot.terms == nil {
+		dot = QueryLanes(p.Dot)
+	}
+	return &DScore{Panel: p.Panel, C: p.C, Dot: dot, Values: values, Sub: p.Sub}
+}
+
+func (p *operands) outer() *Outer {
+	lines := p.blocks.lines
+	if lines.terms == nil {
+		lines = LineRows(p.Y)
+	}
+	return &Outer{
+		Panel: p.Panel, C: p.C, X: p.X, XStride: p.XStride, Y: lines, Fresh: p.Fresh, Scale: p.Scale, Stream: Stream{At: p.Next.At, By: p.Next.By},
+	}
+}
+
+func (p *operands) edit() *Edit {
+	e := p.Edit
+	e.Panel = p.Panel
+	return &e
+}
+
+// every runs do for all geometries, widths and shapes, with random operands. Rows of K, V and Y have
+// a gap after them, and all that the width leaves over is NaN, so that an index that strays shows.
+func every(t *testing.T, do func(t *testing.T, o *Ops, p *operands)) {
 	for _, o := range geometries {
-		for width := o.Vec; width <= o.Lanes; width += max(o.Vec, o.Lanes/5/o.Vec*o.Vec) {
+		lanes, vec := o.Shape.Lanes, o.Shape.Vec
+		for width := vec; width <= lanes; width += max(vec, lanes/5/vec*vec) {
 			for _, s := range shapes {
-				t.Run(fmt.Sprintf("isa=%s/lanes=%d/width=%d/n=%d/d=%d/c=%d", o.ISA, o.Lanes, width, s[0], s[1], s[2]), func(t *testing.T) {
+				t.Run(fmt.Sprintf("isa=%s/lanes=%d/width=%d/n=%d/d=%d/c=%d", o.ISA, lanes, width, s[0], s[1], s[2]), func(t *testing.T) {
 					do(t, o, random(o, width, s[0], s[1], s[2]))
 				})
 			}
@@ -74,13 +173,14 @@ func every(t *testing.T, do func(t *testing.T, o *Ops, p *Panel)) {
 	}
 }
 
-func random(o *Ops, width, n, d, c int) *Panel {
+func random(o *Ops, width, n, d, c int) *operands {
 	rng := rand.New(rand.NewPCG(uint64(width), uint64(n*1000+d)))
+	all := o.Shape.Lanes
 	lanes := func(rows int) []float32 {
-		s := make([]float32, rows*o.Lanes)
+		s := make([]float32, rows*all)
 		for i := range s {
 			s[i] = float32(rng.NormFloat64())
-			if i%o.Lanes >= width {
+			if i%all >= width {
 				s[i] = nan
 			}
 		}
@@ -97,30 +197,31 @@ func random(o *Ops, width, n, d, c int) *Panel {
 		}
 		return Rows{Data: s, Stride: cols + gap}
 	}
-	p := &Panel{
-		Lanes: o.Lanes, Width: width, N: n, Plain: n, D: d, C: c, Factor: .37, Qt: lanes(d), K: rows(n, d), V: rows(n, c), P: lanes(n), O: lanes(c),
-		M: lanes(1), L: lanes(1), S: lanes(1), Keep: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStr: c + 2, Y: rows(o.Lanes, c),
+	p := &operands{
+		D: d, C: c, Factor: .37, Qt: lanes(d), K: rows(n, d), V: rows(n, c), Panel: Panel{Lanes: all, Width: width, N: n, P: lanes(n)}, O: lanes(c),
+		Sums: Sums{M: lanes(1), L: lanes(1), S: lanes(1)}, Keep: lanes(1), Dot: lanes(c), Sub: lanes(1), X: make([]float32, n*(c+2)), XStride: c + 2,
+		Y: rows(all, c), Band: Band{Plain: n},
 	}
 	p.Fresh = n%3 == 0
-	if p.Scaled = (n+d)%3 == 0; p.Scaled {
+	if (n+d)%3 == 0 {
 		for i := range p.Qt {
 			p.Qt[i] *= float32(p.Factor)
 		}
+		p.Factor = 1
 	}
 	if n%5 < 3 { // nothing is there
-		p.Ahead, p.AheadBy = 4096, 4*d
-		p.Next, p.NextBy = 4096, 4*d
+		p.Next = Prefetch{4096, 4 * d}
 		if n%2 == 0 {
-			p.Then, p.ThenBy = 8192, 4*c
+			p.Then = Prefetch{8192, 4 * c}
 		}
 	}
 	for j := range n * (n % 2) {
 		p.Scale = append(p.Scale, float32(j%3)+.5)
 	}
 	p.Edit = Edit{
-		Scale: 1.7, Factor: -math.Log2E, Add: lanes(n), SlopeHi: lanes(1), SlopeLo: lanes(1), Pos: make([]int32, o.Lanes), Bits: make([]uint32, (n+31)/32*o.Lanes),
+		Scale: 1.7, Factor: -math.Log2E, Bias: lanes(n), SlopeHi: lanes(1), SlopeLo: lanes(1), Pos: make([]int32, all), Bits: make([]uint32, (n+31)/32*all),
 	}
-	for l := range o.Lanes {
+	for l := range all {
 		p.Edit.SlopeLo[l] *= 0x1p-26
 		p.Edit.Pos[l] = int32(rng.IntN(2*n+1) - n/2)
 	}
@@ -148,17 +249,16 @@ func check(t *testing.T, what string, got float32, terms ...float64) {
 	}
 }
 
-func lane(s []float32, p *Panel, row, lane int) float64 { return float64(s[row*p.Lanes+lane]) }
+func lane(s []float32, p *operands, row, lane int) float64 { return float64(s[row*p.Lanes+lane]) }
 
 func TestScore(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
-		o.Score(p)
-		factor := p.FactorLeft()
+	every(t, func(t *testing.T, o *Ops, p *operands) {
+		o.Panel.Score(p.scores())
 		for j := range p.N {
 			for l := range p.Width {
 				terms := []float64{0}
 				for x, k := range p.K.Row(j, p.D) {
-					terms = append(terms, factor*float64(k)*lane(p.Qt, p, x, l))
+					terms = append(terms, p.Factor*float64(k)*lane(p.Qt, p, x, l))
 				}
 				check(t, fmt.Sprintf("P[%d][%d]", j, l), p.P[j*p.Lanes+l], terms...)
 			}
@@ -167,10 +267,10 @@ func TestScore(t *testing.T) {
 }
 
 func TestMix(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for _, p.Fresh = range []bool{false, true} {
 			old := append([]float32(nil), p.O...)
-			o.Mix(p)
+			o.Panel.Mix(p.mix())
 			for c := range p.C {
 				for l := range p.Width {
 					var terms []float64
@@ -188,22 +288,22 @@ func TestMix(t *testing.T) {
 }
 
 func TestOuter(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for _, form := range []struct {
 			name       string
-			run        func(*Panel)
+			run        func(*Outer)
 			row, lane  int // strides of P
 			weights    []float32
 			scale      []float32
 			weightsRow int
 		}{
-			{"Outer", o.Outer, p.Lanes, 1, p.P, nil, p.Lanes},
-			{"Outer, scaled", o.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
-			{"Outer, fresh", o.Outer, p.Lanes, 1, p.P, nil, p.Lanes},
-			{"Outer, fresh and scaled", o.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
-			{"OuterT", o.OuterT, 1, p.N + 2, make([]float32, p.Width*(p.N+2)), nil, p.N + 2},
+			{"Outer", o.Back.Outer, p.Lanes, 1, p.P, nil, p.Lanes},
+			{"Outer, scaled", o.Back.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
+			{"Outer, fresh", o.Back.Outer, p.Lanes, 1, p.P, nil, p.Lanes},
+			{"Outer, fresh and scaled", o.Back.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
+			{"OuterT", o.Back.OuterT, 1, p.N + 2, make([]float32, p.Width*(p.N+2)), nil, p.N + 2},
 		} {
-			q := *p
+			q := *p.outer()
 			q.P, q.Lanes, q.Scale, q.X = form.weights, form.weightsRow, form.scale, make([]float32, len(p.X))
 			for i := range q.X {
 				q.X[i] = float32(i % 7)
@@ -220,43 +320,42 @@ func TestOuter(t *testing.T) {
 			}
 			if q.Fresh = strings.Contains(form.name, "fresh"); q.Fresh {
 				for j := range q.N {
-					clear(old[j*q.XStr:][:q.C])
+					clear(old[j*q.XStride:][:q.C])
 				}
 			}
-			q.Ahead, q.AheadLen, q.Beside = 4096, 4*q.N*q.C, 1<<20 // nothing is there
+			q.Stream = Stream{At: 4096, By: q.By, Len: 4 * q.N * q.C, Beside: 1 << 20} // nothing is there
 			form.run(&q)
 			for j := range q.N {
-				for c := range q.XStr {
+				for c := range q.XStride {
 					scale := 1.0
 					if form.scale != nil && c < q.C {
 						scale = float64(q.Scale[j])
 					}
-					terms := []float64{scale * float64(old[j*q.XStr+c])}
+					terms := []float64{scale * float64(old[j*q.XStride+c])}
 					for l := 0; l < q.Width && c < q.C; l++ {
-						terms = append(terms, scale*float64(q.P[j*form.row+l*form.lane])*float64(q.Y.Row(l, q.C)[c]))
+						terms = append(terms, scale*float64(q.P[j*form.row+l*form.lane])*float64(p.Y.Row(l, q.C)[c]))
 					}
-					check(t, fmt.Sprintf("%s: X[%d][%d]", form.name, j, c), q.X[j*q.XStr+c], terms...)
+					check(t, fmt.Sprintf("%s: X[%d][%d]", form.name, j, c), q.X[j*q.XStride+c], terms...)
 				}
 			}
 		}
 	})
 }
 
-// turned runs OuterT on the operands of Mix, with the rows of V for Y and those of O for X, and has it ask for what lies behind Y.
-func turned(run func(*Panel)) func(*Panel) {
-	return func(p *Panel) {
-		q := *p
-		q.N, q.Width, q.X, q.XStr, q.Y = p.Width, p.N, p.O, p.C, p.V
-		q.Ahead, q.AheadBy = q.Y.Ahead(q.Width), 4*q.Y.Stride
-		clear(q.X)
-		run(&q)
-	}
+// turned runs OuterT on the operands of Mix, with the rows of V for Y and those of O for X, and has it
+// prefetch what lies behind Y.
+func turned(o *Ops, p *operands) {
+	q := p.outer()
+	q.N, q.Width, q.X, q.XStride, q.Y = p.Width, p.N, p.O, p.C, LineRows(p.V)
+	q.Stream = Stream{At: p.V.Prefetch().At + uintptr(4*q.Width*p.V.Stride), By: 4 * p.V.Stride}
+	clear(q.X)
+	o.Back.OuterT(q)
 }
 
 func TestDScore(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		old := append([]float32(nil), p.P...)
-		o.DScore(p)
+		o.Back.DScore(p.dscore())
 		for j := range p.N {
 			for l := range p.Width {
 				w := lane(old, p, j, l)
@@ -271,13 +370,13 @@ func TestDScore(t *testing.T) {
 }
 
 func TestMove(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for _, rows := range []int{p.Width, max(1, p.Width-1)} {
 			for i := range p.Qt {
 				p.Qt[i] = nan
 			}
 			m := &Move{Lanes: p.Lanes, Width: p.Width, Rows: rows, D: p.C, Tile: p.O, Outside: p.Y}
-			o.Load(m)
+			o.Vector.Load(m)
 			for c := range p.C {
 				for l := range p.Width {
 					want := float32(0)
@@ -291,7 +390,7 @@ func TestMove(t *testing.T) {
 			}
 			back := Rows{Data: make([]float32, len(p.Y.Data)), Stride: p.Y.Stride}
 			m.Outside, m.Scale = back, p.L
-			o.Store(m)
+			o.Vector.Store(m)
 			for i, x := range back.Data {
 				l, c := i/back.Stride, i%back.Stride
 				want := float32(0)
@@ -306,26 +405,28 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// Flash must be Score and Exp, bit for bit, wherever they leave, and both must leave before a score that is over the limit of its lane.
+// TestExpAndFlash checks that Flash is Score and Exp, bit for bit, wherever they leave, and that both
+// leave before a score that is over the limit of its lane.
 func TestExpAndFlash(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for l := range p.Width {
 			p.M[l], p.L[l], p.S[l] = 16, 2, 3
 		}
-		two := *p
-		two.P, two.L, two.S = append([]float32(nil), p.P...), append([]float32(nil), p.L...), append([]float32(nil), p.S...)
-		o.Score(&two)
-		raw := append([]float32(nil), two.P...)
+		q := *p
+		q.P, q.L, q.S = slices.Clone(p.P), slices.Clone(p.L), slices.Clone(p.S)
+		o.Panel.Score(q.scores())
+		raw := slices.Clone(q.P)
+		two := q.softmax()
 		over := p.N / 2 // this row goes over, in the last lane
 		for limit := 0; ; limit++ {
 			if over < p.N {
 				two.P[over*p.Lanes+p.Width-1] = 16 + 2*Limit
 			}
-			o.Exp(&two)
+			o.Panel.Exp(two)
 			if two.Done == p.N {
 				break
 			}
-			if limit > 0 || two.Done > over || two.Done+o.Keys <= over || two.Done%o.Keys != 0 {
+			if limit > 0 || two.Done > over || two.Done+o.Shape.Keys <= over || two.Done%o.Shape.Keys != 0 {
 				t.Fatalf("Exp left at row %d for one at %d", two.Done, over)
 			}
 			for j := two.Done; j < p.N; j++ {
@@ -338,9 +439,10 @@ func TestExpAndFlash(t *testing.T) {
 			two.P[over*p.Lanes+p.Width-1] = raw[over*p.Lanes+p.Width-1]
 			two.From, over = two.Done, p.N
 		}
-		o.Flash(p)
-		if p.Done != p.N {
-			t.Fatalf("Flash left at row %d of %d", p.Done, p.N)
+		f := p.flash()
+		o.Panel.Flash(f)
+		if f.Done != p.N {
+			t.Fatalf("Flash left at row %d of %d", f.Done, p.N)
 		}
 		for l := range p.Width {
 			sum, sumZ := []float64{2}, []float64{3}
@@ -371,23 +473,23 @@ func TestProbes(t *testing.T) {
 }
 
 func probes(t *testing.T, o *Ops) {
-	round := o.Peak(1)
-	if n := o.Peak(30_000); n != 30_000*round || round < int64(16*o.Vec) || round%int64(2*o.Vec) != 0 {
+	round := o.Probe.Peak(1)
+	if n := o.Probe.Peak(30_000); n != 30_000*round || round < int64(16*o.Shape.Vec) || round%int64(2*o.Shape.Vec) != 0 {
 		t.Errorf("Peak counts %d operations in one round, %d in 30000", round, n)
 	}
-	if one := o.Chain(1); one < 16 || o.Chain(5000) != 5000*one || o.Chain(0) != 0 {
-		t.Errorf("Chain counts %d additions in one round, %d in 5000, %d in none", one, o.Chain(5000), o.Chain(0))
+	if one := o.Probe.Chain(1); one < 16 || o.Probe.Chain(5000) != 5000*one || o.Probe.Chain(0) != 0 {
+		t.Errorf("Chain counts %d additions in one round, %d in 5000, %d in none", one, o.Probe.Chain(5000), o.Probe.Chain(0))
 	}
-	if one := o.Slots(1); one < 8 || o.Slots(5000) != 5000*one || o.Slots(0) != 0 {
-		t.Errorf("Slots counts %d instructions in one round, %d in 5000, %d in none", one, o.Slots(5000), o.Slots(0))
+	if one := o.Probe.Slots(1); one < 8 || o.Probe.Slots(5000) != 5000*one || o.Probe.Slots(0) != 0 {
+		t.Errorf("Slots counts %d instructions in one round, %d in 5000, %d in none", one, o.Probe.Slots(5000), o.Probe.Slots(0))
 	}
 	for _, n := range []int{0, 1, 2, 3, 15, 16, 17, 64, 101, 300} {
 		for start := range 2 {
 			x := make([]float32, n+1)[start:][:n]
-			zero := o.Read(x)
+			zero := o.Probe.Read(x)
 			for i := range x {
 				x[i] = 3
-				if o.Read(x) == zero {
+				if o.Probe.Read(x) == zero {
 					t.Errorf("Read leaves out element %d of %d", i, n)
 				}
 				x[i] = 0
@@ -423,13 +525,13 @@ func TestFinite(t *testing.T) {
 				for i := range row {
 					row[i] = good[i%len(good)]
 				}
-				if !o.Finite(row) {
+				if !o.Vector.Finite(row) {
 					t.Errorf("%s: %v is not finite", o.ISA, row)
 				}
 				for i := range row {
 					for _, x := range bad {
 						old := row[i]
-						if row[i] = x; o.Finite(row) {
+						if row[i] = x; o.Vector.Finite(row) {
 							t.Errorf("%s: %v is finite", o.ISA, row)
 						}
 						row[i] = old
@@ -440,19 +542,19 @@ func TestFinite(t *testing.T) {
 	}
 }
 
-// A product of rows has the same bits whatever other rows are there.
+// TestInner checks products of rows, and that each has the same bits whatever other rows are there.
 func TestInner(t *testing.T) {
-	every(t, func(t *testing.T, o *Ops, p *Panel) {
+	every(t, func(t *testing.T, o *Ops, p *operands) {
 		n, d := p.N, min(p.D, p.C)
 		to, one := make([]float32, n), make([]float32, 1)
-		o.Inner(to, p.K, p.V, d)
+		o.Back.Inner(to, p.K, p.V, d)
 		for i, got := range to {
 			terms := []float64{0}
 			for c, x := range p.K.Row(i, d) {
 				terms = append(terms, float64(x)*float64(p.V.Row(i, d)[c]))
 			}
 			check(t, fmt.Sprint("product of rows ", i), got, terms...)
-			if o.Inner(one, p.K.From(i), p.V.From(i), d); one[0] != got {
+			if o.Back.Inner(one, p.K.From(i), p.V.From(i), d); one[0] != got {
 				t.Errorf("product of rows %d: %v, and %v alone", i, got, one[0])
 			}
 		}

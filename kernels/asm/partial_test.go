@@ -8,45 +8,47 @@ import (
 	"testing"
 )
 
-// TestPartialSets checks that a set which has some loops uses the portable ones for all others.
+// TestPartialSets checks that a set which has some loops uses the portable ones for all others, and
+// that its Flash is made of its own Score and Exp.
 func TestPartialSets(t *testing.T) {
 	for _, l := range sets {
 		for _, c := range []struct {
-			want []string // fields of Ops that are the set's own
+			want []string // fields of the groups that are the set's own
 			take func(to *loops)
 		}{
 			{nil, func(*loops) {}},
-			{[]string{"Score"}, func(to *loops) { to.score = l.score }},
-			{[]string{"Exp"}, func(to *loops) { to.powers[0].exp, to.powers[0].expSums = l.powers[0].exp, l.powers[0].expSums }},
+			{[]string{"Flash", "Score"}, func(to *loops) { to.panel.score = l.panel.score }},
+			{[]string{"Exp", "Flash"}, func(to *loops) { to.powers[0].exp, to.powers[0].expSums = l.powers[0].exp, l.powers[0].expSums }},
 			{[]string{"Exp", "Flash", "Score"}, func(to *loops) {
-				to.score, to.powers[0] = l.score, l.powers[0]
+				to.panel.score, to.powers[0] = l.panel.score, l.powers[0]
 				to.powers[0].weigh = nil
 			}},
-			{[]string{"Raise"}, func(to *loops) { to.raise = l.raise }},
-			{[]string{"Top"}, func(to *loops) { to.top = l.top }},
-			{[]string{"Finite"}, func(to *loops) { to.finite = l.finite }},
-			{[]string{"Inverse"}, func(to *loops) { to.inverse = l.inverse }},
-			{[]string{"Mix"}, func(to *loops) { to.mix = l.mix }},
-			{[]string{"DScore"}, func(to *loops) { to.dscore = l.dscore }},
-			{[]string{"Outer"}, func(to *loops) { to.few.outer = l.few.outer }},
-			{[]string{"OuterT"}, func(to *loops) { to.few.outerT = l.few.outerT }},
-			{[]string{"Inner"}, func(to *loops) { to.few.inner = l.few.inner }},
+			{[]string{"Raise"}, func(to *loops) { to.panel.raise = l.panel.raise }},
+			{[]string{"Top"}, func(to *loops) { to.panel.top = l.panel.top }},
+			{[]string{"Mix"}, func(to *loops) { to.panel.mix = l.panel.mix }},
+			{[]string{"DScore"}, func(to *loops) { to.back.dscore = l.back.dscore }},
+			{[]string{"Outer"}, func(to *loops) { to.back.outer = l.back.outer }},
+			{[]string{"OuterT"}, func(to *loops) { to.back.outerT = l.back.outerT }},
+			{[]string{"Inner"}, func(to *loops) { to.back.inner = l.back.inner }},
 			{[]string{"Dot", "Sum"}, func(to *loops) {
-				to.few.scale, to.asking[0].dot, to.asking[0].sum = l.few.scale, l.asking[0].dot, l.asking[0].sum
+				to.decode.scale, to.reading[0].dot, to.reading[0].sum = l.decode.scale, l.reading[0].dot, l.reading[0].sum
 			}},
 			{[]string{"Weigh"}, func(to *loops) { to.powers[0].weigh, to.powers[0].weighSums = l.powers[0].weigh, l.powers[0].weighSums }},
-			{[]string{"Load"}, func(to *loops) { to.load = l.load }},
-			{[]string{"Store"}, func(to *loops) { to.store = l.store }},
+			{[]string{"Load"}, func(to *loops) { to.vector.load = l.vector.load }},
+			{[]string{"Store"}, func(to *loops) { to.vector.store = l.vector.store }},
+			{[]string{"Finite"}, func(to *loops) { to.vector.finite, to.vector.perFinite = l.vector.finite, l.vector.perFinite }},
+			{[]string{"Inverse"}, func(to *loops) { to.vector.inverse = l.vector.inverse }},
+			{[]string{"Elu"}, func(to *loops) { to.vector.elu = l.vector.elu }},
+			{[]string{"Rotate"}, func(to *loops) { to.vector.rotate, to.vector.rotatePairs = l.vector.rotate, l.vector.rotatePairs }},
+			{[]string{"Narrow", "Widen"}, func(to *loops) { to.vector.widen, to.vector.narrow = l.vector.widen, l.vector.narrow }},
 			{[]string{"Add", "Cap", "Hide", "Slope"}, func(to *loops) { to.edits = l.edits }},
-			{[]string{"Narrow", "Widen"}, func(to *loops) { to.cells = l.cells }},
-			{[]string{"Elu"}, func(to *loops) { to.elu = l.elu }},
-			{[]string{"Rotate"}, func(to *loops) { to.rotate, to.rotatePairs = l.rotate, l.rotatePairs }},
-			{[]string{"Chain", "Peak", "Slots"}, func(to *loops) { to.peak, to.chain, to.slots = l.peak, l.chain, l.slots }},
-			{[]string{"Read"}, func(to *loops) { to.asking[0].read = l.asking[0].read }},
+			{[]string{"Chain", "Peak", "Slots"}, func(to *loops) { to.probe = l.probe }},
+			{[]string{"Read"}, func(to *loops) { to.probe.perRead, to.reading[0].read = l.probe.perRead, l.reading[0].read }},
 		} {
-			part := loops{isa: l.isa, lanes: l.lanes, vec: l.vec, keys: l.keys, perRead: l.perRead, powers: make([]powerLoops, 1), asking: make([]askingLoops, 1), dotTiles: l.dotTiles, sumTiles: l.sumTiles}
+			part := loops{isa: l.isa, vec: l.vec, keys: l.keys, vecs: l.vecs, powers: make([]powerLoops, 1), reading: make([]readingLoops, 1)}
+			part.decode.dotTiles, part.decode.sumTiles = l.decode.dotTiles, l.decode.sumTiles
 			c.take(&part)
-			if got := own(part.ops(&part.powers[0], 0)); !slices.Equal(got, c.want) {
+			if got := own(part.ops(Tuning{})); !slices.Equal(got, c.want) {
 				t.Errorf("%s with %v alone has %v of its own", l.isa, c.want, got)
 			}
 		}
@@ -55,10 +57,17 @@ func TestPartialSets(t *testing.T) {
 
 // own returns the names of the loops of a set that are not the portable ones.
 func own(o *Ops) (names []string) {
-	got, portable := reflect.ValueOf(o).Elem(), reflect.ValueOf(Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank)).Elem()
+	s := &o.Shape
+	got, portable := reflect.ValueOf(o).Elem(), reflect.ValueOf(Portable(s.Lanes, s.Vec, s.Keys, s.Cols, s.Rank)).Elem()
 	for i := range got.NumField() {
-		if f := got.Field(i); f.Kind() == reflect.Func && f.Pointer() != portable.Field(i).Pointer() {
-			names = append(names, got.Type().Field(i).Name)
+		group, of := got.Field(i), portable.Field(i)
+		if group.Kind() != reflect.Struct || got.Type().Field(i).Name == "Pack" {
+			continue
+		}
+		for j := range group.NumField() {
+			if f := group.Field(j); f.Kind() == reflect.Func && f.Pointer() != of.Field(j).Pointer() {
+				names = append(names, group.Type().Field(j).Name)
+			}
 		}
 	}
 	slices.Sort(names)

@@ -14,14 +14,23 @@ import (
 // that the slice is not empty, which is worth a tenth.
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
-		ISA: "go", Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank, ulps: .54, PeakWidth: float64(vec),
-		Load: load, Store: store, Score: score, Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows, Rotate: rotate, DScore: dscore, Outer: outer, OuterT: outerT, Inner: inner, Elu: elu,
-		Dot: dot, Weigh: weigh, Sum: sum, Widen: widen, Narrow: narrow, Top: top, Finite: finite, Inverse: inverse, Peak: peak, Chain: chain, Slots: slots, Read: read,
+		ISA:   "go",
+		Shape: Shape{Lanes: lanes, Vec: vec, Keys: keys, Cols: cols, Rank: rank, Group: keys},
+		ulps:  .54,
+		Panel: PanelOps{
+			Score: score,
+			Exp:   func(p *Softmax) { exp(p, keys) },
+			Flash: func(p *Flash) { flash(p, keys, vec) },
+			Raise: func(p *Softmax) { raise(p, keys) },
+			Top:   top,
+			Mix:   func(p *Mix) { mix(p, vec) },
+		},
+		Edit:   EditOps{Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows},
+		Back:   BackOps{DScore: dscore, Outer: outer, OuterT: outerT, Inner: inner},
+		Decode: DecodeOps{Dot: dot, Weigh: weigh, Sum: sum},
+		Vector: VectorOps{Load: load, Store: store, Rotate: rotate, Widen: widen, Narrow: narrow, Finite: finite, Inverse: inverse, Elu: elu},
+		Probe:  ProbeOps{Peak: peak, PeakWidth: float64(vec), Chain: chain, Slots: slots, Read: read},
 	}
-	o.Exp = func(p *Panel) { exp(p, keys) }
-	o.Flash = func(p *Panel) { flash(p, keys, vec) }
-	o.Raise = func(p *Panel) { raise(p, keys) }
-	o.Mix = func(p *Panel) { mix(p, vec) }
 	o.Streamed = o
 	return o
 }
@@ -81,24 +90,24 @@ func inner(to []float32, x, y Rows, d int) {
 	}
 }
 
-func score(p *Panel) { scoreRows(p, 0, p.N) }
+func score(p *Scores) { scoreRows(&p.Panel, &p.Product, 0, p.N) }
 
 // scoreRows applies the factor to the finished sum, in float64, so that it costs one rounding.
-func scoreRows(p *Panel, from, to int) {
-	f := p.FactorLeft()
+func scoreRows(p *Panel, of *Product, from, to int) {
+	qt := of.Queries.lanes
 	for j := from; j < to; j++ {
-		k, row := p.K.Row(j, p.D), p.P[j*p.Lanes:][:p.Width]
+		k, row := of.Keys.rows.Row(j, of.D), p.P[j*p.Lanes:][:p.Width]
 		lane := 0
 		for ; lane+8 <= p.Width; lane += 8 {
-			dot8((*[8]float32)(row[lane:]), k, p.Qt, lane, p.Lanes, f)
+			dot8((*[8]float32)(row[lane:]), k, qt, lane, p.Lanes, of.Factor)
 		}
 		for ; lane < p.Width; lane++ {
 			s, at := float32(0), lane
 			for _, x := range k {
-				s += float32(p.Qt[at] * x)
+				s += float32(qt[at] * x)
 				at += p.Lanes
 			}
-			row[lane] = float32(float64(s) * f)
+			row[lane] = float32(float64(s) * of.Factor)
 		}
 	}
 }
@@ -123,13 +132,13 @@ func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 }
 
 // mask hides the rows from to to that a lane may not see. It goes lane by lane: a store for each score that it hides, and nothing for others.
-func mask(p *Panel, from, to int) {
+func mask(p *Panel, b *Band, from, to int) {
 	if from >= to {
 		return
 	}
 	for lane := range p.Width {
-		lo := min(max(int(p.Edit.Lo[lane])-p.Edit.Key, from), to)
-		hi := min(max(int(p.Edit.Hi[lane])-p.Edit.Key, lo), to)
+		lo := min(max(int(b.Lo[lane])-b.Key, from), to)
+		hi := min(max(int(b.Hi[lane])-b.Key, lo), to)
 		hide(p, lane, from, lo)
 		hide(p, lane, hi, to)
 	}
@@ -142,17 +151,19 @@ func hide(p *Panel, lane, from, to int) {
 	}
 }
 
-func exp(p *Panel, keys int) {
-	for j := p.From; j < p.N; j += keys {
-		if !expGroup(p, 0, j, min(j+keys, p.N)) {
-			p.Done = j
-			return
+func exp(p *Softmax, keys int) { p.Done = expRows(p, keys, p.From, p.N) }
+
+// expRows exponentiates rows from..to by groups, and returns the first that it did not.
+func expRows(p *Softmax, keys, from, to int) (done int) {
+	for ; from < to; from += keys {
+		if !expGroup(p, 0, from, min(from+keys, to)) {
+			return from
 		}
 	}
-	p.Done = p.N
+	return to
 }
 
-func flash(p *Panel, keys, vec int) {
+func flash(p *Flash, keys, vec int) {
 	lane := 0 // the first that has not left
 	for j := p.From; j < p.N; j += keys {
 		for p.Until != nil && lane < p.Width && p.Until[lane/vec] <= j {
@@ -160,14 +171,14 @@ func flash(p *Panel, keys, vec int) {
 		}
 		end := min(j+keys, p.N)
 		if !p.Scored {
-			scoreRows(p, j, end)
-			mask(p, max(j, p.Plain), end)
+			scoreRows(&p.Panel, &p.Product, j, end)
+			mask(&p.Panel, &p.Band, max(j, p.Plain), end)
 		}
 		p.Scored = false
-		if expGroup(p, lane, j, end) {
+		if expGroup(&p.Softmax, lane, j, end) {
 			continue
 		}
-		if seed(p, lane, j, end); !expGroup(p, lane, j, end) {
+		if seed(&p.Softmax, lane, j, end); !expGroup(&p.Softmax, lane, j, end) {
 			p.Done = j
 			return
 		}
@@ -177,7 +188,7 @@ func flash(p *Panel, keys, vec int) {
 
 // seed makes M the largest score of a group in lanes from one on that have seen no key. Raise would do the same, as all that it scales is 0 there; but a sum that
 // is not is left to it.
-func seed(p *Panel, lane, from, to int) {
+func seed(p *Softmax, lane, from, to int) {
 	for ; lane < p.Width; lane++ {
 		if p.M[lane] != Unset || p.L[lane] != 0 {
 			continue
@@ -191,7 +202,7 @@ func seed(p *Panel, lane, from, to int) {
 }
 
 // expGroup exponentiates one group of rows in lanes from one on, or reports false, leaving all scores as they are, if a lane goes over its limit.
-func expGroup(p *Panel, first, from, to int) bool {
+func expGroup(p *Softmax, first, from, to int) bool {
 	for lane := first; lane < p.Width; lane++ {
 		limit := p.M[lane] + Limit
 		for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
@@ -219,7 +230,7 @@ func expGroup(p *Panel, first, from, to int) bool {
 	return true
 }
 
-func top(p *Panel) {
+func top(p *Softmax) {
 	m := p.M[:p.Width]
 	for j := range p.N {
 		for lane, x := range p.P[j*p.Lanes:][:len(m)] {
@@ -230,7 +241,7 @@ func top(p *Panel) {
 	}
 }
 
-func raise(p *Panel, keys int) {
+func raise(p *Softmax, keys int) {
 	const far, least = 126, 0x1p-100
 	from, to := p.Done*p.Lanes, min(p.Done+keys, p.N)*p.Lanes
 	for lane := range p.Width {
@@ -292,7 +303,8 @@ func finite(row []float32) bool {
 }
 
 // mix sums keys of even and of odd index apart: half as many roundings on the way of each.
-func mix(p *Panel, vec int) {
+func mix(p *Mix, vec int) {
+	v := &p.Values.rows
 	for from, to := 0, 0; from < p.Width; from = to { // lanes that use the same rows
 		first, n := 0, p.N
 		if to = p.Width; p.Until != nil {
@@ -313,12 +325,12 @@ func mix(p *Panel, vec int) {
 			}
 			lane := from
 			for ; lane+4 <= to; lane += 4 {
-				mix4((*[4]float32)(row[lane:]), p.P, first*p.Lanes+lane, p.Lanes, p.V.Data, first*p.V.Stride+c, p.V.Stride, n-first)
+				mix4((*[4]float32)(row[lane:]), p.P, first*p.Lanes+lane, p.Lanes, v.Data, first*v.Stride+c, v.Stride, n-first)
 			}
 			for ; lane < to; lane++ {
 				var s [2]float32
 				for j := first; j < n; j++ {
-					s[j%2] += float32(p.P[j*p.Lanes+lane] * p.V.Data[j*p.V.Stride+c])
+					s[j%2] += float32(p.P[j*p.Lanes+lane] * v.Data[j*v.Stride+c])
 				}
 				row[lane] += s[0] + s[1]
 			}
@@ -358,13 +370,14 @@ func mix4(o *[4]float32, p []float32, at, ps int, v []float32, c, vs, n int) {
 	o[3] += a3 + b3
 }
 
-func dscore(p *Panel) {
+func dscore(p *DScore) {
+	dot := p.Dot.lanes
 	for j := range p.N {
-		row, v := p.P[j*p.Lanes:][:p.Width], p.V.Row(j, p.C)
+		row, v := p.P[j*p.Lanes:][:p.Width], p.Values.rows.Row(j, p.C)
 		for lane := range row {
 			s, at := float32(0), lane
 			for _, x := range v {
-				s += float32(p.Dot[at] * x)
+				s += float32(dot[at] * x)
 				at += p.Lanes
 			}
 			row[lane] *= s - p.Sub[lane]
@@ -372,13 +385,14 @@ func dscore(p *Panel) {
 	}
 }
 
-func outer(p *Panel) {
+func outer(p *Outer) {
+	p.mustBePlain()
 	for j := range p.N {
-		x := p.X[j*p.XStr:][:p.C]
+		x := p.X[j*p.XStride:][:p.C]
 		if p.Fresh {
 			clear(x)
 		}
-		accumulate(x, p.P[j*p.Lanes:][:p.Width], p.Y)
+		accumulate(x, p.P[j*p.Lanes:][:p.Width], p.Y.rows)
 		if p.Scale != nil {
 			for c := range x {
 				x[c] *= p.Scale[j]
@@ -387,11 +401,12 @@ func outer(p *Panel) {
 	}
 }
 
-func outerT(p *Panel) {
+func outerT(p *Outer) {
+	p.mustBePlain()
 	for lane := range p.Width {
-		y := p.Y.Row(lane, p.C)
+		y := p.Y.rows.Row(lane, p.C)
 		for j, w := range p.P[lane*p.Lanes:][:p.N] {
-			x := p.X[j*p.XStr:][:len(y)]
+			x := p.X[j*p.XStride:][:len(y)]
 			for c := range y {
 				x[c] += float32(w * y[c])
 			}

@@ -5,6 +5,7 @@ package asm
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -19,12 +20,13 @@ func TestSplitsKeepBits(t *testing.T) {
 		}
 		ran = true
 		for i := range l.powers {
-			o := l.ops(&l.powers[i], 0)
-			t.Run(l.isa+"/Flash", func(t *testing.T) { flashSplits(t, l, &l.powers[i], o) })
+			power := &l.powers[i]
+			o := l.ops(Tuning{Path: Path{Exp: power.way}})
+			t.Run(l.isa+"/Flash", func(t *testing.T) { flashSplits(t, l, power, o) })
 		}
-		o := l.ops(&l.powers[0], 0)
+		o := l.ops(Tuning{Path: Path{Exp: l.powers[0].way}})
 		t.Run(l.isa+"/products", func(t *testing.T) { productSplits(t, l, o) })
-		t.Run(l.isa+"/decoding", func(t *testing.T) { fewSplits(t, l, o) })
+		t.Run(l.isa+"/decoding", func(t *testing.T) { decodeSplits(t, l, o) })
 		t.Run(l.isa+"/rows", func(t *testing.T) { rowSplits(t, l, o) })
 	}
 	if !ran {
@@ -32,30 +34,56 @@ func TestSplitsKeepBits(t *testing.T) {
 	}
 }
 
-// twice runs two loops on the same panel and compares all that they write.
-func twice(t *testing.T, what string, p *Panel, split, whole func(*Panel)) {
+// twice runs two loops on the same operands and compares all that they write. The first one must
+// leave its call as it was, but for what it reports there.
+func twice[C any](t *testing.T, what string, p *operands, call func(*operands) *C, split, whole func(*C)) {
 	t.Helper()
-	var panels [2]*Panel
-	for i, run := range []func(*Panel){split, whole} {
-		q := *p
+	var all [2]operands
+	var dones [2]int
+	for i, run := range []func(*C){split, whole} {
+		q := &all[i]
+		*q = *p
 		for _, s := range []*[]float32{&q.P, &q.O, &q.M, &q.L, &q.S, &q.X} {
 			*s = slices.Clone(*s)
 		}
 		q.Until = slices.Clone(q.Until)
-		run(&q)
-		panels[i] = &q
+		c := call(q)
+		before := *c
+		run(c)
+		dones[i] = reported(&before, c)
+		if i == 0 && !(reflect.DeepEqual(before, *c) && slices.Equal(q.Until, p.Until)) {
+			t.Fatalf("%s: the call is not as it was, or Until is %v, which was %v", what, q.Until, p.Until)
+		}
 	}
-	got, want := panels[0], panels[1]
+	got, want := &all[0], &all[1]
 	for name, s := range map[string][2][]float32{
 		"P": {got.P, want.P}, "O": {got.O, want.O}, "M": {got.M, want.M}, "L": {got.L, want.L}, "S": {got.S, want.S}, "X": {got.X, want.X},
 	} {
 		sameBits(t, what+": "+name, s[0], s[1])
 	}
-	same := got.Done == want.Done && got.Width == p.Width && got.N == p.N && got.C == p.C && slices.Equal(got.Until, p.Until)
-	if !same || got.Next != p.Next || got.Scored {
-		t.Fatalf("%s: ends with Done %d, want %d, and with width %d, N %d, C %d, Until %v, which it began with: %d, %d, %d, %v",
-			what, got.Done, want.Done, got.Width, got.N, got.C, got.Until, p.Width, p.N, p.C, p.Until)
+	if dones[0] != dones[1] {
+		t.Fatalf("%s: ends with Done %d, want %d", what, dones[0], dones[1])
 	}
+}
+
+// reported copies to the call as it was what loops report in it, and returns Done.
+func reported(before, after any) (done int) {
+	switch was := before.(type) {
+	case *Scores:
+		was.plain = after.(*Scores).plain
+	case *Flash:
+		is := after.(*Flash)
+		was.Done, was.plain, done = is.Done, is.plain, is.Done
+	case *Softmax:
+		was.From, was.Scored = was.Done, true
+	case *Mix: // exchanges them with every tile of columns
+		if is := after.(*Mix); was.Next == is.Then && was.Then == is.Next {
+			was.Next, was.Then = is.Next, is.Then
+		}
+	case *Outer:
+		was.By = after.(*Outer).By
+	}
+	return done
 }
 
 func flashSplits(t *testing.T, l *loops, power *powerLoops, o *Ops) {
@@ -66,22 +94,23 @@ func flashSplits(t *testing.T, l *loops, power *powerLoops, o *Ops) {
 	}
 	for round := range rounds {
 		d := []int{500, 1000, 3000}[round%3]
-		p := random(o, o.Lanes-round%2*o.Vec, 128, d, 0)
-		p.Edit.Lo, p.Edit.Hi = make([]int32, o.Lanes), make([]int32, o.Lanes)
-		for lane := range o.Lanes {
-			p.Edit.Hi[lane] = int32(rng.IntN(2 * p.N))
+		p := random(o, o.Shape.Lanes-round%2*o.Shape.Vec, 128, d, 0)
+		p.Lo, p.Hi = make([]int32, o.Shape.Lanes), make([]int32, o.Shape.Lanes)
+		for lane := range o.Shape.Lanes {
+			p.Hi[lane] = int32(rng.IntN(2 * p.N))
 			p.M[lane], p.L[lane], p.S[lane] = Unset, 0, 0
 			if rng.IntN(200) == 0 { // one that goes over sooner or later
 				p.M[lane], p.L[lane] = -20, 1
 			}
 		}
-		p.Plain = rng.IntN(p.N/o.Keys+1) * o.Keys
+		p.Plain = rng.IntN(p.N/o.Shape.Keys+1) * o.Shape.Keys
+		sums := p.S
 		p.S = nil
 		if round%2 == 0 {
 			to := p.N / 2
-			for v := range p.Width / o.Vec {
-				if lane := v * o.Vec; lane%o.Unit() == 0 && lane > 0 {
-					to = min(to+o.Keys*(1+rng.IntN(3)), p.N)
+			for v := range p.Width / o.Shape.Vec {
+				if lane := v * o.Shape.Vec; lane%o.Shape.Unit() == 0 && lane > 0 {
+					to = min(to+o.Shape.Keys*(1+rng.IntN(3)), p.N)
 				}
 				p.Until = append(p.Until, to)
 			}
@@ -90,34 +119,78 @@ func flashSplits(t *testing.T, l *loops, power *powerLoops, o *Ops) {
 			}
 		}
 		what := fmt.Sprintf("%d columns, width %d, until %v", d, p.Width, p.Until)
-		twice(t, what, p, o.Flash, func(p *Panel) {
-			loop, to := power.flash, p.N
-			if p.Until != nil {
-				to = p.Until[0]
+		twice(t, what, p, (*operands).flash, o.Panel.Flash, func(f *Flash) {
+			to := f.N
+			if f.Until != nil {
+				to = f.Until[0]
 			}
-			if p.Done = loop[l.vectors(p.Width)-1](p, 0, to, 0); p.Done < p.N {
+			f.plain = f.Factor == 1
+			if f.Done = power.flash[l.vectors(f.Width)-1](f, 0, to, 0); f.Done < f.N {
 				left++
 			}
 		})
+		flashWithSums(t, what, o, p, sums)
 	}
 	if left == 0 || left == rounds {
 		t.Errorf("%d of %d calls left early, want some that do and some that do not", left, rounds)
 	}
 }
 
+// flashWithSums checks that Flash with S gives the bits that it gives without, and what S sums.
+func flashWithSums(t *testing.T, what string, o *Ops, p *operands, sums []float32) {
+	t.Helper()
+	scores := slices.Clone(p.P)
+	all := p.scores()
+	all.P = scores
+	o.Panel.Score(all)
+	var calls [2]*Flash
+	for i := range calls {
+		q := *p
+		q.P, q.M, q.L = slices.Clone(p.P), slices.Clone(p.M), slices.Clone(p.L)
+		if i == 1 {
+			q.S = slices.Clone(sums)
+		}
+		calls[i] = q.flash()
+		o.Panel.Flash(calls[i])
+	}
+	want, got := calls[0], calls[1]
+	rows := min(want.Done+o.Shape.Keys, p.N) // those after them may hold scores
+	if got.Done != want.Done || got.Width != p.Width || got.N != p.N {
+		t.Fatalf("%s: with S it ends with Done %d, width %d, N %d, want %d, %d, %d", what, got.Done, got.Width, got.N, want.Done, p.Width, p.N)
+	}
+	sameBits(t, what+": P with S", got.P[:rows*p.Lanes], want.P[:rows*p.Lanes])
+	sameBits(t, what+": M with S", got.M, want.M)
+	sameBits(t, what+": L with S", got.L, want.L)
+	for l := range p.Width {
+		terms, until := []float64{0}, got.Done
+		if p.Until != nil {
+			until = min(until, p.Until[l/o.Shape.Vec])
+		}
+		for j := range until {
+			if w := lane(got.P, p, j, l); w != 0 {
+				terms = append(terms, w*lane(scores, p, j, l))
+			}
+		}
+		check(t, what+": S", got.S[l], terms...)
+	}
+}
+
 func productSplits(t *testing.T, l *loops, o *Ops) {
-	for _, width := range []int{o.Vec, o.Lanes} {
+	for _, width := range []int{o.Shape.Vec, o.Shape.Lanes} {
 		v := l.vectors(width) - 1
 		p := random(o, width, 900, 1000, 0)
-		twice(t, "Score", p, o.Score, func(p *Panel) { l.score[v](p, 0, p.N) })
+		twice(t, "Score", p, (*operands).scores, o.Panel.Score, func(s *Scores) {
+			s.plain = s.Factor == 1
+			l.panel.score[v](&s.Product, &s.P[0], 0, s.N)
+		})
 		p = random(o, width, 901, 0, 333)
 		p.Keep = random(o, width, 1, 1, 1).Keep
-		twice(t, "Mix", p, o.Mix, func(p *Panel) { l.mix[v](p, &p.Keep[0]) })
-		for i := range width / o.Vec {
+		twice(t, "Mix", p, (*operands).mix, o.Panel.Mix, func(m *Mix) { l.panel.mix[v](m, &m.Keep[0]) })
+		for i := range width / o.Shape.Vec {
 			p.Since, p.Until = append(p.Since, 8*i), append(p.Until, p.N-3)
 		}
-		twice(t, "Mix in stairs", p, o.Mix, func(p *Panel) { l.mix[v](p, &p.Keep[0]) })
-		twice(t, "DScore", random(o, width, 333, 0, 900), o.DScore, func(p *Panel) { l.dscore[v](p) })
+		twice(t, "Mix in stairs", p, (*operands).mix, o.Panel.Mix, func(m *Mix) { l.panel.mix[v](m, &m.Keep[0]) })
+		twice(t, "DScore", random(o, width, 333, 0, 900), (*operands).dscore, o.Back.DScore, l.back.dscore[v])
 	}
 	for _, s := range [][3]int{{700, 64, 128}, {40, 700, 900}, {7, 40, 9000}, {1, 700, 5000}, {3000, 3, 400}} { // rows, columns, terms
 		n, c, terms := s[0], s[1], s[2]
@@ -129,21 +202,28 @@ func productSplits(t *testing.T, l *loops, o *Ops) {
 			}
 			return x
 		}
-		p := &Panel{N: n, C: c, Width: terms, Lanes: terms + 1, P: floats(n * (terms + 1)), Y: Rows{floats(terms * (c + 2)), c + 2}, X: floats(n * (c + 1)), XStr: c + 1}
+		p := &operands{Panel: Panel{N: n, Width: terms, Lanes: terms + 1, P: floats(n * (terms + 1))}, C: c, Y: Rows{floats(terms * (c + 2)), c + 2}, X: floats(n * (c + 1)), XStride: c + 1}
+		ahead := Stream{} // where nothing is
+		outer := func(p *operands) *Outer {
+			o := p.outer()
+			o.Stream = ahead
+			return o
+		}
 		what := fmt.Sprintf("%d rows, %d columns, %d terms", n, c, terms)
-		twice(t, "Outer: "+what, p, o.Outer, l.few.outer.run)
-		p.Scale, p.Ahead, p.AheadLen = floats(n), 4096, 1<<20 // where nothing is
-		twice(t, "Outer, scaled: "+what, p, o.Outer, l.few.outer.run)
+		twice(t, "Outer: "+what, p, outer, o.Back.Outer, l.back.outer.run)
+		p.Scale, ahead = floats(n), Stream{At: 4096, Len: 1 << 20}
+		twice(t, "Outer, scaled: "+what, p, outer, o.Back.Outer, l.back.outer.run)
 		p.Fresh = true
-		twice(t, "Outer, fresh: "+what, p, o.Outer, l.few.outer.run)
+		twice(t, "Outer, fresh: "+what, p, outer, o.Back.Outer, l.back.outer.run)
 		p.Scale, p.Fresh, p.Lanes, p.P = nil, false, n+1, floats(terms*(n+1))
-		twice(t, "OuterT: "+what, p, o.OuterT, l.few.outerT.run)
+		twice(t, "OuterT: "+what, p, outer, o.Back.OuterT, l.back.outerT.run)
 	}
 }
 
-// fewSplits holds Dot and Sum, in one run, in runs, and of heads in turn.
-func fewSplits(t *testing.T, l *loops, o *Ops) {
+// decodeSplits checks Dot and Sum, in one run, in runs, and of heads in turn.
+func decodeSplits(t *testing.T, l *loops, o *Ops) {
 	const n = 720
+	reading := &l.reading[0]
 	for _, typ := range []Type{F32, F16, BF16, I8} {
 		for _, r := range some(5, 2, 9) {
 			for _, d := range []int{130, 1000} {
@@ -161,28 +241,38 @@ func fewSplits(t *testing.T, l *loops, o *Ops) {
 						f.Ahead = make([]uintptr, len(at[0])) // nothing is there
 						f.Far, f.FarScale = f.Ahead, f.Ahead
 					}
-					do := func(dot, sum func(*Few)) (scores, outputs []float32) {
+					do := func(dot func(*Dot), sum func(*Walk)) (scores, outputs []float32) {
 						f.P, f.O.Data = slices.Clone(p), slices.Clone(out)
 						f.At, f.Scales = at[0], scales[0]
-						dot(f)
+						product := f.dot()
+						dot(product)
 						scores = slices.Clone(f.P)
 						f.At, f.Scales = at[1], scales[1]
-						sum(f)
-						if f.N*max(f.Heads, 1) != n || f.Run != run {
-							t.Fatalf("%d keys of all heads in runs of %d have become %d of each in runs of %d", n, run, f.N, f.Run)
+						weighed := f.sum()
+						sum(weighed)
+						for _, w := range []*Walk{&product.Walk, weighed} {
+							if w.N*max(w.Heads, 1) != n || w.Run != run || w.R != f.R || len(w.P) != len(f.P) {
+								t.Fatalf("%d keys of all heads in runs of %d have become %d of each in runs of %d, for %d queries", n, run, w.N, w.Run, w.R)
+							}
 						}
 						return scores, f.O.Data
 					}
-					scores, outputs := do(o.Dot, o.Sum)
-					wantScores, wantOutputs := do(func(f *Few) {
-						whole := f.begin("K", "K.Scale", &f.K, f.D)
-						f.turns = turns(l.dotTiles)[f.R]
-						l.few.dot(f, l.asking[0].dot[typ])
+					scores, outputs := do(o.Decode.Dot, o.Decode.Sum)
+					wantScores, wantOutputs := do(func(f *Dot) {
+						whole := f.begin()
+						f.turns = turns(l.decode.dotTiles)[f.R]
+						reading.dot[typ](f)
+						if typ == I8 {
+							l.decode.scale(&f.Walk, &f.Cache.Scale[0], f.Cache.ScaleStride)
+						}
 						f.end(whole)
-					}, func(f *Few) {
-						whole := f.begin("V", "V.Scale", &f.V, f.C)
-						f.turns = turns(l.sumTiles)[f.R]
-						l.few.sum(f, l.asking[0].sum[typ])
+					}, func(f *Walk) {
+						whole := f.begin()
+						f.turns = turns(l.decode.sumTiles)[f.R]
+						if typ == I8 {
+							l.decode.scale(f, &f.Cache.Scale[0], f.Cache.ScaleStride)
+						}
+						reading.sum[typ](f)
 						f.end(whole)
 					})
 					what := fmt.Sprintf("type %d, %d queries, %d columns, runs of %d", typ, r, d, run)
@@ -194,70 +284,69 @@ func fewSplits(t *testing.T, l *loops, o *Ops) {
 	}
 }
 
-// TestSplitsOfPartsKeepBits checks the same of products of parts.
-func TestSplitsOfPartsKeepBits(t *testing.T) {
+// TestSplitsOfTermsKeepBits checks the same of products of packed operands.
+func TestSplitsOfTermsKeepBits(t *testing.T) {
 	ran := false
 	for _, l := range sets {
 		if l.tiles == nil || !slices.ContainsFunc(Levels(), func(level Level) bool { return level.Available && level.ISA == l.isa }) {
 			continue
 		}
 		ran = true
-		o := l.ops(&l.powers[0], 0)
-		for _, width := range []int{o.Vec, o.Lanes} {
+		o := l.ops(Tuning{Path: Path{Exp: l.powers[0].way}})
+		pack := &o.Pack
+		for _, width := range []int{o.Shape.Vec, o.Shape.Lanes} {
 			for _, n := range []int{800, 777} {
-				p, v := random(o, width, n, 200, 230), width/o.Vec-1
+				p, v := random(o, width, n, 200, 230), width/o.Shape.Vec-1
 				p.S, p.Scale, p.Fresh = nil, nil, false
-				p.KParts = o.CutKeys(make([]uint16, KeyParts(n, p.D)), p.K, n, p.D, 1, false)
-				p.QtParts = make([]uint16, QueryParts(p.D, p.Lanes))
-				o.CutQueries(p)
-				p.VLines = o.CutKeys(make([]uint16, KeyParts(n, p.C)), p.V, n, p.C, 4, false)
-				p.DotParts = make([]uint16, QueryParts(p.C, p.Lanes))
-				o.CutQueries(&Panel{Lanes: p.Lanes, Width: width, D: p.C, Factor: 2, Qt: p.Dot, QtParts: p.DotParts})
-				p.YParts = make([]uint16, LineParts(p.C, p.Lanes))
-				o.CutLines(p.YParts, p.Y, width, p.C, 2)
-				p.Lower = .5
+				b := &p.blocks
+				b.keys, b.valueKeys = pack.NewKeys(n, p.D), pack.NewKeys(n, p.C)
+				b.queries, b.dot = pack.NewQueries(p.Lanes, p.D), pack.NewQueries(p.Lanes, p.C)
+				b.lines = pack.NewLines(p.Lanes, p.C)
+				copy(b.queries.Lanes(), p.Qt)
+				copy(b.dot.Lanes(), p.Dot)
+				pack.Keys(&b.keys, p.K, n, p.D, Form{})
+				pack.Keys(&b.valueKeys, p.V, n, p.C, Form{Lift: true})
+				pack.Queries(&b.queries, width, p.D, p.Factor, Form{})
+				pack.Queries(&b.dot, width, p.C, 1, Form{Lift: true})
+				pack.Lines(&b.lines, p.Y, width, p.C, Form{Lift: true})
 
 				groups, full := n/tileRows, &scoreConfigs[tileRows]
-				score := func(p *Panel) {
-					steps, from := up(p.D, tileDepth)/tileDepth, groups*tileRows
-					l.tiles.all.score[v](&p.QtParts[0], &p.KParts.Data[0], &p.P[0], groups, steps, full)
+				score := func(p *Panel, of *Product) {
+					steps, from := up(of.D, tileDepth)/tileDepth, groups*tileRows
+					l.tiles.all.score[v](&of.Queries.terms[0], &of.Keys.terms[0], &p.P[0], groups, steps, full)
 					if from < n {
-						l.tiles.all.score[v](&p.QtParts[0], &p.KParts.Data[from*p.KParts.Row], &p.P[from*p.Lanes], 1, steps, &scoreConfigs[n-from])
+						l.tiles.all.score[v](&of.Queries.terms[0], &of.Keys.terms[from*of.Keys.each], &p.P[from*p.Lanes], 1, steps, &scoreConfigs[n-from])
 					}
 				}
 				what := fmt.Sprintf("%s: width %d, %d rows: ", l.isa, width, n)
-				twice(t, what+"Score", p, o.Score, score)
-				twice(t, what+"DScore", p, o.DScore, func(p *Panel) {
-					l.tiles.dscore[v](&p.DotParts[0], &p.VLines.Data[0], &p.P[0], &p.Sub[0], n, up(p.C, tileDepth)/tileDepth, full)
+				twice(t, what+"Score", p, (*operands).scores, o.Panel.Score, func(s *Scores) { score(&s.Panel, &s.Product) })
+				twice(t, what+"DScore", p, (*operands).dscore, o.Back.DScore, func(s *DScore) {
+					l.tiles.dscore[v](&s.Dot.terms[0], &s.Values.terms[0], &s.P[0], &s.Sub[0], n, up(s.C, tileDepth)/tileDepth, full)
 				})
-				twice(t, what+"Outer", p, o.Outer, func(p *Panel) {
-					by := p.Lanes / l.vec * partsOfTile
-					for c := 0; c < p.C; c += tileRows {
-						l.tiles.outer1[v](&p.P[0], &p.YParts[c/tileRows*by], &p.X[c], n, 4*p.XStr, columnMask(min(p.C-c, tileRows)), full, p.Lower)
+				twice(t, what+"Outer", p, (*operands).outer, o.Back.Outer, func(x *Outer) {
+					by := x.Lanes / l.vec * termsOfTile
+					for c := 0; c < x.C; c += tileRows {
+						l.tiles.outer1[v](&x.P[0], &x.Y.terms[c/tileRows*by], &x.X[c], n, 4*x.XStride, columnMask(min(x.C-c, tileRows)), full, 0x1p-30)
 					}
 				})
-				for lane := range o.Lanes {
+				for lane := range o.Shape.Lanes {
 					p.M[lane], p.L[lane] = Unset, 0
 				}
-				twice(t, what+"Flash", p, o.Flash, func(p *Panel) {
-					score(p)
-					weigh := func(p *Panel) {
-						for o.Exp(p); p.Done < p.N; o.Exp(p) {
-							o.Raise(p)
-						}
-						p.From, p.Scored = 0, false
+				twice(t, what+"Flash", p, (*operands).flash, o.Panel.Flash, func(f *Flash) {
+					score(&f.Panel, &f.Product)
+					for o.Panel.Exp(&f.Softmax); f.Done < f.N; o.Panel.Exp(&f.Softmax) {
+						o.Panel.Raise(&f.Softmax)
 					}
-					weigh(p)
 				})
 			}
 		}
 	}
 	if !ran {
-		t.Skip("SKIPPED: this machine has no loops that multiply parts")
+		t.Skip("SKIPPED: this machine has no loops that multiply terms")
 	}
 }
 
-// rowSplits holds the loops whose rows have nothing to do with one another.
+// rowSplits checks the loops whose rows are independent of one another.
 func rowSplits(t *testing.T, l *loops, o *Ops) {
 	const n = 1<<18 + 77
 	x := make([]float32, n)
@@ -266,41 +355,41 @@ func rowSplits(t *testing.T, l *loops, o *Ops) {
 	}
 	floats := func() []float32 { return make([]float32, n) }
 	got, want := floats(), floats()
-	o.Elu(got, x, 4096)
-	l.elu(&want[0], &x[0], n, 4096)
+	o.Vector.Elu(got, x, 4096)
+	l.vector.elu(&want[0], &x[0], n, 4096)
 	sameBits(t, "Elu", got, want)
-	o.Inverse(got, x)
-	portable(o).Inverse(want, x)
+	o.Vector.Inverse(got, x)
+	portable(o).Vector.Inverse(want, x)
 	sameBits(t, "Inverse", got, want)
 	for at := range n {
 		if at%50_021 == 0 {
 			x[at] = nan
-			if o.Finite(x) {
+			if o.Vector.Finite(x) {
 				t.Errorf("Finite says so of %d numbers of which that at %d is NaN", n, at)
 			}
 			x[at] = 1
 		}
 	}
-	if !o.Finite(x) {
+	if !o.Vector.Finite(x) {
 		t.Errorf("Finite does not say so of %d finite numbers", n)
 	}
 	rows := Rows{Data: x, Stride: 2000}
-	o.Inner(got[:130], rows, rows.From(1), 1999)
-	l.few.inner(&want[0], &x[0], 2000, &x[2000], 2000, 130, 1999)
+	o.Back.Inner(got[:130], rows, rows.From(1), 1999)
+	l.back.inner(&want[0], &x[0], 2000, &x[2000], 2000, 130, 1999)
 	sameBits(t, "Inner", got[:130], want[:130])
 	half, wantHalf := make([]uint16, n), make([]uint16, n)
-	o.Narrow(half, x, BF16)
-	l.cells.narrow[1](&wantHalf[0], &x[0], n/l.vec)
+	o.Vector.Narrow(half, x, BF16)
+	l.vector.narrow[1](&wantHalf[0], &x[0], n/l.vec)
 	if last := n / l.vec * l.vec; !slices.Equal(half[:last], wantHalf[:last]) {
 		t.Error("Narrow: not the numbers of one call")
 	}
 	cells := stored(Rows{Data: x, Stride: 2000}, 131, 2000, I8, 1)
-	o.Widen(got, &cells, 131, 2000)
-	l.cells.widen[I8](&want[0], &cells, 131, 2000)
+	o.Vector.Widen(got, &cells, 131, 2000)
+	l.vector.widen[I8](&want[0], &cells, 131, 2000)
 	sameBits(t, "Widen", got, want)
 
-	m := Move{Lanes: o.Lanes, Width: o.Lanes, Rows: o.Lanes, D: 9000, Tile: make([]float32, 9000*o.Lanes), Outside: random(o, o.Vec, o.Lanes, 9000, 0).K}
-	o.Load(&m)
+	m := Move{Lanes: o.Shape.Lanes, Width: o.Shape.Lanes, Rows: o.Shape.Lanes, D: 9000, Tile: make([]float32, 9000*o.Shape.Lanes), Outside: random(o, o.Shape.Vec, o.Shape.Lanes, 9000, 0).K}
+	o.Vector.Load(&m)
 	for lane := range m.Rows {
 		for c, x := range m.Outside.Row(lane, m.D) {
 			if m.Tile[c*m.Lanes+lane] != x {
@@ -308,12 +397,12 @@ func rowSplits(t *testing.T, l *loops, o *Ops) {
 			}
 		}
 	}
-	m.Scale = make([]float32, o.Lanes)
+	m.Scale = make([]float32, o.Shape.Lanes)
 	for i := range m.Scale {
 		m.Scale[i] = 2
 	}
 	m.Outside.Data = make([]float32, len(m.Outside.Data))
-	if !o.Store(&m) {
+	if !o.Vector.Store(&m) {
 		t.Error("Store: not all finite")
 	}
 	for lane := range m.Rows {
@@ -324,21 +413,31 @@ func rowSplits(t *testing.T, l *loops, o *Ops) {
 		}
 	}
 	m.Tile[8500*m.Lanes] = nan
-	if o.Store(&m) {
+	if o.Vector.Store(&m) {
 		t.Error("Store: all finite, and one is NaN")
 	}
 
-	p := random(o, o.Lanes, 6000, 0, 0)
-	p.S, p.Done = nil, 5000/o.Keys*o.Keys
+	p := random(o, o.Shape.Lanes, 6000, 0, 0)
+	p.S = nil
+	done := 5000 / o.Shape.Keys * o.Shape.Keys
 	for i := range p.P {
 		p.P[i] = 1
 	}
-	for lane := range o.Lanes {
-		p.M[lane], p.P[p.Done*o.Lanes+lane] = -3, 50+float32(lane)/4
+	for lane := range o.Shape.Lanes {
+		p.M[lane], p.P[done*o.Shape.Lanes+lane] = -3, 50+float32(lane)/4
 	}
-	p.Keep = slices.Clone(p.M)
-	twice(t, "Raise", p, func(p *Panel) { o.Raise(p); p.Scored = false }, func(p *Panel) { l.raise(p, o.Keys) })
+	raised := func(p *operands) *Softmax {
+		s := p.softmax()
+		s.Keep, s.Done = slices.Clone(p.Keep), done
+		return s
+	}
+	var keeps [][]float32
+	twice(t, "Raise", p, raised, func(s *Softmax) {
+		o.Panel.Raise(s)
+		keeps = append(keeps, s.Keep)
+	}, func(s *Softmax) {
+		l.panel.raise(s, o.Shape.Keys)
+		keeps = append(keeps, s.Keep)
+	})
+	sameBits(t, "Raise: Keep", keeps[0], keeps[1])
 }
-
-// portable are Go's loops in the geometry of others.
-func portable(o *Ops) *Ops { return Portable(o.Lanes, o.Vec, o.Keys, o.Cols, o.Rank) }

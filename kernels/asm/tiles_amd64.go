@@ -7,13 +7,13 @@ var amx = func() loops {
 	l := avx512
 	l.isa, l.powers = "amx", l.powers[len(l.powers)-1:]
 	l.tiles = &tileLoops{
-		all: partLoops{
+		all: termLoops{
 			score: []scoreLoop{amxScore1, amxScore2, amxScore3},
 			flash: []flashLoop{amxFlash1, amxFlash2, amxFlash3},
 			mix:   []mixLoop{amxMix1, amxMix2, amxMix3, amxMix4},
 			rows:  amxCutRows, columns: amxCutColumns,
 		},
-		single: partLoops{
+		single: termLoops{
 			score: []scoreLoop{amxScoreHalf1, amxScoreHalf2, amxScoreHalf3},
 			flash: []flashLoop{amxFlashHalf1, amxFlashHalf2, amxFlashHalf3},
 			mix:   []mixLoop{amxMixHalf1, amxMixHalf2, amxMixHalf3, amxMixHalf4},
@@ -23,7 +23,7 @@ var amx = func() loops {
 		dscore: []dscoreLoop{amxDScore1, amxDScore2, amxDScore3},
 		outer:  []outerTilesLoop{amxOuter4x1, amxOuter4x2, amxOuter4x3},
 		outer1: []outerTilesLoop{amxOuter1x1, amxOuter1x2, amxOuter1x3},
-		pairs:  amxCutPairs, lines: [...]cutLoop{amxCutLines, amxCutLinePairs}, peak: amxPeak,
+		pairs:  amxCutPairs, lines: [...]packLoop{amxCutLines, amxCutLinePairs}, peak: amxPeak,
 	}
 	return l
 }()

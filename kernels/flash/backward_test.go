@@ -9,13 +9,15 @@ import (
 	"attnlab/attn/cases"
 	"attnlab/kernels/asm"
 	"attnlab/kernels/asm/asmtest"
+	"attnlab/kernels/flash/flashtest"
 	"attnlab/kernels/tile"
 )
 
-// gradients are what Backward writes for random operands in items of so many tiles. The kernel has a small cache, so that keys are several blocks.
+// gradients returns what Backward writes for random operands in bundles of size tiles. The kernel
+// has a small cache, so that keys are several blocks.
 func gradients(t *testing.T, p attn.Problem, workers, size int, edit func(a *attn.Args)) map[string][]float32 {
 	t.Helper()
-	a := newArgs(t, p, "bhsd")
+	a := flashtest.NewArgs(t, p, "bhsd")
 	if err := cases.Fill("normal", p, a, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -29,14 +31,15 @@ func gradients(t *testing.T, p attn.Problem, workers, size int, edit func(a *att
 	cases.FillGrads(g, 1)
 	team := attn.NewTeam(workers)
 	defer team.Close()
-	made, err := kernel{ops: asm.Go(), name: "flash/go", cache: 16 << 10}.Plan(p, team)
+	k := newKernel(0, 16<<10, 0)(asm.Go())
+	made, err := k.Plan(p, team)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pl := made.(*plan)
-	cut := pl.cut(&p)
-	cut.Tiles = min(cut.Tiles, size)
-	pl.back = tile.NewBackward(p, pl.ops, cut, team)
+	blocking := k.prefill.Blocking(&p)
+	blocking.Tiles = min(blocking.Tiles, size)
+	pl.back = tile.NewBackward(p, k.prefill.Ops, blocking, team)
 	pl.Forward(a)
 	pl.Backward(a, g)
 	all := map[string][]float32{}
@@ -55,8 +58,9 @@ func sameBits(t *testing.T, name string, want, got []float32) {
 	}
 }
 
-// Who takes which tiles over the keys, and how many of them at once, changes no bit: not of sums over queries, and of sums over key heads and batch
-// entries none as long as items are what they are.
+// TestBackwardBundles checks that neither the worker that takes a bundle of tiles over the keys nor
+// the size of bundles changes a bit of sums over queries, and that workers change none of sums over
+// key heads and batch entries.
 func TestBackwardBundles(t *testing.T) {
 	p := attn.Problem{Batch: 2, SeqQ: 90, SeqKV: 100, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
 	want := gradients(t, p, 1, 3, nil)
@@ -76,7 +80,8 @@ func TestBackwardBundles(t *testing.T) {
 	}
 }
 
-// Nor does it with queries that are no numbers, which are answered at the end of their key head, while others are still on their way.
+// TestBackwardOutOfOrder checks the same for queries that are NaN, which are answered at the end of
+// their key head, while others are still being worked on.
 func TestBackwardOutOfOrder(t *testing.T) {
 	p := attn.Problem{Batch: 3, SeqQ: 90, SeqKV: 100, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
 	spoil := func(a *attn.Args) {
@@ -93,7 +98,8 @@ func TestBackwardOutOfOrder(t *testing.T) {
 	}
 }
 
-// A query that is no number spoils the rows of a table that it meets, and no others.
+// TestBackwardTable checks that a query that is NaN spoils the rows of a table that it is
+// multiplied with, and no others.
 func TestBackwardTable(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 20, SeqKV: 30, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8, Want: attn.WantGrad}
 	p.Score.Terms = attn.TermRelative
@@ -107,7 +113,8 @@ func TestBackwardTable(t *testing.T) {
 	}
 }
 
-// What the backward pass adds to a plan's scratch are some numbers a bundle.
+// TestBackwardScratch checks that the backward pass adds only some numbers a bundle to a plan's
+// scratch.
 func TestBackwardScratch(t *testing.T) {
 	k := New(asm.Go())
 	extra := func(n int) int64 {
@@ -129,16 +136,17 @@ func TestBackwardScratch(t *testing.T) {
 	}
 }
 
-// A second call finds nothing of the first: neither what a tile sees of a block, nor where its rows lie. The last block is shorter than the others.
+// TestBackwardAgain checks that a second call uses nothing of the first: neither what a tile sees
+// of a block, nor where its rows are. The last block is shorter than the others.
 func TestBackwardAgain(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
-		k := kernel{ops: l.Ops, name: "flash/" + l.ISA, cache: 1 << 20}
+		k := newKernel(0, 1<<20, 0)(l.Ops)
 		for _, mask := range []attn.Mask{{}, attn.Causal(), attn.Window(100, 50)} {
 			p := attn.Problem{Batch: 1, SeqQ: 470, SeqKV: 470, HeadsQ: 2, HeadsKV: 2, Dim: 16, DimV: 16, Mask: mask, Want: attn.WantLSE | attn.WantGrad}
-			if block := k.cut(&p).Block; p.SeqKV <= 2*block || p.SeqKV%block > 100 {
+			if block := k.prefill.Blocking(&p).Block; p.SeqKV <= 2*block || p.SeqKV%block > 100 {
 				t.Fatalf("%s: blocks of %d keys", l.ISA, block)
 			}
-			a := newArgs(t, p, "bhsd")
+			a := flashtest.NewArgs(t, p, "bhsd")
 			if err := cases.Fill("normal", p, a, 1); err != nil {
 				t.Fatal(err)
 			}

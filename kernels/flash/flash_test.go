@@ -5,6 +5,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/attntest"
+	"attnlab/kernels/asm"
 	"attnlab/kernels/asm/asmtest"
 	"attnlab/kernels/flash"
 )
@@ -13,6 +14,14 @@ const claims = attn.AllSoftmax &^ (attn.NeedWeights | attn.NeedScores)
 
 // hold is a quarter of the tolerance, half of it for the shortest rows and for gradients.
 var hold = attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5}
+
+// TestCopying runs the core of the suite with a packing that copies rows: what is packed for one
+// block, head or call must not be read in another.
+func TestCopying(t *testing.T) {
+	ops, o := *asm.Go(), hold
+	ops.Pack, o.Core = asm.Copying(), true
+	attntest.Run(t, flash.New(&ops), claims, o)
+}
 
 func TestFlash(t *testing.T) {
 	for _, l := range asmtest.All(t) {

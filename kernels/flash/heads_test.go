@@ -8,19 +8,22 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
+	"attnlab/kernels/asm"
 	"attnlab/kernels/asm/asmtest"
+	"attnlab/kernels/flash/flashtest"
 	"attnlab/kernels/tile"
 )
 
-// Queries of several heads that stand in the lanes of one tile get the bits that they get where each head has keys of its own, which are the same.
-func TestMixedHeadsKeepBits(t *testing.T) {
+// TestJoinedHeadsKeepBits checks that queries of several heads in the lanes of one tile have the
+// bits that they have where each head has keys of its own, equal to the shared ones.
+func TestJoinedHeadsKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
 	for _, l := range asmtest.All(t) {
 		if testing.Short() && l.Core { // as of Levels, the fastest alone
 			continue
 		}
-		k, mixed := New(l.Ops), 0
+		k, joined := New(l.Ops), 0
 		for name, set := range map[string]func(p *attn.Problem, a *attn.Args){
 			"plain":   func(*attn.Problem, *attn.Args) {},
 			"argmax":  func(p *attn.Problem, _ *attn.Args) { p.Want |= attn.WantArgMax },
@@ -34,7 +37,7 @@ func TestMixedHeadsKeepBits(t *testing.T) {
 			},
 			"sinks": func(p *attn.Problem, a *attn.Args) {
 				p.Score.Terms = attn.TermSinks
-				a.Terms.Sinks = []float32{0, inf, 1, -3, float32(math.NaN()), 2}
+				a.Terms.Sinks = []float32{0, flashtest.Inf, 1, -3, float32(math.NaN()), 2}
 			},
 		} {
 			for _, nq := range []int{9, 17, 50} {
@@ -43,15 +46,15 @@ func TestMixedHeadsKeepBits(t *testing.T) {
 				set(&few, &terms)
 				many := few
 				many.HeadsKV = many.HeadsQ
-				if tile.UsesParts(&few, l.Ops) != tile.UsesParts(&many, l.Ops) {
+				if packs(&few, l.Ops) != packs(&many, l.Ops) {
 					continue
 				}
-				together, apart := newArgs(t, few, "bshd"), newArgs(t, many, "bhsd")
+				together, apart := flashtest.NewArgs(t, few, "bshd"), flashtest.NewArgs(t, many, "bhsd")
 				together.Terms, apart.Terms = terms.Terms, terms.Terms
 				if err := cases.Fill("normal", many, apart, 1); err != nil {
 					t.Fatal(err)
 				}
-				apart.V.Row(0, 7, 0)[3] = inf // in the first key head
+				apart.V.Row(0, 7, 0)[3] = flashtest.Inf // in the first key head
 				for b := range few.Batch {
 					for j := range few.SeqKV {
 						for h := range many.HeadsKV {
@@ -73,14 +76,14 @@ func TestMixedHeadsKeepBits(t *testing.T) {
 					pl.Forward(a)
 				}
 				answer(many, nil, apart)
-				if tile.MixingPays(&few, l.Ops, nq) {
-					mixed++
+				if tile.JoiningPays(&few, l.Ops, nq) {
+					joined++
 				}
 				for _, team := range []*attn.Team{nil, team} {
 					answer(few, team, together)
 					at := fmt.Sprintf("%s, %s, %d queries", l.Name, name, nq)
-					sameRows(t, at, &together.Out, &apart.Out)
-					sameRows(t, at+", LSE", &together.Stats.LSE, &apart.Stats.LSE)
+					flashtest.SameRows(t, at, &together.Out, &apart.Out)
+					flashtest.SameRows(t, at+", LSE", &together.Stats.LSE, &apart.Stats.LSE)
 					for i, x := range together.Stats.ArgMax {
 						if x != apart.Stats.ArgMax[i] {
 							t.Errorf("%s: the key of the largest score of row %d is %d, want %d", at, i, x, apart.Stats.ArgMax[i])
@@ -90,15 +93,25 @@ func TestMixedHeadsKeepBits(t *testing.T) {
 				}
 			}
 		}
-		if mixed == 0 && l.Ops.Vec > 1 {
+		if joined == 0 && l.Ops.Shape.Vec > 1 {
 			t.Errorf("%s: no tile of several heads", l.Name)
 		}
 	}
 }
 
-// Many queries that share a key head go through parts of its keys in tiles. What they get is what rows get, but for rounding, and the same bits for any number of
+// packs reports whether a problem's operands are packed.
+func packs(p *attn.Problem, ops *asm.Ops) bool {
+	pack := tile.Packing(p, ops, asm.Forward)
+	return pack.Size(asm.Keys, ops.Shape.Group, p.Dim) > 0
+}
+
+// tileSplit is the number of keys in a KV split of tiles.
+const tileSplit = 4096
+
+// TestTilesOfSplits checks that many queries that share a key head, which go through splits of its
+// keys in tiles, have the outputs of rows, but for rounding, and the same bits for any number of
 // workers, in pages or not, and where values are not finite.
-func TestTilesOfParts(t *testing.T) {
+func TestTilesOfSplits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
 	const largest = attn.WantMax | attn.WantArgMax
@@ -113,28 +126,25 @@ func TestTilesOfParts(t *testing.T) {
 			{1, 40, attn.Full(), attn.F32, 0, largest},
 			{4, 8, attn.Causal(), attn.F32, attn.TermSinks, largest},
 			{8, 12, attn.Window(900, 0), attn.I8, 0, largest},
-			{8, 16, attn.Full(), attn.F32, 0, 0}, // amx multiplies parts
+			{8, 16, attn.Full(), attn.F32, 0, 0}, // amx packs
 		} {
 			if testing.Short() && c.group > 12 {
 				continue
 			}
 			p := attn.Problem{
-				Batch: 2, SeqQ: c.nq, SeqKV: 2*tilePart + 76, HeadsQ: 2 * c.group, HeadsKV: 2, Dim: 24, DimV: 40, Mask: c.mask, KV: c.kv, Lengths: true,
+				Batch: 2, SeqQ: c.nq, SeqKV: 2*tileSplit + 76, HeadsQ: 2 * c.group, HeadsKV: 2, Dim: 24, DimV: 40, Mask: c.mask, KV: c.kv, Lengths: true,
 				Want: attn.WantLSE | c.want,
 			}
 			p.Score.Terms = c.terms
-			if !byTiles(&p) {
-				t.Fatalf("%d queries of %d heads do not go in tiles", c.nq, c.group)
+			if want := asmtest.Packs(l.Ops) && c.want == 0; packs(&p, l.Ops) != want {
+				t.Fatalf("%s, %d queries of %d heads: packed %v, want %v", l.ISA, c.nq, c.group, !want, want)
 			}
-			if cuts := l.Ops.CutKeys != nil && c.want == 0; tile.UsesParts(&p, l.Ops) != cuts {
-				t.Fatalf("%s, %d queries of %d heads: products of parts %v, want %v", l.ISA, c.nq, c.group, !cuts, cuts)
-			}
-			a, again := newArgs(t, p, "bshd"), newArgs(t, p, "bshd")
+			a, again := flashtest.NewArgs(t, p, "bshd"), flashtest.NewArgs(t, p, "bshd")
 			for _, a := range []*attn.Args{a, again} {
 				if err := cases.Fill("normal", p, a, 1); err != nil {
 					t.Fatal(err)
 				}
-				a.KLen[1] = tilePart + 5
+				a.KLen[1] = tileSplit + 5
 			}
 			at := fmt.Sprintf("%s, %d queries of %d heads, %v", l.ISA, c.nq, c.group, c.mask)
 			for _, careful := range []bool{false, true} {
@@ -142,28 +152,25 @@ func TestTilesOfParts(t *testing.T) {
 					break
 				}
 				if careful {
-					a.V.Row(0, tilePart+9, 1)[3], again.V.Row(0, tilePart+9, 1)[3] = inf, inf
+					a.V.Row(0, tileSplit+9, 1)[3], again.V.Row(0, tileSplit+9, 1)[3] = flashtest.Inf, flashtest.Inf
 				}
-				decode(l.Ops, p, nil, a)
-				decode(l.Ops, p, team, again)
-				sameRows(t, at, &again.Out, &a.Out)
-				sameRows(t, at, &again.Stats.LSE, &a.Stats.LSE)
+				forward(t, l.Ops, p, nil, a)
+				forward(t, l.Ops, p, team, again)
+				flashtest.SameRows(t, at, &again.Out, &a.Out)
+				flashtest.SameRows(t, at, &again.Stats.LSE, &a.Stats.LSE)
 
 				pages := p
 				pages.Page = 64
-				paged := newArgs(t, pages, "bhsd")
-				fillPages(&pages, paged, a)
+				paged := flashtest.NewArgs(t, pages, "bhsd")
+				flashtest.FillPages(&pages, paged, a)
 				paged.Q, paged.KLen, paged.Terms = a.Q, a.KLen, a.Terms
-				decode(l.Ops, pages, team, paged)
-				sameRows(t, at+", in pages", &paged.Out, &a.Out)
+				forward(t, l.Ops, pages, team, paged)
+				flashtest.SameRows(t, at+", in pages", &paged.Out, &a.Out)
 
 				rows := p
 				rows.Score.Terms |= attn.TermALiBi // of slope 0: they go in rows
 				again.Terms.Slopes = make([]float32, p.HeadsQ)
-				if byTiles(&rows) {
-					t.Fatal("ALiBi goes in tiles")
-				}
-				decode(l.Ops, rows, nil, again)
+				forward(t, l.Ops, rows, nil, again)
 				again.Terms.Slopes = nil
 				for b := range p.Batch {
 					for i := range c.nq {
@@ -189,5 +196,15 @@ func TestTilesOfParts(t *testing.T) {
 	}
 }
 
-// near is whether two numbers of the size of 1 are the same but for rounding.
-func near(x, y float32) bool { return same(x, y) || math.Abs(float64(x)-float64(y)) < 1e-5 }
+// forward answers one call.
+func forward(t *testing.T, ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
+	t.Helper()
+	pl, err := New(ops).Plan(p, team)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pl.Forward(a)
+}
+
+// near reports whether two numbers of the size of 1 are the same but for rounding.
+func near(x, y float32) bool { return flashtest.Same(x, y) || math.Abs(float64(x)-float64(y)) < 1e-5 }

@@ -6,13 +6,15 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// The backward pass of o_i = f(q_i)^T X_i / Z_i, X_i and Z_i being the state at query i, goes over the keys twice. With dN_i = dO_i / Z_i and
-// dZ_i = -dO_i.o_i / Z_i, or dN_i = scale dO_i and dZ_i = 0 where nothing is divided,
+// The backward pass of o_i = f(q_i)^T X_i / Z_i, X_i and Z_i being the state at query i, goes over
+// the keys twice. With dN_i = dO_i / Z_i and dZ_i = -dO_i.o_i / Z_i, or dN_i = scale dO_i and dZ_i
+// = 0 where nothing is divided,
 //
 //	first to last    df(q_i) = X_i dN_i + z_i dZ_i                  X and z sum keys, as in the forward pass
 //	last to first    df(k_j) = G_j V_j + g_j    dV_j = G_j^T f(k_j)     G = Σ f(q_i) dN_i^T and g = Σ f(q_i) dZ_i sum the queries that see key j
 //
-// each in chunks, with the pairs inside of a chunk weighed one by one. A query belongs to the chunk that holds the last key it sees.
+// each in chunks, with the pairs inside a chunk weighed one by one. A query belongs to the chunk
+// that holds the last key it sees.
 type backward struct {
 	dN   []float32 // [block][d_v]
 	dZ   []float32 // [block]
@@ -20,7 +22,7 @@ type backward struct {
 	dW   []float32 // [chunk][chunk]
 	g    []float32 // [d][d_v] the state of queries
 	gz   []float32 // [d]
-	over []float32 // [group][n_q] what rows are multiplied by, 1 / Z or scale
+	over []float32 // [group][n_q] factors of rows, 1 / Z or scale
 }
 
 func backwardFloats(p *attn.Problem) int {
@@ -40,7 +42,7 @@ func newBackward(p *attn.Problem) *backward {
 	}
 }
 
-// Backward is there for plans of problems that want gradients; Plan sees to it.
+// Backward computes the gradients of a problem that wants them.
 func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
 	defer pl.guard.Enter(pl.name).Leave()
 	pl.p.MustGrads(pl.name, a, g)
@@ -49,11 +51,11 @@ func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
 	pl.team.Run(pl.p.Batch*pl.p.HeadsKV, pl.reverse)
 }
 
-// headBack takes back all the queries that share one key head.
+// headBack is the backward pass of all the queries that share one key head.
 func (pl *plan) headBack(id, task int) {
 	w, p, a := pl.workers[id], &pl.p, pl.a
 	w.a, w.grads, w.b, w.kv = a, pl.g, task/p.HeadsKV, task%p.HeadsKV
-	w.x, w.z = w.ownX, w.ownZ
+	w.state = w.own
 	for _, x := range [][]float32{w.x, w.z, w.back.g, w.back.gz} {
 		clear(x)
 	}
@@ -75,7 +77,7 @@ func (w *worker) fullBack(keys, nq int) {
 		w.features(w.keys, operand.Rows(&w.a.K, w.b, key, w.kv), n, false)
 		w.absorb(key, n)
 	}
-	w.bad = w.bad[:0]
+	w.chunk.bad = w.chunk.bad[:0]
 	for i := 0; i < nq; i += block {
 		n := min(block, nq-i)
 		w.eachHead(func(h int) {
@@ -94,7 +96,7 @@ func (w *worker) fullBack(keys, nq int) {
 // causalBack is the chunked form.
 func (w *worker) causalBack(pos, keys, nq int) {
 	blind := min(max(-pos, 0), nq)
-	keys = min(keys, max(pos+nq, 0)) // the others nobody sees
+	keys = min(keys, max(pos+nq, 0)) // no query sees the others
 	if keys == 0 {
 		return
 	}
@@ -136,7 +138,7 @@ func (w *worker) eachHead(f func(h int)) {
 	}
 }
 
-// incoming fills dN and dZ of n queries of a head from i on.
+// incoming fills dN and dZ of queries i to i+n-1 of a head.
 func (w *worker) incoming(i, n, h int) {
 	b, dv := w.back, w.p.DimV
 	over := w.over(i, n, h)
@@ -145,7 +147,7 @@ func (w *worker) incoming(i, n, h int) {
 		clear(b.dZ[:n])
 		return
 	}
-	w.ops.Inner(b.dZ[:n], operand.Rows(&w.grads.Out, w.b, i, h), operand.Rows(&w.a.Out, w.b, i, h), dv)
+	w.ops.Back.Inner(b.dZ[:n], operand.Rows(&w.grads.Out, w.b, i, h), operand.Rows(&w.a.Out, w.b, i, h), dv)
 	for r := range n {
 		for c, x := range w.grads.Out.Row(w.b, i+r, h) {
 			b.dN[r*dv+c] = x * over[r]
@@ -156,12 +158,13 @@ func (w *worker) incoming(i, n, h int) {
 	}
 }
 
-// over is what n rows of a head from i on are multiplied by.
+// over returns the factors of rows i to i+n-1 of a head.
 func (w *worker) over(i, n, h int) []float32 {
 	return w.back.over[h%w.p.Group()*w.p.SeqQ+i:][:n]
 }
 
-// queryBack writes the gradients of n queries from i on, which see the state and some of so many loaded keys, and leaves their features, dN and dZ.
+// queryBack writes the gradients of queries i to i+n-1, which see the state and some of the loaded
+// keys, and leaves their features, dN and dZ.
 func (w *worker) queryBack(i, n, h, key, keys, pos int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	w.features(w.queries, operand.Rows(&w.a.Q, w.b, i, h), n, true)
@@ -194,14 +197,17 @@ func (w *worker) queryBack(i, n, h, key, keys, pos int) {
 	}
 }
 
-// finite is whether all numbers of n queries and so many loaded keys are. Others must not meet the weight 0 of keys that only their neighbours see: sums
-// then go a row at a time, and begin or end with the first or last pair that counts. What is left out of a sum is a product with 0, so its bits stay.
+// finite reports whether all numbers of n queries and of the loaded keys are finite. Others must
+// not be multiplied by the weight 0 of keys that only a neighbour sees: sums then take a row at a
+// time, and begin or end with the first or last pair that counts. What a sum leaves out is a
+// product with 0, so its bits stay.
 func (w *worker) finite(n, keys int) bool {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
-	return len(w.bad) == 0 && w.ops.Finite(w.keys[:keys*d]) && w.ops.Finite(w.queries[:n*d]) && w.ops.Finite(b.dN[:n*dv]) && w.ops.Finite(b.dZ[:n])
+	return len(w.chunk.bad) == 0 && w.ops.Vector.Finite(w.keys[:keys*d]) && w.ops.Vector.Finite(w.queries[:n*d]) && w.ops.Vector.Finite(b.dN[:n*dv]) && w.ops.Vector.Finite(b.dZ[:n])
 }
 
-// pairs fills dW of m queries from r on by so many loaded keys, query 0 seeing the first so many of them.
+// pairs fills dW of queries r to r+m-1 and the loaded keys, of which query r sees the first
+// first+r.
 func (w *worker) pairs(r, m, first, keys int, values asm.Rows) {
 	b, dv := w.back, w.p.DimV
 	w.dotTo(b.dW[r*chunk:], chunk, b.dN[r*dv:], dv, m, values.Data, values.Stride, keys, dv)
@@ -215,7 +221,8 @@ func (w *worker) pairs(r, m, first, keys int, values asm.Rows) {
 	}
 }
 
-// pairsBack adds the parts of n queries from i on to the gradients of the loaded keys that they see, and leaves their features, dN and dZ.
+// pairsBack adds what queries i to i+n-1 contribute to the gradients of the loaded keys that they
+// see, and leaves their features, dN and dZ.
 func (w *worker) pairsBack(i, n, h, key, keys, pos int) {
 	w.features(w.queries, operand.Rows(&w.a.Q, w.b, i, h), n, true)
 	w.incoming(i, n, h)
@@ -240,7 +247,7 @@ func (w *worker) pairsBack(i, n, h, key, keys, pos int) {
 	}
 }
 
-// keyPairs adds the parts of m queries from r on to the gradients of n loaded keys from j on.
+// keyPairs adds what queries r to r+m-1 contribute to the gradients of loaded keys j to j+n-1.
 func (w *worker) keyPairs(r, m, key, j, n int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	if w.grads.V.Data != nil {
@@ -259,7 +266,7 @@ func (w *worker) absorbQueries(n int) {
 	}
 }
 
-// keyBack begins the gradients of n loaded keys with what they get from the state of queries.
+// keyBack begins the gradients of n loaded keys with those from the state of queries.
 func (w *worker) keyBack(key, n int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	if w.grads.V.Data != nil {
@@ -281,7 +288,7 @@ func (w *worker) finishKeys(key, n int) {
 	}
 }
 
-// through takes the gradient of a row's features to the row.
+// through writes the gradient of a row, given that of its features.
 func (w *worker) through(to, by, row, features []float32) {
 	by = by[:len(to)]
 	switch w.p.Linear.Feature {
@@ -301,27 +308,28 @@ func (w *worker) through(to, by, row, features []float32) {
 	}
 }
 
-// dotTo writes the products of n rows of q, of terms numbers each, with so many rows of k.
+// dotTo writes the products of n rows of q, of terms numbers each, with rows of k.
 func (w *worker) dotTo(to []float32, stride int, q []float32, qStride, n int, k []float32, kStride, rows, terms int) {
-	f := &w.few
-	f.R, f.N, f.D, f.P, f.Stride = n, rows, terms, to, stride
-	f.Q, f.K.Rows = asm.Rows{Data: q, Stride: qStride}, asm.Rows{Data: k, Stride: kStride}
-	w.ops.Dot(f)
+	c := &w.dot
+	c.R, c.N, c.D, c.P, c.Stride = n, rows, terms, to, stride
+	c.Rows, c.Cache.Rows = asm.Rows{Data: q, Stride: qStride}, asm.Rows{Data: k, Stride: kStride}
+	w.ops.Decode.Dot(c)
 }
 
-// sum adds to n rows so many rows of y, weighed by rows of weights; sumT weighs by columns of them.
+// sum adds rows of y to n rows, weighed by rows of weights; sumT weighs by columns of them.
 func (w *worker) sum(to []float32, stride, n, cols int, weights []float32, wStride, terms int, y asm.Rows) {
-	w.ops.Outer(w.outer(to, stride, n, cols, weights, wStride, terms, y))
+	w.ops.Back.Outer(w.outerOf(to, stride, n, cols, weights, wStride, terms, y))
 }
 
 func (w *worker) sumT(to []float32, stride, n, cols int, weights []float32, wStride, terms int, y asm.Rows) {
-	w.ops.OuterT(w.outer(to, stride, n, cols, weights, wStride, terms, y))
+	w.ops.Back.OuterT(w.outerOf(to, stride, n, cols, weights, wStride, terms, y))
 }
 
-func (w *worker) outer(to []float32, stride, n, cols int, weights []float32, wStride, terms int, y asm.Rows) *asm.Panel {
-	p := &w.panel
-	p.Fresh, p.Scale = false, nil
-	p.N, p.C, p.Width, p.P, p.Lanes = n, cols, terms, weights, wStride
-	p.X, p.XStr, p.Y = to, stride, y
-	return p
+// outerOf returns the worker's call for n rows of a sum of terms rows of y.
+func (w *worker) outerOf(to []float32, stride, n, cols int, weights []float32, wStride, terms int, y asm.Rows) *asm.Outer {
+	o := &w.outer
+	o.Fresh, o.Scale = false, nil
+	o.N, o.C, o.Width, o.P, o.Lanes = n, cols, terms, weights, wStride
+	o.X, o.XStride, o.Y = to, stride, asm.LineRows(y)
+	return o
 }

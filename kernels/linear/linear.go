@@ -1,18 +1,22 @@
-// Package linear is attention whose weights are products of features, f(q).f(k), so that keys and values can be summed before any query
-// comes: time and memory grow with n and not with n^2.
+// Package linear computes attention whose weights are products of features, f(q).f(k). Keys and
+// values are summed into a state, from which each query is answered: time and memory grow with n
+// and not with n^2.
 //
 //	state  X = Σ_j f(k_j) v_j^T    z = Σ_j f(k_j)        over the keys seen so far
 //	output o_i = f(q_i)^T X / (f(q_i) . z + eps)         or scale * f(q_i)^T X, not normalised
 //
-// There are three forms of it. Without a mask, all keys are summed, then all queries answered (parallel). Under a causal mask, keys come in
-// chunks: a query is answered from the state before its chunk plus the keys of the chunk that it sees, weighed one by one (chunked). With one
-// row at a time, the state takes in the key and answers the query (recurrent): decoding in constant memory. The last two carry the state
-// from call to call through attn.Recurrent.
+// It has three forms. Without a mask, all keys are summed, then all queries answered (parallel).
+// Under a causal mask, keys are split into chunks: a query is answered from the state before its
+// chunk plus the keys of the chunk that it sees, weighed one by one (chunked). With one row at a
+// time, the state absorbs the key and answers the query (recurrent): decoding in constant memory.
+// The last two carry the state from call to call through attn.Recurrent.
 //
-// The backward pass goes over the keys once for the queries and once more, from the end, for the keys (backward.go).
+// The backward pass goes over the keys once for the queries and once more, from the end, for the
+// keys (backward.go).
 //
-// All of it is products of rows, on the loops of package asm: the output is Outer with X for Y, the state OuterT with the keys' features for P,
-// weights and denominators are Dot. Nothing is packed or transposed.
+// All of it is products of rows, on the loops of package asm: the output is Outer with X for Y, the
+// state is OuterT with the keys' features for P, weights are Dot and denominators Inner. Nothing is
+// packed or transposed.
 package linear
 
 import (
@@ -27,13 +31,18 @@ import (
 const have = attn.NeedLinear | attn.NeedLengths | attn.NeedGrad
 
 const (
-	// chunk is the number of keys weighed one by one under a causal mask. Weighing costs chunk*(d+d_v) operations a query, the state 4*d*d_v: at
-	// d = 64, 16 keys add an eighth. AVX-512 at d = 64 reached .45 of its peak with 16 on a Xeon (family 6, model 207), .43 with 24, .42 with 32.
+	// chunk is the number of keys weighed one by one under a causal mask. Weighing costs
+	// chunk*(d+d_v) operations a query, the state 4*d*d_v; products with the state are short in a
+	// short chunk.
+	// Tuning: docs/tuning.md#linear-chunk
 	chunk = 16
-	// step is the number of queries weighed at once, by as many keys as the last of them sees. With 16 the same Xeon lost a hundredth.
+	// step is the number of queries weighed in one call, by the keys that the last of them sees:
+	// more queries compute more weights that are not used.
+	// Tuning: docs/tuning.md#linear-chunk
 	step = 8
-	// block is the number of rows at once where nothing is weighed. With 16 the state's products are short, with 128 operands leave the
-	// first-level cache: both cost .03 there.
+	// block is the number of rows in one call where nothing is weighed. Fewer make short products;
+	// operands of more leave the first-level cache.
+	// Tuning: docs/tuning.md#linear-chunk
 	block = 32
 )
 
@@ -46,6 +55,9 @@ type kernel struct {
 func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "linear/" + ops.ISA} }
 
 func (k kernel) Name() (algo, isa string) { return "linear", k.ops.ISA }
+
+// Path names the sizes of what is summed at once, which change bits.
+func (k kernel) Path() string { return fmt.Sprintf("chunk=%d,step=%d,block=%d", chunk, step, block) }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err := p.Require(k.name, have); err != nil {
@@ -90,7 +102,7 @@ type plan struct {
 	scratch int64
 	workers []*worker
 	a       *attn.Args
-	state   []float32 // of the whole batch in a Step, else nil
+	state   []float32 // of the whole batch in a Step, otherwise nil
 	task    func(worker, task int)
 
 	g       *attn.Grads // of a backward pass
@@ -132,7 +144,7 @@ func (pl *plan) head(id, task int) {
 	w, p, a := pl.workers[id], &pl.p, pl.a
 	b, kv := task/p.HeadsKV, task%p.HeadsKV
 	w.a, w.b, w.kv = a, b, kv
-	w.x, w.z = w.ownX, w.ownZ
+	w.state = w.own
 	if pl.state == nil {
 		clear(w.x)
 		clear(w.z)
@@ -155,41 +167,54 @@ func (pl *plan) head(id, task int) {
 	}
 }
 
-// worker is the scratch of one worker, and where it stands.
+// A state is what is known of the keys absorbed so far.
+type state struct {
+	x []float32 // [d][d_v]
+	z []float32 // [d]; nil when outputs are not normalised
+}
+
+// A worker is the scratch of one worker, and its place in the call.
 type worker struct {
-	p          *attn.Problem
-	ops        *asm.Ops
-	ownX, ownZ []float32
-	keys       []float32 // [block][d] features of keys
-	queries    []float32 // [block][d] and of queries
-	clean      []float32 // [chunk][d_v] values without those that are not finite
-	bad        []int     // rows of the chunk whose values are not finite
-	values     asm.Rows  // of the chunk: V in place, or clean
-	weights    []float32 // [chunk][chunk] of the chunk's keys, a query's in one row
-	sums       []float32 // [block] of these
-	dens       []float32 // [block] denominators, as far as the state goes
-	scale      []float32 // [block] of output rows
-	ones       []float32 // [block]
-	panel      asm.Panel
-	few        asm.Few
+	p       *attn.Problem
+	ops     *asm.Ops
+	own     state     // for calls that carry none
+	keys    []float32 // [block][d]: features of keys
+	queries []float32 // [block][d]: features of queries
+	chunk   values
+	weights []float32 // [chunk][chunk]: a row for each query, a column for each key of the chunk
+	sums    []float32 // [block]: sums of the weights of a row
+	dens    []float32 // [block]: denominators from the state
+	scale   []float32 // [block]: factors of output rows
+	ones    []float32 // [block]
+	outer   asm.Outer
+	dot     asm.Dot
 
 	a     *attn.Args
 	b, kv int
-	x, z  []float32 // the state; z is nil when not normalised
+	state // of the head
 
 	grads *attn.Grads
 	back  *backward // scratch of a backward pass, nil if there is none
 }
 
+// values are those of a chunk's keys.
+type values struct {
+	rows  asm.Rows  // V in place, or clean
+	clean []float32 // [chunk][d_v]: rows of V, 0 in place of those that are not finite
+	bad   []int     // rows that are not finite
+}
+
 func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
 	w := &worker{
-		p: p, ops: ops, ownX: make([]float32, p.Dim*p.DimV), keys: make([]float32, block*p.Dim), queries: make([]float32, block*p.Dim),
-		clean: make([]float32, chunk*p.DimV), bad: make([]int, 0, chunk), weights: make([]float32, chunk*chunk),
+		p: p, ops: ops, own: state{x: make([]float32, p.Dim*p.DimV)},
+		keys: make([]float32, block*p.Dim), queries: make([]float32, block*p.Dim),
+		chunk:   values{clean: make([]float32, chunk*p.DimV), bad: make([]int, 0, chunk)},
+		weights: make([]float32, chunk*chunk),
 	}
 	n := make([]float32, 4*block)
 	w.sums, w.dens, w.scale, w.ones = n[:block], n[block:2*block], n[2*block:3*block], n[3*block:]
 	if !p.Linear.Unnormalised {
-		w.ownZ = make([]float32, p.Dim)
+		w.own.z = make([]float32, p.Dim)
 	}
 	if p.Want&attn.WantGrad != 0 {
 		w.back = newBackward(p)
@@ -197,11 +222,11 @@ func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
 	for i := range w.ones {
 		w.ones[i] = 1
 	}
-	w.few.Factor = 1
+	w.dot.Factor = 1
 	return w
 }
 
-// Positions of queries that see every key, or none.
+// Positions of queries that see all keys, or none.
 const (
 	everything = math.MaxInt / 2
 	nothing    = -everything
@@ -223,7 +248,8 @@ func (w *worker) full(keys int) {
 	}
 }
 
-// causal is the chunked form: query i sees the keys up to pos+i of so many. If rest is set, keys that no query sees are absorbed too.
+// causal is the chunked form: query i sees the keys up to pos+i. If rest is set, keys that no query
+// sees are absorbed too.
 func (w *worker) causal(pos, keys int, rest bool) {
 	i, nq := 0, w.a.Q.S
 	blind := min(max(-pos, 0), nq) // queries before the first key
@@ -250,53 +276,59 @@ func (w *worker) causal(pos, keys int, rest bool) {
 	}
 }
 
-// load computes the features of keys key to key+n-1, and finds their values. 0 times a value that is not finite is no 0, so when there is such
-// a row, the values become a copy in which it is zero.
+// load computes the features of the n keys starting at key, and finds their values. A weight of 0
+// times a value that is not finite is not 0: where there is such a row, the values are copied and
+// the row is 0 in the copy.
 func (w *worker) load(key, n int) {
 	w.features(w.keys, operand.Rows(&w.a.K, w.b, key, w.kv), n, false)
-	w.values, w.bad = operand.Rows(&w.a.V, w.b, key, w.kv), w.bad[:0]
-	d := w.p.DimV
-	if w.values.Stride == d && w.ops.Finite(w.values.Data[:n*d]) {
+	v, d := &w.chunk, w.p.DimV
+	v.rows, v.bad = operand.Rows(&w.a.V, w.b, key, w.kv), v.bad[:0]
+	if v.rows.Stride == d && w.ops.Vector.Finite(v.rows.Data[:n*d]) {
 		return
 	}
 	for j := range n {
-		if !w.ops.Finite(w.values.Row(j, d)) {
-			w.bad = append(w.bad, j)
+		if !w.ops.Vector.Finite(v.rows.Row(j, d)) {
+			v.bad = append(v.bad, j)
 		}
 	}
-	if len(w.bad) == 0 {
+	if len(v.bad) == 0 {
 		return
 	}
 	for j := range n {
-		copy(w.clean[j*d:], w.values.Row(j, d))
+		copy(v.clean[j*d:], v.rows.Row(j, d))
 	}
-	for _, j := range w.bad {
-		clear(w.clean[j*d:][:d])
+	for _, j := range v.bad {
+		clear(v.clean[j*d:][:d])
 	}
-	w.values = asm.Rows{Data: w.clean, Stride: d}
+	v.rows = asm.Rows{Data: v.clean, Stride: d}
 }
 
-// absorb adds the loaded keys and their values to the state, and asks memory for the values after them, and for the keys beside them.
+// absorb adds the loaded keys and their values to the state. Meanwhile it prefetches the next n
+// values, and the next n keys if rows of both are contiguous.
 func (w *worker) absorb(key, n int) {
-	d, dv, p := w.p.Dim, w.p.DimV, &w.panel
-	p.Fresh, p.Scale = false, nil
-	p.N, p.C, p.Width, p.P, p.Lanes = d, dv, n, w.keys, d
-	p.X, p.XStr, p.Y = w.x, dv, operand.Rows(&w.a.V, w.b, key, w.kv)
-	p.Ahead, p.AheadBy = p.Y.Ahead(n), 4*p.Y.Stride
-	if k := operand.Rows(&w.a.K, w.b, key, w.kv); p.Y.Stride == dv && k.Stride == d {
-		p.AheadLen, p.Beside = 4*n*max(d, dv), int(k.Ahead(n)-p.Ahead)
+	d, dv := w.p.Dim, w.p.DimV
+	v, k := operand.Rows(&w.a.V, w.b, key, w.kv), operand.Rows(&w.a.K, w.b, key, w.kv)
+	o := w.outerOf(w.x, dv, d, dv, w.keys, d, n, v)
+	o.At, o.By = after(v, n), 4*v.Stride
+	if v.Stride == dv && k.Stride == d {
+		o.Len, o.Beside = 4*n*max(d, dv), int(after(k, n)-o.At)
 	}
-	w.ops.OuterT(p)
-	p.Ahead, p.AheadBy, p.AheadLen, p.Beside = 0, 0, 0, 0
+	w.ops.Back.OuterT(o)
+	o.Stream = asm.Stream{}
 	if w.z != nil {
-		p.N, p.C, p.P = 1, d, w.ones
-		p.X, p.Y = w.z, asm.Rows{Data: w.keys, Stride: d}
-		w.ops.Outer(p)
+		w.sum(w.z, dv, 1, d, w.ones, d, n, asm.Rows{Data: w.keys, Stride: d})
 	}
 }
 
-// answer writes the rows of queries i to i+n-1, for each head of the group, from the state and those of the loaded keys, so many from key on,
-// that they see: query i sees keys up to pos+i. A query that sees no key at all gets a zero row.
+// after returns the address of the row that follows n rows, which need not exist.
+func after(r asm.Rows, n int) uintptr {
+	p := r.Prefetch()
+	return p.At + uintptr(n*p.By)
+}
+
+// answer writes the rows of queries i to i+n-1, for each head of the group, from the state and from
+// the loaded keys that they see, which start at key: query i sees keys up to pos+i. A query that
+// sees no key at all gets a zero row.
 func (w *worker) answer(i, n, key, keys, pos int) {
 	d, dv, state := w.p.Dim, w.p.DimV, asm.Rows{Data: w.x, Stride: w.p.DimV}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
@@ -309,7 +341,7 @@ func (w *worker) answer(i, n, key, keys, pos int) {
 		}
 		w.scales(n, keys)
 		if q.Stride == d {
-			w.panel.Ahead, w.panel.AheadLen = q.Ahead(n), 4*n*d
+			w.outer.At, w.outer.Len = after(q, n), 4*n*d
 		}
 		if keys == 0 {
 			w.product(out, w.queries, d, n, d, state, true, w.scale)
@@ -318,7 +350,7 @@ func (w *worker) answer(i, n, key, keys, pos int) {
 			w.addBad(out, n, first, operand.Rows(&w.a.V, w.b, key, w.kv))
 			for r := 0; r < n; r += step {
 				m := min(step, n-r)
-				w.product(out.From(r), w.weights[r*chunk:], chunk, m, seen(first+r+m-1, keys), w.values, false, w.scale[r:])
+				w.product(out.From(r), w.weights[r*chunk:], chunk, m, seen(first+r+m-1, keys), w.chunk.rows, false, w.scale[r:])
 			}
 		}
 		for r := 0; r < n && key == 0 && pos+i+r < 0; r++ {
@@ -327,10 +359,12 @@ func (w *worker) answer(i, n, key, keys, pos int) {
 	}
 }
 
-// seen is how many of so many keys a query sees that would see up to all.
+// seen returns the number of keys that a query sees of the loaded ones, if it sees the first all of
+// a longer sequence.
 func seen(all, keys int) int { return min(max(all, 0), keys) }
 
-// weigh computes the weights of the loaded keys for n queries from r on, query 0 seeing the first so many of them; others weigh 0.
+// weigh computes the weights of the loaded keys for queries r to r+n-1. Query r sees the first
+// first+r keys; the others have weight 0.
 func (w *worker) weigh(r, n, first, keys int) {
 	d, some, weights := w.p.Dim, seen(first+r+n-1, keys), w.weights[r*chunk:]
 	w.dotTo(weights, chunk, w.queries[r*d:], d, n, w.keys, d, some, d)
@@ -339,8 +373,8 @@ func (w *worker) weigh(r, n, first, keys int) {
 	}
 }
 
-// scales computes what the rows of n queries are multiplied by at the end. Weights are summed over the whole chunk, so that the additions are
-// the same whatever keys there are.
+// scales computes the factors of the output rows of n queries. Weights are summed over the whole
+// chunk, so that the additions are the same whatever keys there are.
 func (w *worker) scales(n, keys int) {
 	if w.z == nil {
 		for r := range n {
@@ -350,28 +384,27 @@ func (w *worker) scales(n, keys int) {
 	}
 	clear(w.sums)
 	if keys > 0 {
-		w.ops.Inner(w.sums[:n], asm.Rows{Data: w.weights, Stride: chunk}, asm.Rows{Data: w.ones}, chunk)
+		w.ops.Back.Inner(w.sums[:n], asm.Rows{Data: w.weights, Stride: chunk}, asm.Rows{Data: w.ones}, chunk)
 	}
-	w.ops.Inner(w.dens[:n], asm.Rows{Data: w.queries, Stride: w.p.Dim}, asm.Rows{Data: w.z}, w.p.Dim)
+	w.ops.Back.Inner(w.dens[:n], asm.Rows{Data: w.queries, Stride: w.p.Dim}, asm.Rows{Data: w.z}, w.p.Dim)
 	for r, eps := 0, float32(w.p.Linear.Eps); r < n; r++ {
 		w.scale[r] = 1 / (eps + w.dens[r] + w.sums[r])
 	}
 }
 
-// product is n rows of the output, or is added to them if they are not fresh: so many rows of y, weighed by rows of weights. Then they are
-// multiplied by scale, if there is one.
+// product sets n rows of the output, or adds to them if they are not fresh: rows of y, weighed by
+// rows of weights. Then it multiplies them by scale, unless that is nil.
 func (w *worker) product(out asm.Rows, weights []float32, stride, n, terms int, y asm.Rows, fresh bool, scale []float32) {
-	p := &w.panel
-	p.Fresh, p.Scale = fresh, scale
-	p.N, p.C, p.Width, p.P, p.Lanes = n, w.p.DimV, terms, weights, stride
-	p.X, p.XStr, p.Y = out.Data, out.Stride, y
-	w.ops.Outer(p)
-	p.Ahead, p.AheadBy, p.AheadLen = 0, 0, 0
+	o := w.outerOf(out.Data, out.Stride, n, w.p.DimV, weights, stride, terms, y)
+	o.Fresh, o.Scale = fresh, scale
+	w.ops.Back.Outer(o)
+	o.Stream = asm.Stream{}
 }
 
-// addBad adds the values that are not finite to those of n queries that see them, query 0 seeing the first so many keys.
+// addBad adds the values that are not finite to the rows of those of n queries that see them. Query
+// 0 sees the first first keys.
 func (w *worker) addBad(out asm.Rows, n, first int, values asm.Rows) {
-	for _, j := range w.bad {
+	for _, j := range w.chunk.bad {
 		for r := max(j+1-first, 0); r < n; r++ {
 			o := out.Row(r, w.p.DimV)
 			for c, v := range values.Row(j, len(o)) {
@@ -381,7 +414,7 @@ func (w *worker) addBad(out asm.Rows, n, first int, values asm.Rows) {
 	}
 }
 
-// row is the recurrent form: one key into the state, then the query answered from it.
+// row is the recurrent form: it adds one key to the state and answers the query from it.
 func (w *worker) row() {
 	if w.a.K.S == 0 {
 		return
@@ -420,20 +453,21 @@ func (w *worker) row() {
 	}
 }
 
-// features applies the feature map to n rows, and asks memory for the n after them, unless they follow one another and asks is false.
-func (w *worker) features(to []float32, from asm.Rows, n int, asks bool) {
+// features applies the feature map to n rows, and prefetches the next n. Of contiguous rows it
+// prefetches only if prefetch is set.
+func (w *worker) features(to []float32, from asm.Rows, n int, prefetch bool) {
 	d, ahead := w.p.Dim, n
 	if from.Stride == d { // as if they were one
 		d, n, from.Stride = n*d, 1, n*d
-		if ahead = 1; !asks {
+		if ahead = 1; !prefetch {
 			ahead = 0
 		}
 	}
 	for j := range n {
-		to, from, next := to[j*d:][:d], from.Row(j, d), from.Ahead(j+ahead)
+		to, from, next := to[j*d:][:d], from.Row(j, d), after(from, j+ahead)
 		switch w.p.Linear.Feature {
 		case attn.EluPlusOne:
-			w.ops.Elu(to, from, next)
+			w.ops.Vector.Elu(to, from, next)
 		case attn.ReluPlusOne:
 			for i, x := range from {
 				to[i] = max(x, 0) + 1

@@ -57,7 +57,7 @@ func (c *Copier) Copy(to []float32, t *attn.Tensor, a *attn.Args, b, key, kv, n 
 		}
 		at, row := a.KRow(c.p, b, key+j)
 		c.cells = Cells(t, at, row, kv)
-		c.ops.Widen(to[j*t.D:], &c.cells, rows, t.D)
+		c.ops.Vector.Widen(to[j*t.D:], &c.cells, rows, t.D)
 		j += rows
 	}
 }
@@ -65,7 +65,7 @@ func (c *Copier) Copy(to []float32, t *attn.Tensor, a *attn.Args, b, key, kv, n 
 // Rotate rotates a row of Q or K to a position of batch entry b.
 func Rotate(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, pos int) {
 	cos, sin := &a.Terms.Cos, &a.Terms.Sin
-	ops.Rotate(row, cos.Row(b%cos.B, pos, 0), sin.Row(b%sin.B, pos, 0), p.Score.Rope == attn.RopeInterleaved)
+	ops.Vector.Rotate(row, cos.Row(b%cos.B, pos, 0), sin.Row(b%sin.B, pos, 0), p.Score.Rope == attn.RopeInterleaved)
 }
 
 // RotateBack undoes Rotate. sines is scratch for Angles numbers.
@@ -75,7 +75,7 @@ func RotateBack(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, p
 	for i, x := range sin.Row(b%sin.B, pos, 0) {
 		back[i] = -x
 	}
-	ops.Rotate(row, cos.Row(b%cos.B, pos, 0), back, p.Score.Rope == attn.RopeInterleaved)
+	ops.Vector.Rotate(row, cos.Row(b%cos.B, pos, 0), back, p.Score.Rope == attn.RopeInterleaved)
 }
 
 // Angles returns the most angles that the rotation tables of a problem can have, 0 without rotation.
@@ -93,10 +93,10 @@ func Finite(ops *asm.Ops, t *attn.Tensor, b, s, h, n int) bool {
 		return true
 	}
 	if x := t.Data[b*t.SB+s*t.SS+h*t.SH:]; t.SS == t.D {
-		return ops.Finite(x[:n*t.D])
+		return ops.Vector.Finite(x[:n*t.D])
 	}
 	for i := range n {
-		if !ops.Finite(t.Row(b, s+i, h)) {
+		if !ops.Vector.Finite(t.Row(b, s+i, h)) {
 			return false
 		}
 	}

@@ -77,7 +77,7 @@ func TestCells(t *testing.T) {
 				for s := range x.S {
 					cells, n := operand.Cells(&x, 1, s, 2), x.S-s
 					got := make([]float32, n*x.D)
-					l.Ops.Widen(got, &cells, n, x.D)
+					l.Ops.Vector.Widen(got, &cells, n, x.D)
 					for i, got := range got {
 						if want := place(1, s+i/x.D, 2, i%x.D); got != want {
 							t.Errorf("%s, %v, %s: row %d of those from %d has %v in column %d, want %v", l.ISA, typ, name, i/x.D, s, got, i%x.D, want)

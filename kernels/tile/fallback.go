@@ -16,7 +16,7 @@ type fallback struct {
 	row   *scalar.RowGradient
 	sines []float32 // of angles that rotate back
 	scale []float32 // of rows of dK
-	panel asm.Panel
+	outer asm.Outer
 	one   [1]float32
 }
 
@@ -37,7 +37,7 @@ func newFallback(p *attn.Problem, ops *asm.Ops) *fallback {
 
 // inner returns x . y, with the bits that incoming gives.
 func (f *fallback) inner(x, y []float32) float32 {
-	f.ops.Inner(f.one[:], asm.Rows{Data: x}, asm.Rows{Data: y}, len(x))
+	f.ops.Back.Inner(f.one[:], asm.Rows{Data: x}, asm.Rows{Data: y}, len(x))
 	return f.one[0]
 }
 
@@ -45,7 +45,7 @@ func (f *fallback) inner(x, y []float32) float32 {
 func (f *fallback) incoming(to []float32, a *attn.Args, g *attn.Grads, b, i, h int) {
 	clear(to)
 	if batch, row := a.QRow(f.p, b, i); g.Out.Data != nil {
-		f.ops.Inner(to, operand.Rows(&g.Out, batch, row, h), operand.Rows(&a.Out, batch, row, h), f.p.DimV)
+		f.ops.Back.Inner(to, operand.Rows(&g.Out, batch, row, h), operand.Rows(&a.Out, batch, row, h), f.p.DimV)
 	}
 }
 
@@ -66,8 +66,9 @@ func (f *fallback) finish(a *attn.Args, g *attn.Grads, b, kv int, sound bool) (f
 	fill(f.scale, factor)
 	for j := 0; j < n && g.K.Data != nil; j += len(f.scale) {
 		x, rows := operand.Rows(&g.K, at, row+j, kv), min(len(f.scale), n-j)
-		f.panel = asm.Panel{N: rows, C: g.K.D, X: x.Data, XStr: x.Stride, Scale: f.scale}
-		f.ops.Outer(&f.panel)
+		o := &f.outer
+		o.N, o.C, o.X, o.XStride, o.Scale = rows, g.K.D, x.Data, x.Stride, f.scale
+		f.ops.Back.Outer(o)
 		finite = operand.Finite(f.ops, &g.K, at, row+j, kv, rows) && finite
 	}
 	if !sound {

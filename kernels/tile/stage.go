@@ -6,118 +6,270 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// A Stage holds one block of the keys and values that a worker's tiles share, as contiguous float32
-// rows. It copies only rows that the loops cannot read in place, or must have rotated, and those that
-// tiles have it gather: V, and K where Ops.Gathers.
+// A Config says what the tiles of a worker share.
+type Config struct {
+	Block  int      // keys in a block
+	Pack   asm.Pack // of keys, values and queries
+	Copies bool     // tiles may have rows of V, and of K where Tuning.Gathers, copied into contiguous ones
+	Joined bool     // tiles may have the queries of several heads, where JoinsHeads
+
+	backward bool // tiles are Backs
+}
+
+// Packing returns the packing of a problem's rows for a pass: that of ops where it pays, or else
+// one that aliases rows. By-products of scores rule packing out: packed products flush small ones.
+func Packing(p *attn.Problem, ops *asm.Ops, pass asm.Pass) asm.Pack {
+	const together = 512 // nearly as many queries as the tiles have that share a block
+	n, d, want := min(p.SeqQ, max(together/max(p.Group(), 1), 1)), p.Dim, p.Want
+	if pass == asm.Backward {
+		n, d, want = p.SeqQ, max((p.Dim+p.DimV)/2, 1), withoutProducts(*p).Want
+	}
+	if p.Dim == 0 || want&^(attn.WantLSE|attn.WantGrad) != 0 {
+		return asm.Pack{}
+	}
+	pos := p.SeqKV // the last n queries see the most keys under a causal mask
+	if p.Mask.Align == attn.TopLeft {
+		pos = p.SeqQ
+	}
+	pairs, keys := p.Mask.Count(pos-n, n, p.SeqKV)
+	queries := pairs * int64(p.Group()) / int64(max(keys, 1))
+	if !ops.Pack.Worth(pass, d, int(queries), int(pairs/int64(max(n, 1)))) {
+		return asm.Pack{}
+	}
+	return ops.Pack
+}
+
+// A Stage holds the block of keys and values that a worker's tiles work on, packed once for all of
+// them. Rows are read where they are stored if they are float32, evenly spaced and not to be
+// rotated; others are copied into contiguous rows, and so are those that tiles want copied.
 type Stage struct {
-	ops        *asm.Ops
-	p          *attn.Problem
-	copier     operand.Copier
-	size       int
-	gather     bool // copy rows although the loops could read them
-	keys, vals part
-	back       struct{ keys, vals cuttings } // for a Back: K in columns, for dQ, and V in rows
-	clean      []float32                     // [size][d_v]: rows of V without those that are not finite
-	mixed      []float32                     // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
+	Config
+	ops    *asm.Ops
+	p      *attn.Problem
+	copies bool // copy rows although the loops could read them
+	k, v   copied
+	copier operand.Copier
+
+	keys         keyBlock   // K, for scores
+	values       valueBlock // V, for the output
+	valuesAsKeys keyBlock   // V, for gradients of scores
+	keysAsValues valueBlock // K, for dQ
+
+	clean  []float32 // [Block][d_v]: rows of V without those that are not finite
+	joined []float32 // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
 }
 
-// part is the staged half of a block, K or V.
-type part struct {
+// A keyBlock is a block of rows that are multiplied with queries, and which rows it holds.
+type keyBlock struct {
+	span  blockSpan
+	block asm.KeyBlock
+}
+
+// A valueBlock is a block of rows that are weighed, and which rows it holds.
+type valueBlock struct {
+	span  blockSpan
+	block asm.ValueBlock
+}
+
+// copied are rows of K or V that were copied.
+type copied struct {
 	rows []float32
-	span
-	cut cuttings
+	span blockSpan
 }
 
-// span is what is in a part.
-type span struct{ b, kv, key, n int }
+// A blockSpan is the rows of a tensor that a block holds: n keys starting at key, of a key head.
+type blockSpan struct{ b, kv, key, n int }
 
-// has is whether n rows from key on are.
-func (s span) has(b, kv, key, n int) bool {
+// has reports whether the block holds n rows from a key on.
+func (s blockSpan) has(b, kv, key, n int) bool {
 	return s.n > 0 && s.b == b && s.kv == kv && s.key <= key && key+n <= s.key+s.n
 }
 
-// staged reports whether the stage needs room for rows of K, and of V: they are copied, or may be.
-func staged(p *attn.Problem, ops *asm.Ops, gathers bool) (k, v bool) {
-	copied := !operand.InPlace(p)
-	return copied || p.Score.Rope != attn.NoRope || gathers && ops.Gathers, copied || gathers
+// copied reports whether rows of K are or may be copied, and rows of V.
+func (c *Config) copied(p *attn.Problem, ops *asm.Ops) (k, v bool) {
+	return !operand.InPlace(p) || p.Score.Rope != attn.NoRope || c.Copies && ops.Tuning.Gathers, !operand.InPlace(p) || c.Copies
 }
 
-// StageFloats is the number of float32 numbers in a Stage of blocks of so many keys, whose tiles may have it gather rows.
-func StageFloats(p *attn.Problem, ops *asm.Ops, size int, gathers bool) int {
-	k, v := staged(p, ops, gathers)
-	n := size * p.DimV
+// StageFloats returns the number of float32 numbers in a Stage.
+func StageFloats(p *attn.Problem, ops *asm.Ops, c Config) int {
+	n := c.Block*p.DimV + c.Pack.Size(asm.Keys, c.Block, p.Dim)
+	if c.backward {
+		n += c.Pack.Size(asm.Values, c.Block, p.Dim) + c.Pack.Size(asm.Keys, c.Block, p.DimV)
+	} else {
+		n += c.Pack.Size(asm.Values, c.Block, p.DimV)
+	}
+	k, v := c.copied(p, ops)
 	if k {
-		n += size * p.Dim
+		n += c.Block * p.Dim
 	}
 	if v {
-		n += size * p.DimV
+		n += c.Block * p.DimV
+	}
+	if c.Joined {
+		n += joinedFloats(p, ops)
 	}
 	return n
 }
 
-// NewStage allocates a worker's stage.
-func NewStage(p *attn.Problem, ops *asm.Ops, size int, gathers bool) *Stage {
-	s := &Stage{ops: ops, p: p, copier: operand.NewCopier(p, ops), size: size, clean: make([]float32, size*p.DimV)}
-	k, v := staged(p, ops, gathers)
+// NewStage allocates a worker's stage for calls of problem p, which must stay where it is.
+func NewStage(p *attn.Problem, ops *asm.Ops, c Config) *Stage {
+	s := &Stage{Config: c, ops: ops, p: p, copier: operand.NewCopier(p, ops), clean: make([]float32, c.Block*p.DimV)}
+	s.keys.block = c.Pack.NewKeys(c.Block, p.Dim)
+	if c.backward {
+		s.keysAsValues.block = c.Pack.NewValues(c.Block, p.Dim)
+		s.valuesAsKeys.block = c.Pack.NewKeys(c.Block, p.DimV)
+	} else {
+		s.values.block = c.Pack.NewValues(c.Block, p.DimV)
+	}
+	k, v := c.copied(p, ops)
 	if k {
-		s.keys.rows = make([]float32, size*p.Dim)
+		s.k.rows = make([]float32, c.Block*p.Dim)
 	}
 	if v {
-		s.vals.rows = make([]float32, size*p.DimV)
+		s.v.rows = make([]float32, c.Block*p.DimV)
+	}
+	if c.Joined {
+		s.joined = make([]float32, joinedFloats(p, ops))
 	}
 	return s
 }
 
-// HoldMixed makes room for what tiles that have several heads copy, where some may.
-func (s *Stage) HoldMixed() *Stage {
-	s.mixed = make([]float32, MixedFloats(s.p, s.ops))
-	return s
+// forget empties the stage: operands may have changed.
+func (s *Stage) forget() {
+	s.k.span.n, s.v.span.n = 0, 0
+	s.keys.span.n, s.values.span.n, s.keysAsValues.span.n, s.valuesAsKeys.span.n = 0, 0, 0, 0
 }
 
-// Forget empties the stage: operands may have changed.
-func (s *Stage) Forget() {
-	s.keys.n, s.vals.n, s.keys.cut.n, s.vals.cut.n, s.back.keys.n, s.back.vals.n = 0, 0, 0, 0, 0, 0
+// packs reports whether the stage packs rows.
+func (s *Stage) packs() bool {
+	return s.Pack.Size(asm.Keys, s.Block, s.p.Dim)+s.Pack.Size(asm.Keys, s.Block, s.p.DimV) > 0
 }
 
-// K is n rows of keys from key on, ready for the loops. They and those of the next calls lie in one block of the stage's size.
-func (s *Stage) K(a *attn.Args, b, kv, key, n int) asm.Rows {
-	gather := s.gather && s.ops.Gathers && a.K.SS > s.p.Dim
-	return s.rows(&s.keys, &a.K, a, b, kv, key, n, s.p.Score.Rope, gather)
-}
-
-// V is the same for values.
-func (s *Stage) V(a *attn.Args, b, kv, key, n int) asm.Rows {
-	return s.rows(&s.vals, &a.V, a, b, kv, key, n, attn.NoRope, s.gather)
-}
-
-func (s *Stage) rows(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope, gather bool) asm.Rows {
-	if gather || !operand.InPlace(s.p) || rope != attn.NoRope || t.D == 0 {
-		return s.block(p, t, a, b, kv, key, n, rope)
+// keysForm and valuesForm say what is known of rows of K, and of V.
+func (s *Stage) keysForm() asm.Form {
+	if s.p.Score.Rope != attn.NoRope {
+		return asm.Form{Type: asm.F32}
 	}
-	at, row := a.KRow(s.p, b, key)
-	return operand.Rows(t, at, row, kv)
+	return s.valuesForm()
 }
 
-// whole is the block that a key lies in, to its end or that of the keys in use: tiles that start their block later then find it there.
-func (s *Stage) whole(a *attn.Args, b, kv, key int) span {
-	first := key - key%s.size
-	return span{b, kv, first, min(s.size, a.Keys(s.p, b)-first)}
+func (s *Stage) valuesForm() asm.Form {
+	if s.p.KV == attn.BF16 {
+		return asm.Form{Type: asm.BF16}
+	}
+	return asm.Form{Type: asm.F32}
 }
 
-// block returns rows of a staged part, those of key first. It fills the part with the whole block
-// that contains key.
-func (s *Stage) block(p *part, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope) asm.Rows {
+// Keys returns n keys from a key on, for scores. It and those below are of one block of the stage.
+func (s *Stage) Keys(a *attn.Args, b, kv, key, n int) asm.KeyBlock {
+	c := &s.keys
+	if !c.span.has(b, kv, key, n) {
+		c.span = s.whole(a, b, kv, key)
+		s.Pack.Keys(&c.block, s.keyRows(a, b, kv, c.span.key, c.span.n), c.span.n, s.p.Dim, s.keysForm())
+	}
+	return c.block.From(key - c.span.key)
+}
+
+// Values returns n values from a key on, for the output.
+func (s *Stage) Values(a *attn.Args, b, kv, key, n int) asm.ValueBlock {
+	c := &s.values
+	if !c.span.has(b, kv, key, n) {
+		c.span = s.whole(a, b, kv, key)
+		s.Pack.Values(&c.block, s.valueRows(a, b, kv, c.span.key, c.span.n), c.span.n, s.p.DimV, s.valuesForm())
+	}
+	return c.block.From(key - c.span.key)
+}
+
+// KeysAsValues returns n keys from a key on, for dQ.
+func (s *Stage) KeysAsValues(a *attn.Args, b, kv, key, n int) asm.ValueBlock {
+	c := &s.keysAsValues
+	if !c.span.has(b, kv, key, n) {
+		c.span = s.whole(a, b, kv, key)
+		s.Pack.Values(&c.block, s.keyRows(a, b, kv, c.span.key, c.span.n), c.span.n, s.p.Dim, asm.Form{})
+	}
+	return c.block.From(key - c.span.key)
+}
+
+// ValuesAsKeys returns n values from a key on, for gradients of scores.
+func (s *Stage) ValuesAsKeys(a *attn.Args, b, kv, key, n int) asm.KeyBlock {
+	c := &s.valuesAsKeys
+	if !c.span.has(b, kv, key, n) {
+		c.span = s.whole(a, b, kv, key)
+		s.Pack.Keys(&c.block, s.valueRows(a, b, kv, c.span.key, c.span.n), c.span.n, s.p.DimV, asm.Form{Lift: true})
+	}
+	return c.block.From(key - c.span.key)
+}
+
+// cleanKeysAsValues and cleanValuesAsKeys return blocks of n rows that stand for those of K or V.
+func (s *Stage) cleanKeysAsValues(rows asm.Rows, n int) asm.ValueBlock {
+	c := &s.keysAsValues
+	c.span.n = 0
+	s.Pack.Values(&c.block, rows, n, s.p.Dim, asm.Form{})
+	return c.block
+}
+
+func (s *Stage) cleanValuesAsKeys(rows asm.Rows, n int) asm.KeyBlock {
+	c := &s.valuesAsKeys
+	c.span.n = 0
+	s.Pack.Keys(&c.block, rows, n, s.p.DimV, asm.Form{Lift: true})
+	return c.block
+}
+
+// cleanValues returns n values from a key on, those that are not finite as zeros, and calls found
+// for each key that has such.
+func (s *Stage) cleanValues(a *attn.Args, b, kv, key, n int, found func(key int)) asm.ValueBlock {
+	d := s.p.DimV
+	from := s.valueRows(a, b, kv, key, n)
+	to := asm.Rows{Data: s.clean, Stride: d}
+	for j := range n {
+		if row := from.Row(j, d); s.ops.Vector.Finite(row) {
+			copy(to.Row(j, d), row)
+			continue
+		}
+		clear(to.Row(j, d))
+		found(key + j)
+	}
+	s.values.span.n = 0
+	s.Pack.Values(&s.values.block, to, n, d, s.valuesForm())
+	return s.values.block
+}
+
+// keyRows returns n rows of keys from a key on, which the loops can read.
+func (s *Stage) keyRows(a *attn.Args, b, kv, key, n int) asm.Rows {
+	copies := s.copies && s.ops.Tuning.Gathers && a.K.SS > s.p.Dim
+	return s.rows(&s.k, &a.K, a, b, kv, key, n, s.p.Score.Rope, copies)
+}
+
+// valueRows returns n rows of values from a key on, which the loops can read.
+func (s *Stage) valueRows(a *attn.Args, b, kv, key, n int) asm.Rows {
+	return s.rows(&s.v, &a.V, a, b, kv, key, n, attn.NoRope, s.copies)
+}
+
+// rows returns rows of K or V where they are stored, or else copies of them: c then holds the whole
+// block.
+func (s *Stage) rows(c *copied, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope, copies bool) asm.Rows {
 	if t.D == 0 {
 		return asm.Rows{}
 	}
-	if !p.has(b, kv, key, n) {
-		p.span = s.whole(a, b, kv, key)
-		s.copier.Copy(p.rows, t, a, b, p.key, kv, p.n)
+	if operand.InPlace(s.p) && rope == attn.NoRope && !copies {
+		at, row := a.KRow(s.p, b, key)
+		return operand.Rows(t, at, row, kv)
+	}
+	if !c.span.has(b, kv, key, n) {
+		c.span = s.whole(a, b, kv, key)
+		s.copier.Copy(c.rows, t, a, b, c.span.key, kv, c.span.n)
 		if rope != attn.NoRope {
-			for j := range p.n {
-				operand.Rotate(s.ops, s.p, a, p.rows[j*t.D:][:t.D], b, p.key+j)
+			for j := range c.span.n {
+				operand.Rotate(s.ops, s.p, a, c.rows[j*t.D:][:t.D], b, c.span.key+j)
 			}
 		}
 	}
-	return asm.Rows{Data: p.rows[(key-p.key)*t.D:], Stride: t.D}
+	return asm.Rows{Data: c.rows[(key-c.span.key)*t.D:], Stride: t.D}
+}
+
+// whole returns the block that a key is in, up to the last key in use: tiles that start their block
+// later then find it there.
+func (s *Stage) whole(a *attn.Args, b, kv, key int) blockSpan {
+	first := key - key%s.Block
+	return blockSpan{b, kv, first, min(s.Block, a.Keys(s.p, b)-first)}
 }

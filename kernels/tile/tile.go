@@ -1,21 +1,29 @@
-// Package tile is what the blocked softmax kernels share: a tile of queries on its way through the loops of package asm. Tiled and flash
-// differ in when they call its steps, and in nothing else.
+// Package tile is what the blocked softmax kernels share: a tile of queries on its way through the
+// loops of package asm. Tiled and flash differ in when they call its steps, and in nothing else.
 //
-//	At           says which queries stand in the lanes, and which keys each may see
-//	Load         brings them in, transposed, and empties the sums; turned and taken through a metric, if the problem says so
-//	Block        points it at a block of the keys that it sees
-//	Weights      turns a block into weights (flash); Scores and Softmax do it in two steps (tiled)
+//	At           says which queries are in the lanes, and which keys each may see
+//	Load         loads them, transposed, rotated and multiplied by a metric, and empties the sums
+//	Block        begins a block of the keys that the tile sees
+//	Weights      turns the block into weights (flash); Scores and Softmax do it in two steps (tiled)
 //	Mix          adds the block's values to the output
-//	Finish       writes rows and by-products out, or asks for one more round
+//	Finish       writes rows and by-products, or asks for one more round
 //
-// A Back is a tile on its way back (back.go).
+// A Back is a tile of the backward pass (back.go).
+//
+// # Rooms
+//
+// A place says which queries are in the lanes and what they see; stairs divide a block between the
+// lanes where the mask's edges cross it; Sums are what a lane keeps from block to block; edits
+// change scores before they become weights; a Stage holds the block of keys and values that a
+// worker's tiles share, packed; a prefetcher chooses which rows the loops prefetch.
 //
 // # Numbers that are not finite
 //
-// The loops have no case for them. A score that is NaN or +Inf makes its lane's sums NaN, and NaN or Inf in V reaches lanes that must not see
-// it, as 0 times NaN. So when a row comes out not finite, the tile is done once more with care: Mix then takes such rows of V as zeros. The
-// rows of lanes that do see them, and those that are still not finite, Finish answers by the definition, key by key. Other lanes keep their
-// bits, and a call without such numbers pays nothing.
+// The loops have no case for them. A score that is NaN or +Inf makes its lane's sums NaN, and NaN
+// or Inf in V reaches lanes that must not see it, as 0 times NaN. So when a row comes out not
+// finite, the tile is done once more with care: Mix then takes such rows of V as zeros. The rows of
+// lanes that do see them, and those that are still not finite, Finish answers by the definition,
+// key by key. Other lanes keep their bits, and a call without such numbers pays nothing.
 package tile
 
 import (
@@ -30,419 +38,375 @@ import (
 // Have is the set of abilities of a kernel made of tiles.
 const Have = attn.AllSoftmax &^ (attn.NeedWeights | attn.NeedScores)
 
-var inf = float32(math.Inf(1))
-
-// A Tile is one worker's tile. Its Panel is what the loops work on; Qt and O are the tile's own, the kernel sets P.
+// A Tile is one worker's tile.
 type Tile struct {
-	asm.Panel
-	ops    *asm.Ops
-	p      *attn.Problem
-	temp   float64
-	best   []float32
-	hidden []bool    // lanes to be answered by row
-	since  []int     // rows of a block that a vector of lanes uses: from one
-	until  []int     // to another,
-	leave  []int     // and up to where Flash takes them in one call;
-	vecs   int       // so many vectors are in use
-	part   asm.Panel // some lanes and rows of the block
-	scale  []float32
-	ones   []float32 // [Lanes]: what Keep
-	unset  []float32 // [Lanes]: and M begin with
-	stage  *Stage
-	move   asm.Move
-	edits  edits
-	load   loader
-	row    scalar.Row
+	Split int // which KV split the tile is restricted to
 
-	Part    int        // which part of the keys, where it is one
-	a       *attn.Args // the call, and where in it the tile stands
-	b, h, i int        // the first query; of several heads the first one, and i of all their queries
-	heads   int
-	kv      int
-	rows    int
-	filled  int    // lanes of Qt from here on are 0
-	stand   [5]int // position of the first query, keys in use, rows, heads and which of these is first, on which depends
-	sees    [2]int // which keys some query of the tile may see:
-	lo, hi  int    // those, or some of them;
-	allLo   int    // keys allLo <= j < allHi are visible to every query of the tile,
-	allHi   int    // as far as the band goes
-	careful bool   // the second round
+	ops      *asm.Ops
+	p        *attn.Problem
+	a        *attn.Args // the call
+	stage    *Stage
+	place    place
+	stairs   stairs
+	sums     Sums
+	flash    asm.Flash // the block's scores and weights, in all lanes
+	stair    asm.Flash // some lanes and rows of it
+	mix      asm.Mix
+	edits    edits
+	moves    moves
+	prefetch prefetcher
+	row      scalar.Row
+	careful  bool // the second round
 }
 
-// Sums is what a tile keeps of its lanes between one block and the next.
-type Sums struct {
-	m, l, s []float32
-	best    []float32 // at the limits of temperature: largest score, or sum of scores
-	max     []float32 // the largest score so far, where it is asked for,
-	first   []int32   // and its key
-	hidden  []bool
+// Floats returns the number of float32 numbers in a tile whose queries are packed so.
+func Floats(p *attn.Problem, ops *asm.Ops, pack asm.Pack) int {
+	return ops.Shape.Lanes*p.DimV + sharedFloats(p, ops, pack)
 }
 
-// Kept is the number of float32 numbers that Sums keep for a lane, rounded up.
-const Kept = 7
+// sharedFloats is Floats without the output, which a Back does without.
+func sharedFloats(p *attn.Problem, ops *asm.Ops, pack asm.Pack) int {
+	lanes := ops.Shape.Lanes
+	return lanes*(p.Dim+SumsPerLane+4) + pack.Size(asm.Queries, lanes, p.Dim) + movesFloats(p, lanes) + editsFloats(p, lanes) + scalar.RowFloats(p)
+}
 
-// NewSums allocates the sums of one tile.
-func NewSums(ops *asm.Ops) Sums {
-	n := ops.Lanes
-	f := make([]float32, 5*n)
-	cut := func(i int) []float32 { return f[i*n : (i+1)*n : (i+1)*n] }
-	return Sums{cut(0), cut(1), cut(2), cut(3), cut(4), make([]int32, n), make([]bool, n)}
+// New allocates a tile for a worker of a plan of problem p, which must stay where it is. The
+// worker's tiles share a stage.
+func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
+	t := newTile(p, ops, stage)
+	t.mix.O = make([]float32, ops.Shape.Lanes*p.DimV)
+	return t
+}
+
+// newTile is New without the output.
+func newTile(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
+	s := &ops.Shape
+	t := &Tile{
+		ops: ops, p: p, stage: stage, row: scalar.NewRow(p),
+		place: newPlace(s.Lanes), stairs: newStairs(s.Lanes, s.Vec, s.Unit(), s.Group),
+		edits: newEdits(p, s.Lanes), moves: newMoves(p, s.Lanes),
+	}
+	f := &t.flash
+	f.Lanes, f.D, f.Factor = s.Lanes, p.Dim, t.edits.Product
+	f.Queries = stage.Pack.NewQueries(s.Lanes, p.Dim)
+	f.Keep = make([]float32, s.Lanes)
+	f.Lo, f.Hi = t.place.lo, t.place.hi
+	t.mix.Lanes, t.mix.C, t.mix.Keep = s.Lanes, p.DimV, f.Keep
+	t.Use(NewSums(ops))
+	// Queries take the factor on their way in where that saves a product for each score. It rounds
+	// each of their numbers: so not where means are taken of scores, nor where it could drive numbers
+	// out of range.
+	if x := math.Abs(f.Factor); ops.Tuning.Prescaled && !stage.backward && !t.edits.terms && f.S == nil && x >= 0x1p-30 && x <= 0x1p30 {
+		t.moves.factor, f.Factor = f.Factor, 1
+	}
+	t.edits.scores.Product = f.Product
+	t.edits.relative.Queries = asm.QueryLanes(t.rawQueries())
+	t.stair.Product, t.stair.Lanes = f.Product, f.Lanes
+	t.prefetch = newPrefetcher(p, ops, t.edits.any || f.S != nil)
+	return t
 }
 
 // Use makes the tile keep its sums in s.
 func (t *Tile) Use(s Sums) {
-	t.M, t.L, t.S, t.best, t.hidden = s.m, s.l, s.s, s.best, s.hidden
-	t.edits.max, t.edits.first = s.max, s.first
 	if t.p.Want&(attn.WantMean|attn.WantEntropy) == 0 {
-		t.S = nil // Exp and Flash are cheaper without
+		s.S = nil // Exp and Flash are cheaper without
 	}
+	t.sums, t.flash.Sums = s, s.Sums
 }
 
-// Floats is the number of float32 numbers in a tile.
-func Floats(p *attn.Problem, ops *asm.Ops) int {
-	return ops.Lanes*(p.Dim+p.DimV+Kept+4) + loaderFloats(p, ops) + editsFloats(p, ops) + scalar.RowFloats(p)
-}
+// SetPanel makes p, which is [rows of a block][Lanes], hold the scores and weights of a block.
+func (t *Tile) SetPanel(p []float32) { t.flash.P = p }
 
-// New allocates a tile for a worker of a plan of problem p, which must stay where it is. The worker's tiles share a stage.
-func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
-	n := ops.Lanes
-	t := &Tile{ops: ops, p: p, temp: p.Temperature(), scale: make([]float32, n), stage: stage, row: scalar.NewRow(p)}
-	t.Qt, t.O = make([]float32, n*p.Dim), make([]float32, n*p.DimV)
-	if stage.cuts() {
-		t.QtParts = make([]uint16, asm.QueryParts(p.Dim, n))
-	}
-	t.Lanes, t.D, t.C = n, p.Dim, p.DimV
-	t.Use(NewSums(ops))
-	t.Keep, t.ones, t.unset = make([]float32, n), make([]float32, n), make([]float32, n)
-	fill(t.ones, 1)
-	fill(t.unset, asm.Unset)
-	t.since, t.until, t.leave = make([]int, n/ops.Vec), make([]int, n/ops.Vec), make([]int, n/ops.Vec)
-	t.Edit.Lo, t.Edit.Hi = make([]int32, n), make([]int32, n)
-	t.load = newLoader(p, ops)
-	t.prepareEdits()
-	return t
-}
-
-// run is how many queries tiles are laid out in, one run after the other: all of them, unless a bitmap has blocks that a tile fits in. A tile of such a
-// problem lies in one row of blocks, which shows it all of a block of keys or nothing.
-func run(p *attn.Problem, ops *asm.Ops, n int) int {
-	if p.Mask.Bitmap == attn.BlockBitmap && p.Mask.Block >= ops.Lanes {
-		return min(p.Mask.Block, max(n, 1))
-	}
-	return max(n, 1)
-}
-
-// Count is the number of tiles that n queries of a problem fill.
-func Count(p *attn.Problem, ops *asm.Ops, n int) int {
-	run := run(p, ops, n)
-	if run >= n {
-		return tiles(ops, n)
-	}
-	return n/run*tiles(ops, run) + tiles(ops, n%run)
-}
-
-// tiles is the number of tiles that n queries of a run fill.
-func tiles(ops *asm.Ops, n int) int { return (n + ops.Lanes - 1) / ops.Lanes }
-
-// Place is the first query of a tile of n queries, and how many it has. The first tile of a run takes what does not fill one: under a causal mask it has the
-// fewest keys. If that is one vector, the second tile leaves it another, for products of one vector wait for one another: on a Zen 4, AVX-512
-// with 1024 queries, d = 64, took .4 % less time so.
-func Place(p *attn.Problem, ops *asm.Ops, n, tile int) (i, rows int) {
-	run := run(p, ops, n)
-	each := tiles(ops, run)
-	if tile >= each {
-		i, tile = tile/each*run, tile%each
-	}
-	length := run
-	if length > n-i {
-		length = n - i
-		each = tiles(ops, length)
-	}
-	short, left := length-(each-1)*ops.Lanes, 0
-	if short <= ops.Vec && short < length && ops.Vec > 1 {
-		left = ops.Vec
-	}
-	switch tile {
-	case 0:
-		return i, short + left
-	case 1:
-		return i + short + left, ops.Lanes - left
-	}
-	return i + short + (tile-1)*ops.Lanes, ops.Lanes
-}
-
-// At makes the tile one of those that the queries of head h in batch entry b fill. Lanes without a query see what the last one sees.
+// At makes the tile one of those that the queries of head h in batch entry b fill.
 func (t *Tile) At(a *attn.Args, b, h, tile int) { t.put(a, b, h, 1, tile) }
 
-// put places the tile: among the queries of one head, or of so many from one on.
+// put places the tile among the queries of heads heads, h the first.
 func (t *Tile) put(a *attn.Args, b, h, heads, tile int) {
-	i, rows := Place(t.p, t.ops, a.Queries(t.p, b)*heads, tile)
-	t.a, t.b, t.h, t.i, t.heads, t.kv, t.rows = a, b, h, i, heads, h/t.p.Group(), rows
-	t.Width = (t.rows + t.ops.Vec - 1) &^ (t.ops.Vec - 1)
-	t.careful = false
-	t.stage.Forget()
-	if stand := [5]int{a.Pos(t.p, b) + i/heads, a.Keys(t.p, b), rows, heads, i % heads}; stand != t.stand { // else it was there for another head
-		t.stand = stand
-		t.place(stand[0], stand[1])
-	}
-	t.lo, t.hi, t.Part = t.sees[0], t.sees[1], 0
-	t.placeEdits()
+	t.a, t.careful, t.Split = a, false, 0
+	t.place.put(t.p, &t.ops.Shape, a, b, h, heads, tile)
+	t.flash.Width, t.mix.Width = t.place.width, t.place.width
+	t.edits.put(t.p, a, &t.place)
+	t.stage.forget()
 }
 
-// Gather says whether from now on rows of V are copied that lie between others. Only a stage that was made to may.
-func (t *Tile) Gather(on bool) { t.stage.gather = on }
+// CopyRows makes the stage copy rows of V into contiguous rows from now on, and rows of K where
+// Tuning.Gathers, or stop it. The stage must have Copies.
+func (t *Tile) CopyRows(on bool) { t.stage.copies = on }
 
-// Load brings the queries in and empties the sums.
+// Load loads the queries and empties the sums.
 func (t *Tile) Load() {
 	t.loadQueries()
-	if t.QtParts != nil {
-		t.ops.CutQueries(&t.Panel)
-	}
-	t.N, t.Done = 0, 0 // no block yet
-	copy(t.M, t.unset)
-	clear(t.L)
-	clear(t.S)
-	clear(t.hidden)
-	if t.p.Want != 0 {
-		fill(t.edits.max, -inf)
-		for lane := range t.edits.first {
-			t.edits.first[lane] = -1
-		}
-	}
-	if Limit(t.p) {
-		clear(t.best)
-	}
-	if t.temp == attn.Frozen {
-		copy(t.best, t.unset)
-	}
-	for lane := 0; t.p.Score.Terms&attn.TermSinks != 0 && lane < t.rows; lane++ {
+	t.stage.Pack.Queries(&t.flash.Queries, t.place.width, t.p.Dim, t.flash.Factor, asm.Form{})
+	t.edits.scores.Queries = t.flash.Queries
+	t.sums.empty(t.p.Temperature())
+	for lane := 0; t.p.Score.Terms&attn.TermSinks != 0 && lane < t.place.rows; lane++ {
 		h, _ := t.Query(lane)
 		if sink := t.a.Sink(t.p, h); sink != sink || sink == inf { // the row is answered by definition
-			t.careful, t.hidden[lane] = true, true
+			t.careful, t.sums.hidden[lane] = true, true
 		}
 	}
 }
 
 // Empty makes the output 0. Finish may be called then, whatever has been mixed.
-func (t *Tile) Empty() { t.Fresh = true }
+func (t *Tile) Empty() { t.mix.Fresh = true }
 
-// First is the start of the first block, of so many keys, that the tile sees. Blocks start at multiples of their size.
-func (t *Tile) First(size int) int { return t.lo - t.lo%size }
+// First returns the start of the first block of size keys that the tile sees. Blocks start at
+// multiples of their size.
+func (t *Tile) First(size int) int { return t.place.start(size) }
 
-// Begins is whether the block of so many keys at key is the first that the tile sees.
-func (t *Tile) Begins(key, size int) bool { return t.hi > 0 && key <= t.lo && t.lo < key+size }
+// Begins reports whether the block of size keys at key is the first one that the tile sees.
+func (t *Tile) Begins(key, size int) bool { return t.place.begins(key, size) }
 
-// End is where the tile's keys end.
-func (t *Tile) End() int { return t.hi }
+// End returns the key after the last one that the tile sees, 0 if it sees none.
+func (t *Tile) End() int { return t.place.keys.hi }
 
-// Block points the panel at the block of so many keys that starts at key, and is false if the tile sees none of it. The first block is cut to
-// the group of keys that holds the tile's first, the last one to the tile's last key: what is cut is hidden from every query.
+// Key returns the index of the key in the panel's row 0.
+func (t *Tile) Key() int { return t.flash.Key }
+
+// Query returns the head and the number of the query in a lane.
+func (t *Tile) Query(lane int) (h, i int) { return t.place.query(lane) }
+
+// Block begins the block of size keys that starts at key, and reports false if the tile sees none
+// of it. The first block begins with the group that holds the tile's first key, and the last one
+// ends with its last: keys that are left out are hidden from every query.
 func (t *Tile) Block(key, size int) bool {
-	first, end := key, min(key+size, t.hi)
-	if t.lo > key {
-		first = max(key, t.First(t.ops.Group()))
-	}
-	if first >= end {
+	keys := t.place.block(key, size, t.ops.Shape.Group)
+	if keys.empty() {
 		return false
 	}
-	t.at(first, end-first)
+	n := keys.hi - keys.lo
+	t.flash.Begin(keys.lo, n, asm.KeyBlock{}) // until bringKeys
+	t.mix.Begin(n)
+	t.stairs.begin(n)
+	t.edits.used = span{0, n}
 	return true
 }
 
-// Key is the index of the key in the panel's row 0.
-func (t *Tile) Key() int { return t.Edit.Key }
-
-func (t *Tile) at(key, n int) {
-	copy(t.Keep, t.ones)
-	t.Edit.Key, t.N, t.From, t.Done, t.Scored, t.Since, t.Until, t.Plain = key, n, 0, 0, false, nil, nil, n
-	t.edits.seen, t.edits.last = 0, n
-	t.Ahead, t.AheadBy, t.Then, t.ThenBy = 0, 0, 0, 0
-	t.Next, t.NextBy = 0, 0
-	t.K, t.V = asm.Rows{}, asm.Rows{} // until keys and values bring them
+// bringKeys makes the stage's keys the block's.
+func (t *Tile) bringKeys() {
+	t.flash.Keys = t.stage.Keys(t.a, t.place.b, t.place.kv, t.flash.Key, t.flash.N)
 }
 
-// keys and values have the stage bring the block's rows.
-func (t *Tile) keys() {
-	t.K = t.stage.K(t.a, t.b, t.kv, t.Edit.Key, t.N)
-	if t.stage.cuts() {
-		t.KParts = t.stage.KeyParts(t.a, t.b, t.kv, t.Edit.Key, t.N)
-	}
-}
-
-func (t *Tile) values() {
-	t.V = t.stage.V(t.a, t.b, t.kv, t.Edit.Key, t.N)
-	if t.stage.cuts() {
-		t.VParts = t.stage.ValueParts(t.a, t.b, t.kv, t.Edit.Key, t.N)
-	}
-}
-
-// Scores fills the panel's P with finished scores; hidden keys are -Inf.
+// Scores fills the panel with finished scores; hidden keys are -Inf.
 func (t *Tile) Scores() {
-	t.keys()
-	for row := 0; row < t.N; row += t.edits.step {
-		n := min(t.edits.step, t.N-row)
-		v := t.show(row, n)
-		if v == none {
-			fill(t.P[row*t.Lanes:(row+n)*t.Lanes], -inf)
+	t.bringKeys()
+	f := &t.flash
+	for row := 0; row < f.N; row += t.edits.step {
+		n := min(t.edits.step, f.N-row)
+		if view := t.edits.bits.see(t.p, t.a, &t.place, f.Key+row, n); view == none {
+			fill(f.P[row*f.Lanes:(row+n)*f.Lanes], -inf)
 		} else {
-			t.finish(row, n, v)
+			t.score(row, n, view)
 		}
 	}
 }
 
-// Weights turns the panel's block into weights by the lazy softmax.
+// Weights turns the block into weights by the lazy softmax.
 func (t *Tile) Weights() {
-	t.keys()
+	f := &t.flash
 	switch {
 	case Limit(t.p):
 		t.Scores()
-		t.limitScores()
-		t.weigh(t.ops.Exp, &t.Panel)
+		t.sums.limit(&f.Panel, f.Keep, t.p.Temperature())
+		t.exp()
 	case t.edits.any:
+		t.bringKeys()
 		t.edited()
-	case t.plain():
-		t.weigh(t.ops.Flash, &t.Panel)
+	case t.place.common.holds(span{f.Key, f.Key + f.N}):
+		t.bringKeys()
+		t.fused()
 	default:
+		t.bringKeys()
 		t.band()
 	}
 }
 
-// Softmax turns scores into weights in two passes, and writes those that the call asks for. The panel's block must be all the keys that the tile sees.
+// Softmax turns scores into weights in two passes, and writes those that the call wants. The block
+// must be all the keys that the tile sees.
 func (t *Tile) Softmax() {
-	t.limitScores()
+	if Limit(t.p) {
+		t.sums.limit(&t.flash.Panel, t.flash.Keep, t.p.Temperature())
+	}
 	weights := &t.a.Stats.Weights
 	if weights.Data != nil {
-		fill(t.scale, 1)
+		fill(t.moves.scale, 1)
 		t.storePairs(weights)
 	}
-	t.ops.Top(&t.Panel)
-	t.weigh(t.ops.Exp, &t.Panel)
+	t.ops.Panel.Top(&t.flash.Softmax)
+	t.exp()
 	if weights.Data != nil {
 		t.finishWeights()
 	}
 }
 
-// weigh exponentiates a block, raising references as lanes ask for it.
-func (t *Tile) weigh(step func(*asm.Panel), p *asm.Panel) {
-	for step(p); p.Done < p.N; step(p) {
-		t.ops.Raise(p)
+// exp turns scores into weights, and raises references where lanes go over their limit.
+func (t *Tile) exp() {
+	s := &t.flash.Softmax
+	for t.ops.Panel.Exp(s); s.Done < s.N; t.ops.Panel.Exp(s) {
+		t.ops.Panel.Raise(s)
 	}
 }
 
-// limitScores rewrites a block's scores for the limits of temperature, as scores that mean the same at T = 1: equal ones, 0, for the keys
-// that share the weight. It does nothing at other temperatures.
-func (t *Tile) limitScores() {
-	if !Limit(t.p) {
+// fused computes scores and makes weights of them, as exp does.
+func (t *Tile) fused() {
+	f := &t.flash
+	for t.ops.Panel.Flash(f); f.Done < f.N; t.ops.Panel.Flash(f) {
+		t.ops.Panel.Raise(&f.Softmax)
+	}
+}
+
+// edited is Weights where scores are edited.
+func (t *Tile) edited() {
+	e, f, end := &t.edits, &t.flash, t.flash.N
+	see := func(row int) (n int, v view) {
+		n = min(e.step, end-row)
+		return n, e.bits.see(t.p, t.a, &t.place, f.Key+row, n)
+	}
+	e.used = span{end, 0}
+	for row := 0; row < end; {
+		n, view := see(row)
+		if view == none {
+			clear(f.P[row*f.Lanes : (row+n)*f.Lanes])
+			row += n
+			continue
+		}
+		fused := view == all && !e.terms
+		if fused { // as far as it goes, in one
+			for row+n < end {
+				more, view := see(row + n)
+				if view != all {
+					break
+				}
+				n += more
+			}
+		} else {
+			t.score(row, n, view)
+		}
+		e.used = span{min(e.used.lo, row), row + n}
+		f.From, f.N, f.Scored = row, row+n, false
+		if fused {
+			t.fused()
+		} else {
+			t.exp()
+		}
+		row += n
+	}
+	f.N = end
+}
+
+// band is Weights where the mask's edges cross the block: it goes in stairs.
+func (t *Tile) band() {
+	s, f := &t.stairs, &t.flash
+	s.divide(&t.place, f.Key)
+	t.mix.Since, t.mix.Until = s.since[:s.vectors], s.until[:s.vectors]
+	n := f.N
+	t.stair.Keys, t.stair.Prefetch = f.Keys, f.Prefetch
+	t.climb(span{0, s.plain.lo}, 0)
+	t.climb(span{s.plain.lo, n}, s.plain.hi)
+	f.N, f.Until = n, nil
+}
+
+// climb takes rows through the lanes that use each of them; masked, from row plain on.
+func (t *Tile) climb(rows span, plain int) {
+	early := asm.Normal(t.flash.Factor)
+	for scored := false; !rows.empty(); {
+		f := t.lanes(t.stairs.step(rows.lo, rows.hi, early))
+		f.From, f.Plain, f.Scored = rows.lo, plain, scored
+		t.ops.Panel.Flash(f)
+		rows.lo = f.Done
+		if scored = f.Done < f.N; scored {
+			f = t.lanes(t.stairs.step(rows.lo, rows.hi, early))
+			f.From, f.Done = rows.lo, rows.lo
+			t.ops.Panel.Raise(&f.Softmax)
+		}
+	}
+}
+
+// lanes returns the call of a step: the tile's own if it is of all lanes.
+func (t *Tile) lanes(s step) *asm.Flash {
+	f := &t.flash
+	if s.width < f.Width {
+		all := f
+		f = &t.stair
+		f.Width, f.P, f.Keep = s.width, all.P[s.lane:], all.Keep[s.lane:]
+		f.Sums, f.Queries = all.Sums.From(s.lane), all.Queries.From(s.lane)
+		f.Lo, f.Hi, f.Key = all.Lo[s.lane:], all.Hi[s.lane:], all.Key
+	}
+	f.N, f.Until = s.end, s.until
+	return f
+}
+
+// zeros makes weights 0 in the rows before a vector's first, which the stairs leave as they were
+// and Mix does not read.
+func (t *Tile) zeros() {
+	s := &t.stairs
+	for v := 0; s.divided && v < s.vectors; v++ {
+		for row := range s.since[v] {
+			clear(t.flash.P[row*t.flash.Lanes+v*s.vec:][:s.vec])
+		}
+	}
+}
+
+// Mix adds the block's values to the output. With care, it takes rows of V that are not finite as
+// zeros and hides the lanes that see them.
+func (t *Tile) Mix() {
+	used := t.edits.used
+	if used.empty() {
 		return
 	}
-	for lane := range t.Width {
-		rows := t.P[:t.N*t.Lanes]
-		top := maximum(rows, lane, t.Lanes)
-		if top-top != 0 { // NaN or an infinity, which mean the same at any temperature
-			continue
-		}
-		if t.temp == attn.Frozen && top > t.best[lane] {
-			t.best[lane], t.M[lane] = top, asm.Unset
-			t.L[lane] *= 0 // NaN stays
-			t.Keep[lane] = 0
-		}
-		sum := 0.0 // of the block: the same score again and again would be rounded the same way
-		for at := lane; at < len(rows); at += t.Lanes {
-			switch x := rows[at]; {
-			case x == -inf:
-			case t.temp != attn.Frozen:
-				sum += float64(x)
-				rows[at] = 0
-			case x == t.best[lane]:
-				rows[at] = 0
-			default:
-				rows[at] = -inf
-			}
-		}
-		if t.temp != attn.Frozen {
-			t.best[lane] = float32(float64(t.best[lane]) + sum)
-		}
-	}
-}
-
-// maximum is the largest number of a lane, NaN if there is one.
-func maximum(rows []float32, lane, lanes int) float32 {
-	top := -inf
-	for at := lane; at < len(rows); at += lanes {
-		top = max(top, rows[at])
-	}
-	return top
-}
-
-// Mix adds the block's values to the output. With care, it takes rows of V that are not finite as zeros and hides the lanes that see them.
-func (t *Tile) Mix() {
-	if t.edits.seen >= t.edits.last {
-		return // nobody sees any of it
-	}
-	t.values()
+	m, l := &t.mix, &t.place
 	if t.careful {
-		t.cleanValues()
+		m.Values = t.stage.cleanValues(t.a, l.b, l.kv, t.flash.Key, t.flash.N, t.hide)
+	} else {
+		m.Values = t.stage.Values(t.a, l.b, l.kv, t.flash.Key, t.flash.N)
 	}
-	p := &t.Panel
-	if t.edits.seen > 0 || t.edits.last < t.N {
-		p = &t.part
-		*p = t.Panel
-		p.N = t.edits.last - t.edits.seen
-		p.P = p.P[t.edits.seen*t.Lanes:]
-		if p.C > 0 {
-			p.V, p.VParts = p.V.From(t.edits.seen), p.VParts.From(t.edits.seen)
-		}
+	if used.lo > 0 {
+		m.Values = m.Values.From(used.lo)
 	}
-	t.ops.Mix(p)
-	t.Fresh = false
+	m.N, m.P = used.hi-used.lo, t.flash.P[used.lo*m.Lanes:]
+	t.ops.Panel.Mix(m)
+	m.Fresh = false
 }
 
-// shows is whether the bitmap, if there is one, shows a key to a lane.
-func (t *Tile) shows(lane, key int) bool {
-	h, i := t.Query(lane)
-	return t.a.Shows(t.p, t.b, i, h, key)
-}
-
-// cleanValues copies the block's rows of V without those that are not finite, and marks the lanes that see one of those.
-func (t *Tile) cleanValues() {
-	v := t.V
-	t.V = asm.Rows{Data: t.stage.clean, Stride: t.C}
-	for j := range t.N {
-		to, from, key := t.V.Row(j, t.C), v.Row(j, t.C), t.Edit.Key+j
-		if t.ops.Finite(from) {
-			copy(to, from)
-			continue
-		}
-		clear(to)
-		for lane := range t.rows {
-			if lo, hi := t.Edit.Lo[lane], t.Edit.Hi[lane]; int(lo) <= key && key < int(hi) && t.shows(lane, key) {
-				t.hidden[lane] = true
+// hide hides the lanes that see a key.
+func (t *Tile) hide(key int) {
+	for lane := range t.place.rows {
+		if t.place.sees(lane, key) {
+			h, i := t.Query(lane)
+			if t.a.Shows(t.p, t.place.b, i, h, key) {
+				t.sums.hidden[lane] = true
 			}
 		}
 	}
-	t.VParts = t.stage.vals.cut.other(t.stage.cutValues, t.V, t.N)
 }
 
-// Finish writes the rows and the by-products that the call asks for. If it reports true, what it wrote is not sound: the output, or the weights with it, must be
-// done again from the first block, and Finish called again.
-func (t *Tile) Finish() (again bool) {
-	if t.Fresh {
-		clear(t.O)
-		t.Fresh = false
+// settle makes an output that nothing was mixed into 0.
+func (t *Tile) settle() {
+	if t.mix.Fresh {
+		clear(t.mix.O)
+		t.mix.Fresh = false
 	}
+}
+
+// Finish writes the rows and the by-products that the call wants. If it reports true, what it wrote
+// is not sound: the output, or the weights with it, must be done again from the first block, and
+// Finish called again.
+func (t *Tile) Finish() (again bool) {
+	t.settle()
 	sound := t.scales()
 	if sound = t.storeOut() && sound; !sound && !t.careful {
 		t.careful = true
 		return true
 	}
-	if !t.careful && t.p.Want == 0 && !slices.Contains(t.hidden[:t.rows], true) {
+	rows := t.place.rows
+	if !t.careful && t.p.Want == 0 && !slices.Contains(t.sums.hidden[:rows], true) {
 		return false
 	}
-	for lane := range t.rows {
+	finite := t.ops.Vector.Finite
+	for lane := range rows {
 		h, i := t.Query(lane)
-		t.row.At(t.a, t.b, i, h)
-		row := t.load.out(t, lane)
-		if t.hidden[lane] || !t.ops.Finite(t.L[lane:lane+1]) || !t.ops.Finite(row) || t.farSums(lane) {
+		t.row.At(t.a, t.place.b, i, h)
+		if t.sums.hidden[lane] || !finite(t.sums.L[lane:lane+1]) || !finite(t.out(lane)) || t.farSums(lane) {
 			t.row.ByDefinition()
 		} else {
 			t.finishRow(lane, h)
@@ -453,35 +417,32 @@ func (t *Tile) Finish() (again bool) {
 
 // farSums reports whether by-products of a lane cannot be made from its sums.
 func (t *Tile) farSums(lane int) bool {
-	if t.S == nil || !(t.L[lane] > 0) {
+	m, l, s := t.sums.numbers(lane)
+	if t.sums.S == nil || !(l > 0) {
 		return false
 	}
-	s := t.S[lane]
 	if Limit(t.p) {
-		s = t.best[lane]
+		s = float64(t.sums.best[lane])
 	}
-	return t.row.FarSums(float64(t.M[lane]), float64(s))
+	return t.row.FarSums(m, s)
 }
 
 // finishRow writes the by-products of a row that the loops have answered.
 func (t *Tile) finishRow(lane, h int) {
-	r, l, m := &t.row, float64(t.L[lane]), float64(t.M[lane])
-	r.Largest(float64(t.edits.max[lane])/t.edits.Beta, int(t.edits.first[lane]))
-	s := 0.0
-	if t.S != nil {
-		s = float64(t.S[lane])
-	}
+	r := &t.row
+	r.Largest(float64(t.sums.max[lane])/t.edits.Beta, int(t.sums.first[lane]))
+	m, l, s := t.sums.numbers(lane)
 	m, l, s, _ = scalar.AddSink(t.p, t.a, h, m, l, s)
 	if l == 0 {
 		r.Stats(attn.LogSum{Ref: math.Inf(-1)}, 0, 0)
 		return
 	}
-	lse := attn.LogSum{Log: math.Log(l)}
+	lse, best := attn.LogSum{Log: math.Log(l)}, float64(t.sums.best[lane])
 	switch {
-	case t.temp == attn.Frozen:
-		r.Stats(lse, float64(t.best[lane]), lse.Log)
+	case t.p.Temperature() == attn.Frozen:
+		r.Stats(lse, best, lse.Log)
 	case Limit(t.p):
-		r.Stats(lse, float64(t.best[lane])/l, lse.Log)
+		r.Stats(lse, best/l, lse.Log)
 	default:
 		r.FromSums(m, l, s)
 	}

@@ -8,50 +8,52 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// NewBLAS returns the kernel tiled/blas: the portable loops with both products done by gonum's Gemm. In panel layout they are plain matrix
-// products, P = K Qt and O += V^T P.
+// NewBLAS returns the kernel tiled/blas: the portable loops, with both products computed by gonum's
+// Gemm. In panel layout they are plain matrix products, P = K Qt and O += V^T P.
 //
-// A Gemm that covers four or more 64 x 64 blocks of its result starts goroutines and allocates. Sixty-four lanes by at most 128 rows are two.
+// A Gemm that covers four or more 64 x 64 blocks of its result starts goroutines and allocates.
+// Sixty-four lanes by at most 128 rows are two.
 func NewBLAS() attn.Kernel {
 	ops := asm.Portable(lanes, 1, 8, 1, 1)
 	ops.ISA = "blas"
-	score, mix := ops.Score, ops.Mix // for rows that overlap, as broadcast ones do: Gemm refuses them
-	ops.Score = func(p *asm.Panel) {
-		if p.K.Stride < p.D || p.D == 0 {
-			score(p)
+	score, mix := ops.Panel.Score, ops.Panel.Mix // for rows that overlap, as broadcast ones do: Gemm refuses them
+	ops.Panel.Score = func(s *asm.Scores) {
+		keys, queries := s.Keys.Rows(), s.Queries.Lanes()
+		if keys.Stride < s.D || s.D == 0 {
+			score(s)
 			return
 		}
-		k, qt := general(p.N, p.D, p.K), general(p.D, p.Width, asm.Rows{Data: p.Qt, Stride: p.Lanes})
-		blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, k, qt, 0, general(p.N, p.Width, asm.Rows{Data: p.P, Stride: p.Lanes}))
-		// Gemm leaves out elements of K that are 0, and with them what 0 makes of a query that is not finite.
+		k, q := general(s.N, s.D, keys), general(s.D, s.Width, asm.Rows{Data: queries, Stride: s.Lanes})
+		blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, k, q, 0, panel(&s.Panel))
+		// Gemm skips elements of K that are 0, and with them what 0 makes of a query that is not
+		// finite.
 		var lost [lanes]float32
-		for x := range p.D {
-			for lane, q := range p.Qt[x*p.Lanes:][:p.Width] {
+		for x := range s.D {
+			for lane, q := range queries[x*s.Lanes:][:s.Width] {
 				lost[lane] += q * 0
 			}
 		}
-		factor := p.FactorLeft()
-		for j := range p.N {
-			row := p.P[j*p.Lanes:][:p.Width]
-			for lane, s := range row {
-				row[lane] = float32(float64(s)*factor) + lost[lane]
+		for j := range s.N {
+			row := s.P[j*s.Lanes:][:s.Width]
+			for lane, sum := range row {
+				row[lane] = float32(float64(sum)*s.Factor) + lost[lane]
 			}
 		}
 	}
-	ops.Mix = func(p *asm.Panel) {
-		if p.V.Stride < p.C {
-			mix(p)
+	ops.Panel.Mix = func(m *asm.Mix) {
+		values := m.Values.Rows()
+		if values.Stride < m.C {
+			mix(m)
 			return
 		}
 		old := float32(1)
-		if p.Fresh {
+		if m.Fresh {
 			old = 0
 		}
-		w := general(p.N, p.Width, asm.Rows{Data: p.P, Stride: p.Lanes})
-		for c := 0; c < p.C; c += columns {
-			n := min(columns, p.C-c)
-			v := general(p.N, n, asm.Rows{Data: p.V.Data[c:], Stride: p.V.Stride})
-			blas32.Gemm(blas.Trans, blas.NoTrans, 1, v, w, old, general(n, p.Width, asm.Rows{Data: p.O[c*p.Lanes:], Stride: p.Lanes}))
+		for c := 0; c < m.C; c += columns {
+			n := min(columns, m.C-c)
+			v := general(m.N, n, asm.Rows{Data: values.Data[c:], Stride: values.Stride})
+			blas32.Gemm(blas.Trans, blas.NoTrans, 1, v, panel(&m.Panel), old, general(n, m.Width, asm.Rows{Data: m.O[c*m.Lanes:], Stride: m.Lanes}))
 		}
 	}
 	return New(ops)
@@ -65,4 +67,9 @@ const columns = 128
 
 func general(rows, cols int, r asm.Rows) blas32.General {
 	return blas32.General{Rows: rows, Cols: cols, Stride: r.Stride, Data: r.Data}
+}
+
+// panel returns the scores or weights as a matrix.
+func panel(p *asm.Panel) blas32.General {
+	return general(p.N, p.Width, asm.Rows{Data: p.P, Stride: p.Lanes})
 }

@@ -1,10 +1,13 @@
-// Package tiled is attention as two blocked matrix products with a softmax in between: S = K Q^T for a whole head, a two-pass softmax over
-// it, O = V^T P. It runs on the same loops as flash and in the same layout, and differs by not fusing: the score matrix goes out to memory
-// and comes back twice. What flash gains over tiled is what fusion buys.
+// Package tiled is attention as two blocked matrix products with a softmax in between: S = K Q^T
+// for a whole head, a two-pass softmax over it, O = V^T P. It runs on the same loops as flash and
+// in the same layout, and differs by not fusing: the score matrix goes out to memory and comes back
+// twice. What flash gains over tiled is what fusion buys.
 //
-// The backward pass goes unfused too: all the weights of some queries, then all their gradients, product by product.
+// The backward pass is unfused too: all the weights of some queries, then all their gradients,
+// product by product.
 //
-// With isa=blas the two products are Gemm calls of gonum, whose inner loops are its own SSE assembly on amd64.
+// With isa=blas the two products are Gemm calls of gonum, whose inner loops are its own SSE
+// assembly on amd64.
 package tiled
 
 import (
@@ -29,27 +32,37 @@ func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "tiled/" + ops.ISA} }
 
 func (k kernel) Name() (algo, isa string) { return "tiled", k.ops.ISA }
 
+// Path names the choices of the loops that change bits.
+func (k kernel) Path() string { return k.ops.Tuning.Path.String() }
+
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err := p.Require(k.name, have); err != nil {
 		return 0, err
 	}
 	// per worker: a tile, the score matrix of a head, and what each row keeps between the passes
-	rows := tile.Count(&p, k.ops, p.SeqQ) * k.ops.Lanes
-	per, err := attn.Floats(rows, p.SeqKV+tile.Kept)
+	rows := tile.Count(&p, k.ops, p.SeqQ) * k.ops.Shape.Lanes
+	per, err := attn.Floats(rows, p.SeqKV+tile.SumsPerLane)
 	if err != nil {
 		return 0, err
 	}
-	forward, err := attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops)+tile.StageFloats(&p, k.ops, block, false)+tile.PartsFloats(&p, k.ops, block, 1)+int(per/4))
+	c := k.config(&p)
+	forward, err := attn.Floats(max(1, min(workers, p.Batch*p.HeadsQ)), tile.Floats(&p, k.ops, c.Pack)+tile.StageFloats(&p, k.ops, c)+int(per/4))
 	if err != nil {
 		return 0, err
 	}
-	back, err := tile.BackwardBytes(&p, k.ops, cut(&p), workers)
+	back, err := tile.BackwardBytes(&p, k.ops, k.blocking(&p), workers)
 	return forward + back, err
 }
 
-// cut is that of the backward pass: a tile at a time takes all its keys through each of the five products before the next.
-func cut(p *attn.Problem) tile.Cut {
-	return tile.Cut{Block: max(p.SeqKV, 1), Tiles: 1, Unfused: true}
+// config returns what the tiles of a worker share in the forward pass.
+func (k kernel) config(p *attn.Problem) tile.Config {
+	return tile.Config{Block: block, Pack: tile.Packing(p, k.ops, asm.Forward)}
+}
+
+// blocking returns that of the backward pass: a tile at a time takes all its keys through each of
+// the five products before the next.
+func (k kernel) blocking(p *attn.Problem) tile.Blocking {
+	return tile.Blocking{Block: max(p.SeqKV, 1), Tiles: 1, Unfused: true, Pack: tile.Packing(p, k.ops, asm.Backward)}
 }
 
 func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -57,11 +70,11 @@ func (k kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, back: tile.NewBackward(p, k.ops, cut(&p), team)}
+	pl := &plan{kernel: k, p: p, team: team, scratch: scratch, back: tile.NewBackward(p, k.ops, k.blocking(&p), team)}
 	pl.task = pl.head
 	tiles := tile.Count(&p, k.ops, p.SeqQ)
 	for range max(1, min(team.Workers(), p.Batch*p.HeadsQ)) {
-		w := worker{t: tile.New(&pl.p, k.ops, tile.NewStage(&pl.p, k.ops, block, false).KeepParts()), matrix: attn.Alloc[float32](tiles * k.ops.Lanes * p.SeqKV)}
+		w := worker{t: tile.New(&pl.p, k.ops, tile.NewStage(&pl.p, k.ops, k.config(&p))), matrix: attn.Alloc[float32](tiles * k.ops.Shape.Lanes * p.SeqKV)}
 		for range tiles {
 			w.kept = append(w.kept, tile.NewSums(k.ops))
 		}
@@ -112,13 +125,13 @@ func (pl *plan) head(id, task int) {
 		t.At(a, b, h, n)
 	}
 	panel := func(n int) []float32 { // from the block's first key on
-		return w.matrix[(n*p.SeqKV+t.Key())*pl.ops.Lanes:]
+		return w.matrix[(n*p.SeqKV+t.Key())*pl.ops.Shape.Lanes:]
 	}
 	for n := range tiles { // S
 		at(n)
 		t.Load()
 		for key := t.First(block); t.Block(key, block); key += block {
-			t.P = panel(n)
+			t.SetPanel(panel(n))
 			t.Scores()
 		}
 	}
@@ -126,7 +139,7 @@ func (pl *plan) head(id, task int) {
 		at(n)
 		t.Outside()
 		if t.Block(0, p.SeqKV) {
-			t.P = panel(n)
+			t.SetPanel(panel(n))
 			t.StoreScores()
 			t.Softmax()
 		}
@@ -136,7 +149,7 @@ func (pl *plan) head(id, task int) {
 		for again := true; again; again = t.Finish() {
 			t.Empty()
 			for key := t.First(block); t.Block(key, block); key += block {
-				t.P = panel(n)
+				t.SetPanel(panel(n))
 				t.Mix()
 			}
 		}

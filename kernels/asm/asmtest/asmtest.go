@@ -47,19 +47,23 @@ type Loops struct {
 	Core bool // the core of the suite is enough
 }
 
-// All are the loops of the instruction sets that this machine has, and the geometries of the others through the portable loops, so that each geometry is tested
-// on every machine; with -short the former alone, of which the core of the suite is enough for all but the fastest. Those that multiply parts are there twice: as
-// if that were worth it for any problem, for all of the suite, and as they stand, for its core, since few of its problems are large enough for parts and the others
-// go through the loops of another set.
+// Packs reports whether a set has a packing of its own: blocks that do not alias rows.
+func Packs(ops *asm.Ops) bool { return ops.Pack.Size(asm.Keys, ops.Shape.Group, 1) > 0 }
+
+// All returns the loops of the instruction sets that this machine has, and portable loops in the
+// geometries of the others, so that each geometry is tested on every machine. With -short it returns
+// the former alone, of which the core of the suite is enough for all but the fastest. Sets that have
+// a packing are there twice: packing every problem, for the whole suite, and packing where it pays,
+// for its core, since few of its problems are large enough and the others take another set's loops.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
 	for _, l := range available(t) {
-		parts := l.Ops.CutKeys != nil
-		all = append(all, Loops{l.ISA, l.Ops, l.ISA == "go" && Core() || parts})
-		if parts {
+		packs := Packs(l.Ops)
+		all = append(all, Loops{l.ISA, l.Ops, l.ISA == "go" && Core() || packs})
+		if packs {
 			always := *l.Ops
-			always.PartsFrom = 0
-			all = append(all, Loops{l.ISA + ", parts for all", &always, false})
+			always.Pack = l.Ops.Pack.Always()
+			all = append(all, Loops{l.ISA + ", always packed", &always, false})
 		}
 	}
 	if testing.Short() {
@@ -73,7 +77,9 @@ func All(t testing.TB) (all []Loops) {
 		{"48 lanes", asm.Portable(48, 16, 8, 8, 6), true},
 		{"16 lanes", asm.Portable(16, 4, 4, 4, 8), true},
 	} {
-		if !slices.ContainsFunc(all, func(l Loops) bool { return l.Ops.Lanes == g.Ops.Lanes && l.Ops.Vec == g.Ops.Vec }) {
+		if !slices.ContainsFunc(all, func(l Loops) bool {
+			return l.Ops.Shape.Lanes == g.Ops.Shape.Lanes && l.Ops.Shape.Vec == g.Ops.Shape.Vec
+		}) {
 			all = append(all, g)
 		}
 	}

@@ -8,8 +8,23 @@ import (
 
 // AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
 var (
-	avx2   = &target{name: "avx2", arch: "amd64", vec: 8, vecs: 3, regs: 16, roles: x86Regs, rows: 4, cols: []int{12, 6, 4}, queries: 2, wide: 2, entries: 8, degree: 3, chains: 12, reads: 8, storeLanes: 8, powers: avx2Powers, ways: x86Ways, spell: newX86("Y")}
-	avx512 = &target{name: "avx512", arch: "amd64", vec: 16, vecs: 3, regs: 32, roles: x86Regs, rows: 8, cols: []int{16, 8, 8}, queries: 4, wide: 4, entries: 32, degree: 2, chains: 24, reads: 8, checksEach: true, storeLanes: 8, smaller: avx2, powers: avx512Powers, ways: x86Ways, spell: newX86("Z")}
+	avx2 = &target{
+		name: "avx2", arch: "amd64", vec: 8, vecs: 3, spell: newX86("Y"),
+		registerFile: registerFile{regs: 16, roles: x86Regs},
+		tables:       tables{entries: 8, degree: 3},
+		probes:       probes{chains: 12, reads: 8},
+		rows:         4, cols: []int{12, 6, 4}, queries: 2, wide: 2, storeLanes: 8,
+		powers: avx2Powers, ways: x86Ways,
+	}
+	avx512 = &target{
+		name: "avx512", arch: "amd64", vec: 16, vecs: 3, spell: newX86("Z"), smaller: avx2,
+		registerFile: registerFile{regs: 32, roles: x86Regs},
+		tables:       tables{entries: 32, degree: 2},
+		probes:       probes{chains: 24, reads: 8},
+		traits:       traits{checksEach: true},
+		rows:         8, cols: []int{16, 8, 8}, queries: 4, wide: 4, storeLanes: 8,
+		powers: avx512Powers, ways: x86Ways,
+	}
 )
 
 // x86Sets are the sets of amd64.
@@ -18,10 +33,10 @@ var x86Sets = []*target{avx2, avx512, amx}
 // On Intel's CPUs both units that multiply 512 bits do everything else as well, an instruction each: a sum, a comparison into a mask and VSCALEFPS cost as
 // much as a multiply-add. On a Zen 4 products, comparisons and look-ups in two vectors do, and sums and integers cost nothing.
 var (
-	avx2Powers   = []power{{ulps: "1.25", emit: (*gen).exp2Table, constants: (*gen).tableConstants}}
+	avx2Powers   = []power{{way: "Table", ulps: "1.25", emit: (*gen).exp2Table, constants: (*gen).tableConstants}}
 	avx512Powers = []power{
-		{ulps: "1.75", emit: (*gen).exp2Tables, constants: (*gen).tableConstants},
-		{name: "Floored", ulps: "1.6", emit: (*gen).exp2Floored, constants: (*gen).flooredConstants, asks: true},
+		{way: "Table", ulps: "1.75", emit: (*gen).exp2Tables, constants: (*gen).tableConstants},
+		{way: "Reduced", name: "Floored", ulps: "1.6", emit: (*gen).exp2Floored, constants: (*gen).flooredConstants, asks: true},
 	}
 )
 

@@ -20,8 +20,14 @@ import (
 // Considered: 3 vectors by 8 rows, which needs 35 registers; 5 by 4 has accumulators to spare, but lanes that divide few lengths, and
 // 3 registers left; 6 by 4 leaves none.
 var neon = &target{
-	name: "neon", arch: "arm64", vec: 4, vecs: 4, regs: 31, roles: armRegs, rows: 4, cols: []int{16, 8, 4, 4}, byElement: true, pooled: true, queries: 4, wide: 3, degree: 6, chains: 24, reads: 8,
-	storeLanes: 4, powers: []power{{ulps: "1", emit: (*gen).exp2Series, constants: (*gen).seriesConstants}}, ways: []way{{"Once", "PLDL1STRM", true}}, spell: newARM,
+	name: "neon", arch: "arm64", vec: 4, vecs: 4, spell: newARM,
+	registerFile: registerFile{regs: 31, roles: armRegs},
+	tables:       tables{degree: 6},
+	probes:       probes{chains: 24, reads: 8},
+	traits:       traits{byElement: true, pooled: true},
+	rows:         4, cols: []int{16, 8, 4, 4}, queries: 4, wide: 3, storeLanes: 4,
+	powers: []power{{way: "Series", ulps: "1", emit: (*gen).exp2Series, constants: (*gen).seriesConstants}},
+	ways:   []way{{"Once", "PLDL1STRM", true}},
 }
 
 // armSets are the sets of arm64.

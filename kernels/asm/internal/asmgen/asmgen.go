@@ -126,6 +126,7 @@ type file struct {
 	shared  strings.Builder // functions that are there once for each way
 	macros  []string        // their names while they are emitted
 	current string          // the function at hand
+	call    string          // type of its argument block
 	registers
 	head     string           // of the one at hand: all before its first instruction
 	setup    string           // that instruction, if its isa needs one
@@ -281,7 +282,39 @@ func (g *gen) declarations(table string) string {
 func (g *gen) table() string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "\n// %[1]s are the loops of this file, by the number of vectors in use where there are several.\nvar %[1]s = loops{\n", g.name)
-	fmt.Fprintf(&t, "isa: %q, lanes: %d, vec: %d, keys: %d,\n", g.name, g.vecs*g.vec, g.vec, g.rows)
+	fmt.Fprintf(&t, "isa: %q, vec: %d, keys: %d, vecs: %d,\n", g.name, g.vec, g.rows, g.vecs)
+	fmt.Fprintf(&t, "panel: panelLoops{\n%s%s%s%s},\n", g.field("score", "func(*Product, *float32, int, int)", g.byVectors("Score")...),
+		g.field("mix", "func(*Mix, *float32)", g.byVectors("Mix")...), g.field("raise", "", "Raise"), g.field("top", "", "Top"))
+	t.WriteString("powers: []powerLoops{")
+	powers := g.powers
+	if len(powers) == 0 {
+		powers = []power{{way: "Table"}}
+	}
+	for _, p := range powers {
+		fmt.Fprintf(&t, "{\nway: %s,\n", p.way)
+		if g.declared["Exp"+p.name] {
+			fmt.Fprintf(&t, "ulps: %s,\n", p.ulps)
+		}
+		t.WriteString(g.field("flash", "func(p *Flash, from, to, scored int) int", g.byVectors("Flash"+p.name)...))
+		t.WriteString(g.field("exp", "", "Exp"+p.name) + g.field("expSums", "", "ExpSums"+p.name))
+		t.WriteString(g.field("weigh", "func(p *Weigh, from, vectors int) int", g.byWays("Weigh"+p.name)...))
+		t.WriteString(g.field("weighSums", "func(p *Weigh, from, vectors int) int", g.byWays("WeighSums"+p.name)...))
+		t.WriteString("}, ")
+	}
+	t.WriteString("},\nreading: []readingLoops{")
+	ways := g.ways
+	if len(ways) == 0 {
+		ways = []way{{}}
+	}
+	for _, w := range ways {
+		t.WriteString("{\n")
+		t.WriteString(g.field("dot", "func(*Dot)", byCells("Dot", w.name)...) + g.field("sum", "func(*Walk)", byCells("Sum", w.name)...))
+		t.WriteString(g.field("read", "", "Read"+w.name))
+		t.WriteString("}, ")
+	}
+	fmt.Fprintf(&t, "},\nback: backLoops{\n%s%s%s%s},\n", g.field("dscore", "func(*DScore)", g.byVectors("DScore")...), g.outerLoop(outerRows), g.outerLoop(outerTransposed), g.field("inner", "", "Inner"))
+	fmt.Fprintf(&t, "decode: decodeLoops{\n%sdotTiles: %#v, sumTiles: %#v,\n},\n", g.field("scale", "", "ScaleKeys"), halves(g.queries), outerRows.tiles)
+	fmt.Fprintf(&t, "edits: editLoops{%s%s%s%s},\n", g.field("cap", "", "Cap"), g.field("add", "", "Add"), g.field("slope", "", "Slope"), g.field("hide", "", "Hide"))
 	var loads, stores []string
 	for s := g.target; s != nil; s = s.smaller {
 		if g.declared["Load"] {
@@ -291,51 +324,15 @@ func (g *gen) table() string {
 			stores = append([]string{fmt.Sprintf("{%d, %d, %sStore}", s.storeLanes, s.vec, s.name)}, stores...)
 		}
 	}
-	t.WriteString(list("load", "loadBlock", loads) + list("store", "storeBlock", stores))
-	t.WriteString(g.field("score", "func(*Panel, int, int)", g.byVectors("Score")...))
-	t.WriteString(g.field("mix", "func(*Panel, *float32)", g.byVectors("Mix")...))
-	for _, name := range []string{"Raise", "Top", "Finite", "Inverse"} {
-		t.WriteString(g.field(name, "", name))
-	}
-	fmt.Fprintf(&t, "few: fewLoops{%s%s%s%s},\n", g.field("scale", "", "ScaleKeys"), g.field("inner", "", "Inner"), g.outerLoop(outerRows), g.outerLoop(outerTransposed))
-	t.WriteString("powers: []powerLoops{")
-	powers := g.powers
-	if len(powers) == 0 {
-		powers = []power{{}}
-	}
-	for _, p := range powers {
-		t.WriteString("{\n")
-		if g.declared["Exp"+p.name] {
-			fmt.Fprintf(&t, "ulps: %s,\n", p.ulps)
-		}
-		t.WriteString(g.field("flash", "func(p *Panel, from, to, scored int) int", g.byVectors("Flash"+p.name)...))
-		t.WriteString(g.field("exp", "", "Exp"+p.name) + g.field("expSums", "", "ExpSums"+p.name))
-		t.WriteString(g.field("weigh", "func(f *Few, from, vectors int) int", g.byWays("Weigh"+p.name)...))
-		t.WriteString(g.field("weighSums", "func(f *Few, from, vectors int) int", g.byWays("WeighSums"+p.name)...))
-		t.WriteString("}, ")
-	}
-	t.WriteString("},\nasking: []askingLoops{")
-	ways := g.ways
-	if len(ways) == 0 {
-		ways = []way{{}}
-	}
-	for _, w := range ways {
-		t.WriteString("{\n")
-		t.WriteString(g.field("dot", "func(*Few)", byCells("Dot", w.name)...) + g.field("sum", "func(*Few)", byCells("Sum", w.name)...))
-		t.WriteString(g.field("read", "", "Read"+w.name))
-		t.WriteString("}, ")
-	}
-	t.WriteString("},\ncells: cellLoops{\n")
+	t.WriteString("vector: vectorLoops{\n" + list("load", "loadBlock", loads) + list("store", "storeBlock", stores))
+	t.WriteString(g.field("finite", "", "Finite") + g.field("inverse", "", "Inverse") + g.field("elu", "", "Elu"))
+	t.WriteString(g.field("rotate", "", "Rotate") + g.field("rotatePairs", "", "RotatePairs"))
 	t.WriteString(g.field("widen", "func(to *float32, from *Cells, n, d int)", byCells("Widen", "")...))
 	t.WriteString(g.field("narrow", "func(to *uint16, from *float32, vectors int)", "NarrowF16", "NarrowBF16"))
-	t.WriteString("},\n")
-	t.WriteString(g.field("Elu", "", "Elu"))
-	fmt.Fprintf(&t, "edits: editLoops{%s%s%s%s},\n", g.field("Cap", "", "Cap"), g.field("Add", "", "Add"), g.field("Slope", "", "Slope"), g.field("Hide", "", "Hide"))
-	t.WriteString(g.field("rotate", "", "Rotate") + g.field("rotatePairs", "", "RotatePairs"))
-	t.WriteString(g.field("dscore", "func(*Panel)", g.byVectors("DScore")...))
-	fmt.Fprintf(&t, "%sperRound: %d,\n", g.field("Peak", "", "Peak"), 2*g.vec*g.chains)
-	fmt.Fprintf(&t, "%sperChain: %d,\n%sperSlots: %d,\n", g.field("Chain", "", "Chain"), chainLength, g.field("Slots", "", "Slots"), slotsLength)
-	fmt.Fprintf(&t, "perRead: %d,\ndotTiles: %#v, sumTiles: %#v,\n}\n", g.vec*g.reads, halves(g.queries), outerRows.tiles)
+	fmt.Fprintf(&t, "perFinite: %d,\n},\nprobe: probeLoops{\n", g.vec*g.reads)
+	fmt.Fprintf(&t, "%sperRound: %d,\n", g.field("peak", "", "Peak"), 2*g.vec*g.chains)
+	fmt.Fprintf(&t, "%sperChain: %d,\n%sperSlots: %d,\n", g.field("chain", "", "Chain"), chainLength, g.field("slots", "", "Slots"), slotsLength)
+	fmt.Fprintf(&t, "perRead: %d,\n},\n}\n", g.vec*g.reads)
 	return t.String()
 }
 
@@ -347,7 +344,6 @@ func (g *gen) field(name, of string, functions ...string) string {
 		}
 		functions[i] = g.name + f
 	}
-	name = strings.ToLower(name[:1]) + name[1:]
 	if of == "" {
 		return fmt.Sprintf("%s: %s,\n", name, functions[0])
 	}
@@ -438,7 +434,10 @@ const nosplit = 512
 // function begins a function: doc is the equivalent Go, args the declaration's parameters and results with their size in bytes.
 func (f *file) function(name, args string, frame, size int, doc string) {
 	f.end()
-	f.current, f.registers = name, registers{}
+	f.current, f.registers, f.call = name, registers{}, ""
+	if m := callOf.FindStringSubmatch(args); m != nil {
+		f.call = m[1]
+	}
 	symbol, names := fmt.Sprintf("·%s%s", f.name, name), []string{name}
 	if f.macros != nil {
 		f.macros = append(f.macros, name)

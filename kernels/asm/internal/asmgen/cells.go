@@ -46,7 +46,7 @@ const cellStride = "Cells_Rows+Rows_Stride"
 // scaleKeys emits what multiplies scores or weights by the scales of their keys, for all queries. A vector of keys goes at once where the scales lie side
 // by side, and otherwise four.
 func (g *gen) scaleKeys() {
-	g.function("ScaleKeys", "(p *Few, scale *float32, apart int)", 0, 24, fmt.Sprintf(`
+	g.function("ScaleKeys", "(p *Walk, scale *float32, apart int)", 0, 24, fmt.Sprintf(`
 for j := range p.N { // %d at a time if apart is 1, or else 4
 	for r := range p.R {
 		p.P[r*p.Stride+j] *= scale[j*apart]
@@ -57,13 +57,13 @@ for j := range p.N { // %d at a time if apart is 1, or else 4
 	g.arg(stride, "apart", 16)
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
-	g.get(apart, few("Stride"))
+	g.get(apart, g.of("Stride"))
 	g.scale(apart, 4)
 	g.runs()
 	g.label("run")
 	g.scoresOfRun(out, elem)
-	g.get(steps, few("run"))
-	g.get(elem, few("Scales"))
+	g.get(steps, g.of("run"))
+	g.get(elem, g.of("Scales"))
 	g.offset(elem, elem, steps, 8)
 	g.get(lanesAt, mem{base: elem})
 	g.arg(elem, "scale", 8)
@@ -99,7 +99,7 @@ func (g *gen) scaled(name string, keys int, gather bool) {
 		load(scale, mem{base: elem})
 	}
 	g.move(lanesAt, out)
-	g.get(steps, few("R"))
+	g.get(steps, g.of("R"))
 	g.label("query" + name)
 	load(product, mem{base: lanesAt})
 	g.mul(product, product, scale)

@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// sweep emits the rest of a function (p *Panel, from, to int, ...): a loop over the vectors of lanes in use, and in it one over rows from to to,
+// sweep emits the rest of a function (p *Edit, from, to int, ...): a loop over the vectors of lanes in use, and in it one over rows from to to,
 // many at a time and then one. begin comes before the rows of a vector, end after them; besides vectors, they may use count, aux, elem and elemAt.
 func (g *gen) sweep(many int, begin func(), rows func(n int), end func()) {
 	const width = stride // of all lanes, in bytes
 	g.arg(panel, "p", 0)
-	g.get(width, mem{base: panel, field: "Panel_Width"})
+	g.get(width, g.of("Width"))
 	g.scale(width, 4)
-	g.get(out, mem{base: panel, field: "Panel_P"})
+	g.get(out, g.of("P"))
 	g.arg(count, "from", 8)
 	g.scale(count, g.row())
 	g.offset(out, out, count, 1)
@@ -50,8 +50,6 @@ func (g *gen) swept(i int) mem { return mem{base: rowAt, off: i * g.row()} }
 // column is the vector of the sweep in a row of lanes.
 func column(base reg) mem { return mem{base: base, index: vectorAt, times: 1} }
 
-func edited(field string) mem { return mem{base: panel, field: "Panel_Edit+Edit_" + field} }
-
 // capScores emits Ops.Cap. With n the integer nearest to 2x/ln 2 and r = x - n*(ln 2)/2,
 //
 //	e^2x - 1 = 2^n*(e^2r - 1) + (2^n - 1)    tanh x = (e^2x - 1) / (e^2x + 1)
@@ -62,7 +60,7 @@ func edited(field string) mem { return mem{base: panel, field: "Panel_Edit+Edit_
 //
 // From 9.02 on tanh is 1 in float32, and so is this. Rows go together because their chains are long.
 func (g *gen) capScores() {
-	g.function("Cap", "(p *Panel, from, to int, scale float32)", 0, 28, g.sweptDoc(`
+	g.function("Cap", "(p *Edit, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
 		*x = scale * tanh(*x)`))
 	g.take(panel, lanesAt, stride, stride3, out, count, steps)
@@ -133,8 +131,8 @@ func (g *gen) capScores() {
 // finite numbers there, and left as it is where p is finite. The larger of the result and the least
 // of lowest, bias and score comes out: it is -Inf where one of these is.
 func (g *gen) addScores() {
-	g.function("Add", "(p *Panel, from, to int, scale, factor, rest, lowest float32)", 0, 40, g.sweptDoc(`
-		x, bias := &p.P[j*%[1]d+lane], p.Edit.Add[j*%[1]d+lane]
+	g.function("Add", "(p *Edit, from, to int, scale, factor, rest, lowest float32)", 0, 40, g.sweptDoc(`
+		x, bias := &p.P[j*%[1]d+lane], p.Bias[j*%[1]d+lane]
 		*x = max(scale*(*x) + (factor+rest)*bias, min(*x, bias, lowest))`))
 	g.take(panel, lanesAt, elem, elemAt, stride, stride3, out, count, steps)
 	const (
@@ -151,7 +149,7 @@ func (g *gen) addScores() {
 		g.argFloat(rest, "rest", 32)
 		g.argFloat(lowest, "lowest", 36)
 		g.load(lower, errorLeast)
-		g.get(biases, edited("Add"))
+		g.get(biases, g.of("Bias"))
 		g.arg(count, "from", 8)
 		g.scale(count, g.row())
 		g.offset(biases, biases, count, 1)
@@ -180,9 +178,9 @@ func (g *gen) addScores() {
 // slopeScores emits Ops.Slope. Distances count down by rows, exactly, from the first one, which is a difference of integers: positions may be too
 // large for a float32.
 func (g *gen) slopeScores() {
-	g.function("Slope", "(p *Panel, from, to int, scale float32)", 0, 28, g.sweptDoc(`
+	g.function("Slope", "(p *Edit, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
-		*x = scale*(*x) + (p.Edit.SlopeHi[lane] + p.Edit.SlopeLo[lane]) * abs(p.Edit.Pos[lane]-j)`))
+		*x = scale*(*x) + (p.SlopeHi[lane] + p.SlopeLo[lane]) * abs(p.Pos[lane]-j)`))
 	g.take(panel, lanesAt, stride, stride3, out, count, steps, aux)
 	const (
 		high, low, abs = vec(0), vec(1), vec(2)
@@ -193,12 +191,12 @@ func (g *gen) slopeScores() {
 	g.vectors(span{"high", high, 1}, span{"low", low, 1}, span{"abs", abs, 1}, span{"distances", distance, slopeRows}, span{"rows", first, 2 * slopeRows}, span{"scale", scale, 1})
 	g.sweep(slopeRows, func() {
 		g.argFloat(scale, "scale", 24)
-		g.get(aux, edited("SlopeHi"))
+		g.get(aux, g.of("SlopeHi"))
 		g.load(high, column(aux))
-		g.get(aux, edited("SlopeLo"))
+		g.get(aux, g.of("SlopeLo"))
 		g.load(low, column(aux))
 		g.load(abs, absolute)
-		g.get(aux, edited("Pos"))
+		g.get(aux, g.of("Pos"))
 		g.load(distance, column(aux))
 		g.arg(count, "from", 8)
 		g.broadcastInt(first, count)
@@ -229,8 +227,8 @@ const slopeRows = 4
 
 // hideScores emits Ops.Hide for rows of one row of words: from is a multiple of 32, and to at most 32 more.
 func (g *gen) hideScores() {
-	g.function("Hide", "(p *Panel, from, to int)", 0, 24, g.sweptDoc(`
-		if p.Edit.Bits[from/32*%[1]d+lane]>>(j-from)&1 == 0 {
+	g.function("Hide", "(p *Edit, from, to int)", 0, 24, g.sweptDoc(`
+		if p.Bits[from/32*%[1]d+lane]>>(j-from)&1 == 0 {
 			p.P[j*%[1]d+lane] = -Inf
 		}`))
 	g.take(panel, lanesAt, stride, stride3, out, count, steps, aux)
@@ -240,7 +238,7 @@ func (g *gen) hideScores() {
 	g.sweep(together, func() {
 		g.load(minus, hidden)
 		g.load(bit, next)
-		g.get(aux, edited("Bits"))
+		g.get(aux, g.of("Bits"))
 		g.arg(count, "from", 8)
 		g.scale(count, g.row()/32)
 		g.offset(aux, aux, count, 1)

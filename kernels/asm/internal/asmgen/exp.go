@@ -8,6 +8,7 @@ import (
 
 // A power is a way to compute 2^x.
 type power struct {
+	way       string // as package asm names it
 	name      string // behind those of the loops that do it so
 	ulps      string // how far off its results are at most
 	emit      func(g *gen, t [4]vec, z mem, m operand)
@@ -225,7 +226,7 @@ func (g *gen) exp(sums bool) {
 	if sums {
 		name, s = "ExpSums", "\n\t\t\tp.S[lane] += Σ e*p.P[i*lanes+lane]"
 	}
-	g.function(name+g.power.name, "(p *Panel, from, to int) (done int)", 0, 32, fmt.Sprintf(`
+	g.function(name+g.power.name, "(p *Softmax, from, to int) (done int)", 0, 32, fmt.Sprintf(`
 for j := from; j < to; j += %d {
 	rows := min(%[1]d, to-j)
 	if any p.P[i*%[2]d+lane] > p.M[lane]+Limit { // j <= i < j+rows
@@ -252,14 +253,14 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.arg(count, "to", 16)
 	g.subtract(count, aux)
 	g.scale(aux, g.row())
-	g.get(out, ofPanel("P"))
+	g.get(out, g.of("P"))
 	g.offset(out, out, aux, 1)
-	g.get(refs, ofPanel("M"))
-	g.get(weights, ofPanel("L"))
+	g.get(refs, g.of("M"))
+	g.get(weights, g.of("L"))
 	if sums {
-		g.get(sumsOf, ofPanel("S"))
+		g.get(sumsOf, g.of("S"))
 	}
-	g.get(width, ofPanel("Width"))
+	g.get(width, g.of("Width"))
 	g.scale(width, 4)
 	g.jumpBelow(count, 1, "done")
 

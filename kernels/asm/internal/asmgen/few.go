@@ -19,30 +19,30 @@ import "fmt"
 //
 // K may be cells of any type; their scales are multiplied in afterwards, by ScaleKeys.
 func (g *gen) dot(c cells) {
-	g.function("Dot"+c.name()+g.way.name, "(p *Few)", 8, 8, fmt.Sprintf(`
+	g.function("Dot"+c.name()+g.way.name, "(p *Dot)", 8, 8, fmt.Sprintf(`
 for j := range p.N { // 4 at a time
 	for r := range p.R { // %d at a time
 		var sum [%[2]d]float32
 		for x := range p.D { // %[2]d at a time; what is left over is added to sum[0]
-			sum[x%%%[2]d] = fma(p.Q.Data[r*p.Q.Stride+x], %[3]s, sum[x%%%[2]d])
+			sum[x%%%[2]d] = fma(p.Rows.Data[r*p.Rows.Stride+x], %[3]s, sum[x%%%[2]d])
 		}
 		p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 	}
-}`, g.queries, g.vec, c.float("p.K", "j*p.K.Stride+x")))
+}`, g.queries, g.vec, c.float("p.Cache", "j*p.Cache.Stride+x")))
 	g.take(panel, lanes, lanesAt, elem, elemAt, stride, stride3, out, count, steps, rowsLeft, apart, apart3, lead, leadAt)
 	g.arg(panel, "p", 0)
-	g.get(stride, few("K+"+cellStride))
-	g.get(apart, few("Q+Rows_Stride"))
+	g.get(stride, g.of("Cache.Stride"))
+	g.get(apart, g.of("Rows.Stride"))
 	g.scale(stride, c.size())
 	g.scale(apart, 4)
 	g.offset(stride3, stride, stride, 2)
 	g.offset(apart3, apart, apart, 2)
 	g.runs()
 	g.label("run")
-	g.get(steps, few("run"))
-	g.runAt(elem, "At", "K+"+c.field(), c.size(), elemAt)
+	g.get(steps, g.of("run"))
+	g.runAt(elem, "At", "Cache."+c.slice(), c.size(), elemAt)
 	g.leadOf(elem, c, elemAt)
-	g.rowsOfHead("Q", elemAt)
+	g.rowsOfHead(elemAt)
 	g.scoresOfRun(out, elemAt)
 	g.keysOfRun(count, elemAt)
 	if c != i8 {
@@ -52,14 +52,14 @@ for j := range p.N { // 4 at a time
 		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
 		g.label(fmt.Sprint("keys", keys))
 		g.firstTurn()
-		g.get(lanes, few("rows"))
-		g.get(rowsLeft, few("R"))
+		g.get(lanes, g.of("rows"))
+		g.get(rowsLeft, g.of("R"))
 		for queries := g.queries; queries > 0; queries /= 2 {
 			dots{g, c, queries, keys}.emit()
 		}
 		g.note("the first query of the keys that follow")
-		g.get(rowsLeft, few("R"))
-		g.get(steps, few("Stride"))
+		g.get(rowsLeft, g.of("R"))
+		g.get(steps, g.of("Stride"))
 		g.scale(steps, 4)
 		g.multiply(steps, rowsLeft)
 		g.subtract(out, steps)
@@ -76,19 +76,19 @@ for j := range p.N { // 4 at a time
 // runs begins a loop over the runs of keys. How far it has come is kept in the block of arguments: other loops need the registers.
 func (g *gen) runs() {
 	g.set(steps, 0)
-	g.put(few("run"), steps)
-	g.put(few("head"), steps)
-	g.get(steps, few("N"))
-	g.put(few("left"), steps)
+	g.put(g.of("run"), steps)
+	g.put(g.of("head"), steps)
+	g.get(steps, g.of("N"))
+	g.put(g.of("left"), steps)
 }
 
 // runAt finds where the run whose number is in steps begins. It destroys temp.
 func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
-	g.get(dst, few(list))
+	g.get(dst, g.of(list))
 	g.offset(dst, dst, steps, 8)
 	g.get(dst, mem{base: dst})
 	g.scale(dst, size)
-	g.get(temp, few(from))
+	g.get(temp, g.of(from))
 	g.plus(dst, temp)
 }
 
@@ -96,12 +96,12 @@ func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
 // destroys temp.
 func (g *gen) leadOf(at reg, c cells, temp reg) {
 	find := func(list string) {
-		g.get(lead, few(list))
+		g.get(lead, g.of(list))
 		g.offset(lead, lead, steps, 8)
 		g.get(lead, mem{base: lead})
 	}
 	find("Far")
-	g.get(temp, few("FarPages"))
+	g.get(temp, g.of("FarPages"))
 	g.label("touch")
 	g.prefetch(mem{base: lead})
 	g.increase(lead, page)
@@ -116,80 +116,78 @@ func (g *gen) leadOf(at reg, c cells, temp reg) {
 }
 
 // rowsOfHead finds where the rows of Q or O begin of the head whose run is in hand. It destroys steps and temp.
-func (g *gen) rowsOfHead(rows string, temp reg) {
-	g.get(steps, few("head"))
-	g.get(temp, few("Head"+rows))
+func (g *gen) rowsOfHead(temp reg) {
+	g.get(steps, g.of("head"))
+	g.get(temp, g.of("HeadStep"))
 	g.multiply(steps, temp)
-	g.get(temp, few(rows+"+Rows_Data"))
+	g.get(temp, g.of("Rows.Data"))
 	g.offset(steps, temp, steps, 4)
-	g.put(few("rows"), steps)
+	g.put(g.of("rows"), steps)
 }
 
 // scoresOfRun finds where the row of P begins that its first query has for the run's keys. It destroys steps and temp.
 func (g *gen) scoresOfRun(dst, temp reg) {
-	g.get(steps, few("head"))
-	g.get(temp, few("R"))
+	g.get(steps, g.of("head"))
+	g.get(temp, g.of("R"))
 	g.multiply(steps, temp)
-	g.get(temp, few("Stride"))
+	g.get(temp, g.of("Stride"))
 	g.multiply(steps, temp)
-	g.get(temp, few("N"))
+	g.get(temp, g.of("N"))
 	g.plus(steps, temp)
-	g.get(temp, few("left"))
+	g.get(temp, g.of("left"))
 	g.subtract(steps, temp)
-	g.get(temp, few("P"))
+	g.get(temp, g.of("P"))
 	g.offset(dst, temp, steps, 4)
 }
 
 // keysOfRun counts the run's keys, and moves on to the one that follows: the same keys of the next head, or of the first head the keys that come then. It
 // destroys steps and temp.
 func (g *gen) keysOfRun(dst, temp reg) {
-	g.get(steps, few("run"))
+	g.get(steps, g.of("run"))
 	g.increase(steps, 1)
-	g.put(few("run"), steps)
-	g.get(dst, few("left"))
-	g.get(steps, few("Run"))
+	g.put(g.of("run"), steps)
+	g.get(dst, g.of("left"))
+	g.get(steps, g.of("Run"))
 	g.jumpLess(dst, steps, "taken")
 	g.move(dst, steps)
 	g.label("taken")
-	g.get(steps, few("head"))
+	g.get(steps, g.of("head"))
 	g.increase(steps, 1)
-	g.get(temp, few("Heads"))
+	g.get(temp, g.of("Heads"))
 	g.jumpLess(steps, temp, "turn")
-	g.get(steps, few("left"))
+	g.get(steps, g.of("left"))
 	g.subtract(steps, dst)
-	g.put(few("left"), steps)
+	g.put(g.of("left"), steps)
 	g.set(steps, 0)
 	g.label("turn")
-	g.put(few("head"), steps)
+	g.put(g.of("head"), steps)
 }
 
 // moreRuns ends the loop.
 func (g *gen) moreRuns(label string) {
-	g.get(steps, few("left"))
+	g.get(steps, g.of("left"))
 	g.jumpAtLeast(steps, 1, label)
 }
-
-func few(field string) mem { return mem{base: panel, field: "Few_" + field} }
 
 // ifTurn emits what asks for a row of four in the turn of a tile that does so. Tiles of queries take turns to ask for the rows that come later: memory that is
 // asked for all of them amid one tile, and for none amid the others, has little to do then. The lowest bits of Few.turn say which rows. On a Xeon (family 6,
 // model 167) Dot read keys for 8 queries 7 to 24 % faster so, and Sum values 8 to 24 %.
 func (g *gen) ifTurn(row int, name string, ask func()) {
-	g.jumpUnless(few("turn"), row, "asked"+name)
+	g.jumpUnless(g.of("turn"), row, "asked"+name)
 	ask()
 	g.label("asked" + name)
 }
 
 // firstTurn and nextTurn set those bits. They destroy steps.
 func (g *gen) firstTurn() {
-	g.get(steps, few("turns"))
-	g.put(few("turn"), steps)
+	g.get(steps, g.of("turns"))
+	g.put(g.of("turn"), steps)
 }
 
 func (g *gen) nextTurn() {
-	g.get(steps, few("turn"))
+	g.get(steps, g.of("turn"))
 	g.lower(steps, 4)
-	g.put(few("turn"), steps)
+	g.put(g.of("turn"), steps)
 }
 
 // dots is a tile of sums of queries with keys.
@@ -241,7 +239,7 @@ func (d dots) together(name string) {
 	d.move(lanesAt, lanes)
 	d.move(elemAt, elem)
 	d.offset(leadAt, elem, lead, 1)
-	d.get(steps, few("D"))
+	d.get(steps, d.of("D"))
 	if d.queries == 1 {
 		d.inTurn(name)
 	} else if many := min(line/(d.vec*d.size()), 4); many > 1 {
@@ -318,11 +316,11 @@ func (d dots) columns(name string, vecs int, single bool) {
 // between one row and the next, so that a CPU has more rows in hand. On a Zen 4, decoding 32768 keys of 8 heads, AVX-512 took 3 % less time so than where each
 // four keys came by way of the counts of queries and columns, and with d = 128 7 % (medians of 44 rounds; the least times were within 1.2 % of one another).
 func (d dots) alone() {
-	d.get(steps, few("R"))
+	d.get(steps, d.of("R"))
 	d.jumpAtLeast(steps, 2, "notAlone")
 	d.jumpBelow(count, d.keys, "notAlone")
-	d.get(steps, few("D"))
-	d.get(lanes, few("rows"))
+	d.get(steps, d.of("D"))
+	d.get(lanes, d.of("rows"))
 	query := func(v int) vec { return d.key() + vec(1+v) }
 	for _, vecs := range []int{16, 8, 4} {
 		name := fmt.Sprint("alone", vecs)
@@ -352,7 +350,7 @@ func (d dots) alone() {
 				}
 			}
 		})
-		d.broadcast64(d.key(), few("Factor"))
+		d.broadcast64(d.key(), d.of("Factor"))
 		d.total(0)
 		d.increase(out, 4*d.keys)
 		d.down(elem, stride, d.keys)
@@ -371,7 +369,7 @@ func (d dots) keyByKey(name string) {
 	d.eachKey(name, func(key reg) {
 		d.move(lanesAt, lanes)
 		d.move(elemAt, key)
-		d.get(steps, few("D"))
+		d.get(steps, d.of("D"))
 		for vecs := most; vecs > 0; vecs /= 2 {
 			d.columnsOfKey(fmt.Sprint(name, "vectors", vecs), vecs, vecs == most, false)
 		}
@@ -454,11 +452,11 @@ func row(at, stride, stride3 reg, r, off int) mem {
 
 // finish adds up and stores, and moves on to the queries that follow.
 func (d dots) finish() {
-	d.get(steps, few("Stride"))
+	d.get(steps, d.of("Stride"))
 	d.scale(steps, 4)
 	for r := range d.queries {
 		if r == 0 {
-			d.broadcast64(d.key(), few("Factor"))
+			d.broadcast64(d.key(), d.of("Factor"))
 		}
 		d.total(r)
 		d.offset(out, out, steps, 1)
@@ -492,45 +490,45 @@ func (d dots) total(r int) {
 //
 // V may be cells of any type; ScaleKeys multiplies their scales into the weights before.
 func (g *gen) sum(c cells) {
-	g.function("Sum"+c.name()+g.way.name, "(p *Few)", 8, 8, fmt.Sprintf(`
+	g.function("Sum"+c.name()+g.way.name, "(p *Walk)", 8, 8, fmt.Sprintf(`
 for k := range p.N {
 	for r := range p.R {
-		for c := range p.C {
-			p.O.Data[r*p.O.Stride+c] = fma(p.P[r*p.Stride+k], %s, p.O.Data[r*p.O.Stride+c])
+		for c := range p.D {
+			p.Rows.Data[r*p.Rows.Stride+c] = fma(p.P[r*p.Stride+k], %s, p.Rows.Data[r*p.Rows.Stride+c])
 		}
 	}
-}`, c.float("p.V", "k*p.V.Stride+c")))
+}`, c.float("p.Cache", "k*p.Cache.Stride+c")))
 	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, columns, apart, outStride, lead)
 	g.arg(panel, "p", 0)
-	g.get(stride, few("Stride"))
-	g.get(apart, few("V+"+cellStride))
-	g.get(outStride, few("O+Rows_Stride"))
+	g.get(stride, g.of("Stride"))
+	g.get(apart, g.of("Cache.Stride"))
+	g.get(outStride, g.of("Rows.Stride"))
 	g.scale(stride, 4)
 	g.scale(apart, c.size())
 	g.scale(outStride, 4)
 	g.offset(stride3, stride, stride, 2)
 	g.runs()
 	g.label("run")
-	g.get(steps, few("run"))
-	g.runAt(lanes, "At", "V+"+c.field(), c.size(), elem)
+	g.get(steps, g.of("run"))
+	g.runAt(lanes, "At", "Cache."+c.slice(), c.size(), elem)
 	g.leadOf(lanes, c, elemAt)
-	g.rowsOfHead("O", elem)
+	g.rowsOfHead(elem)
 	g.scoresOfRun(elem, count)
 	g.keysOfRun(count, elemAt)
-	g.put(few("keys"), count)
+	g.put(g.of("keys"), count)
 	g.firstTurn()
-	g.get(out, few("rows"))
-	g.get(count, few("R"))
+	g.get(out, g.of("rows"))
+	g.get(count, g.of("R"))
 	for _, rows := range outerRows.tiles {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))
-		g.get(columns, few("C"))
+		g.get(columns, g.of("D"))
 		g.columns(tile{gen: g, rows: rows, along: true, apart: true, ahead: true, cells: c}, tile.sumColumns)
 		g.note("the first column of the rows that follow")
-		g.get(steps, few("C"))
+		g.get(steps, g.of("D"))
 		g.scale(steps, c.size())
 		g.subtract(lanes, steps)
-		g.get(steps, few("C"))
+		g.get(steps, g.of("D"))
 		g.scale(steps, 4)
 		g.subtract(out, steps)
 		g.down(out, outStride, rows)
@@ -556,7 +554,7 @@ func (t tile) sumColumns() {
 	t.move(elemAt, elem)
 	t.move(lanesAt, lanes)
 	t.follow()
-	t.get(steps, few("keys"))
+	t.get(steps, t.of("keys"))
 	t.increase(steps, -unroll)
 	t.rest(t.name)
 	t.eachResult(func(r, v int, at mem) { t.storeLanes(at, t.sum(r, v)) })
@@ -585,7 +583,7 @@ func (t tile) sumKeys() {
 	}
 	t.move(elemAt, elem)
 	t.move(lanesAt, lanes)
-	t.get(steps, few("keys"))
+	t.get(steps, t.of("keys"))
 	t.label("key" + t.name)
 	t.broadcast(weight, mem{base: elemAt})
 	asks := t.askRow(lanesAt, t.vecs, t.cells)
@@ -617,7 +615,7 @@ func (g *gen) weigh(sums bool) {
 	if sums {
 		name, s = "WeighSums", "\n\tp.S[r] += Σ e*p.P[r*p.Stride+j]"
 	}
-	g.function(name+g.power.name+g.way.name, "(p *Few, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
+	g.function(name+g.power.name+g.way.name, "(p *Weigh, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
 n := %[1]d * vectors
 for r := from; r < p.R; r++ {
 	if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
@@ -641,23 +639,23 @@ return p.R`, g.vec, s))
 	}
 	g.arg(panel, "p", 0)
 	g.arg(aux, "from", 8)
-	g.get(count, few("R"))
-	g.get(stride, few("Stride"))
+	g.get(count, g.of("R"))
+	g.get(stride, g.of("Stride"))
 	g.scale(stride, 4)
-	g.get(out, few("P"))
+	g.get(out, g.of("P"))
 	g.move(steps, aux)
 	g.multiply(steps, stride)
 	g.offset(out, out, steps, 1)
-	g.get(refsOf, few("M"))
-	g.get(weights, few("L"))
+	g.get(refsOf, g.of("M"))
+	g.get(weights, g.of("L"))
 	g.offset(refsOf, refsOf, aux, 4)
 	g.offset(weights, weights, aux, 4)
 	if sums {
-		g.get(sumsOf, few("S"))
+		g.get(sumsOf, g.of("S"))
 		g.offset(sumsOf, sumsOf, aux, 4)
 	}
-	g.get(lead, few("Next"))
-	g.get(leadBy, few("NextBy"))
+	g.get(lead, g.of("At"))
+	g.get(leadBy, g.of("By"))
 	g.subtract(count, aux)
 	g.jumpBelow(count, 1, "done")
 
@@ -691,13 +689,13 @@ return p.R`, g.vec, s))
 	g.jumpAtLeast(count, 1, "row")
 
 	g.label("done")
-	g.get(aux, few("R"))
+	g.get(aux, g.of("R"))
 	g.subtract(aux, count)
 	g.result("done", 24, aux)
 	g.ret()
 
 	g.label("over")
-	g.store(mem{base: panel, field: "Few_tops"}, top)
+	g.store(g.of("tops"), top)
 	g.jump("done")
 }
 

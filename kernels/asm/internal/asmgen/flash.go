@@ -29,7 +29,7 @@ import "fmt"
 // goes with the weights of the group before, which has those vectors still: so nothing but the very last weights goes alone.
 func (g *gen) flash(vecs int) {
 	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, name: "0"}
-	g.function(fmt.Sprint("Flash", g.power.name, vecs), "(p *Panel, from, to, scored int) (done int)", 8, 40, fmt.Sprintf(`
+	g.function(fmt.Sprint("Flash", g.power.name, vecs), "(p *Flash, from, to, scored int) (done int)", 8, 40, fmt.Sprintf(`
 first := 0 // lane
 for j := from; ; j += %[1]d {
 	if j == to {
@@ -41,7 +41,7 @@ for j := from; ; j += %[1]d {
 	if j > from || scored == 0 {
 		score rows j to j+%[1]d
 		if j >= p.Plain {
-			p.P[i*%[2]d+lane] = -Inf where !(p.Edit.Lo[lane] <= p.Edit.Key+i && p.Edit.Key+i < p.Edit.Hi[lane]) // j <= i < j+%[1]d
+			p.P[i*%[2]d+lane] = -Inf where !(p.Lo[lane] <= p.Key+i && p.Key+i < p.Hi[lane]) // j <= i < j+%[1]d
 		}
 	}
 	if any p.P[i*%[2]d+lane] > p.M[lane]+Limit { // j <= i < j+%[1]d, first <= lane
@@ -57,14 +57,16 @@ for j := from; ; j += %[1]d {
 }`, g.rows, g.vecs*g.vec, vecs*g.vec, g.unit()*g.vec, g.vec))
 	g.take(panel, lanesAt, weightsAt, elem, elemAt, stride, stride3, out, count, steps, aux, nextRow, pause)
 	g.takeFar()
-	g.scoreRows()
+	g.arg(panel, "p", 0)
+	g.get(out, g.of("P"))
+	g.scoreRows(8)
 	g.free(aux)
 	g.take(refs)
 	if g.power.asks {
 		g.take(source)
-		g.get(source, ofPanel("Next"))
+		g.get(source, g.of("At"))
 		g.jumpAtLeast(source, 1, "next")
-		g.get(source, ofPanel("Qt"))
+		g.get(source, g.of("Qt"))
 		g.label("next")
 	}
 	t.take()
@@ -72,7 +74,7 @@ for j := from; ; j += %[1]d {
 		t.vectors(span{"temps", t.temps()[0], 4})
 	}
 	t.mark()
-	g.get(refs, mem{base: panel, field: "Panel_M"})
+	g.get(refs, g.of("M"))
 	g.arg(steps, "scored", 24)
 	g.jumpAtLeast(steps, 1, "fits0")
 	t.startScore()
@@ -113,7 +115,7 @@ func (t tile) groups() {
 	t.scaleScores()
 	t.arg(rowOf, "to", 16)
 	t.subtract(rowOf, count)
-	t.get(steps, mem{base: panel, field: "Panel_Plain"})
+	t.get(steps, t.of("Plain"))
 	t.jumpLess(rowOf, steps, "shown"+t.name)
 	t.edges(t.mask)
 	t.label("shown" + t.name)
@@ -127,7 +129,7 @@ func (t tile) groups() {
 	t.jumpAtLeast(count, 1, "group"+t.name)
 	if next := t.first + t.unit(); next < t.vecs {
 		const until, to = steps, rowOf
-		t.get(until, ofPanel("Until"))
+		t.get(until, t.of("Until"))
 		t.jumpBelow(until, 1, "last"+t.name)
 		t.get(count, mem{base: until, off: 8 * next})
 		t.arg(to, "to", 16)
@@ -188,7 +190,7 @@ func (t tile) total() { t.addGroup(out, 0) }
 func (t tile) addGroup(end reg, before int) {
 	const totals = pause // which nobody needs now
 	sum := t.temps()[0]
-	t.get(totals, ofPanel("L"))
+	t.get(totals, t.of("L"))
 	t.withTemps(func() {
 		for v := t.first; v < t.vecs; v++ {
 			row := func(r int) mem { return mem{base: end, off: (r-t.rows)*t.row() - before + v*t.bytes()} }
@@ -209,13 +211,13 @@ const rowOf = lanesAt
 // mask hides scores outside Lo and Hi.
 func (t tile) mask() {
 	lo, last, key, tmp := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
-	t.get(steps, ofPanel("Edit+Edit_Key"))
+	t.get(steps, t.of("Key"))
 	t.plus(rowOf, steps)
 	for v := t.first; v < t.vecs; v++ {
 		at := mem{base: steps, vectors: v}
-		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Lo"})
+		t.get(steps, t.of("Lo"))
 		t.load(lo, at)
-		t.get(steps, mem{base: panel, field: "Panel_Edit+Edit_Hi"})
+		t.get(steps, t.of("Hi"))
 		t.load(last, at)
 		t.addInt(last, last, previous)
 		t.broadcastInt(key, rowOf)
@@ -297,7 +299,7 @@ func (t tile) mixed(w tile, name string) {
 		if t.power.asks && k == n/2+1 {
 			t.prefetch(mem{base: source})
 			t.prefetch(mem{base: source, off: line})
-			t.plusAt(source, ofPanel("NextBy"))
+			t.plusAt(source, t.of("By"))
 		}
 	}
 	t.increase(steps, -n)
@@ -344,7 +346,7 @@ func (t tile) mixed(w tile, name string) {
 func (t tile) seed() {
 	const sums = steps
 	ref, top, begun, least := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
-	t.get(sums, mem{base: panel, field: "Panel_L"})
+	t.get(sums, t.of("L"))
 	for v := t.first; v < t.vecs; v++ {
 		at := mem{base: refs, vectors: v}
 		t.load(ref, at)

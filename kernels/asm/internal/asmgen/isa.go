@@ -3,27 +3,47 @@ package asmgen
 // A target is an instruction set: its geometry, its registers, and how it spells the operations of the nests.
 type target struct {
 	name, arch string
-	vec        int            // floats in a vector
-	vecs       int            // vectors in a row of lanes
-	regs       int            // vector registers
-	roles      map[reg]string // integer registers
-	rows       int            // rows of a product tile: Ops.Keys and Ops.Cols
-	cols       []int          // columns that Mix takes at once, of tiles of 1, 2 and more vectors
-	queries    int            // queries that Dot takes at once
-	wide       int            // vectors in a row of a tile of Outer
-	entries    int            // length of the tables of exp2
-	degree     int            // of its polynomial
-	chains     int            // independent accumulators of the peak probe
-	reads      int            // vectors a round of the bandwidth probe
-	byElement  bool           // multiplies by one element of a register; else that element is broadcast to one
-	checksEach bool           // Flash compares each vector with its limit by itself
-	pooled     bool           // constants lie after one another, under one symbol
-	storeLanes int            // lanes that Store moves at once
-	smaller    *target        // whose moves do what is too small for those of this set
+	registerFile
+	tables
+	probes
+	traits
+	vec        int     // floats in a vector
+	vecs       int     // vectors in a row of lanes
+	rows       int     // rows of a product tile: Ops.Keys and Ops.Cols
+	cols       []int   // columns that Mix takes at once, of tiles of 1, 2 and more vectors
+	queries    int     // queries that Dot takes at once
+	wide       int     // vectors in a row of a tile of Outer
+	storeLanes int     // lanes that Store moves at once
+	smaller    *target // whose moves do what is too small for those of this set
 	powers     []power
 	ways       []way
 	only       []string // loops that the set brings, where it does not bring all that it is able to
 	spell      func(*file) isa
+}
+
+// A registerFile says which registers a set has.
+type registerFile struct {
+	regs  int            // vector registers
+	roles map[reg]string // integer registers
+}
+
+// tables say how 2^x is looked up.
+type tables struct {
+	entries int // of the table
+	degree  int // of the polynomial
+}
+
+// probes say how long a round of a probe is.
+type probes struct {
+	chains int // independent accumulators of Peak
+	reads  int // vectors of Read
+}
+
+// traits are how a set differs in what loops are written for.
+type traits struct {
+	byElement  bool // it multiplies by one element of a register; else that element is broadcast to one
+	checksEach bool // Flash compares each vector with its limit by itself
+	pooled     bool // constants are stored one after another, under one symbol
 }
 
 // A way to ask memory for rows that are read once.

@@ -25,12 +25,12 @@ import (
 // no more than the chains that its units need, and at .98 with 6; AVX-512 at .93 and .96. An element of x is one chain of FMAs in the order of k from zero,
 // added to what was there, whatever the tile.
 func (g *gen) outer(o outer) {
-	g.function(o.name, "(p *Panel)", 8, 8, fmt.Sprintf(`
+	g.function(o.name, "(p *Outer)", 8, 8, fmt.Sprintf(`
 for r := range p.N { // %d at a time
 	for c := range p.C { // %d at a time
 		sum := float32(0)
 		for k := range p.Width {
-			sum = fma(p.P[%s], p.Y.Data[k*p.Y.Stride+c], sum)
+			sum = fma(p.P[%s], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 		}
 		%s
 	}
@@ -42,31 +42,31 @@ for r := range p.N { // %d at a time
 		g.take(elemAt4, resultAt)
 	}
 	g.arg(panel, "p", 0)
-	g.get(count, ofPanel("N"))
-	g.get(elem, ofPanel("P"))
-	g.get(stride, ofPanel("Lanes"))
-	g.get(apart, ofPanel("Y+Rows_Stride"))
-	g.get(out, ofPanel("X"))
-	g.get(outStride, ofPanel("XStr"))
+	g.get(count, g.of("N"))
+	g.get(elem, g.of("P"))
+	g.get(stride, g.of("Lanes"))
+	g.get(apart, g.of("Y.Stride"))
+	g.get(out, g.of("X"))
+	g.get(outStride, g.of("XStride"))
 	g.scale(stride, 4)
 	g.scale(apart, 4)
 	g.scale(outStride, 4)
 	if o.transposed {
 		g.offset(stride3, stride, stride, 2)
-		g.get(leadAt, ofPanel("Beside"))
+		g.get(leadAt, g.of("Beside"))
 	}
-	g.get(lead, ofPanel("Ahead"))
+	g.get(lead, g.of("At"))
 	g.jumpAtLeast(lead, 1, "asks")
 	g.move(lead, elem)
 	g.label("asks")
 	for _, rows := range g.outerTiles(o) {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))
-		g.get(columns, ofPanel("C"))
-		g.get(lanes, ofPanel("Y+Rows_Data"))
+		g.get(columns, g.of("C"))
+		g.get(lanes, g.of("Y.Data"))
 		g.columns(tile{gen: g, rows: rows, along: !o.transposed, apart: true}, func(t tile) { t.outerColumns(o) })
 		g.note("the first column of the rows that follow")
-		g.get(steps, ofPanel("C"))
+		g.get(steps, g.of("C"))
 		g.scale(steps, 4)
 		g.subtract(out, steps)
 		g.down(out, outStride, rows)
@@ -94,9 +94,9 @@ type outer struct {
 var (
 	outerRows = outer{
 		name: "Outer", weight: "r*p.Lanes+k", tiles: []int{6, 2, 1},
-		after: "p.X[r*p.XStr+c] += sum // what was there counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\tp.X[r*p.XStr+c] *= p.Scale[r]\n\t\t}",
+		after: "p.X[r*p.XStride+c] += sum // what was there counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\tp.X[r*p.XStride+c] *= p.Scale[r]\n\t\t}",
 	}
-	outerTransposed = outer{name: "OuterT", weight: "k*p.Lanes+r", tiles: []int{6, 4, 2, 1}, byElement: []int{8, 4, 1}, transposed: true, after: "p.X[r*p.XStr+c] += sum"}
+	outerTransposed = outer{name: "OuterT", weight: "k*p.Lanes+r", tiles: []int{6, 4, 2, 1}, byElement: []int{8, 4, 1}, transposed: true, after: "p.X[r*p.XStride+c] += sum"}
 )
 
 // outerTiles are the rows of a form's tiles.
@@ -122,8 +122,6 @@ func (g *gen) asks() int {
 	}
 	return 1
 }
-
-func ofPanel(name string) mem { return mem{base: panel, field: "Panel_" + name} }
 
 // columns emits a row of tiles, each in a loop: as wide as registers allow, then narrower ones, and at last a column at a time.
 func (g *gen) columns(t tile, emit func(t tile)) {
@@ -163,14 +161,14 @@ func (t tile) outerColumns(o outer) {
 		t.move(resultAt, out)
 	}
 	t.asks, t.beside = t.gen.asks(), o.transposed
-	t.get(steps, ofPanel("Width"))
+	t.get(steps, t.of("Width"))
 	t.increase(steps, -unroll)
 	t.rest(t.name)
 	if o.transposed {
 		t.storeOuter(false, false)
 		return
 	}
-	t.getBool(elemAt, ofPanel("Fresh"))
+	t.getBool(elemAt, t.of("Fresh"))
 	t.jumpBelow(elemAt, 1, "add"+t.name)
 	t.finishOuter(true, t.name+"fresh")
 	t.jump("next" + t.name)
@@ -181,9 +179,9 @@ func (t tile) outerColumns(o outer) {
 
 // finishOuter makes the sums results: adds what was there unless they are fresh, and multiplies them by factors if there are any.
 func (t tile) finishOuter(fresh bool, name string) {
-	t.get(lanesAt, ofPanel("Scale"))
+	t.get(lanesAt, t.of("Scale"))
 	t.jumpBelow(lanesAt, 1, "plain"+name)
-	t.get(steps, ofPanel("N"))
+	t.get(steps, t.of("N"))
 	t.subtract(steps, count)
 	t.offset(lanesAt, lanesAt, steps, 4)
 	t.storeOuter(fresh, true)
@@ -232,12 +230,12 @@ func (g *gen) down(cursor, stride reg, rows int) {
 
 // dscore emits Ops.DScore: tiles as Score's, of V with Dot, multiplied into P.
 func (g *gen) dscore(vecs int) {
-	g.function(fmt.Sprint("DScore", vecs), "(p *Panel)", 0, 8, fmt.Sprintf(`
+	g.function(fmt.Sprint("DScore", vecs), "(p *DScore)", 0, 8, fmt.Sprintf(`
 for j := range p.N { // %[1]d at a time
 	var sum [%[2]d]float32
 	for c := range p.C { // %[3]d at a time
 		for lane := range sum {
-			sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.Dot[c*%[4]d+lane], sum[lane])
+			sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.Dot.lanes[c*%[4]d+lane], sum[lane])
 		}
 	}
 	for lane := range sum {
@@ -247,18 +245,18 @@ for j := range p.N { // %[1]d at a time
 	g.take(panel, lanes, lanesAt, elem, elemAt, stride, stride3, out, count, steps, aux)
 	g.takeFar()
 	g.arg(panel, "p", 0)
-	g.get(count, ofPanel("N"))
-	g.get(elem, ofPanel("V+Rows_Data"))
-	g.get(stride, ofPanel("V+Rows_Stride"))
-	g.get(lanes, ofPanel("Dot"))
-	g.get(aux, ofPanel("Sub"))
-	g.get(out, ofPanel("P"))
+	g.get(count, g.of("N"))
+	g.get(elem, g.of("V.Data"))
+	g.get(stride, g.of("V.Stride"))
+	g.get(lanes, g.of("Dot"))
+	g.get(aux, g.of("Sub"))
+	g.get(out, g.of("P"))
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
 	g.tiles(vecs, true, []int{g.rows, 1}, func(t tile) {
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
-		t.get(steps, ofPanel("C"))
+		t.get(steps, t.of("C"))
 		t.products()
 	}, func(t tile) {
 		for r := range t.rows {

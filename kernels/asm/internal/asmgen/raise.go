@@ -5,7 +5,7 @@ import "fmt"
 // raise emits Ops.Raise for a group of so many rows, a vector of lanes at a time. Vectors in which no lane goes over are passed by; in the
 // others, lanes that do not are multiplied by 1.
 func (g *gen) raise() {
-	g.function("Raise", "(p *Panel, rows int)", 0, 16, fmt.Sprintf(`
+	g.function("Raise", "(p *Softmax, rows int)", 0, 16, fmt.Sprintf(`
 for lane := range p.Width { // %[2]d at a time
 	top := p.M[lane]
 	for j := p.Done; j < p.Done+rows; j++ {
@@ -38,15 +38,14 @@ for lane := range p.Width { // %[2]d at a time
 		least, x           = vec(8), vec(9)                 // of the weights that stay; of a row
 	)
 	g.vectors(span{"m", m, 1}, span{"top", top, 1}, span{"highest", highest, 1}, span{"d", d, 1}, span{"k", k, 1}, span{"f", f, 1}, span{"nothing", nothing, 1}, span{"tmp", tmp, 1}, span{"least", least, 1}, span{"x", x, 1})
-	field := func(f string) mem { return mem{base: panel, field: "Panel_" + f} }
 	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
 
 	g.arg(panel, "p", 0)
-	g.get(width, field("Width"))
+	g.get(width, g.of("Width"))
 	g.scale(width, 4)
-	g.get(refs, field("M"))
-	g.get(out, field("P"))
-	g.get(count, field("Done"))
+	g.get(refs, g.of("M"))
+	g.get(out, g.of("P"))
+	g.get(count, g.of("Done"))
 	g.scale(count, g.row())
 	g.offset(out, out, count, 1)
 	g.set(off, 0)
@@ -88,19 +87,19 @@ for lane := range p.Width { // %[2]d at a time
 		g.mul(x, f, vector(sums))
 		g.store(vector(sums), x)
 	}
-	g.get(sums, field("L"))
+	g.get(sums, g.of("L"))
 	multiply()
-	g.get(sums, field("S"))
+	g.get(sums, g.of("S"))
 	g.jumpBelow(sums, 1, "noS")
 	multiply()
 	g.label("noS")
-	g.get(sums, field("Keep"))
+	g.get(sums, g.of("Keep"))
 	multiply()
 
 	g.note("weights that would become subnormal are 0 before they take the time that such products do")
-	g.get(at, field("P"))
+	g.get(at, g.of("P"))
 	g.offset(at, at, off, 1)
-	g.get(steps, field("Done"))
+	g.get(steps, g.of("Done"))
 	for _, n := range []int{unroll, 1} {
 		loop, end := fmt.Sprint("weights", n), fmt.Sprint("end", n)
 		g.jumpBelow(steps, n, end)
@@ -122,7 +121,7 @@ for lane := range p.Width { // %[2]d at a time
 
 // top emits Ops.Top for so many rows from the first on.
 func (g *gen) top() {
-	g.function("Top", "(p *Panel, from, to int)", 0, 24, fmt.Sprintf(`
+	g.function("Top", "(p *Softmax, from, to int)", 0, 24, fmt.Sprintf(`
 for lane := range p.Width { // %[2]d at a time
 	for j := from; j < to; j++ {
 		p.M[lane] = max(p.P[j*%[1]d+lane], p.M[lane])
@@ -135,7 +134,7 @@ for lane := range p.Width { // %[2]d at a time
 	)
 	g.vectors(span{"sums", 0, sums}, span{"x", x, 1})
 	g.sweep(sums, func() {
-		g.get(refs, mem{base: panel, field: "Panel_M"})
+		g.get(refs, g.of("M"))
 		for i := range sums {
 			g.load(vec(i), column(refs))
 		}

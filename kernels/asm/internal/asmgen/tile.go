@@ -220,7 +220,7 @@ func (t tile) step(k, n int, between func()) {
 		if t.beside {
 			t.prefetchNear(mem{base: lead, index: leadAt, times: 1})
 		}
-		t.plusAt(lead, ofPanel("AheadBy"))
+		t.plusAt(lead, t.of("Next.By"))
 	}
 	widen := t.loadCells
 	if t.single {
@@ -310,24 +310,25 @@ func (g *gen) tiles(vecs int, along bool, rows []int, sums, finish func(t tile))
 
 // score emits Ops.Score for rows from to to.
 func (g *gen) score(vecs int) {
-	g.function(fmt.Sprint("Score", vecs), "(p *Panel, from, to int)", 0, 24, fmt.Sprintf(`
+	g.function(fmt.Sprint("Score", vecs), "(p *Product, scores *float32, from, to int)", 0, 32, fmt.Sprintf(`
 for j := from; j < to; j++ { // %d at a time
 	var sum [%d]float32
 	for x := range p.D { // %d at a time
 		for lane := range sum {
-			sum[lane] = fma(p.K.Data[j*p.K.Stride+x], p.Qt[x*%[4]d+lane], sum[lane])
+			sum[lane] = fma(p.Keys.rows.Data[j*p.Keys.rows.Stride+x], p.Queries.lanes[x*%[4]d+lane], sum[lane])
 		}
 	}
 	for lane := range sum {
-		if !p.Scaled {
+		if !p.plain { // Factor is not 1
 			sum[lane] *= float32(p.Factor)
 		}
-		p.P[j*%[4]d+lane] = sum[lane]
+		scores[j*%[4]d+lane] = sum[lane]
 	}
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec))
 	g.take(panel, lanesAt, elem, elemAt, stride, stride3, out, count, steps, aux)
 	g.takeFar()
-	g.scoreRows()
+	g.arg(out, "scores", 8)
+	g.scoreRows(16)
 	// What is left of the keys is often half a tile: single rows, which have a sum or two to wait for, take almost as long each.
 	g.tiles(vecs, true, []int{g.rows, g.rows / 2, 1}, func(t tile) {
 		t.startScore()
@@ -340,14 +341,14 @@ for j := from; j < to; j++ { // %d at a time
 	g.ret()
 }
 
-// scoreRows sets the registers that stay for all tiles of keys, from arguments (p, from, to).
-func (g *gen) scoreRows() {
+// scoreRows sets the registers that stay for all tiles of keys, from out and the arguments p, the
+// first, and from and to, some bytes further.
+func (g *gen) scoreRows(at int) {
 	g.arg(panel, "p", 0)
-	g.arg(count, "to", 16)
-	g.arg(aux, "from", 8)
-	g.get(stride, mem{base: panel, field: "Panel_K+Rows_Stride"})
-	g.get(elem, mem{base: panel, field: "Panel_K+Rows_Data"})
-	g.get(out, mem{base: panel, field: "Panel_P"})
+	g.arg(count, "to", at+8)
+	g.arg(aux, "from", at)
+	g.get(stride, g.of("K.Stride"))
+	g.get(elem, g.of("K.Data"))
 	g.subtract(count, aux)
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
@@ -360,17 +361,17 @@ func (g *gen) scoreRows() {
 }
 
 func (t tile) startScore() {
-	t.get(lanesAt, mem{base: panel, field: "Panel_Qt"})
+	t.get(lanesAt, t.of("Qt"))
 	t.move(elemAt, elem)
-	t.get(steps, mem{base: panel, field: "Panel_D"})
+	t.get(steps, t.of("D"))
 }
 
 // scaleScores multiplies by the factor what is left to be. It destroys steps.
 func (t tile) scaleScores() {
 	scaled := fmt.Sprint("scaled", t.rows, t.name)
-	t.getBool(steps, ofPanel("Scaled"))
+	t.getBool(steps, t.of("plain"))
 	t.jumpAtLeast(steps, 1, scaled)
-	t.broadcast64(t.elem(0), ofPanel("Factor"))
+	t.broadcast64(t.elem(0), t.of("Factor"))
 	for r := range t.rows {
 		for v := t.first; v < t.vecs; v++ {
 			t.mul(t.sum(r, v), t.sum(r, v), t.elem(0))
@@ -396,7 +397,7 @@ func (t tile) nextScore() {
 
 // mix emits Ops.Mix.
 func (g *gen) mix(vecs int) {
-	g.function(fmt.Sprint("Mix", vecs), "(p *Panel, keep *float32)", 8, 16, fmt.Sprintf(`
+	g.function(fmt.Sprint("Mix", vecs), "(p *Mix, keep *float32)", 8, 16, fmt.Sprintf(`
 for c := range p.C { // %d at a time
 	var sum [%d]float32
 	for lane := range sum {
@@ -405,7 +406,7 @@ for c := range p.C { // %d at a time
 			first, end = p.Since[lane/%[5]d], p.Until[lane/%[5]d]
 		}
 		for j := first; j < end; j++ { // %[3]d at a time
-			sum[lane] = fma(p.V.Data[j*p.V.Stride+c], p.P[j*%[4]d+lane], sum[lane])
+			sum[lane] = fma(p.Values.rows.Data[j*p.Values.rows.Stride+c], p.P[j*%[4]d+lane], sum[lane])
 		}
 	}
 	for lane := range sum {
@@ -417,11 +418,11 @@ for c := range p.C { // %d at a time
 }`, g.rows, vecs*g.vec, unroll, g.vecs*g.vec, g.vec))
 	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, aux, nextRow, lead)
 	g.arg(panel, "p", 0)
-	g.get(lanes, mem{base: panel, field: "Panel_P"})
-	g.get(elem, mem{base: panel, field: "Panel_V+Rows_Data"})
-	g.get(stride, mem{base: panel, field: "Panel_V+Rows_Stride"})
-	g.get(out, mem{base: panel, field: "Panel_O"})
-	g.get(count, mem{base: panel, field: "Panel_C"})
+	g.get(lanes, g.of("P"))
+	g.get(elem, g.of("V.Data"))
+	g.get(stride, g.of("V.Stride"))
+	g.get(out, g.of("O"))
+	g.get(count, g.of("C"))
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
 	// A tile of few vectors has as many sums as others by more columns: their multiply-adds would wait for one another. On a Xeon (family 6, model 167) 16
@@ -441,7 +442,7 @@ for c := range p.C { // %d at a time
 	}, func(t tile) {
 		at := func(r, v int) mem { return mem{base: out, off: r*t.row() + v*t.bytes()} }
 		fresh := fmt.Sprint("fresh", t.rows)
-		t.getBool(steps, mem{base: panel, field: "Panel_Fresh"})
+		t.getBool(steps, t.of("Fresh"))
 		t.jumpAtLeast(steps, 1, fresh)
 		t.arg(aux, "keep", 8)
 		for v := range t.vecs {
@@ -465,17 +466,17 @@ for c := range p.C { // %d at a time
 // askColumns has Mix ask for the columns at hand of the rows that Panel.Ahead says, once it has exchanged these with those that Panel.Then says; or of the first
 // row of V if it says nothing.
 func (t tile) askColumns() {
-	for _, by := range []string{"", "By"} {
-		t.get(lead, ofPanel("Then"+by))
-		t.get(steps, ofPanel("Ahead"+by))
-		t.put(ofPanel("Then"+by), steps)
-		t.put(ofPanel("Ahead"+by), lead)
+	for _, part := range []string{".At", ".By"} {
+		t.get(lead, t.of("Then"+part))
+		t.get(steps, t.of("Next"+part))
+		t.put(t.of("Then"+part), steps)
+		t.put(t.of("Next"+part), lead)
 	}
 	t.move(lead, elem)
-	t.get(steps, ofPanel("Ahead"))
+	t.get(steps, t.of("Next.At"))
 	t.jumpBelow(steps, 1, fmt.Sprint("asks", t.rows))
 	t.plus(lead, steps)
-	t.get(steps, ofPanel("V+Rows_Data"))
+	t.get(steps, t.of("V.Data"))
 	t.subtract(lead, steps)
 	t.label(fmt.Sprint("asks", t.rows))
 }
@@ -486,7 +487,7 @@ func (t tile) stairs() {
 	const of, before = aux, nextRow
 	suffix := func(field string, v int) string { return fmt.Sprint(t.rows, field, v) }
 	to := func(field string, v int) {
-		t.get(of, ofPanel(field))
+		t.get(of, t.of(field))
 		t.get(steps, mem{base: of, off: 8 * v})
 		t.subtract(steps, before)
 		t.get(before, mem{base: of, off: 8 * v})
@@ -494,9 +495,9 @@ func (t tile) stairs() {
 	}
 	all, done := fmt.Sprint("all", t.rows), fmt.Sprint("summed", t.rows)
 	t.begin()
-	t.get(steps, ofPanel("N"))
+	t.get(steps, t.of("N"))
 	t.increase(steps, -unroll)
-	t.get(of, ofPanel("Until"))
+	t.get(of, t.of("Until"))
 	t.jumpBelow(of, 1, all)
 	t.set(before, 0)
 	for v := 1; v < t.vecs; v++ {
@@ -512,7 +513,7 @@ func (t tile) stairs() {
 		return
 	}
 	t.below = false
-	t.get(of, ofPanel("Until"))
+	t.get(of, t.of("Until"))
 	t.jumpBelow(of, 1, done)
 	for t.first = 1; t.first < t.vecs; t.first++ {
 		to("Until", t.first)

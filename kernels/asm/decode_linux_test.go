@@ -7,17 +7,10 @@ import (
 	"testing"
 )
 
-// putFew is put for the loops on rows. P reaches to the end of the last vector of the last row.
-func (fs fences) putFew(t *testing.T, f *Few, vec int, first bool) *Few {
+// putFew does as put for the operands of decoding. P reaches to the end of the last vector of the last row.
+func (fs fences) putFew(t *testing.T, f *few, vec int, first bool) *few {
 	at := func(name string, s []float32, rows, cols, stride int) []float32 {
-		if fs[name] == nil {
-			fs[name] = newFence(t, 1<<15)
-		}
-		n := 0
-		if rows > 0 && cols > 0 {
-			n = (rows-1)*stride + cols
-		}
-		return fs[name].put(s[:n], first)
+		return fs.fenced(t, name, s, rows, cols, stride, first)
 	}
 	g := *f
 	g.Q.Data, g.O.Data = at("Q", f.Q.Data, f.R, f.D, f.Q.Stride), at("O", f.O.Data, f.R, f.C, f.O.Stride)
@@ -27,35 +20,42 @@ func (fs fences) putFew(t *testing.T, f *Few, vec int, first bool) *Few {
 	return &g
 }
 
-// The loops on rows against their portable twins, between pages that nobody may touch.
-func TestFewAgainstPortable(t *testing.T) {
+// poisonFew puts special values into the operands of decoding.
+func poisonFew(f *few) {
+	poison(&operands{Panel: Panel{N: f.N, P: f.P}, D: f.D, Qt: f.Q.Data, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
+}
+
+// TestDecodeAgainstPortable checks the loops of decoding against their portable twins, between pages
+// that are not mapped.
+func TestDecodeAgainstPortable(t *testing.T) {
 	for _, o := range asking() {
 		fs := fences{}
-		few := func(r, n, d int, special bool) {
+		run := func(r, n, d int, special bool) {
 			f := randomFew(r, n, d, d)
 			f.Factor *= math.Sqrt(64 / float64(max(d, 64))) // so that weights are no larger than those of 64 columns
 			if special {
-				poison(&Panel{N: n, D: d, Qt: f.Q.Data, P: f.P, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
+				poisonFew(f)
 			}
 			for _, first := range []bool{true, false} {
 				what := fmt.Sprintf("%s: %d queries, %d keys, %d columns", o.ISA, r, n, d)
-				got, want := fs.putFew(t, f, o.Vec, first), *f
+				got, want := fs.putFew(t, f, o.Shape.Vec, first), *f
 				want.P, want.O.Data, want.L, want.S = slices.Clone(f.P), slices.Clone(f.O.Data), slices.Clone(f.L), slices.Clone(f.S)
-				o.Dot(got)
-				dot(&want)
+				o.Decode.Dot(got.dot())
+				dot(want.dot())
 				compare(t, what+": Dot", Rows{Data: got.P, Stride: f.Stride}, Rows{Data: want.P, Stride: f.Stride}, n, float64(d))
 				copy(want.P, got.P)
-				o.Weigh(got)
-				weigh(&want)
-				if got.Done != want.Done {
-					t.Fatalf("%s: Weigh left at %d, its twin at %d", what, got.Done, want.Done)
+				gotWeigh, wantWeigh := got.weigh(), want.weigh()
+				o.Decode.Weigh(gotWeigh)
+				weigh(wantWeigh)
+				if gotWeigh.Done != wantWeigh.Done {
+					t.Fatalf("%s: Weigh left at %d, its twin at %d", what, gotWeigh.Done, wantWeigh.Done)
 				}
 				compare(t, what+": Weigh", Rows{Data: got.P, Stride: f.Stride}, Rows{Data: want.P, Stride: f.Stride}, n, 1)
-				compare(t, what+": L", Rows{Data: got.L, Stride: r}, Rows{Data: want.L, Stride: r}, got.Done, float64(n))
-				compare(t, what+": S", Rows{Data: got.S, Stride: r}, Rows{Data: want.S, Stride: r}, got.Done, float64(n))
+				compare(t, what+": L", Rows{Data: got.L, Stride: r}, Rows{Data: want.L, Stride: r}, gotWeigh.Done, float64(n))
+				compare(t, what+": S", Rows{Data: got.S, Stride: r}, Rows{Data: want.S, Stride: r}, gotWeigh.Done, float64(n))
 				copy(want.P, got.P)
-				o.Sum(got)
-				sum(&want)
+				o.Decode.Sum(got.sum())
+				sum(want.sum())
 				compare(t, what+": Sum", got.O, want.O, d, float64(n))
 			}
 		}
@@ -63,45 +63,46 @@ func TestFewAgainstPortable(t *testing.T) {
 			for _, r := range some(1, 2, 3, 4, 5, 6, 7, 8, 9) {
 				for _, n := range some(1, 3, 4, 6, 16, 33) {
 					for _, d := range []int{1, 7, 33, 64} {
-						few(r, n, d, special)
+						run(r, n, d, special)
 					}
 				}
 			}
 			for d := 1; d < 150; d++ {
-				few(2, 5, d, special)
+				run(2, 5, d, special)
 			}
 			for _, d := range wholeRows {
-				few(1, 9, d, special)
+				run(1, 9, d, special)
 			}
 			for n := 1; n < 70; n++ {
-				few(3, n, 17, special)
+				run(3, n, 17, special)
 			}
 		}
 	}
 }
 
-// wholeRows are what one query takes in one piece, in some set, and a little more.
+// wholeRows are the columns that one query takes in one piece, in some set, and some more.
 var wholeRows = []int{16, 17, 32, 64, 65, 128, 129, 256, 257}
 
-// Dot and Sum on cells give the bits that they give on the same rows as float32, where scales are powers of two: between pages that nobody may
-// touch, also for special values, and the portable twins too.
-func TestFewOfCells(t *testing.T) {
+// TestDecodeOfCells checks that Dot and Sum on cells give the bits that they give on the same rows
+// as float32, where scales are powers of two: between pages that are not mapped, also for special
+// values, and in the portable loops too.
+func TestDecodeOfCells(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		fs, plain := fences{}, fences{}
-		few := func(r, n, d int, special bool) {
+		run := func(r, n, d int, special bool) {
 			f := randomFew(r, n, d, d)
 			if special {
-				poison(&Panel{N: n, D: d, Qt: f.Q.Data, P: f.P, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
+				poisonFew(f)
 			}
 			k, v := f.K.Rows, f.V.Rows
 			for _, typ := range []Type{F16, BF16, I8} {
 				f.K, f.V = stored(k, n, d, typ, 1), stored(v, n, d, typ, 3)
 				for _, first := range []bool{true, false} {
 					what := fmt.Sprintf("%s, type %d: %d queries, %d keys, %d columns", o.ISA, typ, r, n, d)
-					got, want := fs.putFew(t, f, o.Vec, first), plain.putFew(t, f, o.Vec, first)
+					got, want := fs.putFew(t, f, o.Shape.Vec, first), plain.putFew(t, f, o.Shape.Vec, first)
 					want.K, want.V = widened(f.K, n, d), widened(f.V, n, d)
-					o.Dot(got)
-					o.Dot(want)
+					o.Decode.Dot(got.dot())
+					o.Decode.Dot(want.dot())
 					if special && typ == I8 { // what is subnormal on the way is rounded apart
 						compare(t, what+": Dot", Rows{Data: got.P, Stride: f.Stride}, Rows{Data: want.P, Stride: f.Stride}, n, float64(16*d))
 					} else {
@@ -109,8 +110,8 @@ func TestFewOfCells(t *testing.T) {
 					}
 					copy(got.P, f.P)
 					copy(want.P, f.P)
-					o.Sum(got)
-					o.Sum(want)
+					o.Decode.Sum(got.sum())
+					o.Decode.Sum(want.sum())
 					if special && typ == I8 {
 						compare(t, what+": Sum", got.O, want.O, d, float64(16*n))
 					} else {
@@ -123,27 +124,27 @@ func TestFewOfCells(t *testing.T) {
 			for _, r := range some(1, 2, 3, 4, 5, 6, 7, 8, 9) {
 				for _, n := range some(1, 3, 4, 6, 16, 33) {
 					for _, d := range []int{1, 7, 33, 64} {
-						few(r, n, d, special)
+						run(r, n, d, special)
 					}
 				}
 			}
 			for d := 1; d <= piece; d++ {
-				few(2, 5, d, special)
+				run(2, 5, d, special)
 			}
 			for n := 1; n < 70; n++ {
-				few(3, n, 17, special)
+				run(3, n, 17, special)
 			}
 			if o.ISA != "go" { // whose pieces of longer rows have sums of their own
-				few(5, 9, 512, special)
+				run(5, 9, 512, special)
 				for _, d := range wholeRows {
-					few(1, 9, d, special)
+					run(1, 9, d, special)
 				}
 			}
 		}
 	}
 }
 
-// some are all of them, with -short the first and every other.
+// some returns all of them, or with -short the first and every other.
 func some(all ...int) (taken []int) {
 	for i, n := range all {
 		if i%2 == 0 || !testing.Short() {
@@ -153,7 +154,8 @@ func some(all ...int) (taken []int) {
 	return taken
 }
 
-// Keys that lie in runs give the bits of keys that lie after one another, between pages that nobody may touch.
+// TestRunsKeepBits checks that keys that are stored in runs give the bits of keys in one block,
+// between pages that are not mapped.
 func TestRunsKeepBits(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		fs := fences{}
@@ -164,9 +166,9 @@ func TestRunsKeepBits(t *testing.T) {
 					want := randomFew(r, n, d, d)
 					want.K, want.V = stored(want.K.Rows, n, d, typ, 1), stored(want.V.Rows, n, d, typ, 2)
 					p, out := slices.Clone(want.P), slices.Clone(want.O.Data)
-					o.Dot(want)
+					o.Decode.Dot(want.dot())
 					scores := slices.Clone(want.P)
-					o.Sum(want)
+					o.Decode.Sum(want.sum())
 					for _, run := range []int{1, 3, 4, 8, 16, 29, 40} {
 						for _, first := range []bool{true, false} {
 							got := *want
@@ -181,10 +183,10 @@ func TestRunsKeepBits(t *testing.T) {
 							v, at, scales := scattered(want.V, n, d, run)
 							got.V = fs.cells(t, "V", v, rows, d, first)
 							what := fmt.Sprintf("%s, type %d: %d queries, %d columns, runs of %d", o.ISA, typ, r, d, run)
-							o.Dot(&got)
+							o.Decode.Dot(got.dot())
 							sameBits(t, what+": Dot", got.P, scores)
 							got.At, got.Scales = at, scales
-							o.Sum(&got)
+							o.Decode.Sum(got.sum())
 							sameBits(t, what+": Sum", got.O.Data, want.O.Data)
 						}
 					}
@@ -194,7 +196,7 @@ func TestRunsKeepBits(t *testing.T) {
 	}
 }
 
-// Heads whose runs go in turn give the bits of each head alone.
+// TestHeadsInTurn checks that heads whose runs are taken in turn give the bits of each head alone.
 func TestHeadsInTurn(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		fs := fences{}
@@ -222,7 +224,7 @@ func TestHeadsInTurn(t *testing.T) {
 								got.Far, got.FarScale = got.Ahead, got.Ahead
 								return fs.cells(t, name, c, rows, d, true)
 							}
-							alone := func(loop func(*Few)) {
+							alone := func(loop func(f *few)) {
 								for h := range heads {
 									f := *all
 									f.R, f.N, f.K, f.V = r, n, all.K.From(h*each*run), all.V.From(h*each*run)
@@ -232,12 +234,12 @@ func TestHeadsInTurn(t *testing.T) {
 							}
 							what := fmt.Sprintf("%s, type %d: %d heads of %d queries, %d columns, runs of %d", o.ISA, typ, heads, r, d, run)
 							got.K = place("K", all.K)
-							o.Dot(&got)
-							alone(o.Dot)
+							o.Decode.Dot(got.dot())
+							alone(func(f *few) { o.Decode.Dot(f.dot()) })
 							sameBits(t, what+": Dot", got.P, all.P)
 							got.V = place("V", all.V)
-							o.Sum(&got)
-							alone(o.Sum)
+							o.Decode.Sum(got.sum())
+							alone(func(f *few) { o.Decode.Sum(f.sum()) })
 							sameBits(t, what+": Sum", got.O.Data, all.O.Data)
 						}
 					}
@@ -247,7 +249,7 @@ func TestHeadsInTurn(t *testing.T) {
 	}
 }
 
-// scattered returns rows in runs, the first run last, and where these begin.
+// scattered returns rows in runs, the first run last, and where each begins.
 func scattered(c Cells, n, d, run int) (to Cells, at, scales []int) {
 	runs := (n-1)/run + 1
 	to = Cells{Type: c.Type, Rows: Rows{Stride: d}, ScaleStride: 1}
@@ -276,14 +278,4 @@ func scattered(c Cells, n, d, run int) (to Cells, at, scales []int) {
 		}
 	}
 	return to, at, scales
-}
-
-// sameBits holds numbers to what is wanted, bit for bit but for which NaN.
-func sameBits(t *testing.T, what string, got, want []float32) {
-	t.Helper()
-	for i, g := range got {
-		if w := want[i]; math.Float32bits(g) != math.Float32bits(w) && (g == g || w == w) {
-			t.Fatalf("%s: element %d is %v, want %v", what, i, g, w)
-		}
-	}
 }

@@ -1,0 +1,214 @@
+package asm
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Rows is a block of rows in place: row j starts at Data[j*Stride].
+type Rows struct {
+	Data   []float32
+	Stride int
+}
+
+// Row returns the first n elements of row j.
+func (r *Rows) Row(j, n int) []float32 { return r.Data[j*r.Stride:][:n:n] }
+
+// From returns the rows from row j on.
+func (r Rows) From(j int) Rows { return Rows{r.Data[j*r.Stride:], r.Stride} }
+
+// Prefetch returns a request for the rows.
+func (r Rows) Prefetch() Prefetch {
+	return Prefetch{uintptr(unsafe.Pointer(unsafe.SliceData(r.Data))), 4 * r.Stride}
+}
+
+// A Prefetch asks memory for rows that are needed later, while a loop works on others. There need be
+// nothing at its addresses. The zero value asks for nothing.
+type Prefetch struct {
+	At uintptr // the first row
+	By int     // bytes from one row to the next
+}
+
+// Shift returns the request for what lies some bytes further in each row.
+func (p Prefetch) Shift(bytes int) Prefetch {
+	if p.At != 0 {
+		p.At += uintptr(bytes)
+	}
+	return p
+}
+
+// A Panel is a block of scores, or of the weights that are made of them: a row of lanes for each
+// key.
+type Panel struct {
+	Lanes int       // length of a row
+	Width int       // lanes in use, a multiple of Shape.Vec
+	N     int       // rows
+	P     []float32 // [N][Lanes]
+}
+
+// Part returns n rows of the panel from row j on.
+func (p *Panel) Part(j, n int) Panel {
+	return Panel{p.Lanes, p.Width, n, p.P[j*p.Lanes:]}
+}
+
+// A Product is what scores are made of: each is Factor Σ_x key[x] query[x].
+type Product struct {
+	D       int // columns of keys and queries
+	Queries QueryTile
+	Keys    KeyBlock
+	Factor  float64 // of the finished sums; 1 takes no multiplication
+	//lint:ignore U1000 where there is assembly: Factor is 1
+	plain bool
+}
+
+// Scores is a call of Score.
+type Scores struct {
+	Panel
+	Product
+}
+
+// Sums are what a softmax keeps of each lane, or of each query in a row of its own.
+type Sums struct {
+	M []float32 // reference of the weights
+	L []float32 // sum of the weights
+	S []float32 // sum of the weights times their scores; nil if it is not wanted
+}
+
+// From returns the sums from one lane on.
+func (s Sums) From(lane int) Sums {
+	s.M, s.L = s.M[lane:], s.L[lane:]
+	if s.S != nil {
+		s.S = s.S[lane:]
+	}
+	return s
+}
+
+// A Softmax is a call of Exp, Raise or Top. Exp and Flash work on rows From to N and leave early,
+// with Done rows finished, when a lane goes over its limit; Raise then lifts M and prepares them to
+// go on.
+type Softmax struct {
+	Panel
+	Sums
+	Keep []float32 // [Lanes]: what Raise has multiplied sums by, and O is still to be; Exp needs none
+	From int       // first row to do, a multiple of Shape.Keys
+	Done int       // rows finished
+	// Scored tells Flash that the group at From holds scores already, as Raise leaves it.
+	Scored bool
+}
+
+// Begin starts n rows: nothing is done, and Keep is 1.
+func (s *Softmax) Begin(n int) {
+	s.N, s.From, s.Done, s.Scored = n, 0, 0, false
+	copy(s.Keep, ones[:])
+}
+
+// A Band says which keys the lanes see: Lo <= key < Hi.
+type Band struct {
+	Lo, Hi []int32 // [Lanes]
+	Key    int     // of row 0
+	Plain  int     // every lane sees all rows before this one
+}
+
+// A Flash is a call of the fused softmax step.
+type Flash struct {
+	Softmax
+	Product
+	Band
+	// Until lets vectors of lanes leave early: vector i takes rows up to Until[i]. The last is N and
+	// the others are whole groups; Unit lanes leave together, the first ones first, and those that
+	// stay see every row that others leave before. It needs a Factor that is Normal. nil: all take N.
+	Until []int
+	Prefetch
+}
+
+// Begin starts the n keys from a key on.
+func (f *Flash) Begin(key, n int, keys KeyBlock) {
+	f.Softmax.Begin(n)
+	f.Keys, f.Key, f.Plain, f.Until, f.Prefetch = keys, key, n, nil, Prefetch{}
+}
+
+// A Mix is a call of Mix, the product of weights and values.
+type Mix struct {
+	Panel
+	C      int // columns of the values
+	Values ValueBlock
+	O      []float32 // [C][Lanes]
+	Keep   []float32 // [Lanes]: what becomes of O; nil is 1
+	Fresh  bool      // what is in O counts as 0
+	// Vector i of the lanes uses rows Since[i] to Until[i]. Both do not decrease, Since begins with 0
+	// and does not exceed Until[0]. nil: all vectors use all rows.
+	Since, Until []int
+	// Each tile of columns asks for its columns of the rows at Next, and then exchanges Next with
+	// Then.
+	Next, Then Prefetch
+}
+
+// Begin starts n rows of weights.
+func (m *Mix) Begin(n int) {
+	m.N, m.Since, m.Until, m.Next, m.Then = n, nil, nil, Prefetch{}, Prefetch{}
+}
+
+// Ask adds a request. Mix keeps the last two.
+func (m *Mix) Ask(p Prefetch) { m.Next, m.Then = p, m.Next }
+
+// A DScore is a call of DScore, which makes gradients of scores from weights.
+type DScore struct {
+	Panel
+	C      int       // columns of the values
+	Dot    QueryTile // gradients of the rows of the output
+	Values KeyBlock  // values in the place of keys
+	Sub    []float32 // [Lanes], times 2^Lift
+}
+
+// packed reports whether both operands are, as products of terms take them.
+func (d *DScore) packed() bool { return d.Dot.terms != nil && d.Values.terms != nil }
+
+// Lift returns the power of two that the gradients come out multiplied by: packed operands are, so
+// that those too small for a packing keep their bits until Outer and the caller take it off.
+func (d *DScore) Lift() int {
+	if !d.packed() {
+		return 0
+	}
+	return d.Dot.lift + d.Values.lift
+}
+
+// An Outer is a call of Outer or OuterT, products of columns of weights with rows of lanes. Lanes and
+// Width of its panel may be anything.
+type Outer struct {
+	Panel
+	C       int       // columns
+	X       []float32 // [N][XStride]: the sums are added to
+	XStride int
+	Y       LineBlock // a row for each lane
+	Fresh   bool      // what is in X counts as 0
+	Scale   []float32 // [N]: what becomes of a row of X at last; nil is 1
+	Lift    int       // P is too large by this power of two, which sums are divided by
+	Stream
+}
+
+// mustBePlain panics if P is lifted: only packed rows know how to take it off.
+func (p *Outer) mustBePlain() {
+	if p.Lift != 0 {
+		panic(fmt.Errorf("asm: Outer: Lift is %d and Y is not packed: pack Y, as the operands of DScore were", p.Lift))
+	}
+}
+
+// A Stream is a request of Outer and OuterT: some lines of memory with every four terms of a tile.
+// The zero value asks for nothing.
+type Stream struct {
+	At     uintptr
+	By     int // bytes from one line to the next; Outer sets it if Len is not 0
+	Len    int // how many bytes to ask for in even steps; 0: By says
+	Beside int // OuterT asks for another line with each, so many bytes from it
+}
+
+// A Move is a tile of rows on its way into lanes or out of them.
+type Move struct {
+	Lanes, Width int
+	Rows         int // rows that exist, at most Width: Load zeroes the other lanes, Store leaves them
+	D            int
+	Tile         []float32 // [D][Lanes]
+	Outside      Rows
+	Factor       float64   // of each number, for Load; 0 is 1
+	Scale        []float32 // of each lane, for Store
+}
