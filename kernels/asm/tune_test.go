@@ -37,7 +37,7 @@ func TestSuited(t *testing.T) {
 	} {
 		cpu := cpuid.CPU
 		cpu.VendorID, cpu.Family = c.vendor, c.family
-		want := Tuning{c.speed, Path{Exp: c.exp, Prescaled: true}}
+		want := Tuning{c.speed, Path{Exp: c.exp, Prescaled: true, PackFrom: packFrom}}
 		if got := tune(c.isa, &cpu); got != want {
 			t.Errorf("%s on %s, family %d: %s, want %s", c.isa, c.name, c.family, told(got), told(want))
 		}
@@ -61,6 +61,9 @@ func TestLevelsAreTuned(t *testing.T) {
 				}
 				want := tune(l.ISA, &cpu)
 				want.Exp = ways[l.ISA][want.Exp]
+				if l.ISA != "amx" {
+					want.PackFrom = 0
+				}
 				if l.ISA == "neon" {
 					want.Hint, want.Stream.Hint = NonTemporal, NonTemporal
 				}
@@ -169,10 +172,11 @@ func decoded(o *Ops, r, n, d int, typ Type) [][]float32 {
 // TestPathNames checks that a path's name says all of it.
 func TestPathNames(t *testing.T) {
 	for want, p := range map[string]Path{
-		"exp=table":             {Exp: Table},
-		"exp=reduced":           {Exp: Reduced},
-		"exp=series,prescaled":  {Exp: Series, Prescaled: true},
-		"exp=reduced,prescaled": {Exp: Reduced, Prescaled: true},
+		"exp=table":                     {Exp: Table},
+		"exp=reduced":                   {Exp: Reduced},
+		"exp=series,prescaled":          {Exp: Series, Prescaled: true},
+		"exp=reduced,prescaled":         {Exp: Reduced, Prescaled: true},
+		"exp=reduced,prescaled,pack=96": {Exp: Reduced, Prescaled: true, PackFrom: 96},
 	} {
 		if got := p.String(); got != want {
 			t.Errorf("%d, %v is called %s, want %s", p.Exp, p.Prescaled, got, want)
