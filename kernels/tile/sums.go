@@ -27,15 +27,17 @@ func NewSums(ops *asm.Ops) Sums {
 	return Sums{asm.Sums{M: part(0), L: part(1), S: part(2)}, part(3), part(4), make([]int32, n), make([]bool, n)}
 }
 
-// empty makes the sums those of no key.
-func (s *Sums) empty(temp float64) {
+// empty makes the sums those of no key, as far as a call with these wants reads them.
+func (s *Sums) empty(temp float64, want attn.Want) {
 	fill(s.M, asm.Unset)
 	clear(s.L)
 	clear(s.S)
 	clear(s.hidden)
-	fill(s.max, -inf)
-	for lane := range s.first {
-		s.first[lane] = -1
+	if want&(attn.WantMax|attn.WantArgMax) != 0 {
+		fill(s.max, -inf)
+		for lane := range s.first {
+			s.first[lane] = -1
+		}
 	}
 	clear(s.best)
 	if temp == attn.Frozen {

@@ -19,7 +19,7 @@ func TestSumsEmpty(t *testing.T) {
 			fill(x, nan)
 		}
 		s.first[1], s.hidden[1] = 7, true
-		s.empty(temp)
+		s.empty(temp, attn.WantMax|attn.WantArgMax)
 		best := float32(0)
 		if temp == attn.Frozen {
 			best = asm.Unset
@@ -55,7 +55,7 @@ func TestSumsLimit(t *testing.T) {
 		{"uniform, not a number", math.Inf(1), []block{{[]float32{1, nan}, []float32{1, nan}}}, 0, 4, 1},
 	} {
 		s := NewSums(asm.Portable(2, 1, 8, 1, 1))
-		s.empty(c.temp)
+		s.empty(c.temp, attn.WantMax|attn.WantArgMax)
 		keep := make([]float32, 2)
 		for _, b := range c.blocks {
 			fill(keep, 1)
@@ -90,7 +90,7 @@ func TestSumsLimit(t *testing.T) {
 // TestSumsLargest checks that the key of the largest score is the first that has it.
 func TestSumsLargest(t *testing.T) {
 	s := NewSums(asm.Portable(4, 1, 8, 1, 1))
-	s.empty(1)
+	s.empty(1, attn.WantMax|attn.WantArgMax)
 	was := []float32{-inf, 3, 3, 3}
 	s.max = []float32{5, 4, 3, nan}
 	s.first = []int32{-1, 2, 2, 2}

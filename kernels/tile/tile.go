@@ -138,7 +138,7 @@ func (t *Tile) Load() {
 	t.loadQueries()
 	t.stage.Pack.Queries(&t.flash.Queries, t.place.width, t.p.Dim, t.flash.Factor, asm.Form{})
 	t.edits.scores.Queries = t.flash.Queries
-	t.sums.empty(t.p.Temperature())
+	t.sums.empty(t.p.Temperature(), t.p.Want)
 	for lane := 0; t.p.Score.Terms&attn.TermSinks != 0 && lane < t.place.rows; lane++ {
 		h, _ := t.Query(lane)
 		if sink := t.a.Sink(t.p, h); sink != sink || sink == inf { // the row is answered by definition
