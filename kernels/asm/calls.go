@@ -121,10 +121,10 @@ type Flash struct {
 	Prefetch
 }
 
-// Begin starts the n keys from a key on.
-func (f *Flash) Begin(key, n int, keys KeyBlock) {
+// Begin starts the n keys from a key on, which Keys is to hold.
+func (f *Flash) Begin(key, n int) {
 	f.Softmax.Begin(n)
-	f.Keys, f.Key, f.Plain, f.Until, f.Prefetch = keys, key, n, nil, Prefetch{}
+	f.Key, f.Plain, f.Until, f.Prefetch = key, n, nil, Prefetch{}
 }
 
 // A Mix is a call of Mix, the product of weights and values.

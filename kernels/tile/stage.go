@@ -160,24 +160,33 @@ func (s *Stage) valuesForm() asm.Form {
 	return asm.Form{Type: asm.F32}
 }
 
-// Keys returns n keys from a key on, for scores. It and those below are of one block of the stage.
-func (s *Stage) Keys(a *attn.Args, b, kv, key, n int) asm.KeyBlock {
+// Keys makes to the n keys from a key on, for scores. These and the rows below are of one block of
+// the stage.
+func (s *Stage) Keys(to *asm.KeyBlock, a *attn.Args, b, kv, key, n int) {
 	c := &s.keys
 	if !c.span.has(b, kv, key, n) {
 		c.span = s.whole(a, b, kv, key)
 		s.Pack.Keys(&c.block, s.keyRows(a, b, kv, c.span.key, c.span.n), c.span.n, s.p.Dim, s.keysForm())
 	}
-	return c.block.From(key - c.span.key)
+	if key == c.span.key {
+		*to = c.block
+	} else {
+		*to = c.block.From(key - c.span.key)
+	}
 }
 
-// Values returns n values from a key on, for the output.
-func (s *Stage) Values(a *attn.Args, b, kv, key, n int) asm.ValueBlock {
+// Values makes to the n values from a key on, for the output.
+func (s *Stage) Values(to *asm.ValueBlock, a *attn.Args, b, kv, key, n int) {
 	c := &s.values
 	if !c.span.has(b, kv, key, n) {
 		c.span = s.whole(a, b, kv, key)
 		s.Pack.Values(&c.block, s.valueRows(a, b, kv, c.span.key, c.span.n), c.span.n, s.p.DimV, s.valuesForm())
 	}
-	return c.block.From(key - c.span.key)
+	if key == c.span.key {
+		*to = c.block
+	} else {
+		*to = c.block.From(key - c.span.key)
+	}
 }
 
 // KeysAsValues returns n keys from a key on, for dQ.

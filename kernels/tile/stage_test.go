@@ -63,7 +63,7 @@ func TestStage(t *testing.T) {
 		for _, block := range [][][2]int{{{40, 24}, {32, 32}, {48, 10}}, {{96, 3}, {96, 4}}} { // keys and rows for one tile after the other
 			for _, tile := range block {
 				key, n := tile[0], tile[1]
-				keys, values := s.Keys(a, 1, 1, key, n), s.Values(a, 1, 1, key, n)
+				keys, values := keysOf(s, a, 1, 1, key, n), valuesOf(s, a, 1, 1, key, n)
 				checkRows(t, c.name+": K", &c.p, a, &a.K, keys.Rows(), key, n)
 				checkRows(t, c.name+": V", &c.p, a, &a.V, values.Rows(), key, n)
 			}
@@ -94,7 +94,7 @@ func TestStageForgets(t *testing.T) {
 	a, ops := stageCall(t, p), asm.Go()
 	s := NewStage(&p, ops, Config{Block: 32})
 	first := func(kv int) float32 {
-		keys := s.Keys(a, 0, kv, 0, 32)
+		keys := keysOf(s, a, 0, kv, 0, 32)
 		return keys.Rows().Data[0]
 	}
 	row := func(kv int) []float32 { return a.K.Read(make([]float32, 8), 0, 0, kv) }
@@ -119,7 +119,7 @@ func TestStageCleans(t *testing.T) {
 	a.V.Row(0, 9, 0)[2], a.V.Row(0, 15, 0)[0] = inf, nan
 	s := NewStage(&p, asm.Go(), Config{Block: 32})
 	var found []int
-	s.Values(a, 0, 0, 8, 24)
+	valuesOf(s, a, 0, 0, 8, 24)
 	fill(s.clean, nan)
 	values := s.cleanValues(a, 0, 0, 8, 24, func(key int) { found = append(found, key) })
 	if !slices.Equal(found, []int{9, 15}) {
@@ -135,7 +135,7 @@ func TestStageCleans(t *testing.T) {
 			t.Errorf("row %d is %v, want %v", j, rows.Row(j, 4), want)
 		}
 	}
-	next := s.Values(a, 0, 0, 8, 24)
+	next := valuesOf(s, a, 0, 0, 8, 24)
 	if x := next.Rows().Data[4+2]; x != inf {
 		t.Errorf("after that the value is %v, and was an infinity", x)
 	}
@@ -170,4 +170,15 @@ func TestPacking(t *testing.T) {
 			}
 		}
 	}
+}
+
+// keysOf and valuesOf return what Keys and Values make of a zero block.
+func keysOf(s *Stage, a *attn.Args, b, kv, key, n int) (to asm.KeyBlock) {
+	s.Keys(&to, a, b, kv, key, n)
+	return to
+}
+
+func valuesOf(s *Stage, a *attn.Args, b, kv, key, n int) (to asm.ValueBlock) {
+	s.Values(&to, a, b, kv, key, n)
+	return to
 }

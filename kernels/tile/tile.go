@@ -175,7 +175,7 @@ func (t *Tile) Block(key, size int) bool {
 		return false
 	}
 	n := keys.hi - keys.lo
-	t.flash.Begin(keys.lo, n, asm.KeyBlock{}) // until bringKeys
+	t.flash.Begin(keys.lo, n)
 	t.mix.Begin(n)
 	t.stairs.begin(n)
 	t.edits.used = span{0, n}
@@ -184,7 +184,7 @@ func (t *Tile) Block(key, size int) bool {
 
 // bringKeys makes the stage's keys the block's.
 func (t *Tile) bringKeys() {
-	t.flash.Keys = t.stage.Keys(t.a, t.place.b, t.place.kv, t.flash.Key, t.flash.N)
+	t.stage.Keys(&t.flash.Keys, t.a, t.place.b, t.place.kv, t.flash.Key, t.flash.N)
 }
 
 // Scores fills the panel with finished scores; hidden keys are -Inf.
@@ -358,7 +358,7 @@ func (t *Tile) Mix() {
 	if t.careful {
 		m.Values = t.stage.cleanValues(t.a, l.b, l.kv, t.flash.Key, t.flash.N, t.hide)
 	} else {
-		m.Values = t.stage.Values(t.a, l.b, l.kv, t.flash.Key, t.flash.N)
+		t.stage.Values(&m.Values, t.a, l.b, l.kv, t.flash.Key, t.flash.N)
 	}
 	if used.lo > 0 {
 		m.Values = m.Values.From(used.lo)
