@@ -11,8 +11,13 @@ type Rows struct {
 	Stride int
 }
 
-// Row returns the first n elements of row j.
-func (r *Rows) Row(j, n int) []float32 { return r.Data[j*r.Stride:][:n:n] }
+// Row returns the first n elements of row j; rows of none need no memory.
+func (r *Rows) Row(j, n int) []float32 {
+	if n == 0 {
+		return nil
+	}
+	return r.Data[j*r.Stride:][:n:n]
+}
 
 // From returns the rows from row j on.
 func (r Rows) From(j int) Rows { return Rows{r.Data[j*r.Stride:], r.Stride} }

@@ -89,7 +89,7 @@ func (c *Cells) read(to []float32, j, x int) {
 }
 
 func widen(to []float32, from *Cells, n, d int) {
-	for j := range n {
+	for j := 0; j < n && d > 0; j++ {
 		row := to[j*d:][:d]
 		from.read(row, j, 0)
 		if from.Type == I8 {

@@ -387,6 +387,9 @@ func dscore(p *DScore) {
 
 func outer(p *Outer) {
 	p.mustBePlain()
+	if p.C == 0 {
+		return
+	}
 	for j := range p.N {
 		x := p.X[j*p.XStride:][:p.C]
 		if p.Fresh {
@@ -403,6 +406,9 @@ func outer(p *Outer) {
 
 func outerT(p *Outer) {
 	p.mustBePlain()
+	if p.C == 0 {
+		return
+	}
 	for lane := range p.Width {
 		y := p.Y.rows.Row(lane, p.C)
 		for j, w := range p.P[lane*p.Lanes:][:p.N] {

@@ -242,6 +242,10 @@ func (g *gen) asking(emit func()) {
 	g.shared.WriteString(g.done.String())
 	g.done.Reset()
 	g.done.WriteString(before)
+	if len(g.macros) == 0 { // no such loop
+		g.macros = nil
+		return
+	}
 	for _, w := range g.ways {
 		macros := []string{askMacro}
 		fmt.Fprintf(&g.done, "\n#define %s %s\n", askMacro, w.asks)
