@@ -42,7 +42,7 @@
 //	raise.go     Raise, Top, Finite and Inverse
 //	flash.go     Score, a mask and Exp at once: Flash
 //	move.go      transposes: Load and Store
-//	few.go       products of rows with rows, weights, sums of rows: Dot, Weigh and Sum
+//	decode.go    products of rows with rows, weights, sums of rows: Dot, Weigh and Sum
 //	inner.go     products of rows, each with its own: Inner
 //	outer.go     products whose columns are in lanes: Outer and OuterT; DScore
 //	cells.go     rows stored in less than a float32: Widen and Narrow
@@ -52,7 +52,7 @@
 //	probe.go     Peak, Chain, Slots and Read
 //	amx.go       products of AMX tiles: Score, Flash and Mix
 //	amxback.go   and those of the backward pass: DScore and Outer
-//	parts.go     splitting rows into the bf16 terms that AMX multiplies
+//	terms.go     splitting rows into the bf16 terms that AMX multiplies
 //	amd64.go     the spelling of AVX2 and AVX-512; arm64.go that of NEON; vex.go that of AMX
 //	registers.go registers and their roles
 //
