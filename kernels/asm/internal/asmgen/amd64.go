@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element. AVX-512 has 32, so its tile has twice the rows.
+// AVX2 has 16 registers: 12 accumulators, 3 for a row of lanes, 1 for the broadcast element.
+// AVX-512 has 32, so its micro-tile has twice the rows.
 var (
 	avx2 = &target{
 		name: "avx2", arch: "amd64", vec: 8, vecs: 3, spell: newX86("Y"),
@@ -27,11 +28,13 @@ var (
 	}
 )
 
-// x86Sets are the sets of amd64.
+// x86Sets are the instruction sets of amd64.
 var x86Sets = []*target{avx2, avx512, amx}
 
-// On Intel's CPUs both units that multiply 512 bits do everything else as well, an instruction each: a sum, a comparison into a mask and VSCALEFPS cost as
-// much as a multiply-add. On a Zen 4 products, comparisons and look-ups in two vectors do, and sums and integers cost nothing.
+// On some CPUs both units that multiply 512 bits do all other vector work too. There a sum, a
+// comparison into a mask and VSCALEFPS cost as much as a multiply-add. On others comparisons and
+// look-ups in two vectors cost that much, and sums and integers are free.
+// Tuning: docs/tuning.md#vector-units
 var (
 	avx2Powers   = []power{{way: "Table", ulps: "1.25", emit: (*gen).exp2Table, constants: (*gen).tableConstants}}
 	avx512Powers = []power{
@@ -40,12 +43,14 @@ var (
 	}
 )
 
-// Lines that are asked for as read once come to the first cache and leave it for nowhere. On a Zen 5 they came at 40 GB/s so, and at 31 where they
-// travel a second time, as what the first cache drops into the second. On a Xeon (family 6, model 167) they pass the second cache by on their way in too,
-// and with it the queue that can wait for most of them: 6.4 GB/s, 15.9 where they are asked into it, and 16.5 where nothing is asked for.
+// x86Ways are the two hints for rows that are read once. Non-temporal lines go to the first cache
+// and are dropped from there. On some CPUs that saves the transfer to the second cache; on others
+// it also passes by the second cache's queue, which waits for more lines.
+// Tuning: docs/tuning.md#prefetch-hints
 var x86Ways = []way{{"Once", "PREFETCHNTA", true}, {"Kept", "PREFETCHT1", false}}
 
-// x86 spells AVX2 and AVX-512, which differ in the letter of their registers and in little else. Go writes the destination last.
+// x86 spells AVX2 and AVX-512, which differ in the letter of their registers and little else. Go
+// writes the destination last.
 type x86 struct {
 	*file
 	letter string
@@ -60,7 +65,7 @@ var x86Regs = map[reg]string{
 }
 
 func (x x86) v(v vec) string    { return x.letter + strconv.Itoa(x.number(v)) }
-func (x x86) low(v vec) string  { return "X" + strconv.Itoa(x.number(v)) } // its lowest quarter or half
+func (x x86) low(v vec) string  { return "X" + strconv.Itoa(x.number(v)) } // the lowest 128 bits
 func (x x86) half(v vec) string { return "Y" + strconv.Itoa(x.number(v)) } // the lower half of 512 bits
 
 func (x x86) m(m mem) string {
@@ -89,7 +94,7 @@ func (x x86) o(o operand) string {
 	panic("asmgen: unknown kind of operand")
 }
 
-// oneOf is what an instruction of AVX-512 that takes one element for all has behind its name.
+// oneOf returns the suffix of an AVX-512 instruction that broadcasts one element, or "".
 func oneOf(o operand) string {
 	if _, ok := o.(every); ok {
 		return ".BCST"
@@ -180,7 +185,7 @@ func (x x86) widen(dst vec, m mem, c cells) {
 	}
 }
 
-// widenOne puts a bfloat16 in the upper half of its element at once.
+// widenOne inserts a bfloat16 directly into the upper half of its element.
 func (x x86) widenOne(dst vec, m mem, c cells) {
 	insert, place := "VPINSRW", 0
 	switch c {
@@ -220,7 +225,8 @@ func (x x86) gatherFour(dst vec, at, stride, stride3 reg) {
 	}
 }
 
-// pairs of AVX-512, which has no horizontal addition, adds what stands at odd places to what stands at even ones.
+// pairs adds elements at odd places to those at even places in AVX-512, which has no horizontal
+// addition.
 func (x x86) pairs(dst, a, b, temp vec) {
 	if x.letter == "Y" {
 		x.emit("VHADDPS", x.v(b), x.v(a), x.v(dst))
@@ -236,7 +242,7 @@ func (x x86) quarters(v, temp vec) {
 	if x.letter == "Z" {
 		x.emit("VEXTRACTF64X4", "$1", x.v(v), x.half(temp))
 		x.emit("VADDPS", x.half(temp), x.half(v), x.half(v))
-		quarter = "VEXTRACTF32X4" // which knows registers from 16 on
+		quarter = "VEXTRACTF32X4" // which can encode registers 16 to 31
 	}
 	x.emit(quarter, "$1", x.half(v), x.low(temp))
 	x.emit("VADDPS", x.low(temp), x.low(v), x.low(v))
@@ -254,7 +260,7 @@ func (x x86) lookupTwo(dst, i vec, low, high constant, tmp vec) {
 	x.emit("VPERMI2PS", x.o(high), x.v(tmp), x.v(dst))
 }
 
-// keepAbove is a comparison, not less or equal, that is true of NaN.
+// keepAbove compares by "not less or equal", which is true of NaN.
 func (x x86) keepAbove(a vec, least operand) {
 	x.emit("VCMPPS"+oneOf(least), "$0x16", x.o(least), x.v(a), "K1")
 }
@@ -330,8 +336,8 @@ func (x x86) result(name string, at int, src reg) {
 	x.emit("MOVQ", x.register(src), fmt.Sprintf("%s+%d(FP)", name, at))
 }
 
-// div divides. AVX-512's division takes 16 cycles, in which nothing else is divided; an estimate of the reciprocal, good to 2^-14, and one step from
-// there take four multiply-adds, which do not wait for one another.
+// div divides. AVX-512's division takes 16 cycles, in which no other division starts. An estimate
+// of the reciprocal, good to 2^-14, and one Newton step take four pipelined instructions.
 func (x x86) div(dst, a, b, tmp vec) {
 	if x.letter != "Z" {
 		x.emit("VDIVPS", x.v(b), x.v(a), x.v(dst))
@@ -349,7 +355,7 @@ func (x x86) shuffle(op, selects string, a, b, dst int) {
 	x.emit(op, append(strings.Fields(selects), x.v(vec(b)), x.v(vec(a)), x.v(vec(dst)))...)
 }
 
-// transpose is twice as much in AVX-512: there, quarters change places in two steps.
+// transpose takes twice the steps in AVX-512, where quarters are exchanged in two steps.
 func (x x86) transpose() {
 	x.transposeFours(x.vec)
 	if x.letter == "Y" {
@@ -374,7 +380,8 @@ func (x x86) transposeHalves() {
 	x.exchange("VSHUFF64X2", "$0x88", "$0xdd")
 }
 
-// transposeFours transposes squares of four within 128 bits of each four of n registers: it joins pairs of rows, then pairs of pairs.
+// transposeFours transposes squares of four within 128 bits of each four of n registers: it joins
+// pairs of rows, then pairs of pairs.
 func (x x86) transposeFours(n int) {
 	for i := 0; i < n; i += 2 {
 		x.shuffle("VUNPCKLPS", "", i, i+1, n+i)
@@ -388,7 +395,7 @@ func (x x86) transposeFours(n int) {
 	}
 }
 
-// exchange joins what is at even and what is at odd places of two registers, four times.
+// exchange joins the even and the odd parts of two registers, four times.
 func (x x86) exchange(op, even, odd string) {
 	for i := range 4 {
 		x.shuffle(op, even, i, 4+i, 8+i)
@@ -405,7 +412,7 @@ func (x x86) loadHalf(dst vec, half int, m mem) {
 	}
 }
 
-// greater is the predicate of VCMPPS that is in use, false for NaN.
+// greater is the predicate of VCMPPS for "greater", false for NaN.
 const greater = "$0x1e"
 
 func (x x86) jumpAbove(a, b vec, to string) {
@@ -422,7 +429,8 @@ func (x x86) jumpAbove(a, b vec, to string) {
 	x.emit("JNE", to)
 }
 
-// ret leaves the upper halves of the registers clean: with dirty ones, the SSE code that Go compiles to is slow on some CPUs.
+// ret clears the upper halves of the registers: dirty ones slow down the SSE code that Go compiles
+// to on some CPUs.
 func (x x86) ret() {
 	x.emit("VZEROUPPER")
 	x.emit("RET")

@@ -2,23 +2,30 @@ package asmgen
 
 import "fmt"
 
-// AMX multiplies tiles: eight registers of 16 rows of 64 bytes, T0 to T7. TDPBF16PS adds to each of 16 x 16 float32 sums the products of 32 pairs of bfloat16, a
-// row of one tile with a column of another, whose pairs of rows lie in one:
+// AMX has eight registers, T0 to T7, each an AMX tile of 16 rows of 64 bytes. TDPBF16PS adds the
+// products of 32 pairs of bf16 numbers to each of 16 x 16 float32 sums: a row of one AMX tile by a
+// column of another, which stores pairs of rows in one:
 //
 //	C[i][l] += Σ_k A[i][k] B[k/2][2l+k%2]    k < 32
 //
-// A float32 number is the sum of three of bfloat16, its parts, and a product of two numbers that of six products of parts; the other three are some 2^-22 of it
-// together at most. For 16 keys, 48 lanes and d = 64 these are 36 products of tiles, of 16 cycles each, 576; and 3072 multiply-adds of AVX-512, two a cycle, are 1536.
+// A float32 number is split into the sum of three bf16 terms. A product of two numbers is the sum
+// of six products of terms; the other three are together at most some 2^-22 of it. For 16 keys, 48
+// lanes and d = 64 these are 36 products of AMX tiles, of 16 cycles each: 576 cycles. The 3072
+// multiply-adds of AVX-512, two a cycle, take 1536.
 //
-// Parts lie as tiles do: those of keys are A of Score, with 16 keys and 32 columns in each, and those of values, with 16 columns and 32 keys, A of Mix. Those of
-// queries, with 32 columns and 16 lanes, and of weights, with 32 keys, are B. The three parts of a tile follow one another. Of 32 columns of keys and queries the
-// first stands beside the 17th, and so on: so two vectors of a row are joined as they come.
+// Terms are stored as AMX tiles, the three of a tile one after another. Those of keys are A in
+// Score, 16 keys by 32 columns; those of values are A in Mix, 16 columns by 32 keys. Those of
+// queries, 32 columns by 16 lanes, and of weights, 32 keys by 16 lanes, are B. Of 32 columns of
+// keys and queries, column c is stored beside column c+16, so two vectors of a row are joined as
+// they are loaded.
 //
-//	Score   T0 to T2 sums of one group of keys and all vectors of lanes, T3 to T5 parts of keys, T6 and T7 by turns those of queries
-//	Mix     T0 to T3 sums of up to 64 columns and one vector of lanes, T4 by turns those of values, T5 to T7 those of weights
+//	Score   T0 to T2 sums of one group of keys and all vectors of lanes, T3 to T5 terms of keys,
+//	        T6 and T7 alternately terms of queries
+//	Mix     T0 to T3 sums of up to 64 columns and one vector of lanes, T4 terms of values in turn,
+//	        T5 to T7 terms of weights
 //
-// The other units cut the weights of the next keys into parts while tiles multiply. Rows of bfloat16 have one part each, and loops of their own, with half of the
-// products.
+// The other units split the weights of the next keys into terms while AMX tiles are multiplied.
+// Rows of bf16 have one term each, and loops of their own with half of the products.
 var amx = func() *target {
 	t := *avx512
 	t.name = "amx"
@@ -29,11 +36,11 @@ const (
 	tileRows   = 16
 	tileBytes  = tileRows * line
 	partsBytes = 3 * tileBytes
-	tileDepth  = 32 // products of one sum
+	tileDepth  = 32 // terms of one sum
 )
 
 func (g *gen) tileLoops() {
-	g.power = g.powers[len(g.powers)-1] // Intel's
+	g.power = g.powers[len(g.powers)-1] // the last, with the fewest instructions
 	g.limitConstants()
 	g.hiddenConstants()
 	g.power.constants(g)
@@ -56,7 +63,7 @@ func (g *gen) tileLoops() {
 	g.constant(fullTiles, "16 rows of 64 bytes, all eight", func(i int) uint32 {
 		switch {
 		case i == 0:
-			return 1 // the only kind there is
+			return 1 // the palette, of which there is one
 		case i/4 == 1:
 			return line<<16 | line
 		case i/2 == 6:
@@ -73,15 +80,16 @@ func (g *gen) tileLoops() {
 	g.cutLines()
 }
 
-// partsOf says how many parts of rows of keys and values there are: all, or one, as rows of bfloat16 have. Then half of the six products are left.
+// partsOf is the number of terms that rows of keys and values have: three, or one for rows of bf16.
+// With one, three of the six products are left.
 type partsOf struct {
-	name  string // behind those of the loops
+	name  string // suffix of the loops' names
 	count int
 }
 
 var partsOfRows = []partsOf{{"", 3}, {"Half", 1}}
 
-// products is how many products of a part of rows and one of queries or weights there are.
+// products returns the number of products of a term of rows and a term of queries or weights.
 func (p partsOf) products() (n int) {
 	for b := range 3 {
 		n += min(3-b, p.count)
@@ -129,7 +137,8 @@ for i := range %[1]d * groups { // %[1]d at a time, or the rows that config says
 
 const fullTiles constant = "fullTiles"
 
-// tilePeak emits the probe of products: six of parts for each of numbers, with sums that nothing joins.
+// tilePeak emits the probe of products: six products of terms for each product of numbers, with
+// independent sums.
 func (g *gen) tilePeak() {
 	x := g.isa.(x86)
 	g.function("Peak", "(rounds int)", 0, 8, fmt.Sprintf(`
@@ -155,7 +164,7 @@ for range rounds {
 	g.ret()
 }
 
-// scoreStep emits a step of the sums of a group, and amid its products other instructions.
+// scoreStep emits a step of the sums of a group, with other instructions strewn among its products.
 func (g *gen) scoreStep(vecs int, rows partsOf, strewn []string) {
 	x := g.isa.(x86)
 	for part := range rows.count {
@@ -176,8 +185,10 @@ func (g *gen) scoreStep(vecs int, rows partsOf, strewn []string) {
 	g.increase(elemAt, g.vecs*partsBytes)
 }
 
-// tileFlash emits Ops.Flash for whole groups: weights of one group amid the products of the next, half a group, as many rows as Exp
-// takes, in each step. Those that steps leave, and the last group's, go alone. With each half two lines of as many rows elsewhere are asked for, from next on.
+// tileFlash emits Ops.Flash for whole groups: the weights of one group amid the products of the
+// next. Each step computes half a group of weights, as many rows as Exp takes. The last group's
+// weights, and those that do not fit into the steps, go alone. With each half it prefetches two
+// lines of as many rows elsewhere, starting at next.
 func (g *gen) tileFlash(vecs int, rows partsOf) {
 	x := g.isa.(x86)
 	const weights, sums, next, by = lanesAt, elemAt4, nextRow, stride3
@@ -317,7 +328,7 @@ return %[1]d*groups`, tileRows, g.rows, vecs*g.vec, g.vecs*g.vec))
 	g.ret()
 }
 
-// hideOutside emits the mask of Flash, for a whole row at a time.
+// hideOutside emits the mask of Flash, a whole row at a time.
 func (g *gen) hideOutside(vecs int) {
 	g.function(fmt.Sprint("HideOutside", vecs), "(p *float32, lo, hi *int32, key, rows int)", 0, 40, fmt.Sprintf(`
 for i := range rows {
@@ -336,18 +347,19 @@ for i := range rows {
 	g.ret()
 }
 
-// Registers of a mask: the key of the row at hand, and from where and up to where lanes see keys.
+// Registers of a mask: the current row's key, one, the score of a hidden key, and for each vector
+// of lanes the first visible key and the end of the visible keys.
 const (
 	keyOfRow, oneMore, hiddenScore = vec(0), vec(1), vec(2)
 	firstLo, firstHi               = vec(4), vec(8)
 )
 
-// takeMask takes them.
+// takeMask takes the registers of the mask.
 func (g *gen) takeMask(vecs int) {
 	g.vectors(span{"keyOfRow", keyOfRow, 1}, span{"oneMore", oneMore, 1}, span{"hiddenScore", hiddenScore, 1}, span{"lo", firstLo, vecs}, span{"hi", firstHi, vecs})
 }
 
-// bounds fetches what hideRows compares with.
+// bounds loads the bounds that hideRows compares with.
 func (g *gen) bounds(vecs int, lo, hi reg) {
 	for v := range vecs {
 		g.load(firstLo+vec(v), mem{base: lo, vectors: v})
@@ -373,8 +385,10 @@ func (g *gen) hideRows(vecs int, at, rows reg) {
 	g.jumpAtLeast(rows, 1, "hide")
 }
 
-// tileMix emits the products of weights and values, for one vector of lanes and so many tiles of columns. Weights are cut to one of two places by turns, amid
-// the products of those in the other one. What was there is added after the products, as a sum in a tile counts as 0 below 2^-126.
+// tileMix emits the products of weights and values, for one vector of lanes and tiles AMX tiles of
+// columns. Weights are split into terms in one of two buffers while those in the other are
+// multiplied. The old output is added after the products, because an AMX tile takes a sum below
+// 2^-126 as 0.
 func (g *gen) tileMix(tiles int, parts partsOf) {
 	x := g.isa.(x86)
 	const width, by, next, from, to = stride3, aux, elemAt4, elem, elemAt
@@ -476,5 +490,5 @@ for c := range columns { // up to %[1]d
 	g.ret()
 }
 
-// lineBy is an operand of a tile: rows that follow one another.
+// lineBy returns an operand of an AMX tile whose rows are contiguous.
 func lineBy(base reg, off int) mem { return mem{base: base, index: stride, times: 1, off: off} }

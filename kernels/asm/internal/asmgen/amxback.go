@@ -2,19 +2,23 @@ package asmgen
 
 import "fmt"
 
-// The backward pass has two products of its own beside Score's and Mix's. DScore is Score's, of values and incoming gradients, into weights.
+// The backward pass has two products besides those of Score and Mix. DScore is Score of values and
+// incoming gradients, multiplied into weights.
 //
-// Outer sums over lanes, of which a tile has two vectors beside one another, in parts as they are elsewhere. A vector alone would be half of the terms that a
-// product of tiles sums. The other half are those of other parts: a row of 16 lanes of a tile of weights has two parts of each, and a tile of rows of Y those
-// that they are multiplied by, so that a product gives two of the six:
+// Outer sums over lanes. An AMX tile has two vectors of them side by side, as terms. A vector alone
+// would be half of the terms that a product of AMX tiles sums. The other half are other terms of
+// the same vector: a row of 16 lanes of weights has two terms of each number, a tile of rows of Y
+// has the terms that they are multiplied by, and one product gives two of the six:
 //
 //	(0, 1) (1, 0)    a0 b1 + a1 b0
 //	(0, 1) (0, 1)    a0 b0 + a1 b1
 //	(0, 2) (2, 0)    a0 b2 + a2 b0
 //
-// T0 to T3 are sums of 16 rows of weights and up to 64 columns, T4 parts of weights, and T5 to T7 by turns those of Y.
+// T0 to T3 are sums of 16 rows of weights and up to 64 columns, T4 terms of weights, and T5 to T7
+// in turn those of Y.
 
-// tileDScore emits Ops.DScore. Amid the first products of a group of rows what there is to do with the sums of the one before is done.
+// tileDScore emits Ops.DScore. The sums of a group of rows are finished amid the first products of
+// the next group.
 func (g *gen) tileDScore(vecs int) {
 	x := g.isa.(x86)
 	const sums, config, sumAt = apart, panel, elemAt4
@@ -88,8 +92,9 @@ for j := range rows { // %[1]d at a time
 	g.ret()
 }
 
-// outerSteps are the products that Outer sums for so many vectors, by the tile of weights and the tile of Y: those of one vector alone, if they are odd, and then
-// those of pairs. Three tiles of Y are in the place of each vector. weights is how many tiles of those there are.
+// outerSteps returns the products that Outer sums for vecs vectors, each as the index of a tile of
+// weights and of a tile of Y, and the number of tiles of weights. If vecs is odd, those of a vector
+// alone come first, then those of pairs. Each vector has three tiles of Y.
 func outerSteps(vecs int) (steps [][2]int, weights int) {
 	if vecs%2 == 1 {
 		steps, weights = [][2]int{{0, 0}, {0, 1}, {1, 2}}, 2
@@ -105,11 +110,12 @@ func outerSteps(vecs int) (steps [][2]int, weights int) {
 	return steps, weights
 }
 
-// outerTiles are how many tiles of columns a loop of Outer takes: as many as registers hold sums of, and where fewer are left one after another.
+// outerTiles are the numbers of AMX tiles of columns that a loop of Outer takes: as many as
+// registers hold sums of, or one.
 var outerTiles = []int{4, 1}
 
-// tileOuter emits Ops.Outer for so many tiles of columns. Amid products sums of those before are added to x, and the rows of weights cut that follow, to one of
-// two places by turns.
+// tileOuter emits Ops.Outer for tiles AMX tiles of columns. Amid the products it adds earlier sums
+// to x, and splits the next rows of weights into terms, in two buffers alternately.
 func (g *gen) tileOuter(vecs, tiles int) {
 	x := g.isa.(x86)
 	const sums, xby, other, cursor, xAt, addAt, addBy = stride3, panel, nextRow, pause, elemAt4, elemAt, lanesAt
@@ -187,7 +193,7 @@ for r := range rows { // %[1]d at a time
 			x.tileStore(t, lineBy(sums, t*tileBytes))
 		}
 	}
-	rolled := func(name string, row func()) { // steps times
+	rolled := func(name string, row func()) { // repeats row steps times
 		g.label(name)
 		row()
 		g.increase(steps, -1)
@@ -249,7 +255,8 @@ for r := range rows { // %[1]d at a time
 	g.ret()
 }
 
-// twoParts has do take the first part of a vector beside its second and its third.
+// twoParts splits a vector into terms, and calls do with the first beside the second and with the
+// first beside the third.
 func (x x86) twoParts(from mem, do func(second int, word vec)) {
 	const rest, first, second, low = vec(0), vec(1), vec(2), vec(3)
 	x.load(rest, from)
@@ -262,7 +269,8 @@ func (x x86) twoParts(from mem, do func(second int, word vec)) {
 	do(1, low)
 }
 
-// cutLines emits the parts of Y that Outer multiplies, of 16 columns, those that a mask has: of up to 16 rows, one a lane, or of up to 32, a pair of vectors.
+// cutLines emits the split of Y into terms for Outer, of up to 16 columns that a mask selects: up
+// to 16 rows, one a lane, or up to 32, a pair of vectors.
 func (g *gen) cutLines() {
 	x := g.isa.(x86)
 	const args = "(to *uint16, from *float32, rows, stride, mask int, factor float32)"

@@ -5,20 +5,18 @@ import (
 	"math/bits"
 )
 
-// neon has run under emulation only: its tile follows from what is published about the cores. A Neoverse N1 starts two multiply-adds and two loads a
-// cycle; a V1 four and three, as does Apple's M1. On all of them a multiply-add takes four cycles, though Neoverse hands on a sum after two. So 16
-// accumulators keep four pipes busy, with none to spare: 4 vectors of lanes by 4 rows. With 4 registers for lanes and 4 for elements that leaves 8
-// for the weights of Flash. The pipes that multiply also add, shift and compare: nothing can be hidden behind products as on amd64, and what counts
-// is the number of instructions.
+// neon is written for cores with two to four pipes that multiply, add, shift and compare, and two
+// or three loads a cycle. A multiply-add takes four cycles, so 16 accumulators, 4 vectors of lanes
+// by 4 rows, keep four pipes busy. With 4 registers for lanes and 4 for elements, 8 are left for
+// the weights of Flash. Nothing can be hidden behind products, so what counts is the number of
+// instructions.
 //
-// Elements come four at a time and are multiplied by from within their register. So 16 multiply-adds take 5 loads, and no instruction that
-// broadcasts: VLD1R costs an N1 one of the two pipes.
+// Elements are loaded four at a time, and fma multiplies by one of them in its register. So 16
+// multiply-adds take 5 loads and no broadcast.
 //
-// llvm-mca 19 has Score and Mix at 1.99 multiply-adds a cycle on the N1, of 2, and at 3.97 on the V1, of 4. 16 steps of Flash, with 4 vectors of
-// weights, take 164 and 80 cycles, where products alone take 128 and 64.
-//
-// Considered: 3 vectors by 8 rows, which needs 35 registers; 5 by 4 has accumulators to spare, but lanes that divide few lengths, and
-// 3 registers left; 6 by 4 leaves none.
+// Alternatives: 3 vectors by 8 rows needs 35 registers; 5 by 4 leaves 3 registers, and its lanes
+// divide few lengths; 6 by 4 leaves none.
+// Tuning: docs/tuning.md#neon
 var neon = &target{
 	name: "neon", arch: "arm64", vec: 4, vecs: 4, spell: newARM,
 	registerFile: registerFile{regs: 31, roles: armRegs},
@@ -30,17 +28,19 @@ var neon = &target{
 	ways:   []way{{"Once", "PLDL1STRM", true}},
 }
 
-// armSets are the sets of arm64.
+// armSets are the instruction sets of arm64.
 var armSets = []*target{neon}
 
-// arm spells NEON. Go writes the destination last. Its assembler lacks the arithmetic of vectors of floats but for VFMLA and VFMLS: such an
-// instruction is a WORD, with the instruction beside it in the spelling of later assemblers, and TestWords holds the one to the other. A vector
-// register is V or F by the instruction.
+// arm spells NEON. Go writes the destination last. Its assembler lacks the arithmetic of float
+// vectors but for VFMLA and VFMLS. The missing instructions are WORDs, with a comment in the
+// spelling of later assemblers; TestWords checks one against the other. The instruction decides
+// whether a vector register is written V or F.
 type arm struct{ *file }
 
 func newARM(f *file) isa { return arm{f} }
 
-// R18 belongs to the system, R27 to the assembler, R28 is g and R29 the frame pointer; R16 and R17 are the linker's.
+// R18 belongs to the system, R27 to the assembler, R28 is g and R29 the frame pointer; R16 and R17
+// are the linker's.
 var armRegs = map[reg]string{
 	panel: "R0", lanes: "R1", weightsAt: "R1", lanesAt: "R2", elem: "R3", elemAt: "R4", elemAt4: "R5", stride: "R6", stride3: "R7", out: "R8", count: "R9",
 	steps: "R10", aux: "R11", refs: "R11", nextRow: "R12", products: "R13", pause: "R24",
@@ -48,9 +48,9 @@ var armRegs = map[reg]string{
 }
 
 const (
-	address       = "R14" // of an operand, where no instruction computes it
-	constants     = "R26" // where they lie
-	fetched   vec = 31    // an operand from memory; the nests leave it alone
+	address       = "R14" // address of an operand that no addressing mode computes
+	constants     = "R26" // address of the constants
+	fetched   vec = 31    // an operand from memory; nests do not use this register
 )
 
 func (a arm) v(v vec) string   { return fmt.Sprintf("V%d", a.number(v)) }
@@ -58,7 +58,7 @@ func (a arm) f(v vec) string   { return fmt.Sprintf("F%d", a.number(v)) }
 func (a arm) s4(v vec) string  { return a.v(v) + ".S4" }
 func (a arm) b16(v vec) string { return a.v(v) + ".B16" }
 
-// m returns an operand in memory, having emitted what computes its address if it has an index.
+// m returns an operand in memory. If it has an index, it emits what computes the address first.
 func (a arm) m(m mem) string {
 	base := a.register(m.base)
 	if m.times != 0 {
@@ -81,7 +81,8 @@ func (a arm) shifted(n reg, by int) string {
 	return fmt.Sprintf("%s<<%d", a.register(n), bits.TrailingZeros(uint(by)))
 }
 
-// in returns a register with the operand, having emitted what fetches it if it is not in one.
+// in returns a register with the operand. It emits a load first if the operand is not in a
+// register.
 func (a arm) in(o operand) vec {
 	if v, ok := o.(vec); ok {
 		return v
@@ -90,13 +91,14 @@ func (a arm) in(o operand) vec {
 	return fetched
 }
 
-// word emits an instruction on vectors of floats that the assembler lacks: the code is that of V0 in all places.
+// word emits an instruction on float vectors that the assembler lacks. code is the instruction with
+// V0 as every operand.
 func (a arm) word(code uint32, op string, dst, x, y vec) {
 	code |= uint32(y)<<16 | uint32(x)<<5 | uint32(dst)
 	a.emit(fmt.Sprintf("WORD $%#x // %s %s, %s, %s", code, op, a.s4(y), a.s4(x), a.s4(dst)))
 }
 
-// unary emits an instruction that makes vectors of another kind of vectors.
+// unary emits an instruction that converts vectors from one arrangement to another.
 func (a arm) unary(code uint32, op string, src vec, from string, dst vec, to string) {
 	a.emit(fmt.Sprintf("WORD $0x%08x // %s %s.%s, %s.%s", code|uint32(src)<<5|uint32(dst), op, a.v(src), from, a.v(dst), to))
 }
@@ -111,7 +113,7 @@ func (a arm) widen(dst vec, m mem, c cells) {
 	a.convert(dst, c)
 }
 
-// convert makes floats of the cells at the beginning of a register.
+// convert converts the cells at the beginning of a register to floats.
 func (a arm) convert(v vec, c cells) {
 	switch c {
 	case f16:
@@ -219,7 +221,7 @@ func (a arm) storeOne(m mem, src vec)       { a.emit("FMOVS", a.f(src), a.m(m)) 
 func (a arm) loadFour(dst vec, m mem)       { a.load(dst, m) }
 func (a arm) storeFour(m mem, src vec)      { a.store(m, src) }
 func (a arm) pairs(dst, x, y, _ vec)        { a.word(0x6e20d400, "VFADDP", dst, x, y) }
-func (a arm) quarters(_, _ vec)             {} // there is one four
+func (a arm) quarters(_, _ vec)             {} // a vector is one four
 func (a arm) hintNear(m mem)                { a.emit("PRFM", a.m(m), "PLDL1KEEP") }
 func (a arm) hintOnce(m mem)                { a.emit("PRFM", a.m(m), a.way.asks) }
 func (a arm) hint(m mem)                    { a.emit("PRFM", a.m(m), "PLDL2KEEP") }
@@ -310,7 +312,7 @@ func (a arm) jumpAbove(x, y vec, to string) {
 	a.emit("CBNZW", address, to)
 }
 
-// above sets all bits where x is above y, and else none.
+// above sets all bits of an element where x is above y, and clears them elsewhere.
 func (a arm) above(dst, x, y vec) { a.word(0x6ea0e400, "VFCMGT", dst, x, y) }
 
 func (a arm) replaceAbove(dst, by, x, y, tmp vec) {

@@ -3,40 +3,41 @@
 // # Nests and sets
 //
 // A loop nest is written once, as a method of gen that emits instructions. An instruction set is a
-// target, a value with its geometry and registers, and a spelling of operations. A nest calls
-// nothing else than
+// target, a value with its geometry and registers, and a spelling of operations. A nest calls only
 //
 //   - the operations of isa, which every set spells (isa.go);
-//   - those of the capabilities that it needs: all says which these are where it calls the nest;
+//   - those of the capabilities that it needs, which all checks before it calls the nest;
 //   - prefetch, prefetchNear and ask, which emit nothing where a set has no hints;
 //   - loadCells and loadCell, which load stored rows of any type;
 //   - function, label, note, lines and strew, which write text, and take, free, vectors and
-//     freeVectors, which say what registers hold.
+//     freeVectors, which declare what registers hold.
 //
-// It never asks which set it is for, but for what the target says of its geometry. AMX, whose units
-// multiply tiles and do nothing else, has nests of its own, which may use the spelling of amd64.
+// A nest never checks which set it is for; it reads the geometry from the target. AMX, whose units
+// multiply AMX tiles and do nothing else, has nests of its own, which may use the spelling of
+// amd64.
 //
 // A loop whose capability a set lacks is not written: the table of the set has nil there, and
-// package asm keeps the portable loop. A set may bring one loop alone (target.only). So a set is
-// added by a target, its spelling, and a place in x86Sets or armSets.
+// package asm keeps the portable loop. A set may bring one loop alone (target.only). To add a set,
+// write a target and its spelling, and list it in x86Sets or armSets.
 //
 // # Registers
 //
-// Nothing is allocated: an integer register has a name for its role, and a set says which register
-// each role has. Roles that are never live together may share one. A nest takes the roles that it
-// uses, which makes them live, and frees a role before it takes another in the same register. Vector
-// registers are numbers, and a nest gives ranges of them roles likewise. Two live roles in one
-// register panic with both names, and so does an operand whose role is not live (registers.go).
+// Registers are not allocated. An integer register has a name for its role, and each set maps roles
+// to registers. Roles that are never live together may share one. A nest takes the roles that it
+// uses, which makes them live, and frees a role before it takes another in the same register.
+// Vector registers are numbers, and a nest gives ranges of them roles in the same way. Two live
+// roles in one register panic with both names, and so does an operand whose role is not live
+// (registers.go).
 //
 // # Vectors
 //
-// Offsets in whole vectors are mem.vectors, and step moves by whole vectors: only the spelling knows
-// how long these are, and it may be no constant. Nests whose rows lie a row of lanes apart still ask
-// the target.
+// Offsets in whole vectors are mem.vectors, and step moves by whole vectors. Only the spelling
+// knows the length of a vector, which need not be a constant. Nests whose rows are a row of lanes
+// apart still read the geometry from the target.
 //
 // # Files
 //
-//	tile.go      a tile of a product; with it Score and Mix
+//	tile.go      the micro-tile of a product; with it Score and Mix
 //	exp.go       2^x, the check of the lazy maximum; with them Exp
 //	series.go    2^x without a table
 //	raise.go     Raise, Top, Finite and Inverse
@@ -56,14 +57,15 @@
 //	amd64.go     the spelling of AVX2 and AVX-512; arm64.go that of NEON; vex.go that of AMX
 //	registers.go registers and their roles
 //
-// What is emitted is plain text in the syntax of Go's assembler, one instruction a line, with the
-// equivalent Go loop above each function. Loops with 2^x are written once for each way to compute
-// it. Those by which decoding reads memory differ in one hint: where a set has two, they are one
-// text in a header, which the set's file includes once for each, with macros for what differs.
+// The emitted text is in the syntax of Go's assembler, one instruction a line, with the equivalent
+// Go loop above each function. Loops with 2^x are written once for each way to compute it. The
+// loops that decoding reads memory with differ in one hint. Where a set has two hints, these loops
+// are one text in a header, which the set's file includes once for each hint, with macros for what
+// differs.
 //
 // # Tests
 //
-// TestFiles holds the files in package asm's folder to what Files returns;
+// TestFiles checks that the files in package asm's folder are what Files returns;
 //
 //	go test ./kernels/asm/internal/asmgen -generate
 //
@@ -99,7 +101,7 @@ func Files() map[string]string {
 	return files
 }
 
-// fileName is the name of a set's file of some kind.
+// fileName returns the name of a set's file with an extension.
 func (t *target) fileName(kind string) string {
 	return fmt.Sprintf("loops_%s_%s.%s", t.name, t.arch, kind)
 }
@@ -117,24 +119,24 @@ func newGen(t *target) *gen {
 	return &gen{f, spelling, capabilitiesOf(spelling)}
 }
 
-// A file is what an instruction set emits to.
+// A file collects what is emitted for one instruction set.
 type file struct {
 	*target
 	done    strings.Builder // functions
-	power   power           // by which loops compute 2^x
-	way     way             // in which they ask
-	shared  strings.Builder // functions that are there once for each way
-	macros  []string        // their names while they are emitted
-	current string          // the function at hand
-	call    string          // type of its argument block
+	power   power           // how loops compute 2^x
+	way     way             // how loops prefetch rows that are read once
+	shared  strings.Builder // functions that exist once for each way
+	macros  []string        // names of the shared functions while they are emitted
+	current string          // the current function
+	call    string          // type of the current function's argument block
 	registers
-	head     string           // of the one at hand: all before its first instruction
-	setup    string           // that instruction, if its isa needs one
-	text     *strings.Builder // the others
+	head     string           // of the current function: all before its first instruction
+	setup    string           // first instruction of the current function, if its isa needs one
+	text     *strings.Builder // further instructions of the current function
 	stubs    strings.Builder  // declarations in Go
-	declared map[string]bool  // which functions
+	declared map[string]bool  // functions that have a declaration
 	data     strings.Builder  // constants
-	places   map[constant]int // where they lie, in bytes, if it is after one another
+	places   map[constant]int // offsets of pooled constants in bytes
 }
 
 func (g *gen) all() {
@@ -211,21 +213,24 @@ func (g *gen) all() {
 	})
 }
 
-// loop emits a loop, or some that go together, unless the set lacks what they need or is meant to have others alone.
+// loop calls emit for a loop, or for a group of loops, if the set is able to run it and target.only
+// does not leave it out.
 func (g *gen) loop(name string, able bool, emit func()) {
 	if able && (g.only == nil || slices.Contains(g.only, name)) {
 		emit()
 	}
 }
 
-// Macros of the loops that ask memory for what is read once, beside their names: the instruction that asks, and whether Read does.
+// Macros of the loops that prefetch what is read once: the prefetch instruction, and whether Read
+// prefetches. The loops' names are macros too.
 const (
 	askMacro    = "ASK"
 	probedMacro = "READASKS"
 )
 
-// asking emits loops for each way to ask memory for what is read once. Where there are several ways the loops are one text, a header that the set's file includes
-// once for each of them, with other macros.
+// asking emits loops once for each way to prefetch what is read once. Where a set has several ways,
+// the loops are one text, a header that the set's file includes once for each way with different
+// macros.
 func (g *gen) asking(emit func()) {
 	if len(g.ways) < 2 {
 		for _, g.way = range g.ways {
@@ -265,7 +270,7 @@ func (g *gen) asking(emit func()) {
 	g.macros = nil
 }
 
-// macro is the name that a loop has in a header.
+// macro returns the name of a loop in a header.
 func macro(name string) string { return strings.ToUpper(name) }
 
 func (g *gen) assembly() string {
@@ -282,7 +287,7 @@ func (g *gen) declarations(table string) string {
 	return string(src)
 }
 
-// table declares the value that package asm makes Ops of. A loop that the set has not is nil there.
+// table declares the value that package asm makes Ops of. Loops that the set lacks are nil there.
 func (g *gen) table() string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "\n// %[1]s are the loops of this file, by the number of vectors in use where there are several.\nvar %[1]s = loops{\n", g.name)
@@ -340,7 +345,8 @@ func (g *gen) table() string {
 	return t.String()
 }
 
-// field is a field of the table: one function, or a slice of some of a type. Without the functions there is none.
+// field returns a field of the table: one function, or a slice of functions if their type is given.
+// It returns "" if one of the functions is not declared.
 func (g *gen) field(name, of string, functions ...string) string {
 	for i, f := range functions {
 		if !g.declared[f] {
@@ -354,7 +360,7 @@ func (g *gen) field(name, of string, functions ...string) string {
 	return list(name, of, functions)
 }
 
-// list is a field of values of a type.
+// list returns a field that is a slice of values of a type, or "" without values.
 func list(name, of string, values []string) string {
 	if len(values) == 0 {
 		return ""
@@ -362,7 +368,7 @@ func list(name, of string, values []string) string {
 	return fmt.Sprintf("%s: []%s{%s},\n", name, of, strings.Join(values, ", "))
 }
 
-// byVectors, byWays and byCells are the names of a loop that there are several of.
+// byVectors returns the names of a loop, one for each number of vectors in use.
 func (g *gen) byVectors(loop string) (names []string) {
 	for vecs := 1; vecs <= g.vecs; vecs++ {
 		names = append(names, fmt.Sprint(loop, vecs))
@@ -370,6 +376,7 @@ func (g *gen) byVectors(loop string) (names []string) {
 	return names
 }
 
+// byWays returns the names of a loop, one for each way to prefetch.
 func (g *gen) byWays(loop string) (names []string) {
 	for _, w := range g.ways {
 		names = append(names, loop+w.name)
@@ -377,6 +384,7 @@ func (g *gen) byWays(loop string) (names []string) {
 	return names
 }
 
+// byCells returns the names of a loop, one for each type of cells.
 func byCells(loop, way string) (names []string) {
 	for c := range allCells {
 		names = append(names, loop+c.name()+way)
@@ -384,7 +392,7 @@ func byCells(loop, way string) (names []string) {
 	return names
 }
 
-// halves are n, its half, and so on down to 1.
+// halves returns n, its half, and so on down to 1.
 func halves(n int) (all []int) {
 	for ; n > 0; n /= 2 {
 		all = append(all, n)
@@ -392,7 +400,7 @@ func halves(n int) (all []int) {
 	return all
 }
 
-// constant lays down a vector whose element i has certain bits.
+// constant emits a vector of constants whose element i has the bits element(i).
 func (f *file) constant(name constant, doc string, element func(i int) uint32) {
 	if doc != "" {
 		fmt.Fprintf(&f.data, "// %s: %s\n", name, doc)
@@ -414,9 +422,10 @@ func (f *file) constant(name constant, doc string, element func(i int) uint32) {
 	}
 }
 
-// dataInText lays out a constant as long as a cache line among the functions, where an alignment can be asked for. Go's linker aligns data to 32
-// bytes at most, and a load that straddles two lines counts as two: in a binary where all constants happened to, Cap took 1.19 times as long on a
-// Xeon (family 6, model 207).
+// dataInText emits a constant as long as a cache line among the functions, where it can be aligned
+// to a line. Go's linker aligns data to 32 bytes at most, and a load that straddles two lines
+// counts as two loads.
+// Tuning: docs/tuning.md#constant-lines
 func (f *file) dataInText(name constant, element func(i int) uint32) {
 	fmt.Fprintf(&f.data, "TEXT %s<>(SB), NOSPLIT|NOFRAME, $0\n\tPCALIGN $%d\n", name, line)
 	for i := 0; i < f.vec; i += 2 {
@@ -425,17 +434,19 @@ func (f *file) dataInText(name constant, element func(i int) uint32) {
 	f.data.WriteByte('\n')
 }
 
-// pool is the symbol of constants that lie after one another.
+// pool is the symbol of constants that are stored one after another.
 const pool constant = "constants"
 
 func global(symbol constant, size int) string {
 	return fmt.Sprintf("GLOBL %s<>(SB), RODATA|NOPTR, $%d\n\n", symbol, size)
 }
 
-// nosplit is the largest frame that a function may have without a look at how much of the stack is left, with room for what calls it.
+// nosplit is the largest frame that a function may have without a check of how much stack is left.
+// It leaves room for the callers.
 const nosplit = 512
 
-// function begins a function: doc is the equivalent Go, args the declaration's parameters and results with their size in bytes.
+// function begins a function. doc is the equivalent Go; args are the parameters and results of the
+// declaration, and size is their size in bytes.
 func (f *file) function(name, args string, frame, size int, doc string) {
 	f.end()
 	f.current, f.registers, f.call = name, registers{}, ""
@@ -465,7 +476,7 @@ func (f *file) function(name, args string, frame, size int, doc string) {
 	f.head += fmt.Sprintf("TEXT %s(SB), %s, $%d-%d\n%s", symbol, flags, frame, size, locals)
 }
 
-// end ends a function.
+// end appends the current function to the text.
 func (f *file) end() {
 	f.done.WriteString(f.head + f.setup + f.text.String())
 	f.head, f.setup = "", ""
@@ -482,7 +493,7 @@ func (f *file) lines(emit func()) []string {
 	return lines[:len(lines)-1]
 }
 
-// strew returns what emits the next of so many shares of lines.
+// strew returns a function that emits the lines in the given number of shares, one share a call.
 func (f *file) strew(shares int, lines []string) func() {
 	i := 0
 	return func() {
@@ -493,7 +504,7 @@ func (f *file) strew(shares int, lines []string) func() {
 	}
 }
 
-// emit writes one instruction.
+// emit emits one instruction.
 func (f *file) emit(op string, operands ...string) {
 	fmt.Fprintf(f.text, "\t%s\n", strings.TrimSpace(op+" "+strings.Join(operands, ", ")))
 }

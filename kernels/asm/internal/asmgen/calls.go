@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A block is a struct of package asm from which loops read: those it embeds, and its own fields. A
-// field of a field is written K.Data and has a path.
+// A block describes a struct of package asm that loops read: the structs it embeds, and its own
+// fields. A field of a field is written K.Data and has a path.
 type block struct {
 	embeds []string
 	fields []string
 	paths  map[string]string
 }
 
-// blocks are the calls of package asm and what they are made of.
+// blocks are the calls of package asm and the structs that they are made of.
 var blocks = map[string]block{
 	"Panel": {fields: []string{"Lanes", "Width", "N", "P"}},
 	"Product": {
@@ -70,7 +70,8 @@ const (
 	rowsStride = "packed_rows+Rows_Stride"
 )
 
-// path returns where a field is in a block, as go_asm.h has its offset, or "" if it is not there.
+// path returns the sum of go_asm.h's names that is a field's offset in a block, or "" if the block
+// has no such field.
 func path(of, field string) string {
 	b := blocks[of]
 	if slices.Contains(b.fields, field) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// cells are a Type of package asm: how the elements of a row are stored.
+// cells is a Type of package asm: how the elements of a row are stored.
 type cells int
 
 const (
@@ -15,11 +15,11 @@ const (
 	allCells
 )
 
-// name is what the names of a type's loops end in.
+// name returns the suffix of the names of a type's loops.
 func (c cells) name() string { return [...]string{"", "F16", "BF16", "I8"}[c] }
 func (c cells) size() int    { return [...]int{4, 2, 2, 1}[c] }
 
-// slice is the one of Cells that holds them, and field where it lies there.
+// slice returns the field of Cells that holds a type's elements.
 func (c cells) slice() string { return [...]string{"Data", "Half", "Half", "Byte"}[c] }
 
 func (c cells) field() string {
@@ -29,7 +29,7 @@ func (c cells) field() string {
 	return "Cells_" + c.slice()
 }
 
-// float is an element of rows as a float32, in Go.
+// float returns the Go expression of an element of rows as a float32.
 func (c cells) float(rows, at string) string {
 	element := fmt.Sprintf("%s.%s[%s]", rows, c.slice(), at)
 	switch c {
@@ -43,8 +43,8 @@ func (c cells) float(rows, at string) string {
 
 const cellStride = "Cells_Rows+Rows_Stride"
 
-// scaleKeys emits what multiplies scores or weights by the scales of their keys, for all queries. A vector of keys goes at once where the scales lie side
-// by side, and otherwise four.
+// scaleKeys emits the product of scores or weights with the scales of their keys, for all queries.
+// It takes a vector of keys at once where the scales are contiguous, and otherwise four.
 func (g *gen) scaleKeys() {
 	g.function("ScaleKeys", "(p *Walk, scale *float32, apart int)", 0, 24, fmt.Sprintf(`
 for j := range p.N { // %d at a time if apart is 1, or else 4
@@ -79,7 +79,8 @@ for j := range p.N { // %d at a time if apart is 1, or else 4
 	g.ret()
 }
 
-// scaled emits the steps of ScaleKeys that take so many keys: a vector of them, four whose scales it gathers, or one.
+// scaled emits the steps of ScaleKeys for the given number of keys at once: a vector of them, four
+// whose scales are gathered, or one.
 func (g *gen) scaled(name string, keys int, gather bool) {
 	const scale, product = vec(0), vec(1)
 	g.vectors(span{"scale", scale, 1}, span{"product", product, 1})
@@ -173,8 +174,9 @@ for j := range n {
 	g.ret()
 }
 
-// narrowRow emits Ops.Narrow for whole vectors. The upper half of a float32 is a bfloat16: what the lower half is above the middle carries into it
-// when 2^15-1 is added, and the middle itself when the upper half is odd. NaN, which could carry into infinity, is replaced.
+// narrowRow emits Ops.Narrow for whole vectors. The upper half of a float32 is a bfloat16. Adding
+// 2^15-1 carries into it if the lower half is above the middle; at the middle, one more carries if
+// the upper half is odd. NaN could carry into infinity, and is replaced.
 func (g *gen) narrowRow(c cells) {
 	g.function("Narrow"+c.name(), "(to *uint16, from *float32, vectors int)", 0, 24, fmt.Sprintf(`
 for i := range %d * vectors {

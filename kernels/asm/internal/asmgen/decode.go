@@ -2,22 +2,26 @@ package asmgen
 
 import "fmt"
 
-// dot emits Ops.Dot: products of rows with rows. Their columns stand in lanes, so a tile has a vector of sums for each pair of a query and a
-// key, and adds up the vector's elements at the end: those of four keys at once, pair by pair.
+// dot emits Ops.Dot: products of rows with rows. Their columns are in lanes, so a micro-tile has a
+// vector of sums for each pair of a query and a key. At the end it adds up the elements of four
+// keys' vectors at once, pair by pair.
 //
-//	0 .. 4*R-1   sums, of R queries with 4 keys
+//	0 .. 4*R-1   sums of R queries with 4 keys
 //	4*R ..       elements of R queries
 //	the next     elements of a key
 //
-// What is left over goes by fewer queries, by one key, and by one column; the additions, and so the bits, are the same for all of them.
+// Remainders are computed with fewer queries, with one key, and with one column. The order of the
+// additions is the same for all of them, so the bits are too.
 //
-// While these keys are read, what Few.Ahead says is asked for from memory, line for line, and a line of what Few.Far says.
+// While it reads these keys, it prefetches the rows at Runs.Ahead line by line, and a line of each
+// page at Runs.Far.
 //
-// A CPU guesses what comes next by the instruction that loads, and loses its way where these are many: with 32 loads for four rows of 512 bytes AVX-512 on
-// a Zen 5 read float32 keys slower than with 8, key after key, and as fast as the loop happened to lie in the binary. One query therefore takes keys one
-// after another. Of int8, which keeps the CPU busier, it takes four keys by four vectors of columns: that is 16 loads.
+// A hardware prefetcher tells streams apart by the address of the load instruction, and loses track
+// when a loop has many of them. So one query takes keys one after another. Int8 keeps the CPU
+// busier, so there one query takes four keys by four vectors of columns, which are 16 loads.
+// Tuning: docs/tuning.md#dot-loads
 //
-// K may be cells of any type; their scales are multiplied in afterwards, by ScaleKeys.
+// K may be cells of any type. ScaleKeys multiplies by their scales afterwards.
 func (g *gen) dot(c cells) {
 	g.function("Dot"+c.name()+g.way.name, "(p *Dot)", 8, 8, fmt.Sprintf(`
 for j := range p.N { // 4 at a time
@@ -73,7 +77,8 @@ for j := range p.N { // 4 at a time
 	g.ret()
 }
 
-// runs begins a loop over the runs of keys. How far it has come is kept in the block of arguments: other loops need the registers.
+// runs begins a loop over the runs of keys. Its progress is kept in the argument block, because
+// other loops need the registers.
 func (g *gen) runs() {
 	g.set(steps, 0)
 	g.put(g.of("run"), steps)
@@ -82,7 +87,7 @@ func (g *gen) runs() {
 	g.put(g.of("left"), steps)
 }
 
-// runAt finds where the run whose number is in steps begins. It destroys temp.
+// runAt loads the address at which the run whose number is in steps begins. It destroys temp.
 func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
 	g.get(dst, g.of(list))
 	g.offset(dst, dst, steps, 8)
@@ -92,7 +97,8 @@ func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
 	g.plus(dst, temp)
 }
 
-// leadOf finds how far ahead of its rows, which begin at a place, the run whose number is in steps asks. It touches the lines that Far and FarScale say, and
+// leadOf computes the distance from a run's rows, which begin at the address at, to the rows that
+// it prefetches. steps has the run's number. It also touches the lines at Far and FarScale, and
 // destroys temp.
 func (g *gen) leadOf(at reg, c cells, temp reg) {
 	find := func(list string) {
@@ -115,7 +121,8 @@ func (g *gen) leadOf(at reg, c cells, temp reg) {
 	g.subtract(lead, at)
 }
 
-// rowsOfHead finds where the rows of Q or O begin of the head whose run is in hand. It destroys steps and temp.
+// rowsOfHead computes where the rows of Q or O of the current run's head begin. It destroys steps
+// and temp.
 func (g *gen) rowsOfHead(temp reg) {
 	g.get(steps, g.of("head"))
 	g.get(temp, g.of("HeadStep"))
@@ -125,7 +132,8 @@ func (g *gen) rowsOfHead(temp reg) {
 	g.put(g.of("rows"), steps)
 }
 
-// scoresOfRun finds where the row of P begins that its first query has for the run's keys. It destroys steps and temp.
+// scoresOfRun computes where P holds the first query's scores for the run's keys. It destroys steps
+// and temp.
 func (g *gen) scoresOfRun(dst, temp reg) {
 	g.get(steps, g.of("head"))
 	g.get(temp, g.of("R"))
@@ -140,8 +148,8 @@ func (g *gen) scoresOfRun(dst, temp reg) {
 	g.offset(dst, temp, steps, 4)
 }
 
-// keysOfRun counts the run's keys, and moves on to the one that follows: the same keys of the next head, or of the first head the keys that come then. It
-// destroys steps and temp.
+// keysOfRun loads the number of keys in the run and moves on to the next run: the same keys of the
+// next head or, after the last head, the next keys of the first. It destroys steps and temp.
 func (g *gen) keysOfRun(dst, temp reg) {
 	g.get(steps, g.of("run"))
 	g.increase(steps, 1)
@@ -163,34 +171,36 @@ func (g *gen) keysOfRun(dst, temp reg) {
 	g.put(g.of("head"), steps)
 }
 
-// moreRuns ends the loop.
+// moreRuns ends the loop over runs.
 func (g *gen) moreRuns(label string) {
 	g.get(steps, g.of("left"))
 	g.jumpAtLeast(steps, 1, label)
 }
 
-// ifTurn emits what asks for a row of four in the turn of a tile that does so. Tiles of queries take turns to ask for the rows that come later: memory that is
-// asked for all of them amid one tile, and for none amid the others, has little to do then. The lowest bits of Few.turn say which rows. On a Xeon (family 6,
-// model 167) Dot read keys for 8 queries 7 to 24 % faster so, and Sum values 8 to 24 %.
+// ifTurn emits the prefetch of one row of four, for tiles of queries whose turn it is. The tiles of
+// queries divide the prefetches among themselves: if one tile made them all, memory would be idle
+// during the others. The lowest bits of Runs.turn select the current tile's rows.
+// Tuning: docs/tuning.md#decode-turns
 func (g *gen) ifTurn(row int, name string, ask func()) {
 	g.jumpUnless(g.of("turn"), row, "asked"+name)
 	ask()
 	g.label("asked" + name)
 }
 
-// firstTurn and nextTurn set those bits. They destroy steps.
+// firstTurn sets the bits of Runs.turn for the first tile. It destroys steps.
 func (g *gen) firstTurn() {
 	g.get(steps, g.of("turns"))
 	g.put(g.of("turn"), steps)
 }
 
+// nextTurn sets the bits of Runs.turn for the next tile. It destroys steps.
 func (g *gen) nextTurn() {
 	g.get(steps, g.of("turn"))
 	g.lower(steps, 4)
 	g.put(g.of("turn"), steps)
 }
 
-// dots is a tile of sums of queries with keys.
+// dots is a micro-tile: sums of queries with keys.
 type dots struct {
 	*gen
 	cells
@@ -201,7 +211,8 @@ func (d dots) sum(r, j int) vec { return vec(r*d.keys + j) }
 func (d dots) query(r int) vec  { return vec(d.queries*d.keys + r) }
 func (d dots) key() vec         { return vec(d.queries*d.keys + d.queries) }
 
-// take gives a tile its registers: as many for keys as the loop over columns reads at once.
+// take takes the micro-tile's registers, and as many for keys as the loop over columns reads at
+// once.
 func (d dots) take(keys int) {
 	d.vectors(span{"sums", 0, d.queries * d.keys}, span{"queries", d.query(0), d.queries}, span{"keys", d.key(), keys})
 }
@@ -229,7 +240,7 @@ func (d dots) emit() {
 	d.label("done" + name)
 }
 
-// together emits the sums of queries with all keys at a time.
+// together emits the sums of queries with all keys of the micro-tile at once.
 func (d dots) together(name string) {
 	for r := range d.queries {
 		for j := range d.keys {
@@ -252,10 +263,11 @@ func (d dots) together(name string) {
 // line is the size of a cache line.
 const line = 64
 
-// turnVectors is how many vectors of a query registers hold for inTurn.
+// turnVectors is the number of vectors of a query that inTurn holds in registers.
 const turnVectors = 4
 
-// inTurn emits the products of one query by four vectors of columns, which registers hold of the query, then by two.
+// inTurn emits the products of one query by four vectors of columns, which it holds in registers,
+// and then by two.
 func (d dots) inTurn(name string) {
 	for vecs := turnVectors; vecs > 1; vecs /= 2 {
 		name, n := fmt.Sprint(name, "turn", vecs), vecs*d.vec
@@ -283,7 +295,8 @@ func (d dots) inTurn(name string) {
 	}
 }
 
-// columns emits the loop over columns, so many vectors at a time or one element.
+// columns emits the loop over columns, which takes vecs vectors at a time, or one element if
+// single.
 func (d dots) columns(name string, vecs int, single bool) {
 	load, widen, n := d.load, d.loadCells, vecs*d.vec
 	if single {
@@ -311,10 +324,11 @@ func (d dots) columns(name string, vecs int, single bool) {
 	d.label("end" + name)
 }
 
-// alone emits the sums of the only query with keys one after another, four at a time, if it is of 16, eight or four vectors, as rows of common sizes are: it
-// stays in registers for all keys of the run, as far as there are enough, and what there are none for is read again with each key. Few instructions lie
-// between one row and the next, so that a CPU has more rows in hand. On a Zen 4, decoding 32768 keys of 8 heads, AVX-512 took 3 % less time so than where each
-// four keys came by way of the counts of queries and columns, and with d = 128 7 % (medians of 44 rounds; the least times were within 1.2 % of one another).
+// alone emits the sums of an only query whose row is 16, 8 or 4 vectors, as rows of common sizes
+// are. It takes keys one after another, and stores the scores of four at once. The query stays in
+// registers for the whole run; vectors that do not fit are read again with each key. Few
+// instructions between one row and the next let a CPU keep more rows in flight.
+// Tuning: docs/tuning.md#dot-alone
 func (d dots) alone() {
 	d.get(steps, d.of("R"))
 	d.jumpAtLeast(steps, 2, "notAlone")
@@ -363,7 +377,8 @@ func (d dots) alone() {
 	d.label("notAlone")
 }
 
-// keyByKey emits the sums of one query with keys one after another: each is the last, and moves up when the next one comes.
+// keyByKey emits the sums of one query with keys one after another. The current key's sum is the
+// last, and moves up when the next key comes.
 func (d dots) keyByKey(name string) {
 	const most = 8
 	d.eachKey(name, func(key reg) {
@@ -378,7 +393,7 @@ func (d dots) keyByKey(name string) {
 	d.set(rowsLeft, 1)
 }
 
-// eachKey emits a loop over keys, whose body adds to the last sum.
+// eachKey emits a loop over keys. body adds to the last sum.
 func (d dots) eachKey(name string, body func(key reg)) {
 	const keysLeft, key = rowsLeft, leadAt // one query is left
 	d.move(key, elem)
@@ -394,9 +409,10 @@ func (d dots) eachKey(name string, body func(key reg)) {
 	d.jumpAtLeast(keysLeft, 1, "key"+name)
 }
 
-// askRow asks for a row of so many vectors four lines at a time, before the first of them is read, by what it returns. On a Zen 4, which asks for lines when it
-// comes to them, decoding float32 took 2 to 3 % less time so than where each line was asked for alone, with d = 64, and with AVX2 and d = 128 4 % less. With
-// d = 128, two lines at a time were slower with AVX2, and eight with AVX-512.
+// askRow returns a function that prefetches a row of vecs vectors, four lines at a time, before the
+// first of the four is read. Fewer lines at a time leave fewer reads of memory in flight; more
+// delay the products.
+// Tuning: docs/tuning.md#prefetch-row
 func (g *gen) askRow(at reg, vecs int, c cells) (each func(off int)) {
 	const together = 4 * line
 	bytes := vecs * g.vec * c.size()
@@ -407,7 +423,8 @@ func (g *gen) askRow(at reg, vecs int, c cells) (each func(off int)) {
 	}
 }
 
-// columnsOfKey emits the products with so many vectors of columns of a key, or with one element; with loop, until fewer are left.
+// columnsOfKey emits the products of vecs vectors of columns of a key, or of one element if single.
+// With loop it repeats until fewer columns are left.
 func (d dots) columnsOfKey(name string, vecs int, loop, single bool) {
 	load, widen, n := d.load, d.loadCells, vecs*d.vec
 	if single {
@@ -431,14 +448,14 @@ func (d dots) columnsOfKey(name string, vecs int, loop, single bool) {
 	d.label("end" + name)
 }
 
-// next moves on by so many columns.
+// next advances the cursors by n columns.
 func (d dots) next(n int) {
 	d.increase(lanesAt, 4*n)
 	d.increase(elemAt, d.size()*n)
 	d.increase(steps, -n)
 }
 
-// row is the element so many bytes from a cursor, up to three rows further on.
+// row returns the operand off bytes from a cursor, in row r after it; r is at most 3.
 func row(at, stride, stride3 reg, r, off int) mem {
 	m := mem{base: at, off: off}
 	switch r {
@@ -450,7 +467,7 @@ func row(at, stride, stride3 reg, r, off int) mem {
 	return m
 }
 
-// finish adds up and stores, and moves on to the queries that follow.
+// finish adds up and stores the sums, and moves on to the next queries.
 func (d dots) finish() {
 	d.get(steps, d.of("Stride"))
 	d.scale(steps, 4)
@@ -464,7 +481,8 @@ func (d dots) finish() {
 	d.down(lanes, apart, d.queries)
 }
 
-// total adds up a query's sums and stores them, times the factor, which is where a key was.
+// total adds up the sums of query r, multiplies them by the factor, and stores them. The factor is
+// in the register of a key.
 func (d dots) total(r int) {
 	all, temp := d.sum(r, 0), d.query(0)
 	if d.keys == 4 {
@@ -484,11 +502,12 @@ func (d dots) total(r int) {
 	}
 }
 
-// sum emits Ops.Sum. A run of V is read once, for all columns of all queries, and the sums lie in O meanwhile: a loop over all
-// runs for some columns, and another for the rest, would read rows from memory in halves. Tiles are Outer's, but for one query, which takes one key after
-// another, as in Dot.
+// sum emits Ops.Sum. It reads a run of V once for all columns of all queries and keeps the sums in
+// O meanwhile. Separate passes over all runs for some of the columns would read rows from memory in
+// pieces. The micro-tiles are those of Outer, except that one query takes keys one after another,
+// as in Dot.
 //
-// V may be cells of any type; ScaleKeys multiplies their scales into the weights before.
+// V may be cells of any type. ScaleKeys multiplies their scales into the weights before.
 func (g *gen) sum(c cells) {
 	g.function("Sum"+c.name()+g.way.name, "(p *Walk)", 8, 8, fmt.Sprintf(`
 for k := range p.N {
@@ -542,7 +561,7 @@ for k := range p.N {
 	g.ret()
 }
 
-// sumColumns emits a tile, for the keys of a run.
+// sumColumns emits a micro-tile for the keys of a run.
 func (t tile) sumColumns() {
 	if t.keyByKey() {
 		t.sumKeys()
@@ -560,14 +579,16 @@ func (t tile) sumColumns() {
 	t.eachResult(func(r, v int, at mem) { t.storeLanes(at, t.sum(r, v)) })
 }
 
-// keyByKey says that a tile has one query, which takes one key after another. Int8 is too busy for that.
+// keyByKey reports whether the micro-tile has one query, which takes keys one after another. Int8
+// keeps the CPU too busy for that.
 func (t tile) keyByKey() bool { return t.ahead && t.rows == 1 && t.cells != i8 }
 
-// keyVectors is how wide such a tile is at most: rows of common sizes then go whole. On a Zen 5, decoding was 7 to 14 % faster so than with eight vectors here
-// and in Dot, by which rows of a run went in halves: with AVX2 those of 128 numbers, with AVX-512 those of 256.
+// keyVectors is the largest width of such a micro-tile in vectors. At 16, rows of common sizes are
+// read whole; at 8, longer rows of a run would be read in halves.
+// Tuning: docs/tuning.md#key-vectors
 const keyVectors = 16
 
-// sumKeys emits it. Sums for which there are no registers stay where they go.
+// sumKeys emits a micro-tile with one query. Sums that have no register stay in memory.
 func (t tile) sumKeys() {
 	widen := t.loadCells
 	if t.single {
@@ -608,8 +629,9 @@ func (t tile) sumKeys() {
 	}
 }
 
-// weigh emits Ops.Weigh for rows from one on, with or without S. Rows are done in whole vectors, up to the one that holds the last key. Memory would have
-// nothing to do meanwhile: it is asked for what Few.Next says.
+// weigh emits Ops.Weigh for queries from..R, with or without S. It takes whole vectors of a row, up
+// to the one with the last key. Memory would be idle meanwhile, so it prefetches the lines of
+// Weigh.Prefetch.
 func (g *gen) weigh(sums bool) {
 	name, s := "Weigh", ""
 	if sums {
@@ -699,7 +721,7 @@ return p.R`, g.vec, s))
 	g.jump("done")
 }
 
-// total adds the elements of a vector to a number.
+// total adds the elements of a vector to a number in memory.
 func (g *gen) total(sum vec, to reg) {
 	temp := vec(4)
 	g.pairs(sum, sum, sum, temp)

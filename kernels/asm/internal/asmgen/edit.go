@@ -5,10 +5,12 @@ import (
 	"math"
 )
 
-// sweep emits the rest of a function (p *Edit, from, to int, ...): a loop over the vectors of lanes in use, and in it one over rows from to to,
-// many at a time and then one. begin comes before the rows of a vector, end after them; besides vectors, they may use count, aux, elem and elemAt.
+// sweep emits the rest of a function (p *Edit, from, to int, ...). It is a loop over the vectors of
+// lanes in use, and in it a loop over rows from..to, many at a time and then one. begin is emitted
+// before the rows of a vector and end after them. Besides vectors, they may use count, aux, elem
+// and elemAt.
 func (g *gen) sweep(many int, begin func(), rows func(n int), end func()) {
-	const width = stride // of all lanes, in bytes
+	const width = stride // size of all lanes in bytes
 	g.arg(panel, "p", 0)
 	g.get(width, g.of("Width"))
 	g.scale(width, 4)
@@ -41,30 +43,33 @@ func (g *gen) sweep(many int, begin func(), rows func(n int), end func()) {
 	g.ret()
 }
 
-// Of a sweep: the vector that it has come to, in bytes from the first lane, and that vector in a row.
+// vectorAt is the current vector of a sweep in bytes from the first lane, and rowAt the address of
+// that vector in a row.
 const vectorAt, rowAt = stride3, lanesAt
 
-// swept is the vector of the sweep, i rows further.
+// swept returns the current vector of the sweep, i rows further.
 func (g *gen) swept(i int) mem { return mem{base: rowAt, off: i * g.row()} }
 
-// column is the vector of the sweep in a row of lanes.
+// column returns the current vector of the sweep in a row of lanes.
 func column(base reg) mem { return mem{base: base, index: vectorAt, times: 1} }
 
 // capScores emits Ops.Cap. With n the integer nearest to 2x/ln 2 and r = x - n*(ln 2)/2,
 //
 //	e^2x - 1 = 2^n*(e^2r - 1) + (2^n - 1)    tanh x = (e^2x - 1) / (e^2x + 1)
 //
-// The polynomial for e^2r - 1 has no constant, so that a small x, where n is 0, loses nothing. Adding 1.5*2^23 rounds and leaves n in the low
-// bits, to be shifted into the exponent. It is off by 3.33 ulp at most (TestCap). A rational function of x, of degrees 5 and 4 in x², would take
-// four instructions fewer and was off by 4.7.
+// The polynomial for e^2r - 1 has no constant, so that a small x, where n is 0, loses nothing.
+// Adding 1.5*2^23 rounds and leaves n in the low bits, to be shifted into the exponent. The result
+// is off by 3.33 ulp at most (TestCap). A rational function of x, of degrees 5 and 4 in x², takes
+// four instructions fewer and is off by 4.7 ulp.
 //
-// From 9.02 on tanh is 1 in float32, and so is this. Rows go together because their chains are long.
+// From 9.02, tanh is 1 in float32, and so is this. Rows are computed together because their
+// dependency chains are long.
 func (g *gen) capScores() {
 	g.function("Cap", "(p *Edit, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
 		*x = scale * tanh(*x)`))
 	g.take(panel, lanesAt, stride, stride3, out, count, steps)
-	together := 3 // as many as there are registers for; with more than 4, some of 32 rows would go alone
+	together := 3 // as many rows as registers allow, up to 4, which divides 32
 	if g.regs > 16 {
 		together = 4
 	}
@@ -122,14 +127,15 @@ func (g *gen) capScores() {
 	}, func() {})
 }
 
-// addScores emits Ops.Add. A bias may be far larger than a score, and its product with the factor must not be rounded twice. So the factor comes
-// in two parts, and what is lost in the product with the first is made up for, negated:
+// addScores emits Ops.Add. A bias may be far larger than a score, and its product with the factor
+// must not be rounded twice. So the factor is the sum of two float32 numbers, and the error of the
+// product with the first is computed, negated, and subtracted:
 //
 //	p = b*factor    e = p - b*factor - b*rest - scale*s    result = p - e
 //
-// Where p is infinite e is of the other sign, or NaN, before the score comes in: it is held between
-// finite numbers there, and left as it is where p is finite. The larger of the result and the least
-// of lowest, bias and score comes out: it is -Inf where one of these is.
+// Where p is infinite, e has the other sign, or is NaN, before the score is added. It is clamped to
+// finite numbers there, and is unchanged where p is finite. The output is the larger of the result
+// and the least of lowest, bias and score: it is -Inf where one of these is.
 func (g *gen) addScores() {
 	g.function("Add", "(p *Edit, from, to int, scale, factor, rest, lowest float32)", 0, 40, g.sweptDoc(`
 		x, bias := &p.P[j*%[1]d+lane], p.Bias[j*%[1]d+lane]
@@ -175,8 +181,8 @@ func (g *gen) addScores() {
 	}, func() {})
 }
 
-// slopeScores emits Ops.Slope. Distances count down by rows, exactly, from the first one, which is a difference of integers: positions may be too
-// large for a float32.
+// slopeScores emits Ops.Slope. Distances count down by rows, exactly. The first is a difference of
+// integers, since positions may be too large for a float32.
 func (g *gen) slopeScores() {
 	g.function("Slope", "(p *Edit, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
@@ -184,7 +190,7 @@ func (g *gen) slopeScores() {
 	g.take(panel, lanesAt, stride, stride3, out, count, steps, aux)
 	const (
 		high, low, abs = vec(0), vec(1), vec(2)
-		distance       = vec(3) // and those of the rows that follow
+		distance       = vec(3) // and after it the distances of the next rows
 		first          = distance + slopeRows
 		scale          = first + 2*slopeRows
 	)
@@ -222,10 +228,11 @@ func (g *gen) slopeScores() {
 	}, func() {})
 }
 
-// slopeRows is how many rows Slope does at a time.
+// slopeRows is the number of rows that Slope does at a time.
 const slopeRows = 4
 
-// hideScores emits Ops.Hide for rows of one row of words: from is a multiple of 32, and to at most 32 more.
+// hideScores emits Ops.Hide for the rows of one row of words: from is a multiple of 32, and to is
+// at most from+32.
 func (g *gen) hideScores() {
 	g.function("Hide", "(p *Edit, from, to int)", 0, 24, g.sweptDoc(`
 		if p.Bits[from/32*%[1]d+lane]>>(j-from)&1 == 0 {
@@ -251,7 +258,7 @@ func (g *gen) hideScores() {
 	}, func() {})
 }
 
-// sweptDoc is the doc of a sweep.
+// sweptDoc returns the equivalent Go of a sweep.
 func (g *gen) sweptDoc(row string) string {
 	return fmt.Sprintf(`
 for lane := range p.Width { // %[2]d at a time

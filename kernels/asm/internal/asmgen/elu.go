@@ -6,16 +6,20 @@ import (
 	"slices"
 )
 
-// elu emits Ops.Elu, x+1 above 0 and e^x below, as max(x, 0) + e^min(x, 0): e^0 is exactly 1. With n the integer nearest to x/ln 2,
+// elu emits Ops.Elu, x+1 above 0 and e^x below, as max(x, 0) + e^min(x, 0): e^0 is exactly 1. With
+// n the integer nearest to x/ln 2,
 //
 //	e^x = 2^n * e^r    with r = x - n*ln 2, |r| <= (ln 2)/2
 //
-// Adding 1.5*2^23 rounds and leaves n in the low bits, to be shifted into the exponent. 126 is added along, so that n = -126, where x is
-// clamped, gets the exponent of 0; the polynomial makes up for the one that is missing to 127. It has degree 6, which is off by 3e-9. ln 2 as a
-// float32 is off by 2e-9, which n multiplies: TestElu finds the result within 1.1 ulp and .04 for each 1 that x is below 0.
+// Adding 1.5*2^23 rounds and leaves n in the low bits, to be shifted into the exponent. 126 is
+// added along, so that n = -126, where x is clamped, gets the exponent of 0; the polynomial makes
+// up for the missing 1 of 127. It has degree 6, which is off by 3e-9. ln 2 as a float32 is off by
+// 2e-9, which n multiplies. So the result is within 1.1 ulp, and 0.04 ulp more for each 1 that x is
+// below 0 (TestElu).
 //
-// What a vector does not fill goes by one element. Where there are 32 registers all constants stay in some. Before, each vector loaded ten, and where
-// rows come from memory asking for them had to wait its turn: that made .62 of AVX-512's peak, in linear attention as in outer.go, .71.
+// A rest of less than a vector is computed one element at a time. With 32 registers the constants
+// stay in registers: loading them for each vector would delay the prefetches of rows from memory.
+// Tuning: docs/tuning.md#elu-constants
 func (g *gen) elu() {
 	g.function("Elu", "(to, from *float32, n int, ahead uintptr)", 8, 32, fmt.Sprintf(`
 for i := range n { // %d at a time
@@ -50,8 +54,8 @@ for i := range n { // %d at a time
 	g.ret()
 }
 
-// eluVectors does the vectors, or the element, at lanes, an instruction of one after that of another: their chains are long, and a CPU does not
-// look far enough ahead to begin the next by itself.
+// eluVectors emits the computation of the vectors, or the element, at lanes. It interleaves their
+// instructions, since their dependency chains are too long for a CPU to overlap by itself.
 func (t tile) eluVectors() {
 	const zero, round, least = vec(0), vec(1), vec(2)
 	held := t.eluHeld()
@@ -105,7 +109,7 @@ func (t tile) eluVectors() {
 // eluTemps is the number of registers that a vector needs.
 const eluTemps = 5
 
-// eluHeld are the constants that stay in registers, from the second one on.
+// eluHeld returns the constants that stay in registers, starting with the second.
 func (g *gen) eluHeld() []constant {
 	held := []constant{eluRound, eluLeast}
 	all := append(held, eluLog, eluLn)
@@ -127,7 +131,7 @@ const (
 
 const (
 	eluDegree     = 6
-	leastExponent = -126 // powers of 2 that round to this one are 0
+	leastExponent = -126 // powers of 2 that round to 2^leastExponent are 0
 )
 
 func eluCoefficient(power int) constant { return constant(fmt.Sprint("eluCoefficient", power)) }

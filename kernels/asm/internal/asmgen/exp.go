@@ -8,36 +8,43 @@ import (
 
 // A power is a way to compute 2^x.
 type power struct {
-	way       string // as package asm names it
-	name      string // behind those of the loops that do it so
-	ulps      string // how far off its results are at most
+	way       string // name of the way in package asm
+	name      string // suffix of the names of the loops that use it
+	ulps      string // largest error of its results
 	emit      func(g *gen, t [4]vec, z mem, m operand)
 	constants func(g *gen)
-	asks      bool // whether Flash asks memory for Panel.Next meanwhile
+	asks      bool // Flash prefetches the rows at Flash.Prefetch meanwhile
 }
 
-// exp2 emits 2^(z-m) for one vector, in the way at hand. The result is in t[2]. NaN stays NaN.
+// exp2 emits 2^(z-m) for one vector, by the current power. The result is in t[2]. NaN stays NaN.
 func (g *gen) exp2(t [4]vec, z mem, m operand) { g.power.emit(g, t, z, m) }
 
-// exp2Table and exp2Tables are exp2 where looking up costs products little or nothing. Let K be the length of a table that fits one or two vector registers, and n
-// the multiple of 1/K nearest to x = z-m:
+// exp2Table and exp2Tables are exp2 for CPUs on which a table look-up costs products little or
+// nothing. Let K be the length of a table that fits one or two vector registers, and n the multiple
+// of 1/K nearest to x = z-m:
 //
 //	2^x = 2^⌊n⌋ * table[K*(n-⌊n⌋)] * 2^r    with r = x-n, |r| <= 1/2K
 //
-// Adding 1.5*2^23/K rounds x to a multiple of 1/K and leaves K*n in the low bits. Their lowest choose the table's entry; all of them, shifted
-// so that the whole part meets the exponent, are added to its bits, and the table has made up for what the lowest add to the fraction.
-// 2^r = 1 + r*q(r). With 8 entries q is of degree 2, off by 2e-8; with 32 it is of degree 1, off by 5e-8. The entry
-// and the last multiply-add are rounded: together they are off by 1.25 and 1.75 ulp at most. Whole x are exact.
+// Adding 1.5*2^23/K rounds x to a multiple of 1/K and leaves K*n in the low bits. The lowest of
+// these select the table's entry. All of them, shifted so that the whole part is at the exponent,
+// are added to the entry's bits; the table makes up for what the lowest bits add to the fraction.
+// 2^r = 1 + r*q(r). With 8 entries q is of degree 2, off by 2e-8; with 32 it is of degree 1, off by
+// 5e-8. The entry and the last multiply-add are rounded: together they are off by 1.25 and 1.75 ulp
+// at most. Whole x are exact.
 //
-// Results up to 2^-100 are 0: times a value they would be subnormal, and a multiply-add that ends up so takes some CPUs a hundred cycles:
-// without, rows of scores with a standard deviation of 30 took four times as long on a Xeon (family 6, model 207). So x is -100 at least, and 2^-100 is taken
-// off at the end, which only results below 2^-75 notice. That takes no comparison, whose result AVX-512 has in a mask: on a Zen 4 each costs a multiply-add.
+// Results up to 2^-100 are 0. Times a value they would be subnormal, and multiply-adds with
+// subnormal results are slow on some CPUs. So x is at least -100, and 2^-100 is subtracted at the
+// end, which changes only results below 2^-75. That saves a comparison, which costs a multiply-add
+// where its result is a mask.
+// Tuning: docs/tuning.md#subnormal-weights
 //
-// What these instructions take from the loop around them is more than their products: the same ones in another order made Flash up to 2 % slower on a Zen 4, at
-// d = 64. Of some hundred orders tried at random these were the best within what repeats.
+// These instructions take more time from the loop around them than their products do, and their
+// order matters.
+// Tuning: docs/tuning.md#weights-order
 
-// exp2Table has one vector of entries. q(r) is c*((r+a)²+b), where c is looked up along with the entry, by which it has been multiplied: so the products are
-// three, and would be four with coefficients.
+// exp2Table computes exp2 with one vector of entries. q(r) is c*((r+a)²+b), and c, multiplied by
+// the entry, is looked up along with it. That takes three products, where coefficients would take
+// four.
 func (g *gen) exp2Table(t [4]vec, z mem, m operand) {
 	isa := g.isa.(tabled)
 	x, n, e, r := t[0], t[1], t[2], t[3]
@@ -61,7 +68,7 @@ func (g *gen) exp2Table(t [4]vec, z mem, m operand) {
 	g.sub(e, e, lightest)
 }
 
-// exp2Tables has two vectors of entries.
+// exp2Tables computes exp2 with two vectors of entries.
 func (g *gen) exp2Tables(t [4]vec, z mem, m operand) {
 	isa := g.isa.(tabled)
 	x, n, e, r := t[0], t[1], t[2], t[3]
@@ -82,16 +89,19 @@ func (g *gen) exp2Tables(t [4]vec, z mem, m operand) {
 	g.sub(e, e, lightest)
 }
 
-// exp2Floored is exp2 where every instruction on vectors competes with the products, and where there is one that takes off whole numbers, and one that multiplies
-// by 2 to a power that is rounded down. These are 10 for the 12 of exp2Tables. Let r be x-⌊x⌋:
+// exp2Floored is exp2 for CPUs on which every vector instruction competes with the products. It
+// needs an instruction that subtracts the whole part, and one that multiplies by 2 to the power
+// ⌊x⌋. It has 10 instructions; exp2Tables has 12. Let r be x-⌊x⌋:
 //
 //	2^x = 2^⌊x⌋ * 2^r    with 0 <= r < 1
 //
-// The polynomial has degree 6, which is off by 8e-9; with what is rounded, r among it, results are off by 1.6 ulp at most. It is 1 at 0: whole x are exact.
-// Results up to 2^-100 are 0, and others lose nothing.
+// The polynomial has degree 6, which is off by 8e-9. With rounding, that of r included, results are
+// off by 1.6 ulp at most. It is 1 at 0: whole x are exact. Results up to 2^-100 are 0, and others
+// lose nothing.
 //
-// A table of 32 entries took as many instructions. With it a call took .5 % longer on a Xeon (family 6, model 167), and as much longer with constants read as
-// whole vectors, which costs power: AVX-512, d = 64, 512 keys, 1 head, 476 rounds by turns. With 2048 keys of 8 heads it was .3 % for the table.
+// A table of 32 entries takes as many instructions. Constants are broadcast from one element each,
+// as reading whole vectors costs power.
+// Tuning: docs/tuning.md#floored-weights
 func (g *gen) exp2Floored(t [4]vec, z mem, m operand) {
 	isa := g.isa.(flooring)
 	x, r, p := t[0], t[1], t[2]
@@ -106,12 +116,12 @@ func (g *gen) exp2Floored(t [4]vec, z mem, m operand) {
 	isa.scaleKept(p, x)
 }
 
-// toExponent is how far K*n is shifted.
+// toExponent returns the number of bits by which K*n is shifted.
 func (g *gen) toExponent() int { return fraction - bits.Len(uint(g.entries)) + 1 }
 
 const (
 	fraction   = 23   // bits of a float32
-	leastPower = -100 // weights up to 2 to this are 0
+	leastPower = -100 // weights up to 2^leastPower are 0
 )
 
 // The constants of exp2 and of the check before it.
@@ -119,17 +129,17 @@ const (
 	least  constant = "least"  // -100
 	round  constant = "round"  // adding it rounds
 	table  constant = "table"  // 2^(i/K), less what i adds to the fraction
-	table2 constant = "table2" // its second half, if it takes two vectors
-	leads  constant = "leads"  // table times c of exp2Table
-	vertex constant = "vertex" // a
-	rise   constant = "rise"   // and b
+	table2 constant = "table2" // second half of the table, if it takes two vectors
+	leads  constant = "leads"  // table times c, of exp2Table
+	vertex constant = "vertex" // a, of exp2Table
+	rise   constant = "rise"   // b, of exp2Table
 	linear constant = "linear" // coefficients of exp2Tables
 	square constant = "square"
 
 	limit  constant = "limit" // Limit of package asm
 	lowest constant = "lowest"
 
-	whole    constant = "whole" // of Raise: adding it rounds to a whole number, which its low bits hold
+	whole    constant = "whole" // Raise: adding it leaves a whole number in the low bits
 	far      constant = "far"
 	lightest constant = "lightest"
 	one      constant = "one"
@@ -153,7 +163,7 @@ func (g *gen) constants() {
 	g.constant(previous, "-1", func(int) uint32 { return math.MaxUint32 })
 }
 
-// limitConstants are those of Flash and of its weights, however they are computed.
+// limitConstants emits the constants of Flash and of its weights, however they are computed.
 func (g *gen) limitConstants() {
 	g.constant(limit, "Limit", same(40))
 	if g.entries > 0 {
@@ -161,7 +171,7 @@ func (g *gen) limitConstants() {
 	}
 }
 
-// hiddenConstants are those of masks.
+// hiddenConstants emits the constants of masks.
 func (g *gen) hiddenConstants() {
 	g.constant(hidden, "score of a hidden key", same(math.Inf(-1)))
 	g.constant(next, "1, an integer", func(int) uint32 { return 1 })
@@ -192,8 +202,8 @@ const flooredDegree = 6
 
 func floored(power int) constant { return constant(fmt.Sprint("floored", power)) }
 
-// flooredConstants lays down those that exp2Floored does not share with exp2Tables. Each coefficient takes over what rounding took from the one before,
-// which at r = 1 comes to nothing.
+// flooredConstants emits the constants that exp2Floored does not share with exp2Tables. Each
+// coefficient takes over the rounding error of the one before, which cancels it at r = 1.
 func (g *gen) flooredConstants() {
 	from := 1 - 2/(1+math.Cos(math.Pi/2/(flooredDegree+1))) // to 1, whose lowest Chebyshev point is 0
 	lost := 0.
@@ -208,9 +218,9 @@ func float(x float64) uint32 { return math.Float32bits(float32(x)) }
 
 func same(x float64) func(int) uint32 { return func(int) uint32 { return float(x) } }
 
-// series returns the coefficients of r, r^2, ... of a polynomial of degree 2 or 3, with constant 1, that approximates 2^r on [-h, h]: the one
-// that agrees with it at 0 and the points ±h*√3/2, and with its slope at 0 if the degree is 3, which is all but the one with the least
-// maximum error.
+// series returns the coefficients of r, r^2, ... of a polynomial of degree 2 or 3, with constant 1,
+// that approximates 2^r on [-h, h]. It agrees with 2^r at 0 and the points ±h*√3/2 and, if the
+// degree is 3, with its slope at 0. That is close to the polynomial with the least maximum error.
 func series(h float64, degree int) []float64 {
 	x := h * math.Sqrt(3) / 2
 	up, down := math.Expm1(x*math.Ln2)/x, math.Expm1(-x*math.Ln2)/-x
@@ -220,7 +230,8 @@ func series(h float64, degree int) []float64 {
 	return []float64{math.Ln2, (up - down) / (2 * x), (up + down - 2*math.Ln2) / (2 * x * x)}
 }
 
-// exp emits Ops.Exp for rows from to to, with or without S. It takes any width, a vector at a time; the chains of the rows overlap.
+// exp emits Ops.Exp for rows from..to, with or without S. It takes any width, a vector at a time.
+// The dependency chains of the rows overlap.
 func (g *gen) exp(sums bool) {
 	name, s := "Exp", ""
 	if sums {
@@ -241,7 +252,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.take(panel, lanes, lanesAt, elem, elemAt, stride, stride3, out, count, steps, aux)
 	const (
 		refs, weights, sumsOf = aux, lanes, elem               // M, L, S
-		rows, at              = elemAt, lanesAt                // of the group; the vector of a row that it has come to
+		rows, at              = elemAt, lanesAt                // rows of the group; current vector of a row
 		off, width            = stride3, stride                // bytes from the first lane; of all lanes
 		top, highest          = vec(0), vec(1)                 // of the check
 		ref, sum, sumZ, z     = vec(0), vec(1), vec(2), vec(3) // of weighted
@@ -317,8 +328,8 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.ret()
 }
 
-// largest emits a loop over so many vectors as steps says, by bytes apart, that makes top the largest element of each lane. top is no NaN. A
-// vector's turn begins with what meanwhile emits.
+// largest emits a loop over steps vectors, by bytes apart, that makes top the largest element of
+// each lane. top must not be NaN. Each iteration begins with what meanwhile emits.
 func (g *gen) largest(top, x vec, at reg, by int, label string, meanwhile func()) {
 	g.label(label)
 	meanwhile()
@@ -334,8 +345,9 @@ func (g *gen) takeWeighted() {
 	g.vectors(span{"ref", 0, 1}, span{"sum", 1, 1}, span{"sumZ", 2, 1}, span{"score", 3, 1}, span{"temps", 4, 4})
 }
 
-// weighted emits a loop over as many vectors, whose scores it turns into weights. Their reference is in register 0, sums of weights and, if
-// asked for, of weights times scores in 1 and 2. A vector's turn begins as in largest.
+// weighted emits a loop over steps vectors that replaces scores by weights. Register 0 holds their
+// reference and 1 the sum of weights; with sums, 2 holds the sum of weights times scores. Each
+// iteration begins as in largest.
 func (g *gen) weighted(at reg, by int, label string, sums bool, meanwhile func()) {
 	const ref, sum, sumZ, z, e = vec(0), vec(1), vec(2), vec(3), vec(6)
 	g.label(label)
@@ -352,7 +364,7 @@ func (g *gen) weighted(at reg, by int, label string, sums bool, meanwhile func()
 	g.jumpAtLeast(steps, 1, label)
 }
 
-// addProduct adds a weight times its score.
+// addProduct adds a weight times its score to a sum.
 func (g *gen) addProduct(sum, e, z vec) {
 	g.note("0 times a score of -Inf is 0 here")
 	g.max(z, z, lowest)

@@ -2,8 +2,9 @@ package asmgen
 
 import "fmt"
 
-// flash emits Ops.Flash for rows from to to, a whole number of groups, without S: Score with the weights of each group computed amid the products of the
-// next, where the units that multiply are busy and all others idle.
+// flash emits Ops.Flash without S for rows from..to, a whole number of groups. It is Score with the
+// weights of each group computed amid the products of the next. Products keep the multipliers busy
+// and leave the other units idle.
 //
 //	products of group 0
 //	check, store scores
@@ -12,21 +13,25 @@ import "fmt"
 //	...
 //	weights of the last group
 //
-// One row of weights goes with 64/rows steps of the products, so that at D = 64 the last row of the one meets the last steps of the other.
-// Where registers are left, a weight's instructions are strewn among the multiply-adds. With AVX2 none are: there a whole weight is computed
-// between two steps, in the registers of lanes and broadcast element, which are dead for that moment; renaming does the rest. Before which steps is worth more
-// than in which order: of sixteen, the 6th, 11th and last were as good as any tried on a Zen 4, and with the 5th, 9th and 13th Flash took .3 % longer. When D is small,
-// rows that have not had their turn follow in a loop of their own; when it is large, the last steps go alone.
+// One row of weights goes with 64/rows steps of the products, so that at D = 64 the last row of
+// weights falls on the last steps. When D is smaller, the remaining rows follow in a loop of their
+// own; when it is larger, the last steps go alone. Where registers are left, a weight's
+// instructions are strewn among the multiply-adds. AVX2 has none left: it computes a whole weight
+// between two steps, in the registers of lanes and of the broadcast element, which are dead there.
+// At which steps this happens matters more than the order of the instructions.
+// Tuning: docs/tuning.md#flash-steps
 //
-// With each row of weights, the first 64 numbers of a row of K of the next group are asked for. With the same for V in Mix that was worth 2 % to AVX2 on a
-// Xeon (family 6, model 207), at d = 64 and 2048 keys and into the second-level cache; into the first it is worth up to 1 % more to AVX2 and AVX-512 on a
-// Zen 5.
+// With each row of weights it prefetches the first 64 numbers of a row of K of the next group into
+// the first cache.
+// Tuning: docs/tuning.md#flash-next-keys
 //
-// Where a set's power says so, what Panel.Next says is asked for, two lines with each row of weights. Mix, which asks for values, has less room: it reads six times as
-// much from the second-level cache, and that takes the same buffers.
+// If power.asks, it also prefetches the rows at Flash.Prefetch, two lines with each
+// row of weights. Mix prefetches values and has less room for more: it reads six times as much from
+// the second cache, through the same line-fill buffers.
 //
-// Where Until says so the first vectors leave on the way, a unit at a time. The groups after that have a loop of their own, before which the first of them
-// goes with the weights of the group before, which has those vectors still: so nothing but the very last weights goes alone.
+// Where Until is set, the first vectors leave on the way, a unit at a time. The groups after that
+// have a loop of their own. Before it, the first of these groups is computed with the weights of
+// the group before, which still has all vectors. So only the very last weights go alone.
 func (g *gen) flash(vecs int) {
 	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, name: "0"}
 	g.function(fmt.Sprint("Flash", g.power.name, vecs), "(p *Flash, from, to, scored int) (done int)", 8, 40, fmt.Sprintf(`
@@ -86,7 +91,7 @@ for j := from; ; j += %[1]d {
 		t.name = fmt.Sprint(t.first)
 		g.label("fewer" + t.name)
 		t.amid(more, more.name+"to"+t.name)
-		more.total() // these do not go on
+		more.total() // the vectors that leave have no more groups
 		t.mark()
 		t.groups()
 	}
@@ -99,10 +104,10 @@ for j := from; ; j += %[1]d {
 	g.ret()
 }
 
-// unit is the number of vectors that leave together.
+// unit returns the number of vectors that leave together.
 func (t *target) unit() int { return max(1, unitLanes/t.vec) }
 
-// unitLanes is the least number of lanes that leave together: products of fewer are slow.
+// unitLanes is the least number of lanes that leave together. Products of fewer lanes are slow.
 const unitLanes = 8
 
 // groups emits what follows a group's products, and a loop over more groups of the same vectors.
@@ -146,7 +151,7 @@ func (t tile) groups() {
 	t.label("over" + t.name)
 	t.arg(pause, "from", 8)
 	t.jumpLess(out, pause, "added"+t.name)
-	t.total() // seed looks at L
+	t.total() // seed reads L
 	t.mark()
 	t.label("added" + t.name)
 	t.edges(func() {
@@ -156,7 +161,8 @@ func (t tile) groups() {
 	t.jump("fits" + t.name)
 }
 
-// edges emits what is done with a group's scores between its products and the next one's, in four registers from that of lanes on.
+// edges emits the work on a group's scores between its products and the next group's, in four
+// registers starting with that of lanes.
 func (t tile) edges(emit func()) { t.meanwhile(span{"edges", t.lane(0), 4}, emit) }
 
 // amid emits the products of a group amid the weights of the one before.
@@ -167,28 +173,30 @@ func (t tile) amid(before tile, name string) {
 	t.mixed(before, name)
 }
 
-// The weights of a group are added to L when half of the next group's are done, and found in P. No register is free for their sum, and to have it in memory
-// with each row is a load, an addition and a store more, of some sixteen instructions a weight: AVX2 took 1.2 % longer for Flash so, on a Zen 4 at d = 64.
-// Between a group's products and the next one's there is no room for it: on a Zen 5 whose neighbour is awake the stores of scores fill the store queue to
-// the last place, and one store more took 32 of a group's 850 cycles (AVX-512, d = 64).
+// The weights of a group are added to L when half of the next group's are done, and are read back
+// from P. No register is free for their sum. A sum in memory would cost each weight a load, an
+// addition and a store. Adding between the products of two groups would put more accesses where the
+// stores of scores already fill the store queue.
+// Tuning: docs/tuning.md#flash-sums
 
-// mark notes that all groups before out have been added: where the argument from was it keeps the place at which the weights of the group at out will pause.
-// Later pauses have a group before them that has not been.
+// mark notes that all groups before out have been added. The slot of the argument from, which is no
+// longer needed, keeps the place where the weights of the group at out will pause. Later pauses
+// follow a group that has not been added.
 func (t tile) mark() {
 	t.move(pause, out)
 	t.increase(pause, t.half())
 	t.result("from", 8, pause)
 }
 
-// half is the size of half of a group's weights.
+// half returns the size in bytes of half of a group's weights.
 func (t tile) half() int { return t.rows / 2 * t.row() }
 
 // total adds the group of weights before out, the only one that has not been added.
 func (t tile) total() { t.addGroup(out, 0) }
 
-// addGroup adds the group of weights that ends so many bytes before an address.
+// addGroup adds the group of weights that ends before bytes before end.
 func (t tile) addGroup(end reg, before int) {
-	const totals = pause // which nobody needs now
+	const totals = pause // pause is not needed here
 	sum := t.temps()[0]
 	t.get(totals, t.of("L"))
 	t.withTemps(func() {
@@ -229,13 +237,14 @@ func (t tile) mask() {
 	}
 }
 
-// temps are the last four registers. If the tile uses them, they are free only between steps.
+// temps returns the last four registers. If the micro-tile uses them, they are free only between
+// steps.
 func (t tile) temps() [4]vec {
 	n := vec(t.regs)
 	return [4]vec{n - 4, n - 3, n - 2, n - 1}
 }
 
-// withTemps emits what uses them.
+// withTemps emits instructions that use temps.
 func (t tile) withTemps(emit func()) {
 	if t.spare() {
 		emit()
@@ -269,13 +278,14 @@ func (t tile) weights(label string) {
 	t.label(label + "End")
 }
 
-// firstHalf has weights of the group pause half way.
+// firstHalf makes the weights of the group pause half way.
 func (t tile) firstHalf() {
 	t.move(pause, weightsAt)
 	t.increase(pause, t.half())
 }
 
-// halfWay is where weights pause: half way they add up the group before, if it has not been added, and go on; at the end they jump to done.
+// halfWay emits what happens where weights pause. Half way, it adds the group before, if it has not
+// been added, and goes on. At the end it jumps to done.
 func (t tile) halfWay(label, done string) {
 	t.jumpLess(pause, out, label+"Way")
 	t.jump(done)
@@ -289,7 +299,8 @@ func (t tile) halfWay(label, done string) {
 	t.move(pause, out)
 }
 
-// mixed emits the products, and with them the rows of weights from weightsAt to out, which may be of more vectors.
+// mixed emits the products, and with them the rows of weights from weightsAt to out, which may have
+// more vectors than the products.
 func (t tile) mixed(w tile, name string) {
 	n := 64 / t.rows // steps a row
 	ask := func(k int) {
@@ -341,8 +352,8 @@ func (t tile) mixed(w tile, name string) {
 	t.rest("Mixed" + name)
 }
 
-// seed makes M the largest score in lanes that have seen no key. Raise would do the same, as all that it scales is 0 there; but a sum that is not is
-// left to it.
+// seed makes M the largest score in lanes that have seen no key. Raise would give the same result,
+// as all that it scales is 0 there. Lanes with a sum that is not 0 are left to Raise.
 func (t tile) seed() {
 	const sums = steps
 	ref, top, begun, least := t.lane(0), t.lane(0)+1, t.lane(0)+2, t.lane(0)+3
@@ -363,10 +374,10 @@ func (t tile) seed() {
 	}
 }
 
-// check jumps if a score is over its limit. The sums are the scores now.
-//
-// One comparison for all vectors is in most sets less than one for each: on a Zen 4 it costs AVX2 a multiply-add, where maxima and differences cost nothing,
-// and Flash took .3 % less time so, at d = 64. AVX-512 took .1 % more.
+// check jumps if a score is over its limit. The sums are the scores now. One comparison for all
+// vectors replaces one for each. That pays where a comparison costs a multiply-add, and maxima and
+// differences cost nothing.
+// Tuning: docs/tuning.md#flash-check
 func (t tile) check(over string) {
 	top, highest, excess := t.lane(0), t.lane(0)+1, t.lane(0)+2
 	if !t.checksEach {

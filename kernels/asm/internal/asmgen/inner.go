@@ -2,8 +2,9 @@ package asmgen
 
 import "fmt"
 
-// inner emits Ops.Inner: products of rows with rows, each with its own. Four rows have their sums at once, a vector of them for each, whose elements
-// are added up at the end as Dot adds up those of four keys; rows and columns that are left over go one by one, in the same order.
+// inner emits Ops.Inner: products of pairs of rows. Four pairs have a vector of sums each, whose
+// elements are added up at the end as Dot adds up those of four keys. Remaining rows and columns
+// are computed one by one, in the same order.
 func (g *gen) inner() {
 	g.function("Inner", "(to, x *float32, xStride int, y *float32, yStride, rows, d int)", 0, 56, fmt.Sprintf(`
 for i := range rows { // 4 at a time
@@ -59,7 +60,7 @@ for i := range rows { // 4 at a time
 	g.ret()
 }
 
-// innerColumns emits the loop over columns, a vector at a time or one element.
+// innerColumns emits the loop over columns, a vector at a time, or one element if single.
 func (g *gen) innerColumns(rows int, single bool) {
 	name, load, n := fmt.Sprint(rows, "vector"), g.load, g.vec
 	if single {

@@ -2,8 +2,9 @@ package asmgen
 
 import "fmt"
 
-// A move goes in squares, or halves of squares, vec columns wide: load a side, transpose in registers, store the other. What is left over
-// at the edges is package asm's to move. A factor on the way in comes in two parts, so that it costs one rounding.
+// A move is made of squares, or halves of squares, vec columns wide: it loads one side, transposes
+// in registers, and stores the other. Package asm moves the edges. A factor of Load is the sum of
+// two float32 numbers, so that it costs one rounding.
 
 // moveIn emits Ops.Load for vec lanes.
 func (g *gen) moveIn() {
@@ -34,10 +35,9 @@ for c := range %[1]d * squares { // %[1]d at a time
 	g.ret()
 }
 
-// moveOut emits Ops.Store for storeLanes lanes and vec columns.
-//
-// In AVX-512 lanes are half as many: rows of a tensor are often a power of two apart, and sixteen lines of them would share a set of a cache that has
-// room for twelve.
+// moveOut emits Ops.Store for storeLanes lanes and vec columns. AVX-512 stores half as many lanes
+// as a vector has elements. Rows of a tensor are often a power of two apart, and one line of each
+// of 16 rows would exceed the ways of a cache's set.
 func (g *gen) moveOut() {
 	frame := 0
 	if g.checksApart() {
@@ -97,7 +97,8 @@ return bad`, g.vec, g.storeLanes))
 	g.ret()
 }
 
-// checks are registers for a zero and for two sums of products of it, which are 0 or NaN: those after what is transposed and the room that this takes.
+// checks returns the registers of a zero and of two sums of products with it, which are 0 or NaN.
+// They are after those of the transposition.
 func (t *target) checks() (nothing, sum, sum2 vec) {
 	first := vec(2*t.storeLanes + 1)
 	if t.checksApart() {
@@ -106,10 +107,12 @@ func (t *target) checks() (nothing, sum, sum2 vec) {
 	return first, first + 1, first + 2
 }
 
-// checksApart is whether there are none left there: then the sum is in memory meanwhile.
+// checksApart reports whether no registers are left for the checks, so that their sum is in memory
+// meanwhile.
 func (t *target) checksApart() bool { return t.regs < 2*t.storeLanes+4 }
 
-// checkProducts adds 0 times each of the products that Store has in its first registers to the sums.
+// checkProducts adds 0 times each of the products that Store has in its first registers to the
+// sums.
 func (g *gen) checkProducts() {
 	nothing, sum, sum2 := g.checks()
 	if g.checksApart() {
@@ -130,7 +133,7 @@ func (g *gen) checkProducts() {
 // halves emits loads of columns that are half a vector, their products, and the transposition.
 func (g *gen) halves() {
 	h, scale := g.isa.(halved), vec(g.vec)
-	for c := 0; c < g.vec; c += 2 { // two at a step, as each step waits for the one before
+	for c := 0; c < g.vec; c += 2 { // two a step, as each step waits for the one before
 		h.loadHalf(vec(c/8*4+c%4), c/4%2, mem{base: out})
 		h.loadHalf(vec(c/8*4+c%4+1), c/4%2, mem{base: out, index: aux, times: 1})
 		g.offset(out, out, aux, 2)
@@ -144,7 +147,8 @@ func (g *gen) halves() {
 	g.transposed(h.transposeHalves)
 }
 
-// transposed emits a transposition of what Store has in its first registers, in which the room for it may be that of the checks.
+// transposed emits the transposition of what Store has in its first registers. Its scratch
+// registers may be those of the checks.
 func (g *gen) transposed(transpose func()) {
 	g.freeVectors("scale")
 	if g.checksApart() {
@@ -155,7 +159,7 @@ func (g *gen) transposed(transpose func()) {
 	g.freeVectors("room")
 }
 
-// moves begins the loop over squares; rows are addressed as those of a tile are.
+// moves begins the loop over squares. Rows are addressed as those of a micro-tile.
 func (g *gen) moves(lanes int) tile {
 	t := tile{gen: g, vecs: 1, rows: lanes, along: true}
 	g.take(stride, stride3, out, count, aux)
@@ -176,7 +180,7 @@ func (g *gen) moves(lanes int) tile {
 	return t
 }
 
-// cursors are those of a tile of a move, one for every four rows.
+// cursors returns the cursors of a move, one for every four rows.
 func (t tile) cursors() []reg { return cursors[:t.rows/4] }
 
 func (g *gen) endMoves(t tile) {

@@ -5,25 +5,28 @@ import (
 	"strings"
 )
 
-// outer emits a product whose rows, factors and results all lie in rows of floats, any stride apart:
+// outer emits a product whose rows, factors and results are all rows of floats, any stride apart:
 //
 //	x[r][c] += Σ_k weights[r][k] * y[k][c]
 //
-// Columns stand in lanes: rows of y are loaded, weights broadcast, nothing is packed. It is Ops.Outer, and Ops.OuterT with the weights
-// transposed.
+// Columns are in lanes: rows of y are loaded, weights are broadcast, and nothing is packed. It is
+// Ops.Outer, and Ops.OuterT with the weights transposed.
 //
-// Outer asks for the rows of x that a tile will be added to while it sums, and for those of the next one, where a row is several lines. With AVX-512,
-// blocks of 192 keys and 8 tiles of queries in turn, in the second-level cache, Outer ran so at .88 of the peak instead of .83 on an Intel Xeon.
+// While it sums, Outer prefetches the rows of x that the micro-tile is added to, and those of the
+// next one where a row is several lines.
+// Tuning: docs/tuning.md#outer-results
 //
-// Both ask for what Panel.Ahead says, a line or two in every four terms of a tile, and OuterT for another stream beside it: their caller knows what comes
-// from memory next, and a product leaves time to bring it. In linear attention with 8 heads, N = 8192 and d = 64, AVX-512 ran at .55 of its peak on a Zen 5
-// when nobody asked for values, and .62 when OuterT did. When products ask for keys and queries too, instead of features all at once, which are done before
-// a line has come, calls take some 17 % less time on a Xeon (family 6, model 167; AVX2: 14).
+// Both prefetch the lines of Outer.Stream, one or two in every four terms of a micro-tile; OuterT
+// also prefetches a second stream beside it. The caller knows what comes from memory next, and a
+// product leaves time to fetch it. Prefetching amid shorter loops would end before a line arrives.
+// Tuning: docs/tuning.md#outer-stream
 //
-// Tiles are of 6 rows, OuterT's of 8 where four elements are in a register, by as many vectors as there are registers for; what is left over at the edges
-// goes by fewer rows, by fewer vectors, and at last by one column. With 4 rows, OuterT of 64 terms ran at .83 of AVX2's peak on that Xeon, where 8 sums are
-// no more than the chains that its units need, and at .98 with 6; AVX-512 at .93 and .96. An element of x is one chain of FMAs in the order of k from zero,
-// added to what was there, whatever the tile.
+// Micro-tiles have 6 rows by as many vectors as registers allow; those of OuterT have 8 rows where
+// a register holds four elements. Edges are computed with fewer rows, fewer vectors, and at last
+// one column. Fewer rows would leave too few chains to hide the latency of a multiply-add. Each
+// element of x is one chain of FMAs in the order of k from zero, added to the old value, whatever
+// the micro-tile.
+// Tuning: docs/tuning.md#outer-rows
 func (g *gen) outer(o outer) {
 	g.function(o.name, "(p *Outer)", 8, 8, fmt.Sprintf(`
 for r := range p.N { // %d at a time
@@ -82,13 +85,13 @@ for r := range p.N { // %d at a time
 	g.ret()
 }
 
-// An outer is a form of the product.
+// outer is one of the two forms of the product.
 type outer struct {
 	name          string
-	weight, after string // as Go: of row r and term k; what becomes of a sum
-	tiles         []int  // rows of tiles,
-	byElement     []int  // and where a register holds four elements, one for each row, if not these
-	transposed    bool   // otherwise it asks for results too, and knows fresh ones, and factors of rows
+	weight, after string // Go: index of the weight of row r and term k; what becomes of a sum
+	tiles         []int  // rows of micro-tiles
+	byElement     []int  // rows where a register holds four elements, one a row; nil: tiles
+	transposed    bool   // if not, it also prefetches results, and supports Fresh and Scale
 }
 
 var (
@@ -99,7 +102,7 @@ var (
 	outerTransposed = outer{name: "OuterT", weight: "k*p.Lanes+r", tiles: []int{6, 4, 2, 1}, byElement: []int{8, 4, 1}, transposed: true, after: "p.X[r*p.XStride+c] += sum"}
 )
 
-// outerTiles are the rows of a form's tiles.
+// outerTiles returns the rows of a form's micro-tiles.
 func (g *gen) outerTiles(o outer) []int {
 	if g.byElement && o.byElement != nil {
 		return o.byElement
@@ -107,7 +110,7 @@ func (g *gen) outerTiles(o outer) []int {
 	return o.tiles
 }
 
-// outerLoop is how the table says a form.
+// outerLoop returns a form's field of the table.
 func (g *gen) outerLoop(o outer) string {
 	if !g.declared[o.name] {
 		return ""
@@ -115,7 +118,8 @@ func (g *gen) outerLoop(o outer) string {
 	return fmt.Sprintf("%s: outerLoop{%d, %d, %d, %s%s},\n", strings.ToLower(o.name[:1])+o.name[1:], g.outerTiles(o)[0], g.wide*g.vec, g.asks(), g.name, o.name)
 }
 
-// asks is how many lines a tile asks for in every four terms: with one, the widest would ask for less than they read.
+// asks returns the number of lines that a micro-tile prefetches in every four terms. With one line,
+// the widest would prefetch less than it reads.
 func (g *gen) asks() int {
 	if g.wide*g.vec >= 64 {
 		return 2
@@ -123,7 +127,8 @@ func (g *gen) asks() int {
 	return 1
 }
 
-// columns emits a row of tiles, each in a loop: as wide as registers allow, then narrower ones, and at last a column at a time.
+// columns emits a row of micro-tiles, each width in a loop: as wide as registers allow, then
+// narrower ones, and at last one column at a time.
 func (g *gen) columns(t tile, emit func(t tile)) {
 	t.vecs = map[int]int{8: g.wide, 6: g.wide, 4: g.wide, 2: 4, 1: 8}[t.rows]
 	if t.keyByKey() {
@@ -136,7 +141,7 @@ func (g *gen) columns(t tile, emit func(t tile)) {
 	t.tilesOf(1, emit)
 }
 
-// tilesOf emits the loop over tiles of so many columns. lanes and out are at a tile's first one.
+// tilesOf emits the loop over micro-tiles of width columns. lanes and out are at the first column.
 func (t tile) tilesOf(width int, emit func(t tile)) {
 	t.name = fmt.Sprintf("%dx%d", t.rows, width)
 	t.jumpBelow(columns, width, "end"+t.name)
@@ -149,7 +154,7 @@ func (t tile) tilesOf(width int, emit func(t tile)) {
 	t.label("end" + t.name)
 }
 
-// outerColumns emits a tile.
+// outerColumns emits a micro-tile.
 func (t tile) outerColumns(o outer) {
 	t.take()
 	defer t.freeVectors()
@@ -177,7 +182,8 @@ func (t tile) outerColumns(o outer) {
 	t.label("next" + t.name)
 }
 
-// finishOuter makes the sums results: adds what was there unless they are fresh, and multiplies them by factors if there are any.
+// finishOuter turns the sums into results. It adds the old values unless fresh, and multiplies by
+// the factors of the rows if there are any.
 func (t tile) finishOuter(fresh bool, name string) {
 	t.get(lanesAt, t.of("Scale"))
 	t.jumpBelow(lanesAt, 1, "plain"+name)
@@ -208,7 +214,7 @@ func (t tile) storeOuter(fresh, scale bool) {
 	})
 }
 
-// eachResult emits what is to be done with each vector of results, where it lies.
+// eachResult calls emit for each vector of results with its address.
 func (t tile) eachResult(emit func(r, v int, at mem)) {
 	t.move(elemAt, out)
 	for r := range t.rows {
@@ -219,7 +225,7 @@ func (t tile) eachResult(emit func(r, v int, at mem)) {
 	}
 }
 
-// down moves a cursor by so many rows.
+// down advances a cursor by a number of rows.
 func (g *gen) down(cursor, stride reg, rows int) {
 	for _, n := range []int{8, 4, 2, 1} {
 		for ; rows >= n; rows -= n {
@@ -228,7 +234,7 @@ func (g *gen) down(cursor, stride reg, rows int) {
 	}
 }
 
-// dscore emits Ops.DScore: tiles as Score's, of V with Dot, multiplied into P.
+// dscore emits Ops.DScore: micro-tiles as in Score, of V with Dot, multiplied into P.
 func (g *gen) dscore(vecs int) {
 	g.function(fmt.Sprint("DScore", vecs), "(p *DScore)", 0, 8, fmt.Sprintf(`
 for j := range p.N { // %[1]d at a time

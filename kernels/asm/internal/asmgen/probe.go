@@ -2,7 +2,7 @@ package asmgen
 
 import "fmt"
 
-// peak emits the probe of multiply-adds: chains of them that nothing joins, long enough a round to hide each other's latency.
+// peak emits the probe of multiply-adds: independent chains, enough of them to hide the latency.
 func (g *gen) peak() {
 	g.function("Peak", "(rounds int, x *float32)", 0, 16, fmt.Sprintf(`
 var sum [%d][%d]float32
@@ -31,15 +31,16 @@ for range rounds {
 	g.ret()
 }
 
-// touchAhead is how far ahead, in bytes, the probe of bandwidth touches a line of each page of memory, so that the CPU has found the page in time. More than
-// one touch a page costs cached reads what it gains the others.
+// touchAhead is the distance in bytes at which the probe of bandwidth touches a line of each page,
+// so that the CPU has translated the page's address in time. More than one touch a page would cost
+// cached reads as much as it gains the others.
 const (
 	touchAhead = 28 << 10
 	page       = 4 << 10
 )
 
-// read emits the probe of bandwidth for CPUs that a way to ask is for, so many bytes ahead. It returns a sum of what it read in a vector, so that no part
-// of it can be left out.
+// read emits the probe of bandwidth for one way to prefetch, ahead bytes ahead. It returns a sum of
+// everything that it read, so that no read can be left out.
 func (g *gen) read() {
 	g.function("Read"+g.way.name, "(x *float32, rounds, ahead int, sum *float32)", 0, 32, fmt.Sprintf(`
 for i := range %d * rounds {
@@ -89,13 +90,15 @@ for i := range %d * rounds {
 	g.ret()
 }
 
-// chainLength is the number of additions in a round of the chain, and chainPass that of one pass of its loop: enough that the loop's own instructions, which do
-// not lie on the chain, vanish beside it also while a sibling thread is busy.
+// chainLength is the number of additions in a round of the chain, and chainPass the number in one
+// pass of its loop. They are large, so that the loop's own instructions do not show, even while a
+// sibling thread is busy.
 const chainLength, chainPass = 512, 128
 
-// chain emits the probe of the clock: additions that wait for one another. They add a register, for some CPUs fold what adds a constant. A few
-// multiply-adds go beside them, which take no time of theirs: some CPUs lower their clock for wide ones, and for a while after. On a Xeon with AVX-512
-// (family 6, model 167) it fell from 4.19 to 3.89 GHz, with one in 64 additions as with one in each.
+// chain emits the probe of the clock: additions that wait for one another. They add a register, as
+// some CPUs fold additions of constants. A few multiply-adds run beside them and take none of their
+// time. Some CPUs lower the clock for wide multiply-adds, and for a while after.
+// Tuning: docs/tuning.md#probe-chain
 func (g *gen) chain() {
 	const apart = 32
 	g.function("Chain", "(rounds int)", 0, 8, fmt.Sprintf(`
@@ -123,7 +126,8 @@ for range rounds {
 	g.ret()
 }
 
-// besides prepares the multiply-adds that go beside the instructions of chain and slots, of which beside emits one.
+// besides prepares the multiply-adds that run beside the instructions of chain and slots. beside
+// emits one of them.
 func (g *gen) besides() {
 	g.vectors(span{"sums", 0, g.chains})
 	for i := range g.chains {
@@ -136,13 +140,15 @@ func (g *gen) beside(i int) {
 	g.fma(sum, sum, sum)
 }
 
-// slotsLength is the number of instructions in a round of slots, and slotsPass that in one pass of its loop, its own two among them: an addition, and a comparison
-// that a CPU begins together with its jump.
+// slotsLength is the number of instructions in a round of slots, and slotsPass the number in one
+// pass of its loop. Both include the loop's own two: an addition, and a comparison that a CPU fuses
+// with its jump.
 const slotsLength, slotsPass = 504, 126
 
-// slots emits the probe of how many instructions a CPU begins in a cycle: four additions and two copies by turns, none of which waits for another. A thread
-// that shares the core takes its part of them, where multiply-adds by themselves leave it enough to take no harm. Beside them go multiply-adds, as in the
-// chain.
+// slots emits the probe of how many instructions a CPU begins in a cycle: four additions
+// alternating with two copies, none of which waits for another. A sibling thread on the core takes
+// a share of these slots, even where multiply-adds alone would not be slowed. Multiply-adds run
+// beside them, as in chain.
 func (g *gen) slots() {
 	const apart = 42
 	g.function("Slots", "(rounds int)", 0, 8, fmt.Sprintf(`

@@ -2,8 +2,8 @@ package asmgen
 
 import "fmt"
 
-// raise emits Ops.Raise for a group of so many rows, a vector of lanes at a time. Vectors in which no lane goes over are passed by; in the
-// others, lanes that do not are multiplied by 1.
+// raise emits Ops.Raise for a group of rows, a vector of lanes at a time. It skips vectors in which
+// no lane is over its limit; in the others, lanes that are not over are multiplied by 1.
 func (g *gen) raise() {
 	g.function("Raise", "(p *Softmax, rows int)", 0, 16, fmt.Sprintf(`
 for lane := range p.Width { // %[2]d at a time
@@ -31,11 +31,11 @@ for lane := range p.Width { // %[2]d at a time
 	g.take(panel, lanesAt, elem, stride, stride3, out, count, steps, aux)
 	const (
 		refs, sums         = aux, elem                      // M; L, S
-		off, width         = stride3, stride                // bytes from the first lane; of all lanes
-		at                 = lanesAt                        // the vector of a row
-		m, top, highest, d = vec(0), vec(1), vec(2), vec(3) // of a vector of lanes
+		off, width         = stride3, stride                // bytes from the first lane; size of all lanes
+		at                 = lanesAt                        // current vector of a row
+		m, top, highest, d = vec(0), vec(1), vec(2), vec(3) // of the current vector of lanes
 		k, f, nothing, tmp = vec(4), vec(5), vec(6), vec(7) // of the raise
-		least, x           = vec(8), vec(9)                 // of the weights that stay; of a row
+		least, x           = vec(8), vec(9)                 // the least weight that stays; a vector of a row
 	)
 	g.vectors(span{"m", m, 1}, span{"top", top, 1}, span{"highest", highest, 1}, span{"d", d, 1}, span{"k", k, 1}, span{"f", f, 1}, span{"nothing", nothing, 1}, span{"tmp", tmp, 1}, span{"least", least, 1}, span{"x", x, 1})
 	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
@@ -119,7 +119,7 @@ for lane := range p.Width { // %[2]d at a time
 	g.jump("next")
 }
 
-// top emits Ops.Top for so many rows from the first on.
+// top emits Ops.Top for the first rows of a panel.
 func (g *gen) top() {
 	g.function("Top", "(p *Softmax, from, to int)", 0, 24, fmt.Sprintf(`
 for lane := range p.Width { // %[2]d at a time
@@ -129,7 +129,7 @@ for lane := range p.Width { // %[2]d at a time
 }`, g.vecs*g.vec, g.vec))
 	g.take(panel, lanesAt, stride, stride3, out, count, steps, aux)
 	const (
-		sums, x = 4, vec(4) // the largest of every fourth row; a row
+		sums, x = 4, vec(4) // the largest of every fourth row; a vector of a row
 		refs    = aux
 	)
 	g.vectors(span{"sums", 0, sums}, span{"x", x, 1})
@@ -151,7 +151,7 @@ for lane := range p.Width { // %[2]d at a time
 	})
 }
 
-// finite emits the check that no number is NaN or an infinity: 0 times each is 0 then.
+// finite emits the check that no number is NaN or an infinity: 0 times each number must be 0.
 func (g *gen) finite() {
 	g.function("Finite", "(x *float32, rounds int) (bad int)", 0, 24, fmt.Sprintf(`
 for i := range %d * rounds {
@@ -185,7 +185,7 @@ return 0`, g.reads*g.vec))
 	g.ret()
 }
 
-// bad sets a result to 0 if all elements of a vector are 0, and to 1 if one is NaN.
+// bad emits a result that is 0 if all elements of a vector are 0, and 1 if one is NaN.
 func (g *gen) bad(at int, all, nothing, flags, tmp vec) {
 	g.set(aux, 0)
 	g.load(flags, one)

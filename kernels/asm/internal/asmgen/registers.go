@@ -5,25 +5,28 @@ import (
 	"slices"
 )
 
-// A reg is an integer register by its role. Roles that are never live together may share a register of a set: its map says which one each role has.
+// A reg is an integer register by its role. Roles that are never live together may share a
+// register; each set maps roles to registers.
 //
-// A nest takes the roles that it uses, and frees a role before it takes another one in the same register.
+// A nest takes the roles that it uses, and frees a role before it takes another one in the same
+// register.
 type reg string
 
-// A span is a role of vector registers: n of them, from the first one on.
+// A span gives a role to n vector registers, starting at first.
 type span struct {
 	role  string
 	first vec
 	n     int
 }
 
-// registers says which roles are live while a function is emitted. The next function begins with none.
+// registers tracks the live roles while a function is emitted. The next function begins with none.
 type registers struct {
 	live  []reg
 	spans []span
 }
 
-// take makes roles live. It panics if a role is live already, or its register has another role that is.
+// take makes roles live. It panics if a role is live already, or if another live role has its
+// register.
 func (f *file) take(roles ...reg) {
 	for _, role := range roles {
 		place, ok := f.roles[role]
@@ -35,7 +38,7 @@ func (f *file) take(roles ...reg) {
 	}
 }
 
-// unused panics if a live role has a register, which another role, or an instruction, needs.
+// unused panics if a live role has the register that another role or an instruction needs.
 func (f *file) unused(place, role string) {
 	for _, other := range f.live {
 		if f.roles[other] == place {
@@ -67,7 +70,8 @@ func (f *file) dead(role string) error {
 	return fmt.Errorf("asmgen: %s%s: %s is not live: take it first", f.name, f.current, role)
 }
 
-// vectors makes roles of vector registers live. It panics if the set has not so many registers, or some of them have a role that is live.
+// vectors makes roles of vector registers live. It panics if the set has too few registers, or if
+// one of them has a live role.
 func (f *file) vectors(spans ...span) {
 	for _, s := range spans {
 		if int(s.first)+s.n > f.regs {
@@ -82,7 +86,7 @@ func (f *file) vectors(spans ...span) {
 	}
 }
 
-// freeVectors ends the life of such roles, and of all if none is named.
+// freeVectors ends the life of roles of vector registers, or of all if none is named.
 func (f *file) freeVectors(roles ...string) {
 	if len(roles) == 0 {
 		f.spans = nil
@@ -96,7 +100,8 @@ func (f *file) freeVectors(roles ...string) {
 	}
 }
 
-// number returns the number of a vector register, which must have a role that is live, or be one that a set's spelling keeps for itself.
+// number returns the number of a vector register. It must have a live role, or be one that the
+// set's spelling reserves.
 func (f *file) number(v vec) int {
 	if int(v) >= f.regs {
 		return int(v)

@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// rotate emits Ops.Rotate for the two halves of a row. What a vector does not fill goes by one element, with the same roundings.
+// rotate emits Ops.Rotate for the two halves of a row. A rest of less than a vector is computed one
+// element at a time, with the same roundings.
 func (g *gen) rotate() {
 	const (
 		low, high      = lanes, out
@@ -43,8 +44,8 @@ for c := range n { // %d at a time
 	})
 }
 
-// rotatePairs emits Ops.Rotate for neighbours: with every angle twice, and the pairs swapped and negated in their first place, the sums are those
-// of rotate.
+// rotatePairs emits Ops.Rotate for neighbours. It reads every angle twice, swaps the pairs, and
+// negates their first elements; the sums are then those of rotate.
 func (g *gen) rotatePairs() {
 	const at, cosines, sines = lanes, elem, elemAt
 	g.function("RotatePairs", "(x, cos, sin *float32, n int)", 0, 32, fmt.Sprintf(`
@@ -89,7 +90,8 @@ for c := range n { // %d at a time
 	})
 }
 
-// inVectors emits the rest of a function: a loop over what is left to count, many at a time and then one.
+// inVectors emits the rest of a function: a loop over the remaining count, many vectors at a time
+// and then one element.
 func (g *gen) inVectors(many int, do func(n int)) {
 	for _, n := range []int{many, 1} {
 		loop, end := fmt.Sprint("numbers", n), fmt.Sprint("end", n)

@@ -2,7 +2,8 @@ package asmgen
 
 import "fmt"
 
-// cutRows emits the parts of up to 16 rows and 32 columns. Columns that the mask lacks count as 0. Column c stands beside column c+16.
+// cutRows emits the split of up to 16 rows and 32 columns into terms. Columns that the mask lacks
+// count as 0. Column c is stored beside column c+16.
 func (g *gen) cutRows(parts partsOf) {
 	x := g.isa.(x86)
 	g.function("CutRows"+parts.name, "(to *uint16, from *float32, rows, stride, mask int, factor float32)", 0, 44, `
@@ -31,8 +32,9 @@ for j := range rows {
 	g.ret()
 }
 
-// cutColumns emits the parts of up to 32 rows and 16 columns, which become a tile's rows: pairs of rows are joined, and all 16 pairs transposed. Others count as 0.
-// Small is not 0 if there are numbers below 2^leastCut.
+// cutColumns emits the split of up to 32 rows and 16 columns into terms, transposed into the rows
+// of an AMX tile: it joins pairs of rows, and transposes all 16 pairs. Missing rows and columns
+// count as 0. The result small is not 0 if there are numbers below 2^leastCut.
 func (g *gen) cutColumns(parts partsOf) {
 	x := g.isa.(x86)
 	g.function("CutColumns"+parts.name, "(to *uint16, from *float32, rows, stride, mask int) (small int)", 2*tileBytes+64, 48, `
@@ -93,11 +95,13 @@ for c := range 16 {
 	g.ret()
 }
 
-// leastCut is the exponent of the least number that is cut: products of its parts with those of a weight are not 0 while the weight is 2^-50. What products of tiles
-// would be below 2^-126 is 0 there, and so is an operand.
+// leastCut is the exponent of the least number that is split into terms. With it, products of terms
+// with those of a weight are not 0 while the weight is at least 2^-50. AMX takes operands below
+// 2^-126 as 0, and makes such results 0.
 const leastCut = -60
 
-// cutPairs emits the parts of up to 32 rows of a vector of lanes, the rows after them counting as 0. Row j stands beside row j+16.
+// cutPairs emits the split of up to 32 rows of a vector of lanes into terms. Missing rows count as
+// 0. Row j is stored beside row j+16.
 func (g *gen) cutPairs() {
 	x := g.isa.(x86)
 	g.function("CutPairs", "(to *uint16, from *float32, rows int, factor float32)", 0, 28, fmt.Sprintf(`
@@ -132,7 +136,8 @@ for j := range 32 {
 	g.pairsOfRows(pair, end)
 }
 
-// pairsOfRows emits a loop over up to 32 rows, each of the first 16 with the one 16 rows later, if there is one, and then rows of zeros up to an end.
+// pairsOfRows emits a loop over up to 32 rows. Each of the first 16 goes with the row 16 later, if
+// there is one. Rows of zeros follow up to end.
 func (g *gen) pairsOfRows(pair func(two bool), end reg) {
 	g.label("pair")
 	g.jumpBelow(count, 17, "one")
@@ -150,7 +155,7 @@ func (g *gen) pairsOfRows(pair func(two bool), end reg) {
 	g.ret()
 }
 
-// cutArgs fetches the arguments that cutRows, cutColumns and cutLines share.
+// cutArgs loads the arguments that cutRows, cutColumns and cutLines share.
 func (g *gen) cutArgs() {
 	x := g.isa.(x86)
 	g.arg(out, "to", 0)
@@ -165,18 +170,20 @@ func (g *gen) cutArgs() {
 // evenRow and oddRow are the registers of two rows of lanes that are joined.
 const evenRow, oddRow = vec(0), vec(2)
 
-// takeParts takes the registers of parts of two rows, and of the bits that part uses.
+// takeParts takes the registers of the terms of two rows, and of the bits that part uses.
 func (g *gen) takeParts() {
 	g.vectors(span{"even", evenRow, 2}, span{"odd", oddRow, 2}, span{"bits", half16, 2})
 }
 
-// joined emits the parts of two rows, joined, to the row at elemAt of three tiles, which it moves on.
+// joined stores the terms of two joined rows to the row at elemAt of three AMX tiles, and advances
+// elemAt.
 func (g *gen) joined() {
 	g.isa.(x86).joinParts(evenRow, oddRow, 3, func(part int, word vec) { g.store(mem{base: elemAt, off: part * tileBytes}, word) })
 	g.increase(elemAt, line)
 }
 
-// joinedRows emits the parts of up to 32 of count rows of weights at elem, which it moves on, joined by pairs of neighbours, to the tiles at elemAt.
+// joinedRows emits the split of up to 32 of count rows of weights at elem into terms, joined by
+// pairs of neighbours, in the AMX tiles at elemAt. It advances elem.
 func (g *gen) joinedRows(name string) {
 	const end = lanesAt
 	g.move(end, elemAt)
@@ -203,7 +210,7 @@ func (g *gen) joinedRows(name string) {
 	g.label(name + "Done")
 }
 
-// emptyRows emits rows of zeros of three tiles, from elemAt to an end.
+// emptyRows emits rows of zeros of three AMX tiles, from elemAt to end.
 func (g *gen) emptyRows(name string, end reg) {
 	g.zero(evenRow)
 	g.jump(name + "More")
@@ -217,9 +224,9 @@ func (g *gen) emptyRows(name string, end reg) {
 }
 
 const (
-	upper16   = vec(31) // the bits of a bfloat16,
-	half16    = vec(30) // and half of what the last of them is worth
-	cutFactor = vec(29) // what numbers are multiplied by
+	upper16   = vec(31) // the bits of a bf16 number
+	half16    = vec(30) // half a unit in the last place of a bf16 number
+	cutFactor = vec(29) // factor of all numbers
 )
 
 // partBits sets the registers that part uses.
@@ -230,7 +237,8 @@ func (x x86) partBits() {
 	x.emit("VPSLLD", imm(16), x.v(upper16), x.v(upper16))
 }
 
-// part takes the bfloat16 nearest to v off it, or the nearest one towards 0. A NaN stays one, in some part: of what is left of it none is rounded.
+// part stores in part the bf16 number nearest to v, or the nearest one towards 0, and subtracts it
+// from v. A NaN stays NaN in some term, as the last term is not rounded.
 func (x x86) part(v, part vec, rounded bool) {
 	if rounded {
 		x.addInt(part, v, half16)
@@ -241,8 +249,9 @@ func (x x86) part(v, part vec, rounded bool) {
 	x.sub(v, v, part)
 }
 
-// joinParts has do take parts of two vectors, the first so many, those of even in the lower halves of its elements and those of odd in the upper ones. It
-// destroys both, and the registers after them.
+// joinParts calls do with each of the first count terms of two vectors: those of even in the lower
+// halves of the elements, those of odd in the upper halves. It destroys both vectors and the
+// registers after them.
 func (x x86) joinParts(even, odd vec, count int, do func(part int, word vec)) {
 	for part := range count {
 		word, high := even+1, odd+1
@@ -261,7 +270,7 @@ func (x x86) joinParts(even, odd vec, count int, do func(part int, word vec)) {
 
 func (x x86) loadMasked(dst vec, m mem, mask string) { x.emit("VMOVUPS.Z", x.m(m), mask, x.v(dst)) }
 
-// loadTimes multiplies by the factor meanwhile.
+// loadTimes loads the masked elements, multiplied by the factor.
 func (x x86) loadTimes(dst vec, m mem, mask string) {
 	x.emit("VMULPS.Z", x.m(m), x.v(cutFactor), mask, x.v(dst))
 }

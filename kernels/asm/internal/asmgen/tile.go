@@ -2,52 +2,55 @@ package asmgen
 
 import "fmt"
 
-// A tile of a product has, for each of its rows r, vecs vectors of sums over a common index k:
+// A tile is a micro-tile of a product. For each of its rows r it has vecs vectors of sums over a
+// common index k:
 //
 //	sum[r][lane] = Σ_k elem(r, k) * lanes[k][lane]
 //
-// Lanes are loaded, elements broadcast from where they lie: there is no packing. A set that multiplies by element loads as many as a register
-// holds where these lie next to one another: of one row for the next steps, or of the next rows for one step. Registers, with R rows and V
-// vectors:
+// Lanes are loaded and elements are broadcast from where they are stored; nothing is packed. A set
+// that multiplies by element loads as many contiguous elements as a register holds: those of one
+// row for the next steps, or those of the next rows for one step. The registers of R rows and V
+// vectors are:
 //
-//	0 .. R*V-1       sums, all of a row's after one another
+//	0 .. R*V-1       sums, row after row
 //	R*V .. R*V+V-1   the row of lanes
-//	the next ones    elements: the broadcast one, or by element those of each row along k, or of all rows
+//	the next ones    elements: the broadcast one or, by element, of each row along k, or of all rows
 //
-// A lane's sum is one chain of FMAs in the order of k, whatever the size of the tile: so tiles of fewer rows and vectors give the same bits.
+// A lane's sum is one chain of FMAs in the order of k, whatever the size of the micro-tile. So
+// micro-tiles with fewer rows and vectors give the same bits.
 type tile struct {
 	*gen
 	vecs, rows int
-	along      bool   // elements of a row follow one another with k, and rows are a stride apart; else the other way round
-	apart      bool   // rows of lanes are rows of something else, any stride apart
+	along      bool   // elements of a row are contiguous along k, and rows a stride apart
+	apart      bool   // rows of lanes are any stride apart
 	single     bool   // there is one lane
-	name       string // of its labels, where it is one of many
-	ahead      bool   // other rows are asked for meanwhile
-	below      bool   // elements eight steps further are asked for meanwhile
-	results    bool   // and so are what the sums are added to
-	asks       int    // and so many lines elsewhere in every four steps,
-	beside     bool   // each with another one beside it
-	first      int    // vectors before it take no more steps
-	late       int    // so many of the last vectors take none yet
+	name       string // suffix of its labels, unique in the function
+	ahead      bool   // prefetch rows at lead bytes from those of lanes
+	below      bool   // prefetch elements eight steps ahead
+	results    bool   // prefetch the results that the sums are added to
+	asks       int    // lines to prefetch from a stream in every four steps
+	beside     bool   // prefetch a line of a second stream with each line of the first
+	first      int    // vectors before this one take no more steps
+	late       int    // number of last vectors that take no steps yet
 	cells             // how rows of lanes are stored
 }
 
 func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
 func (t tile) elem(i int) vec   { return t.lane(t.vecs-1) + vec(1+i) }
 func (t tile) lane(v int) vec {
-	if t.rows == 1 { // no other row needs it after
+	if t.rows == 1 { // no other row reads it later
 		v = 0
 	}
 	return vec(t.rows*t.vecs + v)
 }
 
-// take gives a tile its registers. They are free again with freeVectors.
+// take takes the micro-tile's registers. freeVectors frees them.
 func (t tile) take() {
 	t.vectors(span{"sums", 0, t.rows * t.vecs})
 	t.takeOperands()
 }
 
-// takeOperands gives it those that hold the operands of a step.
+// takeOperands takes the registers of the operands of a step.
 func (t tile) takeOperands() {
 	n := t.vecs
 	if t.rows == 1 {
@@ -56,7 +59,7 @@ func (t tile) takeOperands() {
 	t.vectors(span{"lanes", t.lane(0), n}, span{"elements", t.lane(0) + vec(n), t.elems()})
 }
 
-// meanwhile emits what uses other registers between the steps, where those of operands are free.
+// meanwhile emits instructions between steps that use the registers of operands for something else.
 func (t tile) meanwhile(other span, emit func()) {
 	t.freeVectors("lanes", "elements")
 	t.vectors(other)
@@ -65,7 +68,7 @@ func (t tile) meanwhile(other span, emit func()) {
 	t.takeOperands()
 }
 
-// elems is the number of registers with elements.
+// elems returns the number of registers with elements.
 func (t tile) elems() int {
 	switch {
 	case !t.byElement:
@@ -76,8 +79,9 @@ func (t tile) elems() int {
 	return (t.rows + t.vec - 1) / t.vec
 }
 
-// element returns that of row r in the k-th of n steps, having emitted what fetches it. Where a set multiplies by element, as many as lie next to
-// one another, of the steps or of the rows, are one or a multiple of a vector's length.
+// element emits the load of the element of row r in step k of n, and returns its operand. Where a
+// set multiplies by element, one load fetches a vector of elements, for the next steps or the next
+// rows; their number is one or a multiple of the vector's length.
 func (t tile) element(r, k, n int) operand {
 	in, i := r, k
 	if !t.along {
@@ -93,13 +97,14 @@ func (t tile) element(r, k, n int) operand {
 	return element{t.elem(in), i % t.vec}
 }
 
-// unroll is the number of steps in k that the main loop takes at once. Four, because rows up to four strides apart can be addressed.
+// unroll is the number of steps along k in one iteration of the main loop. It is four because rows
+// up to four strides apart can be addressed.
 const unroll = 4
 
-// cursors are four strides apart.
+// cursors are the cursors of elements, four strides apart.
 var cursors = [...]reg{elemAt, elemAt4, elemAt8, elemAt12}
 
-// at is the element of row r, k steps from the cursor.
+// at returns the element of row r, k steps from the cursor.
 func (t tile) at(r, k int) mem {
 	far, near := k, r
 	if t.along {
@@ -110,7 +115,8 @@ func (t tile) at(r, k int) mem {
 	return m
 }
 
-// reach is how many rows or steps one cursor has. Six rows are three and three: that takes no stride3, whose register has something else to do there.
+// reach returns how many rows or steps one cursor addresses. Six rows are split into three and
+// three, which leaves the register of stride3 free.
 func (t tile) reach() int {
 	if t.along && t.rows == 6 {
 		return 3
@@ -118,7 +124,7 @@ func (t tile) reach() int {
 	return 4
 }
 
-// rowsOn is up to three strides from an address.
+// rowsOn returns the operand n strides from an address; n is at most 3.
 func (t tile) rowsOn(base reg, n int) mem {
 	m := mem{base: base}
 	switch n {
@@ -130,14 +136,15 @@ func (t tile) rowsOn(base reg, n int) mem {
 	return m
 }
 
-// products emits the tile. lanesAt and elemAt have been set to the first step and steps to the number of steps; all three are used up.
+// products emits the micro-tile's products. lanesAt and elemAt must be at the first step, and steps
+// must be the number of steps; it destroys all three.
 func (t tile) products() {
 	t.begin()
 	t.increase(steps, -unroll)
 	t.rest(fmt.Sprint(t.rows))
 }
 
-// empty makes the sums 0.
+// empty emits what sets the sums to 0.
 func (t tile) empty() {
 	for r := range t.rows {
 		for v := range t.vecs {
@@ -146,7 +153,7 @@ func (t tile) empty() {
 	}
 }
 
-// begin empties the sums and sets the second cursor.
+// begin sets the sums to 0 and sets the second cursor.
 func (t tile) begin() {
 	t.empty()
 	t.follow()
@@ -165,17 +172,17 @@ func (t tile) follow() {
 	}
 }
 
-// takeFar takes the second cursor of elements for tiles that have the set's rows, where one is needed.
+// takeFar takes the second cursor of elements if micro-tiles with the set's rows need one.
 func (g *gen) takeFar() {
 	if (tile{gen: g, rows: g.rows, along: true}).far() {
 		g.take(elemAt4)
 	}
 }
 
-// far is whether some rows are too far from elemAt to be addressed.
+// far reports whether some rows are too far from elemAt to be addressed.
 func (t tile) far() bool { return t.along && t.rows > 4 }
 
-// rest emits the steps that remain; their number less unroll is in steps.
+// rest emits the remaining steps. steps holds their number less unroll.
 func (t tile) rest(suffix string) {
 	t.jumpBelow(steps, 0, "rest"+suffix)
 	t.align()
@@ -195,7 +202,7 @@ func (t tile) rest(suffix string) {
 	t.label("done" + suffix)
 }
 
-// step emits the k-th of n steps from the cursors on, and after each row's multiply-adds what between says.
+// step emits step k of n from the cursors, and calls between after each row's multiply-adds.
 func (t tile) step(k, n int, between func()) {
 	if t.ahead {
 		t.ifTurn(k, fmt.Sprint(t.name, "step", k, "of", n), func() {
@@ -247,7 +254,7 @@ func (t tile) step(k, n int, between func()) {
 	}
 }
 
-// lanesRow is the distance of rows of lanes, if it is known.
+// lanesRow returns the distance between rows of lanes, or 0 if a register holds it.
 func (t tile) lanesRow() int {
 	if t.apart {
 		return 0
@@ -290,8 +297,9 @@ func (t tile) advance(n int) {
 	t.increase(steps, -n)
 }
 
-// tiles emits the loop over tiles: as many of the first number of rows as count has, and so on to the last, 1. sums sets the cursors of one tile and computes
-// it, finish stores its sums and moves on to the next.
+// tiles emits the loop over micro-tiles. It computes as many as count has room for with the first
+// number of rows, and so on down to the last, 1. sums sets the cursors of a micro-tile and computes
+// it; finish stores its sums and advances to the next.
 func (g *gen) tiles(vecs int, along bool, rows []int, sums, finish func(t tile)) {
 	for _, rows := range rows {
 		t := tile{gen: g, vecs: vecs, rows: rows, along: along}
@@ -308,7 +316,7 @@ func (g *gen) tiles(vecs int, along bool, rows []int, sums, finish func(t tile))
 	}
 }
 
-// score emits Ops.Score for rows from to to.
+// score emits Ops.Score for rows from..to.
 func (g *gen) score(vecs int) {
 	g.function(fmt.Sprint("Score", vecs), "(p *Product, scores *float32, from, to int)", 0, 32, fmt.Sprintf(`
 for j := from; j < to; j++ { // %d at a time
@@ -329,7 +337,8 @@ for j := from; j < to; j++ { // %d at a time
 	g.takeFar()
 	g.arg(out, "scores", 8)
 	g.scoreRows(16)
-	// What is left of the keys is often half a tile: single rows, which have a sum or two to wait for, take almost as long each.
+	// The remaining keys are often half a micro-tile. Single rows have only one or two sums to
+	// overlap, and take almost as long each.
 	g.tiles(vecs, true, []int{g.rows, g.rows / 2, 1}, func(t tile) {
 		t.startScore()
 		t.products()
@@ -341,8 +350,8 @@ for j := from; j < to; j++ { // %d at a time
 	g.ret()
 }
 
-// scoreRows sets the registers that stay for all tiles of keys, from out and the arguments p, the
-// first, and from and to, some bytes further.
+// scoreRows sets the registers that stay the same for all micro-tiles of keys: from out, from the
+// first argument p, and from the arguments from and to at offset at.
 func (g *gen) scoreRows(at int) {
 	g.arg(panel, "p", 0)
 	g.arg(count, "to", at+8)
@@ -366,7 +375,7 @@ func (t tile) startScore() {
 	t.get(steps, t.of("D"))
 }
 
-// scaleScores multiplies by the factor what is left to be. It destroys steps.
+// scaleScores multiplies by the factor unless the queries have it already. It destroys steps.
 func (t tile) scaleScores() {
 	scaled := fmt.Sprint("scaled", t.rows, t.name)
 	t.getBool(steps, t.of("plain"))
@@ -425,8 +434,9 @@ for c := range p.C { // %d at a time
 	g.get(count, g.of("C"))
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
-	// A tile of few vectors has as many sums as others by more columns: their multiply-adds would wait for one another. On a Xeon (family 6, model 167) 16
-	// queries of d = 64 took 6 to 8 % less time so with AVX-512, and 3 to 6 with AVX2.
+	// A micro-tile with few vectors gets more columns, so that it has as many sums. With fewer,
+	// their multiply-adds would wait for one another.
+	// Tuning: docs/tuning.md#mix-columns
 	rows := []int{g.rows, 1}
 	if many := g.cols[vecs-1]; many > g.rows {
 		rows = []int{many, g.rows, 1}
@@ -463,8 +473,8 @@ for c := range p.C { // %d at a time
 	g.ret()
 }
 
-// askColumns has Mix ask for the columns at hand of the rows that Panel.Ahead says, once it has exchanged these with those that Panel.Then says; or of the first
-// row of V if it says nothing.
+// askColumns makes Mix prefetch the current columns of the rows at Mix.Next, and exchanges Next
+// with Then. If Next is zero, it prefetches those of the first row of V.
 func (t tile) askColumns() {
 	for _, part := range []string{".At", ".By"} {
 		t.get(lead, t.of("Then"+part))
@@ -481,8 +491,10 @@ func (t tile) askColumns() {
 	t.label(fmt.Sprint("asks", t.rows))
 }
 
-// stairs emits a tile whose vectors all take N steps or, if Until is not nil, each those between its Since and its Until: the first vector alone, then one more
-// after another, then all of them, then all but the first ones. A vector that takes no step keeps its sums.
+// stairs emits a micro-tile whose vectors all take N steps or, if Until is not nil, steps
+// Since..Until of each vector. It computes the first vector alone, adds one vector after another
+// until it computes all, and then leaves the first ones out one by one. A vector that takes no step
+// keeps its sums.
 func (t tile) stairs() {
 	const of, before = aux, nextRow
 	suffix := func(field string, v int) string { return fmt.Sprint(t.rows, field, v) }

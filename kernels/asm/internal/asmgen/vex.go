@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Go's assembler does not know tiles: their instructions are bytes. All begin with a VEX prefix of three, whose second says which of a register's
-// upper eight the operands are, and the third the tile B and what is a prefix elsewhere.
+// Go's assembler has no AMX instructions, so they are written as bytes. All begin with a VEX prefix
+// of three bytes. The second byte says which operands are upper registers; the third holds the tile
+// B and the legacy prefix.
 const (
 	vexNone = 0x78 + iota // no prefix
 	_
@@ -26,7 +27,7 @@ func (x x86) bytes(instruction string, code ...byte) {
 // places are the numbers of integer registers.
 var places = map[string]byte{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "BP": 5, "SI": 6, "DI": 7, "R8": 8, "R9": 9, "R10": 10, "R11": 11, "R12": 12, "R13": 13, "R14": 14, "R15": 15}
 
-// tileMemory is an instruction with an address, whose displacement has four bytes.
+// tileMemory emits an instruction with an address, whose displacement has four bytes.
 func (x x86) tileMemory(format string, prefix byte, t int, m mem) {
 	base, index := places[x.register(m.base)], places[x.register(m.index)]
 	code := []byte{0xc4, 0xe2 &^ (index >> 3 << 6) &^ (base >> 3 << 5), prefix, 0x4b, 0x84 | byte(t)<<3, index&7<<3 | base&7}
@@ -41,7 +42,7 @@ func (x x86) tileZero(t int) {
 	x.bytes(fmt.Sprintf("TILEZERO T%d", t), 0xc4, 0xe2, vexF2, 0x49, 0xc0|byte(t)<<3)
 }
 
-// tileProduct is C += A*B.
+// tileProduct emits C += A*B.
 func (x x86) tileProduct(c, a, b int) {
 	x.bytes(fmt.Sprintf("TDPBF16PS T%d, T%d, T%d", b, a, c), 0xc4, 0xe2, vexF3&^(byte(b)<<3), 0x5c, 0xc0|byte(c)<<3|byte(a))
 }
