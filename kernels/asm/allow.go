@@ -4,5 +4,5 @@ package asm
 
 import "errors"
 
-// allowTiles says why there are none: who would have to be asked, and how, differs from system to system.
+// allowTiles reports why AMX tiles are not available: how to request them differs between systems.
 func allowTiles() error { return errors.New("tiles are used on Linux alone") }

@@ -19,22 +19,22 @@ func (r *Rows) Row(j, n int) []float32 {
 	return r.Data[j*r.Stride:][:n:n]
 }
 
-// From returns the rows from row j on.
+// From returns the rows starting at row j.
 func (r Rows) From(j int) Rows { return Rows{r.Data[j*r.Stride:], r.Stride} }
 
-// Prefetch returns a request for the rows.
+// Prefetch returns a prefetch of the rows.
 func (r Rows) Prefetch() Prefetch {
 	return Prefetch{uintptr(unsafe.Pointer(unsafe.SliceData(r.Data))), 4 * r.Stride}
 }
 
-// A Prefetch asks memory for rows that are needed later, while a loop works on others. There need be
-// nothing at its addresses. The zero value asks for nothing.
+// A Prefetch lists rows that are needed later. A loop prefetches them while it works on others. Its
+// addresses need not exist. The zero value prefetches nothing.
 type Prefetch struct {
 	At uintptr // the first row
 	By int     // bytes from one row to the next
 }
 
-// Shift returns the request for what lies some bytes further in each row.
+// Shift returns the prefetch moved by some bytes in each row.
 func (p Prefetch) Shift(bytes int) Prefetch {
 	if p.At != 0 {
 		p.At += uintptr(bytes)
@@ -42,8 +42,8 @@ func (p Prefetch) Shift(bytes int) Prefetch {
 	return p
 }
 
-// A Panel is a block of scores, or of the weights that are made of them: a row of lanes for each
-// key.
+// A Panel is a block of scores, or of the weights that are computed from them: a row of lanes for
+// each key.
 type Panel struct {
 	Lanes int       // length of a row
 	Width int       // lanes in use, a multiple of Shape.Vec
@@ -51,18 +51,18 @@ type Panel struct {
 	P     []float32 // [N][Lanes]
 }
 
-// Part returns n rows of the panel from row j on.
+// Part returns n rows of the panel, starting at row j.
 func (p *Panel) Part(j, n int) Panel {
 	return Panel{p.Lanes, p.Width, n, p.P[j*p.Lanes:]}
 }
 
-// A Product is what scores are made of: each is Factor Σ_x key[x] query[x].
+// A Product holds the operands of scores: each score is Factor Σ_x key[x] query[x].
 type Product struct {
 	D       int // columns of keys and queries
 	Queries QueryTile
 	Keys    KeyBlock
-	Factor  float64 // of the finished sums; 1 takes no multiplication
-	//lint:ignore U1000 where there is assembly: Factor is 1
+	Factor  float64 // factor of the finished sums; 1 takes no multiplication
+	//lint:ignore U1000 read by assembly: Factor is 1
 	plain bool
 }
 
@@ -72,14 +72,14 @@ type Scores struct {
 	Product
 }
 
-// Sums are what a softmax keeps of each lane, or of each query in a row of its own.
+// Sums are the running sums of a softmax, for each lane or for each query of a RowPanel.
 type Sums struct {
 	M []float32 // reference of the weights
 	L []float32 // sum of the weights
 	S []float32 // sum of the weights times their scores; nil if it is not wanted
 }
 
-// From returns the sums from one lane on.
+// From returns the sums starting at a lane.
 func (s Sums) From(lane int) Sums {
 	s.M, s.L = s.M[lane:], s.L[lane:]
 	if s.S != nil {
@@ -88,14 +88,14 @@ func (s Sums) From(lane int) Sums {
 	return s
 }
 
-// A Softmax is a call of Exp, Raise or Top. Exp and Flash work on rows From to N and leave early,
-// with Done rows finished, when a lane goes over its limit; Raise then lifts M and prepares them to
+// A Softmax is a call of Exp, Raise or Top. Exp and Flash process rows From..N and leave early,
+// with Done rows finished, when a lane goes over its limit. Raise then lifts M and prepares them to
 // go on.
 type Softmax struct {
 	Panel
 	Sums
-	Keep []float32 // [Lanes]: what Raise has multiplied sums by, and O is still to be; Exp needs none
-	From int       // first row to do, a multiple of Shape.Keys
+	Keep []float32 // [Lanes]: factor of Raise, applied to the sums and due to O; unused by Exp
+	From int       // first row to process, a multiple of Shape.Keys
 	Done int       // rows finished
 	// Scored tells Flash that the group at From holds scores already, as Raise leaves it.
 	Scored bool
@@ -107,10 +107,10 @@ func (s *Softmax) Begin(n int) {
 	copy(s.Keep, ones[:])
 }
 
-// A Band says which keys the lanes see: Lo <= key < Hi.
+// A Band gives the keys that each lane sees: Lo <= key < Hi.
 type Band struct {
 	Lo, Hi []int32 // [Lanes]
-	Key    int     // of row 0
+	Key    int     // key of row 0
 	Plain  int     // every lane sees all rows before this one
 }
 
@@ -119,14 +119,15 @@ type Flash struct {
 	Softmax
 	Product
 	Band
-	// Until lets vectors of lanes leave early: vector i takes rows up to Until[i]. The last is N and
-	// the others are whole groups; Unit lanes leave together, the first ones first, and those that
-	// stay see every row that others leave before. It needs a Factor that is Normal. nil: all take N.
+	// Until lets vectors of lanes leave early: vector i takes rows up to Until[i]. The last entry
+	// is N and the others are whole groups. Unit lanes leave together, the first ones first, and
+	// every row before an entry is visible to the lanes that stay. It needs a Factor that is
+	// Normal. nil: all take N.
 	Until []int
 	Prefetch
 }
 
-// Begin starts the n keys from a key on, which Keys is to hold.
+// Begin starts n keys at a key; Keys is set to them before the call.
 func (f *Flash) Begin(key, n int) {
 	f.Softmax.Begin(n)
 	f.Key, f.Plain, f.Until, f.Prefetch = key, n, nil, Prefetch{}
@@ -138,12 +139,12 @@ type Mix struct {
 	C      int // columns of the values
 	Values ValueBlock
 	O      []float32 // [C][Lanes]
-	Keep   []float32 // [Lanes]: what becomes of O; nil is 1
-	Fresh  bool      // what is in O counts as 0
-	// Vector i of the lanes uses rows Since[i] to Until[i]. Both do not decrease, Since begins with 0
-	// and does not exceed Until[0]. nil: all vectors use all rows.
+	Keep   []float32 // [Lanes]: factor of the old O; nil is 1
+	Fresh  bool      // the old O counts as 0
+	// Vector i of the lanes uses rows Since[i]..Until[i]. Both are in ascending order; Since begins
+	// with 0 and does not exceed Until[0]. nil: all vectors use all rows.
 	Since, Until []int
-	// Each tile of columns asks for its columns of the rows at Next, and then exchanges Next with
+	// Each tile of columns prefetches its columns of the rows at Next, and then exchanges Next with
 	// Then.
 	Next, Then Prefetch
 }
@@ -153,10 +154,10 @@ func (m *Mix) Begin(n int) {
 	m.N, m.Since, m.Until, m.Next, m.Then = n, nil, nil, Prefetch{}, Prefetch{}
 }
 
-// Ask adds a request. Mix keeps the last two.
+// Ask adds a prefetch. Mix keeps the last two.
 func (m *Mix) Ask(p Prefetch) { m.Next, m.Then = p, m.Next }
 
-// A DScore is a call of DScore, which makes gradients of scores from weights.
+// A DScore is a call of DScore, which turns weights into gradients of scores.
 type DScore struct {
 	Panel
 	C      int       // columns of the values
@@ -165,11 +166,11 @@ type DScore struct {
 	Sub    []float32 // [Lanes], times 2^Lift
 }
 
-// packed reports whether both operands are, as products of terms take them.
+// packed reports whether both operands are packed, so that they are multiplied by terms.
 func (d *DScore) packed() bool { return d.Dot.terms != nil && d.Values.terms != nil }
 
-// Lift returns the power of two that the gradients come out multiplied by: packed operands are, so
-// that those too small for a packing keep their bits until Outer and the caller take it off.
+// Lift returns the power of two by which the gradients are too large. Packed operands are lifted,
+// so that numbers too small for terms keep their bits until Outer and the caller scale them back.
 func (d *DScore) Lift() int {
 	if !d.packed() {
 		return 0
@@ -177,34 +178,34 @@ func (d *DScore) Lift() int {
 	return d.Dot.lift + d.Values.lift
 }
 
-// An Outer is a call of Outer or OuterT, products of columns of weights with rows of lanes. Lanes and
-// Width of its panel may be anything.
+// An Outer is a call of Outer or OuterT, products of columns of weights with rows of lanes. Its
+// panel may have any Lanes and Width.
 type Outer struct {
 	Panel
 	C       int       // columns
-	X       []float32 // [N][XStride]: the sums are added to
+	X       []float32 // [N][XStride]: what the sums are added to
 	XStride int
 	Y       LineBlock // a row for each lane
-	Fresh   bool      // what is in X counts as 0
-	Scale   []float32 // [N]: what becomes of a row of X at last; nil is 1
-	Lift    int       // P is too large by this power of two, which sums are divided by
+	Fresh   bool      // the old X counts as 0
+	Scale   []float32 // [N]: factor of a row of X, applied last; nil is 1
+	Lift    int       // P is too large by this power of two, and sums are divided by it
 	Stream
 }
 
-// mustBePlain panics if P is lifted: only packed rows know how to take it off.
+// mustBePlain panics if P is lifted: only products of packed rows take the lift off.
 func (p *Outer) mustBePlain() {
 	if p.Lift != 0 {
 		panic(fmt.Errorf("asm: Outer: Lift is %d and Y is not packed: pack Y, as the operands of DScore were", p.Lift))
 	}
 }
 
-// A Stream is a request of Outer and OuterT: some lines of memory with every four terms of a tile.
-// The zero value asks for nothing.
+// A Stream is a prefetch of Outer and OuterT: some lines of memory with every four terms of a
+// micro-tile. The zero value prefetches nothing.
 type Stream struct {
 	At     uintptr
 	By     int // bytes from one line to the next; Outer sets it if Len is not 0
-	Len    int // how many bytes to ask for in even steps; 0: By says
-	Beside int // OuterT asks for another line with each, so many bytes from it
+	Len    int // bytes to prefetch in even steps; 0: steps of By
+	Beside int // distance in bytes to a second line that OuterT prefetches with each
 }
 
 // A Move is a tile of rows on its way into lanes or out of them.
@@ -214,6 +215,6 @@ type Move struct {
 	D            int
 	Tile         []float32 // [D][Lanes]
 	Outside      Rows
-	Factor       float64   // of each number, for Load; 0 is 1
-	Scale        []float32 // of each lane, for Store
+	Factor       float64   // Load: factor of each number; 0 is 1
+	Scale        []float32 // Store: factor of each lane
 }

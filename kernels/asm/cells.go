@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// A Type is how an element of a row is stored.
+// A Type is the format that an element of a row is stored in.
 type Type uint8
 
 // Types of elements, in the order of package attn's.
@@ -16,21 +16,22 @@ const (
 	I8
 )
 
-// Cells are rows whose elements may be stored in less than a float32: row j starts at Half[j*Stride], or at Byte[j*Stride]. Loops read them as
-// they are, so that memory moves a half or a quarter of the bytes, and make float32 of them in registers.
+// Cells are rows whose elements may be stored in less than a float32: row j starts at
+// Half[j*Stride], or at Byte[j*Stride]. Loops read them in place, so that memory moves a half or a
+// quarter of the bytes, and convert them to float32 in registers.
 type Cells struct {
-	Rows                 // F32; its Stride is that of every type
-	Type        Type     // says which of the slices are set
+	Rows                 // F32; Stride is used by every type
+	Type        Type     // selects the slices that are set
 	Half        []uint16 // F16, BF16
-	Byte        []int8   // I8: an element is Byte times its row's
+	Byte        []int8   // I8: an element is Byte times its row's Scale
 	Scale       []float32
-	ScaleStride int // from one row's scale to the next one's
+	ScaleStride int // distance between the scales of neighbouring rows
 }
 
-// From returns the rows from row j on.
+// From returns the rows starting at row j.
 func (c Cells) From(j int) Cells { return c.at(j*c.Stride, j*c.ScaleStride) }
 
-// at returns the rows that begin at an element, with scales that begin at one.
+// at returns the rows that begin at an element, with scales that begin at the given scale.
 func (c Cells) at(element, scale int) Cells {
 	switch c.Type {
 	case F32:
@@ -43,7 +44,7 @@ func (c Cells) at(element, scale int) Cells {
 	return c
 }
 
-// Address is where an element is stored.
+// Address returns the address of an element.
 func (c *Cells) Address(element int) uintptr {
 	switch c.Type {
 	case F32:
@@ -54,12 +55,12 @@ func (c *Cells) Address(element int) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(c.Half))) + 2*uintptr(element)
 }
 
-// ScaleAddress is where a scale of I8 is stored.
+// ScaleAddress returns the address of a scale of I8.
 func (c *Cells) ScaleAddress(scale int) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(c.Scale))) + 4*uintptr(scale)
 }
 
-// scale is what row j is multiplied by.
+// scale returns the factor of row j.
 func (c *Cells) scale(j int) float32 {
 	if c.Type != I8 {
 		return 1
@@ -67,7 +68,7 @@ func (c *Cells) scale(j int) float32 {
 	return c.Scale[j*c.ScaleStride]
 }
 
-// read makes float32 of the elements of row j from column x on, without their scale.
+// read converts elements of row j to float32, starting at column x, without their scale.
 func (c *Cells) read(to []float32, j, x int) {
 	at := j*c.Stride + x
 	switch c.Type {
@@ -110,7 +111,7 @@ func narrow(to []uint16, from []float32, t Type) {
 	}
 }
 
-// piece is the number of columns that the portable loops take from a row of cells at a time.
+// piece is the number of columns that the portable loops read from a row of cells at a time.
 const piece = 128
 
 // dotCells is dotRows for rows that are not float32.
@@ -134,7 +135,8 @@ func dotCells(p *Dot, k *Cells, q *Rows, scores []float32, n int) {
 	}
 }
 
-// accumulateCells is accumulate for columns of cells from one on, in order of j. It uses row for them.
+// accumulateCells is accumulate for the columns of cells starting at column, in order of j. row is
+// scratch.
 func accumulateCells(o, w []float32, y *Cells, column int, row []float32) {
 	for j := range w {
 		y.read(row, j, column)
@@ -145,8 +147,8 @@ func accumulateCells(o, w []float32, y *Cells, column int, row []float32) {
 	}
 }
 
-// fromF16 moves exponent and fraction to their places, and makes up for the exponents' different bias by a multiplication, which is exact and
-// normalises what is subnormal. NaN is quiet.
+// fromF16 converts an F16. It moves exponent and fraction to their places. An exact multiplication
+// corrects the bias of the exponent and normalises subnormal numbers. NaN becomes quiet.
 func fromF16(h uint16) float32 {
 	const exponents = 0x7c00
 	bits, f := uint32(h&0x7fff)<<13, float32(0)
@@ -158,12 +160,13 @@ func fromF16(h uint16) float32 {
 	return math.Float32frombits(math.Float32bits(f) | uint32(h&0x8000)<<16)
 }
 
-// toF16 rounds to the nearest, to even in the middle. Adding 1/2, whose last bit is as large as the least f16, rounds what will be subnormal.
+// toF16 rounds to nearest even. Adding 1/2, whose last bit is worth the least F16, rounds results
+// that will be subnormal.
 func toF16(x float32) uint16 {
 	const (
 		infinity  = 0x7f800000
-		overflow  = 0x477ff000 // 65520, from which on numbers round to infinity
-		subnormal = 0x38800000 // 2^-14, the least that is not
+		overflow  = 0x477ff000 // 65520, the least number that rounds to infinity
+		subnormal = 0x38800000 // 2^-14, the least normal number
 	)
 	b := math.Float32bits(x)
 	sign := uint16(b >> 16 & 0x8000)
@@ -182,7 +185,7 @@ func toF16(x float32) uint16 {
 
 func fromBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// toBF16 rounds to the nearest, to even in the middle. It knows one NaN.
+// toBF16 rounds to nearest even. All NaNs become one.
 func toBF16(x float32) uint16 {
 	if x != x {
 		return 0xffff

@@ -2,9 +2,9 @@ package asm
 
 import "unsafe"
 
-// Copying returns the simplest packing, for tests of kernels on machines whose sets have none: blocks
-// of keys, values and lines are copies of their rows, which portable loops read. Each number takes
-// the memory of three bf16 terms, and packing always pays.
+// Copying returns the simplest packing, for tests of kernels on machines whose sets have none. Its
+// blocks of keys, values and lines are copies of their rows, which portable loops read. Each number
+// takes the memory of three bf16 terms, and packing always pays.
 func Copying() Pack {
 	rows := func(to *packed, n, d int) {
 		if n*d == 0 {
@@ -28,12 +28,12 @@ func Copying() Pack {
 		keys:    func(to *KeyBlock, n, d int, _ Form) { rows(&to.packed, n, d) },
 		values:  func(to *ValueBlock, n, d int, _ Form) { rows(&to.packed, n, d) },
 		lines:   func(to *LineBlock, n, d int, _ Form) { rows(&to.packed, n, d) },
-		queries: func(*QueryTile, int, int, float64, Form) {}, // lanes are copies
+		queries: func(*QueryTile, int, int, float64, Form) {}, // lanes are copies already
 	}
 }
 
-// Watched returns the packing with made called for each block that it makes, for tests. One that
-// aliases rows makes none.
+// Watched returns the packing with made called for each block that is packed, for tests. A packing
+// that aliases rows packs none.
 func (p Pack) Watched(made func(Kind)) Pack {
 	if p.worth == nil {
 		return p

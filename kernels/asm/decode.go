@@ -1,27 +1,29 @@
 package asm
 
-// The calls of decoding work on a few queries, each a row, against a block of keys. With so few,
-// lanes would be empty, and what counts is that a row of K or V is read once, at the speed of memory,
-// for all the queries.
+// The calls of decoding compute a few queries, each in a row of its own, against a block of keys.
+// Lanes would be mostly empty. What counts is that each row of K or V is read once for all queries,
+// at the speed of memory.
 
-// A RowPanel is a block of scores or weights, a query's in one row.
+// A RowPanel is a block of scores or weights, with one row for each query.
 type RowPanel struct {
 	R, N   int       // queries; keys
 	P      []float32 // [R][Stride]
-	Stride int       // at least N rounded up to a multiple of 16: Weigh may write so far
+	Stride int       // at least N rounded up to a multiple of 16, as Weigh writes whole vectors
 }
 
-// Runs say where keys are stored, if that is not one block: in runs of Run keys, the last of which
-// may be shorter. Run i begins at element At[i] of K or V, and its scales at Scales[i]. Where Run is 0
-// all keys are one run, from the first element on, and nothing is prefetched.
+// Runs give the places of keys that are not one block. They are stored in runs of Run keys, the
+// last of which may be shorter. Run i begins at element At[i] of K or V, and its scales at
+// Scales[i]. If Run is 0, all keys are one run that begins at the first element, and nothing is
+// prefetched.
 //
-// While assembly reads a run, it prefetches as many rows, as far apart, from the address Ahead[i] on,
-// where there need be nothing. It touches the line at Far[i], which comes later, since to find a page
-// of memory takes longer than to read a line of it; does the same at that place in the pages of 4 KiB
-// that follow, FarPages together; and, where elements are I8, touches the line at FarScale[i].
+// While assembly reads a run, it prefetches as many rows, as far apart, starting at the address
+// Ahead[i], which need not exist. It also touches the line at Far[i], which is needed later,
+// because finding a page of memory takes longer than reading a line of it. It touches the same line
+// in the following pages of 4 KiB, FarPages in all. Where elements are I8, it touches the line at
+// FarScale[i] too.
 //
-// Several heads, whose runs lie between one another, may be taken in turn: run i is then of head
-// i%Heads, and the same keys are in a run of each. Heads of 0 is one head.
+// The runs of several heads may be interleaved: run i then belongs to head i%Heads, and each head
+// has the same keys in its run. Heads of 0 means one head.
 type Runs struct {
 	Run                  int
 	At, Scales           []int
@@ -29,18 +31,18 @@ type Runs struct {
 	FarPages             int
 	Heads                int
 
-	//lint:ignore U1000 assembly counts in them: runs done, keys to do, and keys of the current run; its head, and where its rows of Rows begin
+	//lint:ignore U1000 used by assembly: runs done, keys left, keys and head of the current run
 	run, left, keys, head int
-	//lint:ignore U1000 as above
+	//lint:ignore U1000 used by assembly: where the head's rows of Rows begin
 	rows uintptr
-	//lint:ignore U1000 where there is assembly: what the current tile and those after it prefetch, as turns says, and all of them
+	//lint:ignore U1000 used by assembly: which rows tiles prefetch, from the current one and in all
 	turn, turns uint64
-	//lint:ignore U1000 where there is assembly: Ahead of one run
+	//lint:ignore U1000 used by assembly: Ahead of one run
 	ahead [1]uintptr
 }
 
-// A Walk is what Dot and Sum have in common, and a call of Sum: rows of queries against all rows of K
-// or V.
+// A Walk is what Dot and Sum have in common, and a call of Sum: rows of queries against all rows of
+// K or V.
 type Walk struct {
 	RowPanel
 	Runs
@@ -60,13 +62,13 @@ type Dot struct {
 type Weigh struct {
 	RowPanel
 	Sums
-	From int     // first query to do
+	From int     // first query to process
 	Done int     // queries finished
-	Top  float32 // the largest score of the query that it left before
-	// Prefetch asks for the line at At, and for another By bytes on with each vector of a query that is
-	// compared with the limit, and with each that becomes weights.
+	Top  float32 // largest score of query Done, if it left early
+	// Prefetch fetches the line at At. Then it advances by By bytes with each vector of a query
+	// that is compared with the limit, and with each that becomes weights.
 	Prefetch
-	//lint:ignore U1000 where there is assembly: Top, of each lane
+	//lint:ignore U1000 used by assembly: Top of each lane
 	tops [16]float32
 }
 
@@ -90,10 +92,10 @@ func (p *Walk) rowsOf(i int) Cells {
 	return p.Cache.at(p.At[i], scale)
 }
 
-// heads returns the number of heads that are taken in turn.
+// heads returns the number of heads whose runs are interleaved.
 func (p *Runs) heads() int { return max(p.Heads, 1) }
 
-// eachRun visits run after run: the n keys from one on of a head, whose rows of P begin at scores.
+// eachRun calls do for each run: n keys of a head, whose first query's scores begin at scores.
 func (p *Walk) eachRun(do func(run, head int, scores []float32, n int)) {
 	heads := p.heads()
 	for i, j := 0, 0; j < p.N && p.R > 0; i++ {
@@ -105,7 +107,8 @@ func (p *Walk) eachRun(do func(run, head int, scores []float32, n int)) {
 	}
 }
 
-// dot is P[r][j] = Factor Σ_x Q[r][x] K[j][x]. The scale of a row of K multiplies its finished sums.
+// dot computes P[r][j] = Factor Σ_x Q[r][x] K[j][x]. The scale of a row of K multiplies its
+// finished sums.
 func dot(p *Dot) {
 	p.eachRun(func(run, head int, scores []float32, n int) {
 		k, q := p.rowsOf(run), p.Rows
@@ -120,7 +123,7 @@ func dot(p *Dot) {
 	})
 }
 
-// dotRows does n keys, whose rows are k, for the queries q.
+// dotRows computes the scores of n keys, whose rows are k, for the queries q.
 func dotRows(p *Dot, k *Cells, q *Rows, scores []float32, n int) {
 	for r := range p.R {
 		q, row := q.Row(r, p.D), scores[r*p.Stride:][:n]
@@ -130,7 +133,7 @@ func dotRows(p *Dot, k *Cells, q *Rows, scores []float32, n int) {
 	}
 }
 
-// product is Σ_x q[x] k[x], every fourth product in one of four sums.
+// product returns Σ_x q[x] k[x], with every fourth product in one of four sums.
 func product(q, k []float32) float32 {
 	var a, b, c, d float32
 	for len(q) >= 4 && len(k) >= 4 {
@@ -146,8 +149,9 @@ func product(q, k []float32) float32 {
 	return (a + b) + (c + d)
 }
 
-// weigh is P = 2^(P-M), L += Σ P, S += Σ P*score for queries From to R. It leaves before a query with a score over M+Limit, and says what its Top is.
-// A NaN is no reason to leave: it becomes a weight.
+// weigh computes P = 2^(P-M), L += Σ P, S += Σ P*score for queries From..R. It leaves before a
+// query with a score over M+Limit, and sets Top to its largest score. NaN does not make it leave;
+// it becomes a weight.
 func weigh(p *Weigh) {
 	for p.Done = p.From; p.Done < p.R; p.Done++ {
 		r := p.Done
@@ -161,7 +165,7 @@ func weigh(p *Weigh) {
 		if p.Top > ref+Limit {
 			return
 		}
-		sum, sumZ := 0., 0. // of up to thousands of weights, which may be equal and be rounded alike
+		sum, sumZ := 0., 0. // float64, as thousands of equal weights would round alike
 		for j, z := range row {
 			e := exp2(float64(z) - float64(ref))
 			row[j] = e
@@ -177,7 +181,8 @@ func weigh(p *Weigh) {
 	}
 }
 
-// sum is O[r][c] += Σ_j P[r][j] V[j][c], key after key. The scale of a row of V multiplies its weights.
+// sum computes O[r][c] += Σ_j P[r][j] V[j][c], key after key. The scale of a row of V multiplies
+// its weights.
 func sum(p *Walk) {
 	var row [piece]float32
 	p.eachRun(func(run, head int, weights []float32, n int) {
@@ -195,7 +200,7 @@ func sum(p *Walk) {
 	})
 }
 
-// accumulate is o[c] += Σ_j w[j] y[j][c], in order of j, four rows at a time.
+// accumulate computes o[c] += Σ_j w[j] y[j][c], in order of j, four rows at a time.
 func accumulate(o, w []float32, y Rows) {
 	j := 0
 	for ; j+4 <= len(w); j += 4 {

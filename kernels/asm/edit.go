@@ -6,16 +6,16 @@ import "math"
 // weights.
 type Edit struct {
 	Panel
-	Scale            float64   // Cap: of tanh; Add, Slope: of the score, whose product is not rounded apart
+	Scale            float64   // Cap: factor of tanh; Add, Slope: factor of the score, fused
 	Bias             []float32 // Add: [N][Lanes]
-	Factor           float64   // Add: of the bias
-	Bounded          bool      // Add: a sum of finite numbers is -MaxFloat32 at least
-	SlopeHi, SlopeLo []float32 // Slope: [Lanes]; the slope is their sum, so that its rounding does not grow with the distance
-	Pos              []int32   // Slope: [Lanes], less than 2^31 from any row of the block; distances from 2^24 on are rounded
-	Bits             []uint32  // Hide: [N/32, rounded up][Lanes]; row j is visible if bit j%32 of row j/32 is set
+	Factor           float64   // Add: factor of the bias
+	Bounded          bool      // Add: a sum of finite numbers is at least -MaxFloat32
+	SlopeHi, SlopeLo []float32 // Slope: [Lanes]; their sum is the slope, more exact than a float32
+	Pos              []int32   // Slope: [Lanes], less than 2^31 from any row; distances are rounded from 2^24
+	Bits             []uint32  // Hide: [⌈N/32⌉][Lanes]; row j is visible if bit j%32 of row j/32 is set
 }
 
-// capRows limits scores smoothly: math.Tanh is within a float64's rounding or two.
+// capRows computes Cap. math.Tanh is within a float64's rounding or two.
 func capRows(p *Edit) {
 	for j := range p.N {
 		row := p.P[j*p.Lanes:][:p.Width]
@@ -34,7 +34,7 @@ func addRows(p *Edit) {
 	}
 }
 
-// Biased returns what Add makes of one score. It rounds once: a large bias must not be rounded
+// Biased returns the result of Add for one score. It rounds once: a large bias must not be rounded
 // twice.
 func (e *Edit) Biased(score, bias float32) float32 {
 	sum := float32(float64(e.Scale*float64(score)) + float64(e.Factor*float64(bias)))
@@ -44,7 +44,7 @@ func (e *Edit) Biased(score, bias float32) float32 {
 	return sum
 }
 
-// lowest is the lowest sum of finite numbers.
+// lowest returns the least value that Add gives to a sum of finite numbers.
 func (e *Edit) lowest() float32 {
 	if e.Bounded {
 		return -math.MaxFloat32

@@ -7,19 +7,19 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// A Level is an instruction set that attnlab knows, whether or not this machine has it.
+// A Level is an instruction set that attnlab has loops for, whether or not this machine has it.
 type Level struct {
 	ISA       string
 	Available bool
-	Reason    string // why not available
-	Ops       *Ops   // as they suit this CPU; nil when not available
-	set       set    // what they were made of; nil for portable ones
+	Reason    string // why it is not available
+	Ops       *Ops   // loops tuned for this CPU; nil when not available
+	set       set    // makes Ops; nil for portable ones
 }
 
-// A set makes the loops of an instruction set, as a tuning says.
+// A set makes the loops of an instruction set for a tuning.
 type set func(Tuning) *Ops
 
-// With returns the loops as another tuning says.
+// With returns the loops made for another tuning.
 func (l *Level) With(t Tuning) *Ops {
 	if l.set == nil {
 		return l.Ops
@@ -27,7 +27,7 @@ func (l *Level) With(t Tuning) *Ops {
 	return l.set(t)
 }
 
-// needs are the features that the loops of an instruction set use, and what else there must be.
+// needs are the CPU features that each instruction set uses, and a check of what else it needs.
 var needs = []struct {
 	isa      string
 	features []cpuid.FeatureID
@@ -44,7 +44,8 @@ var (
 	avx512Features = append(slices.Clip(avx2Features), cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ)
 )
 
-// Levels lists the instruction sets, portable first, each with its loops or the reason why there are none here.
+// Levels returns the instruction sets, portable first. Each has its loops, or the reason why they
+// are not available here.
 func Levels() []Level { return levels(&cpuid.CPU) }
 
 func levels(cpu *cpuid.CPUInfo) []Level {

@@ -9,11 +9,11 @@ import (
 )
 
 // loops are the assembly loops of one instruction set, as the generator declares them. They check
-// nothing and allocate nothing; ops puts the checks before them. A loop that is nil is the portable
-// one. Slices are indexed by the number of vectors in use, less one.
+// nothing and allocate nothing; ops puts the checks before them. Where a loop is nil, ops keeps the
+// portable one. Slices are indexed by the number of vectors in use, less one.
 type loops struct {
 	isa       string
-	vec, keys int // floats in a vector; rows that Score and Mix take at once: powers of two
+	vec, keys int // floats in a vector; rows that Score computes at once: powers of two
 	vecs      int // vectors in a row of lanes
 	panel     panelLoops
 	powers    []powerLoops   // by Path.Exp
@@ -23,26 +23,26 @@ type loops struct {
 	edits     editLoops
 	vector    vectorLoops
 	probe     probeLoops
-	tiles     *tileLoops // those that multiply tiles, if it has them
+	tiles     *tileLoops // loops that multiply AMX tiles; nil: none
 }
 
-// powerLoops are those that compute 2^x, those with S apart.
+// powerLoops are the loops that compute 2^x. Those that sum S are separate.
 type powerLoops struct {
 	way              Exp
-	ulps             float64                                           // as Ops has it
+	ulps             float64                                           // Ops.ulps
 	flash            []func(p *Flash, from, to, scored int) (done int) // whole groups, without S
 	exp, expSums     func(p *Softmax, from, to int) (done int)
 	weigh, weighSums []func(p *Weigh, from, vectors int) (done int) // by Reading.Hint
 }
 
-// readingLoops are those that prefetch what is read once.
+// readingLoops are the loops that prefetch what is read once.
 type readingLoops struct {
-	dot  []func(*Dot)  // by type
-	sum  []func(*Walk) // by type
+	dot  []func(*Dot)  // by type of cells
+	sum  []func(*Walk) // by type of cells
 	read func(x *float32, rounds, ahead int, sum *float32)
 }
 
-// native returns what makes the loops of an instruction set; nil if this build has none.
+// native returns what makes the loops of an instruction set, or nil if this build has none.
 func native(isa string) set {
 	for _, l := range sets {
 		if l.isa == isa {
@@ -61,29 +61,29 @@ const (
 	mostBytes    = 1 << 20
 )
 
-// These are what one call of a loop does whose work has no other bound.
+// These bound one call of a loop whose work has no other bound.
 const (
-	expAtOnce   = 1024 // rows of a tile, a multiple of every set's keys: the two-pass softmax has all keys in one panel
+	expAtOnce   = 1024 // rows of a tile, a multiple of every set's keys
 	raiseAtOnce = 4096 // rows of a tile
 	peakAtOnce  = 10_000
 	chainAtOnce = 2000
 	readAtOnce  = mostBytes / 4
 )
 
-// within reports whether n rows are little enough for one call: each row is so many products and
-// bytes, and all of them share some bytes.
+// within reports whether n rows are within the bounds of one call. Each row has some products and
+// bytes, and all rows share some bytes.
 func within(n, products, bytes, shared int) bool {
 	return n*products <= mostProducts && n*bytes+shared <= mostBytes
 }
 
-// most returns how many rows are within the bounds of one call, as a multiple of unit, or 0.
+// most returns the number of rows within the bounds of one call, a multiple of unit, or 0.
 func most(unit, products, bytes, shared int) int {
 	n := min(mostProducts/max(products, 1), max(mostBytes-shared, 0)/max(bytes, 1))
 	return n - n%unit
 }
 
-// atOnce returns how many of n rows one call takes: all of them if they are within the bounds, or
-// else a multiple of unit.
+// atOnce returns the number of rows, of n, that one call computes: all if they are within the
+// bounds, or else a multiple of unit.
 func atOnce(n, unit, products, bytes, shared int) int {
 	if within(n, products, bytes, shared) {
 		return max(n, 1)
@@ -91,8 +91,8 @@ func atOnce(n, unit, products, bytes, shared int) int {
 	return max(most(unit, products, bytes, shared), unit)
 }
 
-// ops returns loops that begin as the portable ones, in the geometry of the set, as a tuning says. Of
-// ways to 2^x and hints that the set does not have it takes its first.
+// ops returns the portable loops in the geometry of the set, with the set's own in their place,
+// made for a tuning. If the set lacks the tuning's way to 2^x or hint, it uses its first.
 func (l *loops) ops(t Tuning) *Ops {
 	power := &l.powers[max(slices.IndexFunc(l.powers, func(p powerLoops) bool { return p.way == t.Exp }), 0)]
 	t.Exp, t.Hint, t.Stream.Hint = power.way, l.hint(t.Reading), l.hint(t.Stream)
@@ -107,7 +107,7 @@ func (l *loops) ops(t Tuning) *Ops {
 	return o
 }
 
-// hint returns the reading's hint, or the first where the set lacks it.
+// hint returns the reading's hint, or the first if the set lacks it.
 func (l *loops) hint(r Reading) Hint {
 	if int(r.Hint) < len(l.reading) {
 		return r.Hint
@@ -115,7 +115,7 @@ func (l *loops) hint(r Reading) Hint {
 	return NonTemporal
 }
 
-// tuned returns the loops that read rows in one way.
+// tuned returns the loops that prefetch by one reading.
 func (l *loops) tuned(t Tuning, power *powerLoops, r Reading) *Ops {
 	o := Portable(l.lanes(), l.vec, l.keys, l.keys, 6)
 	t.Reading = r
@@ -135,8 +135,8 @@ func (l *loops) tuned(t Tuning, power *powerLoops, r Reading) *Ops {
 // lanes returns the length of a row of lanes.
 func (l *loops) lanes() int { return l.vecs * l.vec }
 
-// checkPanel panics if the panel has lanes that the loops do not take, or P does not hold its rows,
-// and returns the vectors in use.
+// checkPanel panics if the loops do not support the panel's lanes, or if P is too short for its
+// rows. It returns the vectors in use.
 func (l *loops) checkPanel(p *Panel) int {
 	width := l.checkWidth(p)
 	reach("P", len(p.P), p.N, p.Width, p.Lanes)
@@ -157,12 +157,14 @@ func indicator(b bool) int {
 	return 0
 }
 
-// vectors returns how many vectors some lanes are. A tile would do several divisions; this is none.
+// vectors returns the number of vectors in some lanes. It shifts, as it is called several times for
+// each tile and a division is slow.
 func (l *loops) vectors(lanes int) int {
 	return lanes >> (bits.TrailingZeros(uint(l.vec)) & 63)
 }
 
-// reach panics if rows of so many columns, so far apart, do not lie within a slice. It must not overflow, whatever the numbers.
+// reach panics if rows rows of cols columns, stride apart, exceed a slice of some length. It must
+// not overflow, whatever the numbers.
 func reach(name string, length, rows, cols, stride int) {
 	if rows < 0 || cols < 0 || stride < 0 {
 		panic(fmt.Errorf("asm: %s: %d rows of %d at stride %d: none may be negative", name, rows, cols, stride))

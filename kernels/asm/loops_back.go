@@ -13,14 +13,14 @@ type backLoops struct {
 	inner         func(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 }
 
-// An outerLoop takes a tile of rows and columns at once, in which it prefetches some lines of memory
-// in every four terms.
+// An outerLoop computes a micro-tile of rows and columns at once, and prefetches some lines of
+// memory in every four terms.
 type outerLoop struct {
 	rows, cols, asks int
 	run              func(p *Outer)
 }
 
-// setBack takes the set's own loops, with checks before them.
+// setBack replaces loops by the set's own, with checks before them.
 func (l *loops) setBack(o *Ops) {
 	if l.back.dscore != nil {
 		o.Back.DScore = l.dscore
@@ -76,12 +76,12 @@ func (l *loops) inner(to []float32, x, y Rows, d int) {
 	}
 }
 
-// innerRows is the number of rows that Inner takes at once.
+// innerRows is the number of rows that Inner computes at once.
 const innerRows = 4
 
-// on panics if slices are too short for what Outer and OuterT touch, beside the
-// weights, and computes X, some rows and columns in each call. apart is how far apart the weights
-// of one row of X and of the next are.
+// on panics if slices are too short for what Outer and OuterT touch besides the weights. Then it
+// computes X, some rows and columns in each call. apart is the distance between the weights of
+// neighbouring rows of X.
 func (l *outerLoop) on(p *Outer, vec, apart int) {
 	p.mustBePlain()
 	y := &p.Y.rows
@@ -115,13 +115,13 @@ func (l *outerLoop) on(p *Outer, vec, apart int) {
 	*p = all
 }
 
-// lines returns how many lines of memory a call asks for.
+// lines returns the number of lines of memory that a call prefetches.
 func (l *outerLoop) lines(p *Outer) int {
 	return cover(p.N, l.rows) * cover(p.C, l.cols) * max(1, p.Width/4) * l.asks
 }
 
-// atOnce returns how many rows and columns of X one call computes: all columns, if a tile's rows of
-// them are within the bounds, or else as many as are, and then as many rows.
+// atOnce returns the number of rows and columns of X that one call computes: all columns if a
+// micro-tile's rows of them are within the bounds, or else as many as are, and then as many rows.
 func (l *outerLoop) atOnce(p *Outer, vec int) (rows, cols int) {
 	of := func(n int) (products, bytes, shared int) { // a row or column of n elements
 		return n * p.Width, 4 * (p.Width + 2*n), 4 * n * p.Width
@@ -140,5 +140,5 @@ func (l *outerLoop) atOnce(p *Outer, vec int) (rows, cols int) {
 // line is the size of a cache line.
 const line = 64
 
-// cover is how many pieces of a size cover n.
+// cover returns the number of pieces of a size that cover n.
 func cover(n, size int) int { return (n + size - 1) / size }

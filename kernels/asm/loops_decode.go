@@ -9,16 +9,17 @@ import (
 	"slices"
 )
 
-// decodeLoops is what the assembly loops of decoding have besides those that prefetch.
+// decodeLoops are the assembly loops of decoding that do not prefetch, and the tiles of those that
+// do.
 type decodeLoops struct {
 	scale              func(p *Walk, scale *float32, apart int)
-	dotTiles, sumTiles []int // queries in the tiles of dot and sum, the largest first
+	dotTiles, sumTiles []int // queries in the micro-tiles of dot and sum, the largest first
 }
 
-// dotKeys is the number of keys that Dot and Sum take at once.
+// dotKeys is the number of keys that Dot and Sum compute at once.
 const dotKeys = 4
 
-// setDecode takes the set's own loops, with checks before them.
+// setDecode replaces loops by the set's own, with checks before them.
 func (l *loops) setDecode(o *Ops, power *powerLoops, hint Hint) {
 	reading, scale := &l.reading[hint], l.decode.scale
 	dotTurns, sumTurns := turns(l.decode.dotTiles), turns(l.decode.sumTiles)
@@ -67,7 +68,8 @@ func (l *loops) setDecode(o *Ops, power *powerLoops, hint Hint) {
 	}
 }
 
-// weigh does whole vectors: what lies behind the last key is set to weigh nothing.
+// weigh computes whole vectors. Scores after the last key are set to -Inf first, so that they weigh
+// nothing.
 func (l *loops) weigh(p *Weigh, weigh func(p *Weigh, from, vectors int) (done int)) {
 	reach("P", len(p.P), p.R, p.N, p.Stride)
 	whole := (p.N + l.vec - 1) / l.vec * l.vec
@@ -95,9 +97,9 @@ func (l *loops) weigh(p *Weigh, weigh func(p *Weigh, from, vectors int) (done in
 	}
 }
 
-// turns returns, for each number of queries, which of every four later rows a tile of queries
-// prefetches: a bit a row and four a tile, the first tile's the lowest. Each row is prefetched by one
-// tile. More queries than there are numbers for do as the last.
+// turns returns, for each number of queries, which of every four later rows each tile of queries
+// prefetches: a bit for a row and four bits for a tile, the first tile's lowest. Each row is
+// prefetched by one tile. Larger numbers of queries use the last entry.
 func turns(tiles []int) []uint64 {
 	const most = 16 // tiles that have bits
 	all := make([]uint64, most*tiles[0]+1)
@@ -117,8 +119,8 @@ func turns(tiles []int) []uint64 {
 	return all
 }
 
-// begin panics if slices are too short for what Dot and Sum touch. If nothing is said about runs it
-// makes all keys one, until end.
+// begin panics if slices are too short for what Dot and Sum touch. If Run is 0 it makes all keys
+// one run, until end.
 func (p *Walk) begin() (whole bool) {
 	if p.Heads < 0 || p.Heads > 1 && p.Run == 0 {
 		panic(fmt.Errorf("asm: Heads is %d, and Run %d: several heads have runs to go in turn", p.Heads, p.Run))
@@ -139,7 +141,7 @@ func (p *Walk) begin() (whole bool) {
 	return true
 }
 
-// origin is where a run of all keys begins.
+// origin is the place of a run of all keys.
 var origin [1]int
 
 func (p *Walk) end(whole bool) {
@@ -148,7 +150,7 @@ func (p *Walk) end(whole bool) {
 	}
 }
 
-// checkHeads panics if the heads' rows of queries or outputs do not lie within Rows.
+// checkHeads panics if the heads' rows of queries or outputs exceed Rows.
 func (p *Walk) checkHeads(heads int) {
 	first := 0
 	if last := heads - 1; last > 0 && p.R > 0 && p.D > 0 {
@@ -161,7 +163,7 @@ func (p *Walk) checkHeads(heads int) {
 	reach("Rows", len(p.Rows.Data)-first, p.R, p.D, p.Rows.Stride)
 }
 
-// checkRuns panics if runs of keys do not lie within the cache.
+// checkRuns panics if runs of keys exceed the cache.
 func (p *Walk) checkRuns(heads int) {
 	if p.Run < 0 || p.N < 0 {
 		panic(fmt.Errorf("asm: %d keys, and Run is %d: neither may be negative", p.N, p.Run))
@@ -178,7 +180,7 @@ func (p *Walk) checkRuns(heads int) {
 	p.checkRun(whole, all, rest)
 }
 
-// checkRun does the same for runs from..to, of so many rows.
+// checkRun panics if runs from..to, of some rows each, exceed the cache.
 func (p *Walk) checkRun(from, to, rows int) {
 	at, scales := furthest("At", p.At, from, to), 0
 	if p.Cache.Type == I8 {
@@ -187,7 +189,7 @@ func (p *Walk) checkRun(from, to, rows int) {
 	p.Cache.check("Cache", "Cache.Scale", rows, p.D, at, scales)
 }
 
-// furthest returns the largest of at[from:to], none of which may be negative.
+// furthest returns the largest of at[from:to]. It panics if one of them is negative.
 func furthest(name string, at []int, from, to int) int {
 	if to > len(at) {
 		panic(fmt.Errorf("asm: %s: %d places for %d runs", name, len(at), to))
@@ -202,8 +204,8 @@ func furthest(name string, at []int, from, to int) int {
 	return int(last)
 }
 
-// inCalls has call do some keys after the others: whole runs, of all heads in turn, unless all keys
-// are one run. Between calls it points p at the keys of the next one.
+// inCalls calls call for some keys at a time, with p at those keys: whole runs of all heads, or
+// parts of the only run.
 func (p *Walk) inCalls(whole bool, call func()) {
 	heads := p.heads()
 	unit, queries, size := p.Run, heads*p.R, heads*p.D*p.Cache.Type.size()

@@ -2,7 +2,7 @@
 
 package asm
 
-// editLoops are the assembly loops that change scores, of rows from..to.
+// editLoops are the assembly loops that change the scores of rows from..to.
 type editLoops struct {
 	cap   func(p *Edit, from, to int, scale float32)
 	add   func(p *Edit, from, to int, scale, factor, rest, lowest float32)
@@ -10,7 +10,7 @@ type editLoops struct {
 	hide  func(p *Edit, from, to int) // from a multiple of 32, at most 32 rows
 }
 
-// setEdit takes the set's own loops, with checks before them.
+// setEdit replaces loops by the set's own, with checks before them.
 func (l *loops) setEdit(o *Ops) {
 	if l.edits.cap != nil {
 		o.Edit.Cap = l.capScores

@@ -15,8 +15,8 @@ type panelLoops struct {
 	top   func(p *Softmax, from, to int)
 }
 
-// setPanel takes the set's own loops, with checks before them. Flash gives the bits of Score and Exp,
-// so a set that has one of these has a Flash that is made of them.
+// setPanel replaces loops by the set's own, with checks before them. Flash gives the bits of Score
+// and Exp, so a set that has one of these gets a Flash made of them.
 func (l *loops) setPanel(o *Ops, power *powerLoops) {
 	if l.panel.score != nil {
 		o.Panel.Score = func(p *Scores) { l.scores(&p.Panel, &p.Product, 0) }
@@ -126,7 +126,7 @@ func (l *loops) scoresAtOnce(p *Panel, of *Product, n int) int {
 	return atOnce(n, l.keys, of.D*p.Width, 4*(of.D+p.Width), 4*of.D*p.Width)
 }
 
-// groups takes whole groups, up to a row, through Flash.
+// groups computes whole groups with Flash, up to row whole.
 func (l *loops) groups(power *powerLoops, p *Flash, whole int) {
 	if p.S != nil || power.flash == nil {
 		l.unfused(power, p, whole)
@@ -142,7 +142,7 @@ func (l *loops) groups(power *powerLoops, p *Flash, whole int) {
 		return
 	}
 	all, from := *p, p.From
-	var until [16]int // of each vector
+	var until [16]int // end of each vector's rows
 	copy(until[:], p.Until)
 	for p.Done = from; p.Done < whole; from = p.Done {
 		end, first := min(from+step, whole), 0
@@ -167,14 +167,14 @@ func (l *loops) groups(power *powerLoops, p *Flash, whole int) {
 	*p = all
 }
 
-// unfusedAtOnce is the number of rows that unfused scores before it computes their weights: few, so
-// that leaving early wastes few scores.
+// unfusedAtOnce is the number of rows that unfused scores before it computes their weights. More
+// rows would waste more scores when it leaves early.
 const unfusedAtOnce = 64
 
-// unfused is groups without a fused loop, or with S, which that does not sum: Score, mask and Exp of
-// some rows after one another, with the same bits.
+// unfused is groups without a fused loop, or with S, which the fused loop does not sum. It computes
+// Score, the mask and Exp of some rows after one another, with the same bits.
 func (l *loops) unfused(power *powerLoops, p *Flash, whole int) {
-	all, first := *p, 0 // vector
+	all, first := *p, 0 // first vector that has not left
 	step := min(unfusedAtOnce, l.scoresAtOnce(&p.Panel, &p.Product, whole-p.From))
 	scored := p.From
 	if p.Scored {
@@ -207,7 +207,7 @@ func (l *loops) unfused(power *powerLoops, p *Flash, whole int) {
 	*p = all
 }
 
-// lanesFrom makes the call what Flash needs of the lanes of another one, starting at a lane.
+// lanesFrom sets the call to the lanes of another call, starting at a lane.
 func (p *Flash) lanesFrom(all *Flash, lane int) {
 	p.Width = all.Width - lane
 	p.Queries, p.P, p.Sums = all.Queries.From(lane), all.P[lane:], all.Sums.From(lane)
@@ -232,7 +232,7 @@ func (l *loops) columns(p *Mix, mix func(p *Mix, keep *float32), keep *float32) 
 	p.C, p.Values.rows.Data, p.O = all, v, o
 }
 
-// shift moves the requests by some bytes.
+// shift moves the prefetches by some bytes.
 func (p *Mix) shift(bytes int) { p.Next, p.Then = p.Next.Shift(bytes), p.Then.Shift(bytes) }
 
 // weights exponentiates rows from..N.
@@ -249,7 +249,7 @@ func (l *loops) weights(power *powerLoops, p *Softmax, from int) {
 	}
 }
 
-// exp exponentiates rows from..to, and returns how far it came.
+// exp exponentiates rows from..to, and returns the first row that it did not.
 func (l *loops) exp(power *powerLoops, p *Softmax, from, to int) (done int) {
 	switch {
 	case power.exp == nil:
@@ -260,7 +260,7 @@ func (l *loops) exp(power *powerLoops, p *Softmax, from, to int) (done int) {
 	return power.exp(p, from, to)
 }
 
-// checkScores panics if slices are too short for what Score touches, and returns the vectors in use.
+// checkScores panics if slices are too short for what Score touches. It returns the vectors in use.
 func (l *loops) checkScores(p *Panel, of *Product) int {
 	of.plain = of.Factor == 1
 	width := l.checkPanel(p)
@@ -269,7 +269,8 @@ func (l *loops) checkScores(p *Panel, of *Product) int {
 	return width
 }
 
-// checkExp is the same for Exp; the rows to do must begin with a group of the block.
+// checkExp panics if slices are too short for what Exp touches, or if the rows to process do not
+// begin with a group of the block.
 func (l *loops) checkExp(p *Softmax) {
 	l.checkPanel(&p.Panel)
 	reach("M", len(p.M), 1, p.Width, 0)
@@ -282,14 +283,15 @@ func (l *loops) checkExp(p *Softmax) {
 	}
 }
 
-// checkBand is the same for the band of Flash.
+// checkBand panics if the band of Flash is too short.
 func (l *loops) checkBand(p *Flash) {
 	if n := min(len(p.Lo), len(p.Hi)); n < p.Width {
 		panic(fmt.Errorf("asm/%s: Lo, Hi: %d elements for %d lanes", l.isa, n, p.Width))
 	}
 }
 
-// checkLeaving is the same for vectors that leave Flash before others, unit of them together.
+// checkLeaving panics if Until is not valid for vectors that leave Flash early, unit of them
+// together.
 func (l *loops) checkLeaving(p *Flash, unit int) {
 	if !Normal(p.Factor) {
 		panic(fmt.Errorf("asm/%s: Factor is %v: with it no vector leaves before others", l.isa, p.Factor))
@@ -307,7 +309,8 @@ func (l *loops) checkLeaving(p *Flash, unit int) {
 	}
 }
 
-// checkRaise is the same for Raise; there must be a group at Done, where Exp left.
+// checkRaise panics if slices are too short for what Raise touches, or if there is no group at
+// Done, where Exp left.
 func (l *loops) checkRaise(p *Softmax) {
 	l.checkExp(p)
 	reach("Keep", len(p.Keep), 1, p.Width, 0)
@@ -316,7 +319,8 @@ func (l *loops) checkRaise(p *Softmax) {
 	}
 }
 
-// checkMix is the same for Mix, and returns the vectors in use, 0 if there is nothing to do.
+// checkMix panics if slices are too short for what Mix touches. It returns the vectors in use, or 0
+// if there is nothing to compute.
 func (l *loops) checkMix(p *Mix) int {
 	width := l.checkPanel(&p.Panel)
 	reach("Values", len(p.Values.rows.Data), p.N, p.C, p.Values.rows.Stride)
@@ -337,7 +341,7 @@ func (l *loops) checkMix(p *Mix) int {
 	return width
 }
 
-// checkStairs panics if rows are not one for each vector, in ascending order within from..to.
+// checkStairs panics unless rows has one entry for each vector, in ascending order within from..to.
 func (l *loops) checkStairs(name string, rows []int, width, from, to int) {
 	for i := range width {
 		if len(rows) < width || rows[i] < from || rows[i] > to {

@@ -6,19 +6,19 @@ import "fmt"
 
 // vectorLoops are the assembly loops that move, convert and check rows.
 type vectorLoops struct {
-	load        []loadBlock  // small ones first
-	store       []storeBlock // small ones first
+	load        []loadBlock  // small blocks first
+	store       []storeBlock // small blocks first
 	finite      func(x *float32, rounds int) (bad int)
 	perFinite   int // elements of a round of finite
 	inverse     func(to, from *float32, vectors int) (bad int)
 	elu         func(to, from *float32, n int, ahead uintptr)
-	rotate      func(x, cos, sin *float32, n int) // in halves
+	rotate      func(x, cos, sin *float32, n int) // pairs x[c] and x[c+n]
 	rotatePairs func(x, cos, sin *float32, n int)
 	widen       []func(to *float32, from *Cells, n, d int)
 	narrow      []func(to *uint16, from *float32, vectors int) // to F16, to BF16
 }
 
-// setVector takes the set's own loops, with checks before them.
+// setVector replaces loops by the set's own, with checks before them.
 func (l *loops) setVector(o *Ops) {
 	for _, b := range l.vector.load {
 		rest := o.Vector.Load
@@ -27,7 +27,7 @@ func (l *loops) setVector(o *Ops) {
 			factor := float32(m.factor())
 			left := float32(m.factor() - float64(factor))
 			if left == 0 {
-				left = factor * 0x1p-60 // 0 times an infinity would be NaN; this does no more than break ties
+				left = factor * 0x1p-60 // 0 times an infinity would be NaN; this can only break ties
 			}
 			lanes, n := m.blocks(b.lanes, b.cols)
 			step := mostBytes / (8 * b.lanes * b.cols)
@@ -158,7 +158,8 @@ func (l *loops) narrow(to []uint16, from []float32, t Type) {
 	narrow(to, from, t)
 }
 
-// A block is so many lanes by so many columns, which a loop moves at once, one block of columns after the other.
+// A block is a number of lanes by a number of columns that a loop moves at once, one block of
+// columns after the other.
 type (
 	loadBlock struct {
 		lanes, cols int
@@ -170,8 +171,8 @@ type (
 	}
 )
 
-// blocks are the lanes that blocks can take, and how many of these each has, one beside the other. If the lanes are no multiple of a block's, the last block
-// takes some once more.
+// blocks returns the lanes that blocks can move, and the number of blocks side by side in each. If
+// the lanes are no multiple of a block's, the last block moves some of them again.
 func (m *Move) blocks(lanes, cols int) (all, n int) {
 	if n = m.D / cols; n == 0 || m.Rows < lanes {
 		return 0, 0
@@ -179,12 +180,12 @@ func (m *Move) blocks(lanes, cols int) (all, n int) {
 	return m.Rows, n
 }
 
-// rest has move do what is not among the first lanes and columns.
+// rest calls move for everything outside the first lanes and columns.
 func (m *Move) rest(lanes, cols int, move func(*Move)) {
 	if lanes == m.Width && cols == m.D {
 		return
 	}
-	whole := *m // what is left goes through m itself: a copy passed on would escape
+	whole := *m // move gets m itself, as a copy would escape
 
 	if lanes > 0 && cols < m.D { // columns to the right of the blocks
 		m.Width, m.Rows, m.D = lanes, lanes, m.D-cols
@@ -204,7 +205,8 @@ func (m *Move) rest(lanes, cols int, move func(*Move)) {
 	}
 }
 
-// checkMove is the same for Load and Store. A move may be of any width.
+// checkMove panics if slices are too short for what Load or Store touches. A move may have any
+// width.
 func (l *loops) checkMove(m *Move) {
 	if m.Rows < 0 || m.Rows > m.Width || m.Width > m.Lanes {
 		panic(fmt.Errorf("asm/%s: %d rows in %d of %d lanes: there must be a lane for each", l.isa, m.Rows, m.Width, m.Lanes))
@@ -216,8 +218,8 @@ func (l *loops) checkMove(m *Move) {
 // size returns the bytes of an element.
 func (t Type) size() int { return [...]int{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
 
-// check panics if rows of so many columns, the first of which begins at an element, do not lie within the cells, or there is no scale for each, by the
-// names given.
+// check panics if rows of cols columns, starting at element, exceed the cells, or if scales are
+// missing. name and scale name the operands.
 func (c *Cells) check(name, scale string, rows, cols, element, firstScale int) {
 	switch c.Type {
 	case F32:

@@ -1,8 +1,8 @@
 package asm
 
-// Packing brings operands into the form that a set's products read. Most sets read rows where they
-// lie: their blocks alias the rows, take no memory, and packing is never worth it. A block that is
-// packed aliases its rows too, for loops that do without.
+// Packing brings operands into the form that a set's products read. Most sets read rows in place:
+// their blocks alias the rows and take no memory, and packing never pays. A packed block aliases
+// its rows too, for loops that read rows.
 
 // A KeyBlock holds rows that Score, Flash or DScore multiply with a tile of queries.
 type KeyBlock struct{ packed }
@@ -10,27 +10,27 @@ type KeyBlock struct{ packed }
 // A ValueBlock holds rows that Mix weighs.
 type ValueBlock struct {
 	packed
-	small []float32 // [n][cols]: values that have no terms, and 0 elsewhere
+	small []float32 // [n][cols]: values too small for terms, and 0 elsewhere
 	cols  int       // 0: there are no such values
 }
 
-// A LineBlock holds rows of which each belongs to a lane, for Outer.
+// A LineBlock holds rows for Outer, one for each lane.
 type LineBlock struct{ packed }
 
 // A QueryTile holds queries, or gradients of rows, in lanes.
 type QueryTile struct {
 	lanes []float32 // [columns][Lanes]
-	terms []uint16  // of their numbers; nil: loops read the lanes
-	each  int       // elements of terms that belong to a lane, which is one of a vector
+	terms []uint16  // terms of the lanes' numbers; nil: loops read the lanes
+	each  int       // elements of terms for each lane of a vector
 	lift  int       // the terms are too large by this power of two
 }
 
-// packed is what blocks have in common.
+// packed holds the fields that all blocks have.
 type packed struct {
 	rows  Rows
-	terms []uint16 // of the rows' numbers; nil: loops read the rows
-	each  int      // elements of terms that belong to a row, which is one of a group
-	//lint:ignore U1000 where there is assembly: only the first term of each number counts
+	terms []uint16 // terms of the rows' numbers; nil: loops read the rows
+	each  int      // elements of terms for each row of a group
+	//lint:ignore U1000 used by assembly: only the first term of each number counts
 	single bool
 	lift   int // the terms are too large by this power of two
 }
@@ -45,10 +45,10 @@ func (p packed) from(j int) packed {
 	return p
 }
 
-// From returns the block from row j on, the first of a group.
+// From returns the block starting at row j, the first of a group.
 func (b KeyBlock) From(j int) KeyBlock { return KeyBlock{b.from(j)} }
 
-// From returns the block from row j on, the first of a group.
+// From returns the block starting at row j, the first of a group.
 func (b ValueBlock) From(j int) ValueBlock {
 	b.packed = b.from(j)
 	if b.cols > 0 {
@@ -57,7 +57,7 @@ func (b ValueBlock) From(j int) ValueBlock {
 	return b
 }
 
-// From returns the tile from a lane on, the first of a vector.
+// From returns the tile starting at a lane, the first of a vector.
 func (q QueryTile) From(lane int) QueryTile {
 	q.lanes = q.lanes[min(lane, len(q.lanes)):]
 	if q.terms != nil {
@@ -66,17 +66,17 @@ func (q QueryTile) From(lane int) QueryTile {
 	return q
 }
 
-// From returns the block from a lane on, the first of a vector.
+// From returns the block starting at a lane, the first of a vector.
 func (b LineBlock) From(lane int) LineBlock { return LineBlock{b.from(lane)} }
 
 // KeyRows, ValueRows and LineRows return blocks that alias rows, and QueryLanes a tile that aliases
-// lanes: every set takes them.
+// lanes. Every set takes them.
 func KeyRows(r Rows) KeyBlock              { return KeyBlock{packed{rows: r}} }
 func ValueRows(r Rows) ValueBlock          { return ValueBlock{packed: packed{rows: r}} }
 func LineRows(r Rows) LineBlock            { return LineBlock{packed{rows: r}} }
 func QueryLanes(lanes []float32) QueryTile { return QueryTile{lanes: lanes} }
 
-// A Kind is one of the forms that a packing makes of rows.
+// A Kind is one of the forms that rows are packed into.
 type Kind uint8
 
 // Kinds of blocks.
@@ -87,7 +87,7 @@ const (
 	Queries
 )
 
-// A Pass tells Pack.Worth what the operands are packed for.
+// A Pass is the pass that operands are packed for.
 type Pass uint8
 
 // Passes.
@@ -96,10 +96,10 @@ const (
 	Backward
 )
 
-// A Form is what is known of rows that are packed.
+// A Form describes rows that are packed.
 type Form struct {
-	Type Type // of their numbers, which are stored as float32: those of BF16 take fewer terms
-	Lift bool // they may be small: multiply them by a power of two that the loops know of
+	Type Type // format that the float32 numbers came from; those of BF16 need fewer terms
+	Lift bool // multiply by a power of two, as all numbers may be small
 }
 
 // Pack is the packing of an instruction set. The zero value aliases rows.
@@ -112,13 +112,13 @@ type Pack struct {
 	queries func(to *QueryTile, width, d int, factor float64, f Form)
 }
 
-// Worth reports whether packing pays for rows of d columns of which each key is seen by so many
-// queries, and each query sees so many keys, in the mean.
+// Worth reports whether packing pays for rows of d columns if, in the mean, each key is seen by
+// queries queries and each query sees keys keys.
 func (p *Pack) Worth(pass Pass, d, queries, keys int) bool {
 	return p.worth != nil && d > 0 && p.worth(pass, d, queries, keys)
 }
 
-// Always returns the packing with Worth true for all that it can do, for tests.
+// Always returns the packing with a Worth that is true wherever packing is possible, for tests.
 func (p Pack) Always() Pack {
 	if p.worth != nil {
 		p.worth = func(Pass, int, int, int) bool { return true }
@@ -126,8 +126,8 @@ func (p Pack) Always() Pack {
 	return p
 }
 
-// Size returns how many float32 numbers of memory a block of n rows of d columns takes: for Queries,
-// n is the lanes. It is 0 where blocks alias rows.
+// Size returns the number of float32 numbers of memory for a block of n rows of d columns; for
+// Queries, n is the lanes. It is 0 where blocks alias rows.
 func (p *Pack) Size(kind Kind, n, d int) int {
 	if p.size == nil {
 		return 0
@@ -135,7 +135,7 @@ func (p *Pack) Size(kind Kind, n, d int) int {
 	return p.size(kind, n, d)
 }
 
-// terms allocates what Size says, without what a block of values has besides.
+// terms allocates a block's terms: Size, without the small values of a block of values.
 func (p *Pack) terms(kind Kind, n, d int) []uint16 {
 	size := p.Size(kind, n, d)
 	if kind == Values && size > 0 {
@@ -167,35 +167,35 @@ func (p *Pack) NewQueries(n, d int) QueryTile {
 	return QueryTile{lanes: make([]float32, n*d), terms: p.terms(Queries, n, d)}
 }
 
-// Rows returns the rows that a block was made of.
+// Rows returns the rows that the block was packed from.
 func (p packed) Rows() Rows { return p.rows }
 
 // Lanes returns the tile's lanes, [d][lanes], for Load to fill before they are packed.
 func (q *QueryTile) Lanes() []float32 { return q.lanes }
 
-// Keys makes n rows of d columns a block.
+// Keys packs n rows of d columns into a block.
 func (p *Pack) Keys(to *KeyBlock, from Rows, n, d int, f Form) {
 	if to.rows = from; p.keys != nil {
 		p.keys(to, n, d, f)
 	}
 }
 
-// Values makes n rows of d columns a block.
+// Values packs n rows of d columns into a block.
 func (p *Pack) Values(to *ValueBlock, from Rows, n, d int, f Form) {
 	if to.rows = from; p.values != nil {
 		p.values(to, n, d, f)
 	}
 }
 
-// Lines makes rows of d columns a block, one for each of n lanes.
+// Lines packs rows of d columns into a block, one row for each of n lanes.
 func (p *Pack) Lines(to *LineBlock, from Rows, n, d int, f Form) {
 	if to.rows = from; p.lines != nil {
 		p.lines(to, n, d, f)
 	}
 }
 
-// Queries packs a tile's lanes, times the factor that products with them are to have: packed ones
-// have it, and loops that read the lanes multiply by it.
+// Queries packs a tile's lanes. factor is the factor of products with them: the terms include it,
+// and loops that read the lanes multiply by it.
 func (p *Pack) Queries(to *QueryTile, width, d int, factor float64, f Form) {
 	if p.queries != nil {
 		p.queries(to, width, d, factor, f)

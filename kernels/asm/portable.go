@@ -5,13 +5,14 @@ import (
 	"unsafe"
 )
 
-// Portable returns the loops in plain Go, for tiles of any geometry. They round every product (float32(a*b)+c), so that a machine whose
-// compiler would fuse gives the same bits.
+// Portable returns the loops in plain Go, for tiles of any geometry. They round every product
+// (float32(a*b)+c), so that a machine whose compiler would fuse gives the same bits.
 //
-// The loops that matter keep eight accumulators, of eight lanes or of four lanes and two keys: with a broadcast element and the operands in
-// flight they fit the sixteen registers that Go's compiler has for floats. On a Xeon (family 6, model 207, 3 GHz) these ran at 5.9 of the 6.0
-// GFLOP/s that scalar code can reach there; twelve accumulators, which spill, at 3.2. The third index of p[at:at+8:at+8] tells the compiler
-// that the slice is not empty, which is worth a tenth.
+// The loops that matter keep eight accumulators, of eight lanes or of four lanes and two keys. With
+// a broadcast element and the operands in flight, these fit the sixteen registers that Go's
+// compiler has for floats; twelve would spill. The third index of p[at:at+8:at+8] tells the
+// compiler that the slice is not empty.
+// Tuning: docs/tuning.md#portable
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
 		ISA:   "go",
@@ -35,7 +36,8 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	return o
 }
 
-// Go returns the portable loops in the geometry that suits them best: eight lanes, and tiles of any width.
+// Go returns the portable loops in the geometry that suits them best: eight lanes, and tiles of any
+// width.
 func Go() *Ops { return Portable(8, 1, 8, 1, 1) }
 
 func load(m *Move) {
@@ -50,7 +52,7 @@ func load(m *Move) {
 	}
 }
 
-// factor is that of Load.
+// factor returns the factor of Load.
 func (m *Move) factor() float64 {
 	if m.Factor == 0 {
 		return 1
@@ -92,7 +94,8 @@ func inner(to []float32, x, y Rows, d int) {
 
 func score(p *Scores) { scoreRows(&p.Panel, &p.Product, 0, p.N) }
 
-// scoreRows applies the factor to the finished sum, in float64, so that it costs one rounding.
+// scoreRows computes the scores of rows from..to. It applies the factor to the finished sum in
+// float64, so that it costs one rounding.
 func scoreRows(p *Panel, of *Product, from, to int) {
 	qt := of.Queries.lanes
 	for j := from; j < to; j++ {
@@ -112,7 +115,7 @@ func scoreRows(p *Panel, of *Product, from, to int) {
 	}
 }
 
-// dot8 is r[i] = f Σ_x k[x] qt[x*stride+at+i].
+// dot8 computes r[i] = f Σ_x k[x] qt[x*stride+at+i].
 func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 	var a0, a1, a2, a3, a4, a5, a6, a7 float32
 	for _, x := range k {
@@ -131,7 +134,8 @@ func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 	r[4], r[5], r[6], r[7] = float32(float64(a4)*f), float32(float64(a5)*f), float32(float64(a6)*f), float32(float64(a7)*f)
 }
 
-// mask hides the rows from to to that a lane may not see. It goes lane by lane: a store for each score that it hides, and nothing for others.
+// mask hides the rows from..to that a lane may not see. It goes lane by lane, so that it stores
+// hidden scores only.
 func mask(p *Panel, b *Band, from, to int) {
 	if from >= to {
 		return
@@ -144,7 +148,7 @@ func mask(p *Panel, b *Band, from, to int) {
 	}
 }
 
-// hide hides rows from to to from a lane.
+// hide hides rows from..to from a lane.
 func hide(p *Panel, lane, from, to int) {
 	for at := from*p.Lanes + lane; at < to*p.Lanes; at += p.Lanes {
 		p.P[at] = negInf
@@ -153,7 +157,7 @@ func hide(p *Panel, lane, from, to int) {
 
 func exp(p *Softmax, keys int) { p.Done = expRows(p, keys, p.From, p.N) }
 
-// expRows exponentiates rows from..to by groups, and returns the first that it did not.
+// expRows exponentiates rows from..to by groups, and returns the first row that it did not.
 func expRows(p *Softmax, keys, from, to int) (done int) {
 	for ; from < to; from += keys {
 		if !expGroup(p, 0, from, min(from+keys, to)) {
@@ -164,7 +168,7 @@ func expRows(p *Softmax, keys, from, to int) (done int) {
 }
 
 func flash(p *Flash, keys, vec int) {
-	lane := 0 // the first that has not left
+	lane := 0 // first lane that has not left
 	for j := p.From; j < p.N; j += keys {
 		for p.Until != nil && lane < p.Width && p.Until[lane/vec] <= j {
 			lane += vec
@@ -186,8 +190,9 @@ func flash(p *Flash, keys, vec int) {
 	p.Done = p.N
 }
 
-// seed makes M the largest score of a group in lanes from one on that have seen no key. Raise would do the same, as all that it scales is 0 there; but a sum that
-// is not is left to it.
+// seed makes M the largest score of a group in lanes lane..Width that have seen no key. Raise would
+// give the same result, as all that it scales is 0 there. Lanes with a sum that is not 0 are left
+// to Raise.
 func seed(p *Softmax, lane, from, to int) {
 	for ; lane < p.Width; lane++ {
 		if p.M[lane] != Unset || p.L[lane] != 0 {
@@ -201,7 +206,8 @@ func seed(p *Softmax, lane, from, to int) {
 	}
 }
 
-// expGroup exponentiates one group of rows in lanes from one on, or reports false, leaving all scores as they are, if a lane goes over its limit.
+// expGroup exponentiates one group of rows in lanes first..Width. If a lane goes over its limit, it
+// reports false and leaves all scores as they are.
 func expGroup(p *Softmax, first, from, to int) bool {
 	for lane := first; lane < p.Width; lane++ {
 		limit := p.M[lane] + Limit
@@ -277,8 +283,8 @@ func raise(p *Softmax, keys int) {
 	p.From, p.Scored = p.Done, true
 }
 
-// finite says that a row holds neither NaN nor infinities: no exponent is all ones. It looks at two numbers at a time, because every output
-// is looked at.
+// finite reports whether a row has neither NaN nor infinities: no exponent is all ones. It checks
+// two numbers at a time, as every output is checked.
 func finite(row []float32) bool {
 	const (
 		exponents = 0x7f800000_7f800000
@@ -302,7 +308,7 @@ func finite(row []float32) bool {
 	return bad&carries == 0
 }
 
-// mix sums keys of even and of odd index apart: half as many roundings on the way of each.
+// mix computes Mix. Keys of even and of odd index have separate sums, each with half the roundings.
 func mix(p *Mix, vec int) {
 	v := &p.Values.rows
 	for from, to := 0, 0; from < p.Width; from = to { // lanes that use the same rows
@@ -338,7 +344,7 @@ func mix(p *Mix, vec int) {
 	}
 }
 
-// mix4 is o[i] += Σ_j p[j*ps+at+i] v[j*vs+c].
+// mix4 computes o[i] += Σ_j p[j*ps+at+i] v[j*vs+c].
 func mix4(o *[4]float32, p []float32, at, ps int, v []float32, c, vs, n int) {
 	var a0, a1, a2, a3, b0, b1, b2, b3 float32
 	for ; n >= 2; n -= 2 {
@@ -420,7 +426,7 @@ func outerT(p *Outer) {
 	}
 }
 
-// elu takes e^x itself, not elu+1, which would cancel.
+// elu computes Elu. It computes e^x directly, as e^x-1, plus 1, would cancel.
 func elu(to, from []float32, _ uintptr) {
 	for i, x := range from {
 		if x <= 0 {

@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// peak runs eight independent chains of multiply-adds on operands in registers: what the score loop does, without its loads.
+// peak runs eight independent chains of multiply-adds on operands in registers: the score loop
+// without its loads.
 func peak(rounds int) int64 {
 	var a0, a1, a2, a3, a4, a5, a6, a7 float32
 	x0, x1, x2, x3, y0, y1 := probe[0], probe[1], probe[2], probe[3], probe[4], probe[5]
@@ -19,7 +20,7 @@ func peak(rounds int) int64 {
 		a6 += float32(x2 * y1)
 		a7 += float32(x3 * y1)
 	}
-	if a0+a1+a2+a3+a4+a5+a6+a7 < 0 { // never, and the compiler does not know
+	if a0+a1+a2+a3+a4+a5+a6+a7 < 0 { // never true, but the compiler cannot tell
 		return 0
 	}
 	return 16 * int64(rounds)
@@ -27,7 +28,7 @@ func peak(rounds int) int64 {
 
 var probe = [6]float32{1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3}
 
-// chain alternates additions and exclusive ors: a compiler joins additions.
+// chain alternates additions and exclusive ors, as a compiler would join additions.
 func chain(rounds int) int64 {
 	x, y, z := uint64(rounds), uint64(rounds)|1, uint64(rounds)<<3
 	for range rounds {
@@ -44,7 +45,7 @@ func chain(rounds int) int64 {
 	return 16 * int64(max(rounds, 0))
 }
 
-// slots adds to eight numbers that do not wait for one another, and are not the same, or a compiler would add once.
+// slots adds to eight independent numbers. They differ, as a compiler would add once to equal ones.
 func slots(rounds int) int64 {
 	x := uint64(rounds) | 1
 	a, b, c, d, e, f, g, h := x, x<<1, x<<2, x<<3, x<<4, x<<5, x<<6, x<<7
@@ -62,7 +63,7 @@ func slots(rounds int) int64 {
 	return 64 * int64(max(rounds, 0))
 }
 
-// read touches every element of x, two at a time: plain Go has no wider load than eight bytes.
+// read reads every element of x, two at a time: plain Go has no load wider than eight bytes.
 func read(x []float32) float32 {
 	first := float32(0)
 	if len(x) > 0 && uintptr(unsafe.Pointer(&x[0]))%8 != 0 {

@@ -10,18 +10,18 @@ import (
 
 // tileLoops are the assembly loops that multiply AMX tiles of terms.
 type tileLoops struct {
-	all, single termLoops // by how many terms the numbers of keys and values have
+	all, single termLoops // for numbers of three terms, and of one
 	hide        []hideLoop
-	dscore      []dscoreLoop     // by vectors
-	outer       []outerTilesLoop // of columnsAtOnce tiles of columns, by vectors
-	outer1      []outerTilesLoop // of one tile
+	dscore      []dscoreLoop     // by vectors in use
+	outer       []outerTilesLoop // for columnsAtOnce AMX tiles of columns, by vectors in use
+	outer1      []outerTilesLoop // for one AMX tile of columns, by vectors in use
 	pairs       func(to *uint16, from *float32, rows int, factor float32)
-	lines       [2]packLoop // of a vector of lanes, and of a pair
+	lines       [2]packLoop // for a vector of lanes, and for a pair of vectors
 	peak        func(rounds int)
 }
 
-// termLoops are those that read or make terms of keys or values: score and flash by vectors, mix by
-// tiles of columns.
+// termLoops are the loops that read or make terms of keys or values. score and flash are indexed by
+// vectors in use, mix by AMX tiles of columns.
 type termLoops struct {
 	score   []scoreLoop
 	flash   []flashLoop
@@ -49,14 +49,15 @@ func (t *tileLoops) of(single bool) *termLoops {
 	return &t.all
 }
 
-// A tileConfig says how many rows of 64 bytes each AMX tile has.
+// A tileConfig sets the number of rows of 64 bytes of each AMX tile.
 type tileConfig [64]byte
 
-// tileConfigs returns those whose first tiles have from 0 to 16 rows, and the others 16.
+// tileConfigs returns the configurations whose first AMX tiles have 0 to 16 rows, and the others
+// 16.
 func tileConfigs(first int) (all [tileRows + 1]tileConfig) {
 	for rows := range all {
 		c := &all[rows]
-		c[0] = 1 // the only kind there is
+		c[0] = 1 // the palette, of which there is one
 		for t := range 8 {
 			c[16+2*t], c[48+t] = 64, tileRows
 			if t < first {
@@ -67,25 +68,25 @@ func tileConfigs(first int) (all [tileRows + 1]tileConfig) {
 	return all
 }
 
-// Sums and terms of keys are the first six tiles of Score, and sums and terms of values the first five
-// of Mix.
+// In Score the first six AMX tiles are sums and terms of keys; in Mix the first five are sums and
+// terms of values.
 var scoreConfigs, mixConfigs = tileConfigs(6), tileConfigs(5)
 
-// Products of AMX tiles have up to so many rows, and sums so many terms.
+// A product of AMX tiles has up to tileRows rows, and its sums have tileDepth terms.
 const tileRows, tileDepth = 16, 32
 
 const (
-	tileSize      = tileRows * tileDepth // elements of a tile,
-	termsOfTile   = 3 * tileSize         // and of its three terms
-	flashAtOnce   = 128                  // rows whose scores the first cache holds until they are weights
-	columnsAtOnce = 4                    // tiles of columns that Mix and Outer do at once
+	tileSize      = tileRows * tileDepth // elements of an AMX tile
+	termsOfTile   = 3 * tileSize         // elements of the three AMX tiles of terms of 16 x 32 numbers
+	flashAtOnce   = 128                  // rows whose scores stay in the first cache until they are weights
+	columnsAtOnce = 4                    // AMX tiles of columns that Mix and Outer compute at once
 
 	tilePeakAtOnce = 1000
-	tilePeakRound  = 2 * tileRows * tileSize // operations of a round of peak, whose six products of terms are one of numbers
-	tilePeakWidth  = tileSize / 6.           // multiply-adds of a cycle: a product of terms takes one for each row of a tile
+	tilePeakRound  = 2 * tileRows * tileSize // operations of a round; six products of terms count as one
+	tilePeakWidth  = tileSize / 6.           // multiply-adds in a cycle; a product of terms takes tileRows cycles
 )
 
-// setTiles replaces what multiplies tiles of packed blocks.
+// setTiles replaces the loops that multiply packed blocks.
 func (l *loops) setTiles(o *Ops, power *powerLoops) {
 	t := l.tiles
 	o.Shape.Group = max(l.keys, tileDepth)
@@ -151,8 +152,9 @@ func (p *Product) packed() bool {
 	return p.Keys.terms != nil && p.Queries.terms != nil && Normal(p.Factor)
 }
 
-// packingPays is Pack.Worth. The backward pass packs more, and columns that do not fill an AMX tile
-// cost as much as if they did.
+// packingPays implements Pack.Worth. The backward pass packs more, and columns that do not fill an
+// AMX tile cost as much as if they did.
+// Tuning: docs/tuning.md#packing
 func (t Path) packingPays(pass Pass, d, queries, keys int) bool {
 	from := t.PackFrom
 	if pass == Backward {
@@ -161,25 +163,25 @@ func (t Path) packingPays(pass Pass, d, queries, keys int) bool {
 	return queries >= from && keys >= from
 }
 
-// packedSize is Pack.Size: two terms are as large as a float32.
+// packedSize implements Pack.Size: two terms are as large as a float32.
 func packedSize(kind Kind, n, d int) int {
 	switch kind {
 	case Keys:
 		return 3 * up(n, tileRows) * up(d, tileDepth) / 2
 	case Values:
 		return 3*up(n, tileDepth)*up(d, tileRows)/2 + n*d
-	case Lines: // for each vector of lanes, terms alone, or beside those of the next one
+	case Lines: // for each vector of lanes, terms alone or beside those of the next vector
 		return 3 * up(d, tileRows) * n
 	default:
 		return 3 * up(d, tileDepth) * n / 2
 	}
 }
 
-// lift is the power of two that small numbers are multiplied by before they are split into terms, so
-// that what an AMX tile takes as 0 is less than a float32 holds.
+// lift is the power of two by which small numbers are multiplied before they are split into terms,
+// so that what an AMX tile takes as 0 is less than a float32 can hold.
 const lift = 30
 
-// lifted returns that power, and what numbers are multiplied by.
+// lifted returns the power of two by which numbers are lifted, and their factor.
 func (f Form) lifted() (int, float32) {
 	if f.Lift {
 		return lift, 1 << lift
@@ -187,7 +189,7 @@ func (f Form) lifted() (int, float32) {
 	return 0, 1
 }
 
-// up rounds n up to a multiple.
+// up returns n rounded up to a multiple.
 func up(n, of int) int { return (n + of - 1) / of * of }
 
 func (l *loops) packKeys(to *KeyBlock, n, d int, f Form) {
@@ -232,7 +234,7 @@ func (l *loops) packValues(to *ValueBlock, n, d int, f Form) {
 	}
 }
 
-// packQueries leaves nothing in lanes beyond width. The terms have the factor.
+// packQueries splits the lanes in use into terms. The terms include the factor.
 func (l *loops) packQueries(to *QueryTile, width, d int, factor float64, f Form) {
 	up1, lanes := float64(1), l.lanes()
 	to.each = 3 * tileDepth
@@ -267,10 +269,10 @@ func (l *loops) packLines(to *LineBlock, n, d int, f Form) {
 	}
 }
 
-// leastTerm is the least magnitude of values that have terms, as the generator has it.
+// leastTerm is the least magnitude of values that are split into terms. It equals the generator's.
 const leastTerm = 0x1p-60
 
-// columnMask has a bit for each column.
+// columnMask returns a mask with a bit for each column.
 func columnMask(columns int) int { return 1<<columns - 1 }
 
 // checkTiles panics if slices are too short for the products of rows from..to, of which the first
@@ -304,15 +306,16 @@ func (l *loops) scoreTiles(p *Panel, of *Product, from, to int) {
 	}
 }
 
-// termsAtOnce returns how many of n rows one call multiplies by terms, whose products are so many
-// columns by so many lanes.
+// termsAtOnce returns the number of rows, of n, that one call multiplies by terms. columns and
+// lanes give the size of a row's products.
 func termsAtOnce(n, columns, lanes int) int {
 	columns = up(columns, tileDepth)
 	return atOnce(n, tileRows, columns*lanes, 6*columns+4*lanes, 6*columns*lanes)
 }
 
-// flashTiles does not leave early: it raises references itself. Nor do vectors leave before others,
-// since the band hides from them all that comes after.
+// flashTiles computes Flash of packed operands. It does not leave early but raises references
+// itself. Vectors do not leave before others either, since the band hides the remaining keys from
+// them.
 func (l *loops) flashTiles(power *powerLoops, p *Flash) {
 	weigh := func(from, to int) {
 		for p.Done = l.exp(power, &p.Softmax, from, to); p.Done < to; p.Done = l.exp(power, &p.Softmax, p.Done, to) {
@@ -322,12 +325,12 @@ func (l *loops) flashTiles(power *powerLoops, p *Flash) {
 	most := max(termsAtOnce(p.N, p.D, p.Width)/tileRows, 1) // groups
 	for from := p.From; from < p.N && p.Width > 0; {
 		groups, to := min((p.N-from)/tileRows, most), min(from+flashAtOnce, p.N)
-		if plain := p.Plain - from; plain > 0 && plain < groups*tileRows && plain%tileRows != 0 { // that group by itself
+		if plain := p.Plain - from; plain > 0 && plain < groups*tileRows && plain%tileRows != 0 { // that group alone
 			groups, to = plain/tileRows, from+tileRows
 		}
 		if groups > 0 && p.S == nil {
 			done := from + l.flashGroups(p, from, groups)
-			if from += groups * tileRows; done < from { // the group's scores are there
+			if from += groups * tileRows; done < from { // the group holds its scores
 				from = up(done+1, tileRows)
 				weigh(done, from)
 			}
@@ -343,7 +346,7 @@ func (l *loops) flashTiles(power *powerLoops, p *Flash) {
 	p.Done, p.Scored = p.N, false
 }
 
-// flashGroups does groups of rows, and returns how many rows it did.
+// flashGroups computes the given number of groups, and returns the number of rows that it finished.
 func (l *loops) flashGroups(p *Flash, from, groups int) int {
 	plain := min(max(p.Plain-from, 0)/tileRows, groups)
 	width, steps := l.checkTiles(&p.Panel, &p.Product, from, from+groups*tileRows)
@@ -351,7 +354,7 @@ func (l *loops) flashGroups(p *Flash, from, groups int) int {
 		p.At+uintptr(from*p.By), p.By, unsafe.SliceData(p.Lo), unsafe.SliceData(p.Hi), p.Key+from, groups-plain) / (4 * p.Lanes)
 }
 
-// mixTiles computes one vector of lanes after the other.
+// mixTiles computes Mix of packed operands, one vector of lanes after the other.
 func (l *loops) mixTiles(p *Mix) {
 	width, v := l.checkMix(p), &p.Values
 	reach("terms of values", len(v.terms), up(p.N, tileDepth), v.each, v.each)
@@ -377,7 +380,7 @@ func (l *loops) mixTiles(p *Mix) {
 			}
 			var values *uint16
 			var weights *float32
-			if since < until { // and else there are none
+			if since < until { // some rows
 				values, weights = &v.terms[since*v.each+c/tileRows*termsOfTile], &p.P[since*p.Lanes+i*l.vec]
 			}
 			l.tiles.of(v.single).mix[tiles-1](values, weights, &p.O[c*p.Lanes+i*l.vec], keep, until-since, 2*tileDepth*v.each, columns, indicator(p.Fresh), &mixConfigs[rows])
@@ -386,7 +389,7 @@ func (l *loops) mixTiles(p *Mix) {
 	}
 }
 
-// dscoreTiles is DScore of packed operands.
+// dscoreTiles computes DScore of packed operands.
 func (l *loops) dscoreTiles(p *DScore) {
 	width, steps, v := l.checkPanel(&p.Panel), up(p.C, tileDepth)/tileDepth, &p.Values
 	reach("terms of Dot", len(p.Dot.terms), steps, width*termsOfTile, l.vecs*termsOfTile)
@@ -401,7 +404,7 @@ func (l *loops) dscoreTiles(p *DScore) {
 	}
 }
 
-// outerTiles is Outer of packed operands. It reads whole vectors of lanes.
+// outerTiles computes Outer of packed operands. It reads whole vectors of lanes.
 func (l *loops) outerTiles(p *Outer) {
 	vectors, lower := up(p.Width, l.vec)/l.vec, float32(math.Ldexp(1, -p.Lift-p.Y.lift))
 	by := p.Lanes / l.vec * termsOfTile

@@ -2,7 +2,7 @@
 
 package asm
 
-// amx is avx512 with products of tiles, as Intel's CPUs have them.
+// amx is avx512 with products of AMX tiles.
 var amx = func() loops {
 	l := avx512
 	l.isa, l.powers = "amx", l.powers[len(l.powers)-1:]

@@ -6,7 +6,8 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// Tuning is what suits a CPU. It is an argument of a set's loops, so two tunings can run side by side.
+// Tuning is the choices that suit a CPU. It is an argument of a set's loops, so two tunings can run
+// side by side.
 type Tuning struct {
 	Speed
 	Path
@@ -14,19 +15,19 @@ type Tuning struct {
 
 // Speed is the part of a tuning that changes no bit.
 type Speed struct {
-	Reading         // of rows that are read once
-	Stream  Reading // of rows that come from memory in one stream
-	Gathers bool    // copy rows of K and V together that are read several times and lie apart, whatever the caches hold; Flash prefetches them then
+	Reading         // for rows that are read once
+	Stream  Reading // for rows that come from memory in one stream
+	Gathers bool    // pack K and V whose rows are not contiguous if they are read several times
 }
 
-// A Reading says how decoding prefetches.
+// A Reading is a way for decoding to prefetch.
 type Reading struct {
 	Hint  Hint
-	Ahead int // bytes; 0: each line when a loop comes to it
+	Ahead int // distance in bytes; 0: each line when a loop comes to it
 	Room  int // bytes of the cache that may hold what Weigh prefetches until it is read
 }
 
-// fit returns the reading with the room that its cache has beside scores and queries.
+// fit returns the reading with the room that its cache has left beside scores and queries.
 func (r Reading) fit() Reading {
 	l1, l2, _ := Caches()
 	if r.Room = l1 * 2 / 3; r.Hint == Temporal {
@@ -35,23 +36,23 @@ func (r Reading) fit() Reading {
 	return r
 }
 
-// A Hint says which caches keep a prefetched line.
+// A Hint selects the cache that keeps a prefetched line.
 type Hint uint8
 
-// Hints. On arm64, where one has been measured, they are the same.
+// Hints. On arm64 they are the same.
 const (
-	NonTemporal Hint = iota // the first, which drops it when it has been read
-	Temporal                // the second
+	NonTemporal Hint = iota // the first cache, which drops the line after it was read
+	Temporal                // the second cache
 )
 
 // Path is the part of a tuning that changes bits. Rows that were measured on different paths are
-// those of different kernels.
+// rows of different kernels.
 type Path struct {
 	Exp       Exp
-	Prescaled bool // queries take the scores' factor on their way in, which saves a product for each score
-	// PackFrom is how many queries must see a key, and how many keys a query must see, in the mean, for
-	// packing to pay in the forward pass: packing a key costs as much as some products with it. 0: the
-	// set has no packing.
+	Prescaled bool // multiply queries by the scores' factor, which saves a product for each score
+	// PackFrom is the mean number of queries that see a key, and of keys that a query sees, from
+	// which packing pays in the forward pass. Packing a key costs as much as some products with it.
+	// 0: the set has no packing.
 	// Tuning: docs/tuning.md#packing
 	PackFrom int
 }
@@ -62,7 +63,7 @@ type Exp uint8
 // Ways to 2^x. A set that lacks one takes its first.
 const (
 	Table   Exp = iota // a table's entry for the leading bits of the fraction, times a short polynomial
-	Reduced            // a polynomial of the fraction, which one instruction takes off
+	Reduced            // a polynomial of the fraction, which one instruction separates
 	Series             // a polynomial of the distance from the nearest whole number
 )
 
@@ -78,29 +79,29 @@ func (p Path) String() string {
 	return s
 }
 
-// An entry of the table says what the CPUs that it fits prefer.
+// An entry of the table holds the choices for the CPUs that it fits.
 type entry struct {
 	name     string
-	vendor   cpuid.Vendor // unknown: any
-	last     int          // the last family that it fits; 0: all
+	vendor   cpuid.Vendor // vendor that it fits; unknown: any
+	last     int          // last family that it fits; 0: all
 	exp      Exp
 	reading  Reading
 	stream   Reading
-	gatherer string // the set that copies rows together
+	gatherer string // set whose Speed.Gathers is true
 }
 
 const kib = 1 << 10
 
-// packFrom is Path.PackFrom of every CPU that has been measured.
+// packFrom is Path.PackFrom on every CPU.
+// Tuning: docs/tuning.md#packing
 const packFrom = 128
 
 // tunings is the table: the first entry that fits a CPU applies.
 //
-// Non-temporal lines come to the first cache and leave it for nowhere; temporal ones go to the second,
-// which has the longer queue. AMD's CPUs before Zen 5 follow a stream by themselves, and a prefetch far
-// ahead gets in its way. On Intel's, all that is done to 512 bits shares the two units that multiply,
-// so that 2^x of few instructions wins; elsewhere look-ups and sums are free beside products.
-//
+// Non-temporal lines go to the first cache and are dropped from there; temporal lines go to the
+// second cache, which has the longer queue. Where the hardware follows a stream by itself, a
+// prefetch far ahead gets in its way. Where all vector work shares the units that multiply, 2^x
+// with few instructions wins; elsewhere look-ups and sums are free beside products.
 // Tuning: docs/tuning.md#table
 var tunings = []entry{
 	{
@@ -139,8 +140,8 @@ func (e *entry) tuning(isa string) Tuning {
 	}
 }
 
-// Caches returns the sizes in bytes of a core's first and second cache for data, and of the last one
-// that it has a share of, or a small machine's where the CPU does not say.
+// Caches returns the sizes in bytes of a core's first and second data caches, and of its share of
+// the last cache. Where the CPU does not report them, it returns those of a small machine.
 func Caches() (l1, l2, last int) {
 	l1, l2, last = cpuid.CPU.Cache.L1D, cpuid.CPU.Cache.L2, cpuid.CPU.Cache.L3
 	if l1 <= 0 || l2 <= 0 {
