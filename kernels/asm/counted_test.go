@@ -31,7 +31,7 @@ type Call struct {
 func Counted(see func(Call)) (all []*Ops) {
 	for _, level := range Levels() {
 		for _, set := range sets {
-			if !level.Available || set.isa != level.ISA {
+			if !level.Available || set.isa != level.ISA || set.panel.score == nil { // or it has a few loops
 				continue
 			}
 			l := *set
@@ -52,6 +52,9 @@ func (c counting) wrap(v reflect.Value) {
 	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // fields are not exported
 	switch v.Kind() {
 	case reflect.Func:
+		if v.IsNil() { // the portable one
+			return
+		}
 		name := runtime.FuncForPC(v.Pointer()).Name()
 		cost := c.cost(name[strings.LastIndex(name, ".")+1:])
 		loop := reflect.ValueOf(v.Interface())
@@ -68,6 +71,9 @@ func (c counting) wrap(v reflect.Value) {
 			c.wrap(v.Index(i))
 		}
 	case reflect.Slice:
+		if v.IsNil() {
+			return
+		}
 		own := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 		reflect.Copy(own, v)
 		v.Set(own)
@@ -85,7 +91,7 @@ func (c counting) wrap(v reflect.Value) {
 }
 
 var (
-	loopName = regexp.MustCompile(`^(avx2|avx512|amx|neon)([A-Za-z0-9]*?)(Floored)?(F16|BF16|I8)?(Once|Kept)?(Half)?(?:(\d+)(?:x(\d+))?)?$`)
+	loopName = regexp.MustCompile(`^([a-z0-9]+)([A-Za-z0-9]*?)(Floored)?(F16|BF16|I8)?(Once|Kept)?(Half)?(?:(\d+)(?:x(\d+))?)?$`)
 	ofType   = map[string]int{"": 4, "F16": 2, "BF16": 2, "I8": 1}
 )
 

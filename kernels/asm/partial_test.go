@@ -12,6 +12,9 @@ import (
 // that its Flash is made of its own Score and Exp.
 func TestPartialSets(t *testing.T) {
 	for _, l := range sets {
+		if l.panel.score == nil { // it has a few loops itself
+			continue
+		}
 		for _, c := range []struct {
 			want []string // fields of the groups that are the set's own
 			take func(to *loops)

@@ -15,7 +15,7 @@ import (
 func TestSplitsKeepBits(t *testing.T) {
 	ran := false
 	for _, l := range sets {
-		if l.tiles != nil || !slices.ContainsFunc(assembled(), func(o *Ops) bool { return o.ISA == l.isa }) {
+		if l.tiles != nil || !slices.ContainsFunc(complete(), func(o *Ops) bool { return o.ISA == l.isa }) {
 			continue
 		}
 		ran = true
