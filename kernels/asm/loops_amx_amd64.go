@@ -26,6 +26,9 @@ func amxDScore1(dot, v *uint16, p, sub *float32, rows, steps int, config *tileCo
 func amxOuter4x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
+func amxOuter2x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
 func amxOuter1x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
@@ -50,6 +53,9 @@ func amxDScore2(dot, v *uint16, p, sub *float32, rows, steps int, config *tileCo
 func amxOuter4x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
+func amxOuter2x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
 func amxOuter1x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
@@ -72,6 +78,9 @@ func amxDScore3(dot, v *uint16, p, sub *float32, rows, steps int, config *tileCo
 
 //go:noescape
 func amxOuter4x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
+
+//go:noescape
+func amxOuter2x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 
 //go:noescape
 func amxOuter1x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)

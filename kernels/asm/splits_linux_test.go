@@ -326,7 +326,7 @@ func TestSplitsOfTermsKeepBits(t *testing.T) {
 				twice(t, what+"Outer", p, (*operands).outer, o.Back.Outer, func(x *Outer) {
 					by := x.Lanes / l.vec * termsOfTile
 					for c := 0; c < x.C; c += tileRows {
-						l.tiles.outer1[v](&x.P[0], &x.Y.terms[c/tileRows*by], &x.X[c], n, 4*x.XStride, columnMask(min(x.C-c, tileRows)), full, 0x1p-30)
+						l.tiles.outerOf(1).loops[v](&x.P[0], &x.Y.terms[c/tileRows*by], &x.X[c], n, 4*x.XStride, columnMask(min(x.C-c, tileRows)), full, 0x1p-30)
 					}
 				})
 				for lane := range o.Shape.Lanes {

@@ -12,9 +12,8 @@ import (
 type tileLoops struct {
 	all, single termLoops // for numbers of three terms, and of one
 	hide        []hideLoop
-	dscore      []dscoreLoop     // by vectors in use
-	outer       []outerTilesLoop // for columnsAtOnce AMX tiles of columns, by vectors in use
-	outer1      []outerTilesLoop // for one AMX tile of columns, by vectors in use
+	dscore      []dscoreLoop // by vectors in use
+	outer       []outerTiles // the most columns first
 	pairs       func(to *uint16, from *float32, rows int, factor float32)
 	lines       [2]packLoop // for a vector of lanes, and for a pair of vectors
 	peak        func(rounds int)
@@ -47,6 +46,21 @@ func (t *tileLoops) of(single bool) *termLoops {
 		return &t.single
 	}
 	return &t.all
+}
+
+// outerTiles are the loops of Outer for some AMX tiles of columns, by vectors in use.
+type outerTiles struct {
+	tiles int
+	loops []outerTilesLoop
+}
+
+// outerOf returns the loops of the most AMX tiles that some columns fill, the last at least in part.
+func (t *tileLoops) outerOf(columns int) *outerTiles {
+	i := 0
+	for columns <= (t.outer[i].tiles-1)*tileRows {
+		i++
+	}
+	return &t.outer[i]
 }
 
 // A tileConfig sets the number of rows of 64 bytes of each AMX tile.
@@ -418,15 +432,12 @@ func (l *loops) outerTiles(p *Outer) {
 		return
 	}
 	for c := 0; c < p.C; {
-		loop, tiles := l.tiles.outer[vectors-1], columnsAtOnce
-		if p.C-c <= (columnsAtOnce-1)*tileRows {
-			loop, tiles = l.tiles.outer1[vectors-1], 1
-		}
-		columns := min(p.C-c, tiles*tileRows)
+		of := l.tiles.outerOf(p.C - c)
+		loop, columns := of.loops[vectors-1], min(p.C-c, of.tiles*tileRows)
 		step := termsAtOnce(p.N, columns, vectors*l.vec)
 		for j := 0; j < p.N; j += step {
 			loop(&p.P[j*p.Lanes], &p.Y.terms[c/tileRows*by], &p.X[j*p.XStride+c], min(step, p.N-j), 4*p.XStride,
-				columnMask(columns-(tiles-1)*tileRows), &scoreConfigs[tileRows], lower)
+				columnMask(columns-(of.tiles-1)*tileRows), &scoreConfigs[tileRows], lower)
 		}
 		c += columns
 	}

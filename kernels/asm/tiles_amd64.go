@@ -21,9 +21,12 @@ var amx = func() loops {
 		},
 		hide:   []hideLoop{amxHideOutside1, amxHideOutside2, amxHideOutside3},
 		dscore: []dscoreLoop{amxDScore1, amxDScore2, amxDScore3},
-		outer:  []outerTilesLoop{amxOuter4x1, amxOuter4x2, amxOuter4x3},
-		outer1: []outerTilesLoop{amxOuter1x1, amxOuter1x2, amxOuter1x3},
-		pairs:  amxCutPairs, lines: [...]packLoop{amxCutLines, amxCutLinePairs}, peak: amxPeak,
+		outer: []outerTiles{
+			{4, []outerTilesLoop{amxOuter4x1, amxOuter4x2, amxOuter4x3}},
+			{2, []outerTilesLoop{amxOuter2x1, amxOuter2x2, amxOuter2x3}},
+			{1, []outerTilesLoop{amxOuter1x1, amxOuter1x2, amxOuter1x3}},
+		},
+		pairs: amxCutPairs, lines: [...]packLoop{amxCutLines, amxCutLinePairs}, peak: amxPeak,
 	}
 	return l
 }()
