@@ -14,10 +14,11 @@ type Count struct {
 	Bytes int64 // operands read and results written, each once, in their storage types
 }
 
-// Count counts the work of a call. With nil args every capacity is full and a bitmap shows every key.
-// Extra score terms and masks add no operations; a hidden pair counts none. Softmax takes 2(d+d_v)
-// operations per visible pair and query head. Linear takes 2 d_phi (d_v+1) per key and key head and as
-// many per query and query head, normalised or not. Both backward passes take 2.5 times as many.
+// Count counts the work of a call. With nil args every capacity is full and a bitmap shows every
+// key. Extra score terms and masks add no operations; a hidden pair counts none. Softmax takes
+// 2(d+d_v) operations per visible pair and query head. Linear takes 2 d_phi (d_v+1) per key and key
+// head and as many per query and query head, normalised or not. Both backward passes take 2.5 times
+// as many.
 func (p *Problem) Count(a *Args) Count {
 	if a == nil { // every capacity is full
 		full := *p

@@ -346,7 +346,8 @@ func Example_groupedHeads() {
 	// Output: [10 10 20 20]
 }
 
-// Two machines hold two keys each. What they send is a Partial; the merge of both is attention over all four.
+// Two machines hold two keys each. What they send is a Partial; the merge of both is attention over
+// all four.
 func ExamplePartial() {
 	part := func(v ...float32) *bytes.Buffer {
 		p := one(1, 2)

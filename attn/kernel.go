@@ -49,9 +49,9 @@ type Recurrent interface {
 // assertion.
 type Tuned interface {
 	Kernel
-	// Path names the choices of the kernel that change its bits, such as exp=reduced,prescaled. It is
-	// the same for all problems. Rows of different paths are those of different kernels: they are not
-	// compared with each other as two versions of one. A kernel without choices returns "".
+	// Path names the choices of the kernel that change its bits, such as exp=reduced,prescaled. It
+	// is the same for all problems. Rows of different paths are those of different kernels: they
+	// are not compared with each other as two versions of one. A kernel without choices returns "".
 	Path() string
 }
 

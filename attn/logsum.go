@@ -2,9 +2,9 @@ package attn
 
 import "math"
 
-// A LogSum is the logarithm of a sum of exponentials, as a row of an LSE tensor holds it: Ref is the
-// reference that scores were taken from, Log the logarithm of the sum of exp(z - Ref). A sum of no
-// terms has Ref -Inf.
+// A LogSum is the logarithm of a sum of exponentials, as a row of an LSE tensor holds it: Ref is
+// the reference that scores were taken from, Log the logarithm of the sum of exp(z - Ref). A sum of
+// no terms has Ref -Inf.
 type LogSum struct{ Ref, Log float64 }
 
 // readLogSum reads a row of an LSE tensor.
@@ -30,8 +30,8 @@ func (z LogSum) Value() float64 {
 // logarithm of the sum over it.
 //
 // The second number makes up for what rounding the reference loses, up to 64. Where more is lost,
-// references are 88 or more apart if they differ at all. exp of minus that is 0 in float32, whatever
-// the difference is, and the second number must keep the logarithm of the sum.
+// references are 88 or more apart if they differ at all. exp of minus that is 0 in float32,
+// whatever the difference is, and the second number must keep the logarithm of the sum.
 func (z LogSum) Write(row []float32) {
 	if len(row) == 1 {
 		row[0] = float32(z.Value())

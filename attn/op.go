@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// An Op is the kind of attention. It is an index into the table of operations below; packages oracle
-// and cases have a table each, of definitions and of families of cases.
+// An Op is the kind of attention. It is an index into the table of operations below; packages
+// oracle and cases have a table each, of definitions and of families of cases.
 type Op uint8
 
 // Operations.
@@ -35,12 +35,13 @@ const AllSoftmax = NeedSoftmax | AllNeeds&^(1<<opEnd-1)
 // An operation is one entry of the table.
 type operation struct {
 	name string
-	// takes is the set of abilities that a problem of this kind may ask for besides the kind itself.
+	// takes is the set of abilities that a problem of this kind may ask for besides the kind
+	// itself.
 	takes Needs
 	// check refuses fields that no ability stands for; nil refuses none.
 	check func(p *Problem) error
-	// flop returns the arithmetic operations of the two passes, given the other counts and the number
-	// of query rows over batches and heads.
+	// flop returns the arithmetic operations of the two passes, given the other counts and the
+	// number of query rows over batches and heads.
 	flop func(p *Problem, c *Count, queries int64) (forward, backward int64)
 	// lse means that weights are exponentials over their sum, so that a row has an LSE.
 	lse bool
@@ -146,7 +147,8 @@ func (o Op) HasLSE() bool { return o.entry().lse }
 // ReadsLSE reports whether the backward pass of a problem reads Stats.LSE.
 func (p *Problem) ReadsLSE() bool { return p.Want&WantGrad != 0 && p.Op.HasLSE() }
 
-// Averages reports whether an output is a weighted mean of the values: the weights of a row sum to 1.
+// Averages reports whether an output is a weighted mean of the values: the weights of a row sum to
+// 1.
 func (p *Problem) Averages() bool {
 	averages := p.Op.entry().averages
 	return averages != nil && averages(p)

@@ -10,10 +10,10 @@ import (
 
 // A Partial is the attention of some queries over a part of their keys, with all that is needed to
 // merge it with the other parts. Attention over a split sequence is the Merge of the partial
-// results, wherever each was computed. The part of keys lo to hi is a call of its own, with views of
-// these rows of K and V (and of these columns of a bias or mask), KLen and QPos counted from lo, and
-// the sinks in one of the parts: -Inf, no sink, in the others. Weights, scores, Mean and Entropy do
-// not merge.
+// results, wherever each was computed. The part of keys lo to hi is a call of its own, with views
+// of these rows of K and V (and of these columns of a bias or mask), KLen and QPos counted from lo,
+// and the sinks in one of the parts: -Inf, no sink, in the others. Weights, scores, Mean and
+// Entropy do not merge.
 type Partial struct {
 	Out Tensor // [batch, query, head, dim]
 	LSE Tensor // [batch, query, head, 2]: reference, and the log of the sum over it. [..., 1] holds near scores only: see Merge
@@ -37,9 +37,9 @@ func (x *Partial) Merge(y Partial) { Merge(x.Out, x.LSE, y.Out, y.LSE) }
 // A written Partial begins with one of these marks. The first format has one number a row for LSE.
 const partialMark, partialMark1 = "attnlab2", "attnlab1"
 
-// WriteTo writes the partial result for another process, whatever its byte order: the mark "attnlab2", the
-// extents of Out, the D of LSE, the rows of Out by batch, head and query, and those of LSE in the
-// same order. Every number has 4 bytes, the lowest first.
+// WriteTo writes the partial result for another process, whatever its byte order: the mark
+// "attnlab2", the extents of Out, the D of LSE, the rows of Out by batch, head and query, and those
+// of LSE in the same order. Every number has 4 bytes, the lowest first.
 func (x *Partial) WriteTo(w io.Writer) (int64, error) {
 	if err := mergeable(&x.Out, &x.LSE, &x.Out, &x.LSE); err != nil {
 		return 0, fmt.Errorf("attn.Partial: %w", err)
@@ -59,8 +59,8 @@ func (x *Partial) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// ReadFrom replaces the partial result by one that WriteTo wrote, and reads no further. It also reads the
-// format "attnlab1", which has no D of LSE: that is 1. It allocates as much as comes.
+// ReadFrom replaces the partial result by one that WriteTo wrote, and reads no further. It also
+// reads the format "attnlab1", which has no D of LSE: that is 1. It allocates as much as comes.
 func (x *Partial) ReadFrom(r io.Reader) (int64, error) {
 	mark := make([]byte, len(partialMark))
 	n, err := io.ReadFull(r, mark)

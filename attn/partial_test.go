@@ -58,7 +58,8 @@ func TestPartialIsWrittenAndRead(t *testing.T) {
 	}
 }
 
-// TestPartialOfOneNumber checks that the first format, whose LSE has one number a row, is still read.
+// TestPartialOfOneNumber checks that the first format, whose LSE has one number a row, is still
+// read.
 func TestPartialOfOneNumber(t *testing.T) {
 	text := []byte("attnlab1\x01\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00")
 	for _, x := range []float32{3, 4, 5, 6} {
@@ -81,7 +82,8 @@ func TestPartialOfOneNumber(t *testing.T) {
 	}
 }
 
-// TestPartialOfNothing checks that a partial result without numbers has extents that need not be small.
+// TestPartialOfNothing checks that a partial result without numbers has extents that need not be
+// small.
 func TestPartialOfNothing(t *testing.T) {
 	text := append([]byte("attnlab2"), 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0)
 	var x attn.Partial

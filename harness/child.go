@@ -247,8 +247,9 @@ func (c *Child) fresh(ctx context.Context, q request) (answer, error) {
 	return a, errors.Join(err, alone.Close())
 }
 
-// Paths returns what Lab.Paths of the child's program returns. It is nil for a program that does not
-// report paths, since it is of an older build, and for one that dies: each of its points will fail.
+// Paths returns what Lab.Paths of the child's program returns. It is nil for a program that does
+// not report paths, since it is of an older build, and for one that dies: each of its points will
+// fail.
 func (c *Child) Paths(ctx context.Context) (run.Paths, error) {
 	a, err := c.fresh(ctx, request{Do: "paths"})
 	if a.Error != "" || errors.As(err, new(*death)) {

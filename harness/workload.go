@@ -85,9 +85,9 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 	}, nil
 }
 
-// ofPass returns the work of a pass: its operations for Flop, and its bytes, given those of the forward
-// pass. The backward pass reads the operands, the output and its gradient, and writes a gradient for
-// each operand.
+// ofPass returns the work of a pass: its operations for Flop, and its bytes, given those of the
+// forward pass. The backward pass reads the operands, the output and its gradient, and writes a
+// gradient for each operand.
 func ofPass(pass string, c attn.Count) attn.Count {
 	switch pass {
 	case "backward":

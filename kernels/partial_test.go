@@ -102,7 +102,8 @@ func able(p attn.Problem) map[string]attn.Kernel {
 	return all
 }
 
-// TestPart is one process of TestPartialsOfProcesses: it attends over its part of the keys, and leaves a file for each problem and kernel.
+// TestPart is one process of TestPartialsOfProcesses: it attends over its part of the keys, and
+// leaves a file for each problem and kernel.
 func TestPart(t *testing.T) {
 	i, err := strconv.Atoi(os.Getenv(partOf))
 	if err != nil {
@@ -126,8 +127,9 @@ func partialFile(dir, problem, kernel string, part int) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%s-%d", problem, kernel, part))
 }
 
-// Processes that each see a part of the keys agree, through files, with the definition over all of them: in whatever order their partial results are merged, and
-// though each kernel rounds in its own way. It is what attention over a sequence that no one machine holds rests on.
+// Processes that each see a part of the keys agree, through files, with the definition over all of
+// them: in whatever order their partial results are merged, and though each kernel rounds in its
+// own way. It is what attention over a sequence that no one machine holds rests on.
 func TestPartialsOfProcesses(t *testing.T) {
 	self := processtest.Self(t)
 	dir, parts := t.TempDir(), len(cuts)-1

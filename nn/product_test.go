@@ -171,7 +171,8 @@ func TestProductOfFewRows(t *testing.T) {
 	})
 }
 
-// TestProductOfRowsAlone checks that a row of few has the bits that it has among many, where B is not transposed.
+// TestProductOfRowsAlone checks that a row of few has the bits that it has among many, where B is
+// not transposed.
 func TestProductOfRowsAlone(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(1, 4))

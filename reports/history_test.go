@@ -106,8 +106,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfPaths checks that the page shows a kernel on two paths as two trends, and says when the
-// second begins.
+// TestHistoryOfPaths checks that the page shows a kernel on two paths as two trends, and says when
+// the second begins.
 func TestHistoryOfPaths(t *testing.T) {
 	dir := t.TempDir()
 	for n, path := range []string{"x", "y"} {

@@ -32,8 +32,8 @@ func abilities(s *Subject) error {
 	return nil
 }
 
-// asking is a small problem that needs one ability besides an operation: op, or the first that takes
-// the ability.
+// asking is a small problem that needs one ability besides an operation: op, or the first that
+// takes the ability.
 func asking(need attn.Needs, op attn.Op) attn.Problem {
 	for _, other := range attn.Ops() {
 		if need == other.Need() || need&^op.Takes() != 0 && need&other.Takes() != 0 {

@@ -8,8 +8,9 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// TestOperations checks that every operation has its entry in the table of package attn, a definition
-// with a gradient in package oracle, and cases in package cases, some of them in the core.
+// TestOperations checks that every operation has its entry in the table of package attn, a
+// definition with a gradient in package oracle, and cases in package cases, some of them in the
+// core.
 func TestOperations(t *testing.T) {
 	for _, op := range attn.Ops() {
 		if named, err := attn.OpByName(op.String()); err != nil || named != op {

@@ -359,7 +359,8 @@ func (k weightless) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return k.Kernel.Plan(p, team)
 }
 
-// TestReadONNXLacks checks that a case that no problem can express is unsupported, and that the error names what it needs.
+// TestReadONNXLacks checks that a case that no problem can express is unsupported, and that the
+// error names what it needs.
 func TestReadONNXLacks(t *testing.T) {
 	f32 := func(name string) object { return tensor(name, "f32", []int{1, 1, 1, 1}, []float32{1}) }
 	in, out := []object{f32("Q"), f32("K"), f32("V")}, []object{f32("Y"), f32("S")}

@@ -61,8 +61,8 @@ func (o *Oracle) linear(at Index) {
 }
 
 // linearRow adds what a row of a linear problem gives to the gradients of keys and values, and
-// returns that of its query. With N the numerator and Z the denominator of o = N / Z, the gradient of
-// the weight W_j is (dO.V_j - dO.o) / Z, or scale dO.V_j where nothing is divided.
+// returns that of its query. With N the numerator and Z the denominator of o = N / Z, the gradient
+// of the weight W_j is (dO.V_j - dO.o) / Z, or scale dO.V_j where nothing is divided.
 //
 // Kernels sum features with values before any query meets them, so what counts is the size of every
 // product, not of what is left of their sum.

@@ -11,8 +11,8 @@ type definition struct {
 	// row answers for a row: it fills o.row, in which all is zero but Visible, from the keys in
 	// o.keys.
 	row func(o *Oracle, at Index)
-	// gradient adds what a row gives to the gradients of keys, values and terms, and returns that of
-	// its query.
+	// gradient adds what a row gives to the gradients of keys, values and terms, and returns that
+	// of its query.
 	gradient func(j *gradients, at Index) estimates
 	// key takes the gradient of a key as it meets queries to the key as it is stored. at.I is the
 	// key, at.H its head.

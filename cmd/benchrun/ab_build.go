@@ -27,8 +27,8 @@ type program struct {
 }
 
 // build builds the programs of both sides in a workshop, which the caller closes; it is nil where
-// nothing is built. Then it asks each side for the paths of its kernels. Ctrl-C ends it at once: there
-// is nothing to keep yet.
+// nothing is built. Then it asks each side for the paths of its kernels. Ctrl-C ends it at once:
+// there is nothing to keep yet.
 func (c *ABCmd) build(lab *harness.Lab, tell io.Writer) (sides [2]program, shop *workshop, err error) {
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer release()

@@ -342,8 +342,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestABPaths checks that each side's own program is asked for the paths of its kernels: a kernel on
-// two paths is not compared, and one of a program that does not know the question is.
+// TestABPaths checks that each side's own program is asked for the paths of its kernels: a kernel
+// on two paths is not compared, and one of a program that does not know the question is.
 func TestABPaths(t *testing.T) {
 	repository(t, `cp "$SIDE" "$5"`)
 	bin := t.TempDir()

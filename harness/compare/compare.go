@@ -93,8 +93,8 @@ type Side struct {
 	lines  int // results of the benchmark, with this unit or without
 }
 
-// A key is what the values of a cell have in common. Side is 1 or 2 where the other side's kernel took
-// another path, and 0 elsewhere.
+// A key is what the values of a cell have in common. Side is 1 or 2 where the other side's kernel
+// took another path, and 0 elsewhere.
 type key struct {
 	pkg, unit, name string
 	side            int

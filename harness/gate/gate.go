@@ -29,10 +29,12 @@
 //
 // # What is exact
 //
-// Scratch memory, bytes and objects allocated by a call are counted, not sampled: any increase is a regression. Peak memory is a sample of one, and is
-// not judged. A point that fails or answers wrongly in the run and did not in the baseline is a regression. One that has no number, or is not there, is
-// undecided; one that only the run has is named. A point whose kernel names another path than in the
-// baseline (attn.Tuned) is two cells: one that is not in the run, and one that is not in the baseline.
+// Scratch memory, bytes and objects allocated by a call are counted, not sampled: any increase is a
+// regression. Peak memory is a sample of one, and is not judged. A point that fails or answers
+// wrongly in the run and did not in the baseline is a regression. One that has no number, or is not
+// there, is undecided; one that only the run has is named. A point whose kernel names another path
+// than in the baseline (attn.Tuned) is two cells: one that is not in the run, and one that is not
+// in the baseline.
 //
 // # Baselines
 //
@@ -186,8 +188,8 @@ func Compare(base, r *run.Run, o Options) (*Report, error) {
 	return rep, nil
 }
 
-// otherPath returns a note if a kernel took another path in the run than in the baseline, whose cell
-// may be nil, and "" otherwise.
+// otherPath returns a note if a kernel took another path in the run than in the baseline, whose
+// cell may be nil, and "" otherwise.
 func otherPath(b, r *run.Cell) string {
 	if b == nil {
 		return ""
@@ -195,8 +197,8 @@ func otherPath(b, r *run.Cell) string {
 	return run.OtherPath(&b.Plan, &r.Plan, [2]string{"the baseline", "the run"})
 }
 
-// newCell sets two cells of the journals side by side, of which one may be nil, and finds what needs no statistics. The note says why one is
-// nil although both journals have the point.
+// newCell sets two cells of the journals side by side, of which one may be nil, and finds what
+// needs no statistics. The note says why one is nil although both journals have the point.
 func newCell(b, r *run.Cell, note string) *Cell {
 	if note != "" {
 		note = ": " + note

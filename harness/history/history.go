@@ -5,8 +5,8 @@
 // have such a share, it is one of its calls a second. Its steps are those of stats.ChangePoints, of medians on both sides; a step lies after the last run
 // before it and begins with the run it names, or with a commit between the two if not every commit was measured.
 //
-// A kernel that names another path (attn.Tuned) is another kernel, with a series of its own. A run that
-// names no path continues the newest series of a point.
+// A kernel that names another path (attn.Tuned) is another kernel, with a series of its own. A run
+// that names no path continues the newest series of a point.
 package history
 
 import (

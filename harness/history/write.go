@@ -26,7 +26,8 @@ func (c *Cell) Format(x float64) string {
 	return fmt.Sprintf("%.4g/s", x)
 }
 
-// Title returns the name of a cell, or other words for it, with its path where the name is not enough.
+// Title returns the name of a cell, or other words for it, with its path where the name is not
+// enough.
 func (c *Cell) Title(name string) string {
 	if c.Split {
 		name += ", path " + c.Path

@@ -39,8 +39,8 @@
 //	"paths": {"flash/avx512": "exp=reduced,prescaled"}
 //
 // A kernel without an entry has no choices, or the run is older than paths: it is compared with any
-// path. Where two runs name different paths of a kernel, ab, compare, gate and history treat it as two
-// kernels. A run whose kernels name other paths than when it was begun is not resumed.
+// path. Where two runs name different paths of a kernel, ab, compare, gate and history treat it as
+// two kernels. A run whose kernels name other paths than when it was begun is not resumed.
 //
 // Version 1 has no sums. It is read, but not resumed; a second visit of one point in one round is a
 // warning there, because comparisons that were resumed have such.

@@ -195,8 +195,8 @@ func featureNames(op attn.Op) string {
 	return strings.Join(s, " ")
 }
 
-// orderFeatures is the one spelling of a list. A point whose op has feature maps names one, elu+1 if
-// nothing else.
+// orderFeatures is the one spelling of a list. A point whose op has feature maps names one, elu+1
+// if nothing else.
 func orderFeatures(op, s string) (string, error) {
 	list, err := splitFeatures(op, s)
 	if err != nil {

@@ -98,8 +98,9 @@ func (k *key) clear(p *Point) {
 	}
 }
 
-// WithDefaults fills the fields that are empty or zero with the plain case: one batch, one head, as many key heads as query heads, as many
-// queries as keys, d_v = d, softmax, forward, unmasked, float32 in layout bhsd from normal inputs, one thread. Features are put in their order.
+// WithDefaults fills the fields that are empty or zero with the plain case: one batch, one head, as
+// many key heads as query heads, as many queries as keys, d_v = d, softmax, forward, unmasked,
+// float32 in layout bhsd from normal inputs, one thread. Features are put in their order.
 func (p Point) WithDefaults() Point {
 	text := func(s *string, def string) {
 		if *s == "" {

@@ -1,9 +1,9 @@
 // Package layers states which package of this module may import which. Its test parses every source file, whatever its build tags, and holds
 // it to the table.
 //
-// The table is the architecture. Vocabulary (attn) imports nothing. Kernels import the vocabulary, the
-// inner loops and what kernels share, and never each other. The harness judges and times kernels that
-// are handed to it, so it cannot favour one. Only commands import everything.
+// The table is the architecture. Vocabulary (attn) imports nothing. Kernels import the vocabulary,
+// the inner loops and what kernels share, and never each other. The harness judges and times
+// kernels that are handed to it, so it cannot favour one. Only commands import everything.
 package layers
 
 import (

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// stored returns rows as cells of a type, at the same stride. Numbers from a normal distribution become
-// integers up to 127; their scales are powers of two, apart elements from one to the next.
+// stored returns rows as cells of a type, at the same stride. Numbers from a normal distribution
+// become integers up to 127; their scales are powers of two, apart elements from one to the next.
 func stored(r Rows, n, d int, typ Type, apart int) Cells {
 	c := Cells{Type: typ, Rows: Rows{Stride: r.Stride}, ScaleStride: apart}
 	switch typ {
@@ -45,8 +45,8 @@ func rounded(x float64, bits, least int) float64 {
 	return math.RoundToEven(x/unit) * unit
 }
 
-// TestHalves checks that every number of 16 bits comes back, and that numbers in between are rounded as
-// the definition says.
+// TestHalves checks that every number of 16 bits comes back, and that numbers in between are
+// rounded as the definition says.
 func TestHalves(t *testing.T) {
 	types := []struct {
 		name         string
@@ -96,8 +96,8 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// TestWidenAndNarrow checks that Widen converts every number of every type, and that Narrow rounds as the
-// portable conversions do, NaN apart.
+// TestWidenAndNarrow checks that Widen converts every number of every type, and that Narrow rounds
+// as the portable conversions do, NaN apart.
 func TestWidenAndNarrow(t *testing.T) {
 	const n = 1 << 16
 	all, bytes, rows := make([]uint16, n), make([]int8, 256), make([]float32, n)
@@ -149,7 +149,8 @@ func TestWidenAndNarrow(t *testing.T) {
 	}
 }
 
-// TestScaledCells checks that the scale of a row multiplies its score and its weight, whatever it is.
+// TestScaledCells checks that the scale of a row multiplies its score and its weight, whatever it
+// is.
 func TestScaledCells(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	for _, o := range append(assembled(), Go()) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// putFew does as put for the operands of decoding. P reaches to the end of the last vector of the last row.
+// putFew does as put for the operands of decoding. P reaches to the end of the last vector of the
+// last row.
 func (fs fences) putFew(t *testing.T, f *few, vec int, first bool) *few {
 	at := func(name string, s []float32, rows, cols, stride int) []float32 {
 		return fs.fenced(t, name, s, rows, cols, stride, first)
@@ -25,8 +26,8 @@ func poisonFew(f *few) {
 	poison(&operands{Panel: Panel{N: f.N, P: f.P}, D: f.D, Qt: f.Q.Data, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
 }
 
-// TestDecodeAgainstPortable checks the loops of decoding against their portable twins, between pages
-// that are not mapped.
+// TestDecodeAgainstPortable checks the loops of decoding against their portable twins, between
+// pages that are not mapped.
 func TestDecodeAgainstPortable(t *testing.T) {
 	for _, o := range asking() {
 		fs := fences{}

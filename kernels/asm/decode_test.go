@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// eachFew runs do for all sets, some numbers of queries and all shapes. Rows have gaps of NaN behind
-// them.
+// eachFew runs do for all sets, some numbers of queries and all shapes. Rows have gaps of NaN
+// behind them.
 func eachFew(t *testing.T, do func(t *testing.T, o *Ops, f *few)) {
 	for _, o := range append(asking(), Go()) {
 		for _, r := range []int{1, 2, 3, 8} {
@@ -107,8 +107,8 @@ func TestWeigh(t *testing.T) {
 	})
 }
 
-// TestWeighLeaves checks that Weigh leaves before a query with a score that it cannot take, and does the
-// others.
+// TestWeighLeaves checks that Weigh leaves before a query with a score that it cannot take, and
+// does the others.
 func TestWeighLeaves(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		for n := 1; n < 40; n++ {
@@ -171,8 +171,8 @@ func TestSum(t *testing.T) {
 	})
 }
 
-// TestFewQueriesApart checks that what a query gets does not depend on the queries beside it, nor on
-// keys behind that weigh nothing.
+// TestFewQueriesApart checks that what a query gets does not depend on the queries beside it, nor
+// on keys behind that weigh nothing.
 func TestFewQueriesApart(t *testing.T) {
 	for _, o := range append(asking(), Go()) {
 		for _, n := range []int{1, 3, 4, 17, 64} {

@@ -9,8 +9,8 @@ import (
 // capUlps bounds the error of tanh in EditOps.Cap: 3.33 ulp was found.
 const capUlps = 3.4
 
-// TestCap checks Cap over the whole range, in every lane and row. Scale is a power of two, so that the
-// error is that of tanh.
+// TestCap checks Cap over the whole range, in every lane and row. Scale is a power of two, so that
+// the error is that of tanh.
 func TestCap(t *testing.T) {
 	step := float32(2e-6)
 	if testing.Short() {
@@ -90,8 +90,8 @@ func TestCapSpecialValues(t *testing.T) {
 	}
 }
 
-// TestAdd checks that Add rounds the score's product and the sum, each in its own size, and nothing in
-// the size of the bias.
+// TestAdd checks that Add rounds the score's product and the sum, each in its own size, and nothing
+// in the size of the bias.
 func TestAdd(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for i := range p.P {
@@ -195,8 +195,8 @@ func TestHide(t *testing.T) {
 	})
 }
 
-// TestEditsByPart checks that an edited score depends on its lane and its row alone, and not on other
-// rows and lanes of the call.
+// TestEditsByPart checks that an edited score depends on its lane and its row alone, and not on
+// other rows and lanes of the call.
 func TestEditsByPart(t *testing.T) {
 	for _, o := range append(assembled(), Go()) {
 		lanes, vec := o.Shape.Lanes, o.Shape.Vec

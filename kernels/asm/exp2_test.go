@@ -94,7 +94,8 @@ func TestExpOfSets(t *testing.T) {
 	}
 }
 
-// TestExpSpecialValues checks Exp of special values one at a time, in every lane and every row of a group.
+// TestExpSpecialValues checks Exp of special values one at a time, in every lane and every row of a
+// group.
 func TestExpSpecialValues(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range assembled() {

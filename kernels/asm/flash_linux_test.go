@@ -159,8 +159,8 @@ func TestFlashSeeds(t *testing.T) {
 	}
 }
 
-// TestFlashAgainstScoreAndExp checks that Exp agrees with its portable twin, and Flash with Score, a
-// mask and Exp bit for bit: in what they compute, and in where and how they leave; also when the
+// TestFlashAgainstScoreAndExp checks that Exp agrees with its portable twin, and Flash with Score,
+// a mask and Exp bit for bit: in what they compute, and in where and how they leave; also when the
 // first group holds scores already.
 func TestFlashAgainstScoreAndExp(t *testing.T) {
 	for _, o := range assembled() {

@@ -30,8 +30,8 @@ func newFence(t *testing.T, floats int) *fence {
 
 func (f *fence) put(s []float32, first bool) []float32 { return putIn(f, s, first) }
 
-// putIn copies s to one end of the fence: the neighbour of its first element, or else of its last, is
-// not mapped.
+// putIn copies s to one end of the fence: the neighbour of its first element, or else of its last,
+// is not mapped.
 func putIn[T any](f *fence, s []T, first bool) []T {
 	if len(s) == 0 {
 		return nil
@@ -162,8 +162,8 @@ func none(p *Outer) *Outer {
 }
 
 // hold runs a product with its operands between pages that are not mapped, at one end or the other,
-// and compares it with its portable twin: the same numbers up to the rounding of sums, and infinities
-// and NaN in the same places.
+// and compares it with its portable twin: the same numbers up to the rounding of sums, and
+// infinities and NaN in the same places.
 func (op guardedLoop) hold(t *testing.T, o *Ops, fs fences, p *operands) {
 	t.Helper()
 	ref := *p
@@ -240,8 +240,8 @@ func fresh(m *Mix) *Mix {
 	return m
 }
 
-// inStairs makes vectors begin and end one after the other: rows up to half are for some, or all are,
-// or none.
+// inStairs makes vectors begin and end one after the other: rows up to half are for some, or all
+// are, or none.
 func inStairs(o *Ops, m *Mix) *Mix {
 	all, vecs := m.N*(m.C%3)/2, m.Width/o.Shape.Vec
 	for v := range vecs {
@@ -381,8 +381,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestInverseAgainstPortable checks that Inverse does as its portable twin does, bit for bit, also in
-// place, and reports what is not finite, wherever it is.
+// TestInverseAgainstPortable checks that Inverse does as its portable twin does, bit for bit, also
+// in place, and reports what is not finite, wherever it is.
 func TestInverseAgainstPortable(t *testing.T) {
 	inf := float32(math.Inf(1))
 	special := []float32{0, 1, 3, 0x1p-126, 0x1p-128, 0x1p-149, math.MaxFloat32, 0x1p-100, 7e30, -2}
@@ -423,8 +423,8 @@ func TestInverseAgainstPortable(t *testing.T) {
 	}
 }
 
-// TestMoveAgainstPortable checks that Load and Store move as their portable twins do, bit for bit, but
-// for a factor on the way in, whose products may differ by an ulp.
+// TestMoveAgainstPortable checks that Load and Store move as their portable twins do, bit for bit,
+// but for a factor on the way in, whose products may differ by an ulp.
 func TestMoveAgainstPortable(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range assembled() {

@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// TestFieldsAreAssembly checks that no loop of the sets that are complete is a portable one, and that
-// only sets that multiply tiles pack.
+// TestFieldsAreAssembly checks that no loop of the sets that are complete is a portable one, and
+// that only sets that multiply tiles pack.
 func TestFieldsAreAssembly(t *testing.T) {
 	for _, l := range Levels() {
 		if !l.Available {
@@ -53,8 +53,8 @@ func TestFieldsAreAssembly(t *testing.T) {
 	}
 }
 
-// complete returns the assembled sets without those that have a few loops: portable ones leave lengths
-// to the runtime.
+// complete returns the assembled sets without those that have a few loops: portable ones leave
+// lengths to the runtime.
 func complete() []*Ops {
 	return slices.DeleteFunc(assembled(), func(o *Ops) bool { return !isAssembly(o.Panel.Flash) || !isAssembly(o.Decode.Dot) })
 }
@@ -71,8 +71,8 @@ func eachFunc(v reflect.Value, name string, do func(name string, f reflect.Value
 	}
 }
 
-// TestAllSetsOnNewCPU checks that a CPU with AVX-512 runs every set of amd64 but amx, and every arm64 CPU
-// neon, so that no test of a set is skipped there.
+// TestAllSetsOnNewCPU checks that a CPU with AVX-512 runs every set of amd64 but amx, and every
+// arm64 CPU neon, so that no test of a set is skipped there.
 func TestAllSetsOnNewCPU(t *testing.T) {
 	if runtime.GOARCH == "amd64" && !cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ) {
 		t.Skip("SKIPPED: this CPU has no AVX-512")
@@ -101,8 +101,8 @@ func TestNotAllowed(t *testing.T) {
 	}
 }
 
-// TestLoopsNeedWhatIsDetected checks that a set is there only with every feature that it needs, and that
-// its loops are of sets that need no other: what is not detected is not called.
+// TestLoopsNeedWhatIsDetected checks that a set is there only with every feature that it needs, and
+// that its loops are of sets that need no other: what is not detected is not called.
 func TestLoopsNeedWhatIsDetected(t *testing.T) {
 	features := map[string][]cpuid.FeatureID{}
 	for _, n := range needs {
@@ -142,8 +142,8 @@ func TestLoopsNeedWhatIsDetected(t *testing.T) {
 	}
 }
 
-// functions returns the names of the functions that a struct holds, also in slices, arrays and structs,
-// or behind a pointer.
+// functions returns the names of the functions that a struct holds, also in slices, arrays and
+// structs, or behind a pointer.
 func functions(v reflect.Value) (names []string) {
 	switch v.Kind() {
 	case reflect.Func:
@@ -266,8 +266,8 @@ func TestShortOperands(t *testing.T) {
 	}
 }
 
-// TestBadSteps checks that vectors that leave Flash in steps that it does not have are refused before
-// assembly reads a step.
+// TestBadSteps checks that vectors that leave Flash in steps that it does not have are refused
+// before assembly reads a step.
 func TestBadSteps(t *testing.T) {
 	for _, o := range complete() {
 		lanes, vec, keys, unit := o.Shape.Lanes, o.Shape.Vec, o.Shape.Keys, o.Shape.Unit()
@@ -454,7 +454,8 @@ func panicOf(f func()) (said string) {
 	return ""
 }
 
-// TestExtremeFactor checks that a factor that float32 cannot hold gives what the portable loop gives.
+// TestExtremeFactor checks that a factor that float32 cannot hold gives what the portable loop
+// gives.
 func TestExtremeFactor(t *testing.T) {
 	for _, o := range complete() {
 		for _, f := range []float64{0, 1e-45, 1e40, -1e39} {
@@ -491,8 +492,8 @@ func TestNoLanes(t *testing.T) {
 	}
 }
 
-// TestExpOfManyRows checks Exp of more rows than it does in one call of assembly: all are done, and it
-// leaves in the group that goes over.
+// TestExpOfManyRows checks Exp of more rows than it does in one call of assembly: all are done, and
+// it leaves in the group that goes over.
 func TestExpOfManyRows(t *testing.T) {
 	for _, o := range complete() {
 		lanes, keys := o.Shape.Lanes, o.Shape.Keys

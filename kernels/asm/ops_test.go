@@ -16,9 +16,9 @@ import (
 var geometries = append(assembled(),
 	Go(), Portable(24, 8, 4, 4, 6), Portable(48, 16, 8, 8, 6), Portable(16, 4, 4, 4, 8), Portable(64, 1, 8, 1, 1))
 
-// assembled returns the sets with loops in assembly that this machine can run, in each way that they
-// compute 2^x, and not only in this CPU's. Those that pack are not among them: on rows that are not
-// packed, their loops are those of others.
+// assembled returns the sets with loops in assembly that this machine can run, in each way that
+// they compute 2^x, and not only in this CPU's. Those that pack are not among them: on rows that
+// are not packed, their loops are those of others.
 func assembled() (sets []*Ops) { return tunedSets(false) }
 
 // asking returns the assembled sets in each way that they prefetch what is read once, too.
@@ -55,8 +55,8 @@ func isAssembly(loop any) bool {
 	return strings.Contains(runtime.FuncForPC(reflect.ValueOf(loop).Pointer()).Name(), "loops).")
 }
 
-// TestPowersOfTwo checks that what loops cut rows and lanes by is a power of two: they do it by masks of
-// bits.
+// TestPowersOfTwo checks that what loops cut rows and lanes by is a power of two: they do it by
+// masks of bits.
 func TestPowersOfTwo(t *testing.T) {
 	sets := slices.Clone(geometries)
 	for _, l := range Levels() {
@@ -165,8 +165,9 @@ func (p *operands) edit() *Edit {
 	return &e
 }
 
-// every runs do for all geometries, widths and shapes, with random operands. Rows of K, V and Y have
-// a gap after them, and all that the width leaves over is NaN, so that an index that strays shows.
+// every runs do for all geometries, widths and shapes, with random operands. Rows of K, V and Y
+// have a gap after them, and all that the width leaves over is NaN, so that an index that strays
+// shows.
 func every(t *testing.T, do func(t *testing.T, o *Ops, p *operands)) {
 	for _, o := range geometries {
 		lanes, vec := o.Shape.Lanes, o.Shape.Vec
@@ -349,8 +350,8 @@ func TestOuter(t *testing.T) {
 	})
 }
 
-// turned runs OuterT on the operands of Mix, with the rows of V for Y and those of O for X, and has it
-// prefetch what lies behind Y.
+// turned runs OuterT on the operands of Mix, with the rows of V for Y and those of O for X, and has
+// it prefetch what lies behind Y.
 func turned(o *Ops, p *operands) {
 	q := p.outer()
 	q.N, q.Width, q.X, q.XStride, q.Y = p.Width, p.N, p.O, p.C, LineRows(p.V)
@@ -412,8 +413,8 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestExpAndFlash checks that Flash is Score and Exp, bit for bit, wherever they leave, and that both
-// leave before a score that is over the limit of its lane.
+// TestExpAndFlash checks that Flash is Score and Exp, bit for bit, wherever they leave, and that
+// both leave before a score that is over the limit of its lane.
 func TestExpAndFlash(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for l := range p.Width {

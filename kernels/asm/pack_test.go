@@ -44,8 +44,8 @@ func (p *operands) copied() *operands {
 	return &q
 }
 
-// TestFromOfBlocks checks that a block, or a tile, from a row or lane on gives the bits that packing
-// from there gives, also with small values.
+// TestFromOfBlocks checks that a block, or a tile, from a row or lane on gives the bits that
+// packing from there gives, also with small values.
 func TestFromOfBlocks(t *testing.T) {
 	eachPack(t, func(t *testing.T, o *Ops, pack Pack) {
 		group, lanes, vec := o.Shape.Group, o.Shape.Lanes, o.Shape.Vec
@@ -180,8 +180,8 @@ func refused(call func()) (said any) {
 	return nil
 }
 
-// TestZeroPackAliases checks that the zero Pack makes blocks of rows and lanes without memory of their
-// own, which no form changes, and that sets that pack give them the bits of the set beneath.
+// TestZeroPackAliases checks that the zero Pack makes blocks of rows and lanes without memory of
+// their own, which no form changes, and that sets that pack give them the bits of the set beneath.
 func TestZeroPackAliases(t *testing.T) {
 	none := Pack{}
 	if always := none.Always(); none.Worth(Forward, 64, 1<<20, 1<<20) || always.Worth(Backward, 64, 1<<20, 1<<20) {
@@ -235,8 +235,8 @@ func beneath(l *Level) *Ops {
 	panic("no set beneath " + l.ISA)
 }
 
-// TestLiftComesOff checks that gradients of lifted blocks are those of others, bit for bit after Outer
-// where nothing is small, and that those of small numbers are not lost.
+// TestLiftComesOff checks that gradients of lifted blocks are those of others, bit for bit after
+// Outer where nothing is small, and that those of small numbers are not lost.
 func TestLiftComesOff(t *testing.T) {
 	eachPack(t, func(t *testing.T, o *Ops, pack Pack) {
 		for _, n := range []int{1, 16, 33, 70} {
@@ -255,8 +255,8 @@ func TestLiftComesOff(t *testing.T) {
 					if pack.size == nil {
 						continue
 					}
-					// Numbers as small as these have terms that an AMX tile takes as 0. Weights make up for it, so
-					// that results are not small.
+					// Numbers as small as these have terms that an AMX tile takes as 0. Weights
+					// make up for it, so that results are not small.
 					for _, s := range [][]float32{p.Dot, p.Y.Data} {
 						for i := range s {
 							s[i] *= 0x1p-112
@@ -295,8 +295,8 @@ func smallGradients(t *testing.T, o *Ops, p, got *operands) {
 	}
 }
 
-// gradients runs DScore and Outer on packed blocks of the operands, with lifts, and takes these off P.
-// X has what Outer makes of P with its lift, and without.
+// gradients runs DScore and Outer on packed blocks of the operands, with lifts, and takes these off
+// P. X has what Outer makes of P with its lift, and without.
 func gradients(t *testing.T, o *Ops, pack *Pack, p *operands, dot, values, lines Form) *operands {
 	t.Helper()
 	q := p.copied()

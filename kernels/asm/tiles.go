@@ -54,7 +54,8 @@ type outerTiles struct {
 	loops []outerTilesLoop
 }
 
-// outerOf returns the loops of the most AMX tiles that some columns fill, the last at least in part.
+// outerOf returns the loops of the most AMX tiles that some columns fill, the last at least in
+// part.
 func (t *tileLoops) outerOf(columns int) *outerTiles {
 	i := 0
 	for columns <= (t.outer[i].tiles-1)*tileRows {

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packing returns the sets that pack operands. It skips the test, and says why, where there are none.
+// packing returns the sets that pack operands. It skips the test, and says why, where there are
+// none.
 func packing(t *testing.T) (sets []*Ops) {
 	t.Helper()
 	for _, l := range Levels() {
@@ -64,10 +65,10 @@ func placedQuery(c, lane, lanes int) int {
 	return (c/tileDepth*lanes/tileRows+lane/tileRows)*termsOfTile + c%16*tileDepth + lane%tileRows*2 + c%tileDepth/16
 }
 
-// placedLine returns where a block of n lines has a lane and column c for a product that begins at a
-// vector. Terms of two vectors are stored side by side. Those of a vector alone are stored in this
-// order: the second before the first in one tile, the first before the second in the next, and the
-// third before the first in the last.
+// placedLine returns where a block of n lines has a lane and column c for a product that begins at
+// a vector. Terms of two vectors are stored side by side. Those of a vector alone are stored in
+// this order: the second before the first in one tile, the first before the second in the next, and
+// the third before the first in the last.
 func placedLine(lane, c, from, n, lanes int) (at int, alone bool) {
 	at = (c/tileRows*lanes/tileRows+from)*termsOfTile + lane%tileRows*tileDepth + c%tileRows*2
 	if alone = (up(n, tileRows)/tileRows-from)%2 == 1; !alone {
@@ -220,8 +221,8 @@ func (fs fences) terms(t *testing.T, name string, elements int, first bool) []ui
 	return putIn(fs[name], x, first)
 }
 
-// newKeys, newValues, newQueries and newLines do as those of Pack, but between fences. The terms end
-// where those of the lanes in use do.
+// newKeys, newValues, newQueries and newLines do as those of Pack, but between fences. The terms
+// end where those of the lanes in use do.
 func (fs fences) newKeys(t *testing.T, o *Ops, name string, n, d int, first bool) (b KeyBlock) {
 	b.terms = fs.terms(t, name, 2*o.Pack.Size(Keys, n, d), first)
 	return b
@@ -272,8 +273,8 @@ func (fs fences) packBack(t *testing.T, o *Ops, p *operands, rows int, first boo
 }
 
 // TestProductsOfTerms checks that products of terms are those of numbers, as near as float32 has
-// them, for rows, widths and columns of every length; and that what lies beside the lanes in use stays
-// as it was.
+// them, for rows, widths and columns of every length; and that what lies beside the lanes in use
+// stays as it was.
 func TestProductsOfTerms(t *testing.T) {
 	for _, o := range packing(t) {
 		fs := fences{}
@@ -570,8 +571,8 @@ func TestShortTerms(t *testing.T) {
 	}
 }
 
-// TestTilesOutliveSignals checks that tiles are the same after a signal, whose handler, and whatever
-// runs after it, may use the registers: the runtime sends signals to stop goroutines.
+// TestTilesOutliveSignals checks that tiles are the same after a signal, whose handler, and
+// whatever runs after it, may use the registers: the runtime sends signals to stop goroutines.
 func TestTilesOutliveSignals(t *testing.T) {
 	for _, o := range packing(t) {
 		fs := fences{}

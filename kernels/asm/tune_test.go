@@ -47,8 +47,8 @@ func TestSuited(t *testing.T) {
 // told returns all of a tuning, of which a Path alone has a name.
 func told(t Tuning) string { return fmt.Sprintf("%+v, %s", t.Speed, t.Path) }
 
-// TestLevelsAreTuned checks that the loops of a set are those that its tuning names, and that it names
-// none that the set lacks.
+// TestLevelsAreTuned checks that the loops of a set are those that its tuning names, and that it
+// names none that the set lacks.
 func TestLevelsAreTuned(t *testing.T) {
 	ways := map[string][]Exp{"avx2": {Table, Table, Table}, "avx512": {Table, Reduced, Table}, "amx": {Reduced, Reduced, Reduced}, "neon": {Series, Series, Series}}
 	for _, vendor := range []cpuid.Vendor{cpuid.Intel, cpuid.AMD, cpuid.VendorUnknown} {
@@ -100,8 +100,8 @@ func TestPortableHasOneTuning(t *testing.T) {
 	}
 }
 
-// TestSpeedKeepsBits checks that of the tuning of any CPU the part that is called Speed changes no bit,
-// whatever the Path, also of rows that come in a stream.
+// TestSpeedKeepsBits checks that of the tuning of any CPU the part that is called Speed changes no
+// bit, whatever the Path, also of rows that come in a stream.
 func TestSpeedKeepsBits(t *testing.T) {
 	compared := 0
 	for _, l := range Levels() {

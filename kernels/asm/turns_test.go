@@ -4,8 +4,8 @@ package asm
 
 import "testing"
 
-// TestTurns checks that the tiles of any number of queries prefetch each of four rows once, and none of
-// them more than its share.
+// TestTurns checks that the tiles of any number of queries prefetch each of four rows once, and
+// none of them more than its share.
 func TestTurns(t *testing.T) {
 	for _, tiles := range [][]int{{4, 2, 1}, {2, 1}, {6, 2, 1}} {
 		all := turns(tiles)

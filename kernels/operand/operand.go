@@ -78,7 +78,8 @@ func RotateBack(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, p
 	ops.Vector.Rotate(row, cos.Row(b%cos.B, pos, 0), back, p.Score.Rope == attn.RopeInterleaved)
 }
 
-// Angles returns the most angles that the rotation tables of a problem can have, 0 without rotation.
+// Angles returns the most angles that the rotation tables of a problem can have, 0 without
+// rotation.
 func Angles(p *attn.Problem) int {
 	if p.Score.Rope == attn.NoRope {
 		return 0
@@ -86,8 +87,8 @@ func Angles(p *attn.Problem) int {
 	return min(p.QDim(), p.Dim) / 2
 }
 
-// Finite reports whether n rows of head h in batch b are finite, row s of the tensor first. A tensor
-// without data is. The tensor is float32.
+// Finite reports whether n rows of head h in batch b are finite, row s of the tensor first. A
+// tensor without data is. The tensor is float32.
 func Finite(ops *asm.Ops, t *attn.Tensor, b, s, h, n int) bool {
 	if t.Data == nil || n == 0 || t.D == 0 {
 		return true

@@ -13,8 +13,8 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// layouts returns tensors of 2 batches, 5 rows and 3 heads of 4 numbers, in each layout. Each number
-// says where it is.
+// layouts returns tensors of 2 batches, 5 rows and 3 heads of 4 numbers, in each layout. Each
+// number says where it is.
 func layouts(typ attn.DType) map[string]attn.Tensor {
 	all := map[string]attn.Tensor{
 		"bhsd": attn.NewTyped(typ, attn.BHSD, 2, 5, 3, 4),

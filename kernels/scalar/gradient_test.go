@@ -76,8 +76,8 @@ func TestRowGradient(t *testing.T) {
 	}
 }
 
-// TestWholeWeight checks that the gradient of the only score of a row is exactly 0: what is summed in
-// another order than dO . O leaves a rounding error.
+// TestWholeWeight checks that the gradient of the only score of a row is exactly 0: what is summed
+// in another order than dO . O leaves a rounding error.
 func TestWholeWeight(t *testing.T) {
 	p := base()
 	p.SeqQ, p.SeqKV, p.DimV, p.Want = 1, 1, 50, attn.WantGrad|attn.WantLSE
@@ -129,7 +129,8 @@ func TestGradient(t *testing.T) {
 		{name: "product", dq: []float32{6, 10}, dk: []float32{2, 4}},
 		{name: "metric", with: operands{metric: []float32{1, 2, 3, 4}}, dq: []float32{26, 58}, dk: []float32{14, 20}, dmet: []float32{6, 10, 12, 20}},
 		{name: "relative", with: operands{relative: []float32{7, 9}}, dq: []float32{6 + 14, 10 + 18}, dk: []float32{2, 4}, drel: []float32{2, 4}},
-		// The query turns by a quarter to (-2, 1), and what comes back turns by a quarter the other way.
+		// The query turns by a quarter to (-2, 1), and what comes back turns by a quarter the other
+		// way.
 		{name: "rotation", with: operands{rope: attn.RopeHalves}, dq: []float32{10, -6}, dk: []float32{-4, 2}},
 		// The product 6.5 is far beyond a cap of 1/8, where tanh is 1.
 		{name: "softcap", with: operands{softcap: 0.125}, dq: []float32{0, 0}, dk: []float32{0, 0}},

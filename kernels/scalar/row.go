@@ -184,8 +184,8 @@ func (r *Row) FromSums(m, l, s float64) {
 	r.Stats(lse, z*math.Ln2*r.p.Temperature(), max(lse.Log+(m-z)*math.Ln2, 0))
 }
 
-// farLSE is the magnitude of an LSE above which one float32 no longer holds the log of its sum: just
-// below it, the last place is 2^-14.
+// farLSE is the magnitude of an LSE above which one float32 no longer holds the log of its sum:
+// just below it, the last place is 2^-14.
 const farLSE = 1 << 10
 
 // Far reports whether an LSE, or a z, is so far from 0 that float32 loses the log of the sum in it,

@@ -128,7 +128,7 @@ func sharedSizes(p *attn.Problem, ops *asm.Ops, block int) (panel, capped, entro
 	return panel, capped, entropy, bias, max(block, ops.Shape.Lanes) * max(p.Dim, p.DimV, p.QDim())
 }
 
-// SharedFloats returns the number of float32 numbers in Shared for blocks of so many keys.
+// SharedFloats returns the number of float32 numbers in Shared for blocks of block keys.
 func SharedFloats(p *attn.Problem, ops *asm.Ops, block int) int {
 	panel, capped, entropy, bias, clean := sharedSizes(p, ops, block)
 	return fallbackFloats(p) + panel + capped + entropy + bias + clean
@@ -450,7 +450,7 @@ func (b *Back) addOuter(x asm.Rows, y *lines, cols, lift int) {
 	})
 }
 
-// addProduct adds what outer's weights and lines give to rows of so many columns.
+// addProduct adds what outer's weights and lines give to rows of cols columns.
 func (b *Back) addProduct(x asm.Rows, cols, lift int) {
 	o := &b.outer
 	o.C, o.X, o.XStride, o.Lift = cols, x.Data, x.Stride, lift

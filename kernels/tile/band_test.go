@@ -31,8 +31,8 @@ func TestStairs(t *testing.T) {
 		{attn.Causal(), 17, 24, 0, 41, []int{0, 0, 0, 0, 0, 0}, []int{32, 32, 40, 40, 41, 41}, span{0, 16}},
 		// All see the first 24 rows, and the last unit ends with the block.
 		{attn.Causal(), 23, 24, 0, 32, []int{0, 0, 0, 0, 0, 0}, []int{32, 32, 32, 32, 32, 32}, span{0, 24}},
-		// Lane i sees keys from 8+i on: units begin at rows 0, 16 and 24, but not after the first unit's
-		// last.
+		// Lane i sees keys from 8+i on: units begin at rows 0, 16 and 24, but not after the first
+		// unit's last.
 		{attn.Window(8, 0), 16, 24, 0, 40, []int{0, 0, 16, 16, 24, 24}, []int{24, 24, 32, 32, 40, 40}, span{32, 32}},
 		{attn.Window(1, 0), 16, 24, 0, 40, []int{0, 0, 16, 16, 24, 24}, []int{24, 24, 32, 32, 40, 40}, span{40, 40}},
 		{attn.Window(30, 0), 40, 20, 16, 44, []int{0, 0, 0, 0, 8}, []int{32, 32, 40, 40, 44}, span{16, 24}},

@@ -261,5 +261,5 @@ type diagonals struct {
 
 func (d *diagonals) at(lane, j int) int { return d.a.Relative(d.p, d.b, d.query+lane, d.key+j) }
 
-// rows returns the first and the last row of the table that so many lanes use.
+// rows returns the first and the last row of the table that a tile of lanes uses.
 func (d *diagonals) rows(lanes int) (first, last int) { return d.at(lanes-1, 0), d.at(0, d.n-1) }

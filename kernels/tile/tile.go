@@ -94,8 +94,8 @@ func newTile(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	t.mix.Lanes, t.mix.C, t.mix.Keep = s.Lanes, p.DimV, f.Keep
 	t.Use(NewSums(ops))
 	// Queries take the factor on their way in where that saves a product for each score. It rounds
-	// each of their numbers: so not where means are taken of scores, nor where it could drive numbers
-	// out of range.
+	// each of their numbers: so not where means are taken of scores, nor where it could drive
+	// numbers out of range.
 	if x := math.Abs(f.Factor); ops.Tuning.Prescaled && !stage.backward && !t.edits.terms && f.S == nil && x >= 0x1p-30 && x <= 0x1p30 {
 		t.moves.factor, f.Factor = f.Factor, 1
 	}

@@ -244,8 +244,9 @@ func (c *Check) scratchBytes(k attn.Kernel, p attn.Problem) float64 {
 	return max(float64(bytes), 1) // of none there is no logarithm
 }
 
-// kindOf returns which of the two kinds of attention of the documents a kernel does, and whether its
-// doc says that it holds the matrix of all scores. A kernel that does neither does not claim the row.
+// kindOf returns which of the two kinds of attention of the documents a kernel does, and whether
+// its doc says that it holds the matrix of all scores. A kernel that does neither does not claim
+// the row.
 func kindOf(c *Check, k attn.Kernel) (op attn.Op, matrix bool) {
 	algo, isa := k.Name()
 	does := attn.OpsOf(k)

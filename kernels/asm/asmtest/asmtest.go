@@ -51,10 +51,11 @@ type Loops struct {
 func Packs(ops *asm.Ops) bool { return ops.Pack.Size(asm.Keys, ops.Shape.Group, 1) > 0 }
 
 // All returns the loops of the instruction sets that this machine has, and portable loops in the
-// geometries of the others, so that each geometry is tested on every machine. With -short it returns
-// the former alone, of which the core of the suite is enough for all but the fastest. Sets that have
-// a packing are there twice: packing every problem, for the whole suite, and packing where it pays,
-// for its core, since few of its problems are large enough and the others take another set's loops.
+// geometries of the others, so that each geometry is tested on every machine. With -short it
+// returns the former alone, of which the core of the suite is enough for all but the fastest. Sets
+// that have a packing are there twice: packing every problem, for the whole suite, and packing
+// where it pays, for its core, since few of its problems are large enough and the others take
+// another set's loops.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
 	for _, l := range available(t) {

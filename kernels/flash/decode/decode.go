@@ -12,7 +12,7 @@
 // interleaved, so that memory is read in its order, unless keys are rotated. Pages are read fastest
 // where a head's rows in them begin with a page of memory, as they do in a pool that make returned.
 //
-// Where so many queries share a key head that multiply-adds decide, they go through its splits in
+// Where enough queries share a key head that multiply-adds decide, they go through its splits in
 // the lanes of tiles (tiles.go), which the caller supplies.
 package decode
 
@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// maxQueries is the largest SeqQ that is decoded. More queries fill lanes, where a number that is
-	// loaded is used more often. The number of keys does not choose, so that a row's bits do not
+	// maxQueries is the largest SeqQ that is decoded. More queries fill lanes, where a number that
+	// is loaded is used more often. The number of keys does not choose, so that a row's bits do not
 	// depend on how many there may be.
 	// Tuning: docs/tuning.md#decode-queries
 	maxQueries = 8

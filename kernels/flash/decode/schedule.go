@@ -38,8 +38,8 @@ func newSchedule(p *attn.Problem, k *attn.Tensor, splits, workers int) schedule 
 	} else {
 		s.set = most
 	}
-	// Shares read the same keys. Where there are too few tasks for all workers, that is worth it for
-	// some multiply-adds with each number.
+	// Shares read the same keys. Where there are too few tasks for all workers, that is worth it
+	// for some multiply-adds with each number.
 	const worth = 8
 	s.shares = max(1, cover(sharers(p), maxRows))
 	if tasks := s.tasks(); workers > 1 && 0 < tasks && tasks < 2*workers {

@@ -228,7 +228,8 @@ func TestRuns(t *testing.T) {
 				}
 			}
 
-			// Keys of five runs are read, from the third on, and then values, from the ninth run on.
+			// Keys of five runs are read, from the third on, and then values, from the ninth run
+			// on.
 			var w asm.Walk
 			w.N = 5*ch.run - 3
 			ch.read(&w, &ch.heads[0].k, ch.k.now, 2*ch.run)

@@ -23,7 +23,7 @@ type Walker interface {
 	Scan(worker, b, kv, split, first, n int, careful bool)
 }
 
-// byTiles reports whether so many queries share a key head that multiply-adds of rows would take
+// byTiles reports whether enough queries share a key head that multiply-adds of rows would take
 // longer than memory does: they go through its keys in the lanes of tiles, split by split.
 //
 // Tuning: docs/tuning.md#decode-tiles

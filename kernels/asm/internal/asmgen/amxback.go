@@ -110,8 +110,8 @@ func outerSteps(vecs int) (steps [][2]int, weights int) {
 	return steps, weights
 }
 
-// outerTiles are the numbers of AMX tiles of columns that a loop of Outer takes: as many as there are
-// registers for sums, half of them, or one.
+// outerTiles are the numbers of AMX tiles of columns that a loop of Outer takes: as many as there
+// are registers for sums, half of them, or one.
 var outerTiles = []int{4, 2, 1}
 
 // tileOuter emits Ops.Outer for tiles AMX tiles of columns. Amid the products it adds earlier sums

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCapabilities checks that a set without a capability has the loops that do not need it, that the table leaves out the others, and that no loop uses what it
-// does not say it needs.
+// TestCapabilities checks that a set without a capability has the loops that do not need it, that
+// the table leaves out the others, and that no loop uses what it does not say it needs.
 func TestCapabilities(t *testing.T) {
 	for _, set := range []*target{avx2, avx512, neon} {
 		whole := newGen(set)
@@ -76,7 +76,8 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// TestLength checks that loops over whole vectors do not depend on how long these are, where the set's spelling leaves that open.
+// TestLength checks that loops over whole vectors do not depend on how long these are, where the
+// set's spelling leaves that open.
 func TestLength(t *testing.T) {
 	loops := map[string]func(g *gen){"Finite": (*gen).finite, "Inverse": (*gen).inverse, "Peak": (*gen).peak}
 	for name, emit := range loops {

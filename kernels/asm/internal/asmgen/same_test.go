@@ -14,8 +14,9 @@ import (
 
 var parent = flag.String("parent", "", "root of a checkout of another commit, whose generated text TestSameText compares with this one's")
 
-// TestSameText checks that each set has the text that it has in another commit, but for operands' names, whole functions that are gone, and text that has become a
-// macro's. So a set that no CPU at hand runs can be shown to be what it was:
+// TestSameText checks that each set has the text that it has in another commit, but for operands'
+// names, whole functions that are gone, and text that has become a macro's. So a set that no CPU at
+// hand runs can be shown to be what it was:
 //
 //	go test ./kernels/asm/internal/asmgen -run TestSameText/avx512 -parent DIR
 func TestSameText(t *testing.T) {
@@ -52,7 +53,8 @@ func TestSameText(t *testing.T) {
 	}
 }
 
-// functions returns the lines of each function and constant, by name: without comments, and with headers and macros expanded.
+// functions returns the lines of each function and constant, by name: without comments, and with
+// headers and macros expanded.
 func functions(text string, include func(name string) string) map[string][]string {
 	all, macros := map[string][]string{}, map[string]string{}
 	name, skipping := "", false
@@ -110,12 +112,13 @@ var (
 	codes  = regexp.MustCompile(`^\t(WORD|BYTE)`) // instructions whose comment says what they are
 	word   = regexp.MustCompile(`\b[A-Z][A-Z0-9]*\b`)
 	symbol = regexp.MustCompile(`^(?:TEXT|DATA|GLOBL) ·?([A-Za-z0-9]+)`)
-	// The names that operands have in package asm: fields, and arguments with where they are. The sizes of arguments.
+	// The names that operands have in package asm: fields, and arguments with where they are. The
+	// sizes of arguments.
 	operandName = regexp.MustCompile(`\([A-Z]\w*_\w+(?:\+\w+)*\)\(|\b\w+\+\d+\(FP\)|-\d+$`)
 )
 
-// differences says in what functions differ from those of a parent. Operands may have other names: within a function each name stands for one and the same of the
-// parent's. Functions may be gone.
+// differences says in what functions differ from those of a parent. Operands may have other names:
+// within a function each name stands for one and the same of the parent's. Functions may be gone.
 func differences(old, now map[string][]string) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		was, is := old[name], now[name]
