@@ -28,7 +28,8 @@ type Operands struct {
 	Cos, Sin     Tensor    // [batch or 1, position, 1, angle]
 }
 
-// Stats are by-products: each one that is set is written. Row values have shape [batch, query, head, 1].
+// Stats are by-products: each one that is set is written. Row values have shape [batch, query,
+// head, 1].
 type Stats struct {
 	LSE                Tensor // [batch, query, head, 1], or 2: a reference near the largest z, and the log of the sum over it
 	Mean, Entropy, Max Tensor
@@ -63,7 +64,8 @@ func (a *Args) room(p *Problem, b int) int {
 	return a.K.S
 }
 
-// QRow says where query i of batch entry b lies in Q, Out and Stats: in which batch of the tensor, and in which row.
+// QRow says where query i of batch entry b lies in Q, Out and Stats: in which batch of the tensor,
+// and in which row.
 func (a *Args) QRow(p *Problem, b, i int) (batch, row int) {
 	if p.Ragged {
 		return 0, int(a.QStart[b]) + i
@@ -134,7 +136,8 @@ func (a *Args) Relative(p *Problem, b, i, j int) int {
 	return j - i + a.Queries(p, b) - 1
 }
 
-// Check says what is wrong with the operands of a call, naming the operand and both shapes. It allocates nothing when all is well.
+// Check says what is wrong with the operands of a call, naming the operand and both shapes. It
+// allocates nothing when all is well.
 func (p *Problem) Check(a *Args) error {
 	if a == nil {
 		return errors.New("args: nil")
@@ -235,7 +238,8 @@ func (p *Problem) checkRagged(a *Args) error {
 	return nil
 }
 
-// starts checks the offsets of the sequences of a ragged batch: one more than there are sequences, none longer than the capacity.
+// starts checks the offsets of the sequences of a ragged batch: one more than there are sequences,
+// none longer than the capacity.
 func starts(name string, at []int32, batch, rows, capacity int) error {
 	if len(at) != batch+1 {
 		return fmt.Errorf("%s: %d offsets for %d sequences, want one more than sequences", name, len(at), batch)
@@ -253,7 +257,8 @@ func starts(name string, at []int32, batch, rows, capacity int) error {
 	return nil
 }
 
-// farthest from the first key that a query may stand, on either side: loops have distances in 32 bits.
+// farthest from the first key that a query may stand, on either side: loops have distances in 32
+// bits.
 const farthest = 1 << 30
 
 func (p *Problem) checkLengths(a *Args) error {

@@ -185,7 +185,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A table that covers every distance has its rows in the order of keys as the last query sees them; a clipped one has distance 0 in the middle.
+// A table that covers every distance has its rows in the order of keys as the last query sees them;
+// a clipped one has distance 0 in the middle.
 func TestRelativeRows(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 3, SeqKV: 5}
 	a := &attn.Args{Q: attn.Tensor{S: 3}, K: attn.Tensor{S: 5}}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// Append stores rows of k and v, of shape [batch, row, key head, dim], in the cache that a call reads, behind the keys in use of each batch entry, and
-// counts them in KLen. Rows are rounded to the cache's type. It changes nothing if it returns an error. A page that two batch entries share is written
-// for both: who shares the beginning of a cache gives each its own last page first.
+// Append stores rows of k and v, of shape [batch, row, key head, dim], in the cache that a call
+// reads, behind the keys in use of each batch entry, and counts them in KLen. Rows are rounded to
+// the cache's type. It changes nothing if it returns an error. A page that two batch entries share
+// is written for both: who shares the beginning of a cache gives each its own last page first.
 func (p *Problem) Append(a *Args, k, v *Tensor) error {
 	if !p.Lengths || a.KLen == nil {
 		return fmt.Errorf("append: the cache has no KLen: the problem must say Lengths, and the call how many keys are in use")
@@ -57,7 +58,8 @@ func (p *Problem) Append(a *Args, k, v *Tensor) error {
 	return nil
 }
 
-// checkKeys says what is wrong with where the keys of each batch entry lie, and with how many they are.
+// checkKeys says what is wrong with where the keys of each batch entry lie, and with how many they
+// are.
 func (p *Problem) checkKeys(a *Args) error {
 	var err error
 	switch {

@@ -2,8 +2,9 @@ package attn
 
 import "math"
 
-// Read returns the row at batch b, row s, head h as float32 numbers: the row itself if it holds such, otherwise to, filled with its values.
-// Nothing is rounded but the product of an int8 and its scale.
+// Read returns the row at batch b, row s, head h as float32 numbers: the row itself if it holds
+// such, otherwise to, filled with its values. Nothing is rounded but the product of an int8 and its
+// scale.
 func (t *Tensor) Read(to []float32, b, s, h int) []float32 {
 	if t.Type == F32 {
 		return t.Row(b, s, h)
@@ -31,8 +32,9 @@ func (t *Tensor) Read(to []float32, b, s, h int) []float32 {
 	return to
 }
 
-// Write stores float32 numbers as the row at batch b, row s, head h, each rounded to the nearest number of the tensor's type. An int8 row gets
-// the scale that makes its largest number 127; numbers that are not finite have no place in it and make its scale NaN.
+// Write stores float32 numbers as the row at batch b, row s, head h, each rounded to the nearest
+// number of the tensor's type. An int8 row gets the scale that makes its largest number 127;
+// numbers that are not finite have no place in it and make its scale NaN.
 func (t *Tensor) Write(from []float32, b, s, h int) {
 	if t.D == 0 {
 		return

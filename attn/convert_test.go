@@ -8,7 +8,8 @@ import (
 	"attnlab/attn"
 )
 
-// A format is what defines a 16-bit type: numbers of so many binary digits, multiples of 2^least, below 2^top.
+// A format is what defines a 16-bit type: numbers of so many binary digits, multiples of 2^least,
+// below 2^top.
 type format struct {
 	name               string
 	digits, least, top int
@@ -21,7 +22,8 @@ var formats = []format{
 	{"bf16", 8, -133, 128, attn.FromBF16, attn.ToBF16},
 }
 
-// nearest is the definition of rounding: to the nearest number of the format, of two to the even one, and to infinity past the last.
+// nearest is the definition of rounding: to the nearest number of the format, of two to the even
+// one, and to infinity past the last.
 func (f *format) nearest(x float64) float64 {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return x

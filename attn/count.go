@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// A Count says how much work a call asks for: what any implementation must do, not what a certain one does.
+// A Count says how much work a call asks for: what any implementation must do, not what a certain
+// one does.
 type Count struct {
 	Pairs int64 // visible (query, key) pairs, over batches and query heads
 	Keys  int64 // keys that some query of their batch may see by the band, over batches and key heads
@@ -67,7 +68,8 @@ func (p *Problem) Count(a *Args) Count {
 	return c
 }
 
-// shown is the number of pairs that band and bitmap show to n queries of batch entry b, over query heads.
+// shown is the number of pairs that band and bitmap show to n queries of batch entry b, over query
+// heads.
 func (p *Problem) shown(a *Args, b, n int) (pairs int64) {
 	heads, share := p.HeadsQ, 1
 	if a.Allowed.H == 1 {
@@ -86,7 +88,8 @@ func (p *Problem) shown(a *Args, b, n int) (pairs int64) {
 	return pairs
 }
 
-// times is a product of two positive numbers, or the largest number there is: nobody will do so much work.
+// times is a product of two positive numbers, or the largest number there is: nobody will do so
+// much work.
 func times(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64/b {
 		return math.MaxInt64
@@ -94,7 +97,8 @@ func times(a, b int64) int64 {
 	return a * b
 }
 
-// Count is the number of pairs that the band shows to n queries from position pos on, and the number of keys in the union of their intervals.
+// Count is the number of pairs that the band shows to n queries from position pos on, and the
+// number of keys in the union of their intervals.
 func (m Mask) Count(pos, n, nk int) (pairs int64, keys int) {
 	if !m.Band {
 		if n > 0 {
@@ -129,7 +133,8 @@ func staircase(from, n, top int) int64 {
 	return rise*int64(from+low) + rise*(rise-1)/2 + int64(high)*int64(top)
 }
 
-// Floats is the size in bytes of n[0]*n[1]*... float32 numbers, or an error when no memory can hold them.
+// Floats is the size in bytes of n[0]*n[1]*... float32 numbers, or an error when no memory can hold
+// them.
 func Floats(n ...int) (int64, error) {
 	size := int64(4)
 	for _, k := range n {

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawCall draws a small problem with every kind of mask, length, position and layout of sequences, and the operands that Count looks at.
+// drawCall draws a small problem with every kind of mask, length, position and layout of sequences,
+// and the operands that Count looks at.
 func drawCall(t *rapid.T) (attn.Problem, *attn.Args) {
 	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 	group := n("group", 1, 3)
@@ -119,7 +120,8 @@ func queries(p *attn.Problem, a *attn.Args, b int) int {
 	return a.Q.S
 }
 
-// sees is the definition of the masks, one pair at a time, and again apart from package attn's intervals.
+// sees is the definition of the masks, one pair at a time, and again apart from package attn's
+// intervals.
 func sees(p *attn.Problem, a *attn.Args, b, h, i, j int) (band, shown bool) {
 	nk := room(p, a, b)
 	if a.KLen != nil {

@@ -1,9 +1,10 @@
-// Package attn is the vocabulary of attnlab: what an attention problem is, what its operands look like, and what a kernel promises. No
-// kernel lives here.
+// Package attn is the vocabulary of attnlab: what an attention problem is, what its operands look
+// like, and what a kernel promises. No kernel lives here.
 //
 // # The problem
 //
-// For every batch b, query head h and query row i, with kv = h / (HeadsQ/HeadsKV) the key head that h shares,
+// For every batch b, query head h and query row i, with kv = h / (HeadsQ/HeadsKV) the key head that
+// h shares,
 //
 //	a_j = scale * (R q_i) g (R k_j)         the product; R turns a row to its position (RoPE), g is a metric
 //	s_j = softcap(a_j + scale * q_i . r)    r is the row of a table by how far key and query are apart; softcap(x) = cap tanh(x / cap)
@@ -13,8 +14,9 @@
 //	p_j = exp(z_j) / (sum_j exp(z_j) + exp(sink))
 //	o_i = sum_j p_j v_j                     the output row
 //
-// What a problem does not ask for is not there: R and g are the identity, there is no softcap, and exp(sink) and the other terms are 0. The order is fixed:
-// a softcap bends products and relative positions, never a bias or a mask. The by-products of a row are
+// What a problem does not ask for is not there: R and g are the identity, there is no softcap, and
+// exp(sink) and the other terms are 0. The order is fixed: a softcap bends products and relative
+// positions, never a bias or a mask. The by-products of a row are
 //
 //	LSE     = log (sum_j exp(z_j) + exp(sink))   natural logarithm, as one number or as two: see far scores
 //	Mean    = sum_j p_j s_j                 the expected score
@@ -24,12 +26,14 @@
 //	F       = -T LSE                        the free energy: FreeEnergy
 //	n_eff   = exp(Entropy)                  EffectiveKeys
 //
-// the last two derived and not stored. A linear problem replaces exp(z) by a product of features (type Linear).
+// the last two derived and not stored. A linear problem replaces exp(z) by a product of features
+// (type Linear).
 //
 // # Layout
 //
-// A Tensor is a strided view of a [batch, sequence, head, dim] array. Only the last dimension must be contiguous, so the layouts that
-// real programs use are views of one another, and no kernel copies to change layout:
+// A Tensor is a strided view of a [batch, sequence, head, dim] array. Only the last dimension must
+// be contiguous, so the layouts that real programs use are views of one another, and no kernel
+// copies to change layout:
 //
 //	BSHD     b0 [ s0 [ h0 d.... | h1 d.... ] s1 [ h0 d.... | h1 d.... ] ... ]       SS = H*D   SH = D
 //	BHSD     b0 [ h0 [ s0 d.... | s1 d.... ] h1 [ s0 d.... | s1 d.... ] ... ]       SS = D     SH = S*D
@@ -38,7 +42,8 @@
 //	ragged   b0 [ s0 s1 s2 | s0 | s0 s1 ... ]                                       one batch of rows; QStart and KStart say where each sequence begins
 //	pages    b7 [ s0 ... s7 ] b2 [ s0 ... s7 ] ...                                  K and V are pools of pages; Pages says which one is next
 //
-// New and NewTyped allocate tensors, and Alloc what tensors are views of, in large pages of memory where there are some: long caches are read faster.
+// New and NewTyped allocate tensors, and Alloc what tensors are views of, in large pages of memory
+// where there are some: long caches are read faster.
 //
 // Stats, bias and mask follow the same order: a row value is [batch, query, head, 1], LSE may be
 // [batch, query, head, 2], weights and bias are [batch, query, head, key]. Every operand has a

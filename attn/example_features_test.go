@@ -50,7 +50,8 @@ func ExampleProblem_Picture() {
 	// ##..
 }
 
-// Key lengths and positions: the first chunk of a prompt of which three keys are there, and a later chunk that stands at 2.
+// Key lengths and positions: the first chunk of a prompt of which three keys are there, and a later
+// chunk that stands at 2.
 func Example_positions() {
 	p := one(2, 4)
 	p.Mask, p.Lengths = attn.Causal(), true
@@ -81,7 +82,8 @@ func ExamplePadding() {
 	// .##
 }
 
-// A packed bitmap has a bit for each pair: here the first key is for all, and the first query sees all.
+// A packed bitmap has a bit for each pair: here the first key is for all, and the first query sees
+// all.
 func ExampleGlobalLocal() {
 	p := one(5, 5)
 	p.Mask = attn.Full().With(attn.PackedBitmap)
@@ -111,7 +113,8 @@ func ExampleBlockSparse() {
 	// ##..##
 }
 
-// Scores of 0 and log 3 weigh 1 to 3. At half of the temperature it is 1 to 9, and in the limits it is all or nothing, and even.
+// Scores of 0 and log 3 weigh 1 to 3. At half of the temperature it is 1 to 9, and in the limits it
+// is all or nothing, and even.
 func Example_temperature() {
 	for _, temp := range []float64{1, .5, attn.Frozen, math.Inf(1)} {
 		p := one(1, 2)
@@ -136,7 +139,8 @@ func Example_softcap() {
 	// Output: [0.924 7.000]
 }
 
-// A bias of few dimensions is the last ones of [batch, head, query, key], and broadcasts over the others.
+// A bias of few dimensions is the last ones of [batch, head, query, key], and broadcasts over the
+// others.
 func ExampleBiasTensor() {
 	bias, err := attn.BiasTensor([]float32{0, float32(math.Inf(-1)), 0}, 3) // hides the second key from all
 	if err != nil {
@@ -173,7 +177,8 @@ func Example_sinks() {
 	// Output: [3.000], LSE 1.0986 = log 3
 }
 
-// Relative positions: the query meets a row of a table by how far the key is from it, here at most 1 on either side.
+// Relative positions: the query meets a row of a table by how far the key is from it, here at most
+// 1 on either side.
 func Example_relative() {
 	p := one(3, 3)
 	p.Score.Terms, p.Want = attn.TermRelative, attn.WantScores
@@ -201,7 +206,8 @@ func ExampleT5Bias() {
 	// Output: [0.3 0.3 0.2 0.2 0.1 0]
 }
 
-// A metric takes the place of the plain inner product. It need be neither symmetric nor square: here queries of three numbers meet keys of two.
+// A metric takes the place of the plain inner product. It need be neither symmetric nor square:
+// here queries of three numbers meet keys of two.
 func Example_metric() {
 	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 2, DimQ: 3, DimV: 1, Want: attn.WantScores}
 	p.Score = attn.Score{Scale: 1, Terms: attn.TermMetric}
@@ -217,7 +223,8 @@ func Example_metric() {
 	// Output: [1 32]
 }
 
-// With RoPE in the problem, Q and K come as they are and a kernel turns them. Keys that Rotate turned before give the same.
+// With RoPE in the problem, Q and K come as they are and a kernel turns them. Keys that Rotate
+// turned before give the same.
 func ExampleRotate() {
 	cos, sin := attn.RopeTables(10000, 3, 2)
 	q, k := attn.Wrap(attn.BHSD, []float32{1, 2}, 1, 1, 1, 2), attn.Wrap(attn.BHSD, []float32{1, 0, 0, 1, 1, 1}, 1, 3, 1, 2)
@@ -239,7 +246,8 @@ func ExampleRotate() {
 	// [2.6540]
 }
 
-// Two sequences, of three tokens and of one, lie one after the other without padding. Sizes of the problem are those of the longest.
+// Two sequences, of three tokens and of one, lie one after the other without padding. Sizes of the
+// problem are those of the longest.
 func Example_ragged() {
 	p := one(3, 3)
 	p.Batch, p.Ragged, p.Mask = 2, true, attn.Causal()
@@ -250,7 +258,8 @@ func Example_ragged() {
 	// Output: [2 3 4 8]
 }
 
-// A cache in pages of 8 rows, of a pool that other sequences share: the keys of this one are in page 2, then in page 0.
+// A cache in pages of 8 rows, of a pool that other sequences share: the keys of this one are in
+// page 2, then in page 0.
 func Example_pages() {
 	p := one(1, 16)
 	p.Page, p.Lengths, p.Mask = 8, true, attn.Window(1, 0) // a key and the one before
@@ -260,8 +269,8 @@ func Example_pages() {
 	// Output: [7]
 }
 
-// A cache of int8 rows: Append rounds what it stores, and a kernel reads it as it is. The last row's largest number is 2, so that its 1.27 is rounded to
-// a multiple of 2/127, which is 1.276.
+// A cache of int8 rows: Append rounds what it stores, and a kernel reads it as it is. The last
+// row's largest number is 2, so that its 1.27 is rounded to a multiple of 2/127, which is 1.276.
 func ExampleProblem_Append() {
 	p := one(1, 8)
 	p.DimV, p.KV, p.Lengths, p.Mask = 2, attn.I8, true, attn.Causal()
@@ -316,8 +325,8 @@ func Example_statistics() {
 	// entropy 1.3322, as that of 3.79 keys
 }
 
-// The way back: from the gradient of the output to those of the operands. Both keys weigh a half, whatever moves the second one up moves the output to
-// the second value.
+// The way back: from the gradient of the output to those of the operands. Both keys weigh a half,
+// whatever moves the second one up moves the output to the second value.
 func ExampleGrads() {
 	p := one(1, 2)
 	p.Want = attn.WantGrad

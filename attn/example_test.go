@@ -80,7 +80,8 @@ func ExampleProblem_Count() {
 	// Output: 20 5120 6144
 }
 
-// Attention over two parts of the keys joins to attention over both. Three keys weigh three times as much as one of the same score.
+// Attention over two parts of the keys joins to attention over both. Three keys weigh three times
+// as much as one of the same score.
 func ExampleMerge() {
 	o, lse := attn.Wrap(attn.BHSD, []float32{8}, 1, 1, 1, 1), attn.Wrap(attn.BHSD, []float32{1.0986123}, 1, 1, 1, 1)
 	o2, lse2 := attn.Wrap(attn.BHSD, []float32{4}, 1, 1, 1, 1), attn.New(attn.BHSD, 1, 1, 1, 1)

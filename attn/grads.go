@@ -5,9 +5,11 @@ import (
 	"fmt"
 )
 
-// Grads are the operands of the backward pass of a problem that has WantGrad: the gradients of some number, the loss, by the outputs of a call,
-// which come in, and by its operands, which go out. Incoming ones that are not set count as 0, outgoing ones that are not set are not computed.
-// Each has the shape of what it is the gradient by; all are float32. Every row of an outgoing one is written, those of no sequence with 0.
+// Grads are the operands of the backward pass of a problem that has WantGrad: the gradients of some
+// number, the loss, by the outputs of a call, which come in, and by its operands, which go out.
+// Incoming ones that are not set count as 0, outgoing ones that are not set are not computed. Each
+// has the shape of what it is the gradient by; all are float32. Every row of an outgoing one is
+// written, those of no sequence with 0.
 //
 //	dz_ij = p_ij (dO_i.v_j - dO_i.o_i + dLSE_i - dEntropy_i (z_ij - LSE_i + Entropy_i))
 //	ds_ij = dz_ij / T                      of the finished score, and of its bias
@@ -30,7 +32,8 @@ type Grads struct {
 	Terms             Operands // outgoing: Bias, Slopes, Sinks, Relative, Metric
 }
 
-// CheckGrads says what is wrong with the operands of a backward pass, naming the operand and both shapes. It allocates nothing when all is well.
+// CheckGrads says what is wrong with the operands of a backward pass, naming the operand and both
+// shapes. It allocates nothing when all is well.
 func (p *Problem) CheckGrads(a *Args, g *Grads) error {
 	if err := p.Check(a); err != nil {
 		return err
@@ -79,7 +82,8 @@ func (p *Problem) checkOutgoing(a *Args, g *Grads) error {
 	if g.Terms.RelativeClip != 0 {
 		return errors.New("dRelative: RelativeClip belongs to the operand, not to its gradient")
 	}
-	// Names and tensors lie apart: a name ends in an error, and what it came with would be moved to the heap.
+	// Names and tensors lie apart: a name ends in an error, and what it came with would be moved to
+	// the heap.
 	t, slopes, sinks, dSlopes, dSinks := &a.Terms, list(a.Terms.Slopes), list(a.Terms.Sinks), list(g.Terms.Slopes), list(g.Terms.Sinks)
 	names := [...]string{"Q", "K", "V", "Bias", "Relative", "Metric", "Slopes", "Sinks", "Out", "Stats.LSE", "Stats.Entropy", "Cos", "Sin", "dOut", "dLSE", "dEntropy"}
 	in := [...]*Tensor{
@@ -141,7 +145,8 @@ func (t *Tensor) beside(other *Tensor) bool {
 	return width(t) <= gap && gap+width(other) <= t.SS
 }
 
-// Shared is whether an outgoing gradient is a sum over pairs of batch entry and key head, so that their parts have an order.
+// Shared is whether an outgoing gradient is a sum over pairs of batch entry and key head, so that
+// their parts have an order.
 func (g *Grads) Shared() bool {
 	t := &g.Terms
 	return t.Bias.Data != nil || t.Relative.Data != nil || t.Metric.Data != nil || t.Slopes != nil || t.Sinks != nil

@@ -41,7 +41,8 @@ func TestCheckGradsNamesTheOperand(t *testing.T) {
 	}
 }
 
-// Gradients of every layout pass the check, views of one slab among them, and the check allocates nothing.
+// Gradients of every layout pass the check, views of one slab among them, and the check allocates
+// nothing.
 func TestCheckGradsTakesWhatIsRight(t *testing.T) {
 	p := attn.Problem{Batch: 2, SeqQ: 5, SeqKV: 5, HeadsQ: 4, HeadsKV: 2, Dim: 3, DimV: 7, Want: attn.WantGrad | attn.WantEntropy}
 	p.Score.Terms = attn.TermBias | attn.TermALiBi | attn.TermSinks | attn.TermRelative | attn.TermMetric

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// A Kernel is one implementation of attention for one instruction set. It is stateless and safe for concurrent use.
+// A Kernel is one implementation of attention for one instruction set. It is stateless and safe for
+// concurrent use.
 type Kernel interface {
 	// Name is the pair of benchmark keys, such as flash and avx2.
 	Name() (algo, isa string)
-	// Check says what a plan would cost in scratch bytes with so many workers, or why there can be none. It allocates nothing that
-	// grows with the problem. Plan fails exactly when Check does.
+	// Check says what a plan would cost in scratch bytes with so many workers, or why there can be
+	// none. It allocates nothing that grows with the problem. Plan fails exactly when Check does.
 	Check(p Problem, workers int) (scratch int64, err error)
 	// Plan decides and allocates.
 	Plan(p Problem, team *Team) (Plan, error)
@@ -20,25 +21,30 @@ type Kernel interface {
 // second call begins before the first has ended. Its methods do not allocate. It may keep the
 // operands of its last call from being freed.
 type Plan interface {
-	// Forward writes Out and the Stats that are set. What they held before does not matter. It panics on bad operands.
+	// Forward writes Out and the Stats that are set. What they held before does not matter. It
+	// panics on bad operands.
 	Forward(a *Args)
 	// Scratch is the number of bytes the plan holds.
 	Scratch() int64
 }
 
-// Differentiable is a plan with a backward pass. The plan of a problem that Wants gradients has one; others may have the method, which panics.
+// Differentiable is a plan with a backward pass. The plan of a problem that Wants gradients has
+// one; others may have the method, which panics.
 type Differentiable interface {
 	Plan
-	// Backward writes the outgoing gradients that are set, from the incoming ones and the operands of a Forward, as that has left them. What they
-	// held before does not matter. It panics on bad operands.
+	// Backward writes the outgoing gradients that are set, from the incoming ones and the operands
+	// of a Forward, as that has left them. What they held before does not matter. It panics on bad
+	// operands.
 	Backward(a *Args, g *Grads)
 }
 
-// Recurrent is a plan that can carry a state from call to call: that of a linear problem under a causal mask, without Lengths.
+// Recurrent is a plan that can carry a state from call to call: that of a linear problem under a
+// causal mask, without Lengths.
 //
-// Step absorbs all rows of a (one or many, up to SeqQ, as many queries as keys), writes their outputs and leaves the state after them, in
-// the chunked or one-row form that Problem.SeqQ chooses. Forward is Step from the rule's zero state. A state is float32
-// [batch][key head][d_phi][d_v], followed, when normalised, by [batch][key head][d_phi].
+// Step absorbs all rows of a (one or many, up to SeqQ, as many queries as keys), writes their
+// outputs and leaves the state after them, in the chunked or one-row form that Problem.SeqQ
+// chooses. Forward is Step from the rule's zero state. A state is float32 [batch][key
+// head][d_phi][d_v], followed, when normalised, by [batch][key head][d_phi].
 type Recurrent interface {
 	Plan
 	StateLen() int
@@ -55,7 +61,8 @@ type Tuned interface {
 	Path() string
 }
 
-// Native is the instruction set of a kernel that is not ours, and chooses for itself. It may also refuse what any kernel of ours does.
+// Native is the instruction set of a kernel that is not ours, and chooses for itself. It may also
+// refuse what any kernel of ours does.
 const Native = "native"
 
 // A Foreign kernel is one that another program computes. It may refuse any problem and break at any
@@ -85,19 +92,22 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("peer %s: %s: %s", e.Kernel, e.Stage, e.Fault)
 }
 
-// Remote is a plan computed elsewhere: a peer in a process, a library behind cgo. Forward is then Load, Run(1), Store, and panics with
-// their error. It is found by type assertion, as is io.Closer: a plan that holds a process, a mapping or C memory; whoever plans, closes.
+// Remote is a plan computed elsewhere: a peer in a process, a library behind cgo. Forward is then
+// Load, Run(1), Store, and panics with their error. It is found by type assertion, as is io.Closer:
+// a plan that holds a process, a mapping or C memory; whoever plans, closes.
 type Remote interface {
 	Plan
 	Load(a *Args) error
 	// Run times itself; copies in and out are not in it.
 	Run(calls int) (cpu, wall time.Duration, err error)
 	Store(a *Args) error
-	// Process is the system's number of the process whose memory a call takes, 0 if none is to be watched.
+	// Process is the system's number of the process whose memory a call takes, 0 if none is to be
+	// watched.
 	Process() int
 }
 
-// RemoteBackward is a Remote with a backward pass, of what its last Run has left. Backward is then LoadGrads, RunBackward(1), StoreGrads.
+// RemoteBackward is a Remote with a backward pass, of what its last Run has left. Backward is then
+// LoadGrads, RunBackward(1), StoreGrads.
 type RemoteBackward interface {
 	Remote
 	Differentiable

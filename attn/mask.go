@@ -28,7 +28,8 @@ const (
 	BlockBitmap  // a bit for Block queries by Block keys
 )
 
-// A Mask says which keys a query may see. The zero Mask shows all of them. A band and a bitmap combine: a key is visible when both show it.
+// A Mask says which keys a query may see. The zero Mask shows all of them. A band and a bitmap
+// combine: a key is visible when both show it.
 type Mask struct {
 	Band        bool  // Left and Right hold
 	Left, Right int   // with Band: keys pos-Left <= j <= pos+Right, or Unbounded
@@ -52,10 +53,12 @@ func Window(left, right int) Mask { return Mask{Band: true, Left: left, Right: r
 // With returns the mask with an element mask of the given form besides.
 func (m Mask) With(b Bitmap) Mask { m.Bitmap = b; return m }
 
-// WithBlocks returns the mask with a bitmap besides that has a bit for so many queries by as many keys.
+// WithBlocks returns the mask with a bitmap besides that has a bit for so many queries by as many
+// keys.
 func (m Mask) WithBlocks(side int) Mask { m.Bitmap, m.Block = BlockBitmap, side; return m }
 
-// Keys returns the interval lo <= j < hi of the nk keys in use that the band shows to a query at pos. It is empty as lo == hi.
+// Keys returns the interval lo <= j < hi of the nk keys in use that the band shows to a query at
+// pos. It is empty as lo == hi.
 func (m Mask) Keys(pos, nk int) (lo, hi int) {
 	hi = nk
 	if !m.Band {
@@ -70,7 +73,8 @@ func (m Mask) Keys(pos, nk int) (lo, hi int) {
 	return lo, max(lo, hi)
 }
 
-// Each is Keys for queries one after the other from pos on, as many as los and his have. Neither bound ever decreases.
+// Each is Keys for queries one after the other from pos on, as many as los and his have. Neither
+// bound ever decreases.
 func (m Mask) Each(pos, nk int, los, his []int32) {
 	lo, hi := -len(los), nk // unbounded
 	if m.Band && m.Left != Unbounded {
@@ -145,8 +149,9 @@ func (m Mask) validate() error {
 	return nil
 }
 
-// Bits is an element mask: true shows the key. Extents are [batch, query, head, key], each the problem's or 1, which broadcasts; in a block
-// bitmap queries and keys are counted in blocks. Strides are in elements, which in Words are bits, the lowest of a word first.
+// Bits is an element mask: true shows the key. Extents are [batch, query, head, key], each the
+// problem's or 1, which broadcasts; in a block bitmap queries and keys are counted in blocks.
+// Strides are in elements, which in Words are bits, the lowest of a word first.
 type Bits struct {
 	Bool       []bool   // BoolBitmap
 	Words      []uint64 // PackedBitmap, BlockBitmap
@@ -154,7 +159,8 @@ type Bits struct {
 	SB, SS, SH int
 }
 
-// Shows is whether the bitmap of a call, if it has one, shows key j to query i of head h in batch entry b.
+// Shows is whether the bitmap of a call, if it has one, shows key j to query i of head h in batch
+// entry b.
 func (a *Args) Shows(p *Problem, b, i, h, j int) bool {
 	m := &a.Allowed
 	switch p.Mask.Bitmap {
@@ -171,7 +177,8 @@ func (a *Args) Shows(p *Problem, b, i, h, j int) bool {
 	return m.Words[off/64]>>(off%64)&1 != 0
 }
 
-// BoolMask views data of shape [batch, head, query, key], or the last one to three of these, as an element mask.
+// BoolMask views data of shape [batch, head, query, key], or the last one to three of these, as an
+// element mask.
 func BoolMask(data []bool, dims ...int) (Bits, error) {
 	d, err := fromRight(len(data), dims)
 	if err != nil {
@@ -180,7 +187,8 @@ func BoolMask(data []bool, dims ...int) (Bits, error) {
 	return Bits{Bool: data, B: d[0], H: d[1], S: d[2], D: d[3], SB: d[1] * d[2] * d[3], SH: d[2] * d[3], SS: d[3]}, nil
 }
 
-// BiasTensor views data of shape [batch, head, query, key], or the last one to three of these, as an additive bias.
+// BiasTensor views data of shape [batch, head, query, key], or the last one to three of these, as
+// an additive bias.
 func BiasTensor(data []float32, dims ...int) (Tensor, error) {
 	d, err := fromRight(len(data), dims)
 	if err != nil {
@@ -210,7 +218,8 @@ func (m *Bits) Offset(b, s, h int) (off, step int) {
 	return broadcastOffset(b, s, h, m.B, m.S, m.H, m.D, m.SB, m.SS, m.SH)
 }
 
-// Offset finds row (b, s, h) of a tensor whose extents of 1 broadcast, as those of a bias do: element j is Data[off+j*step].
+// Offset finds row (b, s, h) of a tensor whose extents of 1 broadcast, as those of a bias do:
+// element j is Data[off+j*step].
 func (t *Tensor) Offset(b, s, h int) (off, step int) {
 	return broadcastOffset(b, s, h, t.B, t.S, t.H, t.D, t.SB, t.SS, t.SH)
 }

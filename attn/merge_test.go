@@ -56,7 +56,8 @@ func TestMergeLaws(t *testing.T) {
 			t.Fatalf("x+y = %v, y+x = %v", a, b)
 		}
 		a, b := merged(merged(x, y), z), merged(x, merged(y, z))
-		// Each merge rounds an output once; the rounding of an intermediate LSE moves weights by as much.
+		// Each merge rounds an output once; the rounding of an intermediate LSE moves weights by as
+		// much.
 		const u = 1.0 / (1 << 24)
 		l := math.Max(math.Abs(float64(x.lse.Data[0])), math.Max(math.Abs(float64(y.lse.Data[0])), math.Abs(float64(z.lse.Data[0])))) + 2
 		for c := range a.o.Data {

@@ -11,8 +11,8 @@ import (
 // ErrUnsupported is what Check and Plan wrap when a kernel does not do what a valid problem asks.
 var ErrUnsupported = errors.New("unsupported")
 
-// A Problem is everything that determines the answer except the numbers. It is comparable, and the zero value of each field after DimV is the
-// plain case.
+// A Problem is everything that determines the answer except the numbers. It is comparable, and the
+// zero value of each field after DimV is the plain case.
 type Problem struct {
 	Op              Op // the table of operations says which of the fields below a kind of attention takes
 	Batch           int
@@ -45,7 +45,8 @@ type Score struct {
 	Rope    Rope
 }
 
-// Terms is the set of terms that enter a score besides the product; their operands are in Args.Terms.
+// Terms is the set of terms that enter a score besides the product; their operands are in
+// Args.Terms.
 type Terms uint8
 
 // Score terms.
@@ -57,8 +58,8 @@ const (
 	TermMetric                     // q . g . k in place of q . k
 )
 
-// Rope says whether and how Q and K are rotated by their positions: which two elements of a row turn together. With n angles, the first 2n
-// elements turn and the others stay.
+// Rope says whether and how Q and K are rotated by their positions: which two elements of a row
+// turn together. With n angles, the first 2n elements turn and the others stay.
 type Rope uint8
 
 // Rotations.
@@ -103,7 +104,8 @@ func FeatureByName(s string) (Feature, error) {
 	return 0, fmt.Errorf("unknown feature map %q: one of %s", s, strings.Join(featureNames[:], ", "))
 }
 
-// Want is the set of by-products and gradients a plan must be able to give. A call may still leave any of them out.
+// Want is the set of by-products and gradients a plan must be able to give. A call may still leave
+// any of them out.
 type Want uint16
 
 // By-products.
@@ -210,8 +212,8 @@ func (p *Problem) Needs() Needs {
 	return n
 }
 
-// Require is the first line of every kernel's Check: it refuses a problem that is malformed, and one that needs an ability the kernel
-// named lacks, saying which.
+// Require is the first line of every kernel's Check: it refuses a problem that is malformed, and
+// one that needs an ability the kernel named lacks, saying which.
 func (p *Problem) Require(kernel string, have Needs) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -245,7 +247,8 @@ func (p *Problem) Validate() error {
 	if p.HeadsQ > 0 && (p.HeadsKV == 0 || p.HeadsQ%p.HeadsKV != 0) {
 		return fmt.Errorf("problem: %d key heads do not divide %d query heads", p.HeadsKV, p.HeadsQ)
 	}
-	// Neither an index nor a count of pairs may overflow, nor either of them times what scratch has for it.
+	// Neither an index nor a count of pairs may overflow, nor either of them times what scratch has
+	// for it.
 	if !fits(1<<46, p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV, p.DimQ)) ||
 		!fits(1<<58, p.Batch, p.HeadsQ, p.SeqQ, p.SeqKV) {
 		return fmt.Errorf("problem: batch %d, heads %d and %d, seq %d by %d, dim %d and %d are more than any machine can hold or do",

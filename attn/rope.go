@@ -6,8 +6,9 @@ import (
 	"math"
 )
 
-// RopeTables makes the operands Cos and Sin of a Rope: one row for each position from 0 on, and dims/2 angles in it, of which angle c of position m
-// is m * base^(-2c/dims). The usual base is 10000; dims may be less than the columns of Q and K, which leaves the rest of them unturned.
+// RopeTables makes the operands Cos and Sin of a Rope: one row for each position from 0 on, and
+// dims/2 angles in it, of which angle c of position m is m * base^(-2c/dims). The usual base is
+// 10000; dims may be less than the columns of Q and K, which leaves the rest of them unturned.
 func RopeTables(base float64, positions, dims int) (cos, sin Tensor) {
 	n := dims / 2
 	cos, sin = New(BHSD, 1, positions, 1, n), New(BHSD, 1, positions, 1, n)
@@ -35,8 +36,9 @@ func (r Rope) Turn(x, cos, sin []float32) {
 	}
 }
 
-// Rotate is the rotation alone: it writes the rows of from, turned by their positions, to the rows of to, which has the same shape and may be from
-// itself. It changes nothing if it returns an error. Row s of batch b stands at positions[b*S+s], or at s if positions is nil.
+// Rotate is the rotation alone: it writes the rows of from, turned by their positions, to the rows
+// of to, which has the same shape and may be from itself. It changes nothing if it returns an
+// error. Row s of batch b stands at positions[b*S+s], or at s if positions is nil.
 func Rotate(r Rope, to, from, cos, sin Tensor, positions []int32) error {
 	switch {
 	case r != RopeInterleaved && r != RopeHalves:

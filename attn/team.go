@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// A Team is a fixed set of workers that runs tasks without allocating. The nil Team is the caller's goroutine alone. Tasks are handed out
-// in order, one at a time, to whichever worker is free, so a result must not depend on which worker ran a task. Runs of one Team wait
-// for each other, so a task must not call Run.
+// A Team is a fixed set of workers that runs tasks without allocating. The nil Team is the caller's
+// goroutine alone. Tasks are handed out in order, one at a time, to whichever worker is free, so a
+// result must not depend on which worker ran a task. Runs of one Team wait for each other, so a
+// task must not call Run.
 //
-// Workers that have nothing to do look out for the next Run for a while before they sleep: calls of a model follow one another, and on a virtual machine of
-// a Xeon (family 6, model 167) it took a sleeper some 110 microseconds to be at work.
+// Workers that have nothing to do look out for the next Run for a while before they sleep: calls of
+// a model follow one another, and on a virtual machine of a Xeon (family 6, model 167) it took a
+// sleeper some 110 microseconds to be at work.
 type Team struct {
 	helpers []*bell    // of the workers from 1 on
 	run     sync.Mutex // held during a Run
@@ -25,8 +27,8 @@ type Team struct {
 	closed  bool
 }
 
-// NewTeam starts a team of so many workers, the caller of Run being one of them. Fewer than two workers need no team: the result is nil.
-// Close ends its goroutines.
+// NewTeam starts a team of so many workers, the caller of Run being one of them. Fewer than two
+// workers need no team: the result is nil. Close ends its goroutines.
 func NewTeam(workers int) *Team {
 	if workers < 2 {
 		return nil
@@ -59,8 +61,8 @@ func (t *Team) Workers() int {
 	return 1 + len(t.helpers)
 }
 
-// Run calls job once for each task from 0 to tasks-1 and returns when all are done. If a job panics, the tasks not yet begun are left
-// out, and Run panics with the same value.
+// Run calls job once for each task from 0 to tasks-1 and returns when all are done. If a job
+// panics, the tasks not yet begun are left out, and Run panics with the same value.
 func (t *Team) Run(tasks int, job func(worker, task int)) {
 	if t == nil || tasks < 2 {
 		for i := range tasks {
@@ -131,8 +133,8 @@ func (t *Team) Close() {
 	}
 }
 
-// A bell is rung by one goroutine and heard by another one, which looks out for it so many times before it sleeps. Each ring is heard, or hushed, before
-// the next one.
+// A bell is rung by one goroutine and heard by another one, which looks out for it so many times
+// before it sleeps. Each ring is heard, or hushed, before the next one.
 type bell struct {
 	state atomic.Int32
 	looks int
@@ -162,8 +164,8 @@ func (b *bell) ring() {
 // hush takes a ring back that has not been heard.
 func (b *bell) hush() bool { return b.state.CompareAndSwap(rung, quiet) }
 
-// wait returns when the bell is rung. If it yields, other goroutines may run between looks; where a goroutine is locked to its thread, that takes as long as
-// to sleep.
+// wait returns when the bell is rung. If it yields, other goroutines may run between looks; where a
+// goroutine is locked to its thread, that takes as long as to sleep.
 func (b *bell) wait(yields bool) {
 	for {
 		for range b.looks {

@@ -36,7 +36,8 @@ func TestTeamRunsEachTaskOnce(t *testing.T) {
 	}
 }
 
-// A task's panic comes out of Run with its value, whoever ran the task, and the team goes on working.
+// A task's panic comes out of Run with its value, whoever ran the task, and the team goes on
+// working.
 func TestTeamPanics(t *testing.T) {
 	for _, workers := range []int{1, 2, 5} {
 		team := attn.NewTeam(workers)

@@ -25,10 +25,11 @@ func (t DType) String() string { return name(dtypeNames[:], int(t), "dtype") }
 // Bytes is the size of an element; a row of I8 has a scale besides.
 func (t DType) Bytes() int { return [...]int{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
 
-// A Tensor is a strided view of a [batch, sequence, head, dim] array. The last dimension is contiguous; a zero stride broadcasts.
+// A Tensor is a strided view of a [batch, sequence, head, dim] array. The last dimension is
+// contiguous; a zero stride broadcasts.
 //
-// A row of I8 stands for its numbers times its scale. The scale of the row at element o is Scale[o/D], in whatever order the rows lie, so
-// strides are multiples of D.
+// A row of I8 stands for its numbers times its scale. The scale of the row at element o is
+// Scale[o/D], in whatever order the rows lie, so strides are multiples of D.
 type Tensor struct {
 	Data       []float32 // F32
 	Bits       []uint16  // F16, BF16
@@ -48,7 +49,8 @@ const (
 	BSHD
 )
 
-// Wrap views data as a contiguous tensor in the given layout. It panics when data is shorter than the shape.
+// Wrap views data as a contiguous tensor in the given layout. It panics when data is shorter than
+// the shape.
 func Wrap(l Layout, data []float32, b, s, h, d int) Tensor {
 	t := Tensor{Data: data, B: b, S: s, H: h, D: d}
 	switch l {
@@ -87,7 +89,8 @@ func NewTyped(typ DType, l Layout, b, s, h, d int) Tensor {
 	return t
 }
 
-// Packed views one slab of rows [q heads | k heads | v heads], as a fused projection leaves them, as Q, K and V.
+// Packed views one slab of rows [q heads | k heads | v heads], as a fused projection leaves them,
+// as Q, K and V.
 func Packed(data []float32, b, s, hq, hkv, d, dv int) (q, k, v Tensor) {
 	row := hq*d + hkv*(d+dv)
 	if len(data) < b*s*row {
@@ -99,7 +102,8 @@ func Packed(data []float32, b, s, hq, hkv, d, dv int) (q, k, v Tensor) {
 	return view(0, hq, d), view(hq*d, hkv, d), view((hq+hkv)*d, hkv, dv)
 }
 
-// Row returns the dim elements at batch b, row s, head h of a float32 tensor. It shares memory with t.
+// Row returns the dim elements at batch b, row s, head h of a float32 tensor. It shares memory with
+// t.
 func (t *Tensor) Row(b, s, h int) []float32 {
 	if t.D == 0 {
 		return nil
@@ -125,7 +129,8 @@ func (t *Tensor) isZero() bool {
 // empty reports whether the view has no elements. Size may overflow where strides are 0.
 func (t *Tensor) empty() bool { return t.B == 0 || t.S == 0 || t.H == 0 || t.D == 0 }
 
-// span is one more than the largest index of the view, or -1 if that does not fit an int. A view of no elements spans 0.
+// span is one more than the largest index of the view, or -1 if that does not fit an int. A view of
+// no elements spans 0.
 func span(ext, stride [4]int) int {
 	if min(ext[0], ext[1], ext[2], ext[3]) == 0 {
 		return 0
@@ -188,7 +193,8 @@ func (t *Tensor) length() int {
 	return len(t.Bits)
 }
 
-// writable additionally demands that no two indices of an output share an element: taken by size, each stride clears the ones below it.
+// writable additionally demands that no two indices of an output share an element: taken by size,
+// each stride clears the ones below it.
 func (t *Tensor) writable(name string) error {
 	ext, stride := [3]int{t.B, t.S, t.H}, [3]int{t.SB, t.SS, t.SH}
 	reach := t.D // elements spanned by the dimensions placed so far

@@ -75,7 +75,8 @@ func TestWrapTooShort(t *testing.T) {
 	}
 }
 
-// Offsets past 2^31 and past 2^63 are computed, not allocated: such a view is refused for its reach, and never wraps around to look small.
+// Offsets past 2^31 and past 2^63 are computed, not allocated: such a view is refused for its
+// reach, and never wraps around to look small.
 func TestReach(t *testing.T) {
 	p := attn.Problem{Batch: 3, SeqQ: 4, SeqKV: 4, HeadsQ: 2, HeadsKV: 2, Dim: 8, DimV: 8}
 	for _, c := range []struct {

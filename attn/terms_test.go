@@ -53,8 +53,8 @@ func TestALiBiWeights(t *testing.T) {
 	}
 }
 
-// Both sides: 16 buckets each, 8 of them exact, and from 8 on two for each doubling up to 128. One side: 16 exact ones, and from 16 on 16/3 for
-// each doubling.
+// Both sides: 16 buckets each, 8 of them exact, and from 8 on two for each doubling up to 128. One
+// side: 16 exact ones, and from 16 on 16/3 for each doubling.
 func TestT5Bucket(t *testing.T) {
 	for _, c := range []struct {
 		distance       int

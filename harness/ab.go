@@ -13,20 +13,23 @@ import (
 	"attnlab/harness/stats"
 )
 
-// An AB asks whether one side is slower than the other: two builds of this program, or two kernels of one. Its cells are taken in rounds, each in the
-// order A B B A or B A A B by turns, so that what the machine does meanwhile happens to both.
+// An AB asks whether one side is slower than the other: two builds of this program, or two kernels
+// of one. Its cells are taken in rounds, each in the order A B B A or B A A B by turns, so that
+// what the machine does meanwhile happens to both.
 //
-// Cells are judged after 6, 12, 24, 48 and 96 rounds, and when the budget is spent, whichever comes first: Looks times at most, each at the level of one
-// of so many (stats.Sequence), with Holm's correction over the cells. A cell that has its verdict is left alone from then on.
+// Cells are judged after 6, 12, 24, 48 and 96 rounds, and when the budget is spent, whichever comes
+// first: Looks times at most, each at the level of one of so many (stats.Sequence), with Holm's
+// correction over the cells. A cell that has its verdict is left alone from then on.
 //
 //	worse   the least time of B is more than the cell's effect above that of A, the median of the rounds' ratios more than half of it, and ranks tell them apart
 //	better  the same the other way round
 //	same    the interval of that median lies within the effect of 1
 //
-// Until one of these holds, a cell is undecided. The least of many times is what the code takes when nothing disturbs it; the ranks see to it that it was
-// not a lucky one.
+// Until one of these holds, a cell is undecided. The least of many times is what the code takes
+// when nothing disturbs it; the ranks see to it that it was not a lucky one.
 //
-// What the journals already hold of whole rounds is not measured again: an AB that was interrupted goes on where it stopped, with the looks it has had.
+// What the journals already hold of whole rounds is not measured again: an AB that was interrupted
+// goes on where it stopped, with the looks it has had.
 type AB struct {
 	Sides    [2]Worker
 	Journals [2]*run.Journal // nil: nothing is kept
@@ -71,7 +74,8 @@ const Decided = "no cell is left to decide"
 // Looks is how often an AB judges its cells at most.
 const Looks = 6
 
-// firstLook is the round after which cells are judged for the first time; each look comes after twice as many as the one before.
+// firstLook is the round after which cells are judged for the first time; each look comes after
+// twice as many as the one before.
 const firstLook = 6
 
 // A Judgement is what a cell comes to.
@@ -98,7 +102,8 @@ type ABCell struct {
 	Note      string // why it failed, or is not judged
 }
 
-// Run compares. When stop is closed it ends after the sample in hand. The reason is Decided, AllSamples, BudgetSpent or Interrupted.
+// Run compares. When stop is closed it ends after the sample in hand. The reason is Decided,
+// AllSamples, BudgetSpent or Interrupted.
 func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, reason string, err error) {
 	if err := s.begin(ctx, stop); err != nil {
 		return s.interrupted(err)
@@ -149,7 +154,8 @@ func (s *AB) Run(ctx context.Context, stop <-chan struct{}) (cells []ABCell, rea
 	}
 }
 
-// effect is the least difference that matters and can be told in a cell. One noisy cell does not blind the others.
+// effect is the least difference that matters and can be told in a cell. One noisy cell does not
+// blind the others.
 func (s *AB) effect(points [2]run.Point) float64 {
 	return max(s.Effect, s.Floors[ProbeUnit(points[0])], s.Floors[ProbeUnit(points[1])])
 }
@@ -264,7 +270,8 @@ func newKeptRound(cell [2]run.Point, visits map[sidePoint]map[int]*run.Visit, nu
 
 func (s *AB) now() time.Time { return s.sides[0].now() }
 
-// tell says that cell i is next, after so many steps: a cell verified is one, and so is a round of a cell.
+// tell says that cell i is next, after so many steps: a cell verified is one, and so is a round of
+// a cell.
 func (s *AB) tell(phase string, i, done int) {
 	if s.Tell == nil {
 		return

@@ -14,7 +14,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// A noisy machine takes times that are skewed upwards, drift slowly, and are now and then far off. Its clock goes on with what it measures.
+// A noisy machine takes times that are skewed upwards, drift slowly, and are now and then far off.
+// Its clock goes on with what it measures.
 type noisy struct {
 	r     *rand.Rand
 	drift float64
@@ -61,7 +62,8 @@ func trial(t *testing.T, seed uint64, cells int, slower float64) []harness.ABCel
 	return got
 }
 
-// On a machine that is made of noise, the same code is called slower in fewer runs than Alpha, and code that is slower is caught.
+// On a machine that is made of noise, the same code is called slower in fewer runs than Alpha, and
+// code that is slower is caught.
 func TestABErrorRates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("rates are of hundreds of comparisons")
@@ -99,7 +101,8 @@ func TestABErrorRates(t *testing.T) {
 	}
 }
 
-// A drift of the machine is not a difference between the sides, and each side is sampled twice in a round, by turns.
+// A drift of the machine is not a difference between the sides, and each side is sampled twice in a
+// round, by turns.
 func TestABInterleaves(t *testing.T) {
 	var order []int
 	now := time.Time{}
@@ -233,7 +236,8 @@ func TestABPaths(t *testing.T) {
 	}
 }
 
-// A study tells a quiet machine from a noisy one, and its floor is what keeps an AB from calling the same code different.
+// A study tells a quiet machine from a noisy one, and its floor is what keeps an AB from calling
+// the same code different.
 func TestStudy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a study is hundreds of comparisons")
@@ -297,7 +301,8 @@ func abJournals(t *testing.T, dirs [2]string, open func(dir string) (*run.Journa
 
 func create(dir string) (*run.Journal, error) { return run.Create(dir, run.Meta{}) }
 
-// Wherever an AB is stopped, it stops after the sample in hand, and goes on from its whole rounds: what it comes to is what it would have come to.
+// Wherever an AB is stopped, it stops after the sample in hand, and goes on from its whole rounds:
+// what it comes to is what it would have come to.
 func TestABResumes(t *testing.T) {
 	a, b := point("honest", 8), point("honest", 16)
 	cells := [][2]run.Point{{a, a}, {b, b}}

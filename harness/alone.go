@@ -10,8 +10,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// An alone is a plan that answers the sequences of a ragged call one by one, each through a plan of its own length: what a ragged batch is held
-// against.
+// An alone is a plan that answers the sequences of a ragged call one by one, each through a plan of
+// its own length: what a ragged batch is held against.
 type alone struct {
 	plans []attn.Plan
 	calls []*attn.Args

@@ -24,9 +24,11 @@ var ErrNoChild = errors.New("cannot start a worker process")
 // ErrTimeout is what a Child wraps when a request took longer than its limit.
 var ErrTimeout = errors.New("no answer")
 
-// A Child is a Worker in other processes. Cases share one, which is started when it is needed and replaced when it dies. Whatever is asked about a point has
-// a process of its own: its speed also hangs on where its memory lies, which no later call in the same process changes. On a Xeon (family 6, model 167) whose
-// free memory lay in pieces, samples of the same code from two processes, many from each, differed by up to 12 %.
+// A Child is a Worker in other processes. Cases share one, which is started when it is needed and
+// replaced when it dies. Whatever is asked about a point has a process of its own: its speed also
+// hangs on where its memory lies, which no later call in the same process changes. On a Xeon
+// (family 6, model 167) whose free memory lay in pieces, samples of the same code from two
+// processes, many from each, differed by up to 12 %.
 type Child struct {
 	Command func() *exec.Cmd // runs Lab.Serve on its standard input and output
 	Timeout time.Duration    // for one request; then the process is killed. 0 is no limit
@@ -112,8 +114,10 @@ func (c *Child) Close() error {
 	return err
 }
 
-// ask puts one request to the process. An error of the kernel's or its death is told as an error; a cancelled context as the context's. A process that is so
-// young that it does not yet ignore what a terminal or a batch system sends to all of us is replaced: what that means is for the parent to say.
+// ask puts one request to the process. An error of the kernel's or its death is told as an error; a
+// cancelled context as the context's. A process that is so young that it does not yet ignore what a
+// terminal or a batch system sends to all of us is replaced: what that means is for the parent to
+// say.
 func (c *Child) ask(ctx context.Context, q request) (answer, error) {
 	a, err := c.askOnce(ctx, q)
 	if err != nil && ctx.Err() == nil && interrupted(err) {
@@ -217,7 +221,8 @@ func lastWords(stderr string, died error) string {
 	return text
 }
 
-// standing says where the stacks in a worker's last words show its main goroutine: the innermost calls. It is empty if they do not show it.
+// standing says where the stacks in a worker's last words show its main goroutine: the innermost
+// calls. It is empty if they do not show it.
 func standing(stacks string) string {
 	_, main, ok := strings.Cut(stacks, "\ngoroutine 1 ")
 	if !ok {
@@ -228,7 +233,8 @@ func standing(stacks string) string {
 		if line == "\n" || len(calls) == 5 {
 			break
 		}
-		// The line that begins the goroutine, and those of a file, have no call; those of the runtime say how it waits, and the state says it better.
+		// The line that begins the goroutine, and those of a file, have no call; those of the
+		// runtime say how it waits, and the state says it better.
 		if end := strings.LastIndex(line, "("); end > 0 && line[0] != '\t' && !strings.HasPrefix(line, "runtime.") {
 			calls = append(calls, line[:end])
 		}
@@ -285,7 +291,8 @@ func (c *Child) Sample(ctx context.Context, at run.Point, wish Wish) (Sample, er
 	return *a.Sample, nil
 }
 
-// Profile runs a point for two seconds under the CPU profiler, without timing it, and returns what go tool pprof reads.
+// Profile runs a point for two seconds under the CPU profiler, without timing it, and returns what
+// go tool pprof reads.
 func (c *Child) Profile(ctx context.Context, at run.Point) ([]byte, error) {
 	a, err := c.fresh(ctx, request{Do: "profile", Point: &at})
 	return a.Profile, err

@@ -104,7 +104,8 @@ func (p oddPlan) Forward(a *attn.Args) {
 
 var sink []float32
 
-// disturbed is a slow kernel: while its second call goes on, the first that is counted, something else allocates.
+// disturbed is a slow kernel: while its second call goes on, the first that is counted, something
+// else allocates.
 func disturbed() func(*attn.Args, attn.Plan) {
 	calls := 0
 	return func(a *attn.Args, honest attn.Plan) {

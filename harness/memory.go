@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Memory is what one call costs besides its operands. A figure is nil where the system does not tell it, or where calls run in another
-// process, which does not: 0 is a measurement.
+// A Memory is what one call costs besides its operands. A figure is nil where the system does not
+// tell it, or where calls run in another process, which does not: 0 is a measurement.
 type Memory struct {
 	Scratch *int64 `json:"scratch"`  // what the plan says it holds
 	PeakRSS *int64 `json:"peak_rss"` // growth of the process, from inputs in place to its highest point in planning and one call; of a Remote, in one call
@@ -17,8 +17,9 @@ type Memory struct {
 	Allocs  *int64 `json:"allocs"`
 }
 
-// Allocations are counted over up to steadyCalls calls, so that one of the runtime's own rounds down to 0 a call, its bytes with it. A slow kernel
-// gets one call, which the runtime's own are not divided by: so of a few tries the least counts, because a call's own allocations are in each.
+// Allocations are counted over up to steadyCalls calls, so that one of the runtime's own rounds
+// down to 0 a call, its bytes with it. A slow kernel gets one call, which the runtime's own are not
+// divided by: so of a few tries the least counts, because a call's own allocations are in each.
 const (
 	steadyCalls = 5
 	steadyTime  = 100 * time.Millisecond // of calls that are counted together
@@ -26,14 +27,16 @@ const (
 	triesTime   = 2 * time.Second // after which no other try begins
 )
 
-// Weigh measures what a workload costs in memory. It is meant for a process of its own: what an earlier job left behind would count.
+// Weigh measures what a workload costs in memory. It is meant for a process of its own: what an
+// earlier job left behind would count.
 func Weigh(w *Workload) (m Memory, err error) {
 	j, err := w.Prepare()
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	// Garbage goes back to the system before the watch begins and is left alone while it lasts: a collection would return pages unseen.
+	// Garbage goes back to the system before the watch begins and is left alone while it lasts: a
+	// collection would return pages unseen.
 	debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	peak := watchRSS(os.Getpid())

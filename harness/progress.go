@@ -17,8 +17,10 @@ type Progress struct {
 	Left        time.Duration // estimate of the time to the end; negative while there is nothing to go by
 }
 
-// Needed is how many values, of which there are n, a sample should have for its interval, which reaches width from its median, to reach no farther than
-// precision: it shrinks with the square root of their number. It is no less than n, nor than least, which is what there must be for an interval.
+// Needed is how many values, of which there are n, a sample should have for its interval, which
+// reaches width from its median, to reach no farther than precision: it shrinks with the square
+// root of their number. It is no less than n, nor than least, which is what there must be for an
+// interval.
 func Needed(n int, width, precision float64, least int) int {
 	need := max(n, least)
 	if w := width / precision; w > 1 && !math.IsInf(w, 0) {
@@ -27,8 +29,9 @@ func Needed(n int, width, precision float64, least int) int {
 	return need
 }
 
-// NeededFor is how many samples a cell needs in all to have so many accepted, if of its n samples so many are and the share stays; of cells without samples,
-// or without accepted ones, it is told no more than that they need one for each that they lack.
+// NeededFor is how many samples a cell needs in all to have so many accepted, if of its n samples
+// so many are and the share stays; of cells without samples, or without accepted ones, it is told
+// no more than that they need one for each that they lack.
 func NeededFor(want, accepted, n int) int {
 	lacks := max(0, want-accepted)
 	if accepted > 0 {
@@ -37,8 +40,9 @@ func NeededFor(want, accepted, n int) int {
 	return n + lacks
 }
 
-// Forecast is how many of the steps that are needed will be taken yet, and how long that takes: at the pace of those taken so far in this session, and no
-// longer than what is left of a budget, of which a negative one is none. Without a pace the time is negative, which is unknown.
+// Forecast is how many of the steps that are needed will be taken yet, and how long that takes: at
+// the pace of those taken so far in this session, and no longer than what is left of a budget, of
+// which a negative one is none. Without a pace the time is negative, which is unknown.
 func Forecast(needed, taken int, took, budget time.Duration) (steps int, left time.Duration) {
 	if taken < 1 || took <= 0 {
 		return needed, -1
@@ -62,8 +66,9 @@ func lookAfter(rounds int) int {
 	return next
 }
 
-// roundsNeeded is how many rounds a cell is foreseen to take to its verdict, given the ratios of those that it has: as many as bring its interval to lie
-// within the effect; where the median lies outside, which may be a verdict at any time, as many as the next look takes.
+// roundsNeeded is how many rounds a cell is foreseen to take to its verdict, given the ratios of
+// those that it has: as many as bring its interval to lie within the effect; where the median lies
+// outside, which may be a verdict at any time, as many as the next look takes.
 func roundsNeeded(ratios []float64, effect float64) int {
 	s := stats.Summarise(ratios)
 	room := effect - math.Abs(s.Median-1)

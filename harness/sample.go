@@ -7,21 +7,26 @@ import (
 	"attnlab/harness/machine"
 )
 
-// SampleTime is the least duration of a sample: long against timer resolution, short against a scheduler's moods. Tests that do not look at what is measured
-// set less, and less of ProbeTime and SlotReadings.
+// SampleTime is the least duration of a sample: long against timer resolution, short against a
+// scheduler's moods. Tests that do not look at what is measured set less, and less of ProbeTime and
+// SlotReadings.
 var SampleTime = 5 * time.Millisecond
 
-// teamWarm is how long the threads of a team run before they are measured. They wake up on one CPU, and some milliseconds later on another one that has
-// slept and is slow: on a virtual machine of two CPUs of a Xeon (family 6, model 167) two probes of two threads agreed in 10 of 60 samples after one call,
-// in 14 after 20 ms and in 27 after 40.
+// teamWarm is how long the threads of a team run before they are measured. They wake up on one CPU,
+// and some milliseconds later on another one that has slept and is slow: on a virtual machine of
+// two CPUs of a Xeon (family 6, model 167) two probes of two threads agreed in 10 of 60 samples
+// after one call, in 14 after 20 ms and in 27 after 40.
 const teamWarm = 40 * time.Millisecond
 
-// coolTime is how long a call must last to be timed without another one just before it. While the probes ran, others have used the caches that were warm before,
-// and shorter calls would be timed while they fill them again: on a Zen 5 with busy neighbours, flash with AVX-512, 8 heads, d = 64 and 512 keys reached .78 of
-// the peak with a causal mask so, and .81 with a call after the probes; with 1024 keys .83 and .86.
+// coolTime is how long a call must last to be timed without another one just before it. While the
+// probes ran, others have used the caches that were warm before, and shorter calls would be timed
+// while they fill them again: on a Zen 5 with busy neighbours, flash with AVX-512, 8 heads, d = 64
+// and 512 keys reached .78 of the peak with a causal mask so, and .81 with a call after the probes;
+// with 1024 keys .83 and .86.
 const coolTime = 20 * time.Millisecond
 
-// MaxDrift is how far apart the two probes around a sample may be before the sample is left out of the fraction of peak.
+// MaxDrift is how far apart the two probes around a sample may be before the sample is left out of
+// the fraction of peak.
 const MaxDrift = 0.02
 
 // A Sample is one measurement: some calls, and the machine's rate just before and just after them.
@@ -50,8 +55,9 @@ type Wish struct {
 // granted says whether a sample is as wished.
 func (w Wish) granted(s Sample) bool { return s.Steady() && s.Slots >= w.Slots }
 
-// Take warms a job with one call, a team's with as many as take teamWarm, and measures one sample of it, warmed once more if a call is short. What it measures
-// says nothing about whether it tries again: only the probes around it do. Without a counter nothing is counted.
+// Take warms a job with one call, a team's with as many as take teamWarm, and measures one sample
+// of it, warmed once more if a call is short. What it measures says nothing about whether it tries
+// again: only the probes around it do. Without a counter nothing is counted.
 func Take(j Job, probe, slots Probe, count machine.Counter, wish Wish) (Sample, error) {
 	took, err := j.Run(1)
 	if err != nil {
@@ -59,7 +65,8 @@ func Take(j Job, probe, slots Probe, count machine.Counter, wish Wish) (Sample, 
 	}
 	s, short := Sample{Calls: max(wish.Calls, 1)}, took.Wall < coolTime
 	if wish.Calls < 1 && took.Wall < SampleTime {
-		// The warm call is cold and slow: half of what it asks for, and the loop below does the rest.
+		// The warm call is cold and slow: half of what it asks for, and the loop below does the
+		// rest.
 		s.Calls = max(1, grow(1, took.Wall, SampleTime)/2)
 	}
 	for warm := took.Wall; j.Team().Workers() > 1 && warm < teamWarm; warm += took.Wall {

@@ -36,8 +36,9 @@ func (*fakeJob) Reads() []float32                          { return nil }
 func (*fakeJob) Scratch() int64                            { return 0 }
 func (*fakeJob) Close() error                              { return nil }
 
-// A sample lasts at least SampleTime, not much more unless one call does, begins with a single warm call, a team's with some milliseconds of them, and
-// stands between two probes. If a call is short, another one goes between the first probe and the sample.
+// A sample lasts at least SampleTime, not much more unless one call does, begins with a single warm
+// call, a team's with some milliseconds of them, and stands between two probes. If a call is short,
+// another one goes between the first probe and the sample.
 func TestTake(t *testing.T) {
 	team := attn.NewTeam(2)
 	defer team.Close()
@@ -96,7 +97,8 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// A sample waits until nobody else is on the core, and is taken again if somebody comes or if the probes disagree, for as long as is wished.
+// A sample waits until nobody else is on the core, and is taken again if somebody comes or if the
+// probes disagree, for as long as is wished.
 func TestTakeWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -12,9 +12,10 @@ import (
 	"attnlab/harness/stats"
 )
 
-// A Study says what comparisons are worth on this machine: what an AB makes of rounds in which both sides were the same. It takes rounds once and compares
-// them many times over, each time twelve of them drawn anew, as they are and with one side made slower; so its shares are estimates, from one stretch of
-// time on one machine.
+// A Study says what comparisons are worth on this machine: what an AB makes of rounds in which both
+// sides were the same. It takes rounds once and compares them many times over, each time twelve of
+// them drawn anew, as they are and with one side made slower; so its shares are estimates, from one
+// stretch of time on one machine.
 type Study struct {
 	Point       run.Point `json:"point"`
 	Rounds      int       `json:"rounds"`
@@ -32,8 +33,9 @@ const (
 // slowdowns are those that a Study tries, from the smallest.
 var slowdowns = []float64{0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5}
 
-// Study takes so many rounds of the first cell, whose sides should be the same, and says what they are worth. The verdicts are those of this AB. When
-// stop is closed it makes do with the rounds it has. A sample that fails is an error.
+// Study takes so many rounds of the first cell, whose sides should be the same, and says what they
+// are worth. The verdicts are those of this AB. When stop is closed it makes do with the rounds it
+// has. A sample that fails is an error.
 func (s *AB) Study(ctx context.Context, stop <-chan struct{}, rounds int) (Study, error) {
 	if err := s.begin(ctx, stop); errors.Is(err, context.Canceled) {
 		return Study{Point: s.Cells[0][0]}, nil
@@ -85,8 +87,8 @@ func (s *AB) study(st *Study) {
 			drawn[i] = p
 		}
 		apart = append(apart, math.Abs(least(drawn)-1))
-		// A time that was drawn twice would be a tie. Comparisons of times have none, and ranks take far longer with them: on a Zen 3 TestStudy took 7.4 s, and
-		// .2 without.
+		// A time that was drawn twice would be a tie. Comparisons of times have none, and ranks
+		// take far longer with them: on a Zen 3 TestStudy took 7.4 s, and .2 without.
 		for i := range drawn {
 			for _, t := range []*float64{&drawn[i].A[0], &drawn[i].A[1], &drawn[i].B[0], &drawn[i].B[1]} {
 				*t *= 1 + 1e-9*rng.Float64()
@@ -116,7 +118,8 @@ func (s *AB) study(st *Study) {
 	}
 }
 
-// worse is whether rounds come to the verdict Worse. Ranks, which take the longest, are looked at last.
+// worse is whether rounds come to the verdict Worse. Ranks, which take the longest, are looked at
+// last.
 func (s *AB) worse(rounds []stats.Pair, level float64) bool {
 	ratios := make([]float64, len(rounds))
 	for i, p := range rounds {

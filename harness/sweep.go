@@ -14,8 +14,8 @@ import (
 	"attnlab/harness/stats"
 )
 
-// A Sweep takes the points of a grid through verification, memory and rounds of samples, into a journal. What the journal already holds is
-// not done again.
+// A Sweep takes the points of a grid through verification, memory and rounds of samples, into a
+// journal. What the journal already holds is not done again.
 type Sweep struct {
 	Lab     *Lab
 	Worker  Worker
@@ -71,8 +71,9 @@ type Outcome struct {
 // leastSamples is the fewest values that have a 95 % interval of their median.
 const leastSamples = 6
 
-// Run does the sweep. When stop is closed it finishes the sample in hand and returns; when ctx is cancelled it returns at once. The error is
-// one of the journal or of a worker that does not start: whatever goes wrong at a point is in the journal.
+// Run does the sweep. When stop is closed it finishes the sample in hand and returns; when ctx is
+// cancelled it returns at once. The error is one of the journal or of a worker that does not start:
+// whatever goes wrong at a point is in the journal.
 func (s *Sweep) Run(ctx context.Context, stop <-chan struct{}) (Outcome, error) {
 	reason, err := s.all(ctx, stop)
 	if errors.Is(err, context.Canceled) {
@@ -148,7 +149,8 @@ func Stopped(ctx context.Context, stop <-chan struct{}) bool {
 	}
 }
 
-// plan announces every point that has not been. Masks of large problems take time to count: what one kernel has to do, others have too.
+// plan announces every point that has not been. Masks of large problems take time to count: what
+// one kernel has to do, others have too.
 func (s *Sweep) plan(ctx context.Context, stop <-chan struct{}) error {
 	type work struct {
 		problem run.Point // without a kernel
@@ -330,7 +332,8 @@ func (s *Sweep) few(c *run.Cell) bool {
 	return !c.Done() && (len(c.Visits) < s.Samples || c.Accepted() < s.Accepted)
 }
 
-// enough says why the given round need not be begun, or nothing. Rounds that an earlier session left unfinished are begun again.
+// enough says why the given round need not be begun, or nothing. Rounds that an earlier session
+// left unfinished are begun again.
 func (s *Sweep) enough(round int) string {
 	live, short, missing := 0, 0, 0
 	for _, at := range s.Points {
@@ -404,7 +407,8 @@ func (s *Sweep) tell(phase string, at run.Point, done int) {
 	s.Tell(Progress{Phase: phase, Done: done, Total: max(len(s.Points)+visits+steps, done), Point: at, Width: width(s.cell(at)), Left: left})
 }
 
-// foresee estimates how many samples the stopping rule will ask for: every point has as many as the one that needs most.
+// foresee estimates how many samples the stopping rule will ask for: every point has as many as the
+// one that needs most.
 func (s *Sweep) foresee() {
 	live, rounds := 0, s.Samples
 	for _, at := range s.Points {

@@ -15,7 +15,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// Every round visits every point once, each round in an order of its own, and the seed alone decides the orders.
+// Every round visits every point once, each round in an order of its own, and the seed alone
+// decides the orders.
 func TestRoundsAreShuffled(t *testing.T) {
 	var points []run.Point
 	for n := 1; n <= 12; n++ {
@@ -74,7 +75,8 @@ func TestStopsWhenIntervalsAreNarrow(t *testing.T) {
 	}
 }
 
-// A sweep that is to have so many accepted samples goes on until each point has them, and takes at least the samples asked for.
+// A sweep that is to have so many accepted samples goes on until each point has them, and takes at
+// least the samples asked for.
 func TestStopsWhenEnoughSamplesAreAccepted(t *testing.T) {
 	quiet, shared := point("honest", 3), point("honest", 4)
 	for _, c := range []struct{ samples, accepted, want int }{{0, 5, 9}, {20, 5, 20}, {0, 3, 5}} {
@@ -116,7 +118,8 @@ func TestSaysWhereTooFewSamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// Counting the masks of many large problems takes time: an interrupt ends it, and kernels share what is counted.
+// Counting the masks of many large problems takes time: an interrupt ends it, and kernels share
+// what is counted.
 func TestPlanning(t *testing.T) {
 	stop := make(chan struct{})
 	var s *harness.Sweep

@@ -8,7 +8,8 @@ import (
 	"attnlab/attn"
 )
 
-// Several threads work at the same time, and what they did before they were together is not counted: turns, until they finish one together, or enough of them.
+// Several threads work at the same time, and what they did before they were together is not
+// counted: turns, until they finish one together, or enough of them.
 func TestTogether(t *testing.T) {
 	for _, c := range []struct {
 		workers, late int // in so many turns one finishes after the others

@@ -16,8 +16,8 @@ import (
 // CheckRows is how many rows of a call are compared with the oracle, if it has more.
 const CheckRows = 64
 
-// checkWork bounds the products that the oracle makes for one point, to about a second of float64 arithmetic: a row costs it as much as
-// a whole call of linear attention.
+// checkWork bounds the products that the oracle makes for one point, to about a second of float64
+// arithmetic: a row costs it as much as a whole call of linear attention.
 const checkWork = 1 << 27
 
 // rowsToCheck is how many rows of a point are compared.
@@ -35,7 +35,8 @@ type Finding struct {
 	Late                      bool    // there was no answer in time: the kernel may take as long for every other case
 }
 
-// Right says that the kernel answered within tolerance, or refused as its other refusals say it must.
+// Right says that the kernel answered within tolerance, or refused as its other refusals say it
+// must.
 func (f Finding) Right() bool { return f.Worst <= 1 }
 
 // broken is the finding of an error.
@@ -51,9 +52,10 @@ func (f Finding) wrong(format string, a ...any) Finding {
 	return f
 }
 
-// Try runs one case on a kernel and compares the answer with the oracle: the gradients, if it is a case of the backward pass. By-products that the kernel
-// does not give are left out. The claims must be exact: a problem is accepted when each of its abilities is accepted alone, and refused, as unsupported,
-// otherwise.
+// Try runs one case on a kernel and compares the answer with the oracle: the gradients, if it is a
+// case of the backward pass. By-products that the kernel does not give are left out. The claims
+// must be exact: a problem is accepted when each of its abilities is accepted alone, and refused,
+// as unsupported, otherwise.
 func Try(k attn.Kernel, c cases.Case) Finding {
 	f := Finding{Family: c.Family, Case: c.Name}
 	f.Kernel, f.ISA = k.Name()
@@ -155,7 +157,8 @@ func native(k attn.Kernel) bool {
 	return isa == attn.Native
 }
 
-// plan plans a valid problem, and says whether the kernel refuses it rightly, or what is inexact about its claims.
+// plan plans a valid problem, and says whether the kernel refuses it rightly, or what is inexact
+// about its claims.
 func plan(k attn.Kernel, p attn.Problem, have attn.Needs) (pl attn.Plan, refused, err error) {
 	_, checked := k.Check(p, 1)
 	if errors.As(checked, new(*attn.RemoteError)) {
@@ -196,8 +199,9 @@ func (f Finding) String() string {
 	return s + fmt.Sprintf("%.3g times the tolerance: %s", f.Worst, f.Note)
 }
 
-// TryOutside runs a case that somebody else computed on a kernel, and compares with their outputs, at their tolerance, and with the oracle. The
-// kernel may refuse it; Excused then names outputs it cannot write, if these were all it refused.
+// TryOutside runs a case that somebody else computed on a kernel, and compares with their outputs,
+// at their tolerance, and with the oracle. The kernel may refuse it; Excused then names outputs it
+// cannot write, if these were all it refused.
 func TryOutside(k attn.Kernel, o *cases.Outside) Finding {
 	f := Finding{Family: o.File, Case: o.Name}
 	f.Kernel, f.ISA = k.Name()

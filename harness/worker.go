@@ -20,7 +20,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// A Lab is what is handed to the harness: what there is to measure, and what to measure it by. Parent and child build the same one.
+// A Lab is what is handed to the harness: what there is to measure, and what to measure it by.
+// Parent and child build the same one.
 type Lab struct {
 	Kernels  []attn.Kernel
 	Workload func(run.Point) (*Workload, error) // allocates nothing of the workload's
@@ -61,7 +62,8 @@ func (l *Lab) foreign() (list []attn.Foreign) {
 	return list
 }
 
-// A Worker does the work that may crash, hang or take all memory. A Lab does it here; a Child has a process of its own do it.
+// A Worker does the work that may crash, hang or take all memory. A Lab does it here; a Child has a
+// process of its own do it.
 type Worker interface {
 	// Verify runs a point once and compares rows of its answer with the oracle.
 	Verify(ctx context.Context, at run.Point) (oracle.Verdict, error)
@@ -120,11 +122,13 @@ func (b *bench) weigh(at run.Point) (m Memory, err error) {
 }
 
 func (b *bench) sample(at run.Point, wish Wish) (s Sample, err error) {
-	// A collection in the middle of a sample would be timed with it. Workers of a team may still be moved; the probe moves with them.
+	// A collection in the middle of a sample would be timed with it. Workers of a team may still be
+	// moved; the probe moves with them.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if at.Threads == 1 {
-		// CPUs differ by who is awake beside them: of 42 comparisons of the same code on a Zen 5 with two, two differed by 11 and 13 % while each side
-		// had a CPU, and of 40 on one CPU none by more than 1.3.
+		// CPUs differ by who is awake beside them: of 42 comparisons of the same code on a Zen 5
+		// with two, two differed by 11 and 13 % while each side had a CPU, and of 40 on one CPU
+		// none by more than 1.3.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer pin()()
@@ -168,10 +172,12 @@ func (b *bench) profile(at run.Point) (p []byte, err error) {
 	return p, err
 }
 
-// ProfileTime is enough for about two hundred samples on each thread, at the profiler's hundred a second.
+// ProfileTime is enough for about two hundred samples on each thread, at the profiler's hundred a
+// second.
 const ProfileTime = 2 * time.Second
 
-// probe is the one a point is judged by: memory for one query against many keys, multiply-adds for the others.
+// probe is the one a point is judged by: memory for one query against many keys, multiply-adds for
+// the others.
 func (b *bench) probe(at run.Point, j Job) Probe {
 	p := b.Probes(at)
 	if ProbeUnit(at) == run.ProbeBytes {
@@ -229,7 +235,8 @@ type answer struct {
 	Runs  bool `json:"runs,omitempty"`
 }
 
-// Serve answers requests, one JSON value a line, until there are no more. It is what the child does.
+// Serve answers requests, one JSON value a line, until there are no more. It is what the child
+// does.
 func (l *Lab) Serve(in io.Reader, out io.Writer) error {
 	runtime.LockOSThread() // thread CPU time is this thread's
 	defer runtime.UnlockOSThread()

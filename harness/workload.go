@@ -13,7 +13,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// A Workload is what the harness measures: a point, and what to do at it. Measuring, memory and the journal know nothing else.
+// A Workload is what the harness measures: a point, and what to do at it. Measuring, memory and the
+// journal know nothing else.
 type Workload struct {
 	Point run.Point
 	// Count is the work of one call. Counting takes a look at every element of a mask.
@@ -28,7 +29,8 @@ type Workload struct {
 type Job interface {
 	// Plan decides and allocates. It comes once, before all that follows.
 	Plan() error
-	// Run makes so many calls and says how long they took, copies to and from elsewhere not included.
+	// Run makes so many calls and says how long they took, copies to and from elsewhere not
+	// included.
 	Run(calls int) (Elapsed, error)
 	// Check compares the answer of the last call with the oracle on so many rows.
 	Check(rows int, seed uint64) (oracle.Verdict, error)
@@ -41,7 +43,8 @@ type Job interface {
 	Close() error
 }
 
-// Attention is the workload of one kernel at a point. The error says what is wrong with the point, or what the kernel does not do.
+// Attention is the workload of one kernel at a point. The error says what is wrong with the point,
+// or what the kernel does not do.
 func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 	p, err := at.Problem()
 	if err != nil {
@@ -109,7 +112,8 @@ func maskBytes(p *attn.Problem) int64 {
 	return 0
 }
 
-// Inputs is the seed of a point's inputs: the same numbers for every kernel and instruction set that is compared there.
+// Inputs is the seed of a point's inputs: the same numbers for every kernel and instruction set
+// that is compared there.
 func Inputs(at run.Point) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, at.Group())
@@ -185,7 +189,8 @@ func (j *attention) Plan() (err error) {
 	return nil
 }
 
-// poison fills outputs with NaN: what a kernel leaves unwritten is then wrong, also where it would have been 0.
+// poison fills outputs with NaN: what a kernel leaves unwritten is then wrong, also where it would
+// have been 0.
 func poison(a *attn.Args) {
 	nan := float32(math.NaN())
 	cases.Outputs(a, func(_ string, t *attn.Tensor) {
@@ -241,7 +246,8 @@ func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {
 	if j.back == nil {
 		return v, nil
 	}
-	// Of a row the oracle knows the gradients, and of a key what some rows add to its own: it is asked about the gradient of those rows alone.
+	// Of a row the oracle knows the gradients, and of a key what some rows add to its own: it is
+	// asked about the gradient of those rows alone.
 	oracle.Thin(&j.p, j.args, j.grads, sample)
 	j.back.Backward(j.args, j.grads)
 	g, err := o.JudgeGrads(j.grads)

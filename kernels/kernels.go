@@ -14,7 +14,8 @@ import (
 	"attnlab/kernels/tiled"
 )
 
-// All lists the kernels that run on this machine: the readable ones first, and of each algorithm the portable one first.
+// All lists the kernels that run on this machine: the readable ones first, and of each algorithm
+// the portable one first.
 func All() []attn.Kernel {
 	all, levels := []attn.Kernel{naive.New(), tiled.NewBLAS()}, asm.Levels()
 	for _, algo := range []func(*asm.Ops) attn.Kernel{tiled.New, flash.New, linear.New} {
@@ -45,8 +46,8 @@ func ByName(algo, isa string) (attn.Kernel, error) {
 	return nil, fmt.Errorf("no kernel %s/%s: there is %s", algo, isa, strings.Join(names, ", "))
 }
 
-// Best returns the fastest kernel that does a problem: flash or linear on the last available instruction set, or the first other one that
-// can. If none can, the error says what each lacks.
+// Best returns the fastest kernel that does a problem: flash or linear on the last available
+// instruction set, or the first other one that can. If none can, the error says what each lacks.
 func Best(p attn.Problem) (attn.Kernel, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err

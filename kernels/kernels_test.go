@@ -87,8 +87,9 @@ func benchmark(b *testing.B, pass string) {
 	}
 }
 
-// TestBenchstat runs the benchmark's tiny cell as a process, and reads what it prints as benchstat would with -col /kernel -filter /isa:go:
-// every portable kernel must be a column of one table, with enough samples for a verdict.
+// TestBenchstat runs the benchmark's tiny cell as a process, and reads what it prints as benchstat
+// would with -col /kernel -filter /isa:go: every portable kernel must be a column of one table,
+// with enough samples for a verdict.
 func TestBenchstat(t *testing.T) {
 	out, err := exec.Command(processtest.Self(t), "-test.run=^$", "-test.bench=Attention", "-test.benchtime=1x", "-test.count=6", "-test.short").Output()
 	if err != nil {

@@ -58,7 +58,8 @@ func whole(t *testing.T, p attn.Problem) *attn.Args {
 	return a
 }
 
-// part is a call over the keys from lo to hi, with operands that are views of the whole: everything that counts keys counts from lo.
+// part is a call over the keys from lo to hi, with operands that are views of the whole: everything
+// that counts keys counts from lo.
 func part(p attn.Problem, a *attn.Args, lo, hi int) *attn.Args {
 	to := *a
 	for _, t := range []*attn.Tensor{&to.K, &to.V} {

@@ -115,8 +115,10 @@ func (c *randomCase) judge(t *rapid.T, all []attn.Kernel) {
 	}
 	rows := oracle.Sample(&p, a, 64, 1)
 	before := randomCall(t, &p, layout) // what it leaves in a plan is nobody's
-	// A score far below its row's reference, which may itself be 2^40 below the largest weight, is rounded as the distance between the two. The sums of
-	// products that tolerance comes from are larger than that, but for those of a few columns, and of some beside a term; least so in gradients.
+	// A score far below its row's reference, which may itself be 2^40 below the largest weight, is
+	// rounded as the distance between the two. The sums of products that tolerance comes from are
+	// larger than that, but for those of a few columns, and of some beside a term; least so in
+	// gradients.
 	most := 1.0
 	switch columns := min(p.Dim, p.QDim()); {
 	case min(columns, p.DimV) < 4 && p.Want&attn.WantGrad != 0:
@@ -232,7 +234,8 @@ func randomSoftmax(t *rapid.T, p *attn.Problem) {
 	}
 }
 
-// randomCall draws another call of the same problem, with numbers that are not finite among its values, or none.
+// randomCall draws another call of the same problem, with numbers that are not finite among its
+// values, or none.
 func randomCall(t *rapid.T, p *attn.Problem, layout string) *attn.Args {
 	if rapid.Bool().Draw(t, "alone") {
 		return nil
@@ -253,7 +256,8 @@ func randomCall(t *rapid.T, p *attn.Problem, layout string) *attn.Args {
 	return a
 }
 
-// randomArgs draws what a call brings besides numbers: what its bitmap hides, how long its sequences are, and where its queries stand.
+// randomArgs draws what a call brings besides numbers: what its bitmap hides, how long its
+// sequences are, and where its queries stand.
 func randomArgs(t *rapid.T, p *attn.Problem, a *attn.Args) {
 	step := rapid.IntRange(1, 5).Draw(t, "holes")
 	for i := range a.Allowed.Bool {

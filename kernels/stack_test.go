@@ -11,8 +11,9 @@ import (
 	"attnlab/kernels"
 )
 
-// A stack is two layers of self-attention: the output of the first is query, key and value of the second. Heads of queries share heads of keys in the
-// first one, so that its output can be all three in the second.
+// A stack is two layers of self-attention: the output of the first is query, key and value of the
+// second. Heads of queries share heads of keys in the first one, so that its output can be all
+// three in the second.
 type stack struct{ first, second attn.Problem }
 
 func newStack() stack {
@@ -67,10 +68,12 @@ func dualAttention(p *attn.Problem, q, k, v []dual.Number) []dual.Number {
 	return out
 }
 
-// TestStack: the gradients of a stack of two layers, taken back layer by layer, are those that dual numbers give end to end.
+// TestStack: the gradients of a stack of two layers, taken back layer by layer, are those that dual
+// numbers give end to end.
 //
-// The tolerance is what a handful of roundings at each of the sums on the way may leave of the largest number of a gradient: 2^-24 times the root of the
-// terms of every sum, for the four products of each layer.
+// The tolerance is what a handful of roundings at each of the sums on the way may leave of the
+// largest number of a gradient: 2^-24 times the root of the terms of every sum, for the four
+// products of each layer.
 func TestStack(t *testing.T) {
 	s := newStack()
 	a, err := cases.NewArgs(s.first, "bhsd", nil)

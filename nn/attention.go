@@ -13,8 +13,9 @@ import (
 //	o_h = attention(q_h, k_g, v_g)           g = h / (Heads / KVHeads)
 //	y = concat(o_h) W_O = Σ_h o_h W_O^h
 //
-// m is x itself, or in cross-attention rows of something else (On.Memory). Heads are never copied apart: a head is a view of the columns it has. The kernel is an
-// argument (On), and so a layer says what a kernel is worth in it.
+// m is x itself, or in cross-attention rows of something else (On.Memory). Heads are never copied
+// apart: a head is a view of the columns it has. The kernel is an argument (On), and so a layer
+// says what a kernel is worth in it.
 type Attention struct {
 	Name           string // its parameters' names begin with it
 	Q, K, V, Out   *Linear
@@ -39,9 +40,11 @@ func NewAttention(name string, dim, heads, kvHeads int, bias bool, r *rand.Rand)
 	}, nil
 }
 
-// Fuse makes W_Q, W_K and W_V columns of one matrix, [dim][dq + dk + dv], and so their biases: one product of QKV instead of three. The numbers stay, and Q, K and V are
-// views of them from now on: what is trained and saved is QKV. Outputs have the same bits as before, and so have gradients of weights; that by x is added up in
-// another order. Cross-attention cannot be fused, as its projections are of different rows.
+// Fuse makes W_Q, W_K and W_V columns of one matrix, [dim][dq + dk + dv], and so their biases: one
+// product of QKV instead of three. The numbers stay, and Q, K and V are views of them from now on:
+// what is trained and saved is QKV. Outputs have the same bits as before, and so have gradients of
+// weights; that by x is added up in another order. Cross-attention cannot be fused, as its
+// projections are of different rows.
 func (l *Attention) Fuse() {
 	l.QKV = &Linear{W: join(l.Name+".qkv.w", l.Q.W, l.K.W, l.V.W)}
 	if l.Q.B != nil {
@@ -155,7 +158,8 @@ func (l *Attention) problem(p *projections, batch, queries, keys int) attn.Probl
 	return problem
 }
 
-// Plan plans the projections and the kernel. What it returns is an *AttentionPass, or, if On has caches, a pass that goes on where its last call ended.
+// Plan plans the projections and the kernel. What it returns is an *AttentionPass, or, if On has
+// caches, a pass that goes on where its last call ended.
 func (l *Attention) Plan(on On, in Shape) (Pass, int, error) {
 	memory, err := l.memory(on, in)
 	if err != nil {
@@ -194,7 +198,8 @@ func (l *Attention) Plan(on On, in Shape) (Pass, int, error) {
 	return p, dim, nil
 }
 
-// heads is m, whose rows are sequences one after another, as an operand with so many heads in a row.
+// heads is m, whose rows are sequences one after another, as an operand with so many heads in a
+// row.
 func heads(m Mat, batch, n int) attn.Tensor {
 	seq := m.Rows / batch
 	return attn.Tensor{Data: m.Data, B: batch, S: seq, H: n, D: m.Cols / n, SB: seq * m.Stride, SS: m.Stride, SH: m.Cols / n}

@@ -58,7 +58,8 @@ func NewStack(name string, c Config, r *rand.Rand) (Chain, error) {
 	return all, nil
 }
 
-// newBlock is attention, cross-attention if there is any, and feed-forward, each added to what comes in:
+// newBlock is attention, cross-attention if there is any, and feed-forward, each added to what
+// comes in:
 //
 //	norm first:  x + f(norm(x))        norm behind:  norm(x + f(x))
 func newBlock(name string, c Config, number int, r *rand.Rand) (Chain, error) {

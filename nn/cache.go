@@ -7,8 +7,9 @@ import (
 	"attnlab/attn"
 )
 
-// Caches makes layers go on where their last call ended: every Attention that is planned with it (On) keeps what it has seen, so that a call may bring a sequence in
-// chunks of any length, and at last token by token. What is kept is
+// Caches makes layers go on where their last call ended: every Attention that is planned with it
+// (On) keeps what it has seen, so that a call may bring a sequence in chunks of any length, and at
+// last token by token. What is kept is
 //
 //	softmax              keys and values of all rows: a step reads them all, O(t d) at length t, with O(t d layers) memory
 //	linear attention     the state that sums them (attn.Recurrent): O(d^2 layers) work and memory, however long the sequence
@@ -39,15 +40,17 @@ func (c *Caches) Len() int {
 	return c.kept[0].length()
 }
 
-// Truncate forgets all rows but the first n. A state is a sum of rows, of which it can forget only all: for n other than 0, less than there are, linear attention panics.
+// Truncate forgets all rows but the first n. A state is a sum of rows, of which it can forget only
+// all: for n other than 0, less than there are, linear attention panics.
 func (c *Caches) Truncate(n int) {
 	for _, p := range c.kept {
 		p.truncate(n)
 	}
 }
 
-// Append puts keys and values that were made elsewhere behind those that a layer keeps, the layers being counted in the order in which they were planned: the
-// same number of rows of every sequence, one sequence after the other. To go on from there, all layers must have got as many.
+// Append puts keys and values that were made elsewhere behind those that a layer keeps, the layers
+// being counted in the order in which they were planned: the same number of rows of every sequence,
+// one sequence after the other. To go on from there, all layers must have got as many.
 func (c *Caches) Append(layer int, k, v Mat) error {
 	p, ok := c.kept[layer].(*cachedPass)
 	if !ok {
@@ -87,8 +90,8 @@ func (c *Caches) plan(l *Attention, on On, made projections, in, memory Shape) (
 	return p, nil
 }
 
-// A stepper is what passes with caches have in common. One plan has the queries of a chunk, the other a single one of every sequence, which kernels answer in another
-// way.
+// A stepper is what passes with caches have in common. One plan has the queries of a chunk, the
+// other a single one of every sequence, which kernels answer in another way.
 type stepper struct {
 	projections
 	layer       *Attention
@@ -158,7 +161,8 @@ func (s stepper) planCache(on On, in Shape) (keeper, error) {
 	return p, nil
 }
 
-// Forward appends the keys and values of x and attends to all that are kept. Without room for them it panics: Caches.Len says how many there are.
+// Forward appends the keys and values of x and attends to all that are kept. Without room for them
+// it panics: Caches.Len says how many there are.
 func (p *cachedPass) Forward(x Mat) Mat {
 	q, k, v := p.of(x, x)
 	p.fresh[0], p.fresh[1] = p.operands(k, v)
@@ -209,7 +213,8 @@ func (s stepper) planState(on On, in Shape) (keeper, error) {
 	return &statePass{stepper: s, state: make([]float32, plan.StateLen())}, nil
 }
 
-// Forward adds the keys and values of x to the state, row by row, and answers each query from what there is with its own row.
+// Forward adds the keys and values of x to the state, row by row, and answers each query from what
+// there is with its own row.
 func (p *statePass) Forward(x Mat) Mat {
 	q, k, v := p.of(x, x)
 	p.a.K, p.a.V = p.operands(k, v)
@@ -234,7 +239,8 @@ func (p *statePass) truncate(n int) {
 
 func (p *statePass) bytes() int { return 4 * len(p.state) }
 
-// A memoryPass keeps keys and values of what cross-attention looks at, which do not change from call to call.
+// A memoryPass keeps keys and values of what cross-attention looks at, which do not change from
+// call to call.
 type memoryPass struct {
 	stepper
 	memory *Param

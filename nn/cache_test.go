@@ -67,7 +67,8 @@ func TestCachesAppend(t *testing.T) {
 	}
 }
 
-// What linear attention keeps does not grow; it can begin anew, but not go back, and takes rows alone, under a causal mask, from a kernel that carries a state.
+// What linear attention keeps does not grow; it can begin anew, but not go back, and takes rows
+// alone, under a causal mask, from a kernel that carries a state.
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	l, err := NewAttention("a", 8, 4, 2, false, r)

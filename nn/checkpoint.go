@@ -13,11 +13,14 @@ import (
 	"slices"
 )
 
-// A Checkpoint is all that training goes on from: parameters, what the optimiser remembers, and whatever else the training needs, as JSON: the number of the step, the
-// state of its random numbers. Gradients are not in it: a step begins by clearing them.
+// A Checkpoint is all that training goes on from: parameters, what the optimiser remembers, and
+// whatever else the training needs, as JSON: the number of the step, the state of its random
+// numbers. Gradients are not in it: a step begins by clearing them.
 //
-// The file is the mark "attnlabC", the length of the head as 8 bytes, lowest first, the head as JSON (names and shapes of the parameters, how many matrices the
-// optimiser has, its steps, the rest), the float32 numbers of the parameters and then of the optimiser, row by row, lowest byte first, and the SHA-256 of all that.
+// The file is the mark "attnlabC", the length of the head as 8 bytes, lowest first, the head as
+// JSON (names and shapes of the parameters, how many matrices the optimiser has, its steps, the
+// rest), the float32 numbers of the parameters and then of the optimiser, row by row, lowest byte
+// first, and the SHA-256 of all that.
 type Checkpoint struct {
 	Params    []*Param
 	Optimiser Optimiser
@@ -54,7 +57,8 @@ func (c *Checkpoint) head() (checkpointHead, []Mat) {
 	return h, append(all, memory...)
 }
 
-// Save writes the checkpoint beside path first, and puts it in its place when it is whole: a process that dies meanwhile leaves the last one there.
+// Save writes the checkpoint beside path first, and puts it in its place when it is whole: a
+// process that dies meanwhile leaves the last one there.
 func (c *Checkpoint) Save(path string) error {
 	h, all := c.head()
 	var err error
@@ -99,8 +103,8 @@ func replace(path string, text []byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Load reads a checkpoint into parameters, an optimiser and a rest of the same kind. If the file was cut, altered, or written for others, the error says which, and
-// nothing has changed.
+// Load reads a checkpoint into parameters, an optimiser and a rest of the same kind. If the file
+// was cut, altered, or written for others, the error says which, and nothing has changed.
 func (c *Checkpoint) Load(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

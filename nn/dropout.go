@@ -2,8 +2,9 @@ package nn
 
 import "math/rand/v2"
 
-// A Dropout makes elements 0 with probability Rate while a model trains, and divides the others by 1-Rate; else it is the identity. Which elements they are follows
-// from the seed, the step, the layer's own number and the row: not from the team, nor from what ran before.
+// A Dropout makes elements 0 with probability Rate while a model trains, and divides the others by
+// 1-Rate; else it is the identity. Which elements they are follows from the seed, the step, the
+// layer's own number and the row: not from the team, nor from what ran before.
 type Dropout struct {
 	Rate  float64
 	Layer uint64 // apart for every Dropout of a model

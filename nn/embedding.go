@@ -5,7 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// An Embedding gives every token a row of its own, and every position of a sequence one that is added to it, if there are any:
+// An Embedding gives every token a row of its own, and every position of a sequence one that is
+// added to it, if there are any:
 //
 //	y_i = token[t_i] + position[i]
 //

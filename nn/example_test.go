@@ -13,7 +13,8 @@ import (
 	"attnlab/nn"
 )
 
-// on is what the examples run on: the first kernel, which is the one to read, and the portable loops, so that they print the same everywhere.
+// on is what the examples run on: the first kernel, which is the one to read, and the portable
+// loops, so that they print the same everywhere.
 func on() nn.On {
 	return nn.On{Kernel: kernels.All()[0], Products: nn.NewMultiplier(asm.Levels()[0].Ops, nil)}
 }
@@ -27,8 +28,9 @@ func normal(rows, cols int, r *rand.Rand) nn.Mat {
 	return m
 }
 
-// The lesson's multi-head attention: rows of 64 numbers, 8 heads, a sequence of 10. Any kernel may do the attention, and any mask be set; here each row sees those
-// before it. What every head did can be looked at afterwards.
+// The lesson's multi-head attention: rows of 64 numbers, 8 heads, a sequence of 10. Any kernel may
+// do the attention, and any mask be set; here each row sees those before it. What every head did
+// can be looked at afterwards.
 func Example_multiHeadAttention() {
 	r := rand.New(rand.NewPCG(42, 0))
 	layer, err := nn.NewAttention("attention", 64, 8, 8, false, r)
@@ -67,7 +69,8 @@ func Example_multiHeadAttention() {
 	// gradient by the input 10 x 64
 }
 
-// Queries of one sequence, keys and values of another: 6 rows of a decoder look at 10 of an encoder, through 4 heads.
+// Queries of one sequence, keys and values of another: 6 rows of a decoder look at 10 of an
+// encoder, through 4 heads.
 func ExampleAttention_cross() {
 	r := rand.New(rand.NewPCG(42, 1))
 	layer, err := nn.NewAttention("cross", 32, 4, 4, true, r)
@@ -118,8 +121,9 @@ func ExampleSplit() {
 	// 6 x 8 true
 }
 
-// Decoding with a cache: the model reads a beginning in chunks, keeps the keys and values of all rows, and then makes a token at a time, each at the cost of one row. Without
-// the cache, every token would take a pass over all that there are: the tokens are the same.
+// Decoding with a cache: the model reads a beginning in chunks, keeps the keys and values of all
+// rows, and then makes a token at a time, each at the cost of one row. Without the cache, every
+// token would take a pass over all that there are: the tokens are the same.
 func ExampleModel_Generate() {
 	r := rand.New(rand.NewPCG(42, 2))
 	m, err := nn.NewModel(20, 32, 20, false, nn.Config{Layers: 2, Dim: 32, Heads: 4, KVHeads: 2, Act: nn.GELU, Mask: attn.Causal()}, r)
@@ -163,7 +167,8 @@ func ExampleModel_Generate() {
 	// 23 tokens; with the cache as without it: true
 }
 
-// The lesson's gate. Of four experts three are equally good for x = (1, -1), and the two of the lowest index are taken.
+// The lesson's gate. Of four experts three are equally good for x = (1, -1), and the two of the
+// lowest index are taken.
 func ExampleExperts() {
 	r := rand.New(rand.NewPCG(42, 3))
 	e, err := nn.NewExperts("mixture", 2, 4, 2, func(i int) nn.Layer { return nn.NewLinear(fmt.Sprint("expert", i), 2, 2, true, r) }, r)
@@ -191,7 +196,8 @@ func ExampleExperts() {
 	// renormalised [0.5000 0.5000]
 }
 
-// The lesson's encoder block: attention and a feed-forward layer with ReLU, a sum and a layer norm behind each. It learns which of two tokens a sequence has more of.
+// The lesson's encoder block: attention and a feed-forward layer with ReLU, a sum and a layer norm
+// behind each. It learns which of two tokens a sequence has more of.
 func Example_encoderBlock() {
 	const batch, seq = 32, 7
 	r := rand.New(rand.NewPCG(42, 4))
@@ -234,12 +240,14 @@ func Example_encoderBlock() {
 	_, right, _ := criterion.Loss(pass.Forward(tokens), more)
 	fmt.Printf("%d parameters; the loss began near log 2: %v; it fell: %v; right: at least 30 of %d: %v\n",
 		nn.Count(params), math.Abs(first-math.Ln2) < .3, last < first/2, batch, right >= 30)
-	// Output:
-	// 2402 parameters; the loss began near log 2: true; it fell: true; right: at least 30 of 32: true
+	// Output: 2402 parameters; the loss began near log 2: true; it fell: true; right: at least 30
+	// of 32: true
 }
 
-// A decoder beside an encoder: the encoder's rows are what the decoder's blocks look at besides their own, and the gradient by them goes back through it. The two learn to
-// write a word backwards, a letter from the letters before it; then they do so through the cache, a letter at a time.
+// A decoder beside an encoder: the encoder's rows are what the decoder's blocks look at besides
+// their own, and the gradient by them goes back through it. The two learn to write a word
+// backwards, a letter from the letters before it; then they do so through the cache, a letter at a
+// time.
 func Example_encoderDecoder() {
 	const batch, length, letters, begin = 16, 5, 6, 6 // begin is the token that a word begins after
 	r := rand.New(rand.NewPCG(42, 5))
@@ -315,8 +323,8 @@ func Example_encoderDecoder() {
 	// [3 3 1 0 0] backwards is [0 0 1 3 3]
 }
 
-// Decoding with linear attention: what has been read is summed up in a state, which is as large after a thousand tokens as after one. The tokens are those of one pass
-// over all.
+// Decoding with linear attention: what has been read is summed up in a state, which is as large
+// after a thousand tokens as after one. The tokens are those of one pass over all.
 func Example_linearAttention() {
 	r := rand.New(rand.NewPCG(42, 6))
 	m, err := nn.NewModel(20, 0, 20, false, nn.Config{Layers: 2, Dim: 32, Heads: 4, Act: nn.GELU, Mask: attn.Causal(), Linear: &attn.Linear{Feature: attn.EluPlusOne}}, r)
@@ -366,8 +374,8 @@ func Example_linearAttention() {
 	// 23 tokens; from the state as from all: true
 }
 
-// The natural gradient of a layer that tells two classes apart by two numbers, one a hundred times as large as the other. Each row's information is observed before a
-// step: here of its own target.
+// The natural gradient of a layer that tells two classes apart by two numbers, one a hundred times
+// as large as the other. Each row's information is observed before a step: here of its own target.
 func ExampleNatural() {
 	const rows = 100
 	r := rand.New(rand.NewPCG(42, 7))

@@ -6,14 +6,17 @@ import (
 	"math/rand/v2"
 )
 
-// Experts is a mixture of experts: a gate gives every row weights over layers, the Top largest of which see the row:
+// Experts is a mixture of experts: a gate gives every row weights over layers, the Top largest of
+// which see the row:
 //
 //	G = softmax(x W_g)        y = Σ_e g_e expert_e(x), over the Top largest G_e, the lower index first of equal ones
 //	g_e = G_e, or G_e / Σ of those chosen if Renormalise
 //
-// Gradients go through the weights that were chosen. With StraightThrough the weights are 1/Top going forward, and going back the gradient passes through to G_e
-// as if they had been what they stand for. Balance times the loss Experts Σ_e f_e mean(G_e), f_e being the part of all choices that e had, is added to the
-// gradient of the gate: it is least, at Balance, when all experts are chosen alike.
+// Gradients go through the weights that were chosen. With StraightThrough the weights are 1/Top
+// going forward, and going back the gradient passes through to G_e as if they had been what they
+// stand for. Balance times the loss Experts Σ_e f_e mean(G_e), f_e being the part of all choices
+// that e had, is added to the gradient of the gate: it is least, at Balance, when all experts are
+// chosen alike.
 type Experts struct {
 	Gate            *Linear
 	Layers          []Layer
@@ -38,7 +41,8 @@ func NewExperts(name string, dim, experts, top int, layer func(i int) Layer, r *
 // Params are the gate's and the layers'.
 func (e *Experts) Params() []*Param { return append(e.Gate.Params(), Chain(e.Layers).Params()...) }
 
-// Route writes the chosen experts of a row of logits, best first, and their weights; all gets softmax(logits).
+// Route writes the chosen experts of a row of logits, best first, and their weights; all gets
+// softmax(logits).
 func (e *Experts) Route(logits []float32, all []float64, chosen []int, weights []float64) {
 	top, sum := math.Inf(-1), 0.0
 	for _, x := range logits {
@@ -130,7 +134,8 @@ type expert struct {
 // A place is a row, and the how manieth of its choices an expert is.
 type place struct{ row, choice int }
 
-// Forward gathers the rows of each expert, runs it, and adds up what they make, in the order of the experts.
+// Forward gathers the rows of each expert, runs it, and adds up what they make, in the order of the
+// experts.
 func (p *ExpertsPass) Forward(x Mat) Mat {
 	e, n := p.layer, len(p.experts)
 	logits := p.gate.Forward(x)

@@ -11,7 +11,8 @@ import (
 	"attnlab/attn"
 )
 
-// A Sampler chooses a token from its logits. Its zero value is greedy: the largest, the first of equal ones.
+// A Sampler chooses a token from its logits. Its zero value is greedy: the largest, the first of
+// equal ones.
 type Sampler struct {
 	Temperature float64 // 0: greedy
 	TopK        int     // only among the K most likely; 0: all
@@ -62,8 +63,9 @@ func (s *Sampler) Choose(logits []float32) int32 {
 	return s.order[len(s.order)-1]
 }
 
-// A Generator continues a sequence with a language model: what it has read is in caches, so that a token costs one row. A decoder beside an encoder generates as any
-// other model does, On.Memory being what the encoder has made.
+// A Generator continues a sequence with a language model: what it has read is in caches, so that a
+// token costs one row. A decoder beside an encoder generates as any other model does, On.Memory
+// being what the encoder has made.
 type Generator struct {
 	pass   *ModelPass
 	caches *Caches
@@ -75,8 +77,9 @@ type Generator struct {
 // ErrFull is that a generator has no room for what it should read.
 var ErrFull = errors.New("nn: the generator is full: make one with more capacity, or a new one that reads the end of the text")
 
-// Generate makes a generator for a sequence of up to capacity tokens, which reads a given beginning chunk tokens at a time. Keys and values are stored as store says, in
-// pages of so many rows, or in one if page is 0; linear attention stores none, and its memory does not depend on the capacity.
+// Generate makes a generator for a sequence of up to capacity tokens, which reads a given beginning
+// chunk tokens at a time. Keys and values are stored as store says, in pages of so many rows, or in
+// one if page is 0; linear attention stores none, and its memory does not depend on the capacity.
 func (m *Model) Generate(on On, capacity, chunk int, store attn.DType, page int) (*Generator, error) {
 	if m.Pool {
 		return nil, errors.New("nn: a classifier has nothing to generate")

@@ -12,8 +12,9 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// Split is the columns of m, whose rows are batch sequences one after another, as so many heads side by side: head h has columns h d to (h+1) d. It is a view: no
-// number is copied, and the heads' rows lie m.Stride apart.
+// Split is the columns of m, whose rows are batch sequences one after another, as so many heads
+// side by side: head h has columns h d to (h+1) d. It is a view: no number is copied, and the
+// heads' rows lie m.Stride apart.
 func Split(m Mat, batch, n int) (attn.Tensor, error) {
 	if batch < 1 || n < 1 || m.Rows%batch != 0 || m.Cols%n != 0 {
 		return attn.Tensor{}, fmt.Errorf("%w: %v is no %d sequences one after another, of %d heads side by side", ErrShape, m, batch, n)
@@ -21,8 +22,9 @@ func Split(m Mat, batch, n int) (attn.Tensor, error) {
 	return heads(m, batch, n), nil
 }
 
-// Combine is the matrix that Split views, which is what joins heads: their numbers lie side by side already. Heads that lie otherwise, as in the layout
-// attn.BHSD, are an error: to join those takes a copy.
+// Combine is the matrix that Split views, which is what joins heads: their numbers lie side by side
+// already. Heads that lie otherwise, as in the layout attn.BHSD, are an error: to join those takes
+// a copy.
 func Combine(t attn.Tensor) (Mat, error) {
 	m := Mat{t.Data, t.B * t.S, t.H * t.D, t.SS}
 	if t.S == 1 {
@@ -44,8 +46,9 @@ func Combine(t attn.Tensor) (Mat, error) {
 	return m, nil
 }
 
-// HeadWeights is what head h has of the weights, in place: the columns W_Q^h, W_K^g and W_V^g, g being the key head that it shares, and the rows W_O^h. Whoever has a
-// matrix a head writes it there.
+// HeadWeights is what head h has of the weights, in place: the columns W_Q^h, W_K^g and W_V^g, g
+// being the key head that it shares, and the rows W_O^h. Whoever has a matrix a head writes it
+// there.
 func (l *Attention) HeadWeights(h int) (q, k, v, o Mat) {
 	g := h / (l.Heads / l.KVHeads)
 	part := func(w Mat, h, n int) Mat { return w.Part(0, w.Rows, h*(w.Cols/n), w.Cols/n) }
@@ -58,7 +61,8 @@ func (l *Attention) HeadWeights(h int) (q, k, v, o Mat) {
 //
 //	y = b_O + Σ_h o_h W_O^h
 //
-// where Forward has multiplied concat(o_h) with all of W_O. The numbers are the same but for the order in which they are added up.
+// where Forward has multiplied concat(o_h) with all of W_O. The numbers are the same but for the
+// order in which they are added up.
 func (p *AttentionPass) SumOverHeads() Mat {
 	l, o := p.layer, p.o.First(p.a.Q.B*p.a.Q.S)
 	y := NewMat(o.Rows, l.Out.W.W.Cols)
@@ -79,7 +83,8 @@ func (p *AttentionPass) SumOverHeads() Mat {
 //
 //	Q = x W_Q^h    K = m W_K^g    V = m W_V^g    O = Weights V    Y = O W_O^h
 //
-// and each with its bias, but for Y: the sum of Y over the heads, and the bias of W_O, is what the layer returns.
+// and each with its bias, but for Y: the sum of Y over the heads, and the bias of W_O, is what the
+// layer returns.
 type Head struct {
 	Q, K, V, O Mat        // views of what the layer has computed, until its next Forward
 	Scores     *mat.Dense // of Q and K, by the definition: -Inf for keys that are hidden
@@ -139,7 +144,8 @@ func rowsOf(t *attn.Tensor, b, h int) Mat {
 	return m
 }
 
-// Patterns are the weights of each head of sequence b as a kernel has written them (attn.WantWeights).
+// Patterns are the weights of each head of sequence b as a kernel has written them
+// (attn.WantWeights).
 func Patterns(weights attn.Tensor, b int) []*mat.Dense {
 	all := make([]*mat.Dense, weights.H)
 	for h := range all {
@@ -153,9 +159,10 @@ func Patterns(weights attn.Tensor, b int) []*mat.Dense {
 	return all
 }
 
-// Diversity is how differently heads look: 1 - the mean, over pairs of heads, of the cosine of their patterns, a pattern being all weights of a head as one vector. Heads
-// that look alike have 0, heads no two of which see the same keys have 1. A single head has 0 (E-33), and so has no head; a pattern without weights is like another
-// one without, and unlike all others.
+// Diversity is how differently heads look: 1 - the mean, over pairs of heads, of the cosine of
+// their patterns, a pattern being all weights of a head as one vector. Heads that look alike have
+// 0, heads no two of which see the same keys have 1. A single head has 0 (E-33), and so has no
+// head; a pattern without weights is like another one without, and unlike all others.
 func Diversity(patterns []*mat.Dense) float64 {
 	sum, pairs := 0.0, 0
 	for h, p := range patterns {
@@ -184,7 +191,8 @@ func cosine(p, q *mat.Dense) float64 {
 	}
 }
 
-// HeadEntropies are the entropies of the weights of each head, in nats, as a mean over its rows: 0 of a head whose queries each see one key alone.
+// HeadEntropies are the entropies of the weights of each head, in nats, as a mean over its rows: 0
+// of a head whose queries each see one key alone.
 func HeadEntropies(patterns []*mat.Dense) []float64 {
 	all := make([]float64, len(patterns))
 	for h, p := range patterns {
@@ -193,12 +201,13 @@ func HeadEntropies(patterns []*mat.Dense) []float64 {
 	return all
 }
 
-// CountAttention is the number of parameters of attention in rows of dim, heads of dim/heads, of which keys and values have kvHeads:
+// CountAttention is the number of parameters of attention in rows of dim, heads of dim/heads, of
+// which keys and values have kvHeads:
 //
 //	W_Q: dim^2    W_K and W_V: dim kv each    W_O: dim^2        kv = dim/heads kvHeads
 //
-// which is 4 dim^2, however many heads, where each has keys of its own. Biases are dim or kv more for each. Without output there is no W_O, as the lesson counts a
-// single head (E-20).
+// which is 4 dim^2, however many heads, where each has keys of its own. Biases are dim or kv more
+// for each. Without output there is no W_O, as the lesson counts a single head (E-20).
 func CountAttention(dim, heads, kvHeads int, bias, output bool) int {
 	kv := dim / heads * kvHeads
 	rows := dim // of weights, and one of biases

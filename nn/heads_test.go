@@ -14,7 +14,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Heads are views: what is written to one stands in the matrix, and joining them gives the matrix back. Heads that lie otherwise are refused.
+// Heads are views: what is written to one stands in the matrix, and joining them gives the matrix
+// back. Heads that lie otherwise are refused.
 func TestSplitAndCombine(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 1))
 	m := random(r, 6, 8, 3)
@@ -77,7 +78,8 @@ func TestSplitAndCombine(t *testing.T) {
 	}
 }
 
-// roundings is what so many products of a sum leave in float32, as a part of the sum of their sizes.
+// roundings is what so many products of a sum leave in float32, as a part of the sum of their
+// sizes.
 func roundings(terms int) float64 { return 0x1p-24 * (math.Sqrt(float64(terms)) + 4) }
 
 // productNear compares with the product of two matrices.
@@ -98,8 +100,9 @@ func productNear(t *testing.T, what string, got, a, b Mat) {
 	}
 }
 
-// A layer taken apart: every head has its projections, its weights are softmax of its scores over the keys that are shown, and what the heads make adds up, with the
-// bias, to what the layer makes. The sum over heads is the same.
+// A layer taken apart: every head has its projections, its weights are softmax of its scores over
+// the keys that are shown, and what the heads make adds up, with the bias, to what the layer makes.
+// The sum over heads is the same.
 func TestDecompose(t *testing.T) {
 	for _, test := range []struct {
 		heads, kv, memory int

@@ -9,7 +9,8 @@ import (
 	"attnlab/attn"
 )
 
-// A Param is a matrix that training changes, and the gradient of the loss by it, which Backward adds to.
+// A Param is a matrix that training changes, and the gradient of the loss by it, which Backward
+// adds to.
 type Param struct {
 	Name    string
 	W, Grad Mat
@@ -40,7 +41,8 @@ func (p *Param) Ones() *Param {
 	return p
 }
 
-// Glorot is the deviation that keeps the variance of activations and of gradients about the same on both sides of a layer.
+// Glorot is the deviation that keeps the variance of activations and of gradients about the same on
+// both sides of a layer.
 func Glorot(in, out int) float64 { return math.Sqrt(2 / float64(in+out)) }
 
 // Count is the number of elements of parameters.
@@ -59,7 +61,8 @@ type On struct {
 	Memory   *Param      // for cross-attention: the rows that it looks at, such as an encoder's output, and the gradient by them
 }
 
-// A Shape is what comes to a layer: so many sequences of so many rows, one after the other, of Dim numbers each.
+// A Shape is what comes to a layer: so many sequences of so many rows, one after the other, of Dim
+// numbers each.
 type Shape struct{ Batch, Seq, Dim int }
 
 // Rows is the number of rows.
@@ -70,16 +73,19 @@ func (s Shape) String() string { return fmt.Sprintf("%d x %d rows of %d", s.Batc
 // A Layer is parameters, and how they turn rows into rows.
 type Layer interface {
 	Params() []*Param
-	// Plan decides and allocates for inputs of one shape. The rows that come out are as many as go in, of the Dim it returns.
+	// Plan decides and allocates for inputs of one shape. The rows that come out are as many as go
+	// in, of the Dim it returns.
 	Plan(on On, in Shape) (p Pass, dim int, err error)
 }
 
-// A Pass runs a layer, on as many rows as it was planned for, or fewer: the same number of every sequence. Its methods allocate nothing, and what they return
-// belongs to the pass and holds until the same method is called again. It is used by one goroutine at a time, and so are all passes on one Multiplier.
+// A Pass runs a layer, on as many rows as it was planned for, or fewer: the same number of every
+// sequence. Its methods allocate nothing, and what they return belongs to the pass and holds until
+// the same method is called again. It is used by one goroutine at a time, and so are all passes on
+// one Multiplier.
 type Pass interface {
 	Forward(x Mat) Mat
-	// Backward takes the gradient of the loss by the last output, adds to that of the parameters, and returns that by the input, which must still be as
-	// Forward found it.
+	// Backward takes the gradient of the loss by the last output, adds to that of the parameters,
+	// and returns that by the input, which must still be as Forward found it.
 	Backward(dy Mat) Mat
 }
 
@@ -107,7 +113,8 @@ func span(task, rows int) (from, to int) {
 	return task * rowsAtOnce, min((task+1)*rowsAtOnce, rows)
 }
 
-// A rowwise is a pass that makes each row of its output from the same row of its input, and so its gradients.
+// A rowwise is a pass that makes each row of its output from the same row of its input, and so its
+// gradients.
 type rowwise struct {
 	on                On
 	x, y, dy, dx      Mat

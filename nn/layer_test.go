@@ -15,8 +15,8 @@ import (
 	"gonum.org/v1/gonum/diff/fd"
 )
 
-// A twin is a layer's forward pass in float64, as its documentation states it: rows in, rows out. Parameters are asked for through w, so that a gradient check
-// can put others in their place.
+// A twin is a layer's forward pass in float64, as its documentation states it: rows in, rows out.
+// Parameters are asked for through w, so that a gradient check can put others in their place.
 type twin func(w func(*Param) [][]float64, x [][]float64) [][]float64
 
 // wide is a matrix in float64.
@@ -40,9 +40,11 @@ func loss(r, y [][]float64) (sum float64) {
 	return sum
 }
 
-// bound is what a gradient, or an output, may differ from the twin's by, as a part of its largest element: some 32 roundings. The twin's gradients are central
-// differences of fourth order in float64, good to some 1e-10. A gradient that is 0 by cancelling, as that of the keys' bias is (a number that is added to all
-// scores of a row changes no weight), is held to the largest element of the gradient by the input.
+// bound is what a gradient, or an output, may differ from the twin's by, as a part of its largest
+// element: some 32 roundings. The twin's gradients are central differences of fourth order in
+// float64, good to some 1e-10. A gradient that is 0 by cancelling, as that of the keys' bias is (a
+// number that is added to all scores of a row changes no weight), is held to the largest element of
+// the gradient by the input.
 const bound = 32 * 0x1p-24
 
 // near compares with a matrix of the twin; if that is 0 beside other, with the size of other.
@@ -107,8 +109,10 @@ func checkLayer(t *testing.T, l Layer, in Shape, f twin) {
 	})
 }
 
-// check holds a layer's output, and its gradients by the input and by every parameter, to its twin: the same bits on two workers, adding to gradients, and without
-// allocating. It returns what is wrong first. What is known are the twin's gradients by parameters, and by the input at nil; those found here are added.
+// check holds a layer's output, and its gradients by the input and by every parameter, to its twin:
+// the same bits on two workers, adding to gradients, and without allocating. It returns what is
+// wrong first. What is known are the twin's gradients by parameters, and by the input at nil; those
+// found here are added.
 func check(ops *asm.Ops, l Layer, in Shape, f twin, known map[*Param][][]float64) error {
 	r := rand.New(rand.NewPCG(7, 8))
 	kernel, err := kernels.ByName("flash", ops.ISA)
@@ -332,7 +336,8 @@ func attentionTwin(l *Attention, in Shape, memory *Param) twin {
 	}
 }
 
-// weight is that of a key, before it is divided by the sum of all: e^(q.k/√d), or q.k/√d itself, which is then not divided (products).
+// weight is that of a key, before it is divided by the sum of all: e^(q.k/√d), or q.k/√d itself,
+// which is then not divided (products).
 func weight(l *Attention, q, k []float64) float64 {
 	s := 0.0
 	for a := range q {
@@ -344,7 +349,8 @@ func weight(l *Attention, q, k []float64) float64 {
 	return math.Exp(s)
 }
 
-// products is linear attention with the features that have derivatives of all orders, which differences need; those with a kink are asked about where kernels are.
+// products is linear attention with the features that have derivatives of all orders, which
+// differences need; those with a kink are asked about where kernels are.
 var products = &attn.Linear{Feature: attn.Identity, Unnormalised: true}
 
 // twinOf is the twin of layers that are put together.
@@ -372,7 +378,8 @@ func twinOf(l Layer, in Shape, memory *Param) twin {
 	panic(fmt.Sprintf("there is no twin of a %T", l))
 }
 
-// beside is a layer that looks at a memory, which counts as one of its parameters: so its gradient is checked as theirs are.
+// beside is a layer that looks at a memory, which counts as one of its parameters: so its gradient
+// is checked as theirs are.
 type beside struct {
 	Layer
 	memory *Param
@@ -474,7 +481,8 @@ func TestAttention(t *testing.T) {
 	}
 }
 
-// Fused projections make what they made apart: outputs and gradients of weights to the bit, of the input but for the order of additions.
+// Fused projections make what they made apart: outputs and gradients of weights to the bit, of the
+// input but for the order of additions.
 func TestFuse(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		const rows, dim = 20, 24

@@ -2,8 +2,8 @@ package nn
 
 import "math"
 
-// A CrossEntropy is the loss of rows of logits, -mean over rows of log softmax(x)_target, and its gradient, (softmax(x) - onehot(target)) / rows. Rows whose target
-// is negative do not count.
+// A CrossEntropy is the loss of rows of logits, -mean over rows of log softmax(x)_target, and its
+// gradient, (softmax(x) - onehot(target)) / rows. Rows whose target is negative do not count.
 type CrossEntropy struct {
 	on      On
 	dx      Mat
@@ -21,7 +21,8 @@ func NewCrossEntropy(on On, rows, classes int) *CrossEntropy {
 	return c
 }
 
-// Loss returns the loss, how many rows have their largest logit (the first of equal ones) at the target, and the gradient by x, which holds until the next call.
+// Loss returns the loss, how many rows have their largest logit (the first of equal ones) at the
+// target, and the gradient by x, which holds until the next call.
 func (c *CrossEntropy) Loss(x Mat, targets []int32) (loss float64, right int, dx Mat) {
 	c.x, c.targets, c.counted = x, targets, 0
 	for _, t := range targets {

@@ -4,8 +4,9 @@ import (
 	"math/rand/v2"
 )
 
-// A Model is what tokens go through: an embedding, layers, and a linear one that makes logits. A language model has logits for every token, of the one that
-// follows; a classifier (Pool) for every sequence, from the mean of its rows.
+// A Model is what tokens go through: an embedding, layers, and a linear one that makes logits. A
+// language model has logits for every token, of the one that follows; a classifier (Pool) for every
+// sequence, from the mean of its rows.
 type Model struct {
 	Embed *Embedding
 	Body  Chain
@@ -13,8 +14,8 @@ type Model struct {
 	Pool  bool
 }
 
-// NewModel makes one over a stack of blocks. Positions are the longest sequence if every position is to have a row of its own that is learned; 0: none, where the
-// scores know positions.
+// NewModel makes one over a stack of blocks. Positions are the longest sequence if every position
+// is to have a row of its own that is learned; 0: none, where the scores know positions.
 func NewModel(tokens, positions, classes int, pool bool, c Config, r *rand.Rand) (*Model, error) {
 	body, err := NewStack("block", c, r)
 	if err != nil {

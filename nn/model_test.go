@@ -14,8 +14,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Every parameter of a block has the gradient that differences of its twin have: an encoder's and a decoder's, which also looks at an encoder's rows, norms before or
-// behind their layers.
+// Every parameter of a block has the gradient that differences of its twin have: an encoder's and a
+// decoder's, which also looks at an encoder's rows, norms before or behind their layers.
 func TestBlocks(t *testing.T) {
 	causal := attn.Causal()
 	for _, c := range []Config{
@@ -56,7 +56,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// expertsTwin is a mixture of linear experts, with the choices that the pass makes: they are no function that has a derivative.
+// expertsTwin is a mixture of linear experts, with the choices that the pass makes: they are no
+// function that has a derivative.
 func expertsTwin(e *Experts) twin {
 	return func(w func(*Param) [][]float64, x [][]float64) [][]float64 {
 		logits := linearTwin(e.Gate)(w, x)
@@ -186,7 +187,8 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// A dropout keeps about its part, scales what it keeps, gives the same on any team and another at another step, and lets gradients pass where it let numbers pass.
+// A dropout keeps about its part, scales what it keeps, gives the same on any team and another at
+// another step, and lets gradients pass where it let numbers pass.
 func TestDropout(t *testing.T) {
 	noise := &Noise{Seed: 5, Train: true}
 	d := &Dropout{Rate: .25, Layer: 3, Noise: noise}
@@ -253,7 +255,8 @@ func language(t *testing.T, r *rand.Rand, c Config) *Model {
 	return m
 }
 
-// Reading through caches, in chunks of any length and token by token, gives the logits of one pass over all: whatever it is that layers keep.
+// Reading through caches, in chunks of any length and token by token, gives the logits of one pass
+// over all: whatever it is that layers keep.
 func TestGeneratorIsOnePass(t *testing.T) {
 	cos, sin := attn.RopeTables(10000, 64, 4)
 	configs := map[string]Config{
@@ -314,7 +317,8 @@ func TestGeneratorIsOnePass(t *testing.T) {
 	})
 }
 
-// Greedy generation through the cache is greedy generation by full passes, token for token; and tokens chosen at random follow their weights.
+// Greedy generation through the cache is greedy generation by full passes, token for token; and
+// tokens chosen at random follow their weights.
 func TestGenerate(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	m := language(t, r, Config{})
@@ -397,7 +401,8 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// A small encoder learns which token is the most frequent, the same bits on one worker and on two; and a step allocates nothing.
+// A small encoder learns which token is the most frequent, the same bits on one worker and on two;
+// and a step allocates nothing.
 func TestLearns(t *testing.T) {
 	train := func(workers, steps int) (loss float64, params []*Param) {
 		r := rand.New(rand.NewPCG(41, 1))

@@ -106,7 +106,8 @@ func (p transposed) Backward(dy Mat) Mat {
 	return dx
 }
 
-// stacked is a kernel that takes heads to lie one after another, [head][row], where they lie side by side: the split that forgets to exchange two axes.
+// stacked is a kernel that takes heads to lie one after another, [head][row], where they lie side
+// by side: the split that forgets to exchange two axes.
 type stacked struct{ attn.Kernel }
 
 func (k stacked) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -127,7 +128,8 @@ func (p stackedPlan) Forward(a *attn.Args) {
 	p.Differentiable.Forward(&wrong)
 }
 
-// Every bug that a layer can have is found by the check that all layers go through, and found where it is.
+// Every bug that a layer can have is found by the check that all layers go through, and found where
+// it is.
 func TestMutants(t *testing.T) {
 	ops := asm.Levels()[0].Ops
 	r := rand.New(rand.NewPCG(61, 1))

@@ -8,19 +8,23 @@ import (
 	"attnlab/theory/geometry"
 )
 
-// Natural goes down the natural gradient, in which the size of a step is how much it changes what is predicted, and not how much it changes numbers:
+// Natural goes down the natural gradient, in which the size of a step is how much it changes what
+// is predicted, and not how much it changes numbers:
 //
 //	w -= rate (F + damping 1)^-1 g        F = Σ weight s s^T, over the gradients s observed since the last step
 //
-// F is Fisher's information when, for each of n rows (or sequences) that are predicted alone and each outcome y, the gradient s of -log p(y) is observed with the
-// weight p(y)/n. The empirical information has one observation a row, of its own target's loss with the weight 1/n: cheaper, and as good as the targets are drawn from
-// what is predicted. Each observation is a backward pass of its own, from a pass that is planned for one row:
+// F is Fisher's information when, for each of n rows (or sequences) that are predicted alone and
+// each outcome y, the gradient s of -log p(y) is observed with the weight p(y)/n. The empirical
+// information has one observation a row, of its own target's loss with the weight 1/n: cheaper, and
+// as good as the targets are drawn from what is predicted. Each observation is a backward pass of
+// its own, from a pass that is planned for one row:
 //
 //	for each row: Forward, ClearGrads, Backward, Observe(1/n)
 //	Forward, ClearGrads, Backward of all rows, Step(rate)
 //
-// All of it is float64. F has the square of the number of parameters: an observation costs as many operations, and a step a third of the cube. So it is for small layers,
-// or for one layer of a model whose others are trained otherwise; a Trainer, which observes nothing, cannot drive it.
+// All of it is float64. F has the square of the number of parameters: an observation costs as many
+// operations, and a step a third of the cube. So it is for small layers, or for one layer of a
+// model whose others are trained otherwise; a Trainer, which observes nothing, cannot drive it.
 type Natural struct {
 	params   []*Param
 	damping  float64
@@ -33,8 +37,10 @@ type Natural struct {
 // mostNatural is as many parameters as a step of some 3e9 operations can have: a second or two.
 const mostNatural = 2048
 
-// NewNatural makes one. The damping must be more than 0: where outcomes are classes, no shift of all logits can be seen, and F alone is singular. It should be small
-// beside the information that counts, as .001 of it: the larger, the more of the step is along the plain gradient, divided by it.
+// NewNatural makes one. The damping must be more than 0: where outcomes are classes, no shift of
+// all logits can be seen, and F alone is singular. It should be small beside the information that
+// counts, as .001 of it: the larger, the more of the step is along the plain gradient, divided by
+// it.
 func NewNatural(params []*Param, damping float64) (*Natural, error) {
 	n := Count(params)
 	if n == 0 || n > mostNatural {
@@ -66,7 +72,8 @@ func (o *Natural) take() []float64 {
 	return o.gradient
 }
 
-// Step changes the parameters, and forgets what was observed. It panics if that is nothing, or no number.
+// Step changes the parameters, and forgets what was observed. It panics if that is nothing, or no
+// number.
 func (o *Natural) Step(rate float64) {
 	if !o.observed {
 		panic("nn: a natural gradient without information: Observe the gradient of each row before every Step")

@@ -10,7 +10,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// regression is softmax regression on rows whose columns differ in size by 100: 200 rows, 3 classes.
+// regression is softmax regression on rows whose columns differ in size by 100: 200 rows, 3
+// classes.
 type regression struct {
 	x         Mat
 	targets   []int32
@@ -93,7 +94,8 @@ func (g *regression) observe(o *Natural, empirical bool) {
 	}
 }
 
-// On a problem that is badly conditioned the natural gradient comes in a few steps to where the gradient does not come in thousands, at any rate.
+// On a problem that is badly conditioned the natural gradient comes in a few steps to where the
+// gradient does not come in thousands, at any rate.
 func TestNatural(t *testing.T) {
 	natural := func(empirical bool, steps int) float64 {
 		g := newRegression(t)
@@ -137,7 +139,8 @@ func TestNatural(t *testing.T) {
 	}
 }
 
-// A step is (F + damping)^-1 g: F = 2 (1,0)(1,0)^T + (1,1)(1,1)^T and a damping of 1 make 4 1, 1 2 of it, which (0,1) solves for g = (1,2).
+// A step is (F + damping)^-1 g: F = 2 (1,0)(1,0)^T + (1,1)(1,1)^T and a damping of 1 make 4 1, 1 2
+// of it, which (0,1) solves for g = (1,2).
 func TestNaturalStep(t *testing.T) {
 	p := NewParam("p", 1, 2)
 	o, err := NewNatural([]*Param{p}, 1)

@@ -2,7 +2,8 @@ package nn
 
 import "math"
 
-// A Norm makes every row one of mean 0 (if it is centred) and mean square 1, and then scales and shifts its columns:
+// A Norm makes every row one of mean 0 (if it is centred) and mean square 1, and then scales and
+// shifts its columns:
 //
 //	x'_c = (x_c - mean) / sqrt(mean of (x - mean)^2 + eps)        mean is 0 if not centred
 //	y_c  = gain_c x'_c + bias_c
@@ -52,8 +53,9 @@ type NormPass struct {
 	params        func(worker, task int)
 }
 
-// Moments are, of each row of the last Forward, the mean that was subtracted, which is 0 if the norm is not centred, and the 1/sqrt(...) that what remained was
-// multiplied by. They belong to the pass.
+// Moments are, of each row of the last Forward, the mean that was subtracted, which is 0 if the
+// norm is not centred, and the 1/sqrt(...) that what remained was multiplied by. They belong to the
+// pass.
 func (p *NormPass) Moments() (mean, inverse []float64) {
 	return p.mean[:p.x.Rows], p.inverse[:p.x.Rows]
 }
@@ -116,7 +118,8 @@ func (p *NormPass) backwardRows(_, task int) {
 	}
 }
 
-// paramColumns adds up the gradients of some columns' gain and bias, row by row: the same order on any team.
+// paramColumns adds up the gradients of some columns' gain and bias, row by row: the same order on
+// any team.
 func (p *NormPass) paramColumns(_, task int) {
 	gain, bias := p.layer.Gain.Grad.Row(0), []float32(nil)
 	if p.layer.Bias != nil {

@@ -7,7 +7,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// The rows 1, 3 and 5, 9 have means 2 and 7, and squares about them of mean 1 and 4; their own squares have means 5 and 53.
+// The rows 1, 3 and 5, 9 have means 2 and 7, and squares about them of mean 1 and 4; their own
+// squares have means 5 and 53.
 func TestMoments(t *testing.T) {
 	x := Mat{[]float32{1, 3, 5, 9}, 2, 2, 2}
 	for _, test := range []struct {

@@ -2,8 +2,9 @@ package nn
 
 import "math"
 
-// An Optimiser changes parameters by their gradients. Step is one change at a learning rate; gradients are left as they are. State is what it remembers of
-// the parameters, matrices in an order of its own that a checkpoint keeps, and how many steps it has taken.
+// An Optimiser changes parameters by their gradients. Step is one change at a learning rate;
+// gradients are left as they are. State is what it remembers of the parameters, matrices in an
+// order of its own that a checkpoint keeps, and how many steps it has taken.
 type Optimiser interface {
 	Step(rate float64)
 	State() (memory []Mat, steps *int64)
@@ -105,7 +106,8 @@ func ClearGrads(params []*Param) {
 	}
 }
 
-// ClipGrads scales all gradients so that their norm together is at most most, and returns what it was.
+// ClipGrads scales all gradients so that their norm together is at most most, and returns what it
+// was.
 func ClipGrads(params []*Param, most float64) float64 {
 	square := 0.0
 	for _, p := range params {
@@ -125,7 +127,8 @@ func ClipGrads(params []*Param, most float64) float64 {
 	return norm
 }
 
-// A Schedule is a learning rate by step: it climbs to Rate over Warmup steps, and then falls along half a cosine to Least at the last of Steps.
+// A Schedule is a learning rate by step: it climbs to Rate over Warmup steps, and then falls along
+// half a cosine to Least at the last of Steps.
 type Schedule struct {
 	Rate, Least   float64
 	Warmup, Steps int64

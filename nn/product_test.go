@@ -62,8 +62,9 @@ func turned(x [][]float64, n int) [][]float64 {
 	return to
 }
 
-// checkProduct holds products of so many rows, terms and columns, in every form, to sums in float64. Nothing but the operands may be read, and nothing but C written: around
-// them is NaN. (That the loops do not even touch what lies behind is tested where they are.)
+// checkProduct holds products of so many rows, terms and columns, in every form, to sums in
+// float64. Nothing but the operands may be read, and nothing but C written: around them is NaN.
+// (That the loops do not even touch what lies behind is tested where they are.)
 func checkProduct(t *testing.T, ops *asm.Ops, r *rand.Rand, rows, terms, cols int) {
 	t.Helper()
 	for form := range 8 {
@@ -116,7 +117,8 @@ func checkProduct(t *testing.T, ops *asm.Ops, r *rand.Rand, rows, terms, cols in
 	}
 }
 
-// Columns of an A whose rows lie alias apart are packed before they are multiplied: the bits are those of an A whose rows are not.
+// Columns of an A whose rows lie alias apart are packed before they are multiplied: the bits are
+// those of an A whose rows are not.
 func TestAliasedProduct(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(7, 8))
@@ -151,7 +153,8 @@ func TestProduct(t *testing.T) {
 	})
 }
 
-// As many rows as there are without packing, and one more, at the edges of tiles, strips, and runs of terms.
+// As many rows as there are without packing, and one more, at the edges of tiles, strips, and runs
+// of terms.
 func TestProductOfFewRows(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(1, 3))
@@ -254,8 +257,9 @@ func TestProductOfWrongShapes(t *testing.T) {
 	}
 }
 
-// BenchmarkProduct is a product of square matrices in each of the forms that a layer takes: forward, the gradient of the input, of the weights. Its share
-// of the peak is by turns with the probe.
+// BenchmarkProduct is a product of square matrices in each of the forms that a layer takes:
+// forward, the gradient of the input, of the weights. Its share of the peak is by turns with the
+// probe.
 func BenchmarkProduct(b *testing.B) {
 	for _, l := range asm.Levels() {
 		if !l.Available {
@@ -287,8 +291,9 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
-// BenchmarkFewRows is a product of a few rows, as of the tokens that are decoded, with matrices that come from memory: its bandwidth, that of the probe that reads the same
-// memory by turns, and what part the first is of the second.
+// BenchmarkFewRows is a product of a few rows, as of the tokens that are decoded, with matrices
+// that come from memory: its bandwidth, that of the probe that reads the same memory by turns, and
+// what part the first is of the second.
 func BenchmarkFewRows(b *testing.B) {
 	const pool = 1 << 24 // numbers
 	for _, l := range asm.Levels() {

@@ -114,7 +114,8 @@ func TestEmbedding(t *testing.T) {
 	}
 }
 
-// Every optimiser comes down to the least value of a bowl, SGD with momentum and Adam along the steps that their equations say.
+// Every optimiser comes down to the least value of a bowl, SGD with momentum and Adam along the
+// steps that their equations say.
 func TestOptimisers(t *testing.T) {
 	for name, make := range map[string]func([]*Param) Optimiser{
 		"sgd":      func(p []*Param) Optimiser { return NewSGD(p, 0) },

@@ -10,8 +10,9 @@ import (
 //
 //	batch -> logits -> loss -> gradients, clipped -> the optimiser, at the rate of the schedule
 //
-// What a step does follows from the parameters, the optimiser and the number of the step alone, if the batch that Fill makes does. So training that was saved
-// after any step and loaded again comes to the same weights as training that went on, on any team. A step allocates nothing.
+// What a step does follows from the parameters, the optimiser and the number of the step alone, if
+// the batch that Fill makes does. So training that was saved after any step and loaded again comes
+// to the same weights as training that went on, on any team. A step allocates nothing.
 type Trainer struct {
 	Fill   func(step int64, tokens, targets []int32) // makes the batch of a step; a negative target does not count
 	Clip   float64                                   // the largest norm of all gradients together; 0: any
@@ -27,7 +28,8 @@ type Trainer struct {
 	tokens, targets []int32
 }
 
-// NewTrainer plans the training of a model on batches of so many sequences of so many tokens. The optimiser must be of the model's parameters.
+// NewTrainer plans the training of a model on batches of so many sequences of so many tokens. The
+// optimiser must be of the model's parameters.
 func NewTrainer(m *Model, on On, batch, seq int, o Optimiser, s Schedule) (*Trainer, error) {
 	pass, err := m.Plan(on, batch, seq)
 	if err != nil {
@@ -77,7 +79,8 @@ func (t *Trainer) rest() { t.Noise.Train = false }
 // Save writes a checkpoint.
 func (t *Trainer) Save(path string) error { return t.checkpoint().Save(path) }
 
-// Load goes to where a checkpoint was saved. If it is of another training, the error says so, and nothing has changed.
+// Load goes to where a checkpoint was saved. If it is of another training, the error says so, and
+// nothing has changed.
 func (t *Trainer) Load(path string) error { return t.checkpoint().Load(path) }
 
 func (t *Trainer) checkpoint() *Checkpoint { return &Checkpoint{t.params, t.optimiser, (*trained)(t)} }

@@ -13,7 +13,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// copying trains a small language model, with dropout, to say each token again: its batches follow from the number of the step.
+// copying trains a small language model, with dropout, to say each token again: its batches follow
+// from the number of the step.
 func copying(t *testing.T, workers int, setup string) *Trainer {
 	t.Helper()
 	r, noise := rand.New(rand.NewPCG(51, 1)), &Noise{Seed: 7}
@@ -50,7 +51,8 @@ func steps(t *testing.T, trainer *Trainer, until int64) {
 	}
 }
 
-// Training that is saved at a step and goes on elsewhere, on another team, ends in the same checkpoint as training that was not interrupted, to the bit.
+// Training that is saved at a step and goes on elsewhere, on another team, ends in the same
+// checkpoint as training that was not interrupted, to the bit.
 func TestTrainer(t *testing.T) {
 	dir := t.TempDir()
 	saved := func(name string, trainer *Trainer) string {

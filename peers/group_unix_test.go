@@ -10,7 +10,8 @@ import (
 	"attnlab/attn"
 )
 
-// Ctrl-C reaches every process in the group of a terminal: a peer is not in it, or the call in hand would be lost.
+// Ctrl-C reaches every process in the group of a terminal: a peer is not in it, or the call in hand
+// would be lost.
 func TestApart(t *testing.T) {
 	plan, err := peer(t, "honest").Plan(attn.Problem{Batch: 1, SeqQ: 2, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 3, DimV: 4}, nil)
 	if err != nil {

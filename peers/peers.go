@@ -19,7 +19,8 @@
 //	{"do":"run","calls":N}                     {"wall_ns":W,"cpu_ns":C}: all calls together, timed by the peer, without copies
 //	{"do":"store"}                             {} and Out, of the last call
 //
-// One that says "backward":true about itself is also asked for problems with "grads":true. Out is then followed by LSE, and there are
+// One that says "backward":true about itself is also asked for problems with "grads":true. Out is
+// then followed by LSE, and there are
 //
 //	{"do":"load_grads"} and dOut               {}
 //	{"do":"run","pass":"backward","calls":N}   {"wall_ns":W,"cpu_ns":C}: the backward pass alone, of the last call

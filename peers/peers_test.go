@@ -144,7 +144,8 @@ func TestBadOperands(t *testing.T) {
 	}
 }
 
-// The memory of a peer is what its process takes for a call, where the system tells it: here that of a matrix of scores.
+// The memory of a peer is what its process takes for a call, where the system tells it: here that
+// of a matrix of scores.
 func TestWeighed(t *testing.T) {
 	const n = 1024
 	w, err := harness.Attention(peer(t, "honest"), run.Point{Kernel: "me", ISA: attn.Native, SeqKV: n, Dim: 8}.WithDefaults())

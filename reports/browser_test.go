@@ -152,7 +152,8 @@ func ask[T any](b *tab, expression string) T {
 	return x
 }
 
-// pictures leaves pictures of the page at the width of a desk and of a telephone, light and dark, and demands that nothing reaches over the side.
+// pictures leaves pictures of the page at the width of a desk and of a telephone, light and dark,
+// and demands that nothing reaches over the side.
 func (b *tab) pictures(name string) {
 	b.t.Helper()
 	for _, width := range []int64{1280, 390} {
@@ -193,7 +194,8 @@ func (b *tab) legible(selectors ...string) {
 	}
 }
 
-// quiet demands that the page asked for nothing but what begins with an address, and complained of nothing.
+// quiet demands that the page asked for nothing but what begins with an address, and complained of
+// nothing.
 func (b *tab) quiet(address string) {
 	b.t.Helper()
 	b.mu.Lock()

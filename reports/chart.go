@@ -50,7 +50,8 @@ var charts = [...]chart{
 // file is the name of a chart's files without folder and extension.
 func (c *chart) file(g *group) string { return g.slug() + "-" + c.name }
 
-// drawable reports whether a group has two lengths and something to draw: a line takes two points, and a logarithm positive numbers.
+// drawable reports whether a group has two lengths and something to draw: a line takes two points,
+// and a logarithm positive numbers.
 func (c *chart) drawable(g *group) bool {
 	if len(g.seqs) < 2 {
 		return false
@@ -113,7 +114,8 @@ var (
 	grey   = color.RGBA{0xd8, 0xd8, 0xd8, 0xff}
 )
 
-// style is the look of a series: a colour for the kernel, a dash and a shape for the instruction set.
+// style is the look of a series: a colour for the kernel, a dash and a shape for the instruction
+// set.
 func (g *group) style(s *series) (color.Color, []vg.Length, draw.GlyphDrawer) {
 	var kernels, isas []string
 	for _, t := range g.series {
@@ -150,7 +152,8 @@ func (g *group) legendWidth() vg.Length {
 	return width
 }
 
-// panel draws one chart of a group, with the legend on its right if asked for, in the order of the lines' right ends.
+// panel draws one chart of a group, with the legend on its right if asked for, in the order of the
+// lines' right ends.
 func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) error {
 	p := plot.New()
 	p.Title.Text = title
@@ -320,8 +323,8 @@ func lengthTicks(seqs []int) plot.ConstantTicks {
 	return t
 }
 
-// logTicks puts ticks between low and high, two to nine of them with a label: at powers of the base, or in a short decimal range also at
-// some of their multiples.
+// logTicks puts ticks between low and high, two to nine of them with a label: at powers of the
+// base, or in a short decimal range also at some of their multiples.
 func logTicks(low, high, base float64, label func(float64) string) []plot.Tick {
 	decades := math.Log(high/low) / math.Log(base)
 	factors, step := []float64{1}, 1

@@ -7,7 +7,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// costTable says what features, types, pages and windows cost: a line for each point of a run that has a plainer one beside it.
+// costTable says what features, types, pages and windows cost: a line for each point of a run that
+// has a plainer one beside it.
 func costTable(r *run.Run) (header []string, lines [][]string) {
 	for _, c := range r.Costs() {
 		parts, features := groupParts(c.Plain)

@@ -2,7 +2,8 @@ package reports
 
 import "strings"
 
-// A definition says what a figure of a report is. docs/statistics.md has the formulas, and how often each figure is wrong.
+// A definition says what a figure of a report is. docs/statistics.md has the formulas, and how
+// often each figure is wrong.
 type definition struct {
 	ID, Term string
 	Heads    []string // of the table columns that hold it

@@ -1,7 +1,9 @@
-// Package reports makes what people read from a run: a table for the terminal, report.md, charts, and the generated part of the README.
+// Package reports makes what people read from a run: a table for the terminal, report.md, charts,
+// and the generated part of the README.
 //
-// A run's rows fall into groups, one a problem apart from its length; a group's rows fall into series, one a kernel and instruction set,
-// that run along the lengths. Linear attention stands in the group of the softmax kernels it is an alternative to.
+// A run's rows fall into groups, one a problem apart from its length; a group's rows fall into
+// series, one a kernel and instruction set, that run along the lengths. Linear attention stands in
+// the group of the softmax kernels it is an alternative to.
 package reports
 
 import (
@@ -160,8 +162,9 @@ func tally(rows []run.Row) (ok, skipped, failed int) {
 	return ok, skipped, failed
 }
 
-// fastestPeak is the greatest rate that any multiply-add probe reached with so many threads, in GFLOP/s: the one limit that all rungs of a
-// ladder are measured against. It is NaN where nothing was probed.
+// fastestPeak is the greatest rate that any multiply-add probe reached with so many threads, in
+// GFLOP/s: the one limit that all rungs of a ladder are measured against. It is NaN where nothing
+// was probed.
 func fastestPeak(r *run.Run, rows []run.Row, threads int) float64 {
 	peak := 0.0
 	for i := range rows {

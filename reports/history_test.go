@@ -17,8 +17,8 @@ import (
 	"attnlab/harness/run/runtest"
 )
 
-// keptRuns are two machines: one with 24 runs, of which flash at 512 steps down by a tenth at run 9 and naive at 256 up by a quarter at run 15, where
-// the Go version changes, and one with two runs.
+// keptRuns are two machines: one with 24 runs, of which flash at 512 steps down by a tenth at run 9
+// and naive at 256 up by a quarter at run 15, where the Go version changes, and one with two runs.
 func keptRuns(t *testing.T) []*history.Machine {
 	t.Helper()
 	dir := t.TempDir()

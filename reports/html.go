@@ -46,7 +46,8 @@ func script(files ...template.JS) template.JS {
 	return all + "})();\n"
 }
 
-// A page is what the template shows. All but the charts is in the HTML itself and reads without a script; the template escapes what comes from the run.
+// A page is what the template shows. All but the charts is in the HTML itself and reads without a
+// script; the template escapes what comes from the run.
 type page struct {
 	CSS  template.CSS
 	JS   template.JS
@@ -264,7 +265,8 @@ func keysOf(parts []string) pageKeys {
 	return k
 }
 
-// peaks lists the multiply-add probe of each instruction set on one thread, as the run began, and the fastest on more threads, as rows found it.
+// peaks lists the multiply-add probe of each instruction set on one thread, as the run began, and
+// the fastest on more threads, as rows found it.
 func peaks(r *run.Run, rows []run.Row) []pageLimit {
 	list := []pageLimit{}
 	for _, p := range r.Meta.Peaks {
@@ -287,7 +289,8 @@ func peaks(r *run.Run, rows []run.Row) []pageLimit {
 	return list
 }
 
-// bandwidths lists what the read probes around the samples of a run reached, by the number of threads: the median over all samples.
+// bandwidths lists what the read probes around the samples of a run reached, by the number of
+// threads: the median over all samples.
 func bandwidths(r *run.Run) []pageLimit {
 	probes := map[int][]float64{}
 	for _, c := range r.Cells {
@@ -421,8 +424,8 @@ func findings(r *run.Run, rows []run.Row) []string {
 // width is how far the interval of a row's time reaches from its median, as a share of it.
 func width(w *run.Row) float64 { return max(w.NsHi/w.Ns-1, 1-w.NsLo/w.Ns) }
 
-// fastest has a line for each group and operation: who is fastest at the greatest length that any was measured at, and by how much. What all groups
-// have in common is returned apart.
+// fastest has a line for each group and operation: who is fastest at the greatest length that any
+// was measured at, and by how much. What all groups have in common is returned apart.
 func fastest(rows []run.Row) (t *pageTable, common string) {
 	var lines [][]string
 	list := groups(rows)

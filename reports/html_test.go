@@ -61,7 +61,8 @@ func TestHTMLGolden(t *testing.T) {
 	golden(t, "report.html", []byte(page))
 }
 
-// The data of the page is that of sweep.csv, and each row stands in one series of one group, at the length it was planned for.
+// The data of the page is that of sweep.csv, and each row stands in one series of one group, at the
+// length it was planned for.
 func TestHTMLData(t *testing.T) {
 	for name, r := range map[string]*run.Run{
 		"plain": runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{}), "odd": oddRun(t), "costly": costlyRun(t),
@@ -108,7 +109,8 @@ func TestHTMLLimits(t *testing.T) {
 	}
 }
 
-// Who is fastest is told by softmax and linear attention apart, and not told apart where the intervals overlap.
+// Who is fastest is told by softmax and linear attention apart, and not told apart where the
+// intervals overlap.
 func TestHTMLFastest(t *testing.T) {
 	twin := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Masks: []string{"full"}, Slower: func(p run.Point) float64 {
 		if p.Kernel == "flash" {
@@ -200,7 +202,8 @@ func TestHTMLHostile(t *testing.T) {
 	}
 }
 
-// A run that holds nothing, and one without most figures, make a page too, and no figure is invented.
+// A run that holds nothing, and one without most figures, make a page too, and no figure is
+// invented.
 func TestHTMLOdd(t *testing.T) {
 	j, err := run.Create(filepath.Join(t.TempDir(), "empty"), run.Meta{})
 	if err != nil {

@@ -217,7 +217,8 @@ func TestLiveEvents(t *testing.T) {
 	}
 }
 
-// A row that is appended to the journal shows up in a page that is open, and what the reader chose stays.
+// A row that is appended to the journal shows up in a page that is open, and what the reader chose
+// stays.
 func TestLiveInBrowser(t *testing.T) {
 	b := openTab(t)
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Samples: 6})

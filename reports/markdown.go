@@ -35,7 +35,8 @@ func Write(dir string) error {
 	return Plots(filepath.Join(dir, run.PlotsDir), r) // last: whatever keeps charts from being drawn, the pages are there
 }
 
-// Markdown writes the report of a run. It shows the charts that Plots makes, by their names relative to the run folder.
+// Markdown writes the report of a run. It shows the charts that Plots makes, by their names
+// relative to the run folder.
 func Markdown(w io.Writer, r *run.Run) error {
 	d := document{w: w}
 	rows := r.Rows()

@@ -40,7 +40,8 @@ func size(b float64) string { return scaled(b, "B", benchunit.Binary) }
 // thousands writes a large number.
 func thousands(x float64) string { return strings.TrimSpace(scaled(x, "", benchunit.Decimal)) }
 
-// digits writes a number with so many significant digits, whole ones with one more, and nothing where it is unknown.
+// digits writes a number with so many significant digits, whole ones with one more, and nothing
+// where it is unknown.
 func digits(x float64, n int) string {
 	if !run.Known(x) {
 		return ""

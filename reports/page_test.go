@@ -316,7 +316,8 @@ func TestReportInBrowser(t *testing.T) {
 
 var picture = flag.String("picture", "", "run folder to renew docs/report.png from")
 
-// The picture of the README is of a real run: go test ./reports -run ReportPicture -picture RUN renews it.
+// The picture of the README is of a real run: go test ./reports -run ReportPicture -picture RUN
+// renews it.
 func TestReportPicture(t *testing.T) {
 	if *picture == "" {
 		t.Skip("no -picture asks for it")

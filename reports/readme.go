@@ -29,8 +29,8 @@ func (s *series) threads() int {
 	return 0
 }
 
-// ladder chooses the problem that a ladder is shown for: the one that most series have a time for, the longest of those, the first planned
-// of those. It returns nil where nothing was measured.
+// ladder chooses the problem that a ladder is shown for: the one that most series have a time for,
+// the longest of those, the first planned of those. It returns nil where nothing was measured.
 func ladder(rows []run.Row) (best *group, seq int) {
 	most := 0
 	for _, g := range groups(rows) {
@@ -52,7 +52,8 @@ func ladder(rows []run.Row) (best *group, seq int) {
 // ladderShare is the column of the ladder by which its rungs compare.
 const ladderShare = "of the fastest peak"
 
-// ladderTable is the table of the ladder: one line a kernel and instruction set, all measured against the one fastest peak.
+// ladderTable is the table of the ladder: one line a kernel and instruction set, all measured
+// against the one fastest peak.
 func ladderTable(r *run.Run, rows []run.Row, g *group, seq int) (header []string, lines [][]string) {
 	for _, s := range g.series {
 		w := s.rows[seq]
@@ -71,8 +72,9 @@ func ladderTable(r *run.Run, rows []run.Row, g *group, seq int) (header []string
 	return []string{"rung", "isa", "time of one call", "GFLOP/s", ladderShare, "scratch", "err/tol"}, lines
 }
 
-// README rewrites what stands between the ladder's marks in the README at path, and the chart it shows, docs/ladder.svg and .png beside it. What was skipped,
-// such as a form that a kernel does not have, is no rung there; the run's own report names it.
+// README rewrites what stands between the ladder's marks in the README at path, and the chart it
+// shows, docs/ladder.svg and .png beside it. What was skipped, such as a form that a kernel does
+// not have, is no rung there; the run's own report names it.
 func README(path string, r *run.Run) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

@@ -59,7 +59,8 @@ func TestGolden(t *testing.T) {
 	golden(t, "report.md", md.Bytes())
 }
 
-// oddRun has two lengths of decoding, without memory or accuracy, and points of other groups that were never measured.
+// oddRun has two lengths of decoding, without memory or accuracy, and points of other groups that
+// were never measured.
 func oddRun(t *testing.T) *run.Run {
 	t.Helper()
 	j, err := run.Create(filepath.Join(t.TempDir(), "run"), run.Meta{})
@@ -92,7 +93,8 @@ func oddRun(t *testing.T) *run.Run {
 	return j.Run()
 }
 
-// costlyRun has a point with features that makes half of the plain one's rate, and one in int8 that takes a third of its time.
+// costlyRun has a point with features that makes half of the plain one's rate, and one in int8 that
+// takes a third of its time.
 func costlyRun(t *testing.T) *run.Run {
 	t.Helper()
 	j, err := run.Create(filepath.Join(t.TempDir(), "run"), run.Meta{})
@@ -174,7 +176,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// A run without most figures, and one that holds nothing at all, are reported without inventing any.
+// A run without most figures, and one that holds nothing at all, are reported without inventing
+// any.
 func TestOddRuns(t *testing.T) {
 	r := oddRun(t)
 	var text, md bytes.Buffer
@@ -291,7 +294,8 @@ func TestWriteLongNames(t *testing.T) {
 	}
 }
 
-// Every chart of a run is there in both formats; the PNG decodes and holds the colour of every line, the SVG the name of every line.
+// Every chart of a run is there in both formats; the PNG decodes and holds the colour of every
+// line, the SVG the name of every line.
 func TestPlots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	runtest.Make(t, dir, runtest.Model{})

@@ -10,8 +10,9 @@ import (
 	"attnlab/harness/run"
 )
 
-// Table writes a run as text: for each group a line a kernel, with the time of one call at each length, the exponent of time in length, and
-// the rest at the greatest length that the kernel was measured at; then what features cost, if plainer points stand beside theirs.
+// Table writes a run as text: for each group a line a kernel, with the time of one call at each
+// length, the exponent of time in length, and the rest at the greatest length that the kernel was
+// measured at; then what features cost, if plainer points stand beside theirs.
 func Table(w io.Writer, r *run.Run) error {
 	var b strings.Builder
 	rows := r.Rows()
@@ -138,7 +139,8 @@ func align(b *strings.Builder, lines [][]string, left int) {
 // A note is what is to be said of one row, or of several with the same text.
 type note struct{ status, where, text string }
 
-// named is how many measured rows with one note are told by name: of more, as when a machine was never quiet, there is their number.
+// named is how many measured rows with one note are told by name: of more, as when a machine was
+// never quiet, there is their number.
 const named = 8
 
 // notes lists what is to be said of rows, those of one series and one text together.

@@ -1,11 +1,15 @@
-// Package theory is the mathematics of attention, in packages that are each one way to look at it. There is no code here: this page is the map, and the references.
+// Package theory is the mathematics of attention, in packages that are each one way to look at it.
+// There is no code here: this page is the map, and the references.
 //
-// All of it is float64 on gonum's matrices and made to be read. Nothing is fast, and nothing knows a kernel: package bridge carries matrices to one, and package
-// equations asks of the packages, of the definition (attn/oracle) and of any kernel whether each numbered equation of the source documents holds.
+// All of it is float64 on gonum's matrices and made to be read. Nothing is fast, and nothing knows
+// a kernel: package bridge carries matrices to one, and package equations asks of the packages, of
+// the definition (attn/oracle) and of any kernel whether each numbered equation of the source
+// documents holds.
 //
 // # Map
 //
-// The library of the paper's section 10.1 has eight modules and two that its list leaves out. What each says is said here by
+// The library of the paper's section 10.1 has eight modules and two that its list leaves out. What
+// each says is said here by
 //
 //	its module    here
 //	attention     scorers: products, learned forms and additive scores, with every step from scores to output; streaming: the same, a block of keys at a time
@@ -19,18 +23,23 @@
 //	backend       kernels: All, ByName and Best. A kernel is a value that is passed, never a setting
 //	utils         figures: pictures and tables
 //
-// and beyond the library: regression (attention as kernel regression, features, linear attention) and positions (encodings, rotations, biases, tables).
+// and beyond the library: regression (attention as kernel regression, features, linear attention)
+// and positions (encodings, rotations, biases, tables).
 //
 // # Heads
 //
-// A head projects rows of d_model numbers to d_k: Q_h = X W_Q^h, so that a row x becomes its inner products with the d_k columns of W_Q^h. All that the head
-// sees of x is the part in the space that these columns span, which has at most d_k of the d_model dimensions; what is orthogonal to it goes unseen. So rank
-// Q_h <= d_k, whatever X is. Heads with different subspaces compare the same rows by different properties. A head's score is a bilinear form on X, with the matrix
-// W_Q^h W_K^hT / sqrt(d_k) of rank d_k at most: many heads of few dimensions are many forms of low rank, where one head of all dimensions would be a single form
-// of full rank, at the same cost. What a head gives back is in the d_v dimensions, at most, that the rows of W_V^h W_O^h span, and the heads are summed.
+// A head projects rows of d_model numbers to d_k: Q_h = X W_Q^h, so that a row x becomes its inner
+// products with the d_k columns of W_Q^h. All that the head sees of x is the part in the space that
+// these columns span, which has at most d_k of the d_model dimensions; what is orthogonal to it
+// goes unseen. So rank Q_h <= d_k, whatever X is. Heads with different subspaces compare the same
+// rows by different properties. A head's score is a bilinear form on X, with the matrix W_Q^h
+// W_K^hT / sqrt(d_k) of rank d_k at most: many heads of few dimensions are many forms of low rank,
+// where one head of all dimensions would be a single form of full rank, at the same cost. What a
+// head gives back is in the d_v dimensions, at most, that the rows of W_V^h W_O^h span, and the
+// heads are summed.
 //
-// No projection is part of attn.Problem: a split of rows into heads is a view of the same numbers (attn.Wrap with BSHD), and what differs between heads is
-// what has been projected before.
+// No projection is part of attn.Problem: a split of rows into heads is a view of the same numbers
+// (attn.Wrap with BSHD), and what differs between heads is what has been projected before.
 //
 // # References
 //

@@ -12,8 +12,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// What the oracle says of a call follows from its problem and its inputs. The kernels of a package are asked the same calls, and so are mutants: the
-// oracle answers once.
+// What the oracle says of a call follows from its problem and its inputs. The kernels of a package
+// are asked the same calls, and so are mutants: the oracle answers once.
 
 // A question is a call as the oracle reads it, and which of its rows are asked for.
 type question struct {
@@ -83,7 +83,8 @@ func margins(p attn.Problem, a *attn.Args) ([]margin, error) {
 
 var seed = maphash.MakeSeed()
 
-// fingerprint is a hash of all that a call holds before it is answered: numbers, shapes, masks, places, and which outputs there are.
+// fingerprint is a hash of all that a call holds before it is answered: numbers, shapes, masks,
+// places, and which outputs there are.
 func fingerprint(a *attn.Args) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)

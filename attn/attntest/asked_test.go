@@ -20,7 +20,8 @@ func few() (some []cases.Case) {
 	return some
 }
 
-// What is kept of the oracle's answers says of a call what the oracle says, for the first time and later, when outputs are others.
+// What is kept of the oracle's answers says of a call what the oracle says, for the first time and
+// later, when outputs are others.
 func TestComparedAsByTheOracle(t *testing.T) {
 	n := 0
 	for _, c := range few() {

@@ -10,8 +10,9 @@ import (
 	"attnlab/attn/cases"
 )
 
-// Same bits: a row of the output is a function of its query, its visible keys and their absolute index, and of nothing else. Plans are
-// compared that have one Problem.SeqQ, which is what chooses between the wide and the decode path.
+// Same bits: a row of the output is a function of its query, its visible keys and their absolute
+// index, and of nothing else. Plans are compared that have one Problem.SeqQ, which is what chooses
+// between the wide and the decode path.
 
 // threads: any number of workers.
 func threads(s *Subject) error {
@@ -125,7 +126,8 @@ func headsAlone(s *Subject) error {
 	})
 }
 
-// neighbours: the other queries of the tile hold NaN, or large numbers that move their maxima at other keys.
+// neighbours: the other queries of the tile hold NaN, or large numbers that move their maxima at
+// other keys.
 func neighbours(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		whole, err := s.answer(c, nil)
@@ -159,7 +161,8 @@ func scale(row []float32, c float32) {
 	}
 }
 
-// rowsAlone: a few rows, through a plan of the same capacity, which puts them in other lanes of another tile.
+// rowsAlone: a few rows, through a plan of the same capacity, which puts them in other lanes of
+// another tile.
 func rowsAlone(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantArgMax)
@@ -193,7 +196,8 @@ func rowsAlone(s *Subject) error {
 	})
 }
 
-// hiddenKeys: what the masks hide may be anything. Rows that see none of the keys that turn bad must not notice, though others of their tile do.
+// hiddenKeys: what the masks hide may be anything. Rows that see none of the keys that turn bad
+// must not notice, though others of their tile do.
 func hiddenKeys(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		p := c.Problem
@@ -233,7 +237,8 @@ func hiddenKeys(s *Subject) error {
 	})
 }
 
-// capacity: a plan for more keys, with K of the same length or with key lengths over garbage, and for the same number of queries.
+// capacity: a plan for more keys, with K of the same length or with key lengths over garbage, and
+// for the same number of queries.
 func capacity(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantWeights) // its width is that of K

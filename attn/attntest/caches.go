@@ -10,7 +10,8 @@ import (
 
 // Laws of where rows lie: ragged batches, pages, and a cache that fills.
 
-// raggedAlone: a ragged batch is its sequences, one by one, through plans of the same SeqQ that know nothing of ragged batches.
+// raggedAlone: a ragged batch is its sequences, one by one, through plans of the same SeqQ that
+// know nothing of ragged batches.
 func raggedAlone(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantWeights)
@@ -34,7 +35,8 @@ func raggedAlone(s *Subject) error {
 	})
 }
 
-// paginate moves the rows of K and V to pages of a pool, in which page i of a batch entry lies where order says. The rest of the pool is spoiled.
+// paginate moves the rows of K and V to pages of a pool, in which page i of a batch entry lies
+// where order says. The rest of the pool is spoiled.
 func paginate(p *attn.Problem, a *attn.Args, rows, pool int, order func(b, i int) int) {
 	p.Page = rows
 	each := p.PagesEach()
@@ -102,7 +104,8 @@ func ring(s *Subject) error {
 	return nil
 }
 
-// filling runs f on the calls that a cache can be filled for in steps: no query sees past its own key.
+// filling runs f on the calls that a cache can be filled for in steps: no query sees past its own
+// key.
 func (s *Subject) filling(f func(p attn.Problem, whole *attn.Args) error) error {
 	if s.Claims&attn.NeedLengths == 0 {
 		return nil

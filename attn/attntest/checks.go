@@ -67,9 +67,10 @@ func Checks() []Check {
 	}
 }
 
-// calls are the problems on which laws are tried: many queries and one, with and without bounds, shared heads and batches, terms, bitmaps, ragged
-// batches and caches. They have every by-product that the claims cover. The short suite takes some of them, which between them have every path,
-// in smaller batches.
+// calls are the problems on which laws are tried: many queries and one, with and without bounds,
+// shared heads and batches, terms, bitmaps, ragged batches and caches. They have every by-product
+// that the claims cover. The short suite takes some of them, which between them have every path, in
+// smaller batches.
 func (s *Subject) calls() []cases.Case {
 	var all []cases.Case
 	for _, c := range callTable {

@@ -12,7 +12,8 @@ import (
 	"attnlab/attn/cases"
 )
 
-// abilities asks for each ability by itself: it is accepted if claimed, and otherwise refused with ErrUnsupported and its name.
+// abilities asks for each ability by itself: it is accepted if claimed, and otherwise refused with
+// ErrUnsupported and its name.
 func abilities(s *Subject) error {
 	if len(s.ops()) == 0 {
 		return fmt.Errorf("the claims cover no operation: want one of %v", attn.Ops())
@@ -104,7 +105,8 @@ func (s *Subject) accepts(p attn.Problem) (err error) {
 	return nil
 }
 
-// claimedCases asks for every case as it stands, with the by-products that the values part leaves out where they are not claimed.
+// claimedCases asks for every case as it stands, with the by-products that the values part leaves
+// out where they are not claimed.
 func claimedCases(s *Subject) error {
 	for _, c := range cases.All() {
 		if err := s.accepts(c.Problem); err != nil {
@@ -160,7 +162,8 @@ func malformed(s *Subject) error {
 	return nil
 }
 
-// thrift: Check tells what a plan would take without taking it, so that a harness may ask about lengths that no memory holds.
+// thrift: Check tells what a plan would take without taking it, so that a harness may ask about
+// lengths that no memory holds.
 func thrift(s *Subject) error {
 	p := asking(0, s.ops()[0])
 	p.SeqQ, p.SeqKV, p.Dim, p.DimV = 1<<17, 1<<17, 128, 128
@@ -179,7 +182,8 @@ func thrift(s *Subject) error {
 	return nil
 }
 
-// operands gives wrong operands, one at a time. Forward must panic with an error that names the operand, and do so before it writes.
+// operands gives wrong operands, one at a time. Forward must panic with an error that names the
+// operand, and do so before it writes.
 func operands(s *Subject) error {
 	for _, op := range s.ops() {
 		for _, bad := range cases.BadCalls(op) {

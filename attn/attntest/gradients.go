@@ -10,8 +10,9 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// differentiated returns a case as one of gradients, and whether it is taken and the claims cover it. Those that pair features with gradients are, and
-// every fourth one of the others: what there is to see is the way back, and every case is one of the forward pass too.
+// differentiated returns a case as one of gradients, and whether it is taken and the claims cover
+// it. Those that pair features with gradients are, and every fourth one of the others: what there
+// is to see is the way back, and every case is one of the forward pass too.
 func (s *Subject) differentiated(c cases.Case) (cases.Case, bool) {
 	taken := c.Family == "pairs" || c.Seed()%4 == 0
 	d, ok := s.gradientOf(c)
@@ -33,7 +34,8 @@ type backward struct {
 	slab []float32 // of g
 }
 
-// backward makes a plan and operands for a case of gradients, has Forward run, and fills the incoming gradients. Outgoing ones hold Poison.
+// backward makes a plan and operands for a case of gradients, has Forward run, and fills the
+// incoming gradients. Outgoing ones hold Poison.
 func (s *Subject) backward(c cases.Case, team *attn.Team) (*backward, error) {
 	a, _, err := c.Args()
 	if err != nil {
@@ -71,7 +73,8 @@ func (s *Subject) backwardOf(p attn.Problem, a *attn.Args, team *attn.Team) (*ba
 	return &backward{plan: d, a: a}, nil
 }
 
-// some leaves the incoming gradients of a large call be 0 but in some rows, as many as the oracle can judge in a few milliseconds.
+// some leaves the incoming gradients of a large call be 0 but in some rows, as many as the oracle
+// can judge in a few milliseconds.
 func (x *backward) some() {
 	p := &x.c.Problem
 	rows := max(24, judgedProducts/4/(x.a.K.S*(p.Dim+p.DimV)+1))
@@ -145,7 +148,8 @@ func (s *Subject) Gradient(c cases.Case) (v oracle.Verdict, err error) {
 	return v, nil
 }
 
-// afterNaN has the plan do a call whose numbers are NaN throughout, so that whatever it leaves in scratch is NaN.
+// afterNaN has the plan do a call whose numbers are NaN throughout, so that whatever it leaves in
+// scratch is NaN.
 func (s *Subject) afterNaN(x *backward) error {
 	dirty, err := cases.NewArgs(x.c.Problem, "bhsd", nil)
 	if err != nil {
@@ -232,7 +236,8 @@ func gradientLayouts(s *Subject) error {
 	})
 }
 
-// gradientRows calls f for each row of dQ, dK and dV, incoming gradients among those of queries, that belongs to a batch entry.
+// gradientRows calls f for each row of dQ, dK and dV, incoming gradients among those of queries,
+// that belongs to a batch entry.
 func gradientRows(p *attn.Problem, a *attn.Args, g *attn.Grads, f func(b int, key bool, index int, row []float32)) {
 	for b := range p.Batch {
 		for _, t := range []*attn.Tensor{&g.Out, &g.LSE, &g.Entropy, &g.Q} {
@@ -265,7 +270,8 @@ func collectSome(x *backward, p *attn.Problem, keep func(b int, key bool, index 
 	return all
 }
 
-// gradientBatch: a batch entry has the gradients that it has alone, but for those of terms, which are sums over the batch.
+// gradientBatch: a batch entry has the gradients that it has alone, but for those of terms, which
+// are sums over the batch.
 func gradientBatch(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
 		whole, err := s.gradients(c, nil)
@@ -296,7 +302,8 @@ func gradientBatch(s *Subject) error {
 	})
 }
 
-// gradientLeaks: what a row does not see leaves its gradient alone, whatever numbers there are, and so does a row the gradients of what it does not see.
+// gradientLeaks: what a row does not see leaves its gradient alone, whatever numbers there are, and
+// so does a row the gradients of what it does not see.
 func gradientLeaks(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
 		p := &c.Problem
@@ -316,7 +323,8 @@ func gradientLeaks(s *Subject) error {
 				if bad.query >= nq || bad.key >= nk || nq == 0 || nk == 0 {
 					continue
 				}
-				// a bad query spoils the keys that it sees, a bad key the queries that see it, and through them the keys that those see
+				// a bad query spoils the keys that it sees, a bad key the queries that see it, and
+				// through them the keys that those see
 				query := make([]bool, nq)
 				key := make([]bool, nk)
 				for i := range query {
@@ -358,7 +366,8 @@ func gradientLeaks(s *Subject) error {
 	})
 }
 
-// gradientParts: outgoing gradients that are not asked for leave the bits of others as they are, and incoming ones that are not given count as 0.
+// gradientParts: outgoing gradients that are not asked for leave the bits of others as they are,
+// and incoming ones that are not given count as 0.
 func gradientParts(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
 		x, err := s.backward(c, nil)

@@ -10,8 +10,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Laws hold without knowing the answer; the oracle is asked for tolerances only, the whole of them: a law that compares two runs allows
-// each its own.
+// Laws hold without knowing the answer; the oracle is asked for tolerances only, the whole of them:
+// a law that compares two runs allows each its own.
 
 // A margin is the tolerance of one row, and the keys that it sees. A row of no sequence has none.
 type margin struct {
@@ -40,7 +40,8 @@ func tolerances(p attn.Problem, a *attn.Args) ([]margin, error) {
 	return m, nil
 }
 
-// near compares two outputs, and two LSE that should differ by shift if both calls have them, within the sum of the margins.
+// near compares two outputs, and two LSE that should differ by shift if both calls have them,
+// within the sum of the margins.
 func near(x, y *attn.Args, mx, my []margin, shift float64) error {
 	at, out, outY := -1, make([]float32, y.Out.D), make([]float32, y.Out.D)
 	var err error
@@ -81,8 +82,9 @@ func bare(p attn.Problem) bool {
 		!p.Ragged && !p.Lengths && p.Page == 0
 }
 
-// shift: a constant added to every score changes no weight and moves LSE by itself. It is added through one more dimension, in which every
-// query is 1 and every key is the constant, so that every kernel can be asked.
+// shift: a constant added to every score changes no weight and moves LSE by itself. It is added
+// through one more dimension, in which every query is 1 and every key is the constant, so that
+// every kernel can be asked.
 func shift(s *Subject) error {
 	const by = 3.5
 	return s.exponential(func(c cases.Case) error {
@@ -149,7 +151,8 @@ func permute(s *Subject) error {
 	})
 }
 
-// average: an output is a weighted mean of values, so if all values are one row, that row comes out.
+// average: an output is a weighted mean of values, so if all values are one row, that row comes
+// out.
 func average(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		if !c.Problem.Averages() || c.Problem.KV == attn.I8 { // int8 cannot store the values
@@ -205,7 +208,8 @@ func merge(s *Subject) error {
 	})
 }
 
-// parts: the same for any terms and any cache, the parts being what two bitmaps show. A sink belongs to one of them.
+// parts: the same for any terms and any cache, the parts being what two bitmaps show. A sink
+// belongs to one of them.
 func parts(s *Subject) error {
 	fits := func(p attn.Problem) bool { return s.Claims&attn.NeedPacked != 0 && p.Mask.Bitmap == attn.NoBitmap }
 	return s.joins(fits, func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args) {
@@ -233,7 +237,8 @@ func grid(p *attn.Problem, a *attn.Args) (nq, nk int) {
 	return nq, nk
 }
 
-// joins splits the keys of each call that fits in two, at several places, and demands that the parts merge to the whole.
+// joins splits the keys of each call that fits in two, at several places, and demands that the
+// parts merge to the whole.
 func (s *Subject) joins(fits func(p attn.Problem) bool, cut func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args)) error {
 	if s.Claims.Wants()&attn.WantLSE == 0 {
 		return nil
@@ -267,8 +272,8 @@ func (s *Subject) joins(fits func(p attn.Problem) bool, cut func(p attn.Problem,
 			}
 			x, y := part[0], part[1]
 			attn.Merge(x.Out, x.Stats.LSE, y.Out, y.Stats.LSE)
-			// A merged output is a weighted mean of two, so the larger of their errors bounds its own, and it is rounded once more; the weights carry
-			// the errors of both LSE.
+			// A merged output is a weighted mean of two, so the larger of their errors bounds its
+			// own, and it is rounded once more; the weights carry the errors of both LSE.
 			for r := range m[0] {
 				for b := range m[0][r].out {
 					reach := 2 * (m[0][r].lse + m[1][r].lse) * top

@@ -58,8 +58,8 @@ func span(a *attn.Args, lo, hi int) *attn.Args {
 	return &part
 }
 
-// steps: a prefill is the sum of its steps. Any division into chunks, through one plan or through a one-row plan, gives what one pass
-// gives, and Forward starts from nothing even after steps.
+// steps: a prefill is the sum of its steps. Any division into chunks, through one plan or through a
+// one-row plan, gives what one pass gives, and Forward starts from nothing even after steps.
 func steps(s *Subject) error {
 	return s.recurrences(func(c cases.Case, whole *attn.Args) error {
 		p, n := c.Problem, c.Problem.SeqQ
@@ -114,7 +114,8 @@ func steps(s *Subject) error {
 	})
 }
 
-// state: a state of the right length that is the sum it should be, per batch entry and key head, however the step is made.
+// state: a state of the right length that is the sum it should be, per batch entry and key head,
+// however the step is made.
 func state(s *Subject) error {
 	return s.recurrences(func(c cases.Case, a *attn.Args) error {
 		p := c.Problem
@@ -136,7 +137,8 @@ func state(s *Subject) error {
 	})
 }
 
-// stateIs compares a state that began at zero with Σ_j f(k_j) v_j^T and Σ_j f(k_j) over the keys of a.
+// stateIs compares a state that began at zero with Σ_j f(k_j) v_j^T and Σ_j f(k_j) over the keys of
+// a.
 func stateIs(p *attn.Problem, a *attn.Args, state []float32) error {
 	// Two roundings of each product and feature, and a sum of n terms in any order.
 	share := (math.Sqrt(float64(a.K.S)) + 8) / (1 << 24)

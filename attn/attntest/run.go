@@ -10,8 +10,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Run is the suite. With -short it takes half of the core cases, and tries the laws on fewer calls; where the core is enough, an eighth of its cases and a quarter of
-// the other checks.
+// Run is the suite. With -short it takes half of the core cases, and tries the laws on fewer calls;
+// where the core is enough, an eighth of its cases and a quarter of the other checks.
 func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	algo, isa := k.Name()
 	s := &Subject{Kernel: k, Claims: claims, Options: o, Short: o.Core || testing.Short()}
@@ -23,7 +23,8 @@ func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 		}
 	}
 	t.Run(algo+"/"+isa, func(t *testing.T) {
-		// Each case makes its operands anew in a heap that is nearly empty, which would be collected a thousand times.
+		// Each case makes its operands anew in a heap that is nearly empty, which would be
+		// collected a thousand times.
 		percent := debug.SetGCPercent(800)
 		defer debug.SetGCPercent(percent)
 		for i, c := range Checks() {
@@ -84,8 +85,9 @@ func (s *Subject) cases() []cases.Case {
 	return cases.All()
 }
 
-// Examine is the suite without package testing: it runs the claims, then the values, on the core cases when Short, then everything else, and
-// returns the name of the first check that fails, with its error.
+// Examine is the suite without package testing: it runs the claims, then the values, on the core
+// cases when Short, then everything else, and returns the name of the first check that fails, with
+// its error.
 func (s *Subject) Examine() (check string, err error) {
 	run := func(claims bool) (string, error) {
 		for _, c := range Checks() {

@@ -1,4 +1,5 @@
-// Package attntest is the conformance suite that every kernel runs: one line in the kernel's own test.
+// Package attntest is the conformance suite that every kernel runs: one line in the kernel's own
+// test.
 //
 //	func TestKernel(t *testing.T) { attntest.Run(t, flash.New(), claims, attntest.Options{Hold: 0.25, HoldNarrow: 0.5}) }
 //
@@ -11,7 +12,8 @@
 // Merge to the whole, or two ways to say the same: a paged cache and a contiguous one, slopes and a
 // bias.
 //
-// Nothing in it that judges a kernel needs package testing, so the mutants (package mutants) are judged by the same code.
+// Nothing in it that judges a kernel needs package testing, so the mutants (package mutants) are
+// judged by the same code.
 package attntest
 
 import (
@@ -45,8 +47,9 @@ type Subject struct {
 	Backward bool // Examine looks at the backward pass only
 }
 
-// hold is how much of the tolerance an error of Out may take. A pair of features puts few keys and extreme scores together more often than other
-// cases do: the worst of so many rows, in which a handful of roundings is all there is, has reached .32 in plain Go too.
+// hold is how much of the tolerance an error of Out may take. A pair of features puts few keys and
+// extreme scores together more often than other cases do: the worst of so many rows, in which a
+// handful of roundings is all there is, has reached .32 in plain Go too.
 func (s *Subject) hold(c *cases.Case) float64 {
 	p := &c.Problem
 	h := s.Options.Hold
@@ -65,7 +68,8 @@ func (s *Subject) hold(c *cases.Case) float64 {
 	return h
 }
 
-// Covers returns the case with the by-products that the claims cover, and whether they cover all else that it needs.
+// Covers returns the case with the by-products that the claims cover, and whether they cover all
+// else that it needs.
 func (s *Subject) Covers(c cases.Case) (cases.Case, bool) {
 	if c.Backward() { // it has its place among the gradients
 		return c, false
@@ -106,7 +110,8 @@ func (s *Subject) Value(c cases.Case) (v oracle.Verdict, err error) {
 		return v, err
 	}
 
-	// The same call again, after one whose operands were NaN throughout, so that whatever it left in scratch is NaN.
+	// The same call again, after one whose operands were NaN throughout, so that whatever it left
+	// in scratch is NaN.
 	dirty, err := cases.NewArgs(c.Problem, "bhsd", nil)
 	if err != nil {
 		return v, err
@@ -126,8 +131,8 @@ func (s *Subject) Value(c cases.Case) (v oracle.Verdict, err error) {
 	return v, nil
 }
 
-// judgedProducts bounds the work of the oracle on one case: multiplications of float64, a few milliseconds. A case that has more is judged on
-// sampled rows.
+// judgedProducts bounds the work of the oracle on one case: multiplications of float64, a few
+// milliseconds. A case that has more is judged on sampled rows.
 const judgedProducts = 1 << 20
 
 func judge(c *cases.Case, a *attn.Args) (oracle.Verdict, error) {
@@ -199,7 +204,8 @@ func collect(a *attn.Args, keep func(b, s, h int) bool) []float32 {
 // unnamed is what ArgMax holds before a call.
 const unnamed = -7
 
-// written demands that a call wrote every number of the rows that it answers, and none of the others that a ragged batch may have between them.
+// written demands that a call wrote every number of the rows that it answers, and none of the
+// others that a ragged batch may have between them.
 func written(p *attn.Problem, a *attn.Args) (err error) {
 	own := owners(p, a)
 	answers := func(b, s int) bool { _, ok := own[[2]int{b, s}]; return ok }
@@ -239,7 +245,8 @@ func poison(a *attn.Args) {
 	}
 }
 
-// same compares bits. Any NaN equals any other: which one arithmetic makes depends on the order of its operands.
+// same compares bits. Any NaN equals any other: which one arithmetic makes depends on the order of
+// its operands.
 func same(want, got []float32) error {
 	if len(want) != len(got) {
 		return fmt.Errorf("%d numbers and %d", len(want), len(got))
@@ -252,7 +259,8 @@ func same(want, got []float32) error {
 	return nil
 }
 
-// A memory is what a call may not change: its slab with the outputs poisoned, and what lies outside the slab.
+// A memory is what a call may not change: its slab with the outputs poisoned, and what lies outside
+// the slab.
 type memory struct {
 	slab   []float32
 	inputs map[string][]float32

@@ -101,8 +101,8 @@ func bitmaps(s *Subject) error {
 	})
 }
 
-// neutral: a bias of 0, slopes of 0, a sink of -Inf, a turn by nothing and the identity as metric change nothing. They may change bits: a kernel
-// takes another way to a score that has terms.
+// neutral: a bias of 0, slopes of 0, a sink of -Inf, a turn by nothing and the identity as metric
+// change nothing. They may change bits: a kernel takes another way to a score that has terms.
 func neutral(s *Subject) error {
 	return s.twins(func(x *twin) error {
 		nq, nk := grid(&x.p, x.a)
@@ -171,7 +171,8 @@ func alibi(s *Subject) error {
 	})
 }
 
-// turn: a rotated score depends on how far query and key are apart, not on where they stand: the table of angles may begin anywhere.
+// turn: a rotated score depends on how far query and key are apart, not on where they stand: the
+// table of angles may begin anywhere.
 func turn(s *Subject) error {
 	const by = 23
 	return s.twins(func(x *twin) error {

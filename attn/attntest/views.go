@@ -7,7 +7,8 @@ import (
 	"attnlab/attn/cases"
 )
 
-// Parts of a call as calls of their own. They share the memory of the call, so a law takes them from a clone.
+// Parts of a call as calls of their own. They share the memory of the call, so a law takes them
+// from a clone.
 
 // clone copies a call into memory of its own, contiguous and with the outputs poisoned.
 func clone(a *attn.Args) *attn.Args {
@@ -75,8 +76,8 @@ func skipBits(m *attn.Bits, n int) {
 	}
 }
 
-// owners says which batch entry and query each row of Q and Out belongs to, by [batch, row] of the tensor. A ragged batch may have rows that
-// belong to none.
+// owners says which batch entry and query each row of Q and Out belongs to, by [batch, row] of the
+// tensor. A ragged batch may have rows that belong to none.
 func owners(p *attn.Problem, a *attn.Args) map[[2]int][2]int {
 	own := map[[2]int][2]int{}
 	for b := range p.Batch {
@@ -127,8 +128,8 @@ func entry(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	return p, &c
 }
 
-// sequence is one sequence of a ragged batch as a call that is not ragged. The problem has no operand and wants nothing with a number for each pair
-// of query and key.
+// sequence is one sequence of a ragged batch as a call that is not ragged. The problem has no
+// operand and wants nothing with a number for each pair of query and key.
 func sequence(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	p, c := entry(p, a, b)
 	first, nq, nk := int(c.QStart[0]), c.Queries(&p, 0), c.Keys(&p, 0)
@@ -150,7 +151,8 @@ func sequence(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	return p, c
 }
 
-// head is query head h of a call with its key head. The problem does not want ArgMax, in which heads lie side by side.
+// head is query head h of a call with its key head. The problem does not want ArgMax, in which
+// heads lie side by side.
 func head(p attn.Problem, a *attn.Args, h int) (attn.Problem, *attn.Args) {
 	c := *a
 	cut(&c, func(t *attn.Tensor) {
@@ -172,8 +174,8 @@ func head(p attn.Problem, a *attn.Args, h int) (attn.Problem, *attn.Args) {
 	return p, &c
 }
 
-// queries are rows lo to hi of a call that is not ragged, where they stood: the problem says Lengths, unless positions count for nothing in it. It
-// does not want ArgMax.
+// queries are rows lo to hi of a call that is not ragged, where they stood: the problem says
+// Lengths, unless positions count for nothing in it. It does not want ArgMax.
 func queries(p attn.Problem, a *attn.Args, lo, hi int) (attn.Problem, *attn.Args) {
 	c := *a
 	n := c.Q.S

@@ -31,13 +31,15 @@ func (c *Case) Seed() uint64 {
 	return h.Sum64()
 }
 
-// Only returns the case without the by-products that are not in keep, for a kernel that has fewer to offer.
+// Only returns the case without the by-products that are not in keep, for a kernel that has fewer
+// to offer.
 func (c Case) Only(keep attn.Want) Case {
 	c.Problem.Want &= keep
 	return c
 }
 
-// In returns the case in another layout. The numbers stay what they were, unless the layout shares or cannot hold them.
+// In returns the case in another layout. The numbers stay what they were, unless the layout shares
+// or cannot hold them.
 func (c Case) In(layout string) Case {
 	c.Layout = layout
 	return c
@@ -49,8 +51,8 @@ func (c Case) With(edit func(p *attn.Problem, a *attn.Args, r *rand.Rand)) Case 
 	return c
 }
 
-// Args builds fresh operands. Outputs, gaps and padding hold Poison; slab is the memory that all float operands but a bias of special shape
-// are cut from.
+// Args builds fresh operands. Outputs, gaps and padding hold Poison; slab is the memory that all
+// float operands but a bias of special shape are cut from.
 func (c *Case) Args() (a *attn.Args, slab []float32, err error) {
 	n, err := SlabLen(c.Problem, c.Layout)
 	if err != nil {
@@ -78,8 +80,8 @@ func (c *Case) Args() (a *attn.Args, slab []float32, err error) {
 	return a, slab, nil
 }
 
-// Poison is a NaN with a payload that no arithmetic makes, so that memory which nobody wrote can be told from a computed NaN. Its rounding to 16 bits has
-// such a payload too.
+// Poison is a NaN with a payload that no arithmetic makes, so that memory which nobody wrote can be
+// told from a computed NaN. Its rounding to 16 bits has such a payload too.
 var Poison = math.Float32frombits(0x7fda_dead)
 
 var poisons = [...]uint32{
@@ -104,7 +106,8 @@ var all = sync.OnceValue(func() []Case {
 	return l.cases
 })
 
-// Core lists the quick subset: every family, every idea, the smallest sizes that reach past one tile.
+// Core lists the quick subset: every family, every idea, the smallest sizes that reach past one
+// tile.
 func Core() []Case {
 	var core []Case
 	for _, c := range All() {

@@ -10,7 +10,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Every case is one the definition answers, has a name of its own, and is the same each time it is built.
+// Every case is one the definition answers, has a name of its own, and is the same each time it is
+// built.
 func TestAll(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range cases.All() {

@@ -6,9 +6,10 @@ import (
 	"attnlab/attn"
 )
 
-// extremes has the numbers that break kernels: large and infinite scores, NaN on both sides of a mask, denormals, ties, single keys.
-// Finite scores stay below 2e38, since kernels work in base-2 logarithms, and values below 1e25. Products that overflow have one sign, since
-// the order of a sum would otherwise decide between an infinity and a NaN.
+// extremes has the numbers that break kernels: large and infinite scores, NaN on both sides of a
+// mask, denormals, ties, single keys. Finite scores stay below 2e38, since kernels work in base-2
+// logarithms, and values below 1e25. Products that overflow have one sign, since the order of a sum
+// would otherwise decide between an infinity and a NaN.
 func extremes(l *list) {
 	both := func(name string, core bool, p attn.Problem, edit func(p *attn.Problem, a *attn.Args, r rnd)) {
 		l.add(name+"-alone", p).with(edit).core(core) // without by-products a kernel may look less closely

@@ -9,7 +9,8 @@ import (
 // everyRowStat are the by-products that every row of a softmax with a finite temperature has.
 const everyRowStat = rowStats | attn.WantMax | attn.WantArgMax
 
-// shapes are lengths around a tile and around a block, with more and with fewer queries than keys, and a few queries as decoding has.
+// shapes are lengths around a tile and around a block, with more and with fewer queries than keys,
+// and a few queries as decoding has.
 var shapes = [][2]int{{33, 70}, {100, 300}, {1, 70}, {7, 300}}
 
 // terms has each term of a score alone, under every kind of band.
@@ -137,7 +138,8 @@ func bitmaps(l *list) {
 	})
 }
 
-// split makes the sequences of a ragged call have the given lengths, with some rows between them that belong to none.
+// split makes the sequences of a ragged call have the given lengths, with some rows between them
+// that belong to none.
 func split(a *attn.Args, nq, nk []int) {
 	at := func(n []int) []int32 {
 		starts := []int32{2}
@@ -199,7 +201,8 @@ func caches(l *list) {
 			}
 		}
 	}
-	// A window over a ring of three pages: page i of the cache lies in i mod 3, and what it held before is out of sight.
+	// A window over a ring of three pages: page i of the cache lies in i mod 3, and what it held
+	// before is out of sight.
 	for _, nq := range []int{20, 1} {
 		p := wanting(masked(problem(1, nq, 160, 2, 2, 8, 8), attn.Window(25, 0)), rowStats)
 		p.Page, p.Lengths = 16, true

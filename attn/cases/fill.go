@@ -19,10 +19,12 @@ var distributions = []string{"normal", "std30", "rising", "sparse"}
 //	rising   every key scores about 1 higher than the key before it, for every query: the worst case for a lazily kept maximum
 //	sparse   normal, but one key in 64 scores about 12 higher than the others
 //
-// V, a bias, sinks and relative positions are unit normals in each; slopes and angles are the usual ones.
+// V, a bias, sinks and relative positions are unit normals in each; slopes and angles are the usual
+// ones.
 func Distributions() []string { return slices.Clone(distributions) }
 
-// Fill writes the input operands of a call, the same ones for the same seed in every layout that shares none of them.
+// Fill writes the input operands of a call, the same ones for the same seed in every layout that
+// shares none of them.
 func Fill(dist string, p attn.Problem, a *attn.Args, seed uint64) error {
 	random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 	q, k := random(1), random(2)
@@ -74,7 +76,8 @@ func firstKeys(p *attn.Problem, a *attn.Args) []int {
 	return first
 }
 
-// fillTerms fills the operands of score terms: as large as makes a difference, none so large that nothing else counts.
+// fillTerms fills the operands of score terms: as large as makes a difference, none so large that
+// nothing else counts.
 func fillTerms(p *attn.Problem, a *attn.Args, r *rand.Rand) {
 	t := &a.Terms
 	normal(&t.Bias, r, 1)
@@ -94,8 +97,9 @@ func fillTerms(p *attn.Problem, a *attn.Args, r *rand.Rand) {
 // drawn is how many numbers of a tensor are drawn at most.
 const drawn = 1 << 22
 
-// normal fills a tensor with numbers from a normal distribution. Rows beyond those that can be drawn are copied from there, each from a place of its own that is
-// a row's beginning only by chance: to draw a gigabyte of keys and values took a quarter of a sample's time on a Zen 5.
+// normal fills a tensor with numbers from a normal distribution. Rows beyond those that can be
+// drawn are copied from there, each from a place of its own that is a row's beginning only by
+// chance: to draw a gigabyte of keys and values took a quarter of a sample's time on a Zen 5.
 func normal(t *attn.Tensor, r *rand.Rand, std float32) {
 	var pool []float32
 	if rows := t.B * t.S * t.H; rows*t.D > drawn {

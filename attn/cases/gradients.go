@@ -7,8 +7,9 @@ import (
 	"attnlab/attn"
 )
 
-// NewGrads lays out the gradients of a call, in the layout of its operands: an incoming one for each output that Forward has left and that has a
-// gradient, an outgoing one for each operand. They are cut from slab, or from new memory if slab is nil, all of which then holds Poison.
+// NewGrads lays out the gradients of a call, in the layout of its operands: an incoming one for
+// each output that Forward has left and that has a gradient, an outgoing one for each operand. They
+// are cut from slab, or from new memory if slab is nil, all of which then holds Poison.
 func NewGrads(p attn.Problem, a *attn.Args, layout string, slab []float32) (*attn.Grads, error) {
 	n := GradsLen(p, a, layout)
 	if slab == nil {
@@ -21,7 +22,8 @@ func NewGrads(p attn.Problem, a *attn.Args, layout string, slab []float32) (*att
 	return carveGrads(&p, a, layout, &carver{slab: slab}), nil
 }
 
-// GradsLen is the number of floats that NewGrads needs for the gradients of a call, of which only the shapes count.
+// GradsLen is the number of floats that NewGrads needs for the gradients of a call, of which only
+// the shapes count.
 func GradsLen(p attn.Problem, a *attn.Args, layout string) int {
 	var c carver
 	carveGrads(&p, a, layout, &c)
@@ -62,7 +64,8 @@ func carveGrads(p *attn.Problem, a *attn.Args, layout string, c *carver) *attn.G
 	return g
 }
 
-// FillGrads writes the incoming gradients of a call: unit normals, the same ones for the same seed in every layout.
+// FillGrads writes the incoming gradients of a call: unit normals, the same ones for the same seed
+// in every layout.
 func FillGrads(g *attn.Grads, seed uint64) {
 	for i, t := range []*attn.Tensor{&g.Out, &g.LSE, &g.Entropy} {
 		normal(t, rand.New(rand.NewPCG(seed, 16+uint64(i))), 1)
@@ -93,8 +96,9 @@ func Outgoing(g *attn.Grads, f func(name string, t *attn.Tensor)) {
 	})
 }
 
-// Differentiated returns the case as one whose gradients are asked for, with those of by-products that are in keep, and whether it makes one. Of the
-// pairs, those do that pair features with gradients; they are no cases of the forward pass.
+// Differentiated returns the case as one whose gradients are asked for, with those of by-products
+// that are in keep, and whether it makes one. Of the pairs, those do that pair features with
+// gradients; they are no cases of the forward pass.
 func (c Case) Differentiated(keep attn.Want) (Case, bool) {
 	if c.Family == "pairs" && !c.Backward() {
 		return c, false

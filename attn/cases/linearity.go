@@ -6,8 +6,9 @@ import (
 	"attnlab/attn"
 )
 
-// linear has feature-map attention: each map, each mask a band can be, lengths, shared key heads, and both ways to normalise. Identity
-// features are not normalised, for their denominators may be anything.
+// linear has feature-map attention: each map, each mask a band can be, lengths, shared key heads,
+// and both ways to normalise. Identity features are not normalised, for their denominators may be
+// anything.
 func linear(l *list) {
 	of := func(p attn.Problem, lin attn.Linear, m attn.Mask) attn.Problem {
 		p.Linear, p.Mask = lin, m

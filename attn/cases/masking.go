@@ -6,7 +6,8 @@ import (
 	"attnlab/attn"
 )
 
-// masks has bands in both alignments with every relation of n_q to n_k, element masks of every rank, and rows or whole tiles that see nothing.
+// masks has bands in both alignments with every relation of n_q to n_k, element masks of every
+// rank, and rows or whole tiles that see nothing.
 func masks(l *list) {
 	for i, n := range [][2]int{{17, 17}, {9, 31}, {31, 9}, {1, 40}, {40, 1}, {65, 64}, {64, 65}, {33, 130}, {130, 33}} {
 		p := wanting(head(n[0], n[1], 8, 8), rowStats)
@@ -70,7 +71,8 @@ func masks(l *list) {
 	l.add("checkerboard", bool1(33, 70, attn.Full())).with(hide(func(i, j int) bool { return (i+j)%2 == 0 }))
 	l.add("hidden-rows-decode", bool1(1, 70, attn.Full())).with(hide(func(i, j int) bool { return true })).core(true)
 	l.add("hidden-first-tiles-decode", bool1(1, 600, attn.Full())).with(hide(func(i, j int) bool { return j < 530 }))
-	// The loudest keys are the hidden ones: a maximum taken over them pushes every visible weight to 0.
+	// The loudest keys are the hidden ones: a maximum taken over them pushes every visible weight
+	// to 0.
 	loud := func(p *attn.Problem, a *attn.Args, r rnd) {
 		Rows(&a.Q, func(_, _, _ int, row []float32) { fill(row, 1) })
 		Rows(&a.K, func(_, j, _ int, row []float32) {
@@ -106,8 +108,8 @@ func fill(row []float32, x float32) {
 	}
 }
 
-// lengths has batches whose entries use a part of their keys, and queries that stand where a cache puts them: inside, at the ends, before
-// the first key and past the last.
+// lengths has batches whose entries use a part of their keys, and queries that stand where a cache
+// puts them: inside, at the ends, before the first key and past the last.
 func lengths(l *list) {
 	add := func(name string, p attn.Problem, klen, qpos []int32) *Case {
 		p.Lengths = true

@@ -58,8 +58,9 @@ const (
 	onnxAbs = 1e-7
 )
 
-// Run lets a kernel answer and compares every output that the case expects. A kernel that does not hand out weights or scores is excused from
-// that output, which Skipped then names. Any other refusal is the error. Outputs stay in Calls, for a second judge.
+// Run lets a kernel answer and compares every output that the case expects. A kernel that does not
+// hand out weights or scores is excused from that output, which Skipped then names. Any other
+// refusal is the error. Outputs stay in Calls, for a second judge.
 func (o *Outside) Run(k attn.Kernel) (r Result, err error) {
 	switch {
 	case o.Lacks != "":
@@ -152,7 +153,8 @@ func (o *Outside) run(plan attn.Plan, a *attn.Args) (state []float32, err error)
 	return state, nil
 }
 
-// Expect copies the expected outputs into Args, as if a kernel had written them, so that the oracle can judge the outside world.
+// Expect copies the expected outputs into Args, as if a kernel had written them, so that the oracle
+// can judge the outside world.
 func (o *Outside) Expect() {
 	given := answer{a: o.Args}
 	if o.Raw != nil {
@@ -165,8 +167,8 @@ func (o *Outside) Expect() {
 	}
 }
 
-// onnxRatio is the error of a number in units of its tolerance. Two right answers may be neighbours among the numbers of bf16, which are further
-// apart than ONNX's tolerance.
+// onnxRatio is the error of a number in units of its tolerance. Two right answers may be neighbours
+// among the numbers of bf16, which are further apart than ONNX's tolerance.
 func onnxRatio(got, want float32, typ attn.DType) float64 {
 	rel := onnxRel
 	if typ == attn.BF16 {
@@ -181,15 +183,17 @@ func onnxRatio(got, want float32, typ attn.DType) float64 {
 	return math.Abs(float64(got)-float64(want)) / (onnxAbs + rel*math.Abs(float64(want)))
 }
 
-// ReadONNX reads node tests from a JSON file, or from every *.json of a folder. A file is an array of cases, tensors being raw little-endian
-// bytes in base64:
+// ReadONNX reads node tests from a JSON file, or from every *.json of a folder. A file is an array
+// of cases, tensors being raw little-endian bytes in base64:
 //
 //	[{"case": "name", "node": {"op": "Attention", "inputs": ["Q","K","V","mask"], "outputs": ["Y"], "attrs": {"is_causal": 1}},
 //	  "inputs": [{"name": "Q", "dtype": "f32", "shape": [2,3,4,8], "b64": "..."}], "outputs": [{"name": "Y", ...}]}]
 //
-// Node inputs are positional, "" for one left out. Elements are f32, f64 (rounded to f32), f16 or bf16. Operators are Attention, LinearAttention of
-// the plain rule, Softmax, LogSoftmax and RotaryEmbedding, each of which becomes a call of attention, so that kernels answer; and LayerNormalization and
-// RMSNormalization, which become a Norm. No case is dropped: one that asks for what attnlab does not do says so in Lacks.
+// Node inputs are positional, "" for one left out. Elements are f32, f64 (rounded to f32), f16 or
+// bf16. Operators are Attention, LinearAttention of the plain rule, Softmax, LogSoftmax and
+// RotaryEmbedding, each of which becomes a call of attention, so that kernels answer; and
+// LayerNormalization and RMSNormalization, which become a Norm. No case is dropped: one that asks
+// for what attnlab does not do says so in Lacks.
 func ReadONNX(path string) ([]Outside, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -111,8 +111,8 @@ func (o *Outside) expects(name string, want attn.Tensor, got func(g answer) *att
 	o.expect = append(o.expect, expected{name, &want, got})
 }
 
-// matrix asks for the output qk_matmul_output of a mode: 0 and 1 are scores before masks and bias, which take a call of their own; 2 are the finished
-// scores, 3 the weights.
+// matrix asks for the output qk_matmul_output of a mode: 0 and 1 are scores before masks and bias,
+// which take a call of their own; 2 are the finished scores, 3 the weights.
 func (o *Outside) matrix(mode int, name string, want attn.Tensor) error {
 	place := poisoned(float32s(want))
 	given := func(t *attn.Tensor) *attn.Tensor {
@@ -168,8 +168,8 @@ func (n *onnxTest) prepend(a *attn.Args, heads int) (int, error) {
 	return rows, nil
 }
 
-// positions says where the queries stand: after the cache; at the end of the keys in use, which may leave the first ones before key 0; or,
-// without either, with query i on key i.
+// positions says where the queries stand: after the cache; at the end of the keys in use, which may
+// leave the first ones before key 0; or, without either, with query i on key i.
 func (n *onnxTest) positions(p *attn.Problem, a *attn.Args, past int) error {
 	used := n.input(6)
 	switch {
@@ -189,7 +189,8 @@ func (n *onnxTest) positions(p *attn.Problem, a *attn.Args, past int) error {
 	return nil
 }
 
-// mask turns attn_mask into an element mask or a bias. One that is shorter than the keys hides the rest.
+// mask turns attn_mask into an element mask or a bias. One that is shorter than the keys hides the
+// rest.
 func (n *onnxTest) mask(p *attn.Problem, a *attn.Args) error {
 	m := n.input(3)
 	if m == nil {

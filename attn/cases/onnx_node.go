@@ -184,8 +184,8 @@ func (n *onnxTest) scale(q *attn.Tensor) (float64, error) {
 	return x, nil
 }
 
-// operand views a float tensor as [batch, sequence, head, dim]: rank 4 is [batch, head, sequence, dim], rank 3 is
-// [batch, sequence, head*dim]. It keeps elements of 16 bits.
+// operand views a float tensor as [batch, sequence, head, dim]: rank 4 is [batch, head, sequence,
+// dim], rank 3 is [batch, sequence, head*dim]. It keeps elements of 16 bits.
 func operand(t *onnxTensor, name string, heads int) (attn.Tensor, error) {
 	if t == nil {
 		return attn.Tensor{}, fmt.Errorf("%s is missing", name)

@@ -8,8 +8,9 @@ import (
 	"attnlab/attn"
 )
 
-// A Norm is an outside case of LayerNormalization or RMSNormalization: what a layer that normalises rows is asked, and what it should answer. A row is all that
-// X has from the operator's axis on, and there is one for every index of the axes before:
+// A Norm is an outside case of LayerNormalization or RMSNormalization: what a layer that normalises
+// rows is asked, and what it should answer. A row is all that X has from the operator's axis on,
+// and there is one for every index of the axes before:
 //
 //	mean_i    = mean of row i                                     0 if not Centred
 //	inverse_i = 1 / sqrt(mean of (x_i - mean_i)^2 + Eps)
@@ -32,7 +33,8 @@ type normOutput struct {
 	typ  attn.DType
 }
 
-// Judge compares an answer with every output that the case expects, at the tolerance of Result. y is [Rows][Dim]; mean and inverse have a number for each row.
+// Judge compares an answer with every output that the case expects, at the tolerance of Result. y
+// is [Rows][Dim]; mean and inverse have a number for each row.
 func (n *Norm) Judge(y []float32, mean, inverse []float64) (r Result) {
 	compare := func(o *normOutput, width int, got func(i int) float32) {
 		for i, want := range o.want {
@@ -104,7 +106,8 @@ func (n *onnxTest) norm() (*Norm, error) {
 	return to, nil
 }
 
-// columns reads an input that has a number for each column of a row, whose axes are those of shape. Along axes where it has only 1, it is the same for all.
+// columns reads an input that has a number for each column of a row, whose axes are those of shape.
+// Along axes where it has only 1, it is the same for all.
 func (n *onnxTest) columns(i int, name string, shape []int) ([]float32, error) {
 	t := n.input(i)
 	if t == nil {

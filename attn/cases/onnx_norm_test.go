@@ -36,7 +36,8 @@ func normalised(n *cases.Norm) (y []float32, mean, inverse []float64) {
 	return y, mean, inverse
 }
 
-// The rows 1, 3 and 5, 7 have means 2 and 6, and squares about them of mean 1. With an epsilon of 3 they are halved; so are 1 and 1, whose mean square is 1.
+// The rows 1, 3 and 5, 7 have means 2 and 6, and squares about them of mean 1. With an epsilon of 3
+// they are halved; so are 1 and 1, whose mean square is 1.
 func TestReadONNXNorm(t *testing.T) {
 	f := func(name string, shape []int, x ...float32) object { return tensor(name, "f32", shape, x) }
 	for _, c := range []struct {

@@ -9,16 +9,17 @@ import (
 	"attnlab/attn"
 )
 
-// onnxMost is how many numbers may be made of a row of Softmax or an operand of RotaryEmbedding, which takes the product of their size and the length of
-// a row: 256 MiB.
+// onnxMost is how many numbers may be made of a row of Softmax or an operand of RotaryEmbedding,
+// which takes the product of their size and the length of a row: 256 MiB.
 const onnxMost = 1 << 26
 
-// softmax asks for Softmax and LogSoftmax through attention. The numbers are the bias of queries whose products are 0, and with the identity for values an
-// output row is its weights:
+// softmax asks for Softmax and LogSoftmax through attention. The numbers are the bias of queries
+// whose products are 0, and with the identity for values an output row is its weights:
 //
 //	s_j = x_j    o_i = sum_j softmax(s)_j [i = j]
 //
-// so every kernel with a bias can answer. The rows of all other axes are queries, those of the axes behind are heads.
+// so every kernel with a bias can answer. The rows of all other axes are queries, those of the axes
+// behind are heads.
 func (n *onnxTest) softmax(o *Outside) error {
 	if err := n.attrs("axis"); err != nil {
 		return err
@@ -73,8 +74,8 @@ func (n *onnxTest) softmax(o *Outside) error {
 	return errors.Join(o.Problem.Validate(), o.Problem.Check(o.Args))
 }
 
-// axes says how many rows a softmax over the axis of a shape has, how long they are, and how far apart their numbers lie. Before opset 13 a row
-// took in all axes from that one on.
+// axes says how many rows a softmax over the axis of a shape has, how long they are, and how far
+// apart their numbers lie. Before opset 13 a row took in all axes from that one on.
 func (n *onnxTest) axes(shape []int) (rows, length, inner int, err error) {
 	old := n.Opset[""] > 0 && n.Opset[""] < 13
 	otherwise := -1
@@ -104,8 +105,8 @@ func product(shape []int) int {
 	return n
 }
 
-// logWeights is the logarithm of the weights. It is taken of them where it can be: score - LSE has lost what scores of 10000 have no digits for. Weights that
-// vanish are left to that difference.
+// logWeights is the logarithm of the weights. It is taken of them where it can be: score - LSE has
+// lost what scores of 10000 have no digits for. Weights that vanish are left to that difference.
 func logWeights(g answer) *attn.Tensor {
 	log := attn.New(attn.BHSD, 1, g.a.Out.S, g.a.Out.H, g.a.Out.D)
 	Rows(&g.a.Out, func(b, s, h int, row []float32) {
@@ -119,7 +120,8 @@ func logWeights(g answer) *attn.Tensor {
 	return &log
 }
 
-// identity is an identity matrix in a tensor: the row at (s, h) has its 1 at s if there are many rows, at h if there is one row and many heads.
+// identity is an identity matrix in a tensor: the row at (s, h) has its 1 at s if there are many
+// rows, at h if there is one row and many heads.
 func identity(b, s, h, d int) attn.Tensor {
 	t := attn.New(attn.BHSD, 1, s, h, d)
 	Rows(&t, func(_, s, h int, row []float32) { row[max(s, h)] = 1 })
@@ -128,12 +130,14 @@ func identity(b, s, h, d int) attn.Tensor {
 	return t
 }
 
-// rotary asks for RotaryEmbedding through the rotation that a kernel does to Q and K. LSE over a single key is its score; with a row of the identity
-// for that key, at a position that turns nothing, and a head for each element,
+// rotary asks for RotaryEmbedding through the rotation that a kernel does to Q and K. LSE over a
+// single key is its score; with a row of the identity for that key, at a position that turns
+// nothing, and a head for each element,
 //
 //	LSE_c = R q . e_c = (R q)_c
 //
-// Key 0 stands at position 0, query s at 1+s, so that the table of angles begins with those of no rotation.
+// Key 0 stands at position 0, query s at 1+s, so that the table of angles begins with those of no
+// rotation.
 func (n *onnxTest) rotary(o *Outside) error {
 	if err := n.attrs("interleaved", "num_heads", "rotary_embedding_dim"); err != nil {
 		return err
@@ -200,8 +204,8 @@ func (n *onnxTest) rotary(o *Outside) error {
 	return errors.Join(o.Problem.Validate(), o.Problem.Check(o.Args))
 }
 
-// angles reads the cosines or sines of input i, for the rows of X: [batch, row, angle], or [position, angle] where there are position_ids. The row
-// before them is that of no rotation.
+// angles reads the cosines or sines of input i, for the rows of X: [batch, row, angle], or
+// [position, angle] where there are position_ids. The row before them is that of no rotation.
 func (n *onnxTest) angles(i int, x *attn.Tensor, none float32) (attn.Tensor, error) {
 	t := n.input(i)
 	if t == nil || len(t.Shape) < 2 {

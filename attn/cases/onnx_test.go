@@ -65,7 +65,8 @@ func tryRead(t *testing.T, tests ...object) ([]cases.Outside, error) {
 	return cases.ReadONNX(file)
 }
 
-// Scores of 0 make weights equal, so answers are means that a reader can check by eye. Keys hold 0; values count 1, 2, 3.
+// Scores of 0 make weights equal, so answers are means that a reader can check by eye. Keys hold 0;
+// values count 1, 2, 3.
 func TestReadONNX(t *testing.T) {
 	zeros := func(n int) []float32 { return make([]float32, n) }
 	qkv := func(nq, nk int) []object {
@@ -166,7 +167,8 @@ func TestReadONNXCache(t *testing.T) {
 	}
 }
 
-// One query, two keys. Scores are 0 and 4 raw, 0 and 2 tanh 2 behind the softcap, and the mask hides the second key.
+// One query, two keys. Scores are 0 and 4 raw, 0 and 2 tanh 2 behind the softcap, and the mask
+// hides the second key.
 func TestReadONNXMatrix(t *testing.T) {
 	capped := float32(2 * math.Tanh(2))
 	f := func(name string, x ...float32) object { return tensor(name, "f32", []int{1, 1, len(x), 1}, x) }
@@ -188,7 +190,8 @@ func TestReadONNXMatrix(t *testing.T) {
 	}
 }
 
-// Operands of other types: 16 bits stay, 64 are rounded. Two keys of the same score make the mean of 1 and 2.
+// Operands of other types: 16 bits stay, 64 are rounded. Two keys of the same score make the mean
+// of 1 and 2.
 func TestReadONNXTypes(t *testing.T) {
 	half := map[string][]byte{"f16": {0x00, 0x3c, 0x00, 0x40, 0x00, 0x3e}, "bf16": {0x80, 0x3f, 0x00, 0x40, 0xc0, 0x3f}} // 1, 2, 1.5
 	double := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, math.Float64bits(1)), math.Float64bits(2))
@@ -467,7 +470,8 @@ func TestONNXAgainstOracle(t *testing.T) {
 	}
 }
 
-// judged is what the oracle says of the outputs that a case expects, where they are all of a call's.
+// judged is what the oracle says of the outputs that a case expects, where they are all of a
+// call's.
 func judged(t *testing.T, o *cases.Outside) (worst float64) {
 	switch {
 	case o.State != nil: // the oracle starts from nothing
@@ -524,12 +528,14 @@ func TestONNXRotate(t *testing.T) {
 	}
 }
 
-// Whatever a node says, it is read as a case, named as unsupported or refused as wrong; and what is read, a kernel can run.
+// Whatever a node says, it is read as a case, named as unsupported or refused as wrong; and what is
+// read, a kernel can run.
 func TestReadONNXAnything(t *testing.T) { rapid.Check(t, anyNode) }
 
 func FuzzReadONNX(f *testing.F) { f.Fuzz(rapid.MakeFuzz(anyNode)) }
 
-// An operator's operands as they may be, and its attributes: types and shapes of inputs and outputs, in their order.
+// An operator's operands as they may be, and its attributes: types and shapes of inputs and
+// outputs, in their order.
 type operator struct {
 	name    string
 	in, out []string

@@ -17,8 +17,9 @@ var layouts = []string{"bhsd", "bshd", "packed", "padded", "broadcast"}
 // Layouts lists the names that NewArgs knows.
 func Layouts() []string { return slices.Clone(layouts) }
 
-// In floats: the gap between the operands of a slab, a cache line; what is a large operand, and what its place is a multiple of. Go's make places slices
-// so, as long as the slab itself does not begin elsewhere: where rows lie in pages of memory decides how fast they are read.
+// In floats: the gap between the operands of a slab, a cache line; what is a large operand, and
+// what its place is a multiple of. Go's make places slices so, as long as the slab itself does not
+// begin elsewhere: where rows lie in pages of memory decides how fast they are read.
 const (
 	gap     = 16
 	large   = 32 << 10 / 4
@@ -232,10 +233,12 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 	return c.used, nil
 }
 
-// NewArgs lays out operands for the full capacity of a problem, with an output for everything it Wants (for gradients, LSE): a bias of shape
-// [1, query, head, key] if it has TermBias, every other operand of its terms, an element mask [1, query, 1, key] that shows all, KLen at capacity if
-// it says Lengths, sequences of full length one after the other if it is Ragged, and pages out of order if it has a Page. They are cut from slab,
-// which keeps its contents, or from new zeroed memory if slab is nil.
+// NewArgs lays out operands for the full capacity of a problem, with an output for everything it
+// Wants (for gradients, LSE): a bias of shape [1, query, head, key] if it has TermBias, every other
+// operand of its terms, an element mask [1, query, 1, key] that shows all, KLen at capacity if it
+// says Lengths, sequences of full length one after the other if it is Ragged, and pages out of
+// order if it has a Page. They are cut from slab, which keeps its contents, or from new zeroed
+// memory if slab is nil.
 func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) {
 	n, err := SlabLen(p, layout)
 	if err != nil {
@@ -252,7 +255,8 @@ func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) 
 	return a, nil
 }
 
-// Outline is NewArgs without memory for floats: the shapes, masks, lengths, offsets and pages by which the work of a call is counted.
+// Outline is NewArgs without memory for floats: the shapes, masks, lengths, offsets and pages by
+// which the work of a call is counted.
 func Outline(p attn.Problem) *attn.Args {
 	a := carve(&p, "bhsd", new(carver))
 	complete(&p, a)
@@ -288,7 +292,8 @@ func visit(f func(string, *attn.Tensor), all []named) {
 	}
 }
 
-// Rows calls f for each row of a tensor. What f does to a row is done to the tensor, rounded to its type.
+// Rows calls f for each row of a tensor. What f does to a row is done to the tensor, rounded to its
+// type.
 func Rows(t *attn.Tensor, f func(b, s, h int, row []float32)) {
 	if t.Type == attn.F32 {
 		for b := range t.B {
@@ -315,8 +320,8 @@ func Rows(t *attn.Tensor, f func(b, s, h int, row []float32)) {
 	}
 }
 
-// Trim shortens a call to its first nq query rows and nk key rows, which is how a plan's capacity is used in part. The call is not ragged, has no
-// pages and no block bitmap.
+// Trim shortens a call to its first nq query rows and nk key rows, which is how a plan's capacity
+// is used in part. The call is not ragged, has no pages and no block bitmap.
 func Trim(a *attn.Args, nq, nk int) {
 	a.Q.S = nq
 	Outputs(a, func(_ string, t *attn.Tensor) { t.S = nq })

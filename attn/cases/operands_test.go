@@ -15,7 +15,8 @@ var everything = attn.Problem{
 	Want: attn.WantLSE | attn.WantMean | attn.WantEntropy | attn.WantMax | attn.WantArgMax | attn.WantWeights | attn.WantScores,
 }
 
-// Every layout gives operands that pass the check, no two of which share memory that one of them writes.
+// Every layout gives operands that pass the check, no two of which share memory that one of them
+// writes.
 func TestNewArgs(t *testing.T) {
 	for _, layout := range cases.Layouts() {
 		n, err := cases.SlabLen(everything, layout)
@@ -165,7 +166,8 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// Of a large operand not all numbers are drawn, but rows differ as they do in a small one: each that comes twice is there by chance.
+// Of a large operand not all numbers are drawn, but rows differ as they do in a small one: each
+// that comes twice is there by chance.
 func TestFillOfLargeOperands(t *testing.T) {
 	const drawn, more, d = 1 << 16, 4000, 64
 	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: drawn + more, HeadsQ: 1, HeadsKV: 1, Dim: d, DimV: d}

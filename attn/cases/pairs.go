@@ -21,7 +21,8 @@ func differentiated() [][]choice {
 	return append(parameters(), []choice{{name: "grad", set: func(p *attn.Problem) { p.Want |= attn.WantGrad }}})
 }
 
-// parameters are what features differ in. The plain value of each comes first; edits are made in this order.
+// parameters are what features differ in. The plain value of each comes first; edits are made in
+// this order.
 func parameters() [][]choice {
 	set := func(name string, f func(p *attn.Problem)) choice { return choice{name: name, set: f} }
 	term := func(name string, t attn.Terms) choice {
@@ -186,8 +187,9 @@ func undecided(of [][]choice) combination {
 	return c
 }
 
-// covering is a small set of combinations that has every pair somewhere. It is greedy: each combination starts from the first pair that is
-// still missing, and then takes, parameter by parameter, the choice that brings the most missing pairs.
+// covering is a small set of combinations that has every pair somewhere. It is greedy: each
+// combination starts from the first pair that is still missing, and then takes, parameter by
+// parameter, the choice that brings the most missing pairs.
 func covering(of [][]choice) []combination {
 	var found []combination
 	all := allPairs(of)
@@ -216,7 +218,8 @@ func covering(of [][]choice) []combination {
 	return found
 }
 
-// best is the choice of parameter at that, beside what has been decided, brings the most missing pairs.
+// best is the choice of parameter at that, beside what has been decided, brings the most missing
+// pairs.
 func (c combination) best(of [][]choice, at int, missing map[pair]bool) int {
 	best, most := 0, -1
 	for i := range of[at] {
@@ -243,7 +246,8 @@ const (
 	coreGrads = 6
 )
 
-// pairs has every feature together with every other one, two by two, and once more those that go together in a backward pass.
+// pairs has every feature together with every other one, two by two, and once more those that go
+// together in a backward pass.
 func pairs(l *list) {
 	combine(l, parameters(), corePairs)
 	combine(l, differentiated(), coreGrads)

@@ -2,9 +2,11 @@ package cases
 
 import "testing"
 
-// Every two choices that a call can have together are together in some case, and there are few of those.
+// Every two choices that a call can have together are together in some case, and there are few of
+// those.
 func TestPairs(t *testing.T) {
-	// a sink at infinite temperature; and for gradients, types other than float32, pages and that temperature, each with everything else
+	// a sink at infinite temperature; and for gradients, types other than float32, pages and that
+	// temperature, each with everything else
 	covered(t, parameters(), 1, 60)
 	covered(t, differentiated(), -1, 40)
 }

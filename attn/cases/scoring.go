@@ -69,7 +69,8 @@ func scores(l *list) {
 	}
 }
 
-// integers makes scores small integers, exact in float32 at a power-of-two scale, so that ties are ties for everyone.
+// integers makes scores small integers, exact in float32 at a power-of-two scale, so that ties are
+// ties for everyone.
 func integers(_ *attn.Problem, a *attn.Args, r rnd) {
 	for _, t := range []*attn.Tensor{&a.Q, &a.K} {
 		Rows(t, func(_, _, _ int, row []float32) {

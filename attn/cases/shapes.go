@@ -6,8 +6,9 @@ import (
 	"attnlab/attn"
 )
 
-// sizes walks the lengths at which a block, a lane group or a tail can go wrong: primes, and every tile size that a kernel may use, one
-// less and one more. Each length is tried by many queries at once and by a single one, which kernels send down different paths.
+// sizes walks the lengths at which a block, a lane group or a tail can go wrong: primes, and every
+// tile size that a kernel may use, one less and one more. Each length is tried by many queries at
+// once and by a single one, which kernels send down different paths.
 func sizes(l *list) {
 	for i, n := range []int{17, 31, 61, 113, 127, 211, 799} {
 		l.add(fmt.Sprintf("full-%d", n), wanting(head(n, n, 8, 8), rowStats)).core(n == 61)
@@ -34,7 +35,8 @@ func sizes(l *list) {
 	}
 }
 
-// dims walks head sizes: powers of two, the odd ones of real models, and the ends. Values of another width than keys stand beside them.
+// dims walks head sizes: powers of two, the odd ones of real models, and the ends. Values of
+// another width than keys stand beside them.
 func dims(l *list) {
 	add := func(d, dv int, core bool) {
 		l.add(fmt.Sprintf("%d-%d", d, dv), masked(head(35, 37, d, dv), attn.Causal())).core(core)
@@ -68,7 +70,8 @@ func groups(l *list) {
 	l.add("lengths", masked(p, attn.Causal())).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { copy(a.KLen, []int32{11, 33}) })
 }
 
-// views has the same kinds of problem in every layout, and calls that use less than the slab they lie in.
+// views has the same kinds of problem in every layout, and calls that use less than the slab they
+// lie in.
 func views(l *list) {
 	for _, layout := range layouts {
 		for _, m := range []attn.Mask{attn.Full(), attn.Causal()} {

@@ -90,8 +90,9 @@ type gradients struct {
 	turned                                operand
 }
 
-// JudgeGrads compares every outgoing gradient that is set with the definition. Rows whose incoming gradients are all 0 count for nothing: who has a large
-// call judged sets those of all but some rows to 0.
+// JudgeGrads compares every outgoing gradient that is set with the definition. Rows whose incoming
+// gradients are all 0 count for nothing: who has a large call judged sets those of all but some
+// rows to 0.
 func (o *Oracle) JudgeGrads(g *attn.Grads) (v Verdict, err error) {
 	v.Rows, err = o.eachGrad(g, func(name string, at Index, got []float32, want estimates) {
 		v.vector(name, at, got, want)
@@ -118,8 +119,9 @@ func Thin(p *attn.Problem, a *attn.Args, g *attn.Grads, rows []Index) {
 	}
 }
 
-// EachGrad calls f for each row of the outgoing gradients that are set: the index of a query, of a key and its head, or of a row of a term's gradient,
-// what stands there, what the definition says, and the tolerance. It returns the number of query rows.
+// EachGrad calls f for each row of the outgoing gradients that are set: the index of a query, of a
+// key and its head, or of a row of a term's gradient, what stands there, what the definition says,
+// and the tolerance. It returns the number of query rows.
 func (o *Oracle) EachGrad(g *attn.Grads, f func(name string, at Index, got []float32, want, tol []float64)) (rows int, err error) {
 	return o.eachGrad(g, func(name string, at Index, got []float32, want estimates) { f(name, at, got, want.x, want.tol) })
 }

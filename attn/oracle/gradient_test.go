@@ -14,7 +14,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// small are problems that between them have everything that a gradient goes through. A number of the loss is a sum over all of their outputs.
+// small are problems that between them have everything that a gradient goes through. A number of
+// the loss is a sum over all of their outputs.
 var small = map[string]func(p *attn.Problem, a *attn.Args){
 	"full":        func(p *attn.Problem, a *attn.Args) {},
 	"causal":      func(p *attn.Problem, a *attn.Args) { p.Mask = attn.Causal() },
@@ -148,8 +149,8 @@ var reals = number[float64]{
 	exp: math.Exp, log: math.Log, tanh: math.Tanh, scale: func(f, x float64) float64 { return f * x },
 }
 
-// loss is Σ dO.O + dLSE LSE + dEntropy Entropy, written out anew from the conventions of package attn, in any kind of number. Operand x of element e
-// is read through at.
+// loss is Σ dO.O + dLSE LSE + dEntropy Entropy, written out anew from the conventions of package
+// attn, in any kind of number. Operand x of element e is read through at.
 func loss[T any](p *attn.Problem, a *attn.Args, g *attn.Grads, n number[T], at func(name string, e int, x float32) T) T {
 	total := n.of(0)
 	term := &a.Terms
@@ -317,7 +318,8 @@ func inputs(p *attn.Problem, a *attn.Args, g *attn.Grads, f func(name string, t 
 	}
 }
 
-// TestGradientsAgainstDuals: forward-mode dual numbers give the derivative by one number of an operand at a time, to the last digits of float64.
+// TestGradientsAgainstDuals: forward-mode dual numbers give the derivative by one number of an
+// operand at a time, to the last digits of float64.
 func TestGradientsAgainstDuals(t *testing.T) {
 	for name, set := range small {
 		t.Run(name, func(t *testing.T) {
@@ -349,7 +351,8 @@ func TestGradientsAgainstDuals(t *testing.T) {
 	}
 }
 
-// TestGradientsAgainstDifferences: and so do central differences, to fewer digits, of all operands at once.
+// TestGradientsAgainstDifferences: and so do central differences, to fewer digits, of all operands
+// at once.
 func TestGradientsAgainstDifferences(t *testing.T) {
 	for name, set := range small {
 		t.Run(name, func(t *testing.T) {
@@ -382,7 +385,8 @@ func TestGradientsAgainstDifferences(t *testing.T) {
 	}
 }
 
-// TestSecondDerivatives: hyper-dual numbers give those of the softmax, which its weights say in closed form:
+// TestSecondDerivatives: hyper-dual numbers give those of the softmax, which its weights say in
+// closed form:
 //
 //	∂²p_i/∂z_j∂z_k = p_i ((δ_ij - p_j)(δ_ik - p_k) - p_j(δ_jk - p_k))        ∂²LSE/∂z_j∂z_k = p_j(δ_jk - p_k)
 func TestSecondDerivatives(t *testing.T) {

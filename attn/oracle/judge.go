@@ -38,7 +38,8 @@ func (v *Verdict) Join(w Verdict) {
 // number is not judged, and void that from which on any finite number will do.
 const wide, void = 0x1p-8, 0x1p-2
 
-// Judge compares a.Out, and every member of a.Stats that is set, with the definition in the given rows.
+// Judge compares a.Out, and every member of a.Stats that is set, with the definition in the given
+// rows.
 func (o *Oracle) Judge(rows []Index) Verdict {
 	v := Verdict{Rows: len(rows)}
 	buf := make([]float32, o.p.DimV)
@@ -48,7 +49,8 @@ func (o *Oracle) Judge(rows []Index) Verdict {
 	return v
 }
 
-// Answers are what an oracle said of rows of a call, kept: they are the answers to every call of the same problem with the same inputs.
+// Answers are what an oracle said of rows of a call, kept: they are the answers to every call of
+// the same problem with the same inputs.
 type Answers struct {
 	p    attn.Problem
 	rows []Index
@@ -87,7 +89,8 @@ func (k *Answers) Len() int {
 	return n
 }
 
-// Judge is Oracle.Judge for a call with the inputs that the oracle saw, and outputs as that call had them.
+// Judge is Oracle.Judge for a call with the inputs that the oracle saw, and outputs as that call
+// had them.
 func (k *Answers) Judge(a *attn.Args) Verdict {
 	v := Verdict{Rows: len(k.rows)}
 	buf := make([]float32, k.p.DimV)
@@ -159,8 +162,8 @@ func (v *Verdict) number(name string, at Index, c int, got, want, tol, size floa
 	return ratio
 }
 
-// Ratio is |got-want|/tol, 0 where both are equal or both NaN, +Inf where one of them is NaN or infinite and the other is not the same, and
-// where they differ though tol is 0. It is never NaN.
+// Ratio is |got-want|/tol, 0 where both are equal or both NaN, +Inf where one of them is NaN or
+// infinite and the other is not the same, and where they differ though tol is 0. It is never NaN.
 func Ratio(got, want, tol float64) float64 {
 	switch {
 	case got == want, math.IsNaN(got) && math.IsNaN(want):
@@ -184,8 +187,8 @@ func All(p *attn.Problem, a *attn.Args) []Index {
 	return rows
 }
 
-// Sample picks n rows, spread over the call: the first and the last query of random heads, and random rows from seed. All rows are
-// returned when there are no more than n.
+// Sample picks n rows, spread over the call: the first and the last query of random heads, and
+// random rows from seed. All rows are returned when there are no more than n.
 func Sample(p *attn.Problem, a *attn.Args, n int, seed uint64) []Index {
 	total := 0
 	for b := range p.Batch {

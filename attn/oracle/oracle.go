@@ -1,6 +1,7 @@
-// Package oracle is the definition of attention in float64, one row at a time, with the tolerance that float32 arithmetic is entitled to
-// accumulated beside it, and the judge that compares a kernel's answer with both. It reads a problem through the definition alone: no
-// interval, no block, no shortcut of package attn or of a kernel.
+// Package oracle is the definition of attention in float64, one row at a time, with the tolerance
+// that float32 arithmetic is entitled to accumulated beside it, and the judge that compares a
+// kernel's answer with both. It reads a problem through the definition alone: no interval, no
+// block, no shortcut of package attn or of a kernel.
 //
 // # Tolerance
 //
@@ -23,12 +24,15 @@
 //	tolH   = tolLSE + tolMean of z
 //	tolMax = u max eS_j over the keys that may be the largest, tolScore = u eS_j
 //
-// n being the keys that the row sees, a sink one of them, without error. A 16-bit output may be off by half its last place more: 2^-11 |o| + 2^-25 (f16),
-// 2^-8 |o| (bf16). No constant in it is tuned. Numbers near the bottom of float32 have an absolute error besides: a
-// weight below 2^-126 may be flushed, which adds 2^-125 to tolA; one below 2^-86 may be left out of an output: blocked
-// kernels scale by a power of two that a float32 holds, and keep away from the subnormals that take some CPUs a hundred cycles. That adds
-// 2^-86 Σ_j |V_jb| to tolO, and shows only in a column in which all heavier keys have zeros. A product that lands among the subnormals is off by up to half their spacing, (√n+6) 2^-149 over the sum. So are the products of a score, and a scaled query element that
-// meets |k|: (√d+2) (1 + Σ_a |k_ja|) 2^-149 more in u eS_j.
+// n being the keys that the row sees, a sink one of them, without error. A 16-bit output may be off
+// by half its last place more: 2^-11 |o| + 2^-25 (f16), 2^-8 |o| (bf16). No constant in it is
+// tuned. Numbers near the bottom of float32 have an absolute error besides: a weight below 2^-126
+// may be flushed, which adds 2^-125 to tolA; one below 2^-86 may be left out of an output: blocked
+// kernels scale by a power of two that a float32 holds, and keep away from the subnormals that take
+// some CPUs a hundred cycles. That adds 2^-86 Σ_j |V_jb| to tolO, and shows only in a column in
+// which all heavier keys have zeros. A product that lands among the subnormals is off by up to half
+// their spacing, (√n+6) 2^-149 over the sum. So are the products of a score, and a scaled query
+// element that meets |k|: (√d+2) (1 + Σ_a |k_ja|) 2^-149 more in u eS_j.
 //
 // A row that sees a single key must give that key's value exactly.
 //
@@ -47,7 +51,8 @@
 //
 // # Tolerance of gradients
 //
-// First order, and from the same data. With dP_j = dO.V_j and D = dO.o, the gradient of z_j is A_j X_j, X_j = dP_j - D + dLSE - dH (z_j - LSE + H), and
+// First order, and from the same data. With dP_j = dO.V_j and D = dO.o, the gradient of z_j is A_j
+// X_j, X_j = dP_j - D + dLSE - dH (z_j - LSE + H), and
 //
 //	w_j   = eZ_j + tolLSE/u                                              of a weight made again from the LSE
 //	eX_j  = (√d_v+2) Σ_b |dO_b|(|V_jb|+|o_b|) + Σ_b |dO_b| tolO_b/u      of X_j
@@ -55,15 +60,19 @@
 //	edS_j = A_j (w_j |X_j| + eX_j) / T                                   of the gradient of the finished score, ds_j
 //	edA_j = edS_j g_j + |ds_j| eg_j                                      after a softcap, with slope g = 1 - t², and eg = 2|t|g e_j/cap + 12t² + 2g
 //
-// A gradient that is a sum of ds_j y over n pairs, y being a key, a query, a row of a table or 1, has
+// A gradient that is a sum of ds_j y over n pairs, y being a key, a query, a row of a table or 1,
+// has
 //
 //	tol = u Σ |y| (edA_j + (√n+4)|da_j|)       and dV_j: u Σ |dO| A (w + √n+4)
 //
-// 3|da_j||y| more with a rotation, as much once more for turning back, and (√d_q+2)|da_j||y| with a metric. What passes through a metric or a feature
-// map takes its tolerance along. A weight may be off by 2^-86, as it may be left out of an output. In units of this, naive's worst is .31 over the cases
-// of the suite, .67 with those made to be extreme; kernels that work in blocks are held to .5.
+// 3|da_j||y| more with a rotation, as much once more for turning back, and (√d_q+2)|da_j||y| with a
+// metric. What passes through a metric or a feature map takes its tolerance along. A weight may be
+// off by 2^-86, as it may be left out of an output. In units of this, naive's worst is .31 over the
+// cases of the suite, .67 with those made to be extreme; kernels that work in blocks are held to
+// .5.
 //
-// The sums of linear attention run over features and values before a query or key meets them: what counts there is the size of every product.
+// The sums of linear attention run over features and values before a query or key meets them: what
+// counts there is the size of every product.
 package oracle
 
 import (
@@ -82,7 +91,8 @@ const (
 // An Index is one query row of a call.
 type Index struct{ B, H, I int }
 
-// A Row is the definition's answer for one query row, with the error that float32 arithmetic may leave in each number.
+// A Row is the definition's answer for one query row, with the error that float32 arithmetic may
+// leave in each number.
 type Row struct {
 	Visible             int // keys the masks show
 	Out, TolOut         []float64

@@ -32,8 +32,8 @@ func near(t *testing.T, what string, got, want, tol float64) {
 	}
 }
 
-// The oracle is held to figures computed elsewhere, so that nothing it shares with a kernel can hide a mistake. It rounds scores to float32,
-// which is why the last digits are left out.
+// The oracle is held to figures computed elsewhere, so that nothing it shares with a kernel can
+// hide a mistake. It rounds scores to float32, which is why the last digits are left out.
 func TestWorkedExample(t *testing.T) {
 	const tol = 1e-7
 	for _, c := range []struct {

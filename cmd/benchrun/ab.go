@@ -110,7 +110,8 @@ var abSides = [2]string{"base", "head"}
 // folder is the run folder of a side.
 func (c *ABCmd) folder(side int) string { return filepath.Join(c.Out, abSides[side]) }
 
-// abFixed are the flags that a resumed comparison keeps: the samples it has, and what they are worth, depend on them.
+// abFixed are the flags that a resumed comparison keeps: the samples it has, and what they are
+// worth, depend on them.
 var abFixed = append(slices.Clone(gridFlags), "base", "head", "min-effect", "alpha", "max-memory", "seed")
 
 // resume goes on with a comparison. Flags that are not given are those it was begun with.

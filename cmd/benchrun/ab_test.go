@@ -71,7 +71,8 @@ func nothingLeft(t *testing.T, temporary string) {
 	}
 }
 
-// ab compares naive on 8 rows, into the folder r, and returns the exit code and what stands on standard error.
+// ab compares naive on 8 rows, into the folder r, and returns the exit code and what stands on
+// standard error.
 func ab(args ...string) (code int, errs string) {
 	var o, e bytes.Buffer
 	code = benchrun(append([]string{"ab", "--kernel", "naive", "--seq", "8", "-o", "r"}, args...), streams{&o, &e}, allKernels())

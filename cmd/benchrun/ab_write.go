@@ -35,7 +35,8 @@ func writeAB(out io.Writer, cells []harness.ABCell) error {
 	return w.Flush()
 }
 
-// longer is a ratio of times as a change; nothing where there is none, as of an interval of too few rounds.
+// longer is a ratio of times as a change; nothing where there is none, as of an interval of too few
+// rounds.
 func longer(ratio float64) string {
 	if stats.Number(ratio) == nil {
 		return ""

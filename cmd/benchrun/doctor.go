@@ -73,7 +73,8 @@ func diagnosed() (d diagnosis, err error) {
 	return d, nil
 }
 
-// floors are those of points bound by arithmetic and of points bound by memory, by the unit of their probe; nil is not known.
+// floors are those of points bound by arithmetic and of points bound by memory, by the unit of
+// their probe; nil is not known.
 func (d *diagnosis) floors() map[string]float64 {
 	var floors map[string]float64
 	for _, s := range d.Studies {
@@ -86,7 +87,8 @@ func (d *diagnosis) floors() map[string]float64 {
 	return floors
 }
 
-// look measures how many instructions a cycle begins, and keeps the most: while somebody runs on the core all the time, no look shows it.
+// look measures how many instructions a cycle begins, and keeps the most: while somebody runs on
+// the core all the time, no look shows it.
 func (d *diagnosis) look() {
 	for _, v := range asm.Levels() {
 		if v.Available {

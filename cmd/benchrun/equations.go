@@ -116,8 +116,9 @@ func plots(dir string, all []attn.Kernel, to streams) error {
 	return nil
 }
 
-// complexity is the time of a call and the memory of its plan at the lesson's lengths, for the kernel that writes every weight out (as far as a second a call
-// allows), for the fastest exact one, and for the fastest that does linear attention.
+// complexity is the time of a call and the memory of its plan at the lesson's lengths, for the
+// kernel that writes every weight out (as far as a second a call allows), for the fastest exact
+// one, and for the fastest that does linear attention.
 func complexity(all []attn.Kernel, to streams) (m figures.Measured, err error) {
 	exact, linear := attn.Problem{}, attn.Problem{Op: attn.OpLinear}
 	for _, s := range []struct {
@@ -147,7 +148,8 @@ func complexity(all []attn.Kernel, to streams) (m figures.Measured, err error) {
 	return m, nil
 }
 
-// first and last are those of the kernels that do a problem, of which the later ones are faster; nil is none.
+// first and last are those of the kernels that do a problem, of which the later ones are faster;
+// nil is none.
 func first(all []attn.Kernel, p attn.Problem) attn.Kernel {
 	for _, k := range all {
 		if _, err := k.Check(sized(p, 1), 1); err == nil {
@@ -172,7 +174,8 @@ func sized(p attn.Problem, n int) attn.Problem {
 	return p
 }
 
-// one is the least time of three calls, or of as many as a tenth of a second has room for, and the memory of their plan.
+// one is the least time of three calls, or of as many as a tenth of a second has room for, and the
+// memory of their plan.
 func one(k attn.Kernel, p attn.Problem, n int) (least time.Duration, scratch int64, err error) {
 	p = sized(p, n)
 	plan, err := k.Plan(p, nil)

@@ -13,7 +13,8 @@ const (
 	exitUsage      = 4 // usage or tool error
 )
 
-// An ExitError is an error with the exit code that it stands for. An error of any other type is exit 4.
+// An ExitError is an error with the exit code that it stands for. An error of any other type is
+// exit 4.
 type ExitError struct {
 	Code int
 	Err  error

@@ -11,8 +11,8 @@ import (
 	"attnlab/attn"
 )
 
-// fault is what is wrong in this build: what gate is tried on (reports/gates.sh). The linker sets it, go build -tags slow -ldflags "-X main.fault=slow",
-// to one of faults.
+// fault is what is wrong in this build: what gate is tried on (reports/gates.sh). The linker sets
+// it, go build -tags slow -ldflags "-X main.fault=slow", to one of faults.
 var fault string
 
 // faults are what may be wrong with the fastest flash at faultyProblem, and nowhere else:

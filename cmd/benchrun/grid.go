@@ -49,8 +49,9 @@ var gridFlags = []string{
 // mostPoints is a size of grid that can only be a mistake.
 const mostPoints = 100_000
 
-// points lists the grid's points, each once: problems in the order of the flags, and the kernels that compete on a problem together. Kernels that
-// nobody asked for by name, and whose kind of attention does not have a feature, are left out, and tell says so.
+// points lists the grid's points, each once: problems in the order of the flags, and the kernels
+// that compete on a problem together. Kernels that nobody asked for by name, and whose kind of
+// attention does not have a feature, are left out, and tell says so.
 func (g *Grid) points(all []attn.Kernel, tell io.Writer) ([]run.Point, error) {
 	if err := g.check(all); err != nil {
 		return nil, err
@@ -253,8 +254,9 @@ func (g *Grid) check(all []attn.Kernel) error {
 	return nil
 }
 
-// contenders lists what competes on every problem: kernel, instruction set and kind of attention. What was asked for by name stays in even
-// if there is no such thing here: it becomes a skipped row with the reason.
+// contenders lists what competes on every problem: kernel, instruction set and kind of attention.
+// What was asked for by name stays in even if there is no such thing here: it becomes a skipped row
+// with the reason.
 func (g *Grid) contenders(all []attn.Kernel) ([]run.Point, error) {
 	algos, isas := g.Kernel, g.ISA
 	if len(algos) == 0 {
@@ -293,7 +295,8 @@ func unavailable(isa string) bool {
 	return slices.ContainsFunc(asm.Levels(), func(v asm.Level) bool { return v.ISA == isa && !v.Available })
 }
 
-// defaultISAs is the best level of this machine and the portable one, and what kernels run on besides levels.
+// defaultISAs is the best level of this machine and the portable one, and what kernels run on
+// besides levels.
 func defaultISAs(all []attn.Kernel) []string {
 	here := availableISAs()
 	best := here[len(here)-1]

@@ -39,7 +39,8 @@ func gridPoints(t *testing.T, args ...string) []run.Point {
 	return points
 }
 
-// Without flags: every algorithm, on the portable set, the best one of this machine, and what is not a level; full and causal; four lengths.
+// Without flags: every algorithm, on the portable set, the best one of this machine, and what is
+// not a level; full and causal; four lengths.
 func TestDefaultGrid(t *testing.T) {
 	points := gridPoints(t)
 	here := availableISAs()
@@ -97,7 +98,8 @@ func TestContendersStandTogether(t *testing.T) {
 	}
 }
 
-// What is asked for by name and is not to be had here stays in the grid, to become a row with its reason.
+// What is asked for by name and is not to be had here stays in the grid, to become a row with its
+// reason.
 func TestAskedForByName(t *testing.T) {
 	points := gridPoints(t, "--kernel=naive", "--isa=go,neon,avx512", "--seq=8", "--mask=full")
 	if len(points) != 3 {

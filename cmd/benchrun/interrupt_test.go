@@ -42,7 +42,8 @@ func sweepArgs(dir string, more ...string) []string {
 	return append([]string{"sweep", "--kernel", "naive,flash", "--isa", "go", "--seq", "8,16", "--mask", "full", "--samples", strconv.Itoa(sweepSamples), "-o", dir}, more...)
 }
 
-// whole demands that a run has every row of the grid of sweepArgs, each once and with all its samples.
+// whole demands that a run has every row of the grid of sweepArgs, each once and with all its
+// samples.
 func whole(t *testing.T, dir string) {
 	t.Helper()
 	r, err := run.Load(dir)
@@ -198,7 +199,8 @@ func readAll(t *testing.T, read map[string]int, dir, history, baseline string) {
 	}
 }
 
-// A Ctrl-C finishes the sample, saves, and says how to go on; so does what a terminal or a batch system sends to the whole group of processes.
+// A Ctrl-C finishes the sample, saves, and says how to go on; so does what a terminal or a batch
+// system sends to the whole group of processes.
 func TestInterruptedSweepSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

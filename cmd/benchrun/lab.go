@@ -22,8 +22,9 @@ import (
 // A kernelList is every kernel that a command line may speak of.
 type kernelList []attn.Kernel
 
-// allKernels lists those of this build: the module's, behind a mutant_* build tag a wrong one, which verification must find, and behind the tag slow
-// some that waste time, which ab must catch, and a fault in one cell, which gate must name.
+// allKernels lists those of this build: the module's, behind a mutant_* build tag a wrong one,
+// which verification must find, and behind the tag slow some that waste time, which ab must catch,
+// and a fault in one cell, which gate must name.
 func allKernels() kernelList { return slices.Concat(faulty(kernels.All()), mutant(), slowed()) }
 
 // Peers is the flag that names programs which compete besides.
@@ -114,7 +115,8 @@ func newLab(all kernelList) *harness.Lab {
 	return l
 }
 
-// absent says why there is no such kernel: the instruction set is not to be had here, or the algorithm has no form for it.
+// absent says why there is no such kernel: the instruction set is not to be had here, or the
+// algorithm has no form for it.
 func absent(l *harness.Lab, at run.Point, err error) error {
 	for _, v := range asm.Levels() {
 		if v.ISA == at.ISA && !v.Available {
@@ -127,7 +129,8 @@ func absent(l *harness.Lab, at run.Point, err error) error {
 	return err
 }
 
-// probes chooses the probe a point is judged by: its own instruction set's, and for loops that are not ours the fastest of this machine.
+// probes chooses the probe a point is judged by: its own instruction set's, and for loops that are
+// not ours the fastest of this machine.
 func probes(levels []asm.Level) func(run.Point) harness.Probes {
 	return func(at run.Point) harness.Probes {
 		ops := probed(levels, at)
@@ -172,7 +175,8 @@ func isasOf(all []attn.Kernel, algo string) []string {
 	return names
 }
 
-// knownISAs lists every instruction set that a flag may name: the levels, here or not, and what else kernels run on.
+// knownISAs lists every instruction set that a flag may name: the levels, here or not, and what
+// else kernels run on.
 func knownISAs(all []attn.Kernel) []string {
 	var names []string
 	for _, v := range asm.Levels() {

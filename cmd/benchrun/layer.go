@@ -12,8 +12,8 @@ import (
 	"attnlab/nn"
 )
 
-// layerWorkload is the workload of a layer around a kernel: its products run on the kernel's own instruction set or, where that is none of ours, on the fastest of
-// this machine.
+// layerWorkload is the workload of a layer around a kernel: its products run on the kernel's own
+// instruction set or, where that is none of ours, on the fastest of this machine.
 func layerWorkload(k attn.Kernel, at run.Point) (*harness.Workload, error) {
 	p, err := layerProblem(at)
 	if err != nil {
@@ -44,8 +44,9 @@ func layerProblem(at run.Point) (attn.Problem, error) {
 // layerWidth is the width of a layer's rows.
 func layerWidth(at run.Point) int { return at.HeadsQ * at.Dim }
 
-// layerFloats is how many numbers a layer takes: in the slab its weights, the rows that go in, their gradients and, for the bandwidth probe to read as much as a
-// call does, as much as its cache; of its own the gradients of its weights, what its passes keep, and its cache.
+// layerFloats is how many numbers a layer takes: in the slab its weights, the rows that go in,
+// their gradients and, for the bandwidth probe to read as much as a call does, as much as its
+// cache; of its own the gradients of its weights, what its passes keep, and its cache.
 func layerFloats(at run.Point, p attn.Problem) (slab, own int64) {
 	d, kv, rows := int64(layerWidth(at)), int64(at.HeadsKV*at.Dim), at.Tokens()
 	weights := at.Weights()
@@ -68,7 +69,8 @@ func layerFloats(at run.Point, p attn.Problem) (slab, own int64) {
 	return slab, own
 }
 
-// newLayer makes the layer of a point. It depends on the point's group alone, so that all kernels that compete have the same weights.
+// newLayer makes the layer of a point. It depends on the point's group alone, so that all kernels
+// that compete have the same weights.
 func newLayer(at run.Point, r *rand.Rand) (nn.Layer, error) {
 	mask, err := run.ParseMask(at.Mask)
 	if err != nil {
@@ -176,7 +178,8 @@ type layerSide struct {
 	y, dx  nn.Mat     // of the last call
 }
 
-// newLayerSide plans a layer for a point and, if it decodes, fills its cache with rows as projections of normal ones are, up to the last.
+// newLayerSide plans a layer for a point and, if it decodes, fills its cache with rows as
+// projections of normal ones are, up to the last.
 func newLayerSide(layer nn.Layer, on nn.On, at run.Point) (s layerSide, err error) {
 	s.at = at
 	if at.Layer == run.LayerDecode {

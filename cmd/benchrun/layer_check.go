@@ -90,7 +90,8 @@ const elementsToCheck = 64
 // unit is half of the distance between 1 and the next float32.
 const unit = 0x1p-24
 
-// product compares elements of a product with sums in float64. One that is added to what was there was added to zeros.
+// product compares elements of a product with sums in float64. One that is added to what was there
+// was added to zeros.
 func (j *layerJudge) product(p nn.Product) {
 	j.products++
 	at := func(m nn.Mat, i, k int, transposed bool) float64 {
@@ -127,7 +128,8 @@ func (j *layerJudge) product(p nn.Product) {
 	}
 }
 
-// twinRows is how many rows of a layer are compared with those of another: no more than take a second or two on portable loops.
+// twinRows is how many rows of a layer are compared with those of another: no more than take a
+// second or two on portable loops.
 func twinRows(at run.Point) int { return int(max(8, min(64, 1<<31/(6*at.Weights())))) }
 
 // compare holds the layer, on its first rows, to one of naive attention and portable loops.

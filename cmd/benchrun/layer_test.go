@@ -50,7 +50,8 @@ func plannedLayer(t *testing.T, k attn.Kernel, at run.Point) *layerJob {
 	return j.(*layerJob)
 }
 
-// Every layer around every kernel is right, and takes the parts of its time apart without allocating.
+// Every layer around every kernel is right, and takes the parts of its time apart without
+// allocating.
 func TestLayers(t *testing.T) {
 	for _, k := range kernels.All() {
 		algo, isa := k.Name()
@@ -94,7 +95,8 @@ func (k noting) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return k.Kernel.Plan(p, team)
 }
 
-// What a workload has its kernel check is what the layer asks then, and what a layer holds was told before.
+// What a workload has its kernel check is what the layer asks then, and what a layer holds was told
+// before.
 func TestLayerTellsWhatItTakes(t *testing.T) {
 	for _, at := range layerPoints("naive", "go") {
 		var asked []attn.Problem
@@ -204,7 +206,8 @@ func TestLayerCheckFindsWrongProducts(t *testing.T) {
 	}
 }
 
-// A layer names every combination, reads --seq as the length of the cache where it decodes, and stands beside its kernel alone.
+// A layer names every combination, reads --seq as the length of the cache where it decodes, and
+// stands beside its kernel alone.
 func TestLayerGrid(t *testing.T) {
 	points := gridPoints(t, "--kernel=flash", "--isa=go", "--layer=,mha,block,decode", "--seq=16,32", "--heads=2", "--dim=8", "--mask=causal")
 	if len(points) != 8 {

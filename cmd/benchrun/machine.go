@@ -98,8 +98,9 @@ func peak(o *asm.Ops) (run.Peak, machine.Limit, float64) {
 	return run.Peak{ISA: o.ISA, Flop: rate, PerCycle: l.PerCycle, Doubt: l.Doubt, Slots: l.Slots}, l, drift
 }
 
-// A rate is read up to readingCount times, within readingTime if it is a slow one, to say how much it drifts, and a peak is held against the clock
-// peakTries times. Every run begins with these; tests, which are about other things, have it take less of them.
+// A rate is read up to readingCount times, within readingTime if it is a slow one, to say how much
+// it drifts, and a peak is held against the clock peakTries times. Every run begins with these;
+// tests, which are about other things, have it take less of them.
 var (
 	readingCount = 25
 	peakTries    = machine.Tries
@@ -116,11 +117,12 @@ func readings(p harness.Probe) []float64 {
 	return rates
 }
 
-// unreported is a cache behind which memory surely lies: hypervisors hide those that processors share.
+// unreported is a cache behind which memory surely lies: hypervisors hide those that processors
+// share.
 const unreported = 64 << 20
 
-// memories are sizes that lie well inside one level each: half of a cache, and several times the largest for what is behind them, as far as a
-// quarter of the available memory allows.
+// memories are sizes that lie well inside one level each: half of a cache, and several times the
+// largest for what is behind them, as far as a quarter of the available memory allows.
 func memories(caches []run.Cache) []run.Cache {
 	var levels []run.Cache
 	largest := int64(unreported)
@@ -138,7 +140,8 @@ func memories(caches []run.Cache) []run.Cache {
 	return levels
 }
 
-// quiet measures, in a moment, the peak of every instruction set and how steady the machine is, for run.json.
+// quiet measures, in a moment, the peak of every instruction set and how steady the machine is, for
+// run.json.
 func quiet() ([]run.Peak, map[string]string) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

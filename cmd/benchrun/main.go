@@ -1,9 +1,11 @@
-// Command benchrun measures attention kernels: which is right, which is fast at which length on this machine, and what it costs in memory.
+// Command benchrun measures attention kernels: which is right, which is fast at which length on
+// this machine, and what it costs in memory.
 //
-// Without arguments it verifies every kernel, sweeps a small grid in about a minute, prints a table and writes a run folder. See
-// benchrun --help, and --help of each subcommand.
+// Without arguments it verifies every kernel, sweeps a small grid in about a minute, prints a table
+// and writes a run folder. See benchrun --help, and --help of each subcommand.
 //
-// Exit codes: 0 pass, 1 regressed or wrong answer, 2 undecided, 3 incomplete, 4 usage or tool error.
+// Exit codes: 0 pass, 1 regressed or wrong answer, 2 undecided, 3 incomplete, 4 usage or tool
+// error.
 package main
 
 import (
@@ -39,7 +41,8 @@ type streams struct {
 
 func main() { os.Exit(benchrun(os.Args[1:], streams{os.Stdout, os.Stderr}, allKernels())) }
 
-// benchrun runs one command line and returns its exit code. Go ends a program that panics with 2, which is a verdict here.
+// benchrun runs one command line and returns its exit code. Go ends a program that panics with 2,
+// which is a verdict here.
 func benchrun(args []string, to streams, all kernelList) (code int) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -27,7 +27,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden parts of testdata/script")
 
-// TestMain makes this binary the command, as scripts call it and as the command calls itself. What it measures is not looked at, so it measures for a short time.
+// TestMain makes this binary the command, as scripts call it and as the command calls itself. What
+// it measures is not looked at, so it measures for a short time.
 func TestMain(m *testing.M) {
 	readingCount, peakTries, profileTime = 3, 10, 400*time.Millisecond
 	harness.SampleTime, harness.ProbeTime, harness.SlotReadings = time.Millisecond, time.Millisecond, 4
@@ -63,7 +64,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// code N command... runs a command and demands its exit code. Exit code 4 takes one line on standard error and nothing else.
+// code N command... runs a command and demands its exit code. Exit code 4 takes one line on
+// standard error and nothing else.
 func code(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	if neg || err != nil || len(args) < 2 {
@@ -214,8 +216,8 @@ func exitOf(err error) int {
 	return 0
 }
 
-// model DIR SEED [CHANGE] makes a run folder of forty points, the same but for noise and for what CHANGE does to one of them, or to the run. Its commit and
-// its day are those of the seed.
+// model DIR SEED [CHANGE] makes a run folder of forty points, the same but for noise and for what
+// CHANGE does to one of them, or to the run. Its commit and its day are those of the seed.
 func model(ts *testscript.TestScript, _ bool, args []string) {
 	const chosen = "Attention/kernel=flash/isa=go/pass=forward/mask=causal/heads=1/seq=512/dim=64/threads=1"
 	seed, err := strconv.ParseUint(args[1], 10, 64)

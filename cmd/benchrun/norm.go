@@ -13,7 +13,8 @@ import (
 // layersName stands for package nn where findings have the name of a kernel.
 const layersName = "nn"
 
-// levelsOf are the instruction sets among those of the picked kernels that layers run on: if there is none, the best one of this machine.
+// levelsOf are the instruction sets among those of the picked kernels that layers run on: if there
+// is none, the best one of this machine.
 func levelsOf(picked []attn.Kernel) (some []asm.Level) {
 	var best asm.Level
 	for _, l := range asm.Levels() {

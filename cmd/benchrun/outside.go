@@ -14,8 +14,9 @@ import (
 	"attnlab/harness"
 )
 
-// verifyOutside runs the cases that were read from a file or folder on every kernel, and those of layers on every instruction set of the kernels, and counts
-// the wrong answers. Every case is accounted for: it passes, it is wrong, or it is named with what it would take.
+// verifyOutside runs the cases that were read from a file or folder on every kernel, and those of
+// layers on every instruction set of the kernels, and counts the wrong answers. Every case is
+// accounted for: it passes, it is wrong, or it is named with what it would take.
 func verifyOutside(ctx context.Context, stop <-chan struct{}, w harness.Worker, picked []attn.Kernel, path string, all []cases.Outside, out io.Writer) (wrong int, err error) {
 	report := newOutsideReport()
 	for _, k := range picked {

@@ -21,7 +21,8 @@ func profileFile(dir string, at run.Point, ext string) string {
 	return filepath.Join(dir, run.ProfilesDir, run.FileName(name)+ext)
 }
 
-// profiles profiles every point that has numbers and no profile yet. A point that cannot be profiled keeps its numbers.
+// profiles profiles every point that has numbers and no profile yet. A point that cannot be
+// profiled keeps its numbers.
 func (c *SweepCmd) profiles(
 	ctx context.Context, stop <-chan struct{}, child *harness.Child, r *run.Run, o *harness.Outcome, to streams, tell func(harness.Progress),
 ) error {
@@ -68,7 +69,8 @@ func (c *SweepCmd) profiled(dir string, at run.Point) bool {
 	return err == nil
 }
 
-// keepProfile writes a profile, and its listing if it is asked for. The worker ran this program: addresses mean here what they meant there.
+// keepProfile writes a profile, and its listing if it is asked for. The worker ran this program:
+// addresses mean here what they meant there.
 func (c *SweepCmd) keepProfile(dir string, at run.Point, data []byte) error {
 	if err := os.MkdirAll(filepath.Join(dir, run.ProfilesDir), 0o755); err != nil {
 		return err

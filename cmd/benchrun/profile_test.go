@@ -20,7 +20,8 @@ func TestProfileFile(t *testing.T) {
 	}
 }
 
-// The profile of a kernel whose loops are assembly names them, and its listing has their instructions.
+// The profile of a kernel whose loops are assembly names them, and its listing has their
+// instructions.
 func TestProfileOfAssembly(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

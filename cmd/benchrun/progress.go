@@ -14,8 +14,8 @@ import (
 	"golang.org/x/term"
 )
 
-// newProgress shows how far a sweep has come on a terminal, and nothing elsewhere. It draws only when it is told something, which is
-// between measurements.
+// newProgress shows how far a sweep has come on a terminal, and nothing elsewhere. It draws only
+// when it is told something, which is between measurements.
 func newProgress(w io.Writer) (tell func(harness.Progress), done func()) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -32,7 +32,8 @@ func newProgress(w io.Writer) (tell func(harness.Progress), done func()) {
 	}, func() { _ = bar.Finish() }
 }
 
-// describe is what is going on, at which point, what its interval is by now, and how long it takes yet: short enough to stand beside a bar.
+// describe is what is going on, at which point, what its interval is by now, and how long it takes
+// yet: short enough to stand beside a bar.
 func describe(p harness.Progress) string {
 	s := fmt.Sprintf("%s: %s", p.Phase, brief(p.Point))
 	if !math.IsInf(p.Width, 0) {

@@ -11,8 +11,8 @@ import (
 	"attnlab/reports"
 )
 
-// QuickCmd is benchrun without arguments: a small sweep, long enough to see n x n memory grow away from n, and short enough to end in about
-// a minute with verification and all.
+// QuickCmd is benchrun without arguments: a small sweep, long enough to see n x n memory grow away
+// from n, and short enough to end in about a minute with verification and all.
 type QuickCmd struct {
 	Seq    string        `default:"256,512,1024,2048" placeholder:"N,..." help:"Lengths (${default})."`
 	Budget time.Duration `default:"40s" help:"Time for the sweep (${default})."`

@@ -13,8 +13,8 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// Every command line that the documentation shows must be one that this program takes. Lines that measure are only parsed, and their grids
-// laid out; what they do has tests of its own.
+// Every command line that the documentation shows must be one that this program takes. Lines that
+// measure are only parsed, and their grids laid out; what they do has tests of its own.
 func TestDocumentedCommands(t *testing.T) {
 	found := 0
 	for _, file := range []string{"README.md", "CONTRIBUTING.md", "docs/performance.md"} {

@@ -27,10 +27,12 @@ type ReportCmd struct {
 	Serve  loopbackAddr `placeholder:"ADDR" xor:"do" help:"Write nothing, but serve report.html on ADDR of this machine, 127.0.0.1 and a free port without it, and keep it up to date while a sweep writes the run."`
 }
 
-// A loopbackAddr is an address of this machine, as a flag that may stand alone, and then means any free port.
+// A loopbackAddr is an address of this machine, as a flag that may stand alone, and then means any
+// free port.
 type loopbackAddr string
 
-// Decode reads the flag. What follows it is its value if it is joined to it by an equals sign, or ends in a port.
+// Decode reads the flag. What follows it is its value if it is joined to it by an equals sign, or
+// ends in a port.
 func (a *loopbackAddr) Decode(ctx *kong.DecodeContext) error {
 	*a = "127.0.0.1:0"
 	t := ctx.Scan.Peek()
@@ -57,7 +59,8 @@ func (*loopbackAddr) IsBool() bool { return true }
 // An optionalPath is a flag that may stand alone, and then means README.md.
 type optionalPath string
 
-// Decode reads the flag. What follows it is its value if it is joined to it by an equals sign, or is a Markdown file.
+// Decode reads the flag. What follows it is its value if it is joined to it by an equals sign, or
+// is a Markdown file.
 func (p *optionalPath) Decode(ctx *kong.DecodeContext) error {
 	*p = "README.md"
 	if t := ctx.Scan.Peek(); t.Type == kong.FlagValueToken || strings.HasSuffix(t.String(), ".md") {

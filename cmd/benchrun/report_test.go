@@ -15,7 +15,8 @@ import (
 	"attnlab/internal/processtest"
 )
 
-// report --serve shows a run that goes on, says when there is more, writes nothing, and ends cleanly when it is interrupted.
+// report --serve shows a run that goes on, says when there is more, writes nothing, and ends
+// cleanly when it is interrupted.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	self := processtest.Self(t)

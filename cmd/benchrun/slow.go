@@ -10,7 +10,8 @@ import (
 	"attnlab/kernels"
 )
 
-// slowed are kernels that waste a stated part of their time, in per cent: what ab is tried on (reports/rates.sh).
+// slowed are kernels that waste a stated part of their time, in per cent: what ab is tried on
+// (reports/rates.sh).
 func slowed() []attn.Kernel {
 	var all []attn.Kernel
 	for _, percent := range []int{3, 5} {

@@ -137,7 +137,8 @@ func (c *SweepCmd) Run(k *kong.Context, to streams, all kernelList) error {
 	return c.finish(lab, points, j, to)
 }
 
-// resume goes on with a run. Flags that are not given are those it was begun with; those that rows depend on may not differ.
+// resume goes on with a run. Flags that are not given are those it was begun with; those that rows
+// depend on may not differ.
 func (c *SweepCmd) resume(k *kong.Context, to streams, all kernelList) error {
 	if c.Out == "" {
 		return exitf(exitUsage, "--resume: name the run folder with -o DIR")
@@ -271,12 +272,14 @@ func (c *SweepCmd) sweep(lab *harness.Lab, points []run.Point, j *run.Journal, t
 	return o, errors.Join(run.WriteMeta(r.Dir, r.Meta), r.Write())
 }
 
-// kept adds to an error that ended measurements, such as that of a full disk, that those made are not lost.
+// kept adds to an error that ended measurements, such as that of a full disk, that those made are
+// not lost.
 func kept(err error, command, dir string) error {
 	return fmt.Errorf("%w; what was measured is kept, to go on: benchrun %s --resume -o %s", err, command, dir)
 }
 
-// interruptible returns a channel that the first Ctrl-C closes, and a context that the second one cancels.
+// interruptible returns a channel that the first Ctrl-C closes, and a context that the second one
+// cancels.
 func interruptible(tell io.Writer) (ctx context.Context, stop chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stop = make(chan struct{})
@@ -415,7 +418,8 @@ func samePeers(dir string, m run.Meta, now map[string]string, with Peers) error 
 	return exitf(exitUsage, "%s: it was begun with peers %v, and they are %v now", dir, m.Peers, now)
 }
 
-// flagValues lists the flags of the selected command with their effective values, as the command line would spell them.
+// flagValues lists the flags of the selected command with their effective values, as the command
+// line would spell them.
 func flagValues(k *kong.Context) map[string]string {
 	values := map[string]string{}
 	for _, f := range k.Selected().Flags {

@@ -101,7 +101,8 @@ func passes(pass string) []string {
 	return []string{pass}
 }
 
-// ofPass are the cases of one pass. Those of the backward pass are the others with their gradients, as far as they can have any.
+// ofPass are the cases of one pass. Those of the backward pass are the others with their gradients,
+// as far as they can have any.
 func ofPass(pass string, list []cases.Case) []cases.Case {
 	var some []cases.Case
 	for _, c := range list {
@@ -137,7 +138,8 @@ func pick(all []attn.Kernel, algos, isas []string) ([]attn.Kernel, error) {
 	return picked, nil
 }
 
-// verify tries every case on every kernel in a worker process, prints the worst of each family, and counts the wrong answers. Interrupted, it prints what it knows.
+// verify tries every case on every kernel in a worker process, prints the worst of each family, and
+// counts the wrong answers. Interrupted, it prints what it knows.
 func verify(ctx context.Context, stop <-chan struct{}, w harness.Worker, picked []attn.Kernel, list []cases.Case, out io.Writer) (wrong int, err error) {
 	t := newTally(list)
 	for _, k := range picked {

@@ -7,8 +7,9 @@ import (
 	"attnlab/nn"
 )
 
-// A watch adds up the time that the attention and the matrix products of a layer take, and shows them to a judge while there is one. The clock is read before and
-// after each of them, seven of a block forward; what that takes is in the time of the layer.
+// A watch adds up the time that the attention and the matrix products of a layer take, and shows
+// them to a judge while there is one. The clock is read before and after each of them, seven of a
+// block forward; what that takes is in the time of the layer.
 type watch struct {
 	attention, products time.Duration
 	judge               *layerJudge

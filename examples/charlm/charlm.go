@@ -100,7 +100,8 @@ func newAuthor(s settings, train, heldOut string, on nn.On) (*author, error) {
 	return a, nil
 }
 
-// batch makes the batches of training: pieces of the text from anywhere, and of each character the one behind it.
+// batch makes the batches of training: pieces of the text from anywhere, and of each character the
+// one behind it.
 func (a *author) batch() func(step int64, tokens, targets []int32) {
 	source := new(rand.PCG)
 	r, n := rand.New(source), a.Context
@@ -114,7 +115,8 @@ func (a *author) batch() func(step int64, tokens, targets []int32) {
 	}
 }
 
-// loss is the mean of -log p of every held-out character but the first, given those before it in its piece of Context characters.
+// loss is the mean of -log p of every held-out character but the first, given those before it in
+// its piece of Context characters.
 func (a *author) loss() (float64, error) {
 	n := a.Context
 	pass, err := a.model.Plan(a.on, a.Batch, n)
@@ -136,7 +138,8 @@ func (a *author) loss() (float64, error) {
 	return sum / float64(all), nil
 }
 
-// goOn writes on behind a beginning, through the cache: a character costs one row. When the cache is full, it begins anew with the last half of what it held.
+// goOn writes on behind a beginning, through the cache: a character costs one row. When the cache
+// is full, it begins anew with the last half of what it held.
 func (a *author) goOn(beginning []int32, length int, s *nn.Sampler) ([]int32, error) {
 	text := slices.Clone(beginning)
 	for len(text) < len(beginning)+length {
@@ -158,7 +161,8 @@ func (a *author) goOn(beginning []int32, length int, s *nn.Sampler) ([]int32, er
 	return text[len(beginning):], nil
 }
 
-// goOnWhole is what goOn writes, greedily and up to the context, without a cache: all that there is goes through the model for each character.
+// goOnWhole is what goOn writes, greedily and up to the context, without a cache: all that there is
+// goes through the model for each character.
 func (a *author) goOnWhole(beginning []int32, length int) ([]int32, error) {
 	text := slices.Clone(beginning)
 	pass, err := a.model.Plan(a.on, 1, len(beginning)+length)
@@ -171,7 +175,8 @@ func (a *author) goOnWhole(beginning []int32, length int) ([]int32, error) {
 	return text[len(beginning):], nil
 }
 
-// texts are what a run learns and what it is asked about: of a fresh one, what the repository says now; of a resumed one, what it said then.
+// texts are what a run learns and what it is asked about: of a fresh one, what the repository says
+// now; of a resumed one, what it said then.
 func texts(run *program.Run, root string) (train, heldOut string, err error) {
 	if run.Resume {
 		var sides [2][]byte
@@ -193,7 +198,8 @@ func texts(run *program.Run, root string) (train, heldOut string, err error) {
 	return train, heldOut, nil
 }
 
-// charlm trains a model of the repository's own documentation, compares it with counting pairs of characters, and lets it write.
+// charlm trains a model of the repository's own documentation, compares it with counting pairs of
+// characters, and lets it write.
 func charlm(ctx context.Context, args []string, out, progress io.Writer) error {
 	var say saying
 	s, run, err := program.Begin("charlm", args, defaults(), func(set *flag.FlagSet, s *settings) {

@@ -137,7 +137,8 @@ func reduced(t *testing.T, steps int64) *author {
 	return a
 }
 
-// The model says what comes next better than pairs of characters do, on text that it was not trained on, and writes the same through the cache as by full passes.
+// The model says what comes next better than pairs of characters do, on text that it was not
+// trained on, and writes the same through the cache as by full passes.
 func TestLearns(t *testing.T) {
 	steps := int64(400)
 	if testing.Short() {
@@ -177,7 +178,8 @@ func TestLearns(t *testing.T) {
 	}
 }
 
-// The loss is that of every character but the first of a piece by piece walk, which a walk character by character finds too.
+// The loss is that of every character but the first of a piece by piece walk, which a walk
+// character by character finds too.
 func TestLoss(t *testing.T) {
 	a := reduced(t, 1)
 	a.heldOut = a.heldOut[:3*a.Context+20]
@@ -207,7 +209,8 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// The program trains, is interrupted, goes on with the text it began with, ends in the same checkpoint, and writes the same.
+// The program trains, is interrupted, goes on with the text it began with, ends in the same
+// checkpoint, and writes the same.
 func TestResumed(t *testing.T) {
 	root := checkout(t)
 	args := func(dir string, more ...string) []string {

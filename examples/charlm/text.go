@@ -35,8 +35,9 @@ func findRoot(from string) (string, error) {
 	}
 }
 
-// documentation is all that the repository says about itself: README.md, CONTRIBUTING.md, docs/*.md, and from every Go file that is no test the doc comments of
-// the package and of what it exports, by path.
+// documentation is all that the repository says about itself: README.md, CONTRIBUTING.md,
+// docs/*.md, and from every Go file that is no test the doc comments of the package and of what it
+// exports, by path.
 func documentation(root string) (string, error) {
 	var all strings.Builder
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -112,7 +113,8 @@ func exported(s ast.Spec) bool {
 	return false
 }
 
-// split holds one piece of ten out, of so many characters each: the model is not trained on them, and asked about nothing else.
+// split holds one piece of ten out, of so many characters each: the model is not trained on them,
+// and asked about nothing else.
 func split(text string, piece int) (train, heldOut string) {
 	runes := []rune(text)
 	var sides [2]strings.Builder
@@ -170,7 +172,8 @@ func (v vocabulary) decode(tokens []int32) string {
 	return s.String()
 }
 
-// bigram is the mean of -log p(b | a) over neighbours a, b of one text, where p is counted in another one, with one added to each count:
+// bigram is the mean of -log p(b | a) over neighbours a, b of one text, where p is counted in
+// another one, with one added to each count:
 //
 //	p(b | a) = (count(a b) + 1) / (count(a) + characters)
 func bigram(train, asked []int32, characters int) float64 {

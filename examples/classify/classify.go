@@ -76,7 +76,8 @@ type answer struct {
 	says, truth string
 }
 
-// ask puts so many batches of held-out sequences to the model: how many there were, how many it had right, and which it had wrong.
+// ask puts so many batches of held-out sequences to the model: how many there were, how many it had
+// right, and which it had wrong.
 func (c *classifier) ask(batches int) (asked, right int, wrong []answer, err error) {
 	pass, err := c.model.Plan(c.on, c.Batch, c.Length)
 	if err != nil {

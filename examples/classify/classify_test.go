@@ -35,7 +35,8 @@ func small(task string, steps int, more ...string) []string {
 	return append([]string{"-task", task, "-steps", fmt.Sprint(steps), "-batch", "8", "-length", "12", "-layers", "1", "-dim", "16", "-heads", "2", "-every", "3"}, more...)
 }
 
-// checkpoint runs the program in this process to its end, and returns what it saved: weights, moments, losses and settings.
+// checkpoint runs the program in this process to its end, and returns what it saved: weights,
+// moments, losses and settings.
 func checkpoint(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	if err := classify(t.Context(), append(args, "-o", dir), io.Discard, io.Discard); err != nil {
@@ -53,7 +54,8 @@ func saved(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// One thread and two, and training that was interrupted at any step, end in the same checkpoint, to the bit.
+// One thread and two, and training that was interrupted at any step, end in the same checkpoint, to
+// the bit.
 func TestSameBits(t *testing.T) {
 	steps := 20
 	if testing.Short() {
@@ -95,7 +97,8 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// A process that is killed outright, at no step in particular, leaves what a resumed one goes on from to the same end.
+// A process that is killed outright, at no step in particular, leaves what a resumed one goes on
+// from to the same end.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestSameBits stands for it")
@@ -194,7 +197,8 @@ func TestStepAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Classes are what they say, sequences for training and for questions never the same, and the sides about as large as they should be.
+// Classes are what they say, sequences for training and for questions never the same, and the sides
+// about as large as they should be.
 func TestTasks(t *testing.T) {
 	for _, name := range taskNames {
 		d := newData(tasks[name], 10, 5)

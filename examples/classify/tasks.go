@@ -68,8 +68,9 @@ const (
 	closing = 1
 )
 
-// brackets is as often balanced as not. Those that are not are close to it: as many of one kind as of the other, in any order; or balanced but for two that have changed places;
-// or but for one that is turned.
+// brackets is as often balanced as not. Those that are not are close to it: as many of one kind as
+// of the other, in any order; or balanced but for two that have changed places; or but for one that
+// is turned.
 func brackets(r *rand.Rand, x []int32) int32 {
 	class := letter(r, 2)
 	for {
@@ -95,7 +96,8 @@ func brackets(r *rand.Rand, x []int32) int32 {
 	}
 }
 
-// nest writes balanced brackets, each such sequence as likely as any other: of the ways on from depth h that end level after n brackets, the part
+// nest writes balanced brackets, each such sequence as likely as any other: of the ways on from
+// depth h that end level after n brackets, the part
 //
 //	(n-h) (h+2) / (2 n (h+1))
 //
@@ -114,7 +116,8 @@ func nest(r *rand.Rand, x []int32) {
 	}
 }
 
-// balanced is the definition: no closing bracket without an opening one before it, and none left over.
+// balanced is the definition: no closing bracket without an opening one before it, and none left
+// over.
 func balanced(x []int32) bool {
 	depth := 0
 	for _, b := range x {
@@ -130,7 +133,8 @@ func balanced(x []int32) bool {
 	return depth == 0
 }
 
-// data draws batches of a task. A sequence is held out if a hash of it says so, one of eight: such a sequence is in no training batch, and all that are asked at the end are such.
+// data draws batches of a task. A sequence is held out if a hash of it says so, one of eight: such
+// a sequence is in no training batch, and all that are asked at the end are such.
 type data struct {
 	*task
 	length int

@@ -32,7 +32,8 @@ const text = "abcabbacdabcdaab"
 // sharp is the score, before it is scaled, of what a built head looks for; all else has 0.
 const sharp = 40
 
-// A head that is built looks for something in keys: queries and keys are columns of its own, and a pair of them that meet in one is a match.
+// A head that is built looks for something in keys: queries and keys are columns of its own, and a
+// pair of them that meet in one is a match.
 type build struct {
 	name string
 	// sets fills W_Q and W_K, whose rows are letters first and then positions.
@@ -64,7 +65,8 @@ func before(q, k nn.Mat, letters, positions int) {
 	}
 }
 
-// built is a layer whose heads look for what they were built to look for. A row of its input is the letter and the position, each as a one among zeros.
+// built is a layer whose heads look for what they were built to look for. A row of its input is the
+// letter and the position, each as a one among zeros.
 func built(on nn.On) (*layer, error) {
 	letters, positions := 4, len(text)
 	dim := len(builds) * positions // a column of every head for each position
@@ -185,7 +187,8 @@ func (l *layer) alike() [][]float64 {
 	return all
 }
 
-// draw draws the layers, one below the other: what each head looks at, and how much alike heads are.
+// draw draws the layers, one below the other: what each head looks at, and how much alike heads
+// are.
 func draw(path string, layers []*layer) error {
 	columns := 0
 	for _, l := range layers {

@@ -71,7 +71,8 @@ func TestBuilt(t *testing.T) {
 	}
 }
 
-// Training makes heads look: at first they look at everything alike, and at last at the first letter.
+// Training makes heads look: at first they look at everything alike, and at last at the first
+// letter.
 func TestTrained(t *testing.T) {
 	s := defaults()
 	if testing.Short() {

@@ -2,8 +2,9 @@ package main
 
 import "attnlab/attn"
 
-// A watcher is a kernel that keeps the weights of what it answers. It is handed to layers in place of the kernel that it is, and layers do not know: the kernel must hand
-// out weights, as naive and tiled do.
+// A watcher is a kernel that keeps the weights of what it answers. It is handed to layers in place
+// of the kernel that it is, and layers do not know: the kernel must hand out weights, as naive and
+// tiled do.
 type watcher struct {
 	attn.Kernel
 	layers []*watched // in the order in which they were planned

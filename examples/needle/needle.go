@@ -27,7 +27,8 @@ type method struct {
 	scale  float64 // of products, in units of 1/sqrt(dim)
 }
 
-// The methods: softmax as it is, and sharper by two; linear attention with each of its feature maps, the identity without a denominator, which could be 0.
+// The methods: softmax as it is, and sharper by two; linear attention with each of its feature
+// maps, the identity without a denominator, which could be 0.
 var methods = []method{
 	{name: "softmax", scale: 1},
 	{name: "softmax, scale x 2", scale: 2},
@@ -43,13 +44,15 @@ func (m *method) problem(haystacks, needles, n, dim int) attn.Problem {
 	return p
 }
 
-// A haystack is n keys with their values, and needles: queries each of which is one of the keys, whose value is asked for.
+// A haystack is n keys with their values, and needles: queries each of which is one of the keys,
+// whose value is asked for.
 type haystack struct {
 	q, k, v attn.Tensor
 	planted []int // by batch and query: which key
 }
 
-// newHaystacks makes several. Keys are random directions, as long as rows of unit variance are (sqrt(dim)); values are random directions of length 1.
+// newHaystacks makes several. Keys are random directions, as long as rows of unit variance are
+// (sqrt(dim)); values are random directions of length 1.
 func newHaystacks(haystacks, needles, n, dim int, r *rand.Rand) *haystack {
 	h := &haystack{
 		q: attn.New(attn.BHSD, haystacks, needles, 1, dim), k: attn.New(attn.BHSD, haystacks, n, 1, dim), v: attn.New(attn.BHSD, haystacks, n, 1, dim),
@@ -89,7 +92,8 @@ type result struct {
 	err   float64 // 1 - the mean cosine between their value and what came out
 }
 
-// retrieve asks for every needle, and looks which of all values is nearest in direction to what comes out.
+// retrieve asks for every needle, and looks which of all values is nearest in direction to what
+// comes out.
 func retrieve(m *method, h *haystack, team *attn.Team, products *nn.Multiplier) (result, error) {
 	haystacks, needles, n, dim := h.q.B, h.q.S, h.k.S, h.k.D
 	p := m.problem(haystacks, needles, n, dim)

@@ -17,7 +17,8 @@ import (
 	"attnlab/kernels"
 )
 
-// Softmax retrieves at every length; linear attention from few keys only, and in the order of what its features keep.
+// Softmax retrieves at every length; linear attention from few keys only, and in the order of what
+// its features keep.
 func TestSearch(t *testing.T) {
 	s := settings{Seed: 2, Dim: 32, Least: 4, Most: 1024, Haystacks: 2, Needles: 32}
 	if testing.Short() {
@@ -61,7 +62,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Softmax gives the needle the weight that its equation says: e^s over that and the others' e^s cos, whose mean over random directions is known.
+// Softmax gives the needle the weight that its equation says: e^s over that and the others' e^s
+// cos, whose mean over random directions is known.
 func TestWeightOfTheNeedle(t *testing.T) {
 	const dim, n = 64, 512
 	h := newHaystacks(1, n, n, dim, rand.New(rand.NewPCG(3, 1)))
@@ -94,7 +96,8 @@ func TestWeightOfTheNeedle(t *testing.T) {
 	for i := range n {
 		mean += float64(args.Stats.Weights.Row(0, i, 0)[h.planted[i]]) / n
 	}
-	// The cosine of random directions has about the variance 1/dim, so e^(8 cos) the mean e^(8^2 / 2 / 64).
+	// The cosine of random directions has about the variance 1/dim, so e^(8 cos) the mean e^(8^2 /
+	// 2 / 64).
 	if want := math.Exp(8) / (math.Exp(8) + (n-1)*math.Exp(.5)); math.Abs(mean-want) > .01 {
 		t.Errorf("the needle has the weight %v, want about %v", mean, want)
 	}

@@ -1,10 +1,12 @@
-// Package compare says whether one run is slower than another. The numbers are benchstat's; the verdicts, which benchstat does not give,
-// know which way each unit is better.
+// Package compare says whether one run is slower than another. The numbers are benchstat's; the
+// verdicts, which benchstat does not give, know which way each unit is better.
 //
-// A cell is worse when the rank test tells its two samples apart at level Alpha and its median moved the wrong way by at least Effect. Of
-// many cells some differ by chance, so the runs as a whole count as regressed only when a worse cell remains after Holm's correction over
-// all cells of its unit, or is exact, or failed. What stops short of that, a worse cell that does not survive the correction, a cell with
-// too few samples to show anything, one that is missing, leaves the comparison undecided.
+// A cell is worse when the rank test tells its two samples apart at level Alpha and its median
+// moved the wrong way by at least Effect. Of many cells some differ by chance, so the runs as a
+// whole count as regressed only when a worse cell remains after Holm's correction over all cells of
+// its unit, or is exact, or failed. What stops short of that, a worse cell that does not survive
+// the correction, a cell with too few samples to show anything, one that is missing, leaves the
+// comparison undecided.
 //
 // A benchmark whose kernel names another path in the second run (attn.Tuned) is two cells, one gone
 // and one new.
@@ -32,7 +34,8 @@ type Options struct {
 	Filter string  // benchstat's filter language; empty is everything
 }
 
-// DefaultOptions are benchstat's level, and the smallest change that two runs made one after the other can be trusted to show.
+// DefaultOptions are benchstat's level, and the smallest change that two runs made one after the
+// other can be trusted to show.
 var DefaultOptions = Options{Alpha: 0.05, Effect: 0.02}
 
 // A Verdict is what a comparison comes to, for one cell or for all.
@@ -220,7 +223,8 @@ func collect(s *Source, filter *benchproc.Filter, side func(key) *Side) (warning
 	return warnings
 }
 
-// configurations tells what was different about the machines that the two runs, or parts of one of them, were made on.
+// configurations tells what was different about the machines that the two runs, or parts of one of
+// them, were made on.
 func configurations(a, b *Source) (warnings []string) {
 	for _, key := range []string{"goos", "goarch", "cpu"} {
 		var seen [2][]string

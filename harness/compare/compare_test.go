@@ -109,7 +109,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Exact units are judged without statistics: x/perf reports P and Alpha 0 for them, whether they differ or not.
+// Exact units are judged without statistics: x/perf reports P and Alpha 0 for them, whether they
+// differ or not.
 func TestExact(t *testing.T) {
 	source := func(bytes int) *Source {
 		s, err := parse("text", fmt.Appendf(nil, "Unit scratch-B better=lower assume=exact\nBenchmarkX 1 %d scratch-B\n", bytes))
@@ -132,7 +133,8 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// One cell of many that is worse as chance makes one of twenty is no regression; the same cell alone is, and so is one that no chance makes.
+// One cell of many that is worse as chance makes one of twenty is no regression; the same cell
+// alone is, and so is one that no chance makes.
 func TestManyCells(t *testing.T) {
 	same := make([][]float64, 39)
 	for i := range same {
@@ -155,7 +157,8 @@ func TestManyCells(t *testing.T) {
 	}
 }
 
-// Runs of the same kernels on a steady machine are called regressed no more often than the level says, however many cells they have.
+// Runs of the same kernels on a steady machine are called regressed no more often than the level
+// says, however many cells they have.
 func TestFalseAlarms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two hundred comparisons of twenty cells")
@@ -195,7 +198,8 @@ func TestFalseAlarms(t *testing.T) {
 	}
 }
 
-// What go test -bench wrote compares with a run folder, although go test appends GOMAXPROCS to the names.
+// What go test -bench wrote compares with a run folder, although go test appends GOMAXPROCS to the
+// names.
 func TestGoTestOutput(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	runtest.Make(t, dir, runtest.Model{Masks: []string{"full"}})
@@ -332,7 +336,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// benchstat, run on the same two files, shows the same medians, intervals, deltas and probabilities in every cell.
+// benchstat, run on the same two files, shows the same medians, intervals, deltas and probabilities
+// in every cell.
 func TestBenchstatAgrees(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds benchstat")

@@ -14,7 +14,8 @@ import (
 	"attnlab/harness/stats"
 )
 
-// WriteText writes the report as tables, one a unit. What all names of a table share stands once, above it.
+// WriteText writes the report as tables, one a unit. What all names of a table share stands once,
+// above it.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A: %s\nB: %s\n", r.A, r.B)

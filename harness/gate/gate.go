@@ -1,21 +1,28 @@
-// Package gate decides whether a run may pass: whether anything in it is slower, takes more memory or answers worse than in a baseline.
+// Package gate decides whether a run may pass: whether anything in it is slower, takes more memory
+// or answers worse than in a baseline.
 //
 // # Speed
 //
-// The two runs were made at different times, so their times are not compared. Each sample was taken between two probes of what the machine could do at
-// that moment, and what a cell is judged by is its samples' shares of those probes: of the peak where a point is held against arithmetic, of the
-// bandwidth where it is held against memory. Samples whose two probes disagree, which peak_frac leaves out, count here: ranks and medians bear them, and
-// on a busy Xeon, where they were 69 of 100, medians of all twelve samples of a cell differed less from run to run (a tenth of them by more than 6.6 %)
-// than medians of the rest (9.7 %).
+// The two runs were made at different times, so their times are not compared. Each sample was taken
+// between two probes of what the machine could do at that moment, and what a cell is judged by is
+// its samples' shares of those probes: of the peak where a point is held against arithmetic, of the
+// bandwidth where it is held against memory. Samples whose two probes disagree, which peak_frac
+// leaves out, count here: ranks and medians bear them, and on a busy Xeon, where they were 69 of
+// 100, medians of all twelve samples of a cell differed less from run to run (a tenth of them by
+// more than 6.6 %) than medians of the rest (9.7 %).
 //
-// A cell is slower when its median fell by the least effect, what it reached when little disturbed it by half of that, and the rank test tells the samples
-// apart after Holm's correction over all cells that are judged; it needs all three. What it reached when little disturbed it is taken in two ways, of which
-// the kinder one counts: the greatest share, and the greatest rate over the greatest of the probes.
+// A cell is slower when its median fell by the least effect, what it reached when little disturbed
+// it by half of that, and the rank test tells the samples apart after Holm's correction over all
+// cells that are judged; it needs all three. What it reached when little disturbed it is taken in
+// two ways, of which the kinder one counts: the greatest share, and the greatest rate over the
+// greatest of the probes.
 //
-// Greatest values and half the effect are from runs of unchanged code on an EPYC where something outside the machine takes, for tenths of a second at a time,
-// a quarter of the speed of short calls and little of the probes'. In some runs it left fewer than a tenth of the samples alone. Upper deciles and the whole
-// effect called 4 cells of 480 regressed there, of 20 samples each, and 0 of 480 of 40 samples; these 2 and 0. With a tenth less speed written into one cell
-// they named it in 302 and 423 of 480 trials, these in 364 and 455.
+// Greatest values and half the effect are from runs of unchanged code on an EPYC where something
+// outside the machine takes, for tenths of a second at a time, a quarter of the speed of short
+// calls and little of the probes'. In some runs it left fewer than a tenth of the samples alone.
+// Upper deciles and the whole effect called 4 cells of 480 regressed there, of 20 samples each, and
+// 0 of 480 of 40 samples; these 2 and 0. With a tenth less speed written into one cell they named
+// it in 302 and 423 of 480 trials, these in 364 and 455.
 //
 // A cell is undecided
 //
@@ -24,8 +31,9 @@
 //     effect, could not be told from itself at the level of one test;
 //   - when it has no probes, and its time is longer by the least effect. Time is a hint: the machine may have changed.
 //
-// The least effect of a cell is the one asked for, or what makes the floor that benchrun doctor found on the machine of either run, if that is more and
-// run.json knows it: times of the same code lay that far apart.
+// The least effect of a cell is the one asked for, or what makes the floor that benchrun doctor
+// found on the machine of either run, if that is more and run.json knows it: times of the same code
+// lay that far apart.
 //
 // # What is exact
 //
@@ -38,12 +46,14 @@
 //
 // # Baselines
 //
-// A baseline is a run folder, whole: one that was interrupted, cut or damaged is refused, and so is one from another machine. Of a folder the gate needs
-// journal.jsonl and run.json; Run.Copy makes such a one. Those that are committed stand in
+// A baseline is a run folder, whole: one that was interrupted, cut or damaged is refused, and so is
+// one from another machine. Of a folder the gate needs journal.jsonl and run.json; Run.Copy makes
+// such a one. Those that are committed stand in
 //
 //	reports/history/MACHINE/COMMIT/
 //
-// where MACHINE is a name for what the runs were made on and COMMIT for the sources; package history reads the same folders.
+// where MACHINE is a name for what the runs were made on and COMMIT for the sources; package
+// history reads the same folders.
 package gate
 
 import (
@@ -64,7 +74,8 @@ type Options struct {
 	AnyMachine bool    // compare although the machines differ
 }
 
-// DefaultOptions allow for what a share still keeps of its run: where memory happened to lie, how warm the machine was.
+// DefaultOptions allow for what a share still keeps of its run: where memory happened to lie, how
+// warm the machine was.
 var DefaultOptions = Options{Alpha: 0.05, Effect: 0.05}
 
 // A Verdict is on one cell, or on all.
@@ -118,7 +129,8 @@ type Cell struct {
 	base, run []run.Sample
 }
 
-// A Finding is one thing said of a cell, and what it makes of the cell: Regressed, Undecided, or Passed for what is only worth knowing.
+// A Finding is one thing said of a cell, and what it makes of the cell: Regressed, Undecided, or
+// Passed for what is only worth knowing.
 type Finding struct {
 	Verdict Verdict
 	Text    string
@@ -238,7 +250,8 @@ func newCell(b, r *run.Cell, note string) *Cell {
 	return c
 }
 
-// raise has no cell judged by less than the larger of two floors. A floor is of times: what takes 1+f as long has lost f/(1+f) of its speed.
+// raise has no cell judged by less than the larger of two floors. A floor is of times: what takes
+// 1+f as long has lost f/(1+f) of its speed.
 func (r *Report) raise(base, now map[string]float64) {
 	loss := func(unit string) float64 { f := max(base[unit], now[unit]); return f / (1 + f) }
 	of := map[string]float64{ByPeak: loss(run.ProbeFlop), ByBandwidth: loss(run.ProbeBytes)}
@@ -285,7 +298,8 @@ func (c *Cell) weigh(unit string, was, now float64) {
 	}
 }
 
-// sample chooses what the speeds of two cells are compared by. The work of a point is what the baseline counts: to count it otherwise is not to be faster.
+// sample chooses what the speeds of two cells are compared by. The work of a point is what the
+// baseline counts: to count it otherwise is not to be faster.
 func (c *Cell) sample(b, r *run.Cell) {
 	now := *r
 	now.Flop, now.Bytes = b.Flop, b.Bytes

@@ -283,8 +283,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// Of runs that differ by chance alone, few regress, and a tenth less speed in one cell of forty is found, and in no other. The noise is that of
-// shares on a shared machine: skewed, one in twenty far off, and with half a per cent that all samples of a cell in one run have in common.
+// Of runs that differ by chance alone, few regress, and a tenth less speed in one cell of forty is
+// found, and in no other. The noise is that of shares on a shared machine: skewed, one in twenty
+// far off, and with half a per cent that all samples of a cell in one run have in common.
 func TestErrorRates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("rates are of hundreds of comparisons")

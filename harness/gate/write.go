@@ -49,7 +49,8 @@ type entry struct {
 	texts   []string
 }
 
-// entries are what there is to say, the worst first. Every cell that regressed is named; of others that are alike, such as all that are missing, one.
+// entries are what there is to say, the worst first. Every cell that regressed is named; of others
+// that are alike, such as all that are missing, one.
 func (r *Report) entries() []entry {
 	var list []entry
 	more := map[string]int{}
@@ -77,7 +78,8 @@ func (r *Report) entries() []entry {
 	return list
 }
 
-// WriteText writes the report for a terminal: the cells of which there is something to say, and the verdict last.
+// WriteText writes the report for a terminal: the cells of which there is something to say, and the
+// verdict last.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "baseline: %v\nrun:      %v\n\n", r.Baseline, r.Run)
@@ -95,7 +97,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// WriteMarkdown writes the report as a comment on a pull request: the verdict, and a table of the cells of which there is something to say.
+// WriteMarkdown writes the report as a comment on a pull request: the verdict, and a table of the
+// cells of which there is something to say.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**benchrun gate: %s**\n\n", r.summary())

@@ -1,9 +1,12 @@
-// Package history follows every cell through the runs that are kept of a machine, and names the commit where its speed steps.
+// Package history follows every cell through the runs that are kept of a machine, and names the
+// commit where its speed steps.
 //
-// Runs stand in DIR/MACHINE/COMMIT/, as package gate keeps its baselines: whatever names the folders have, a run's place in the series is when it began,
-// and its commit is what run.json says. A cell's series is one of its shares of the peak or of the bandwidth; where fewer than half of the runs that timed it
-// have such a share, it is one of its calls a second. Its steps are those of stats.ChangePoints, of medians on both sides; a step lies after the last run
-// before it and begins with the run it names, or with a commit between the two if not every commit was measured.
+// Runs stand in DIR/MACHINE/COMMIT/, as package gate keeps its baselines: whatever names the
+// folders have, a run's place in the series is when it began, and its commit is what run.json says.
+// A cell's series is one of its shares of the peak or of the bandwidth; where fewer than half of
+// the runs that timed it have such a share, it is one of its calls a second. Its steps are those of
+// stats.ChangePoints, of medians on both sides; a step lies after the last run before it and begins
+// with the run it names, or with a commit between the two if not every commit was measured.
 //
 // A kernel that names another path (attn.Tuned) is another kernel, with a series of its own. A run
 // that names no path continues the newest series of a point.
@@ -24,7 +27,8 @@ import (
 	"attnlab/harness/stats"
 )
 
-// LeastRuns is the fewest runs that can show a step: of fewer, no split passes the rank test of stats.ChangePoints.
+// LeastRuns is the fewest runs that can show a step: of fewer, no split passes the rank test of
+// stats.ChangePoints.
 var LeastRuns = func() int {
 	n := 2
 	for stats.LeastP(n/2, n-n/2) > stats.ChangeLevel {
@@ -62,7 +66,8 @@ type Step struct {
 	Machine      []string // what else changed between the two runs, of what measurements depend on
 }
 
-// Read reads the history of all machines in a folder. A folder that lacks what makes it a run is left out, with a warning; a damaged run is an error.
+// Read reads the history of all machines in a folder. A folder that lacks what makes it a run is
+// left out, with a warning; a damaged run is an error.
 func Read(dir string) (machines []*Machine, warnings []string, err error) {
 	names, err := folders(dir)
 	if err != nil {

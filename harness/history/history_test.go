@@ -21,7 +21,8 @@ import (
 // chosen is the cell whose speed steps.
 const chosen = "Attention/kernel=flash/isa=go/pass=forward/mask=full/heads=1/seq=512/dim=64/threads=1"
 
-// keep makes the n-th run of a machine. Folders are named so that their order is not that of the runs.
+// keep makes the n-th run of a machine. Folders are named so that their order is not that of the
+// runs.
 func keep(t *testing.T, machine string, n int, m runtest.Model) {
 	t.Helper()
 	m.Seed, m.Samples, m.Masks = uint64(n), 1, []string{"full"}
@@ -38,7 +39,8 @@ func keep(t *testing.T, machine string, n int, m runtest.Model) {
 
 func commit(n int) string { return fmt.Sprintf("%012x%028d", 0xabc000+n, 0) }
 
-// A machine with a step of a tenth at run 12, where the Go version changes too, and one with too few runs.
+// A machine with a step of a tenth at run 12, where the Go version changes too, and one with too
+// few runs.
 func made(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,7 +15,8 @@ import (
 	"attnlab/harness/stats"
 )
 
-// Share reports whether a cell's values are shares of what the machine can do, and not calls a second.
+// Share reports whether a cell's values are shares of what the machine can do, and not calls a
+// second.
 func (c *Cell) Share() bool { return c.By != gate.ByTime }
 
 // Format shows a value of a cell.

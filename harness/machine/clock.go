@@ -18,7 +18,8 @@ type Limit struct {
 	Doubt    string  // why the probe is not to be trusted, "" if nothing speaks against it
 }
 
-// Tries of each probe are enough for Against: short ones, of which the best are those that nothing disturbed.
+// Tries of each probe are enough for Against: short ones, of which the best are those that nothing
+// disturbed.
 const Tries = 300
 
 const (
@@ -26,12 +27,15 @@ const (
 	limitSlack = 0.02
 )
 
-// Against holds a probe of multiply-adds on so many lanes, and one of how many instructions are begun, against one of additions that wait for one another, a
-// cycle each. All do so many rounds and return the operations done. They run in turns, so many times, so that they meet the same clock, and the best of each counts, for what disturbs a try makes it slow.
+// Against holds a probe of multiply-adds on so many lanes, and one of how many instructions are
+// begun, against one of additions that wait for one another, a cycle each. All do so many rounds
+// and return the operations done. They run in turns, so many times, so that they meet the same
+// clock, and the best of each counts, for what disturbs a try makes it slow.
 //
-// A CPU starts one, two or four multiply-adds in a cycle (four: Neoverse V1, Apple). A rate that is none of these means that something else limited the
-// probe, or that it ran at another clock, and shares of such a peak say nothing. On one lane nothing is doubted: portable loops multiply, round and
-// add, which takes units that each CPU has in numbers of its own.
+// A CPU starts one, two or four multiply-adds in a cycle (four: Neoverse V1, Apple). A rate that is
+// none of these means that something else limited the probe, or that it ran at another clock, and
+// shares of such a peak say nothing. On one lane nothing is doubted: portable loops multiply, round
+// and add, which takes units that each CPU has in numbers of its own.
 func Against(lanes float64, peak, chain, slots func(rounds int) int64, tries int) Limit {
 	var flop float64
 	again := []func() float64{timed(peak), timed(chain), timed(slots)}
@@ -57,7 +61,8 @@ func slow(rates []float64, than float64) float64 {
 	return float64(n) / float64(len(rates))
 }
 
-// Slots returns a measurement of how many instructions of this thread the CPU begins in a cycle now, by so many readings of limitTime.
+// Slots returns a measurement of how many instructions of this thread the CPU begins in a cycle
+// now, by so many readings of limitTime.
 func Slots(chain, slots func(rounds int) int64, readings int) func() float64 {
 	clock, begins := timed(chain), timed(slots)
 	return func() float64 {
@@ -69,8 +74,9 @@ func Slots(chain, slots func(rounds int) int64, readings int) func() float64 {
 	}
 }
 
-// perCycle is how many instructions were begun in a cycle in all but the fourth part of short readings that has the fewest: an interruption now and then does
-// not count, and somebody who runs on the same core for some of the time does.
+// perCycle is how many instructions were begun in a cycle in all but the fourth part of short
+// readings that has the fewest: an interruption now and then does not count, and somebody who runs
+// on the same core for some of the time does.
 func perCycle(begun, cycles []float64) float64 {
 	slices.Sort(begun)
 	slices.Sort(cycles)

@@ -39,7 +39,8 @@ var kernelPerf = perf{
 	close:  unix.Close,
 }
 
-// Counters are the CPU's event counters, with the names of those that it has. The error says why there are none.
+// Counters are the CPU's event counters, with the names of those that it has. The error says why
+// there are none.
 func Counters() (Counter, []string, error) { return kernelPerf.counters() }
 
 func (p perf) counters() (Counter, []string, error) {
@@ -89,7 +90,8 @@ func (p perf) event(name string, thread int) (fd int, err error) {
 	return p.open(&attr, thread)
 }
 
-// count begins to count on one thread, or on all that the process has. Threads of a team are there before it works.
+// count begins to count on one thread, or on all that the process has. Threads of a team are there
+// before it works.
 func (p perf) count(names []string, threads int) func() map[string]int64 {
 	on := []int{0}
 	if threads > 1 {
@@ -126,7 +128,8 @@ func (p perf) count(names []string, threads int) func() map[string]int64 {
 	}
 }
 
-// sum reads and closes counters. ok is false if one did not count all the time that it was meant to.
+// sum reads and closes counters. ok is false if one did not count all the time that it was meant
+// to.
 func (p perf) sum(fds []int) (total int64, ok bool) {
 	ok = true
 	for _, fd := range fds {

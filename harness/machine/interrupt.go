@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Interruptions are what a thread loses that does nothing but look at the clock: to ticks of the system and of the hypervisor beneath it, and to other threads. What
-// is measured loses that time, and more: after each of them its caches are colder.
+// Interruptions are what a thread loses that does nothing but look at the clock: to ticks of the
+// system and of the hypervisor beneath it, and to other threads. What is measured loses that time,
+// and more: after each of them its caches are colder.
 type Interruptions struct {
 	PerSecond float64
 	Typical   time.Duration // the median of their lengths

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A clock that leaps a hundred microseconds at every whole millisecond, and forty besides at every fourth, is interrupted as often as that.
+// A clock that leaps a hundred microseconds at every whole millisecond, and forty besides at every
+// fourth, is interrupted as often as that.
 func TestWatch(t *testing.T) {
 	at, ms := time.Duration(0), time.Duration(0)
 	got := watch(func() time.Duration {

@@ -89,7 +89,8 @@ func model() string {
 	return ""
 }
 
-// Available is the number of bytes that a new process may use without swapping, within the limit of its container if there is one.
+// Available is the number of bytes that a new process may use without swapping, within the limit of
+// its container if there is one.
 func Available() (int64, bool) {
 	n, ok := Field("/proc/meminfo", "MemAvailable")
 	for _, g := range []struct{ limit, used string }{
@@ -105,7 +106,8 @@ func Available() (int64, bool) {
 	return n, ok
 }
 
-// A Usage is a reading of how the processors have spent their time since the machine started, in ticks.
+// A Usage is a reading of how the processors have spent their time since the machine started, in
+// ticks.
 type Usage struct{ Busy, Steal, Total uint64 }
 
 // ReadUsage reads it. ok is false where the system does not tell.
@@ -136,7 +138,8 @@ func ReadUsage() (u Usage, ok bool) {
 	return u, true
 }
 
-// Pressure is the part of the last minute in which some task waited for a CPU. ok is false where the system does not tell.
+// Pressure is the part of the last minute in which some task waited for a CPU. ok is false where
+// the system does not tell.
 func Pressure() (share float64, ok bool) {
 	for field := range strings.FieldsSeq(word("/proc/pressure/cpu")) { // some avg10=0.00 avg60=0.00 ...
 		if v, found := strings.CutPrefix(field, "avg60="); found {

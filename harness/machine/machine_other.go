@@ -9,7 +9,8 @@ func system(*run.Fingerprint) {}
 // Available is the number of bytes that a new process may use; not told here.
 func Available() (int64, bool) { return 0, false }
 
-// A Usage is a reading of how the processors have spent their time since the machine started, in ticks.
+// A Usage is a reading of how the processors have spent their time since the machine started, in
+// ticks.
 type Usage struct{ Busy, Steal, Total uint64 }
 
 // ReadUsage reads it; not told here.

@@ -122,7 +122,8 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// An interruption now and then does not count, and somebody who is there for a third of the time does.
+// An interruption now and then does not count, and somebody who is there for a third of the time
+// does.
 func TestPerCycle(t *testing.T) {
 	const n = 40
 	readings := func(rate float64, slowed int) []float64 {

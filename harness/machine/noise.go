@@ -18,8 +18,8 @@ func part(n, of uint64) float64 {
 	return float64(n) / float64(of)
 }
 
-// Drift is how far readings of one rate lie apart, from the tenth part to the ninth, relative to their median: the clock's wander, without
-// the few readings that an interruption spoilt.
+// Drift is how far readings of one rate lie apart, from the tenth part to the ninth, relative to
+// their median: the clock's wander, without the few readings that an interruption spoilt.
 func Drift(rates []float64) (median, spread float64) {
 	if len(rates) == 0 {
 		return 0, 0

@@ -19,8 +19,8 @@ type Instruction struct {
 	Text string
 }
 
-// Disassemble lists the instructions of a program in a range of addresses. It takes GNU objdump: Go's own does not read AVX-512, nor programs without
-// symbols, as go run makes them.
+// Disassemble lists the instructions of a program in a range of addresses. It takes GNU objdump:
+// Go's own does not read AVX-512, nor programs without symbols, as go run makes them.
 func Disassemble(program string, from, to uint64) ([]Instruction, error) {
 	objdump, err := exec.LookPath("objdump")
 	if err != nil {
@@ -52,8 +52,8 @@ func instructions(out string) []Instruction {
 // jump is a jump to an address, on amd64 or arm64, as objdump writes it.
 var jump = regexp.MustCompile(`^(?:j[a-z]+|b|b\.[a-z]+|cbn?z [wx]\d+,|tbn?z [wx]\d+, #\d+,) (?:0x)?([0-9a-f]+)(?: |$)`)
 
-// loop is the innermost range, from the target of a backward jump to the jump, in which at least half of the samples fell; all instructions where
-// there is none.
+// loop is the innermost range, from the target of a backward jump to the jump, in which at least
+// half of the samples fell; all instructions where there is none.
 func loop(list []Instruction, spots []Spot) []Instruction {
 	if len(list) == 0 {
 		return nil
@@ -88,8 +88,9 @@ func within(spots []Spot, list []Instruction) (n int64) {
 	return n
 }
 
-// WriteListing writes the hottest loop of a profile of this program, with the samples that fell on each instruction. Where instructions cannot be had,
-// it says why and writes source lines in their place.
+// WriteListing writes the hottest loop of a profile of this program, with the samples that fell on
+// each instruction. Where instructions cannot be had, it says why and writes source lines in their
+// place.
 func (p *Profile) WriteListing(w io.Writer, program string) error {
 	out := bufio.NewWriter(w)
 	function, n := p.Hottest()
@@ -165,7 +166,8 @@ func writeInstructions(out io.Writer, list []Instruction, spots []Spot) {
 	}
 }
 
-// writeLines writes samples by address with the source line of each: of assembly, that is the instruction.
+// writeLines writes samples by address with the source line of each: of assembly, that is the
+// instruction.
 func writeLines(out io.Writer, spots []Spot) {
 	fmt.Fprint(out, "samples   address  line\n")
 	for _, s := range spots {

@@ -1,9 +1,11 @@
-// Package profile says where the time of a point goes: it reads the CPU profiles that a worker makes, and lists the loop in which most samples fell,
-// instruction by instruction.
+// Package profile says where the time of a point goes: it reads the CPU profiles that a worker
+// makes, and lists the loop in which most samples fell, instruction by instruction.
 //
-// A profile is a file of the form that go tool pprof reads: gzip around a protocol buffer (perftools.profiles.Profile). Of it this package reads the
-// samples' innermost addresses, which name instructions also where the loop is assembly. A sample stands at the instruction that was next when the
-// timer struck, which on a CPU that works on many at once is often one that waited for an earlier one, and not the earlier one itself.
+// A profile is a file of the form that go tool pprof reads: gzip around a protocol buffer
+// (perftools.profiles.Profile). Of it this package reads the samples' innermost addresses, which
+// name instructions also where the loop is assembly. A sample stands at the instruction that was
+// next when the timer struck, which on a CPU that works on many at once is often one that waited
+// for an earlier one, and not the earlier one itself.
 package profile
 
 import (

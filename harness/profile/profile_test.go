@@ -190,7 +190,8 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// Without objdump, and for addresses of another program, there are lines of source, and it is said why.
+// Without objdump, and for addresses of another program, there are lines of source, and it is said
+// why.
 func TestListingWithoutInstructions(t *testing.T) {
 	p := parsed(t)
 	t.Setenv("PATH", "")

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// units of bench.txt: which way is better, and which figures are exact, so that a single byte more is a difference and no statistics is asked.
+// units of bench.txt: which way is better, and which figures are exact, so that a single byte more
+// is a difference and no statistics is asked.
 var units = [...]struct {
 	unit, better string
 	exact        bool
@@ -24,14 +25,16 @@ var units = [...]struct {
 	{unit: "%attention-peak", better: "higher"},
 }
 
-// WriteBench writes every sample in the Go benchmark format, point by point. Configuration is what go test prints of the machine for
-// BenchmarkAttention in package kernels, so that both kinds of file compare with each other; nothing in it changes from run to run, since
-// benchstat makes a table of its own for each configuration.
+// WriteBench writes every sample in the Go benchmark format, point by point. Configuration is what
+// go test prints of the machine for BenchmarkAttention in package kernels, so that both kinds of
+// file compare with each other; nothing in it changes from run to run, since benchstat makes a
+// table of its own for each configuration.
 //
-// What the CPU counted has no direction: more instructions may well take less time. Neither have the parts of a layer's time that attention and products
-// take, %attention and %products.
+// What the CPU counted has no direction: more instructions may well take less time. Neither have
+// the parts of a layer's time that attention and products take, %attention and %products.
 //
-// Exact figures stand on every line of a point. Peak memory was measured once, so it stands on the first line alone.
+// Exact figures stand on every line of a point. Peak memory was measured once, so it stands on the
+// first line alone.
 func (r *Run) WriteBench(w io.Writer) error {
 	out := benchfmt.NewWriter(w)
 	for _, u := range units {

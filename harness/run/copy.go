@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Copy makes dir hold this run: its journal and run.json, of which the rest of a folder is made. What dir held of another run goes; at every moment it
-// reads as that run, as none, or as this one.
+// Copy makes dir hold this run: its journal and run.json, of which the rest of a folder is made.
+// What dir held of another run goes; at every moment it reads as that run, as none, or as this one.
 func (r *Run) Copy(dir string) (err error) {
 	if err := makeFolder(dir); err != nil {
 		return fmt.Errorf("run folder: %w", err)

@@ -8,7 +8,8 @@ import (
 	"attnlab/harness/stats"
 )
 
-// A Cost is the speed of a point over that of a plainer one in the same run: one that differs from it in one respect, and does without it in that.
+// A Cost is the speed of a point over that of a plainer one in the same run: one that differs from
+// it in one respect, and does without it in that.
 type Cost struct {
 	What          string // the respect, as in "alibi" or "store int8"
 	Point, Plain  Point
@@ -16,9 +17,10 @@ type Cost struct {
 	Rounds        int
 }
 
-// Costs compares each measured point with the plainer ones of the run. A ratio is of floating-point operations in visible pairs a second, each over
-// what its own probes reached, so that a round which the machine slowed down counts for no less; decode points, whose operands in memory are
-// of different sizes, are compared by time alone.
+// Costs compares each measured point with the plainer ones of the run. A ratio is of floating-point
+// operations in visible pairs a second, each over what its own probes reached, so that a round
+// which the machine slowed down counts for no less; decode points, whose operands in memory are of
+// different sizes, are compared by time alone.
 func (r *Run) Costs() []Cost {
 	var list []Cost
 	for _, c := range r.Cells {
@@ -51,7 +53,8 @@ func speeds(c, plain *Cell) []float64 {
 	return ratios
 }
 
-// speed is the rate of one sample in floating-point operations, over that of its probes where these count the same. It is 0 where it is not known.
+// speed is the rate of one sample in floating-point operations, over that of its probes where these
+// count the same. It is 0 where it is not known.
 func (c *Cell) speed(v *Visit) float64 {
 	if v.Unit == ProbeFlop {
 		if s, ok := c.sample(v); ok {
@@ -68,8 +71,9 @@ type plainerPoint struct {
 	without string
 }
 
-// plainer lists the points that a point is measured against: without features, without a type, without pages, without groups of heads, without a
-// window. A ragged batch is measured against its sequences one by one.
+// plainer lists the points that a point is measured against: without features, without a type,
+// without pages, without groups of heads, without a window. A ragged batch is measured against its
+// sequences one by one.
 func (p Point) plainer() []plainerPoint {
 	var list []plainerPoint
 	add := func(without string, change func(q *Point)) {

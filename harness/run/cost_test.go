@@ -44,7 +44,8 @@ func TestPlainer(t *testing.T) {
 	}
 }
 
-// Rounds are compared one by one: what slows the machine down in one of them slows down both points and their probes.
+// Rounds are compared one by one: what slows the machine down in one of them slows down both points
+// and their probes.
 func TestCosts(t *testing.T) {
 	r := newRun("", Meta{})
 	plan := func(p Point, flop int64) string {

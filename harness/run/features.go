@@ -20,7 +20,8 @@ type feature struct {
 	arg   string
 }
 
-// An arrangement is what a feature does to the operands of a call, besides what the problem says. Most features do nothing.
+// An arrangement is what a feature does to the operands of a call, besides what the problem says.
+// Most features do nothing.
 type arrangement func(q *attn.Problem, a *attn.Args)
 
 // String is the feature as it is written, with its argument.
@@ -123,7 +124,8 @@ func temperature(q *attn.Problem, arg string) (arrangement, error) {
 	return positive(func(q *attn.Problem) *float64 { return &q.Score.Temp })(q, arg)
 }
 
-// An OtherOpError is about a feature that the point's kind of attention does not have, and another does.
+// An OtherOpError is about a feature that the point's kind of attention does not have, and another
+// does.
 type OtherOpError struct{ Features, Op, Feature, has string }
 
 func (e *OtherOpError) Error() string {
@@ -133,7 +135,8 @@ func (e *OtherOpError) Error() string {
 	return fmt.Sprintf("features %q: op %s has no %s; it has %s", e.Features, e.Op, e.Feature, e.has)
 }
 
-// splitFeatures reads a list of features, in any order, and returns it in the order of the table. Names may hold a + of their own.
+// splitFeatures reads a list of features, in any order, and returns it in the order of the table.
+// Names may hold a + of their own.
 func splitFeatures(op, s string) ([]feature, error) {
 	o, err := attn.OpByName(op)
 	if err != nil {

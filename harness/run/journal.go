@@ -27,7 +27,8 @@ type Record struct {
 	End    *End    `json:"end,omitempty"`
 }
 
-// A Plan announces a point, with the work that one call of it asks for. Every point is planned once, before anything else is said of it.
+// A Plan announces a point, with the work that one call of it asks for. Every point is planned
+// once, before anything else is said of it.
 type Plan struct {
 	Point Point  `json:"point"`
 	Group string `json:"group"`          // Point.Group; Append sets it
@@ -36,7 +37,8 @@ type Plan struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// A Visit is one sample of a point: so many calls timed together, between two probes of the machine.
+// A Visit is one sample of a point: so many calls timed together, between two probes of the
+// machine.
 type Visit struct {
 	Point   string  `json:"point"` // Point.Name, in every record
 	Round   int     `json:"round"` // a point has one visit a round
@@ -57,8 +59,9 @@ type Visit struct {
 	Counts map[string]int64 `json:"counts,omitempty"` // of the CPU's events in all calls together, by name: cycles, instructions, cache-misses
 }
 
-// MinSlots is the part of the instructions that a CPU begins in a cycle at best which a sample must have had. What has less of them runs beside somebody
-// else on the same core: where multiply-adds by themselves still reached 98 % of their best, flash reached 70 %.
+// MinSlots is the part of the instructions that a CPU begins in a cycle at best which a sample must
+// have had. What has less of them runs beside somebody else on the same core: where multiply-adds
+// by themselves still reached 98 % of their best, flash reached 70 %.
 const MinSlots = 0.95
 
 // Units of a probe.
@@ -237,11 +240,13 @@ func claim(f *os.File) error {
 	return fmt.Errorf("%s holds a %s without its %s: put that back, or name another folder", dir, JournalFile, MetaFile)
 }
 
-// Unkept is a journal that no folder holds: what nobody will read or resume is noted in it all the same.
+// Unkept is a journal that no folder holds: what nobody will read or resume is noted in it all the
+// same.
 func Unkept() *Journal { return &Journal{run: newRun("", Meta{Version: formatVersion})} }
 
-// Resume opens the journal of a run that was begun earlier, to append to it. A cut last line is removed; Run.Warnings tells. A journal
-// that another process is writing is refused, where the system can tell.
+// Resume opens the journal of a run that was begun earlier, to append to it. A cut last line is
+// removed; Run.Warnings tells. A journal that another process is writing is refused, where the
+// system can tell.
 func Resume(dir string) (*Journal, error) {
 	m, err := readMeta(dir)
 	if err != nil {
@@ -281,7 +286,8 @@ func resume(dir string, f *os.File) (*Journal, error) {
 // Run is what the journal holds so far. It grows with every Append.
 func (j *Journal) Run() *Run { return j.run }
 
-// Append writes one record, and returns when the disk has it. After an error the journal ends with the last whole record.
+// Append writes one record, and returns when the disk has it. After an error the journal ends with
+// the last whole record.
 func (j *Journal) Append(r Record) error {
 	if r.Plan != nil {
 		p := *r.Plan
@@ -320,7 +326,8 @@ func (j *Journal) Append(r Record) error {
 // Close closes the file, and lets others write it.
 func (j *Journal) Close() error { return j.file.Close() }
 
-// Discard closes a journal and takes a run away that has measured nothing, with its folder if there is nothing else in it.
+// Discard closes a journal and takes a run away that has measured nothing, with its folder if there
+// is nothing else in it.
 func (j *Journal) Discard() error {
 	dir := j.run.Dir
 	err := errors.Join(j.Close(), os.Remove(filepath.Join(dir, MetaFile)), os.Remove(filepath.Join(dir, JournalFile)))

@@ -56,7 +56,8 @@ func writeJournal(t *testing.T, dir string) []byte {
 	return data
 }
 
-// A journal cut anywhere loses the record the cut is in and no other, says so, and can be continued.
+// A journal cut anywhere loses the record the cut is in and no other, says so, and can be
+// continued.
 func TestJournalCutAtEveryByte(t *testing.T) {
 	dir := t.TempDir()
 	data := writeJournal(t, dir)
@@ -90,7 +91,8 @@ func TestJournalCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// A run that was complete is not while a later session of it has no end: after any cut but the one that leaves the earlier run whole.
+// A run that was complete is not while a later session of it has no end: after any cut but the one
+// that leaves the earlier run whole.
 func TestCompleteIsTheLastSession(t *testing.T) {
 	dir := t.TempDir()
 	writeJournal(t, dir)

@@ -9,7 +9,8 @@ import (
 	"attnlab/attn"
 )
 
-// Layers are what a point may time around its kernel. A layer's rows are as wide as its heads together, HeadsQ Dim, and there are Batch SeqQ of them.
+// Layers are what a point may time around its kernel. A layer's rows are as wide as its heads
+// together, HeadsQ Dim, and there are Batch SeqQ of them.
 //
 //	mha     multi-head attention: rows are projected to queries, keys and values, the heads attend, and what they find is projected back
 //	block   a block of a transformer, its norms first: x + mha(norm(x)), and to that the same of a feed-forward layer four times as wide
@@ -73,9 +74,11 @@ func (p Point) Weights() int64 {
 	return n
 }
 
-// LayerWork is the work of one call of a layer. Operations are those of its products, two a row and weight, and of the attention in it; the backward pass has
-// twice and two and a half times as many. What is done element by element counts none. Bytes are its weights, the rows that go in and come out, and of a decoding
-// layer what its attention reads; both passes together take three times as many.
+// LayerWork is the work of one call of a layer. Operations are those of its products, two a row and
+// weight, and of the attention in it; the backward pass has twice and two and a half times as many.
+// What is done element by element counts none. Bytes are its weights, the rows that go in and come
+// out, and of a decoding layer what its attention reads; both passes together take three times as
+// many.
 func (p Point) LayerWork() (attn.Count, error) {
 	if p.Layer == "" {
 		return attn.Count{}, errors.New("not a point of a layer")

@@ -42,8 +42,9 @@ type Meta struct {
 	Peaks   []Peak            `json:"peaks,omitempty"`
 	Noise   map[string]string `json:"noise,omitempty"` // what disturbs measurements here: steal, clock drift, load
 
-	// Floors are how far apart least times of the same code lay on this machine, relative to one another, by the unit of the probe that points are held
-	// against, as benchrun doctor found them before the run. What is not there is not known.
+	// Floors are how far apart least times of the same code lay on this machine, relative to one
+	// another, by the unit of the probe that points are held against, as benchrun doctor found them
+	// before the run. What is not there is not known.
 	Floors map[string]float64 `json:"floors,omitempty"`
 
 	Paths Paths `json:"paths,omitempty"` // of the kernels of all points
@@ -217,7 +218,8 @@ func (p Peak) String() string {
 	return s
 }
 
-// Differences lists what differs between two fingerprints in what measurements depend on: two runs may only be joined where it is empty.
+// Differences lists what differs between two fingerprints in what measurements depend on: two runs
+// may only be joined where it is empty.
 func (f Fingerprint) Differences(g Fingerprint) []string {
 	var d []string
 	differ := func(name string, a, b any) {
@@ -283,7 +285,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// FileName is a name that a file system takes: of one with many features only the beginning, and a hash of the whole.
+// FileName is a name that a file system takes: of one with many features only the beginning, and a
+// hash of the whole.
 func FileName(name string) string {
 	const most = 200 // of 255, the rest is for what is added to it
 	if len(name) <= most {

@@ -11,7 +11,8 @@ import (
 	"attnlab/attn"
 )
 
-// Arrange gives the operands of a call, as cases.NewArgs lays them out, what the features of the point are about. It depends on nothing but the point:
+// Arrange gives the operands of a call, as cases.NewArgs lays them out, what the features of the
+// point are about. It depends on nothing but the point:
 //
 //	bool, packed      SHARE of all pairs are shown, at random, the same ones in both forms; 63 in 64 if no share is given, which leaves hardly a
 //	                  block of keys wholly shown or wholly hidden, and counts nearly all pairs
@@ -157,7 +158,8 @@ func leastLength(q *attn.Problem, arg string) (int, error) {
 // A Sequence is how long one sequence of a ragged batch is, in queries and in keys.
 type Sequence struct{ Q, KV int }
 
-// Alone lists the sequences of a point that runs a ragged batch one by one, each through a plan of its own length. It is nil for any other point.
+// Alone lists the sequences of a point that runs a ragged batch one by one, each through a plan of
+// its own length. It is nil for any other point.
 func (p Point) Alone() []Sequence {
 	list, err := splitFeatures(p.Op, p.Features)
 	if err != nil {

@@ -64,7 +64,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Sequences are evenly spaced from the least to the greatest length, in some order, with queries in proportion, alone as together.
+// Sequences are evenly spaced from the least to the greatest length, in some order, with queries in
+// proportion, alone as together.
 func TestRaggedLengths(t *testing.T) {
 	p := Point{Kernel: "flash", ISA: "go", Batch: 5, SeqKV: 64, Dim: 8, Features: "ragged:16"}
 	q, a := arranged(t, p)

@@ -10,8 +10,9 @@ import (
 	"attnlab/attn"
 )
 
-// A Point is the identity of one cell of a sweep: one kernel on one problem in one setting, alone or in a layer. Its fields are the key columns of sweep.csv.
-// It is comparable. The same cell has one spelling only: the one that WithDefaults gives.
+// A Point is the identity of one cell of a sweep: one kernel on one problem in one setting, alone
+// or in a layer. Its fields are the key columns of sweep.csv. It is comparable. The same cell has
+// one spelling only: the one that WithDefaults gives.
 type Point struct {
 	Kernel   string `json:"kernel"`
 	ISA      string `json:"isa"`
@@ -35,8 +36,8 @@ type Point struct {
 	Layer string `json:"layer,omitempty"` // what is timed around the kernel, one of Layers, or empty: the kernel alone
 }
 
-// A key is one key column: its name in sweep.csv, its name in a benchmark name, whether the benchmark name always shows it, and where a
-// Point holds it.
+// A key is one key column: its name in sweep.csv, its name in a benchmark name, whether the
+// benchmark name always shows it, and where a Point holds it.
 type key struct {
 	column, bench string
 	always        bool
@@ -67,7 +68,8 @@ var keys = [...]key{
 	{column: "layer", bench: "layer", text: func(p *Point) *string { return &p.Layer }},
 }
 
-// keyColumns are the keys that stand in front in sweep.csv. The layer stands among the measures, before its own.
+// keyColumns are the keys that stand in front in sweep.csv. The layer stands among the measures,
+// before its own.
 var keyColumns = keys[:len(keys)-1]
 
 func (k *key) get(p *Point) string {
@@ -153,7 +155,8 @@ func (p Point) Name() string { return p.name(true) }
 // Contender returns the kernel and its instruction set, such as flash/avx512.
 func (p Point) Contender() string { return p.Kernel + "/" + p.ISA }
 
-// Group is the name without kernel and ISA: points of one group answer the same question and are worth comparing.
+// Group is the name without kernel and ISA: points of one group answer the same question and are
+// worth comparing.
 func (p Point) Group() string { return p.name(false) }
 
 func (p Point) name(contender bool) string {
@@ -181,7 +184,8 @@ func (p Point) name(contender bool) string {
 
 var procs = regexp.MustCompile(`-[0-9]+$`)
 
-// ParseName reads a point back from its name, with or without the word Benchmark in front and the GOMAXPROCS that go test puts behind.
+// ParseName reads a point back from its name, with or without the word Benchmark in front and the
+// GOMAXPROCS that go test puts behind.
 func ParseName(name string) (Point, error) {
 	var p Point
 	bare := procs.ReplaceAllString(strings.TrimPrefix(name, "Benchmark"), "")
@@ -242,7 +246,8 @@ func (p Point) Edited(edits string) (Point, error) {
 	return p, p.Validate()
 }
 
-// word is what a key's value may be: no space, slash or equals sign, which a benchmark name could not carry.
+// word is what a key's value may be: no space, slash or equals sign, which a benchmark name could
+// not carry.
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+-]*$`)
 
 // Validate says what is wrong with a point.
@@ -278,15 +283,16 @@ func (p Point) Validate() error {
 	return q.Validate()
 }
 
-// Problem is the attention problem of a point: of a layer, that of the attention in it. Its features are a list, joined by +, of
+// Problem is the attention problem of a point: of a layer, that of the attention in it. Its
+// features are a list, joined by +, of
 //
 //	softmax  temp:T softcap:X bias alibi sinks relative relative-clipped:N metric metric-rect:D rope rope-halves
 //	linear   elu+1 relu+1 identity unnormalised eps:X
 //	both     bool bool:SHARE packed packed:SHARE block:SIDE:SHARE ragged ragged:LEAST ragged-alone ragged-alone:LEAST lengths
 //	softmax  lse mean entropy max argmax weights scores
 //
-// in this order; T may also be inf or frozen, and elu+1 is the feature map of a linear point that names none. Arrange says what becomes of masks and
-// lengths.
+// in this order; T may also be inf or frozen, and elu+1 is the feature map of a linear point that
+// names none. Arrange says what becomes of masks and lengths.
 func (p Point) Problem() (attn.Problem, error) {
 	if err := p.Validate(); err != nil {
 		return attn.Problem{}, err
@@ -333,8 +339,9 @@ func (p Point) problem() (attn.Problem, []arrangement, error) {
 	return q, arrange, nil
 }
 
-// ParseMask reads the name of a mask: full, causal, causal-topleft, or window:L:R, which shows L keys before a query's position and R after
-// it, inf for no limit; a window counts positions from the last key backwards, and from the first key forwards with :topleft behind it.
+// ParseMask reads the name of a mask: full, causal, causal-topleft, or window:L:R, which shows L
+// keys before a query's position and R after it, inf for no limit; a window counts positions from
+// the last key backwards, and from the first key forwards with :topleft behind it.
 func ParseMask(s string) (attn.Mask, error) {
 	switch s {
 	case "full":

@@ -222,7 +222,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// Rows of 6 numbers in 3 heads of 2, one head of keys. A row meets 6*6 weights of queries, 2*6*2 of keys and values, 6*6 of the output, and in a block 2*6*24 more.
+// Rows of 6 numbers in 3 heads of 2, one head of keys. A row meets 6*6 weights of queries, 2*6*2 of
+// keys and values, 6*6 of the output, and in a block 2*6*24 more.
 func TestLayerWork(t *testing.T) {
 	const mha, block = 6*6 + 2*6*2 + 6*6, 6*6 + 2*6*2 + 6*6 + 2*6*24
 	for _, c := range []struct {

@@ -14,7 +14,8 @@ const (
 	Failed  = "failed"
 )
 
-// A Row is what a run found out about one point: a line of sweep.csv. Numbers that were not measured are NaN.
+// A Row is what a run found out about one point: a line of sweep.csv. Numbers that were not
+// measured are NaN.
 type Row struct {
 	Point
 	Status, Note string
@@ -31,7 +32,8 @@ type Row struct {
 	Dropped                    float64 // samples left out of Peak or Bandwidth: the probes around them disagree, or somebody else ran on the same core
 	Tokens, AttnShare, MMShare float64 // of a layer: rows a second, by the median; medians over samples of the parts of the time in attention and in products
 
-	// No columns: the interval of Bandwidth; of a layer, as Peak, of the operations and the time of the attention in it, which Note says.
+	// No columns: the interval of Bandwidth; of a layer, as Peak, of the operations and the time of
+	// the attention in it, which Note says.
 	BandwidthLo, BandwidthHi, AttnPeak float64
 }
 
@@ -143,8 +145,9 @@ func (c *Cell) reduceLayer(w *Row) {
 	}
 }
 
-// attentionPeak is the rate of the attention in one sample of a layer over that of its probes; ok is false where it has none. Its part of the time is one of wall
-// time, as its clock tells it; the time is that which the sample is judged by.
+// attentionPeak is the rate of the attention in one sample of a layer over that of its probes; ok
+// is false where it has none. Its part of the time is one of wall time, as its clock tells it; the
+// time is that which the sample is judged by.
 func (c *Cell) attentionPeak(v *Visit) (share float64, ok bool) {
 	if v.Unit != ProbeFlop || v.Attention == 0 || !(v.Before > 0 && v.After > 0) {
 		return 0, false
@@ -157,7 +160,8 @@ func (c *Cell) attentionPeak(v *Visit) (share float64, ok bool) {
 	return float64(n.Flop) * float64(v.Calls) / took / v.probe(), true
 }
 
-// finite turns the infinite end of an interval that a small sample does not have into an unknown number.
+// finite turns the infinite end of an interval that a small sample does not have into an unknown
+// number.
 func finite(x float64) float64 {
 	if math.IsInf(x, 0) {
 		return unknown
@@ -179,8 +183,8 @@ type Sample struct {
 // Share is the sample's rate over its probes'.
 func (s Sample) Share() float64 { return s.Rate / s.Probe }
 
-// Samples are those visits, in the order taken, that have probes of this unit. Row.Peak and Row.Bandwidth are medians over the shares of those that are
-// not dropped.
+// Samples are those visits, in the order taken, that have probes of this unit. Row.Peak and
+// Row.Bandwidth are medians over the shares of those that are not dropped.
 func (c *Cell) Samples(unit string) []Sample {
 	var samples []Sample
 	for i := range c.Visits {
@@ -212,8 +216,9 @@ func (c *Cell) shares(unit string) []float64 {
 	return shares
 }
 
-// sample is a visit's rate and the mean of its two probes; ok is false where it has none. One thread is judged in its own CPU time, which a busy
-// neighbour does not lengthen; several threads are judged in wall time, because waiting for each other is their own doing.
+// sample is a visit's rate and the mean of its two probes; ok is false where it has none. One
+// thread is judged in its own CPU time, which a busy neighbour does not lengthen; several threads
+// are judged in wall time, because waiting for each other is their own doing.
 func (c *Cell) sample(v *Visit) (s Sample, ok bool) {
 	if !(v.Before > 0 && v.After > 0) {
 		return s, false

@@ -125,7 +125,8 @@ func TestRow(t *testing.T) {
 			}
 		}
 	}
-	// Seven samples: median 1000 ns, interval between the least and the greatest; 4000 FLOP in half of that in CPU time is 8 GFLOP/s, of
+	// Seven samples: median 1000 ns, interval between the least and the greatest; 4000 FLOP in half
+	// of that in CPU time is 8 GFLOP/s, of
 	// 16. The dropped sample had the shortest time.
 	ok := rows[0]
 	near("median", ok.Ns, 1000)
@@ -167,7 +168,8 @@ func TestRow(t *testing.T) {
 	}
 	unknown("a kernel alone", rows[0].Tokens, rows[0].AttnShare, rows[0].MMShare, rows[0].AttnPeak)
 
-	// 16 rows in 1000 ns. The attention makes 16*16*2*(64+64) operations in .4 of the CPU time, which is 500 ns: 327.68 GFLOP/s, of 1000.
+	// 16 rows in 1000 ns. The attention makes 16*16*2*(64+64) operations in .4 of the CPU time,
+	// which is 500 ns: 327.68 GFLOP/s, of 1000.
 	layer := rows[8]
 	near("tokens", layer.Tokens, 16e6)
 	near("attention", layer.AttnShare, 0.4)
@@ -301,7 +303,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// What benchstat's reader finds in bench.txt: every sample, each number in base units, directions, no configuration that varies.
+// What benchstat's reader finds in bench.txt: every sample, each number in base units, directions,
+// no configuration that varies.
 func TestBenchIsRead(t *testing.T) {
 	r := smallRun()
 	var b bytes.Buffer
@@ -355,7 +358,8 @@ func TestBenchIsRead(t *testing.T) {
 	}
 }
 
-// A sample that had fewer instructions begun for it than others did, with the same loops on as many threads, is left out.
+// A sample that had fewer instructions begun for it than others did, with the same loops on as many
+// threads, is left out.
 func TestShared(t *testing.T) {
 	one := Point{Kernel: "flash", ISA: "avx2", SeqKV: 64, Dim: 64}.WithDefaults()
 	two, other := one, one

@@ -87,13 +87,15 @@ func (r *Run) add(rec *Record) {
 	}
 }
 
-// probed is what decides how many instructions a probe finds begun in a cycle: threads may share a core, or be on cores of two kinds.
+// probed is what decides how many instructions a probe finds begun in a cycle: threads may share a
+// core, or be on cores of two kinds.
 type probed struct {
 	isa     string
 	threads int
 }
 
-// visited drops a visit that had fewer instructions begun for it than others like it before, or than the probes at the run's beginning, which have one thread.
+// visited drops a visit that had fewer instructions begun for it than others like it before, or
+// than the probes at the run's beginning, which have one thread.
 func (r *Run) visited(v Visit, at Point) Visit {
 	by := probed{at.ISA, at.Threads}
 	r.slots[by] = max(r.slots[by], v.Slots)
@@ -103,5 +105,6 @@ func (r *Run) visited(v Visit, at Point) Visit {
 	return v
 }
 
-// LeastSlots is how many instructions must be begun in a cycle for a sample of the point not to be dropped; 0 while nobody knows.
+// LeastSlots is how many instructions must be begun in a cycle for a sample of the point not to be
+// dropped; 0 while nobody knows.
 func (r *Run) LeastSlots(at Point) float64 { return MinSlots * r.slots[probed{at.ISA, at.Threads}] }

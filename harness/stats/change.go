@@ -5,13 +5,17 @@ import (
 	"slices"
 )
 
-// ChangeLevel is the level of the rank test that confirms a change point. It is far below that of a single test because the split was picked for being
-// the best of all: over series of one distribution, of 20 to 200 values, ChangePoints finds a change in less than one of a hundred (TestChangePoints).
+// ChangeLevel is the level of the rank test that confirms a change point. It is far below that of a
+// single test because the split was picked for being the best of all: over series of one
+// distribution, of 20 to 200 values, ChangePoints finds a change in less than one of a hundred
+// (TestChangePoints).
 const ChangeLevel = 1e-4
 
-// ChangePoints are the indices at which a series begins to be of another distribution, in order. A stretch is split where the energy distance between what
-// comes before and what comes after is largest, if the two differ by RankTest at ChangeLevel; then each part is looked at in turn. This is E-divisive with
-// a rank test for its permutation test. Distributions are told apart by where they lie: a change of spread alone is not found.
+// ChangePoints are the indices at which a series begins to be of another distribution, in order. A
+// stretch is split where the energy distance between what comes before and what comes after is
+// largest, if the two differ by RankTest at ChangeLevel; then each part is looked at in turn. This
+// is E-divisive with a rank test for its permutation test. Distributions are told apart by where
+// they lie: a change of spread alone is not found.
 func ChangePoints(xs []float64) []int {
 	var found []int
 	var split func(from, to int)
@@ -28,14 +32,17 @@ func ChangePoints(xs []float64) []int {
 	return found
 }
 
-// leastStretch is the fewest values that a stretch between two change points has: of fewer, a single outlier would make one.
+// leastStretch is the fewest values that a stretch between two change points has: of fewer, a
+// single outlier would make one.
 const leastStretch = 4
 
-// bestSplit is where the energy distance of the two parts of a series is largest, 0 if it is too short to be split:
+// bestSplit is where the energy distance of the two parts of a series is largest, 0 if it is too
+// short to be split:
 //
 //	nm/(n+m) (2 mean |x-y| - mean |x-x'| - mean |y-y'|)      over n values x before and m values y after
 //
-// Sums over pairs are kept while one value after the other goes from the right part to the left one.
+// Sums over pairs are kept while one value after the other goes from the right part to the left
+// one.
 func bestSplit(xs []float64) int {
 	n := len(xs)
 	if n < 2*leastStretch {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// A Pair is what one round of a comparison of two sides gave: the times of A and of B, taken as A B B A or B A A B, so that a drift that is a straight
-// line over the round adds as much to one as to the other.
+// A Pair is what one round of a comparison of two sides gave: the times of A and of B, taken as A B
+// B A or B A A B, so that a drift that is a straight line over the round adds as much to one as to
+// the other.
 type Pair struct{ A, B [2]float64 }
 
 // Ratio is B over A in one round.
@@ -35,8 +36,9 @@ func SummarisePairs(rounds []Pair) Paired {
 	return p
 }
 
-// A Sequence says how often data are looked at while they come in, and at which level each look is made: with the same share of Alpha for each, the
-// chance that any of them raises a false alarm is at most Alpha, however the looks depend on each other (Bonferroni).
+// A Sequence says how often data are looked at while they come in, and at which level each look is
+// made: with the same share of Alpha for each, the chance that any of them raises a false alarm is
+// at most Alpha, however the looks depend on each other (Bonferroni).
 type Sequence struct {
 	Alpha float64
 	Looks int

@@ -89,8 +89,9 @@ func TestIntervalCalibration(t *testing.T) {
 	}
 }
 
-// Who takes samples until the interval is narrow, as a sweep does that is told no number, stops more often where it is narrow by chance: it then holds the
-// median less often than at any number fixed before.
+// Who takes samples until the interval is narrow, as a sweep does that is told no number, stops
+// more often where it is narrow by chance: it then holds the median less often than at any number
+// fixed before.
 func TestIntervalCalibrationOfStopping(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const trials, precision, least = 1000, 0.02, 0.89
@@ -116,7 +117,8 @@ func TestIntervalCalibrationOfStopping(t *testing.T) {
 	}
 }
 
-// Samples of one distribution are told apart no more often than the level allows, and different ones are.
+// Samples of one distribution are told apart no more often than the level allows, and different
+// ones are.
 func TestRankTestCalibration(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const trials, n, level = 1000, 10, 0.05

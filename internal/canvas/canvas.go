@@ -1,4 +1,5 @@
-// Package canvas is what all pictures of this module have in common: their files, their ground, their letters and their colours.
+// Package canvas is what all pictures of this module have in common: their files, their ground,
+// their letters and their colours.
 package canvas
 
 import (
@@ -14,7 +15,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colors are Okabe and Ito's, which people with any colour vision can tell apart, without their yellow, which white swallows.
+// Colors are Okabe and Ito's, which people with any colour vision can tell apart, without their
+// yellow, which white swallows.
 var Colors = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff},
 	{0xd5, 0x5e, 0x00, 0xff},

@@ -1,5 +1,5 @@
-// Package layers states which package of this module may import which. Its test parses every source file, whatever its build tags, and holds
-// it to the table.
+// Package layers states which package of this module may import which. Its test parses every source
+// file, whatever its build tags, and holds it to the table.
 //
 // The table is the architecture. Vocabulary (attn) imports nothing. Kernels import the vocabulary,
 // the inner loops and what kernels share, and never each other. The harness judges and times
@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// A rule lists what a package may import of this module. A pattern ends in /... to mean a package and all below it; the most specific pattern
-// that matches a package is its rule.
+// A rule lists what a package may import of this module. A pattern ends in /... to mean a package
+// and all below it; the most specific pattern that matches a package is its rule.
 type rule struct {
 	pkg string
 	may []string
@@ -59,7 +59,8 @@ var table = []rule{
 	{"internal/...", []string{"internal/..."}},
 }
 
-// mutants is what a file of a command may import besides, behind a build tag that begins with mutantTag.
+// mutants is what a file of a command may import besides, behind a build tag that begins with
+// mutantTag.
 const (
 	mutants   = "attn/attntest/mutants"
 	mutantTag = "mutant_"
@@ -90,8 +91,8 @@ func find(pkg string) (rule, bool) {
 	return best, best.pkg != ""
 }
 
-// judge says what is wrong with a non-test file of pkg, which stands behind the build constraint, importing imp; both are relative to the
-// module.
+// judge says what is wrong with a non-test file of pkg, which stands behind the build constraint,
+// importing imp; both are relative to the module.
 func judge(pkg, constraint, imp string) error {
 	r, ok := find(pkg)
 	if !ok {

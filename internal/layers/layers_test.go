@@ -16,8 +16,8 @@ import (
 
 const module = "attnlab"
 
-// Every non-test file of the module imports only what the table lets it. Package testing stays out of programs: only packages whose name
-// ends in test may import it.
+// Every non-test file of the module imports only what the table lets it. Package testing stays out
+// of programs: only packages whose name ends in test may import it.
 func TestLayers(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

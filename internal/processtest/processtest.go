@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Needed skips a test that starts processes where this program is emulated: user-mode emulators run it among programs of another machine, cannot run it
-// a second time by its name, and copy a process with many threads in a way that may leave the copy waiting for ever.
+// Needed skips a test that starts processes where this program is emulated: user-mode emulators run
+// it among programs of another machine, cannot run it a second time by its name, and copy a process
+// with many threads in a way that may leave the copy waiting for ever.
 func Needed(t testing.TB) {
 	t.Helper()
 	if self, shell := machine("/proc/self/exe"), machine("/bin/sh"); self != shell && self != elf.EM_NONE && shell != elf.EM_NONE {

@@ -241,7 +241,8 @@ func random(o *Ops, width, n, d, c int) *operands {
 
 var nan = float32(math.NaN())
 
-// check compares got with a float64 sum of terms: it may be off by a rounding for each term, and is NaN or an infinity where the sum is.
+// check compares got with a float64 sum of terms: it may be off by a rounding for each term, and is
+// NaN or an infinity where the sum is.
 func check(t *testing.T, what string, got float32, terms ...float64) {
 	t.Helper()
 	want, abs := 0.0, 0.0

@@ -6,15 +6,17 @@ import (
 	"attnlab/attn"
 )
 
-// Staged is what a plan with a backward pass is here besides: it shows the matrices that the pass goes through.
+// Staged is what a plan with a backward pass is here besides: it shows the matrices that the pass
+// goes through.
 type Staged interface {
 	attn.Differentiable
-	// Watch has f see every head from the next Backward on; nil ends it. The workers of a team call it side by side, and what it is shown is good
-	// until it returns.
+	// Watch has f see every head from the next Backward on; nil ends it. The workers of a team call
+	// it side by side, and what it is shown is good until it returns.
 	Watch(f func(Stages))
 }
 
-// Stages are the matrices of one head in the backward pass, [query][key], in the order in which they come to be. A hidden pair is 0 in all of them.
+// Stages are the matrices of one head in the backward pass, [query][key], in the order in which
+// they come to be. A hidden pair is 0 in all of them.
 //
 //	A_ij   the weights
 //	dV_j   = sum_i A_ij dO_i
@@ -69,8 +71,8 @@ func (d *differentiable) pair(worker, task int) {
 	w.back.RotateBack(d.a, d.g, b, kv)
 }
 
-// weights turns a row of S into one of A, adds the sink's share to its gradient, and returns the row's entropy. A row with scores that are not
-// finite has weights that are not numbers.
+// weights turns a row of S into one of A, adds the sink's share to its gradient, and returns the
+// row's entropy. A row with scores that are not finite has weights that are not numbers.
 func (w *worker) weights(g *attn.Grads, b, h, i int) (entropy float32) {
 	p, s := &w.p, w.row(b, i)
 	sink := w.a.Sink(p, h)

@@ -9,8 +9,8 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// The stages of the backward pass hold what their equations say: weights of a row sum to 1, gradients of its scores to 0, and the gradients that go out
-// are products of them.
+// The stages of the backward pass hold what their equations say: weights of a row sum to 1,
+// gradients of its scores to 0, and the gradients that go out are products of them.
 func TestStages(t *testing.T) {
 	p := attn.Problem{Batch: 2, SeqQ: 5, SeqKV: 7, HeadsQ: 4, HeadsKV: 2, Dim: 6, DimV: 3, Mask: attn.Causal(), Want: attn.WantGrad}
 	a, err := cases.NewArgs(p, "bhsd", nil)

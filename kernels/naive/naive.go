@@ -1,11 +1,13 @@
-// Package naive writes out the whole score matrix: the equations as they stand in the papers, in float32, one loop an equation. It is the
-// baseline that every other kernel is compared with, and it has every power that softmax attention has here.
+// Package naive writes out the whole score matrix: the equations as they stand in the papers, in
+// float32, one loop an equation. It is the baseline that every other kernel is compared with, and
+// it has every power that softmax attention has here.
 //
 //	S_ij = scale * q_i . k_j + bias_ij, and what other terms there are (scalar.Scorer); hidden keys: -Inf
 //	A_ij = exp(S_ij / T) / (sum_j exp(S_ij / T) + exp(sink))
 //	O_ib = sum_j A_ij V_jb
 //
-// For each (batch, head) the n_q x n_k matrix lives in scratch, one a worker, so memory grows with the square of the length.
+// For each (batch, head) the n_q x n_k matrix lives in scratch, one a worker, so memory grows with
+// the square of the length.
 package naive
 
 import (
@@ -124,7 +126,8 @@ func (w *worker) scores(b, h int) {
 	}
 }
 
-// softmax turns S into A in place. A hidden key keeps its -Inf, which is no weight, so that output can tell it from a weight of 0.
+// softmax turns S into A in place. A hidden key keeps its -Inf, which is no weight, so that output
+// can tell it from a weight of 0.
 func (w *worker) softmax(b, h int) {
 	p, a, st := &w.p, w.a, &w.a.Stats
 	sink := a.Sink(p, h)
@@ -156,7 +159,8 @@ func store(t *attn.Tensor, b, i, h int, x float32) {
 	}
 }
 
-// fill writes a row of scores or weights, with hidden in place of keys that are hidden or not in use.
+// fill writes a row of scores or weights, with hidden in place of keys that are hidden or not in
+// use.
 func fill(t *attn.Tensor, b, i, h int, s []float32, hidden float32) {
 	if t.Data == nil {
 		return
@@ -181,7 +185,8 @@ func largest(s []float32) (top float32, first int32) {
 	return top, first
 }
 
-// row is the softmax of one row at temperature t beside a sink, whose weight it returns, with the limits and the infinite scores as package attn states them.
+// row is the softmax of one row at temperature t beside a sink, whose weight it returns, with the
+// limits and the infinite scores as package attn states them.
 func row(s []float32, t float64, sink float32) (lse attn.LogSum, mean, entropy, weight float32) {
 	top, infinite := float32(float64(sink)*t), 0
 	if sink == -inf {

@@ -1,5 +1,6 @@
-// Command floors holds sweeps against the speeds that flash and linear are meant to reach on one core, as shares of its own peak and bandwidth, and writes a
-// table of every floor: what each round of sweeps came to, the 95 % interval of the median one, and whether that reaches the floor.
+// Command floors holds sweeps against the speeds that flash and linear are meant to reach on one
+// core, as shares of its own peak and bandwidth, and writes a table of every floor: what each round
+// of sweeps came to, the 95 % interval of the median one, and whether that reaches the floor.
 //
 //	go run ./reports/floors ROUND...
 //
@@ -42,7 +43,8 @@ func floors(dirs []string, to io.Writer) error {
 	return nil
 }
 
-// rows are the points of a round. Of a point that stands in several runs, each counts beside those of its own run.
+// rows are the points of a round. Of a point that stands in several runs, each counts beside those
+// of its own run.
 type rows [][]run.Row
 
 func load(dir string) (all rows, err error) {
@@ -60,7 +62,8 @@ func load(dir string) (all rows, err error) {
 	return all, err
 }
 
-// A floor is for the rows that it picks: by itself, or over the row of the same run that base makes of its point.
+// A floor is for the rows that it picks: by itself, or over the row of the same run that base makes
+// of its point.
 type floor struct {
 	what  string
 	least float64
@@ -92,7 +95,8 @@ func (f *finding) middle() value {
 // enough is how many samples of each round must count.
 const enough = 31
 
-// verdict is whether the interval of the middle round reaches the floor, if each round has enough samples.
+// verdict is whether the interval of the middle round reaches the floor, if each round has enough
+// samples.
 func (f *finding) verdict() string {
 	switch {
 	case len(f.rounds) == 0:
@@ -105,7 +109,8 @@ func (f *finding) verdict() string {
 	return "**short**"
 }
 
-// judge holds floors against all rows of all rounds. A point that stands in several runs of a round counts in the first.
+// judge holds floors against all rows of all rounds. A point that stands in several runs of a round
+// counts in the first.
 func judge(floors []floor, rounds []rows) (found []finding) {
 	for _, f := range floors {
 		before := len(found)

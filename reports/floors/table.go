@@ -2,7 +2,8 @@ package main
 
 import "attnlab/harness/run"
 
-// table lists the floors. Shares are of what the probes of the same instruction set reach just before and after.
+// table lists the floors. Shares are of what the probes of the same instruction set reach just
+// before and after.
 func table() []floor {
 	of := func(kernel, isa, mask string, dim, from, to int) func(w *run.Row) bool {
 		return func(w *run.Row) bool {

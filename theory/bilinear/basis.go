@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Basis is a change of basis: an invertible matrix B under which the components of vectors become v' = B v. Covectors and forms become what leaves pairings
-// and forms as they are.
+// A Basis is a change of basis: an invertible matrix B under which the components of vectors become
+// v' = B v. Covectors and forms become what leaves pairings and forms as they are.
 type Basis struct {
 	b  *mat.Dense
 	lu mat.LU
@@ -35,7 +35,8 @@ func (t *Basis) Vector(v []float64) []float64 {
 	return to.RawVector().Data
 }
 
-// Covector is u'_a = u_b (B^-1)^b_a, so that Pair of the new components is Pair of the old ones. It solves Bᵀu' = u.
+// Covector is u'_a = u_b (B^-1)^b_a, so that Pair of the new components is Pair of the old ones. It
+// solves Bᵀu' = u.
 func (t *Basis) Covector(u []float64) []float64 {
 	fits("Basis.Covector", "u", len(u), t.b, "a row of the new basis", rows(t.b))
 	var to mat.VecDense
@@ -43,7 +44,8 @@ func (t *Basis) Covector(u []float64) []float64 {
 	return to.RawVector().Data
 }
 
-// Form is M' = B^-T M B^-1, so that Form of the new components of two vectors is Form of the old ones.
+// Form is M' = B^-T M B^-1, so that Form of the new components of two vectors is Form of the old
+// ones.
 func (t *Basis) Form(m mat.Matrix) *mat.Dense {
 	d := rows(t.b)
 	fits("Basis.Form", "an old vector", d, m, "an old vector", d)

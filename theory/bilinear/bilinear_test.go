@@ -226,7 +226,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Signs decide: matrices made with eigenvalues of known signs are judged by them, whatever the basis and the units are.
+// Signs decide: matrices made with eigenvalues of known signs are judged by them, whatever the
+// basis and the units are.
 func TestValidateProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 5))
@@ -257,7 +258,8 @@ func TestValidateProperties(t *testing.T) {
 	})
 }
 
-// An inner product: symmetric, linear, positive, with the inequalities of Cauchy and Schwarz and of the triangle.
+// An inner product: symmetric, linear, positive, with the inequalities of Cauchy and Schwarz and of
+// the triangle.
 func TestInnerProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 6))

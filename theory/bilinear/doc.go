@@ -1,4 +1,5 @@
-// Package bilinear is bilinear forms, and the metrics among them: the algebra in which the score of a query and a key is q^a g_ab k^b.
+// Package bilinear is bilinear forms, and the metrics among them: the algebra in which the score of
+// a query and a key is q^a g_ab k^b.
 //
 // # Equations
 //
@@ -18,14 +19,18 @@
 //	g_ab     = sum_c W_ca W_cb = (WᵀW)_ab    Learned, by W of r rows and d columns: <u, v>_g = (W u) . (W v)
 //	dL/dW    = W (G + Gᵀ), G = dL/dg         Learned.Grad
 //
-// With the new components of vectors v' = B v, covectors become u' = B^-T u and forms M' = B^-T M B^-1, and neither u_a v^a nor u^a M_ab v^b changes.
+// With the new components of vectors v' = B v, covectors become u' = B^-T u and forms M' = B^-T M
+// B^-1, and neither u_a v^a nor u^a M_ab v^b changes.
 //
 // # What a metric is
 //
-// Validate, and every constructor that takes numbers, demands a matrix that is square, finite, symmetric (ErrAsymmetric) and positive definite: no negative
-// eigenvalue (ErrIndefinite), and none that is zero (ErrSingular). What rounding may have done is allowed for, measured in each basis vector's own unit, so
-// that a change of units does not change the answer: g_ab and g_ba may differ by d 2^-52 √(g_aa g_bb), which is what a product WᵀW may be off by, and an
-// eigenvalue of g_ab / √(g_aa g_bb) that is not above 8 d 2^-52 is zero. (Eigenvalues change with the units, their signs do not.)
+// Validate, and every constructor that takes numbers, demands a matrix that is square, finite,
+// symmetric (ErrAsymmetric) and positive definite: no negative eigenvalue (ErrIndefinite), and none
+// that is zero (ErrSingular). What rounding may have done is allowed for, measured in each basis
+// vector's own unit, so that a change of units does not change the answer: g_ab and g_ba may differ
+// by d 2^-52 √(g_aa g_bb), which is what a product WᵀW may be off by, and an eigenvalue of g_ab /
+// √(g_aa g_bb) that is not above 8 d 2^-52 is zero. (Eigenvalues change with the units, their signs
+// do not.)
 //
 // # Where the source documents are wrong
 //

@@ -9,7 +9,8 @@ import (
 	"attnlab/theory/bilinear"
 )
 
-// The scores of attention are a bilinear form with an explicit metric: here those of the first worked example.
+// The scores of attention are a bilinear form with an explicit metric: here those of the first
+// worked example.
 func ExampleForms() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
@@ -37,7 +38,8 @@ func ExampleMetric_Lower() {
 	// ⎣ 0.500  -1.000   1.500⎦
 }
 
-// A matrix of rank 1 is symmetric and has no negative eigenvalue, and yet is no metric: it cannot be undone.
+// A matrix of rank 1 is symmetric and has no negative eigenvalue, and yet is no metric: it cannot
+// be undone.
 func ExampleValidate() {
 	for _, g := range [][]float64{{2, .5, .5, 1}, {1, 2, 2, 4}, {1, 2, 2, 1}, {1, .5, .3, 1}} {
 		fmt.Println(reason(bilinear.Validate(mat.NewDense(2, 2, g))))
@@ -49,7 +51,8 @@ func ExampleValidate() {
 	// not symmetric
 }
 
-// A metric that is learned: the form of a W is positive definite only where W has a row for each dimension, or more, that are independent.
+// A metric that is learned: the form of a W is positive definite only where W has a row for each
+// dimension, or more, that are independent.
 func ExampleLearned() {
 	l := bilinear.Learned{W: mat.NewDense(2, 2, []float64{1, 2, 3, 4})}
 	fmt.Println(mat.Formatted(l.Form()), l.Rank())

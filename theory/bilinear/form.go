@@ -27,7 +27,8 @@ func Quadratic(v []float64, m mat.Matrix) float64 {
 	return mat.Inner(vector(v), m, vector(v))
 }
 
-// Forms is the form of every row of u with every row of v: S = U M Vᵀ. Of queries and keys it is their scores.
+// Forms is the form of every row of u with every row of v: S = U M Vᵀ. Of queries and keys it is
+// their scores.
 func Forms(u, m, v mat.Matrix) *mat.Dense {
 	_, cu := u.Dims()
 	_, cv := v.Dims()

@@ -6,8 +6,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Learned form is g = WᵀW, made by a matrix W that has a column for each dimension and any number of rows. It is symmetric, and no vector has a negative
-// square; it is a metric only where W has rank d.
+// A Learned form is g = WᵀW, made by a matrix W that has a column for each dimension and any number
+// of rows. It is symmetric, and no vector has a negative square; it is a metric only where W has
+// rank d.
 type Learned struct{ W *mat.Dense }
 
 // Form is g_ab = sum_c W_ca W_cb.
@@ -17,7 +18,8 @@ func (l Learned) Form() *mat.SymDense {
 	return &g
 }
 
-// Rank is the number of independent rows of W, and of g: singular values that are no more than rounding leaves of zero are zero.
+// Rank is the number of independent rows of W, and of g: singular values that are no more than
+// rounding leaves of zero are zero.
 func (l Learned) Rank() int {
 	var svd mat.SVD
 	if !svd.Factorize(l.W, mat.SVDNone) {
@@ -30,7 +32,8 @@ func (l Learned) Rank() int {
 // Metric is g as a metric, or ErrSingular where W has not enough independent rows.
 func (l Learned) Metric() (*Metric, error) { return New(l.Form()) }
 
-// Inner is <u, v>_g as (W u) . (W v): both vectors are projected, and a plain dot product is taken there.
+// Inner is <u, v>_g as (W u) . (W v): both vectors are projected, and a plain dot product is taken
+// there.
 func (l Learned) Inner(u, v []float64) float64 { return Pair(l.Project(u), l.Project(v)) }
 
 // Project is W v.

@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Metric is a metric tensor g_ab: symmetric and positive definite, and the same everywhere. It is a mat.Symmetric, and can stand wherever a matrix can.
+// A Metric is a metric tensor g_ab: symmetric and positive definite, and the same everywhere. It is
+// a mat.Symmetric, and can stand wherever a matrix can.
 type Metric struct {
 	g    *mat.SymDense
 	chol mat.Cholesky // g = UᵀU
@@ -16,8 +17,8 @@ type Metric struct {
 
 var _ mat.Symmetric = (*Metric)(nil)
 
-// New is the metric with the given matrix, or says as Validate does why it is none. Both sides of the diagonal must agree up to rounding, and the mean is
-// taken.
+// New is the metric with the given matrix, or says as Validate does why it is none. Both sides of
+// the diagonal must agree up to rounding, and the mean is taken.
 func New(g mat.Matrix) (*Metric, error) {
 	sym, err := symmetric(g)
 	if err != nil {
@@ -43,10 +44,12 @@ func ScaledBy(d int, scale float64) (*Metric, error) {
 	return Diagonal(slices.Repeat([]float64{scale}, max(d, 0))...)
 }
 
-// Euclidean is the metric δ in d dimensions, of which there must be one: inner products are dot products.
+// Euclidean is the metric δ in d dimensions, of which there must be one: inner products are dot
+// products.
 func Euclidean(d int) *Metric { return certain(ScaledBy(d, 1)) }
 
-// Scaled is the metric δ/√d in d dimensions, of which there must be one: inner products are the scores of attention.
+// Scaled is the metric δ/√d in d dimensions, of which there must be one: inner products are the
+// scores of attention.
 func Scaled(d int) *Metric { return certain(ScaledBy(d, 1/math.Sqrt(float64(d)))) }
 
 // certain is a metric that can only fail for want of dimensions.
@@ -139,14 +142,15 @@ func (m *Metric) Distance(u, v []float64) float64 {
 	return m.Norm(combine(1, u, -1, v))
 }
 
-// Cosine is <u, v>_g / (|u| |v|), NaN where one of them is 0. A factor that multiplies the whole metric does not change it.
+// Cosine is <u, v>_g / (|u| |v|), NaN where one of them is 0. A factor that multiplies the whole
+// metric does not change it.
 func (m *Metric) Cosine(u, v []float64) float64 {
 	c := m.Inner(u, v) / m.Norm(u) / m.Norm(v)
 	return math.Max(-1, math.Min(1, c))
 }
 
-// Angle is the angle between two vectors, from 0 to π, NaN where one of them is 0. Its cosine is Cosine, and small angles keep their digits, which the inverse
-// of a cosine loses.
+// Angle is the angle between two vectors, from 0 to π, NaN where one of them is 0. Its cosine is
+// Cosine, and small angles keep their digits, which the inverse of a cosine loses.
 func (m *Metric) Angle(u, v []float64) float64 {
 	nu, nv := m.Norm(u), m.Norm(v)
 	return 2 * math.Atan2(m.Norm(combine(1/nu, u, -1/nv, v)), m.Norm(combine(1/nu, u, 1/nv, v)))
@@ -168,8 +172,9 @@ func combine(s float64, u []float64, t float64, v []float64) []float64 {
 	return to
 }
 
-// solved looks at the error of a solution. A metric has been found positive definite in its own units, where Cholesky's solution is as good; a large condition
-// number is then one of units, and no error.
+// solved looks at the error of a solution. A metric has been found positive definite in its own
+// units, where Cholesky's solution is as good; a large condition number is then one of units, and
+// no error.
 func solved(err error) {
 	if _, condition := err.(mat.Condition); err != nil && !condition {
 		panic(err)

@@ -20,7 +20,8 @@ var (
 // eps is the distance from 1 to the next float64.
 const eps = 0x1p-52
 
-// Validate says why a matrix is no metric, in an error that wraps one of the reasons. It is nil for a metric.
+// Validate says why a matrix is no metric, in an error that wraps one of the reasons. It is nil for
+// a metric.
 func Validate(g mat.Matrix) error {
 	_, err := symmetric(g)
 	return err
@@ -56,8 +57,9 @@ func symmetric(g mat.Matrix) (*mat.SymDense, error) {
 	return sym, nil
 }
 
-// positive says why a symmetric matrix is not positive definite. With each basis vector taken to length 1, g_ab / √(g_aa g_bb), it has eigenvalues of the
-// same signs (Sylvester's law of inertia), and what rounding does to them is known.
+// positive says why a symmetric matrix is not positive definite. With each basis vector taken to
+// length 1, g_ab / √(g_aa g_bb), it has eigenvalues of the same signs (Sylvester's law of inertia),
+// and what rounding does to them is known.
 func positive(g *mat.SymDense) error {
 	d := g.SymmetricDim()
 	unit := make([]float64, d)
@@ -68,7 +70,8 @@ func positive(g *mat.SymDense) error {
 		case x > 0:
 			unit[i] = math.Sqrt(x)
 		default:
-			// Of a vector with square 0, v + t w has the square 2t <v, w> + t² <w, w>, which is negative for some small t unless <v, w> = 0.
+			// Of a vector with square 0, v + t w has the square 2t <v, w> + t² <w, w>, which is
+			// negative for some small t unless <v, w> = 0.
 			for j := range d {
 				if y := g.At(i, j); y != 0 {
 					return fmt.Errorf("bilinear: metric with 0 at (%d, %d) and %v at (%d, %d): %w", i, i, y, i, j, ErrIndefinite)

@@ -1,8 +1,11 @@
-// Package bridge carries the matrices of package theory to a kernel and its answer back: a float64 matrix is rounded to float32, one call is made, and what
-// comes back stands beside the error that float32 arithmetic may have left in it (package oracle). The same call can be answered by the definition in
-// float64 alone, so that whatever is said of attention can be asked of the definition and of every kernel in the same words.
+// Package bridge carries the matrices of package theory to a kernel and its answer back: a float64
+// matrix is rounded to float32, one call is made, and what comes back stands beside the error that
+// float32 arithmetic may have left in it (package oracle). The same call can be answered by the
+// definition in float64 alone, so that whatever is said of attention can be asked of the definition
+// and of every kernel in the same words.
 //
-// A call is one batch entry and one head. Nothing here is fast: mathematics is looked at through it, not timed.
+// A call is one batch entry and one head. Nothing here is fast: mathematics is looked at through
+// it, not timed.
 package bridge
 
 import (
@@ -46,7 +49,8 @@ type Call struct {
 	DO, DLSE, DEntropy *mat.Dense // where any is set, gradients are made; DLSE and DEntropy have one column
 }
 
-// Values are numbers with the error that float32 may have left in each. Nil where they were not asked for.
+// Values are numbers with the error that float32 may have left in each. Nil where they were not
+// asked for.
 type Values struct{ X, Tol *mat.Dense }
 
 // An Answer is what comes back. Row values have one column.
@@ -77,7 +81,8 @@ func Tensor(m mat.Matrix) attn.Tensor {
 	return t
 }
 
-// Attend answers a call. Where the kernel does not do what is asked, the error is attn.ErrUnsupported.
+// Attend answers a call. Where the kernel does not do what is asked, the error is
+// attn.ErrUnsupported.
 func (a Attention) Attend(c Call) (*Answer, error) {
 	q, err := c.begin()
 	if err != nil {
@@ -267,7 +272,8 @@ func (q *question) answer(define bool) (*Answer, error) {
 	return ans, err
 }
 
-// put writes to row i, of so many, from a column on: what a kernel wrote, or the definition's numbers.
+// put writes to row i, of so many, from a column on: what a kernel wrote, or the definition's
+// numbers.
 func (v *Values) put(rows, cols, i, from int, got []float32, want, tol []float64, define bool) {
 	if v.X == nil {
 		v.X, v.Tol = mat.NewDense(rows, cols, nil), mat.NewDense(rows, cols, nil)

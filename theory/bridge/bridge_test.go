@@ -29,7 +29,8 @@ func random(r *rand.Rand) bridge.Call {
 	return bridge.Call{Q: normal(r, 4, 4), K: normal(r, 6, 4), V: normal(r, 6, 3)}
 }
 
-// normal is a matrix of normal numbers in 256ths, which float32 holds, and holds still when a small power of two is added.
+// normal is a matrix of normal numbers in 256ths, which float32 holds, and holds still when a small
+// power of two is added.
 func normal(r *rand.Rand, rows, cols int) *mat.Dense {
 	m := mat.NewDense(rows, cols, nil)
 	m.Apply(func(_, _ int, _ float64) float64 { return math.Round(256*r.NormFloat64()) / 256 }, m)
@@ -50,7 +51,8 @@ func ask(t *testing.T, a bridge.Attention, c bridge.Call) *bridge.Answer {
 	return ans
 }
 
-// digits holds numbers to printed ones: half a unit of the eighth decimal, and the tolerance besides.
+// digits holds numbers to printed ones: half a unit of the eighth decimal, and the tolerance
+// besides.
 func digits(t *testing.T, what string, got bridge.Values, want ...float64) {
 	t.Helper()
 	if got.X == nil {
@@ -153,7 +155,8 @@ func TestAllAtOnce(t *testing.T) {
 	}
 }
 
-// The gradients of half the square of the output, and of LSE and entropy, against differences of the definition's own float64 numbers.
+// The gradients of half the square of the output, and of LSE and entropy, against differences of
+// the definition's own float64 numbers.
 func TestGradients(t *testing.T) {
 	for _, who := range everyone() {
 		call := example()
@@ -182,7 +185,8 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// slopes holds gradients to differences of the loss that they are of. Scores of the definition are rounded to float32, so steps are wide.
+// slopes holds gradients to differences of the loss that they are of. Scores of the definition are
+// rounded to float32, so steps are wide.
 func slopes(t *testing.T, what string, call bridge.Call, ans *bridge.Answer) {
 	t.Helper()
 	const step = 1. / 64
@@ -276,7 +280,8 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// The gradient by a bias is the gradient by the finished score, A (dA - rowsum(A dA)): every number of it in its own place.
+// The gradient by a bias is the gradient by the finished score, A (dA - rowsum(A dA)): every number
+// of it in its own place.
 func TestBiasGradient(t *testing.T) {
 	call := example()
 	call.DO = ask(t, bridge.Attention{}, call).O.X
@@ -299,7 +304,8 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// Calls that cannot be are errors that name what is wrong, and not ones that say the kernel could not.
+// Calls that cannot be are errors that name what is wrong, and not ones that say the kernel could
+// not.
 func TestBadCalls(t *testing.T) {
 	r := source(12)
 	for _, c := range []struct {

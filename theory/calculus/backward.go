@@ -17,17 +17,20 @@ type Staged struct {
 	D                  []float64  // D_i = sum_b dO_ib O_ib
 }
 
-// Backward takes the gradient by the output back to queries, keys and values, of scores that are dot products.
+// Backward takes the gradient by the output back to queries, keys and values, of scores that are
+// dot products.
 func Backward(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, dO mat.Matrix) *Staged {
 	return Incoming{DO: dO}.Backward(d, q, k, v, scale)
 }
 
-// BackwardBilinear is Backward of scores S_ij = scale sum_ab Q_ia M_ab K_jb. It finds the gradient by M too.
+// BackwardBilinear is Backward of scores S_ij = scale sum_ab Q_ia M_ab K_jb. It finds the gradient
+// by M too.
 func BackwardBilinear(d *scorers.Decomposition, q, k, v, m mat.Matrix, scale float64, dO mat.Matrix) *Staged {
 	return Incoming{DO: dO}.BackwardBilinear(d, q, k, v, m, scale)
 }
 
-// Incoming is the gradients of a loss by what attention gave: its output, and by-products of its rows. What is nil counts as 0.
+// Incoming is the gradients of a loss by what attention gave: its output, and by-products of its
+// rows. What is nil counts as 0.
 type Incoming struct {
 	DO             mat.Matrix
 	DLSE, DEntropy []float64 // by LogPartition, and by the entropy of the weights
@@ -40,7 +43,8 @@ func (in Incoming) Backward(d *scorers.Decomposition, q, k, v mat.Matrix, scale 
 	return s
 }
 
-// BackwardBilinear takes them back through a bilinear score. A query q meets keys k M^T, and a key meets queries q M; from there on it is a dot product.
+// BackwardBilinear takes them back through a bilinear score. A query q meets keys k M^T, and a key
+// meets queries q M; from there on it is a dot product.
 func (in Incoming) BackwardBilinear(d *scorers.Decomposition, q, k, v, m mat.Matrix, scale float64) *Staged {
 	_, dq := q.Dims()
 	_, dk := k.Dims()
@@ -85,7 +89,8 @@ func demandRows(name string, x []float64, nq int) {
 	}
 }
 
-// addScaled adds f x to a row, where x is not 0: an infinite f is no concern of keys without a weight.
+// addScaled adds f x to a row, where x is not 0: an infinite f is no concern of keys without a
+// weight.
 func addScaled(to []float64, f float64, x []float64) {
 	for j, y := range x {
 		if y != 0 {
@@ -94,7 +99,8 @@ func addScaled(to []float64, f float64, x []float64) {
 	}
 }
 
-// GradV is dV = A^T dO: each value gathers the gradients of the outputs it went into, by its weight in them.
+// GradV is dV = A^T dO: each value gathers the gradients of the outputs it went into, by its weight
+// in them.
 func GradV(a, dO mat.Matrix) *mat.Dense {
 	nq, _ := a.Dims()
 	_, dv := dO.Dims()
@@ -102,7 +108,8 @@ func GradV(a, dO mat.Matrix) *mat.Dense {
 	return weighted(a.T(), dO)
 }
 
-// GradA is dA = dO V^T: a weight is worth what its value would add along dO. Pairs that the mask hides have a number here too, which nothing uses.
+// GradA is dA = dO V^T: a weight is worth what its value would add along dO. Pairs that the mask
+// hides have a number here too, which nothing uses.
 func GradA(dO, v mat.Matrix) *mat.Dense {
 	nq, _ := dO.Dims()
 	_, dv := v.Dims()
@@ -112,7 +119,8 @@ func GradA(dO, v mat.Matrix) *mat.Dense {
 	return &to
 }
 
-// GradSoftmax is dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik) / T: a score gains by how much better its weight is than the average under the weights.
+// GradSoftmax is dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik) / T: a score gains by how much better its
+// weight is than the average under the weights.
 func GradSoftmax(a, dA mat.Matrix, t float64) *mat.Dense {
 	return gradSoftmax(a, dA, RowSums(a, dA), t)
 }
@@ -140,7 +148,8 @@ func gradSoftmax(a, dA mat.Matrix, d []float64, t float64) *mat.Dense {
 	return to
 }
 
-// RowSums is sum_j x_ij y_ij for each row, over the pairs where x is not 0: RowSums(A, dA) and RowSums(dO, O) are the two forms of D.
+// RowSums is sum_j x_ij y_ij for each row, over the pairs where x is not 0: RowSums(A, dA) and
+// RowSums(dO, O) are the two forms of D.
 func RowSums(x, y mat.Matrix) []float64 {
 	rows, cols := x.Dims()
 	demand("the second factor", y, rows, cols)

@@ -70,7 +70,8 @@ func TestJacobiansAgainstDifferences(t *testing.T) {
 	}
 }
 
-// Pull and Push are adjoint: a gradient taken back, along a change, is the gradient along the change taken on.
+// Pull and Push are adjoint: a gradient taken back, along a change, is the gradient along the
+// change taken on.
 func TestPullAndPushAreAdjoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 4)
@@ -434,7 +435,8 @@ func TestGradientFlow(t *testing.T) {
 	}
 }
 
-// TestSteps: central differences in float32 want a step of some 4e-3, and those in float64 one of 5e-6.
+// TestSteps: central differences in float32 want a step of some 4e-3, and those in float64 one of
+// 5e-6.
 func TestSteps(t *testing.T) {
 	if got := BestStep(1.0 / (1 << 24)); got != 1.0/256 {
 		t.Errorf("best step in float32: %v", got)

@@ -9,7 +9,8 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// NumericalJacobian is the Jacobian of y at x by central differences of step h; 0 is the default of package fd, 6e-6. What y is given is its own.
+// NumericalJacobian is the Jacobian of y at x by central differences of step h; 0 is the default of
+// package fd, 6e-6. What y is given is its own.
 func NumericalJacobian(y func(x *mat.Dense) mat.Matrix, x mat.Matrix, h float64) *Jacobian {
 	byRows, byCols := x.Dims()
 	at := flat(x)
@@ -21,20 +22,24 @@ func NumericalJacobian(y func(x *mat.Dense) mat.Matrix, x mat.Matrix, h float64)
 	return j
 }
 
-// NumericalGradient is the gradient of f at x by central differences of step h; 0 is the default of package fd, 6e-6. f must leave x as it is.
+// NumericalGradient is the gradient of f at x by central differences of step h; 0 is the default of
+// package fd, 6e-6. f must leave x as it is.
 func NumericalGradient(f func(x *mat.Dense) float64, x mat.Matrix, h float64) *mat.Dense {
 	rows, cols := x.Dims()
 	to := fd.Gradient(nil, func(x []float64) float64 { return f(mat.NewDense(rows, cols, x)) }, flat(x), &fd.Settings{Formula: fd.Central, Step: h})
 	return mat.NewDense(rows, cols, to)
 }
 
-// BestStep is the step of a central difference in arithmetic whose rounding unit is u, for numbers and derivatives of the order of 1. Truncation leaves an
-// error of h^2/6 times the third derivative, rounding one of about u/h; their sum is least near the cube root of u. That is 0.004 for float32 (u = 2^-24) and 5e-6 for float64
-// (u = 2^-53). A step of 1e-5 suits float64, and in float32 it leaves the rounding of the last place magnified by 1e5 (erratum E-16).
+// BestStep is the step of a central difference in arithmetic whose rounding unit is u, for numbers
+// and derivatives of the order of 1. Truncation leaves an error of h^2/6 times the third
+// derivative, rounding one of about u/h; their sum is least near the cube root of u. That is 0.004
+// for float32 (u = 2^-24) and 5e-6 for float64 (u = 2^-53). A step of 1e-5 suits float64, and in
+// float32 it leaves the rounding of the last place magnified by 1e5 (erratum E-16).
 func BestStep(u float64) float64 { return math.Cbrt(u) }
 
-// Float32DifferenceError is how far central differences of step h are from the gradient, where the loss, half the squared norm of the output, is computed
-// with every operation rounded to float32: the largest error in dQ, dK and dV. The gradient is that of the same float32 numbers, in float64.
+// Float32DifferenceError is how far central differences of step h are from the gradient, where the
+// loss, half the squared norm of the output, is computed with every operation rounded to float32:
+// the largest error in dQ, dK and dV. The gradient is that of the same float32 numbers, in float64.
 func Float32DifferenceError(q, k, v mat.Matrix, h float64) float64 {
 	x := [3][]float32{single(q), single(k), single(v)}
 	z := shapeOf(q, k, v)
@@ -101,7 +106,8 @@ func double(m mat.Matrix, x []float32) *mat.Dense {
 	return to
 }
 
-// Differences is the gradients of the loss by central differences of step h, 0 being that of package fd, of the forward pass as package scorers has it.
+// Differences is the gradients of the loss by central differences of step h, 0 being that of
+// package fd, of the forward pass as package scorers has it.
 func (s Setting) Differences(q, k, v mat.Matrix, h float64) (Gradients, error) {
 	if err := s.check(q, k, v); err != nil {
 		return Gradients{}, err

@@ -1,16 +1,18 @@
-// Package calculus is the derivative of attention, in float64: every Jacobian that its derivation goes through, the backward pass in stages that can be
-// looked at one by one, and three independent ways to find out whether a gradient is right.
+// Package calculus is the derivative of attention, in float64: every Jacobian that its derivation
+// goes through, the backward pass in stages that can be looked at one by one, and three independent
+// ways to find out whether a gradient is right.
 //
 // # What is differentiated
 //
 //	S_ij = scale sum_a Q_ia K_ja        A_ij = exp(S_ij/T) / sum_k exp(S_ik/T)        O_ib = sum_j A_ij V_jb
 //
-// or, with a bilinear score, S_ij = scale sum_ab Q_ia M_ab K_jb. L is a number made of O, dX_ij stands for dL/dX_ij, and [x=y] is 1 where x and y are
-// equal and 0 elsewhere.
+// or, with a bilinear score, S_ij = scale sum_ab Q_ia M_ab K_jb. L is a number made of O, dX_ij
+// stands for dL/dX_ij, and [x=y] is 1 where x and y are equal and 0 elsewhere.
 //
 // # Jacobians
 //
-// A Jacobian has four indices, two of what is differentiated and two of what it is differentiated by:
+// A Jacobian has four indices, two of what is differentiated and two of what it is differentiated
+// by:
 //
 //	dO_ib/dA_mn = [i=m] V_nb                        OutputByWeights
 //	dO_ib/dV_mn = A_im [b=n]                        OutputByValues
@@ -19,8 +21,10 @@
 //	dS_ij/dK_mn = scale Q_in [j=m]                  ScoresByKeys
 //	dS_ij/dM_mn = scale Q_im K_jn                   ScoresByMetric
 //
-// Through chains them, and Pull takes a gradient back through one: dL/dX_mn = sum_ib dL/dY_ib dY_ib/dX_mn. They are of size n^2 d^2 and more, so they are
-// for small problems and for seeing where the backward pass comes from, which is what remains of them when every [x=y] has been summed over.
+// Through chains them, and Pull takes a gradient back through one: dL/dX_mn = sum_ib dL/dY_ib
+// dY_ib/dX_mn. They are of size n^2 d^2 and more, so they are for small problems and for seeing
+// where the backward pass comes from, which is what remains of them when every [x=y] has been
+// summed over.
 //
 // # The backward pass
 //
@@ -31,10 +35,12 @@
 //	dK_ja = scale sum_i dS_ij Q_ia                  GradK
 //	dM_ab = scale sum_ij Q_ia dS_ij K_jb            GradMetric
 //
-// Both forms of D are the same number, summed in another order: D = sum_b dO_ib (sum_j A_ij V_jb) = sum_j A_ij (sum_b dO_ib V_jb). The second one is
-// what lets a kernel that never stores A begin with one number a row. A row of dS adds up to 0, as a shift of all scores changes nothing.
+// Both forms of D are the same number, summed in another order: D = sum_b dO_ib (sum_j A_ij V_jb) =
+// sum_j A_ij (sum_b dO_ib V_jb). The second one is what lets a kernel that never stores A begin
+// with one number a row. A row of dS adds up to 0, as a shift of all scores changes nothing.
 //
-// By-products have gradients as well. With z = S/T, LSE_i = log sum_j exp(z_ij), and the entropy H_i = -sum_j A_ij log A_ij,
+// By-products have gradients as well. With z = S/T, LSE_i = log sum_j exp(z_ij), and the entropy
+// H_i = -sum_j A_ij log A_ij,
 //
 //	dLSE_i/dS_ij = A_ij / T                         GradLogPartition
 //	dH_i/dS_ij   = -A_ij (log A_ij + H_i) / T       GradEntropy
@@ -50,8 +56,10 @@
 //
 // # Verification
 //
-// Dual numbers (gonum num/dual) and the complex step give derivatives to the last digits, since neither subtracts two nearby numbers; both go through the
-// forward pass written out anew in loops. Central differences (gonum diff/fd) go through package scorers, as it is used, to about ten digits.
+// Dual numbers (gonum num/dual) and the complex step give derivatives to the last digits, since
+// neither subtracts two nearby numbers; both go through the forward pass written out anew in loops.
+// Central differences (gonum diff/fd) go through package scorers, as it is used, to about ten
+// digits.
 //
 // # The reference library's module gradients
 //

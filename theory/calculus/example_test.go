@@ -51,7 +51,8 @@ func ExampleVerifyGradients() {
 	// true true true
 }
 
-// A summary in one of the sources has rowsum(dA) in its third step where it has to be rowsum(A * dA) (erratum E-03). Verification says what that spoils.
+// A summary in one of the sources has rowsum(dA) in its third step where it has to be rowsum(A *
+// dA) (erratum E-03). Verification says what that spoils.
 func ExampleSetting_Verify() {
 	misprint := func(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, dO mat.Matrix) *calculus.Staged {
 		s := calculus.Backward(d, q, k, v, scale, dO)
@@ -71,7 +72,8 @@ func ExampleSetting_Verify() {
 	// Output: false false true false
 }
 
-// The chain rule as it is written: the product of three Jacobians takes the gradient by O back to Q.
+// The chain rule as it is written: the product of three Jacobians takes the gradient by O back to
+// Q.
 func ExampleJacobian_Through() {
 	q, k, v := example()
 	d := scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{})

@@ -18,16 +18,19 @@ type Norm struct {
 	Elements, Zeros int // Zeros counts those that are exactly 0, as gradients by hidden scores are
 }
 
-// A Flow is where gradients grow and where they vanish on their way from the output back to the operands.
+// A Flow is where gradients grow and where they vanish on their way from the output back to the
+// operands.
 type Flow struct {
 	Norms []Norm    // of Q, K, V, S, A, O, dO, dV, dA, dS, dQ, dK, the order in which they are made. Scores that are hidden are not in S, nor in dA
 	Gain  []float64 // for each query, |dS_i| / |dA_i| over the keys that have weight; 0 where dA_i is 0
 	*Staged
 }
 
-// GradientFlow does a backward pass and measures all that it goes through. The softmax is the narrow place. Its Jacobian (diag p - p p^T)/T has no
-// eigenvalue above 1/(2T), so no gain is more than that. It is reached by two keys of even weight and opposite gradients; where one key has nearly all the
-// weight next to nothing comes through, which is why scores are kept small by 1/sqrt(d) when training begins.
+// GradientFlow does a backward pass and measures all that it goes through. The softmax is the
+// narrow place. Its Jacobian (diag p - p p^T)/T has no eigenvalue above 1/(2T), so no gain is more
+// than that. It is reached by two keys of even weight and opposite gradients; where one key has
+// nearly all the weight next to nothing comes through, which is why scores are kept small by
+// 1/sqrt(d) when training begins.
 func GradientFlow(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, dO mat.Matrix) *Flow {
 	s := Backward(d, q, k, v, scale, dO)
 	f := &Flow{Staged: s}

@@ -6,8 +6,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Jacobian is dY_ib/dX_mn for all elements of two matrices. It is kept as a matrix whose rows are the pairs (i, b) and whose columns are the pairs (m, n),
-// each counted row by row, so that the chain rule is a product of matrices.
+// A Jacobian is dY_ib/dX_mn for all elements of two matrices. It is kept as a matrix whose rows are
+// the pairs (i, b) and whose columns are the pairs (m, n), each counted row by row, so that the
+// chain rule is a product of matrices.
 type Jacobian struct {
 	OfRows, OfCols int // the shape of Y
 	ByRows, ByCols int // the shape of X
@@ -24,7 +25,8 @@ func NewJacobian(ofRows, ofCols, byRows, byCols int, f func(i, b, m, n int) floa
 // At is dY_ib/dX_mn.
 func (j *Jacobian) At(i, b, m, n int) float64 { return j.Matrix.At(i*j.OfCols+b, m*j.ByCols+n) }
 
-// Pull takes the gradient by Y back to X: dL/dX_mn = sum_ib dL/dY_ib dY_ib/dX_mn. It is a step of the backward pass.
+// Pull takes the gradient by Y back to X: dL/dX_mn = sum_ib dL/dY_ib dY_ib/dX_mn. It is a step of
+// the backward pass.
 func (j *Jacobian) Pull(dY mat.Matrix) *mat.Dense {
 	demand("the gradient that comes in", dY, j.OfRows, j.OfCols)
 	to := mat.NewDense(1, j.ByRows*j.ByCols, nil)
@@ -32,7 +34,8 @@ func (j *Jacobian) Pull(dY mat.Matrix) *mat.Dense {
 	return mat.NewDense(j.ByRows, j.ByCols, flat(to))
 }
 
-// Push takes a small change of X on to Y: sum_mn dY_ib/dX_mn x_mn. It is a step of forward differentiation.
+// Push takes a small change of X on to Y: sum_mn dY_ib/dX_mn x_mn. It is a step of forward
+// differentiation.
 func (j *Jacobian) Push(x mat.Matrix) *mat.Dense {
 	demand("the change", x, j.ByRows, j.ByCols)
 	to := mat.NewDense(j.OfRows*j.OfCols, 1, nil)
@@ -40,7 +43,8 @@ func (j *Jacobian) Push(x mat.Matrix) *mat.Dense {
 	return mat.NewDense(j.OfRows, j.OfCols, flat(to))
 }
 
-// Through is the chain rule. For j = dZ/dY and inner = dY/dX it is dZ/dX: dZ_ic/dX_mn = sum_kl dZ_ic/dY_kl dY_kl/dX_mn.
+// Through is the chain rule. For j = dZ/dY and inner = dY/dX it is dZ/dX: dZ_ic/dX_mn = sum_kl
+// dZ_ic/dY_kl dY_kl/dX_mn.
 func (j *Jacobian) Through(inner *Jacobian) *Jacobian {
 	if j.ByRows != inner.OfRows || j.ByCols != inner.OfCols {
 		panic(fmt.Sprintf("calculus: a Jacobian by a %d by %d matrix does not continue one of a %d by %d matrix", j.ByRows, j.ByCols, inner.OfRows, inner.OfCols))
@@ -89,7 +93,8 @@ func ScoresByKeys(q mat.Matrix, nk int, scale float64) *Jacobian {
 	return NewJacobian(nq, nk, nk, d, func(i, j, m, n int) float64 { return scale * q.At(i, n) * delta(j, m) })
 }
 
-// ScoresByMetric is dS_ij/dM_mn = scale Q_im K_jn of a bilinear score. The scores are linear in M, so it does not depend on M.
+// ScoresByMetric is dS_ij/dM_mn = scale Q_im K_jn of a bilinear score. The scores are linear in M,
+// so it does not depend on M.
 func ScoresByMetric(q, k mat.Matrix, scale float64) *Jacobian {
 	nq, dq := q.Dims()
 	nk, d := k.Dims()

@@ -19,7 +19,8 @@ type numbers[T any] struct {
 	exp, inv func(x T) T
 }
 
-// duals are x + x' e with e^2 = 0: the arithmetic of pairs of a number and its derivative, which has the chain rule built in.
+// duals are x + x' e with e^2 = 0: the arithmetic of pairs of a number and its derivative, which
+// has the chain rule built in.
 var duals = numbers[dual.Number]{
 	of:    func(x float64) dual.Number { return dual.Number{Real: x} },
 	moved: func(x float64) dual.Number { return dual.Number{Real: x, Emag: 1} },
@@ -28,8 +29,9 @@ var duals = numbers[dual.Number]{
 	add:   dual.Add, mul: dual.Mul, scale: dual.Scale, exp: dual.Exp, inv: dual.Inv,
 }
 
-// tiny is the complex step. f(x + i h) = f(x) + i h f'(x) but for terms of h^2 and h^3, so the imaginary part over h is f'(x): nothing is subtracted, and h
-// can be so small that no error of truncation is left.
+// tiny is the complex step. f(x + i h) = f(x) + i h f'(x) but for terms of h^2 and h^3, so the
+// imaginary part over h is f'(x): nothing is subtracted, and h can be so small that no error of
+// truncation is left.
 const tiny = 1e-50
 
 // complexes are numbers that are moved sideways.
@@ -53,7 +55,8 @@ func (s Setting) Dual(q, k, v mat.Matrix) (Gradients, error) {
 	return elementwise(&duals, &s, q, k, v), nil
 }
 
-// ComplexStep is the gradients of the loss by a step into the complex plane, one evaluation for each element of an operand.
+// ComplexStep is the gradients of the loss by a step into the complex plane, one evaluation for
+// each element of an operand.
 func (s Setting) ComplexStep(q, k, v mat.Matrix) (Gradients, error) {
 	if err := s.check(q, k, v); err != nil {
 		return Gradients{}, err

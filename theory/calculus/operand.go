@@ -16,7 +16,8 @@ func demand(name string, m mat.Matrix, rows, cols int) {
 	}
 }
 
-// given says whether an operand that may be left out is there. A nil pointer in an interface is not.
+// given says whether an operand that may be left out is there. A nil pointer in an interface is
+// not.
 func given(m mat.Matrix) bool {
 	d, dense := m.(*mat.Dense)
 	return m != nil && !(dense && d == nil)
@@ -52,7 +53,8 @@ func temperature(t float64) float64 {
 	return t
 }
 
-// weighted is sum_j w_ij x_jc over the pairs that have a weight. It is a product of matrices but for one thing: weight 0 hides NaN and infinities.
+// weighted is sum_j w_ij x_jc over the pairs that have a weight. It is a product of matrices but
+// for one thing: weight 0 hides NaN and infinities.
 func weighted(w, x mat.Matrix) *mat.Dense {
 	rows, n := w.Dims()
 	_, cols := x.Dims()

@@ -11,15 +11,16 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// A Setting is a loss as a function of Q, K and V: attention by dot products, and what is made of its output. The zero Setting is half the squared norm
-// of the output of softmax(Q K^T / sqrt d) V.
+// A Setting is a loss as a function of Q, K and V: attention by dot products, and what is made of
+// its output. The zero Setting is half the squared norm of the output of softmax(Q K^T / sqrt d) V.
 type Setting struct {
 	Scale, Temp float64
 	Mask        func(i, j int) bool // true shows key j to query i; nil shows all
 	Loss        Loss
 }
 
-// A Loss is Squares sum_ib O_ib^2 + sum_ib Weights_ib O_ib. The zero Loss is half the squared norm of O.
+// A Loss is Squares sum_ib O_ib^2 + sum_ib Weights_ib O_ib. The zero Loss is half the squared norm
+// of O.
 type Loss struct {
 	Squares float64
 	Weights mat.Matrix // nil counts as 0
@@ -67,13 +68,15 @@ type Gradients struct{ DQ, DK, DV *mat.Dense }
 // A Backprop is a backward pass, as Backward is one.
 type Backprop func(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, dO mat.Matrix) *Staged
 
-// Exact and Approximate are how far a right gradient may be from derivatives without subtraction, and from central differences, relative to Verdict.Size.
+// Exact and Approximate are how far a right gradient may be from derivatives without subtraction,
+// and from central differences, relative to Verdict.Size.
 const (
 	Exact       = 1e-12
 	Approximate = 1e-7
 )
 
-// Errors is how far one gradient is from what three other ways say: the largest difference of an element, relative to Verdict.Size.
+// Errors is how far one gradient is from what three other ways say: the largest difference of an
+// element, relative to Verdict.Size.
 type Errors struct {
 	Dual, ComplexStep, Difference float64
 	Right                         bool // the first two are within Exact, the third within Approximate
@@ -89,8 +92,9 @@ type Verdict struct {
 // VerifyGradients verifies Backward on the given operands, for half the squared norm of the output.
 func VerifyGradients(q, k, v mat.Matrix) (Verdict, error) { return Setting{}.Verify(Backward, q, k, v) }
 
-// Verify verifies a backward pass on the given operands. Every element of every operand is moved by itself, in three ways, so it is for small problems. The
-// error is about operands or a setting for which there is nothing to verify.
+// Verify verifies a backward pass on the given operands. Every element of every operand is moved by
+// itself, in three ways, so it is for small problems. The error is about operands or a setting for
+// which there is nothing to verify.
 func (s Setting) Verify(b Backprop, q, k, v mat.Matrix) (Verdict, error) {
 	dual, err := s.Dual(q, k, v)
 	if err != nil {
@@ -124,7 +128,8 @@ func (s Setting) Verify(b Backprop, q, k, v mat.Matrix) (Verdict, error) {
 	return to, nil
 }
 
-// apart is the largest difference of two elements, relative to a size; +Inf for matrices of different shapes or none.
+// apart is the largest difference of two elements, relative to a size; +Inf for matrices of
+// different shapes or none.
 func apart(got, want *mat.Dense, size float64) float64 {
 	if got == nil {
 		return math.Inf(1)

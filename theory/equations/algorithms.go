@@ -278,7 +278,8 @@ func blockwiseAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// scratchOfLong asks how much scratch a kernel plans for long sequences. A term in n^2 shows in that twice the length takes more than twice the bytes.
+// scratchOfLong asks how much scratch a kernel plans for long sequences. A term in n^2 shows in
+// that twice the length takes more than twice the bytes.
 func scratchOfLong(c *Check, k attn.Kernel) {
 	const d = 64
 	op, matrix := kindOf(c, k)
@@ -387,7 +388,8 @@ func recomputedAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// forgetful has one plan go forward and another one back: all that passes between them is Q, K, V, O and LSE. No bit of the gradients may depend on it.
+// forgetful has one plan go forward and another one back: all that passes between them is Q, K, V,
+// O and LSE. No bit of the gradients may depend on it.
 func forgetful(c *Check, k attn.Kernel, call bridge.Call, ans *bridge.Answer) {
 	nq, d := call.Q.Dims()
 	nk, columns := call.V.Dims()
@@ -420,7 +422,8 @@ func forgetful(c *Check, k attn.Kernel, call bridge.Call, ans *bridge.Answer) {
 }
 
 func counted(c *Check) {
-	// two operations for each product that is added: d of them for a score, d_v for its share of the output
+	// two operations for each product that is added: d of them for a score, d_v for its share of
+	// the output
 	for _, m := range []attn.Mask{attn.Full(), attn.Causal(), attn.Window(2, 1)} {
 		const nq, nk, d, dv = 5, 9, 4, 3
 		flop := 0.0
@@ -615,7 +618,8 @@ func eluPlus(x, one float64) float64 {
 	return math.Exp(x) - 1 + one
 }
 
-// featureRow is one output row of linear attention, pair by pair: sum_j f(q).f(k_j) v_j / sum_j f(q).f(k_j).
+// featureRow is one output row of linear attention, pair by pair: sum_j f(q).f(k_j) v_j / sum_j
+// f(q).f(k_j).
 func featureRow(q []float64, k, v *mat.Dense, one float64) []float64 {
 	nk, dv := v.Dims()
 	o, sum := make([]float64, dv), 0.0
@@ -680,8 +684,9 @@ func longest(k attn.Kernel) int {
 	return 5000
 }
 
-// complexityMeasured runs one kind of attention at the lesson's lengths. Rows of its answer are held to both sides of the comparison, in float64: to the
-// kind that it is, within tolerance, and to the other one, for the difference, of which rows are a sample.
+// complexityMeasured runs one kind of attention at the lesson's lengths. Rows of its answer are
+// held to both sides of the comparison, in float64: to the kind that it is, within tolerance, and
+// to the other one, for the difference, of which rows are a sample.
 func complexityMeasured(c *Check, a bridge.Attention) {
 	const d = 64
 	kernel, op := a.Kernel(), attn.OpSoftmax
@@ -805,7 +810,8 @@ func promised(c *Check) {
 }
 
 func promisedPositions(c *Check) {
-	// sinusoidal_encoding, and the tables of rotary_embedding, are held to their equations by rows L-4.2 and L-4.4
+	// sinusoidal_encoding, and the tables of rotary_embedding, are held to their equations by rows
+	// L-4.2 and L-4.4
 	s := positions.Sinusoid{Dim: 64}.Table(100)
 	rows, columns := s.Dims()
 	c.True("sinusoidal_encoding(100, 64)", rows == 100 && columns == 64 && s.At(0, 0) == 0 && s.At(0, 1) == 1)
@@ -822,7 +828,8 @@ func promisedPositions(c *Check) {
 		c.NearMat("alibi_bias: -m |i-j|", positions.ALiBi(float64(slope), n, n), want, 0)
 	}
 
-	// T5: of 32 buckets for both sides, the 16 of a side are the distances 0 to 7, and eight that grow with the logarithm up to 128
+	// T5: of 32 buckets for both sides, the 16 of a side are the distances 0 to 7, and eight that
+	// grow with the logarithm up to 128
 	buckets := make([]float64, 32)
 	for b := range buckets {
 		buckets[b] = float64(b)
@@ -909,7 +916,8 @@ func promisedAnswers(c *Check, a bridge.Attention) {
 		q, k, v := c.normal32(nq, d), c.normal32(nk, d), c.normal32(nk, dv)
 		own := nk - nq
 
-		// efficient.flash_attention, local_attention and create_local_mask, create_strided_mask (every third key)
+		// efficient.flash_attention, local_attention and create_local_mask, create_strided_mask
+		// (every third key)
 		for _, m := range []struct {
 			name    string
 			mask    attn.Mask
@@ -941,7 +949,8 @@ func promisedAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// askXL puts the score of Transformer-XL in terms that kernels have. Its numbers are such that sums and products of them are exact in float32.
+// askXL puts the score of Transformer-XL in terms that kernels have. Its numbers are such that sums
+// and products of them are exact in float32.
 func askXL(c *Check, nq, nk int, ask func(bridge.Call, func(*bridge.Answer))) {
 	const d, dv = 4, 3
 	coarse := func(m *mat.Dense) *mat.Dense {
@@ -964,7 +973,8 @@ func askXL(c *Check, nq, nk int, ask func(bridge.Call, func(*bridge.Answer))) {
 	})
 }
 
-// A stub is a kernel that answers with one number, whatever it is asked, and counts how often that is.
+// A stub is a kernel that answers with one number, whatever it is asked, and counts how often that
+// is.
 type stub struct {
 	number float32
 	name   string

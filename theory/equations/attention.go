@@ -302,7 +302,8 @@ func learnedForm(c *Check) {
 			return inner(dO, scorers.Attend(form, q, k, v, scorers.Options{}).Output)
 		}), 1e-7)
 	}
-	// A form that is not symmetric tells queries from keys: S_ij is not S_ji even where they are the same rows.
+	// A form that is not symmetric tells queries from keys: S_ij is not S_ji even where they are
+	// the same rows.
 	x, m := c.Normal(4, 3), c.Normal(3, 3)
 	way := mat.Matrix(m.T())
 	if c.Flip("transpose") {
@@ -503,7 +504,8 @@ func invariants(c *Check) {
 		}, shifted)
 		c.NearMat("scores shifted", scorers.Weights(shifted, scorers.Options{}), d.Weights, 1e-13)
 
-		// Differentiable: the slope along a direction X is A_ij (X_ij - sum_k A_ik X_ik), from both sides.
+		// Differentiable: the slope along a direction X is A_ij (X_ij - sum_k A_ik X_ik), from both
+		// sides.
 		const h = 1e-6
 		x := c.Normal(4, 7)
 		along := func(h float64) *mat.Dense {
@@ -547,7 +549,8 @@ func invariantsAsked(c *Check, a bridge.Attention) {
 	order := []int{3, 0, 8, 6, 1, 5, 7, 2, 4}
 	c.Tolerable("K and V permuted together", c.Attend(a, bridge.Call{Q: q, K: reordered(k, order), V: reordered(v, together(c, order))}).O, o, 0)
 
-	// A vector that is added to every key shifts the scores of a row by one number, q.w. The sums are exact in float32.
+	// A vector that is added to every key shifts the scores of a row by one number, q.w. The sums
+	// are exact in float32.
 	w, shifted := []float64{1, -2, .5, 3}, mat.DenseCopyOf(k)
 	shifted.Apply(func(j, b int, x float64) float64 {
 		if j > 0 && c.Flip("one shift for all keys") {
@@ -604,7 +607,8 @@ func edges(c *Check) []edge {
 	}
 }
 
-// largeScores are operands whose products are 10000, 9990.625 and 0, and the weights that belong to these scores.
+// largeScores are operands whose products are 10000, 9990.625 and 0, and the weights that belong to
+// these scores.
 func largeScores(c *Check) (q, k, v, weights *mat.Dense) {
 	q, k = Rows([]float64{100, 0}), Rows([]float64{100, 7}, []float64{99.90625, 7}, []float64{0, 7})
 	gap := c.Sign("the largest is taken away", q.At(0, 0)*(k.At(1, 0)-k.At(0, 0)))
@@ -684,7 +688,8 @@ func edgeCasesAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// shapesAsked gives an Attention operands that do not fit, one after the other, each of one row or column too many.
+// shapesAsked gives an Attention operands that do not fit, one after the other, each of one row or
+// column too many.
 func shapesAsked(c *Check, a bridge.Attention) {
 	c.Erratum("E-25", "the shape of O", "(n_q, d_v), that of Q only where d_v = d_k", "the same as that of the queries, (n_q, d_v)")
 	more := 1
@@ -832,7 +837,8 @@ func notBilinear(c *Check) {
 	c.Erratum("E-22", "which matrix is a kernel matrix", "exp(S) with Q = K; A, whose rows are divided by their own sums, is not symmetric", "A")
 }
 
-// additiveScoresAsked has a kernel take scores of any making: as a bias, beside products that are zero.
+// additiveScoresAsked has a kernel take scores of any making: as a bias, beside products that are
+// zero.
 func additiveScoresAsked(c *Check, a bridge.Attention) {
 	q, k, v := c.Normal(4, 3), c.Normal(6, 2), normals(c, 6, 2)
 	s := scorers.Additive{U: c.Normal(5, 3), W: c.Normal(5, 2), V: c.Vector(5)}
@@ -910,7 +916,8 @@ func lessonAttentionAsked(c *Check, a bridge.Attention) {
 	c.Tolerable("O with a mask", c.Attend(a, call).O, o, 0)
 }
 
-// libraryAttention goes through the module function by function; what each is called here is said in the documentation of package scorers.
+// libraryAttention goes through the module function by function; what each is called here is said
+// in the documentation of package scorers.
 func libraryAttention(c *Check) {
 	q, k, v, g := c.Normal(4, 3), c.Normal(6, 3), c.Normal(6, 2), c.Normal(3, 3)
 	show := func(i, j int) bool { return j <= i+2 }

@@ -35,7 +35,8 @@ func bilinearForms() []Row {
 
 const u64 = 0x1p-53 // unit roundoff of float64
 
-// doubleSum is u^a M_ab v^b as a double sum, and the sum of the absolute values of its terms, which rounding is measured in.
+// doubleSum is u^a M_ab v^b as a double sum, and the sum of the absolute values of its terms, which
+// rounding is measured in.
 func doubleSum(u []float64, m mat.Matrix, v []float64) (sum, abs float64) {
 	for a := range u {
 		for b := range v {
@@ -60,7 +61,8 @@ func randomMetric(c *Check, d int) *bilinear.Metric {
 	return m
 }
 
-// eighths is a matrix of multiples of 1/8 from -1 to 1: float32 holds them, and sums of a few of their products.
+// eighths is a matrix of multiples of 1/8 from -1 to 1: float32 holds them, and sums of a few of
+// their products.
 func eighths(c *Check, r, k int) *mat.Dense {
 	m := mat.NewDense(r, k, nil)
 	m.Apply(func(_, _ int, _ float64) float64 { return float64(c.Rand.IntN(17)-8) / 8 }, m)
@@ -162,8 +164,8 @@ func pairing(c *Check) {
 	c.Within("components of both", components, 1e-12)
 }
 
-// pairingOfKernel: what a kernel makes of queries and keys does not change with the basis, queries being turned as covectors. The numbers are such that float32
-// holds them in both bases.
+// pairingOfKernel: what a kernel makes of queries and keys does not change with the basis, queries
+// being turned as covectors. The numbers are such that float32 holds them in both bases.
 func pairingOfKernel(c *Check, a bridge.Attention) {
 	const nq, nk, d = 4, 5, 3
 	b := Rows([]float64{1, 1, 0}, []float64{0, 1, 1}, []float64{0, 0, 1})
@@ -207,7 +209,8 @@ func metricTensor(c *Check) {
 		err := bilinear.Validate(t.g)
 		c.True(t.name+" is judged for the right reason", errors.Is(err, t.want) && (err == nil) == (t.want == nil))
 
-		// The rule by itself: both sides of the diagonal agree, and (λ - p)(λ - q) = 0 has positive roots alone.
+		// The rule by itself: both sides of the diagonal agree, and (λ - p)(λ - q) = 0 has positive
+		// roots alone.
 		trace, det := t.g.At(0, 0)+t.g.At(1, 1), t.g.At(0, 0)*t.g.At(1, 1)-t.g.At(0, 1)*t.g.At(1, 0)
 		least := trace/2 - math.Sqrt(trace*trace/4-det)
 		positive := least > 0
@@ -240,7 +243,8 @@ func metricTensor(c *Check) {
 	}
 }
 
-// neighbours is the metric of the documents' example: each basis vector meets its neighbours at 60 degrees.
+// neighbours is the metric of the documents' example: each basis vector meets its neighbours at 60
+// degrees.
 func neighbours() *mat.Dense {
 	return Rows([]float64{1, .5, 0}, []float64{.5, 1, .5}, []float64{0, .5, 1})
 }
@@ -488,7 +492,8 @@ func scaledMetric(c *Check) {
 	c.True("a scale of 0 makes no metric", errors.Is(err, bilinear.ErrSingular))
 }
 
-// scaledMetricOfKernel: the score of ones and ones is √d by default. With a single key it is the LSE.
+// scaledMetricOfKernel: the score of ones and ones is √d by default. With a single key it is the
+// LSE.
 func scaledMetricOfKernel(c *Check, a bridge.Attention) {
 	for _, d := range []int{1, 2, 4, 8, 16, 32} {
 		for _, scale := range []float64{0, .25} {
@@ -560,7 +565,8 @@ func learnedMetric(c *Check) {
 	}
 }
 
-// gradientOfLearned compares dL/dW = W (G + Gᵀ) with differences, for L = sum_ab C_ab sin g_ab, of which G is not symmetric.
+// gradientOfLearned compares dL/dW = W (G + Gᵀ) with differences, for L = sum_ab C_ab sin g_ab, of
+// which G is not symmetric.
 func gradientOfLearned(c *Check, r, d int) {
 	w, weights := c.Normal(r, d), c.Normal(d, d)
 	form := squareOf(c, w)
@@ -602,7 +608,8 @@ func learnedGradient(c *Check, w, dg mat.Matrix) *mat.Dense {
 	return dw
 }
 
-// learnedMetricOfKernel: with the metric WᵀW a kernel's scores are those of projected queries and keys, and its gradient by the metric gives that by W.
+// learnedMetricOfKernel: with the metric WᵀW a kernel's scores are those of projected queries and
+// keys, and its gradient by the metric gives that by W.
 func learnedMetricOfKernel(c *Check, a bridge.Attention) {
 	const nq, nk, d, dv = 4, 5, 3, 2
 	w := integers(c, d, d)
@@ -673,7 +680,8 @@ func scaledIdentity(c *Check) {
 	c.Printed("S", ".70710678 0 .70710678 0 .70710678 .70710678", Flat(bilinear.Forms(q, bilinear.Scaled(2), k))...)
 	c.Erratum("E-22", "metric of S = Q Kᵀ", "δ; the scaled identity is that of Q Kᵀ / √d", "the scaled identity")
 
-	// A form is a similarity and no distance: the two are joined by |q - k|² = q . q - 2 q . k + k . k.
+	// A form is a similarity and no distance: the two are joined by |q - k|² = q . q - 2 q . k + k
+	// . k.
 	for range 20 {
 		g, u, v := randomMetric(c, 4), c.Vector(4), c.Vector(4)
 		square := g.Inner(u, u) - c.Factor("2", 2)*g.Inner(u, v) + g.Inner(v, v)
@@ -685,7 +693,8 @@ func scaledIdentity(c *Check) {
 	c.Erratum("E-22", "S", "a similarity: |q - k|² = q . q - 2 q . k + k . k", "a distance")
 }
 
-// scaledIdentityOfKernel: the metric δ/√d and no scale is the default. In four dimensions float32 holds 1/√d.
+// scaledIdentityOfKernel: the metric δ/√d and no scale is the default. In four dimensions float32
+// holds 1/√d.
 func scaledIdentityOfKernel(c *Check, a bridge.Attention) {
 	q, k, v := bridge.Float32(c.Normal(3, 4)), bridge.Float32(c.Normal(5, 4)), bridge.Float32(c.Normal(5, 2))
 	s := scoresBy(3, 5, func(i, j int) (sum float64) {

@@ -17,8 +17,10 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// A Check is what a row's check is written on. It collects facts, each a residual and what it may be at most, and the row passes if all hold. Factor, Sign,
-// Index and Flip mark the ingredients of an equation that a mutant may change: a test runs the check once with each of them changed, and demands that it fails.
+// A Check is what a row's check is written on. It collects facts, each a residual and what it may
+// be at most, and the row passes if all hold. Factor, Sign, Index and Flip mark the ingredients of
+// an equation that a mutant may change: a test runs the check once with each of them changed, and
+// demands that it fails.
 type Check struct {
 	Rand     *rand.Rand            // the same numbers every time, other ones for every row
 	Clock    func() time.Duration  // nil: there is none. What it measures is shown and never decides
@@ -71,7 +73,8 @@ func newCheck(id string, env Env) *Check {
 	return &Check{Rand: rand.New(rand.NewPCG(h.Sum64(), 0)), Clock: env.Clock, Products: env.Products}
 }
 
-// On is what layers run on: the kernel that answers, or the definition, and products. Without any, the check ends.
+// On is what layers run on: the kernel that answers, or the definition, and products. Without any,
+// the check ends.
 func (c *Check) On(a bridge.Attention) nn.On {
 	if c.Products == nil {
 		c.Must(errors.New("no matrix products: Env.Products makes them, on the loops of an instruction set"))
@@ -93,7 +96,8 @@ func (c *Check) Within(what string, residual, bound float64) {
 	c.fact(Fact{what, Number(residual), Number(bound)})
 }
 
-// errFound ends the check of a mutant at the first comparison that does not hold: what follows would say nothing more.
+// errFound ends the check of a mutant at the first comparison that does not hold: what follows
+// would say nothing more.
 var errFound = errors.New("the mutant is found")
 
 func (c *Check) fact(f Fact) {
@@ -126,8 +130,8 @@ func (c *Check) NearMat(what string, got, want mat.Matrix, bound float64) {
 	c.NearAll(what, Flat(got), Flat(want), bound)
 }
 
-// Tolerable demands that what a kernel answered is want within the error that float32 may leave in it, and in extra besides: what want itself may be off
-// by. The residual is in units of that.
+// Tolerable demands that what a kernel answered is want within the error that float32 may leave in
+// it, and in extra besides: what want itself may be off by. The residual is in units of that.
 func (c *Check) Tolerable(what string, got bridge.Values, want mat.Matrix, extra float64) {
 	x, tol, w := Flat(got.X), Flat(got.Tol), Flat(want)
 	if len(x) != len(w) {
@@ -143,7 +147,8 @@ func (c *Check) Tolerable(what string, got bridge.Values, want mat.Matrix, extra
 	c.Within(what+", in units of the tolerance", worst, 1)
 }
 
-// Printed demands that numbers agree with printed ones, which are separated by blanks, to the last digit printed.
+// Printed demands that numbers agree with printed ones, which are separated by blanks, to the last
+// digit printed.
 func (c *Check) Printed(what, printed string, got ...float64) {
 	fields := strings.Fields(printed)
 	if len(fields) != len(got) {
@@ -176,7 +181,8 @@ func (c *Check) Fail(format string, args ...any) {
 	c.Within(fmt.Sprintf(format, args...), math.Inf(1), 0)
 }
 
-// Must ends the check where err is not nil: the row fails, or, where the kernel does not do what was asked, is not claimed by it.
+// Must ends the check where err is not nil: the row fails, or, where the kernel does not do what
+// was asked, is not claimed by it.
 func (c *Check) Must(err error) {
 	if err != nil {
 		panic(stop{err})
@@ -193,7 +199,8 @@ func (c *Check) Attend(a bridge.Attention, call bridge.Call) *bridge.Answer {
 	return ans
 }
 
-// Refutes demands that ours is not what a source prints, which is erratum id, and keeps both to be shown.
+// Refutes demands that ours is not what a source prints, which is erratum id, and keeps both to be
+// shown.
 func (c *Check) Refutes(id, what, printed string, ours float64) {
 	wrong, err := strconv.ParseFloat(printed, 64)
 	c.Must(err)

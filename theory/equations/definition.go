@@ -6,7 +6,8 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// definition is the definition of attention as a kernel, for layers that run on one: float64, each result rounded to float32.
+// definition is the definition of attention as a kernel, for layers that run on one: float64, each
+// result rounded to float32.
 type definition struct{}
 
 // Name is that of the definition.
@@ -29,7 +30,8 @@ type definitionPlan struct{ p attn.Problem }
 
 func (d definitionPlan) Scratch() int64 { return 0 }
 
-// of is the definition's answers to a call. Operands that are wrong are a panic, as in every kernel.
+// of is the definition's answers to a call. Operands that are wrong are a panic, as in every
+// kernel.
 func (d definitionPlan) of(a *attn.Args) *oracle.Oracle {
 	o, err := oracle.New(d.p, a)
 	if err != nil {

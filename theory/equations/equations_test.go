@@ -48,10 +48,12 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// env has what rows of layers need besides kernels: products, here on the loops that every machine has.
+// env has what rows of layers need besides kernels: products, here on the loops that every machine
+// has.
 var env = Env{Products: func() *nn.Multiplier { return nn.NewMultiplier(asm.Levels()[0].Ops, nil) }}
 
-// Rows either compute or say why not. An alias is of rows that are there, and prose is the documentation of symbols that are.
+// Rows either compute or say why not. An alias is of rows that are there, and prose is the
+// documentation of symbols that are.
 func TestRowsSayWhatTheyAre(t *testing.T) {
 	rows := Table()
 	for _, r := range rows {
@@ -84,7 +86,8 @@ func TestRowsSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// documented says whether a package ("package attn/oracle") or an exported symbol ("attn.Problem", "attn.Problem.Count") has documentation.
+// documented says whether a package ("package attn/oracle") or an exported symbol ("attn.Problem",
+// "attn.Problem.Count") has documentation.
 func documented(t *testing.T, symbol string) bool {
 	dir, isPackage := strings.CutPrefix(symbol, "package ")
 	name := ""
@@ -156,7 +159,8 @@ func some() []Row {
 	return few
 }
 
-// Every statement holds, of the mathematics and of every kernel of this machine that claims it, and the page in docs says so.
+// Every statement holds, of the mathematics and of every kernel of this machine that claims it, and
+// the page in docs says so.
 func TestPage(t *testing.T) {
 	var all []Result
 	with := env
@@ -198,7 +202,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A check that holds fails with any of its ingredients changed. What a row asks of kernels is asked of the definition, or of the first kernel that answers.
+// A check that holds fails with any of its ingredients changed. What a row asks of kernels is asked
+// of the definition, or of the first kernel that answers.
 func TestMutants(t *testing.T) {
 	attentions := []bridge.Attention{{}}
 	for _, k := range kernels.All() {

@@ -9,7 +9,8 @@ import (
 // ex1Scale is 1/sqrt(d_k) of the first worked example.
 const ex1Scale = 1 / math.Sqrt2
 
-// ex1 is the first worked example of the source documents: two queries, three keys, two dimensions. Every call makes new matrices.
+// ex1 is the first worked example of the source documents: two queries, three keys, two dimensions.
+// Every call makes new matrices.
 func ex1() (q, k, v *mat.Dense) {
 	q = Rows([]float64{1, 0}, []float64{0, 1})
 	k = Rows([]float64{1, 0}, []float64{0, 1}, []float64{1, 1})

@@ -137,7 +137,8 @@ func euclidean(c *Check, d int) (*mat.SymDense, float64) {
 	return g, v
 }
 
-// anglesFromScores has a kernel measure angles: the scores of vectors among themselves are their inner products, and a single key's score is its row's largest.
+// anglesFromScores has a kernel measure angles: the scores of vectors among themselves are their
+// inner products, and a single key's score is its row's largest.
 func anglesFromScores(c *Check, a bridge.Attention) {
 	const n, d = 5, 3
 	g, x := someMetric(c, d), bridge.Float32(c.Normal(n, d))
@@ -192,7 +193,8 @@ type place struct {
 	slopes  [][][]float64 // [c][a][b] is d_c g_ab
 }
 
-// places are polar coordinates, the half-plane, and a paraboloid over the plane, z = |x|^2/2, whose metric delta_ab + x_a x_b has elements beside the diagonal.
+// places are polar coordinates, the half-plane, and a paraboloid over the plane, z = |x|^2/2, whose
+// metric delta_ab + x_a x_b has elements beside the diagonal.
 func places(c *Check) []place {
 	r, y := 2.0, 2.0
 	p, q := c.Rand.NormFloat64(), c.Rand.NormFloat64()
@@ -309,7 +311,8 @@ func straightLines(c *Check) {
 	}
 }
 
-// A frame is the directions of polar coordinates in the plane: along[a][i] is dx^i/dp^a and across[b][j] is dp^b/dx^j, for p = (r, theta).
+// A frame is the directions of polar coordinates in the plane: along[a][i] is dx^i/dp^a and
+// across[b][j] is dp^b/dx^j, for p = (r, theta).
 type frame struct{ along, across [2][2]dual.Number }
 
 func polarFrame(p []dual.Number) frame {
@@ -321,7 +324,8 @@ func polarFrame(p []dual.Number) frame {
 	}
 }
 
-// inPlane is a field of the plane that is linear in x and y, v_j = m_j + M_ji x_i, in dual numbers of polar coordinates.
+// inPlane is a field of the plane that is linear in x and y, v_j = m_j + M_ji x_i, in dual numbers
+// of polar coordinates.
 func inPlane(m []float64, slope *mat.Dense, p []dual.Number) [2]dual.Number {
 	f := polarFrame(p)
 	x := [2]dual.Number{dual.Mul(p[0], f.along[0][0]), dual.Mul(p[0], f.along[0][1])}
@@ -540,7 +544,8 @@ func fisherInformation(c *Check) {
 		}
 	}
 
-	// The Gaussian, by an integral over outcomes: d_mu log p = z/sigma, d_sigma log p = (z^2-1)/sigma, z = (y-mu)/sigma.
+	// The Gaussian, by an integral over outcomes: d_mu log p = z/sigma, d_sigma log p =
+	// (z^2-1)/sigma, z = (y-mu)/sigma.
 	mu, sigma := 0.4, 1.7
 	x, w := make([]float64, 8), make([]float64, 8)
 	quad.Hermite{}.FixedLocations(x, w, math.Inf(-1), math.Inf(1))
@@ -568,7 +573,8 @@ func delta(i, j int) float64 {
 	return 0
 }
 
-// backwardIsFisher: with the identity for V the output is the weights, and the backward pass multiplies what comes in by diag p - p p^T.
+// backwardIsFisher: with the identity for V the output is the weights, and the backward pass
+// multiplies what comes in by diag p - p p^T.
 func backwardIsFisher(c *Check, a bridge.Attention) {
 	const nq, nk, d, t = 3, 5, 4, 2.0
 	q, k, do := bridge.Float32(c.Normal(nq, d)), bridge.Float32(c.Normal(nk, d)), bridge.Float32(c.Normal(nq, nk))
@@ -609,7 +615,8 @@ func identity(n int) *mat.Dense {
 }
 
 func naturalGradient(c *Check) {
-	// The logits of [2,1,0], taught to pick the first: F has no inverse, and F+ g is g/p less its mean.
+	// The logits of [2,1,0], taught to pick the first: F has no inverse, and F+ g is g/p less its
+	// mean.
 	p := gibbs.Softmax(tt(), 1)
 	g, ratio := make([]float64, 3), make([]float64, 3)
 	for i := range p {
@@ -637,7 +644,8 @@ func naturalGradient(c *Check) {
 	taughtAttention(c)
 }
 
-// leastSquares: of y ~ N(X theta, 1) the information is X^T X, and one natural step of rate 1 solves it.
+// leastSquares: of y ~ N(X theta, 1) the information is X^T X, and one natural step of rate 1
+// solves it.
 func leastSquares(c *Check) {
 	const rows, n = 8, 3
 	x, y, theta := c.Normal(rows, n), c.Vector(rows), c.Vector(n)
@@ -662,7 +670,8 @@ func leastSquares(c *Check) {
 	c.NearAll("one step of rate 1 solves least squares: dL = 0 there", gradient(theta), make([]float64, n), 1e-10)
 }
 
-// otherCoordinates: theta = B phi changes nothing, sigma for log sigma only what is of second order.
+// otherCoordinates: theta = B phi changes nothing, sigma for log sigma only what is of second
+// order.
 func otherCoordinates(c *Check) {
 	const n = 4
 	f, g, b := someMetric(c, n), c.Vector(n), c.Normal(n, n)
@@ -707,7 +716,8 @@ func otherCoordinates(c *Check) {
 	c.Erratum("E-10", "invariance under reparametrisation", "of infinitesimal steps; exact where parameters change linearly", "invariant")
 }
 
-// taughtAttention goes down to a pattern of attention by gradients and by natural ones, in two sets of parameters for what joins queries and keys.
+// taughtAttention goes down to a pattern of attention by gradients and by natural ones, in two sets
+// of parameters for what joins queries and keys.
 func taughtAttention(c *Check) {
 	const nq, nk, d, steps = 6, 5, 2, 60
 	q, k := c.Normal(nq, d), c.Normal(nk, d)
@@ -757,7 +767,8 @@ func taughtAttention(c *Check) {
 	}
 }
 
-// naturalGradientOfQueries takes the gradient by Q from a kernel's backward pass, of the loss -log of the weight of one key in each row, and raises its index.
+// naturalGradientOfQueries takes the gradient by Q from a kernel's backward pass, of the loss -log
+// of the weight of one key in each row, and raises its index.
 func naturalGradientOfQueries(c *Check, a bridge.Attention) {
 	const nq, nk, d = 3, 6, 3
 	q, k := bridge.Float32(c.Normal(nq, d)), bridge.Float32(c.Normal(nk, d))

@@ -82,7 +82,8 @@ func onesOn(n int) *mat.Dense {
 	return m
 }
 
-// scored is a call whose scores are exactly s, and whose output is the weights: Q and V are the identity, K is the transpose of s.
+// scored is a call whose scores are exactly s, and whose output is the weights: Q and V are the
+// identity, K is the transpose of s.
 func scored(s *mat.Dense, want attn.Want, temp float64) bridge.Call {
 	nq, nk := s.Dims()
 	return bridge.Call{
@@ -160,8 +161,8 @@ func writtenWeights(c *Check, s mat.Matrix) (a *mat.Dense, logZ []float64) {
 	return a, logZ
 }
 
-// weightsOfKernels asks for the weights of the worked example as what attention makes of V = 1, and for their LSE; and for the weights themselves where a
-// kernel has them.
+// weightsOfKernels asks for the weights of the worked example as what attention makes of V = 1, and
+// for their LSE; and for the weights themselves where a kernel has them.
 func weightsOfKernels(c *Check, by bridge.Attention) {
 	q, k, _ := ex1()
 	a, logZ := writtenWeights(c, gibbsScores())
@@ -265,7 +266,8 @@ func temperatureOfKernels(c *Check, by bridge.Attention) {
 		var o mat.Dense
 		o.Mul(a, v)
 		c.Tolerable("O", ans.O, &o, 0)
-		// dA = dO V^T, dZ = A o (dA - rowsum(A o dA)), dS = dZ/T, dQ = scale dS K, dK = scale dS^T Q, dV = A^T dO
+		// dA = dO V^T, dZ = A o (dA - rowsum(A o dA)), dS = dZ/T, dQ = scale dS K, dK = scale dS^T
+		// Q, dV = A^T dO
 		var da, dq, dk, dv mat.Dense
 		da.Mul(do, v.T())
 		ds := mat.NewDense(nq, nk, nil)
@@ -286,7 +288,8 @@ func temperatureOfKernels(c *Check, by bridge.Attention) {
 	}
 }
 
-// limits are the weights in the two limits: an even share for the scores that tie for the largest, or for all.
+// limits are the weights in the two limits: an even share for the scores that tie for the largest,
+// or for all.
 func limits(c *Check, s []float64) (cold, hot []float64) {
 	cold, hot = make([]float64, len(s)), make([]float64, len(s))
 	top, ties := slices.Max(s), 0.0
@@ -361,7 +364,8 @@ func limitsOfKernels(c *Check, by bridge.Attention) {
 	c.Tolerable("scale 1, T = sqrt(d)", c.Attend(by, bridge.Call{Q: q, K: k, V: v, Problem: unscaled}).O, &o, 0)
 }
 
-// tableRow is a line of the tables of temperatures as it is right: weights and entropy, as they should be printed.
+// tableRow is a line of the tables of temperatures as it is right: weights and entropy, as they
+// should be printed.
 func tableRow(c *Check, t float64, weights, entropy string) {
 	s := tt()
 	p, z := exponentials(s, c.Factor("T", t))
@@ -383,7 +387,8 @@ func tableRow(c *Check, t float64, weights, entropy string) {
 	}
 }
 
-// tutorialTable is the tutorial's table: the right figures, and those of the printed ones that are not.
+// tutorialTable is the tutorial's table: the right figures, and those of the printed ones that are
+// not.
 func tutorialTable(c *Check) {
 	tableRow(c, 0.25, ".981690 .017980 .000329", ".093035")
 	tableRow(c, 0.5, ".866813 .117310 .015876", ".441057")
@@ -421,7 +426,8 @@ func paperTable(c *Check) {
 	c.NearAll("which are [9, 6, 4]/19", []float64{9. / 19, 6. / 19, 4. / 19}, wrong, .0005)
 }
 
-// refuteTable is E-01 for the figures of one temperature that are wrong, the first ones of its weights and its entropy.
+// refuteTable is E-01 for the figures of one temperature that are wrong, the first ones of its
+// weights and its entropy.
 func refuteTable(c *Check, t float64, source, weights, entropy string) {
 	at := gibbs.At(tt(), t)
 	what := " of [2, 1, 0] at T = " + strconv.FormatFloat(t, 'g', -1, 64) + ", " + source
@@ -433,7 +439,8 @@ func refuteTable(c *Check, t float64, source, weights, entropy string) {
 	}
 }
 
-// limitTheorem is P-18 to P-20: figures near both limits, the form of the proof, and how fast the other weights vanish.
+// limitTheorem is P-18 to P-20: figures near both limits, the form of the proof, and how fast the
+// other weights vanish.
 func limitTheorem(c *Check) {
 	s := tt()
 	c.Printed("p_1 at T = 0.01", "3.72008e-44", gibbs.Softmax(s, 0.01)[1])

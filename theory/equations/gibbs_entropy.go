@@ -24,7 +24,8 @@ func writtenEntropy(c *Check, p []float64) float64 {
 	return h
 }
 
-// entropyOfWeights is T-14 on the printed weights and on random ones, and from scores without logarithms of weights: H = log Z - sum p s/T.
+// entropyOfWeights is T-14 on the printed weights and on random ones, and from scores without
+// logarithms of weights: H = log Z - sum p s/T.
 func entropyOfWeights(c *Check) {
 	even := ratios(make([]float64, 8), 1)
 	c.Printed("eight equal weights", "2.07944154", gibbs.Entropy(even))
@@ -51,8 +52,8 @@ func entropyOfWeights(c *Check) {
 	c.Within("0 <= H <= log n_k", outside, 0)
 }
 
-// entropyOfKernels asks for the entropy of equal weights, of a single one, of the worked example, and of random scores at two temperatures, where it is also
-// LSE - Mean/T.
+// entropyOfKernels asks for the entropy of equal weights, of a single one, of the worked example,
+// and of random scores at two temperatures, where it is also LSE - Mean/T.
 func entropyOfKernels(c *Check, by bridge.Attention) {
 	row := func(what string, s *mat.Dense, t float64) {
 		ans := c.Attend(by, scored(s, attn.WantEntropy|attn.WantLSE|attn.WantMean, t))
@@ -201,8 +202,8 @@ func energyOfKernels(c *Check, by bridge.Attention) {
 	}
 }
 
-// entropyBounds is P-21 and P-22 on random weights. That equality holds only at the ends is two sharper bounds: -log max p <= H, and by Pinsker's inequality
-// H <= log n - |p - 1/n|_1^2 / 2.
+// entropyBounds is P-21 and P-22 on random weights. That equality holds only at the ends is two
+// sharper bounds: -log max p <= H, and by Pinsker's inequality H <= log n - |p - 1/n|_1^2 / 2.
 func entropyBounds(c *Check) {
 	var written, ends trials
 	below, above, strict := 0.0, 0.0, true
@@ -257,8 +258,8 @@ func entropyListing(c *Check) {
 	normalised.near(c, "and so H/log n_k", 6*eps+4e-15)
 }
 
-// variationalPrinciple is P-25 to P-28: what the functional exceeds F by, the stationary point of the Lagrangian, and two descents that do not know where
-// they should go.
+// variationalPrinciple is P-25 to P-28: what the functional exceeds F by, the stationary point of
+// the Lagrangian, and two descents that do not know where they should go.
 func variationalPrinciple(c *Check) {
 	phi := func(a, s []float64, t float64) float64 {
 		energy, entropy := 0.0, 0.0
@@ -307,7 +308,8 @@ func variationalPrinciple(c *Check) {
 	}
 }
 
-// projectedDescent minimises the functional of P-25 by steps against its gradient, less the part of it that leaves sum A = 1.
+// projectedDescent minimises the functional of P-25 by steps against its gradient, less the part of
+// it that leaves sum A = 1.
 func projectedDescent(c *Check, s []float64, t float64) []float64 {
 	a := make([]float64, len(s))
 	floats.AddConst(1/float64(len(a)), a)

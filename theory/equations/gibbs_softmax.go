@@ -172,7 +172,8 @@ func maxCurves(c *Check) {
 	logistic.near(c, "1/(1 + exp(-(3-x)/tau))", 1e-15)
 }
 
-// softmaxJacobian is L-1.4 on s = [1, 2, 3], on random scores by differences, and at a temperature, where it carries 1/T.
+// softmaxJacobian is L-1.4 on s = [1, 2, 3], on random scores by differences, and at a temperature,
+// where it carries 1/T.
 func softmaxJacobian(c *Check) {
 	p := ratios([]float64{1, 2, 3}, 1)
 	c.Printed("J of [1, 2, 3]", ".08192507 -.02203304 -.05989202 -.02203304 .18483645 -.1628034 -.05989202 -.1628034 .22269543", Flat(gibbs.Jacobian(p, 1))...)
@@ -186,8 +187,8 @@ func softmaxJacobian(c *Check) {
 	}
 }
 
-// jacobianRowSums is the lesson's first problem. The proof: sum_j p_i (delta_ij - p_j) = p_i - p_i sum_j p_j = 0; and it must be so, for the weights keep
-// their sum whatever the scores do.
+// jacobianRowSums is the lesson's first problem. The proof: sum_j p_i (delta_ij - p_j) = p_i - p_i
+// sum_j p_j = 0; and it must be so, for the weights keep their sum whatever the scores do.
 func jacobianRowSums(c *Check) {
 	for n := 1; n <= 16; n++ {
 		p := ratios(c.Vector(n), 1)
@@ -200,7 +201,8 @@ func jacobianRowSums(c *Check) {
 	}
 }
 
-// softmaxModule holds our counterparts of the library's functions to their definitions, on masked random scores.
+// softmaxModule holds our counterparts of the library's functions to their definitions, on masked
+// random scores.
 func softmaxModule(c *Check) {
 	const t = 0.7
 	raw := c.Normal(4, 5)

@@ -51,7 +51,8 @@ const (
 	printedDV = ".64023355 .55754227 .55754227 .64023355 .80222419 .80222419"
 )
 
-// chainRule is dQ as the product of four derivatives, each from its formula, summed over every index there is.
+// chainRule is dQ as the product of four derivatives, each from its formula, summed over every
+// index there is.
 func (b backprop) chainRule(c *Check) *mat.Dense {
 	nq, nk, d, dv := b.dims()
 	a, o := b.forward()
@@ -138,7 +139,8 @@ func kernelBackward(c *Check, at bridge.Attention) {
 	}
 }
 
-// misprinted is a backward pass with the third step as the summary has it, dS = A * (dA - rowsum(dA)).
+// misprinted is a backward pass with the third step as the summary has it, dS = A * (dA -
+// rowsum(dA)).
 func (b backprop) misprinted() *calculus.Staged {
 	s, d := b.staged(), b.decompose()
 	wrongBackprops[0].change(d.Weights, b.q, b.k, nil, s)
@@ -172,7 +174,8 @@ func kernelSummary(c *Check, at bridge.Attention) {
 	}
 }
 
-// chainByScores is dL/dS_mn = sum dL/dO_ib dO_ib/dA_pj dA_pj/dS_mn. With oneRow the label i serves as p too, as the notes have it, where it occurs three times.
+// chainByScores is dL/dS_mn = sum dL/dO_ib dO_ib/dA_pj dA_pj/dS_mn. With oneRow the label i serves
+// as p too, as the notes have it, where it occurs three times.
 func (b backprop) chainByScores(c *Check, oneRow bool) *mat.Dense {
 	nq, nk, _, dv := b.dims()
 	a, o := b.forward()
@@ -215,7 +218,8 @@ func checkNotesChain(c *Check) {
 	for _, b := range []backprop{ex1Backprop(), someBackprop(c, "random", 3, 4, 2, 3)} {
 		want := b.chainByScores(c, false)
 		c.NearMat(b.name+": dS", b.staged().DS, want, 1e-13)
-		// the terms that a single label leaves out are all 0, for a weight depends on the scores of its own row alone: the notation is wrong, the number not
+		// the terms that a single label leaves out are all 0, for a weight depends on the scores of
+		// its own row alone: the notation is wrong, the number not
 		c.NearMat(b.name+": with i for both rows", b.chainByScores(c, true), want, 0)
 	}
 	c.Erratum("E-23", "labels of the chain rule", "dO^ib/dA^mn dA^mn/dS^pq: every summed index twice", "dO^ib/dA^ij dA^ij/dS^mn: i three times")

@@ -11,8 +11,9 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// A backprop is a problem of the chapter on gradients: attention and a loss, to be differentiated in loops over indices as the source documents have it.
-// The loss is sum dO_ib O_ib where dO is given, and squares sum O_ib^2 otherwise.
+// A backprop is a problem of the chapter on gradients: attention and a loss, to be differentiated
+// in loops over indices as the source documents have it. The loss is sum dO_ib O_ib where dO is
+// given, and squares sum O_ib^2 otherwise.
 type backprop struct {
 	name        string
 	q, k, v     *mat.Dense
@@ -54,7 +55,8 @@ func (b backprop) heated(temp float64) backprop {
 	return b
 }
 
-// single is the problem on numbers that a kernel can be given, the gradient by the output among them.
+// single is the problem on numbers that a kernel can be given, the gradient by the output among
+// them.
 func (b backprop) single() backprop {
 	b.q, b.k, b.v = bridge.Float32(b.q), bridge.Float32(b.k), bridge.Float32(b.v)
 	_, o := b.forward()
@@ -102,7 +104,8 @@ func (b backprop) temperature() float64 {
 	return 1
 }
 
-// forward is A_ij = exp(S_ij/T) / sum_j exp(S_ij/T) with S_ij = scale sum_a Q_ia K_ja, and O_ib = sum_j A_ij V_jb.
+// forward is A_ij = exp(S_ij/T) / sum_j exp(S_ij/T) with S_ij = scale sum_a Q_ia K_ja, and O_ib =
+// sum_j A_ij V_jb.
 func (b backprop) forward() (a, o *mat.Dense) {
 	nq, nk, _, dv := b.dims()
 	a, o = mat.NewDense(nq, nk, nil), mat.NewDense(nq, dv, nil)
@@ -280,7 +283,8 @@ func nearStages(c *Check, what string, got, want *calculus.Staged, bound float64
 	c.NearMat(what+": dK", got.DK, want.DK, bound)
 }
 
-// tolerableGradients demands that what an Attention answered is the gradients, within the error of float32.
+// tolerableGradients demands that what an Attention answered is the gradients, within the error of
+// float32.
 func tolerableGradients(c *Check, what string, ans *bridge.Answer, want calculus.Gradients) {
 	c.Tolerable(what+": dQ", ans.DQ, want.DQ, gradNoise)
 	c.Tolerable(what+": dK", ans.DK, want.DK, gradNoise)
@@ -310,7 +314,8 @@ func gradDelta(i, j int) float64 {
 	return 0
 }
 
-// gradSize is the size of the largest number of some matrices, at least 1: what an error is small against.
+// gradSize is the size of the largest number of some matrices, at least 1: what an error is small
+// against.
 func gradSize(ms ...*mat.Dense) float64 {
 	size := 1.0
 	for _, m := range ms {

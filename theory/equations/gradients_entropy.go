@@ -61,8 +61,8 @@ func checkEntropyPenalty(c *Check) {
 	checkLearnedMetric(c)
 }
 
-// withRows is dS of a loss that also has the entropies and the LSE of the rows, each times a number of its own. The free energy is -T LSE: its gradient by
-// the scores is minus the weights.
+// withRows is dS of a loss that also has the entropies and the LSE of the rows, each times a number
+// of its own. The free energy is -T LSE: its gradient by the scores is minus the weights.
 func (b backprop) withRows(c *Check) *mat.Dense {
 	dS := b.byScores()
 	a, _ := b.forward()
@@ -74,7 +74,8 @@ func (b backprop) withRows(c *Check) *mat.Dense {
 	return dS
 }
 
-// checkLearnedMetric learns a metric g = W^T W end to end: L = sum (O - Y)^2 / 2 by W, through dL/dg = G and dW = W (G + G^T).
+// checkLearnedMetric learns a metric g = W^T W end to end: L = sum (O - Y)^2 / 2 by W, through
+// dL/dg = G and dW = W (G + G^T).
 func checkLearnedMetric(c *Check) {
 	q, k, v, target := c.Normal(5, 3), c.Normal(6, 3), c.Normal(6, 2), c.Normal(5, 2)
 	forward := func(w *mat.Dense) (d *scorers.Decomposition, g, dO *mat.Dense, loss float64) {

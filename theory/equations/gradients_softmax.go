@@ -64,14 +64,15 @@ func checkSoftmaxJacobian(c *Check) {
 	}
 }
 
-// throughScores is a problem whose scores are given: keys are the unit vectors and nothing scales, so scores are queries, and dQ is dS.
+// throughScores is a problem whose scores are given: keys are the unit vectors and nothing scales,
+// so scores are queries, and dQ is dS.
 func throughScores(name string, scores, v, dO *mat.Dense) backprop {
 	_, nk := scores.Dims()
 	return backprop{name: name, q: scores, k: gradUnit(nk), v: v, dO: dO, scale: 1}
 }
 
-// jacobianOf asks an Attention for the Jacobian of the softmax. With unit vectors as values the output is the weights, and with the n-th one as gradient by
-// the output, dS is row n.
+// jacobianOf asks an Attention for the Jacobian of the softmax. With unit vectors as values the
+// output is the weights, and with the n-th one as gradient by the output, dS is row n.
 func jacobianOf(c *Check, at bridge.Attention, s []float64, t float64, want *mat.Dense) {
 	for n := range s {
 		dO := mat.NewDense(1, len(s), nil)
@@ -216,7 +217,8 @@ func checkSoftmaxProof(c *Check) {
 }
 
 func kernelSoftmaxProof(c *Check, at bridge.Attention) {
-	// the same row added to every value moves every output alike and no weight's worth against the others: dQ and dK stay
+	// the same row added to every value moves every output alike and no weight's worth against the
+	// others: dQ and dK stay
 	b := someBackprop(c, "values moved alike", 4, 6, 3, 2)
 	b.v.Apply(func(_, _ int, x float64) float64 { return math.Round(64*x) / 64 }, b.v) // so that a sum with whole numbers is exact
 	b = b.single()

@@ -41,7 +41,8 @@ func checkGradA(c *Check) {
 	for _, b := range append(backpropCases(c), ex1Backprop()) {
 		_, o := b.forward()
 		c.NearMat(b.name, calculus.GradA(b.upstream(o), b.v), dA(b), 1e-13)
-		// the weights moved by any small amount move the loss, which is linear in them, by as much as dA says
+		// the weights moved by any small amount move the loss, which is linear in them, by as much
+		// as dA says
 		if nq, nk, _, _ := b.dims(); b.dO != nil {
 			move, moved := c.Normal(nq, nk), new(mat.Dense)
 			moved.Mul(move, b.v)
@@ -155,7 +156,8 @@ func kernelGradK(c *Check, at bridge.Attention) {
 }
 
 func checkValueJacobian(c *Check) {
-	// dV_mn = sum_ib dO_ib dO_ib/dV_mn, the derivative being sum_j A_ij delta_mj delta_nb; or delta_mi, as it is printed
+	// dV_mn = sum_ib dO_ib dO_ib/dV_mn, the derivative being sum_j A_ij delta_mj delta_nb; or
+	// delta_mi, as it is printed
 	contracted := func(b backprop, misprint bool) *mat.Dense {
 		nq, nk, _, dv := b.dims()
 		a, o := b.forward()
@@ -192,6 +194,7 @@ func checkValueJacobian(c *Check) {
 	c.Erratum("E-04", "equation 33", "A^ij delta_m^j delta_n^b = A^im delta_n^b", "A^ij delta_m^i delta_n^b = A^im delta_n^b")
 }
 
-// softmaxCases is the Jacobian as the proof has it, by the quotient rule: a_j = e_j / Z with e_j = exp(s_j), so that
+// softmaxCases is the Jacobian as the proof has it, by the quotient rule: a_j = e_j / Z with e_j =
+// exp(s_j), so that
 //
 //	da_j/ds_n = (delta_jn e_j Z - e_j e_n) / Z^2

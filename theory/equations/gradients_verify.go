@@ -114,7 +114,8 @@ func checkNumerical(c *Check) {
 	checkSteps(c)
 }
 
-// checkSteps is erratum E-16: which step a float32 gradient check wants, and what one of 1e-5 can tell.
+// checkSteps is erratum E-16: which step a float32 gradient check wants, and what one of 1e-5 can
+// tell.
 func checkSteps(c *Check) {
 	const unit32 = 1.0 / (1 << 24)
 	best := calculus.BestStep(unit32)
@@ -152,7 +153,8 @@ func kernelNumerical(c *Check, at bridge.Attention) {
 func checkGradientsModule(c *Check) {
 	b := someBackprop(c, "random", 3, 5, 4, 2)
 	d, want := b.decompose(), b.five(c)
-	// grad_output_wrt_V, grad_output_wrt_A, grad_softmax, grad_scores_wrt_Q, grad_scores_wrt_K: each from the stage before
+	// grad_output_wrt_V, grad_output_wrt_A, grad_softmax, grad_scores_wrt_Q, grad_scores_wrt_K:
+	// each from the stage before
 	dA := calculus.GradA(b.dO, b.v)
 	dS := calculus.GradSoftmax(d.Weights, dA, 1)
 	nearStages(c, "the five functions one after the other", &calculus.Staged{
@@ -170,7 +172,8 @@ func checkGradientsModule(c *Check) {
 	checkFlow(c, b, d)
 }
 
-// checkFlow is gradient_flow_analysis: the norms of all intermediates, and how much of a gradient the softmax lets through.
+// checkFlow is gradient_flow_analysis: the norms of all intermediates, and how much of a gradient
+// the softmax lets through.
 func checkFlow(c *Check, b backprop, d *scorers.Decomposition) {
 	f := calculus.GradientFlow(d, b.q, b.k, b.v, 0, b.dO)
 	want := b.five(c)
@@ -201,7 +204,8 @@ func checkFlow(c *Check, b backprop, d *scorers.Decomposition) {
 	}
 }
 
-// kernelDifference asks an Attention whether its own outputs move as its own gradients say: no definition takes part but in the tolerance.
+// kernelDifference asks an Attention whether its own outputs move as its own gradients say: no
+// definition takes part but in the tolerance.
 func kernelDifference(c *Check, at bridge.Attention) {
 	const h = 1.0 / 16 // exact, and far above the rounding of an output; the third derivative is taken out by two steps
 	b := someBackprop(c, "", 3, 4, 2, 2).single()
@@ -222,7 +226,8 @@ func kernelDifference(c *Check, at bridge.Attention) {
 	}
 	for i := range 3 {
 		for e := range 2 {
-			// central differences by h and h/2, extrapolated: (4 D(h/2) - D(h)) / 3 is off by h^4 times the fifth derivative, over 480
+			// central differences by h and h/2, extrapolated: (4 D(h/2) - D(h)) / 3 is off by h^4
+			// times the fifth derivative, over 480
 			up, t1 := loss(i, e, h)
 			down, t2 := loss(i, e, -h)
 			halfUp, t3 := loss(i, e, h/2)

@@ -12,7 +12,8 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// sharing is the number of key heads that four query heads have: one each, one for two of them, one for all.
+// sharing is the number of key heads that four query heads have: one each, one for two of them, one
+// for all.
 var sharing = []int{4, 2, 1}
 
 const queryHeads = 4

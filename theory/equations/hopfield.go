@@ -208,7 +208,8 @@ func classicalDynamics(c *Check) {
 }
 
 func classicalCapacity(c *Check) {
-	// A bit of a stored pattern is wrong where the votes of the other spins, of all patterns, are against it.
+	// A bit of a stored pattern is wrong where the votes of the other spins, of all patterns, are
+	// against it.
 	p := hopfield.Spins(c.Rand, 20, 60)
 	net := c.network(p, false)
 	for mu := range 20 {
@@ -377,7 +378,8 @@ func modernEnergyThroughKernel(c *Check, a bridge.Attention) {
 		state, next := x.RawRowView(i), ans.O.X.RawRowView(i)
 		lse.Set(i, 0, beta*(floats.Dot(state, state)*c.Factor("one half", .5)-m.Energy(state)))
 
-		// The update that the kernel made may be off by its tolerance, along what is left of the slope.
+		// The update that the kernel made may be off by its tolerance, along what is left of the
+		// slope.
 		off := floats.Norm(ans.O.Tol.RawRowView(i), 2)
 		slope := floats.Norm(m.Gradient(next), 2) + floats.Distance(next, state, 2) + off
 		step := floats.Distance(next, state, 2)
@@ -445,7 +447,8 @@ func modernUpdateThroughKernel(c *Check, a bridge.Attention) {
 	}
 	c.Tolerable("five states in one call", got, want, 1e-14)
 
-	// A tolerance of 2e-5 is between the two steps, 9e-5 and 1e-7, whatever a float32 may add to them.
+	// A tolerance of 2e-5 is between the two steps, 9e-5 and 1e-7, whatever a float32 may add to
+	// them.
 	m = c.memory(basis(3, 4), nil, 10)
 	all, err := m.Retrieve(a, basis(1, 4), hopfield.Limit{Iterations: 10, Tolerance: 2e-5})
 	c.Must(err)
@@ -549,7 +552,8 @@ func heteroAssociation(c *Check) {
 		slope := fd.Gradient(nil, m.Energy, x, &fd.Settings{Formula: fd.Central})
 		c.NearAll("dE/dx against central differences", slope, gradient(k, x, beta), 1e-8*(1+beta*beta))
 
-		// A map is a gradient where its Jacobian is symmetric. With the keys as values this one is; with others it is not, so no energy can have it.
+		// A map is a gradient where its Jacobian is symmetric. With the keys as values this one is;
+		// with others it is not, so no energy can have it.
 		jacobian := func(m *hopfield.Modern) *mat.Dense {
 			j := mat.NewDense(3, 3, nil)
 			fd.Jacobian(j, func(y, x []float64) { copy(y, m.Read(x)) }, x, &fd.JacobianSettings{Formula: fd.Central})
@@ -565,7 +569,8 @@ func heteroAssociation(c *Check) {
 	}
 	c.True("the Jacobian is not symmetric with other values", lopsided > .1)
 
-	// At the fixed point (1,0) of the one pattern (1,0), the gradient of the energy as it is printed, x - beta K^T softmax(beta K x), is not 0.
+	// At the fixed point (1,0) of the one pattern (1,0), the gradient of the energy as it is
+	// printed, x - beta K^T softmax(beta K x), is not 0.
 	m := c.memory(Rows([]float64{1, 0}), nil, 4)
 	fixed := []float64{1, 0}
 	asPrinted := fd.Gradient(nil, func(x []float64) float64 { return floats.Dot(x, x)/2 - lseOf(overlapsOf(m.Keys, x, 4)) }, fixed, &fd.Settings{Formula: fd.Central})
@@ -656,7 +661,8 @@ func hopfieldModule(c *Check) {
 	c.Must(err)
 	c.Printed("modern_capacity: StorageBound", "7.41", b.Patterns)
 
-	// separation_quality is the smallest distance of two patterns over their mean norm: a triangle of sides 3, 4 and 5 with a corner at the origin.
+	// separation_quality is the smallest distance of two patterns over their mean norm: a triangle
+	// of sides 3, 4 and 5 with a corner at the origin.
 	triangle := Rows([]float64{0, 0}, []float64{3, 0}, []float64{0, 4})
 	c.Near("separation_quality: Separation", c.memory(triangle, nil, 1).Separation().Ratio, 3/(7*c.Factor("mean over patterns", 1.0/3)), 1e-15)
 

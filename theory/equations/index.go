@@ -105,8 +105,9 @@ func notation(c *Check) {
 	scaled.Scale(c.Factor("1/√d", ex1Scale), s)
 	c.NearMat("the same, scaled", tensor.AttentionScores(q, k, 0), &scaled, 1e-15)
 
-	// E-24: the documents contract upper with upper indices. That is refused where indices are marked, and comes right with a metric; with the letters alone it
-	// is a plain sum, which has the intended value.
+	// E-24: the documents contract upper with upper indices. That is refused where indices are
+	// marked, and comes right with a metric; with the letters alone it is a plain sum, which has
+	// the intended value.
 	lowered := "^ia,_ab,^jb->^ij"
 	if c.Flip("lower indices of the metric") {
 		lowered = "^ia,^ab,^jb->^ij"
@@ -181,7 +182,8 @@ func sumsAreContractions(c *Check, q, k, v mat.Matrix) {
 	c.NearMat("O as a contraction", tensor.AttentionOutput(weights, v), o, 2e-15)
 }
 
-// namedContractions compares every contraction that has a name with a second evaluation of the spec that its name means, and so every example.
+// namedContractions compares every contraction that has a name with a second evaluation of the spec
+// that its name means, and so every example.
 func namedContractions(c *Check) {
 	examples := tensor.Examples()
 	c.True("26 examples or more", len(examples) >= 26)
@@ -257,7 +259,8 @@ func namedContractions(c *Check) {
 	c.True("explain: the equation, and which index is summed", strings.Contains(text, "y[i,j] = sum_a x1[i,a] x2[j,a]") && strings.Contains(text, "summed: a\n"))
 }
 
-// letterByLetter evaluates a plain spec by what it means: every letter runs, and each choice of their values adds one product to one element.
+// letterByLetter evaluates a plain spec by what it means: every letter runs, and each choice of
+// their values adds one product to one element.
 func letterByLetter(c *Check, spec string, operands ...*tensor.Tensor) *tensor.Tensor {
 	left, output, arrow := strings.Cut(spec, "->")
 	inputs := strings.Split(left, ",")

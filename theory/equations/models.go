@@ -16,8 +16,8 @@ import (
 	"attnlab/theory/tensor"
 )
 
-// models is the rows on what is built from attention. Their mathematics is loops and a twin in float64; what they ask of a kernel is asked of a layer of package nn
-// that runs on it.
+// models is the rows on what is built from attention. Their mathematics is loops and a twin in
+// float64; what they ask of a kernel is asked of a layer of package nn that runs on it.
 func models() []Row {
 	return []Row{
 		{
@@ -83,10 +83,12 @@ func models() []Row {
 	}
 }
 
-// layerBound is what an output or a gradient of a layer may be off by in float32, as a part of its largest element: 32 roundings, to which package nn holds its layers.
+// layerBound is what an output or a gradient of a layer may be off by in float32, as a part of its
+// largest element: 32 roundings, to which package nn holds its layers.
 const layerBound = 32 * 0x1p-24
 
-// gradientBound is what a gradient in float64 and central differences may differ by, as a part of the largest element.
+// gradientBound is what a gradient in float64 and central differences may differ by, as a part of
+// the largest element.
 const gradientBound = 1e-6
 
 // largestOf is the size of the largest element.
@@ -97,8 +99,9 @@ func largestOf(m *mat.Dense) (x float64) {
 	return x
 }
 
-// nearLargest demands that got is want within a part of want's largest element; of other's, if want is 0 beside that, as the gradient by a bias of keys is: a
-// number that all scores of a row have in common changes no weight.
+// nearLargest demands that got is want within a part of want's largest element; of other's, if want
+// is 0 beside that, as the gradient by a bias of keys is: a number that all scores of a row have in
+// common changes no weight.
 func nearLargest(c *Check, what string, got, want *mat.Dense, other, bound float64) {
 	if want == nil { // nothing has been added to it
 		want = zeros(got)
@@ -120,7 +123,8 @@ func nearGradients(c *Check, params []*nn.Param, got nn.Mat, t *twin, dx *mat.De
 	}
 }
 
-// asProduct demands that a product in float32 is want = x w within what the roundings of its terms may leave: as many as the root of their number, and four.
+// asProduct demands that a product in float32 is want = x w within what the roundings of its terms
+// may leave: as many as the root of their number, and four.
 func asProduct(c *Check, what string, got nn.Mat, x, w, want *mat.Dense) {
 	size := func(m *mat.Dense) *mat.Dense {
 		var to mat.Dense
@@ -312,7 +316,8 @@ func joiningAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// writtenDiversity is 1 - 2/(H(H-1)) sum_h<g sum_ij A^h_ij A^g_ij / sqrt(sum A^h_ij^2 sum A^g_ij^2).
+// writtenDiversity is 1 - 2/(H(H-1)) sum_h<g sum_ij A^h_ij A^g_ij / sqrt(sum A^h_ij^2 sum
+// A^g_ij^2).
 func writtenDiversity(c *Check, patterns []*mat.Dense) float64 {
 	mean, heads := 0.0, float64(len(patterns))
 	for h, p := range patterns {
@@ -461,7 +466,8 @@ func headSubspace(c *Check) {
 			}
 			q := times(x, wh)
 			c.Within(fmt.Sprintf("rank of Q of head %d", h), float64(rank(q)), d)
-			// the part of another x that the columns of W_Q^h do not span: the rest of a least-squares fit by them
+			// the part of another x that the columns of W_Q^h do not span: the rest of a
+			// least-squares fit by them
 			z := c.Normal(dim, 1)
 			var by mat.Dense
 			c.Must(by.Solve(wh, z))
@@ -581,7 +587,8 @@ func cacheCost(c *Check) {
 	}
 }
 
-// fed is what a layer with caches makes of the rows of x, in calls of so many rows at a time, the last size for all that is left.
+// fed is what a layer with caches makes of the rows of x, in calls of so many rows at a time, the
+// last size for all that is left.
 func fed(c *Check, p nn.Pass, caches *nn.Caches, x *mat.Dense, calls ...int) *mat.Dense {
 	rows, dim := x.Dims()
 	got := mat.NewDense(rows, dim, nil)
@@ -616,7 +623,8 @@ func cacheAsked(c *Check, a bridge.Attention) {
 		what := map[int]string{0: "one cache: ", 8: "pages of 8: "}[page]
 		nearLargest(c, what+"token by token, against one causal pass", cached(page, 1, 1), want, 0, 2*layerBound)
 		nearLargest(c, what+"10 rows, 7 rows, and token by token", cached(page, 10, 10, 7, 1), want, 0, 2*layerBound)
-		// Calls of two rows or more run through one plan; whether they bring many rows or few, a row has the same bits.
+		// Calls of two rows or more run through one plan; whether they bring many rows or few, a
+		// row has the same bits.
 		c.NearMat(what+"two rows at a time, against all at once through the same plan", cached(page, n, 2), cached(page, n, n), 0)
 	}
 }
@@ -651,7 +659,8 @@ func mixture(c *Check) {
 	balance(c)
 }
 
-// gates is the weight of each expert for a row, G_e of the Top largest, which may be renormalised, and 0 for the others; and G.
+// gates is the weight of each expert for a row, G_e of the Top largest, which may be renormalised,
+// and 0 for the others; and G.
 func gates(c *Check, e *nn.Experts, logits []float64) (g, soft []float64) {
 	all, _ := writtenSoftmax(c, Rows(logits), nil)
 	soft = Flat(all)
@@ -725,7 +734,8 @@ func someExperts(c *Check, like nn.Experts) {
 	}
 }
 
-// straightThrough holds the variant whose weights are 1/Top going forward: the gradient by them goes to G as if they had been G,
+// straightThrough holds the variant whose weights are 1/Top going forward: the gradient by them
+// goes to G as if they had been G,
 //
 //	dlogit_e = G_e (dG_e - sum_f G_f dG_f)        dG_e = sum_b dy_b expert_e(x)_b, 0 where e is not chosen
 func straightThrough(c *Check, what string, e *nn.Experts, t *twin, x, dy *mat.Dense, y nn.Mat) {
@@ -758,7 +768,8 @@ func straightThrough(c *Check, what string, e *nn.Experts, t *twin, x, dy *mat.D
 	nearLargest(c, what+"gradient by the gate", dense(e.Gate.W.Grad), times(x.T(), dlogits), 0, layerBound)
 }
 
-// balance holds the loss of balance to its sum, which is 1 where all gates are alike, whoever is chosen.
+// balance holds the loss of balance to its sum, which is 1 where all gates are alike, whoever is
+// chosen.
 func balance(c *Check) {
 	const rows, dim, n, top = 16, 3, 4, 2
 	e, err := nn.NewExperts("e", dim, n, top, func(i int) nn.Layer { return nn.NewLinear(fmt.Sprint("e", i), dim, dim, false, c.Rand) }, c.Rand)
@@ -785,7 +796,8 @@ func balance(c *Check) {
 	c.True("then the lowest indices have all rows", pass.Load[0] == rows && pass.Load[1] == rows && pass.Load[2]+pass.Load[3] == 0)
 }
 
-// nearDifferences holds the gradients of a twin to central differences of its own way forth: value is the loss, of which dx is the gradient by x.
+// nearDifferences holds the gradients of a twin to central differences of its own way forth: value
+// is the loss, of which dx is the gradient by x.
 func nearDifferences(c *Check, t *twin, x, dx *mat.Dense, value func() float64) {
 	want := mat.NewDense(x.RawMatrix().Rows, x.RawMatrix().Cols, differences(x, value))
 	nearLargest(c, "gradient by the input, by differences", dx, want, 0, gradientBound)
@@ -860,7 +872,8 @@ func encoderBlock(c *Check) {
 	c.Note("held-out accuracy %.3f, of %.2f by chance", right, chance)
 }
 
-// firstToken trains an encoder to say which token a sequence began with, on some of all sequences, and returns the part of others that it tells right.
+// firstToken trains an encoder to say which token a sequence began with, on some of all sequences,
+// and returns the part of others that it tells right.
 func firstToken(c *Check) (right, chance float64) {
 	const tokens, seq, batch, steps, held = 3, 6, 32, 90, 128
 	var all [][]int32 // every sequence there is
@@ -932,8 +945,9 @@ func glorotWeights(c *Check) {
 	}
 }
 
-// libraryHeadsAsked is the library's module multihead: multihead_attention with its mask and weights, multihead_attention_batched, decompose_multihead,
-// head_diversity and head_attention_entropy.
+// libraryHeadsAsked is the library's module multihead: multihead_attention with its mask and
+// weights, multihead_attention_batched, decompose_multihead, head_diversity and
+// head_attention_entropy.
 func libraryHeadsAsked(c *Check, a bridge.Attention) {
 	const batch, n, dim, heads = 3, 6, 8, 4
 	l, on := attentionLayer(c, dim, heads, heads, true), c.On(a)

@@ -7,8 +7,9 @@ import (
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
-// numpyRandom draws what the lesson's listings drew after np.random.seed: integers of the Mersenne twister, uniform numbers of 53 bits from two of them, and
-// normal numbers by Marsaglia's polar method, which makes two at a time and gives the second one first.
+// numpyRandom draws what the lesson's listings drew after np.random.seed: integers of the Mersenne
+// twister, uniform numbers of 53 bits from two of them, and normal numbers by Marsaglia's polar
+// method, which makes two at a time and gives the second one first.
 type numpyRandom struct {
 	bits  *prng.MT19937
 	spare float64

@@ -74,8 +74,9 @@ func masksAndPositions() []Row {
 	}
 }
 
-// byIndex is attention one index at a time, as the documents write it: weights A_ij = exp(s_ij) / sum_j exp(s_ij) over the keys that query i sees, outputs
-// O_ib = sum_j A_ij V_jb, and LSE_i = log sum_j exp(s_ij). A query that sees no key has zeros, and LSE -Inf.
+// byIndex is attention one index at a time, as the documents write it: weights A_ij = exp(s_ij) /
+// sum_j exp(s_ij) over the keys that query i sees, outputs O_ib = sum_j A_ij V_jb, and LSE_i = log
+// sum_j exp(s_ij). A query that sees no key has zeros, and LSE -Inf.
 func byIndex(nq int, s func(i, j int) float64, sees func(i, j int) bool, v mat.Matrix) (weights, out, lse *mat.Dense) {
 	nk, dv := v.Dims()
 	weights, out, lse = mat.NewDense(nq, nk, nil), mat.NewDense(nq, dv, nil), mat.NewDense(nq, 1, nil)
@@ -172,7 +173,8 @@ func causalAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// wideAndFew are numbers of queries of which kernels may take each kind another way: as when reading a prompt, and as when decoding.
+// wideAndFew are numbers of queries of which kernels may take each kind another way: as when
+// reading a prompt, and as when decoding.
 var wideAndFew = []int{20, 4}
 
 func causalAnswersOf(c *Check, a bridge.Attention, n int) {
@@ -275,7 +277,8 @@ type libraryMask struct {
 	pairs   int // that it shows
 }
 
-// libraryMasks are the masks of n queries and keys, of which so many are no padding. The ingredients are what each is easily taken for.
+// libraryMasks are the masks of n queries and keys, of which so many are no padding. The
+// ingredients are what each is easily taken for.
 func libraryMasks(c *Check, n, length int) []libraryMask {
 	const window, side, stride, global = 4, 3, 3, 2
 	own, wide, half := 0, window, window/2
@@ -353,7 +356,8 @@ func libraryPictures(c *Check) {
 		c.Near(m.name+": pairs counted", float64(p.Count(args).Pairs), float64(shown), 0)
 	}
 
-	// apply_mask fills in -1e9, mask_to_additive adds it: with a key to see it is the same as to select, without one it is not a mask at all
+	// apply_mask fills in -1e9, mask_to_additive adds it: with a key to see it is the same as to
+	// select, without one it is not a mask at all
 	mask := func(i, j int) bool { return i < length && j < length }
 	q, k, v := c.Normal(n, 4), c.Normal(n, 4), c.Normal(n, 3)
 	raw := productScores(q, k, .5)
@@ -647,8 +651,8 @@ func rotations(c *Check) {
 	c.Note("the eight RotaryEmbedding cases of ONNX are read by package attn/cases: benchrun verify --cases puts them to every kernel")
 }
 
-// rotate32 holds attn.Rotate and its tables to the rotation in float64: two products and a sum of two, of rounded cosines and sines, may be off by three roundings
-// of |x|+|y| and a little.
+// rotate32 holds attn.Rotate and its tables to the rotation in float64: two products and a sum of
+// two, of rounded cosines and sines, may be off by three roundings of |x|+|y| and a little.
 func rotate32(c *Check) {
 	const rows, d, bound = 50, 8, 3.5 / (1 << 24)
 	x := c.normal32(rows, d)

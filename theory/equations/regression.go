@@ -97,7 +97,8 @@ func apart2(q, k mat.Matrix, i, j int) (sum float64) {
 	return sum
 }
 
-// ofOneNorm are keys of one norm: each has the numbers of the first, in another order and with other signs.
+// ofOneNorm are keys of one norm: each has the numbers of the first, in another order and with
+// other signs.
 func ofOneNorm(c *Check, n, d int) *mat.Dense {
 	k, first := mat.NewDense(n, d, nil), c.Vector(d)
 	for j := range n {
@@ -151,14 +152,16 @@ func kernelRegression(c *Check) {
 	c.Erratum("E-13", "the letters", "K(q, k) for the kernel, K for the keys, l for the index that is summed", "K for kernel and keys, k for a key and the index")
 	c.Note("E-13: weights of a Gaussian with bandwidth^2 = sqrt(d) and of attention differ by up to %.4f on these keys", raw)
 
-	// That kernel is no function of q-k: a shift of both changes it, which it does not do to a Gaussian.
+	// That kernel is no function of q-k: a shift of both changes it, which it does not do to a
+	// Gaussian.
 	x, y, by := c.Vector(d), c.Vector(d), c.Vector(d)
 	sum := func(x []float64) []float64 { return floats.AddTo(make([]float64, d), x, by) }
 	dot, bell := regression.ExpDot(0), regression.Gaussian(h)
 	c.True("E-13: exp(q.k/sqrt(d)) is no function of q-k", math.Abs(dot(sum(x), sum(y))-dot(x, y)) > 0.01)
 	c.Near("a Gaussian is", bell(sum(x), sum(y)), bell(x, y), 1e-13)
 
-	// Attention with -|k|^2/2h^2 added to the score of each key is the Gaussian's regression, for any keys.
+	// Attention with -|k|^2/2h^2 added to the score of each key is the Gaussian's regression, for
+	// any keys.
 	bias := make([]float64, nk)
 	for j := range bias {
 		bias[j] = -dotRows(k, k, j, j) * square / math.Sqrt(d)
@@ -195,7 +198,8 @@ func normalised(k mat.Matrix) *mat.Dense {
 	return to
 }
 
-// regressionByAttention asks a kernel for regressions: with exp(q.k/sqrt(d)), and with a Gaussian, by keys of one norm and by a bias.
+// regressionByAttention asks a kernel for regressions: with exp(q.k/sqrt(d)), and with a Gaussian,
+// by keys of one norm and by a bias.
 func regressionByAttention(c *Check, a bridge.Attention) {
 	const nq, nk, d, dv = 4, 9, 4, 3
 	scale, square := c.Factor("scale", 1/math.Sqrt(d)), c.Factor("half", 0.5)
@@ -217,7 +221,8 @@ func regressionByAttention(c *Check, a bridge.Attention) {
 		Problem: attn.Problem{Score: attn.Score{Terms: attn.TermBias}},
 		Args:    attn.Args{Terms: attn.Operands{Bias: bridge.Tensor(bias)}},
 	})
-	// The bias is rounded on its way, by 2^-24 of itself, which moves a weight by as much and an output by no more than twice that of the largest value.
+	// The bias is rounded on its way, by 2^-24 of itself, which moves a weight by as much and an
+	// output by no more than twice that of the largest value.
 	rounding := 2 * 0x1p-24 * floats.Norm(Flat(bias), math.Inf(1)) * floats.Norm(Flat(v), math.Inf(1))
 	c.Tolerable("with any keys and a bias of -|k|^2/2h^2, with a Gaussian", ans.O, gaussian(k), rounding)
 }
@@ -378,7 +383,8 @@ func runningState(c *Check) {
 	c.NearAll("states of parts merge", first.Answer(q.RawRowView(0)), state.Answer(q.RawRowView(0)), 1e-12)
 }
 
-// runningKernel asks for causal linear attention in one call and, where a plan carries a state, token by token, and then looks at the state.
+// runningKernel asks for causal linear attention in one call and, where a plan carries a state,
+// token by token, and then looks at the state.
 func runningKernel(c *Check, a bridge.Attention) {
 	const n, d, dv = 19, 4, 3
 	q, k, v := bridge.Float32(c.Normal(n, d)), bridge.Float32(c.Normal(n, d)), bridge.Float32(c.Normal(n, dv))
@@ -392,7 +398,8 @@ func runningKernel(c *Check, a bridge.Attention) {
 		return
 	}
 	c.Tolerable("token by token", bridge.Values{X: stepped, Tol: ans.O.Tol}, want, 1e-13)
-	// The state is sums over n keys, whose features and products are rounded: (sqrt(n)+8) 2^-24 of the sum of their sizes.
+	// The state is sums over n keys, whose features and products are rounded: (sqrt(n)+8) 2^-24 of
+	// the sum of their sizes.
 	sums, sizes := mat.NewDense(1, d*dv+d, nil), mat.NewDense(1, d*dv+d, nil)
 	add := func(at int, x float64) {
 		sums.Set(0, at, sums.At(0, at)+x)
@@ -410,7 +417,8 @@ func runningKernel(c *Check, a bridge.Attention) {
 	c.Tolerable("the state, sums of phi(k) v^T and of phi(k)", bridge.Values{X: state, Tol: sizes}, sums, 1e-13)
 }
 
-// tokenByToken is what a kernel answers to one query and key after the other, and the state that it ends with; nil where its plans carry none.
+// tokenByToken is what a kernel answers to one query and key after the other, and the state that it
+// ends with; nil where its plans carry none.
 func tokenByToken(c *Check, kernel attn.Kernel, q, k, v *mat.Dense) (o, state *mat.Dense) {
 	if kernel == nil {
 		return nil, nil
@@ -474,7 +482,8 @@ func featureMaps(c *Check) {
 	errorOfDraws(c, x, y)
 }
 
-// randomFeatures integrates what one direction contributes, and its square, over the normal distribution in the plane.
+// randomFeatures integrates what one direction contributes, and its square, over the normal
+// distribution in the plane.
 func randomFeatures(c *Check, x, y []float64) {
 	half, minus := c.Factor("half", 0.5), c.Sign("minus", -1)
 	dot := func(x, y []float64) float64 { return x[0]*y[0] + x[1]*y[1] }
@@ -504,7 +513,8 @@ func randomFeatures(c *Check, x, y []float64) {
 	}
 	c.True("the name of each is its own", regression.Trig.String() == "trig" && regression.Positive.String() == "positive")
 
-	// exp(w.x) alone, which the library's page calls a random Fourier feature, has other products: exp(|x+y|^2/2).
+	// exp(w.x) alone, which the library's page calls a random Fourier feature, has other products:
+	// exp(|x+y|^2/2).
 	sum := []float64{x[0] + y[0], x[1] + y[1]}
 	page := overThePlane(func(w []float64) float64 { return math.Exp(dot(w, sum)) })
 	c.Near("E exp(w.x) exp(w.y)", page, math.Exp(dot(sum, sum)/2), 1e-12)
@@ -569,7 +579,8 @@ func errorOfDraws(c *Check, x, y []float64) {
 	c.Near("the error falls as m^-1/2", slope, c.Factor("power", -0.5), 0.05)
 }
 
-// randomFeaturesThroughKernel makes features beforehand and gives them to a kernel as they are: with the identity for its feature map, any map will do.
+// randomFeaturesThroughKernel makes features beforehand and gives them to a kernel as they are:
+// with the identity for its feature map, any map will do.
 func randomFeaturesThroughKernel(c *Check, a bridge.Attention) {
 	const n, d, dv, m = 12, 4, 3, 64
 	q, k, v := c.Normal(n, d), c.Normal(n, d), bridge.Float32(c.Normal(n, dv))
@@ -593,8 +604,8 @@ func randomFeaturesThroughKernel(c *Check, a bridge.Attention) {
 	})
 	gq, gk := features(q), features(k)
 	want := weighted(n, v, 0, func(i int) int { return i + 1 }, func(i, j int) float64 { return dotRows(gq, gk, i, j) })
-	// Features are rounded on their way, each by 2^-24 of itself, and none is negative: a weight moves by twice that, an output by four times that of the
-	// largest value.
+	// Features are rounded on their way, each by 2^-24 of itself, and none is negative: a weight
+	// moves by twice that, an output by four times that of the largest value.
 	c.Tolerable("positive random features through the identity", ans.O, want, 4*0x1p-24*floats.Norm(Flat(v), math.Inf(1)))
 	softmax := weighted(n, v, 0, func(i int) int { return i + 1 }, func(i, j int) float64 { return math.Exp(dotRows(q, k, i, j) / math.Sqrt(d)) })
 	var off mat.Dense
@@ -629,7 +640,8 @@ func kernelMatrix(c *Check) {
 		}
 	}
 	c.True("E-22: A is not symmetric", skew > 1e-3)
-	// The key 3 draws the weight of the query 1, which draws none of the query 3's: x.Ax < 0 at x = (2, -1).
+	// The key 3 draws the weight of the query 1, which draws none of the query 3's: x.Ax < 0 at x =
+	// (2, -1).
 	two := regression.ExpDot(1).Weights(Rows([]float64{1}, []float64{3}), Rows([]float64{1}, []float64{3}))
 	form := 4*two.At(0, 0) - 2*(two.At(0, 1)+two.At(1, 0)) + two.At(1, 1)
 	c.True("E-22: there is x with x.Ax < 0", form < -0.1)
@@ -664,7 +676,8 @@ func kernelMatrix(c *Check) {
 	}
 }
 
-// kernelMatrixFromAttention has a kernel make exp(S) with Q = K: with the identity for V the output is the weights, and exp(LSE) is what they were divided by.
+// kernelMatrixFromAttention has a kernel make exp(S) with Q = K: with the identity for V the output
+// is the weights, and exp(LSE) is what they were divided by.
 func kernelMatrixFromAttention(c *Check, a bridge.Attention) {
 	const n, d = 8, 3
 	x := bridge.Float32(c.Normal(n, d))
@@ -690,7 +703,8 @@ func kernelMatrixFromAttention(c *Check, a bridge.Attention) {
 	}
 	values, err := regression.Spectrum(both)
 	c.Must(err)
-	// No eigenvalue moves by more than the error's own size, that of the root of the sum of squares.
+	// No eigenvalue moves by more than the error's own size, that of the root of the sum of
+	// squares.
 	c.Within("no eigenvalue below 0, but for the tolerance", -values[0], mat.Norm(g.Tol, 2)+1e-12*values[n-1])
 }
 
@@ -732,7 +746,8 @@ func lessonListing(c *Check) {
 	q, k, v = c.Normal(4, 3), c.Normal(6, 3), c.Normal(6, 2)
 	c.NearMat("the listing, random numbers", lesson.Attend(q, k, v), summed(q, k, v, eps), 1e-14)
 
-	// What linear attention computes is no approximation of softmax attention, and phi(Q)(phi(K)^T V) without the sum that divides is neither.
+	// What linear attention computes is no approximation of softmax attention, and phi(Q)(phi(K)^T
+	// V) without the sum that divides is neither.
 	q, k, v = ex1()
 	var bare, kv mat.Dense
 	kv.Mul(regression.Apply(lesson.Feature, k).T(), v)

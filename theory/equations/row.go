@@ -1,10 +1,13 @@
-// Package equations is the source documents as a table of executable checks: each numbered statement, what it says in plain notation, and a check that
-// computes both of its sides. A row passes by computing, never by a stored verdict.
+// Package equations is the source documents as a table of executable checks: each numbered
+// statement, what it says in plain notation, and a check that computes both of its sides. A row
+// passes by computing, never by a stored verdict.
 //
-// A check writes its equation out, in loops over indices where that is how the source has it, and compares with what the packages under theory compute, with
-// figures printed in the sources, and with kernels. What a kernel is held to is the tolerance of package oracle: the error that float32 arithmetic is
-// entitled to on those very numbers. The ingredients of an equation (a sign, an index, a factor) are marked where they stand, and a test demands that the
-// check fails with any of them changed: see Check.
+// A check writes its equation out, in loops over indices where that is how the source has it, and
+// compares with what the packages under theory compute, with figures printed in the sources, and
+// with kernels. What a kernel is held to is the tolerance of package oracle: the error that float32
+// arithmetic is entitled to on those very numbers. The ingredients of an equation (a sign, an
+// index, a factor) are marked where they stand, and a test demands that the check fails with any of
+// them changed: see Check.
 //
 // Kernels, matrix products and the clock are arguments.
 package equations
@@ -21,7 +24,8 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// A Row is one statement of the source documents. Rows that have neither Check nor Kernel say why in Is and Of.
+// A Row is one statement of the source documents. Rows that have neither Check nor Kernel say why
+// in Is and Of.
 type Row struct {
 	ID        string // of the inventory: its first letter is the source
 	Statement string // in plain notation
@@ -42,7 +46,8 @@ func (r *Row) Computed() bool { return r.Check != nil || r.Kernel != nil }
 // A Verdict is what is said of a row, or of a row and a kernel.
 type Verdict string
 
-// Verdicts. A kernel that does not do what a row asks has not claimed it, which is not the row's verdict.
+// Verdicts. A kernel that does not do what a row asks has not claimed it, which is not the row's
+// verdict.
 const (
 	Pass      Verdict = "pass"
 	Fail      Verdict = "fail"
@@ -60,7 +65,8 @@ type Result struct {
 	Outcomes              []Outcome `json:",omitempty"`
 }
 
-// An Outcome is the verdict of one check: of the mathematics where By is empty, of the definition, or of a kernel.
+// An Outcome is the verdict of one check: of the mathematics where By is empty, of the definition,
+// or of a kernel.
 type Outcome struct {
 	By              string `json:",omitempty"`
 	Verdict         Verdict
@@ -79,7 +85,8 @@ type Env struct {
 	KernelsOnly bool                  // leave the mathematics and the definition out, and rows that ask nothing of a kernel
 }
 
-// Run runs the given rows, in their order, and hands every result to each. It stops between checks when the context ends, and says so.
+// Run runs the given rows, in their order, and hands every result to each. It stops between checks
+// when the context ends, and says so.
 func Run(ctx context.Context, env Env, rows []Row, each func(Result)) error {
 	for i := range rows {
 		r := &rows[i]
@@ -202,8 +209,8 @@ func Table() []Row {
 	return rows
 }
 
-// Select returns the rows whose ID is one of ids, or begins with one that ends in *, and whose source is the one named. Empty selects all. It also returns
-// the ids that no row has.
+// Select returns the rows whose ID is one of ids, or begins with one that ends in *, and whose
+// source is the one named. Empty selects all. It also returns the ids that no row has.
 func Select(rows []Row, ids []string, source string) (some []Row, missing []string) {
 	found := map[string]bool{}
 	for _, r := range rows {

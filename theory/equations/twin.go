@@ -8,8 +8,9 @@ import (
 	"attnlab/nn"
 )
 
-// A twin is the layers of a transformer in float64, as their equations stand, each with its way back. Weights have the names of package nn's parameters, and
-// gradients are added up under the same names.
+// A twin is the layers of a transformer in float64, as their equations stand, each with its way
+// back. Weights have the names of package nn's parameters, and gradients are added up under the
+// same names.
 type twin struct {
 	forth, back *Check // whose ingredients are marked on the way forth, and back
 	w, grad     map[string]*mat.Dense
@@ -18,7 +19,8 @@ type twin struct {
 // A way leads back through a layer: from the gradient by its output to that by its input.
 type way func(dy *mat.Dense) *mat.Dense
 
-// newTwin is the twin of a layer that has these parameters. Where a check is nil, nothing is marked.
+// newTwin is the twin of a layer that has these parameters. Where a check is nil, nothing is
+// marked.
 func newTwin(forth, back *Check, params []*nn.Param) *twin {
 	t := &twin{forth: forth, back: back, w: map[string]*mat.Dense{}, grad: map[string]*mat.Dense{}}
 	for _, c := range []**Check{&t.forth, &t.back} {
@@ -118,7 +120,8 @@ func (t *twin) rectified(x *mat.Dense) (*mat.Dense, way) {
 	}
 }
 
-// norm is y = gain x' + bias, x' = (x - mean) / sqrt(mean of (x - mean)^2 + eps) by row; back, with g = dy gain
+// norm is y = gain x' + bias, x' = (x - mean) / sqrt(mean of (x - mean)^2 + eps) by row; back, with
+// g = dy gain
 //
 //	dx = (g - mean(g) - x' mean(g x')) / sqrt(...)    dgain = sum_i dy x'    dbias = sum_i dy
 func (t *twin) norm(name string, x *mat.Dense) (*mat.Dense, way) {
@@ -186,7 +189,8 @@ func (d heading) keyHeadOf(c *Check, h int) int {
 	return c.Index("key head", g, d.keyHeads)
 }
 
-// heads is o_h = softmax(q_h k_g^T / sqrt(d)) v_g, heads side by side, and its way back to q, k and v.
+// heads is o_h = softmax(q_h k_g^T / sqrt(d)) v_g, heads side by side, and its way back to q, k and
+// v.
 func (t *twin) heads(q, k, v *mat.Dense, d heading) (o *mat.Dense, back func(do *mat.Dense) (dq, dk, dv *mat.Dense)) {
 	rows, dim := q.Dims()
 	_, values := v.Dims()
@@ -233,7 +237,8 @@ func zeros(m *mat.Dense) *mat.Dense {
 	return mat.NewDense(r, k, nil)
 }
 
-// attention is y = concat(o_h) W_O with q = x W_Q, k = m W_K, v = m W_V. Its way back ends at x and at m.
+// attention is y = concat(o_h) W_O with q = x W_Q, k = m W_K, v = m W_V. Its way back ends at x and
+// at m.
 func (t *twin) attention(name string, x, m *mat.Dense, d heading) (*mat.Dense, func(dy *mat.Dense) (dx, dm *mat.Dense)) {
 	q, backQ := t.linear(name+".q", x)
 	k, backK := t.linear(name+".k", m)
@@ -258,7 +263,8 @@ func (t *twin) selfAttention(name string, x *mat.Dense, d heading) (*mat.Dense, 
 	}
 }
 
-// encoder is a block of the first transformers: z = norm(x + attention(x)), y = norm(z + W_2 max(W_1 z, 0)).
+// encoder is a block of the first transformers: z = norm(x + attention(x)), y = norm(z + W_2
+// max(W_1 z, 0)).
 func (t *twin) encoder(name string, x *mat.Dense, d heading) (*mat.Dense, way) {
 	attended, backA := t.selfAttention(name+".attention", x, d)
 	z, back0 := t.norm(name+".norm0", plus(x, attended))

@@ -12,8 +12,10 @@ import (
 // dimensions are those that the sources look at the variance of a score in.
 var dimensions = []int{8, 32, 128, 512}
 
-// dotVariance draws both the query and the key of every pair. The sample variance of n numbers whose fourth moment is m4 and whose variance is V has, relative
-// to V, a standard error of sqrt((m4/V^2 - 1) / n) = sqrt(2 kappa / n), with kappa = 1 + 3/d for normal components and 1 - 1/d for signs.
+// dotVariance draws both the query and the key of every pair. The sample variance of n numbers
+// whose fourth moment is m4 and whose variance is V has, relative to V, a standard error of
+// sqrt((m4/V^2 - 1) / n) = sqrt(2 kappa / n), with kappa = 1 + 3/d for normal components and 1 -
+// 1/d for signs.
 func dotVariance(c *Check) {
 	const pairs = 100_000
 	for _, d := range dimensions {
@@ -27,7 +29,8 @@ func dotVariance(c *Check) {
 	}
 }
 
-// signProducts is q.k for pairs of vectors whose components are 1 or -1: d less twice the number of places in which they differ.
+// signProducts is q.k for pairs of vectors whose components are 1 or -1: d less twice the number of
+// places in which they differ.
 func signProducts(c *Check, pairs, d int) []float64 {
 	products := make([]float64, pairs)
 	for n := range products {
@@ -68,7 +71,8 @@ func draw(c *Check, x []float64) {
 	}
 }
 
-// lessonVariance draws a new key for every query, as the analysis has it, and sets what it finds against what the lesson prints.
+// lessonVariance draws a new key for every query, as the analysis has it, and sets what it finds
+// against what the lesson prints.
 func lessonVariance(c *Check) {
 	const n = 4000
 	listed := demonstration(c)
@@ -93,8 +97,8 @@ func lessonVariance(c *Check) {
 	}
 }
 
-// demonstration is the lesson's own, digit by digit: a thousand queries, and one key for all of them. What it prints as the variance of q.k, and of
-// q.k/sqrt(d), is an estimate of |k|^2.
+// demonstration is the lesson's own, digit by digit: a thousand queries, and one key for all of
+// them. What it prints as the variance of q.k, and of q.k/sqrt(d), is an estimate of |k|^2.
 func demonstration(c *Check) map[int][2]string {
 	const queries = 1000
 	r := newNumpyRandom(42)

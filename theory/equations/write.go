@@ -9,7 +9,8 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// Printer prints results as lines of text, each as it comes, with the title of its chapter above the first.
+// Printer prints results as lines of text, each as it comes, with the title of its chapter above
+// the first.
 type Printer struct {
 	W          io.Writer
 	Details    bool // a line for each kernel, and the notes and errata
@@ -126,8 +127,8 @@ func chapterOf(id string) string {
 	return ""
 }
 
-// Page writes results as a Markdown page: the rows by chapter, and the places where the sources are wrong. What depends on the machine is not on it:
-// residuals, and which instruction sets there are.
+// Page writes results as a Markdown page: the rows by chapter, and the places where the sources are
+// wrong. What depends on the machine is not on it: residuals, and which instruction sets there are.
 func Page(w io.Writer, results []Result) {
 	fmt.Fprint(w, `# The executable paper
 

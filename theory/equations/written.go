@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Attention as the source documents write it: index by index, one sum a loop, exponentials as they stand. Nothing of the theory packages is in it. What a
-// person would get wrong is marked.
+// Attention as the source documents write it: index by index, one sum a loop, exponentials as they
+// stand. Nothing of the theory packages is in it. What a person would get wrong is marked.
 
 // writtenScores is S_ij = sum_a q_ia k_ja / sqrt(d_k).
 func writtenScores(c *Check, q, k *mat.Dense) *mat.Dense {
@@ -46,8 +46,8 @@ func writtenForm(c *Check, q *mat.Dense, g mat.Matrix, k *mat.Dense) *mat.Dense 
 	return s
 }
 
-// writtenSoftmax is A_ij = exp(S_ij) / Z_i with Z_i = sum_j exp(S_ij), over the keys that the mask shows; a nil mask shows all. A query that sees no key has
-// weights of zero.
+// writtenSoftmax is A_ij = exp(S_ij) / Z_i with Z_i = sum_j exp(S_ij), over the keys that the mask
+// shows; a nil mask shows all. A query that sees no key has weights of zero.
 func writtenSoftmax(c *Check, s *mat.Dense, show func(i, j int) bool) (a *mat.Dense, z []float64) {
 	nq, nk := s.Dims()
 	a, z = mat.NewDense(nq, nk, nil), make([]float64, nq)

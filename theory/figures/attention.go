@@ -18,8 +18,8 @@ const (
 	strip = 5 * vg.Centimeter // height of a panel with lines
 )
 
-// AttentionWeights draws attention step by step: scores, weights and output of a decomposition. The names of queries and keys may be nil. Numbers stand
-// in the cells while there are few.
+// AttentionWeights draws attention step by step: scores, weights and output of a decomposition. The
+// names of queries and keys may be nil. Numbers stand in the cells while there are few.
 func AttentionWeights(d *scorers.Decomposition, queries, keys []string) Figure {
 	write := func(m mat.Matrix) func(float64) string {
 		if r, c := m.Dims(); r > 12 || c > 12 {
@@ -53,7 +53,8 @@ func hide(scores mat.Matrix) *mat.Dense {
 	return &to
 }
 
-// Heads draws the weights of several heads beside each other on one scale of colours, with the mean over the queries of exp(H), the keys that a head looks at.
+// Heads draws the weights of several heads beside each other on one scale of colours, with the mean
+// over the queries of exp(H), the keys that a head looks at.
 func Heads(names []string, weights []*mat.Dense) Figure {
 	top := 0.0
 	for _, w := range weights {
@@ -106,7 +107,8 @@ func Metrics(q, k mat.Matrix, metrics []Metric) Figure {
 	}
 }
 
-// A Mask is what the queries see: a line for each, with '#' for a key that it sees, as attn's Problem.Picture draws it.
+// A Mask is what the queries see: a line for each, with '#' for a key that it sees, as attn's
+// Problem.Picture draws it.
 type Mask struct{ Name, Picture string }
 
 // Masks draws masks beside each other: dark is seen. Above each is the share of the pairs that is.

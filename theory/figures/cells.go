@@ -19,7 +19,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A scale turns numbers to colours: from its first colour at min to its last one at max, evenly; or a colour for each band between levels.
+// A scale turns numbers to colours: from its first colour at min to its last one at max, evenly; or
+// a colour for each band between levels.
 type scale struct {
 	min, max float64
 	colors   []color.RGBA
@@ -53,7 +54,8 @@ func blues(top float64) *scale {
 	return &scale{min: 0, max: top, colors: shades(brewer.TypeSequential, "Blues", 9)}
 }
 
-// depths is for heights between two numbers, in bands that are darker the lower they lie. They are narrow where it is low, as heights grow with the square of the distance.
+// depths is for heights between two numbers, in bands that are darker the lower they lie. They are
+// narrow where it is low, as heights grow with the square of the distance.
 func depths(low, high float64) *scale {
 	const bands = 16
 	colors := shades(brewer.TypeSequential, "YlGnBu", 9)
@@ -150,7 +152,8 @@ func (h *cells) Plot(c draw.Canvas, p *plot.Plot) {
 // edge is where row or column i of n begins.
 func edge(from, to float64, i, n int) float64 { return from + (to-from)*float64(i)/float64(n) }
 
-// boxes draws cell after cell, each a little into the next ones, which are drawn over it, so that no light shines through between them.
+// boxes draws cell after cell, each a little into the next ones, which are drawn over it, so that
+// no light shines through between them.
 func (h *cells) boxes(c draw.Canvas, p *plot.Plot) {
 	const over = .4
 	trX, trY := p.Transforms(&c)
@@ -206,7 +209,8 @@ func (h *cells) image(c draw.Canvas, p *plot.Plot) {
 // DataRange implements plot.DataRanger.
 func (h *cells) DataRange() (xmin, xmax, ymin, ymax float64) { return h.x0, h.x1, h.y0, h.y1 }
 
-// matrix is a panel of a matrix as it is written: row 0 at the top. The labels of rows and columns may be nil: their numbers.
+// matrix is a panel of a matrix as it is written: row 0 at the top. The labels of rows and columns
+// may be nil: their numbers.
 func matrix(title, x, y string, m mat.Matrix, colors *scale, columns, rows []string, label func(float64) string) *Panel {
 	p := newPanel(title, x, y)
 	r, c := m.Dims()
@@ -218,7 +222,8 @@ func matrix(title, x, y string, m mat.Matrix, colors *scale, columns, rows []str
 	return p
 }
 
-// indices are ticks at 0, 1, ... n-1: with the given names, or with so many numbers as there is room for.
+// indices are ticks at 0, 1, ... n-1: with the given names, or with so many numbers as there is
+// room for.
 func (p *Panel) indices(what string, n int, names []string) plot.ConstantTicks {
 	if names != nil && len(names) != n {
 		p.fail(what, fmt.Errorf("%d names for %d of them", len(names), n))

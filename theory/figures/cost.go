@@ -32,7 +32,8 @@ func (c Curve) drawable() error {
 	return nil
 }
 
-// slope is the exponent of n, fitted to the longer half of the lengths: short ones tell of overheads.
+// slope is the exponent of n, fitted to the longer half of the lengths: short ones tell of
+// overheads.
 func (c Curve) slope() float64 {
 	from := min(len(c.N)/2, len(c.N)-2)
 	var x, y []float64
@@ -43,7 +44,8 @@ func (c Curve) slope() float64 {
 	return slope
 }
 
-// Complexity draws measured curves on logarithmic axes, each with its slope, and beside them what grows as n and as n². Either kind may be missing.
+// Complexity draws measured curves on logarithmic axes, each with its slope, and beside them what
+// grows as n and as n². Either kind may be missing.
 func Complexity(seconds, bytes []Curve) Figure {
 	f := Figure{
 		Name: "complexity", Height: 9 * vg.Centimeter, Rows: [][]*Panel{nil},
@@ -74,7 +76,8 @@ func Complexity(seconds, bytes []Curve) Figure {
 	return f
 }
 
-// guides adds what grows as n and as n², from the lowest point at the shortest length, and keeps to the picture that the curves need.
+// guides adds what grows as n and as n², from the lowest point at the shortest length, and keeps to
+// the picture that the curves need.
 func (p *Panel) guides(curves []Curve) {
 	low, high := p.Y.Min, p.Y.Max
 	n0, n1 := p.X.Min, p.X.Max

@@ -8,7 +8,8 @@ import (
 	"attnlab/theory/figures"
 )
 
-// A figure as SVG and PNG; without the break, every one. A command that has measured something adds its curves.
+// A figure as SVG and PNG; without the break, every one. A command that has measured something adds
+// its curves.
 func ExampleAll() {
 	dir, err := os.MkdirTemp("", "figures")
 	if err != nil {
@@ -32,8 +33,7 @@ func ExampleAll() {
 	for _, f := range files {
 		fmt.Println(filepath.Base(f))
 	}
-	// Output:
-	// Attention step by step. Each row of the scores becomes a row of weights, which are positive and sum to 1, and the output is the mean of the values with those weights.
-	// attention.png
-	// attention.svg
+	// Output: Attention step by step. Each row of the scores becomes a row of weights, which are
+	// positive and sum to 1, and the output is the mean of the values with those weights.
+	// attention.png attention.svg
 }

@@ -19,7 +19,8 @@ import (
 // Measured is what was measured elsewhere. Empty kinds are not drawn.
 type Measured struct{ Seconds, Bytes []Curve }
 
-// All is one figure of each kind, from the examples of the source documents and from random numbers that are the same every time. Each is made as it is asked for.
+// All is one figure of each kind, from the examples of the source documents and from random numbers
+// that are the same every time. Each is made as it is asked for.
 func All(m Measured) iter.Seq[Figure] {
 	return func(yield func(Figure) bool) {
 		for _, figure := range []func() Figure{
@@ -136,7 +137,8 @@ func entropyExample() Figure {
 	return EntropyDistribution(names, entropies, keys)
 }
 
-// gradientsExample is the backward pass of half the sum of squares of a causal self-attention, whose gradient by the output is the output.
+// gradientsExample is the backward pass of half the sum of squares of a causal self-attention,
+// whose gradient by the output is the output.
 func gradientsExample() Figure {
 	const n, d = 10, 6
 	rng := seeded(5)

@@ -1,8 +1,11 @@
-// Package figures draws the mathematics of attention: weights and heads, temperature and entropy, masks, gradients, memories, positions, cost. Each function
-// takes data and returns a Figure, and All draws one of each from examples of its own. The same data give the same picture, to the byte in SVG.
+// Package figures draws the mathematics of attention: weights and heads, temperature and entropy,
+// masks, gradients, memories, positions, cost. Each function takes data and returns a Figure, and
+// All draws one of each from examples of its own. The same data give the same picture, to the byte
+// in SVG.
 //
-// Heat maps of matrices stand as matrices are written, with row 0 at the top. Colours are ones that people with any colour vision can tell apart: blues for numbers from
-// 0 on, red to blue for numbers of both signs, and grey for what is hidden.
+// Heat maps of matrices stand as matrices are written, with row 0 at the top. Colours are ones that
+// people with any colour vision can tell apart: blues for numbers from 0 on, red to blue for
+// numbers of both signs, and grey for what is hidden.
 package figures
 
 import (

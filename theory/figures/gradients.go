@@ -10,7 +10,8 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// GradientFlow draws the stages of the backward pass of a decomposition, from the gradient by the output to those by queries, keys and values. Hidden keys are grey.
+// GradientFlow draws the stages of the backward pass of a decomposition, from the gradient by the
+// output to those by queries, keys and values. Hidden keys are grey.
 func GradientFlow(d *scorers.Decomposition, s *calculus.Staged, dO mat.Matrix) Figure {
 	seen := func(m mat.Matrix) mat.Matrix {
 		var to mat.Dense

@@ -41,8 +41,9 @@ func inPlane(m *hopfield.Modern) error {
 	return nil
 }
 
-// HopfieldEnergy draws the energy of a memory in the plane with the ways of some probes, one a row, and beside it what the energy does on those ways: the right
-// one, and the one that the source documents print, whose logarithm is not divided by beta (E-06).
+// HopfieldEnergy draws the energy of a memory in the plane with the ways of some probes, one a row,
+// and beside it what the energy does on those ways: the right one, and the one that the source
+// documents print, whose logarithm is not divided by beta (E-06).
 func HopfieldEnergy(m *hopfield.Modern, probes mat.Matrix) Figure {
 	f := Figure{
 		Name: "hopfield-energy", Width: 24 * vg.Centimeter, Height: 7.5 * vg.Centimeter,
@@ -81,7 +82,8 @@ func HopfieldEnergy(m *hopfield.Modern, probes mat.Matrix) Figure {
 	return f
 }
 
-// HopfieldProfile draws the energy along the line through two opposite patterns, at several inverse temperatures.
+// HopfieldProfile draws the energy along the line through two opposite patterns, at several inverse
+// temperatures.
 func HopfieldProfile(betas []float64) Figure {
 	p := curves("", "x", "E + const")
 	at := floats.Span(make([]float64, 201), -1.75, 1.75)
@@ -101,8 +103,9 @@ func HopfieldProfile(betas []float64) Figure {
 	}
 }
 
-// HopfieldBasins draws which pattern each state of the plane is led to, at several inverse temperatures. States that settle farther from any pattern than a fifth of
-// the longest pattern are grey: they retrieve a mixture.
+// HopfieldBasins draws which pattern each state of the plane is led to, at several inverse
+// temperatures. States that settle farther from any pattern than a fifth of the longest pattern are
+// grey: they retrieve a mixture.
 func HopfieldBasins(patterns mat.Matrix, betas []float64) Figure {
 	f := Figure{
 		Name: "hopfield-basins", Width: vg.Length(len(betas)) * 7 * vg.Centimeter, Height: 7 * vg.Centimeter, Rows: [][]*Panel{nil},
@@ -143,7 +146,8 @@ func HopfieldBasins(patterns mat.Matrix, betas []float64) Figure {
 	return f
 }
 
-// HopfieldCapacity stores more and more random patterns in a classical network of so many spins and draws what it recalls.
+// HopfieldCapacity stores more and more random patterns in a classical network of so many spins and
+// draws what it recalls.
 func HopfieldCapacity(rng *rand.Rand, spins int, loads []float64) Figure {
 	p := curves(fmt.Sprintf("%d spins", spins), "load M/N", "share")
 	var at, recalled, fixed, bits, predicted []float64

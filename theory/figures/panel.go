@@ -15,7 +15,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Panel is a plot, and at its right the names of its lines or the meaning of its colours. One without a plot is empty room.
+// A Panel is a plot, and at its right the names of its lines or the meaning of its colours. One
+// without a plot is empty room.
 type Panel struct {
 	*plot.Plot
 	names  []named
@@ -84,7 +85,8 @@ func (p *Panel) logY() *Panel {
 	return p
 }
 
-// logTicks are powers of ten, at most eight of them with a label, and 2 and 5 times them where there are few.
+// logTicks are powers of ten, at most eight of them with a label, and 2 and 5 times them where
+// there are few.
 func logTicks(low, high float64) (ticks []plot.Tick) {
 	decades := math.Log10(high / low)
 	every := max(1, int(math.Ceil(decades/8)))

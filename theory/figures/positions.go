@@ -44,8 +44,9 @@ type Scheme struct {
 	Score positions.Score
 }
 
-// Shifts draws the score of a query and a key that stay as far apart, against where they stand: flat for schemes that keep relative positions alone. The
-// mean of each is taken off, so that they can be compared.
+// Shifts draws the score of a query and a key that stay as far apart, against where they stand:
+// flat for schemes that keep relative positions alone. The mean of each is taken off, so that they
+// can be compared.
 func Shifts(q, k []float64, distance, upTo int, schemes []Scheme) Figure {
 	p := curves(fmt.Sprintf("query and key %d apart", distance), "position of the key", "score, less its mean")
 	at := floats.Span(make([]float64, upTo), 0, float64(upTo-1))

@@ -22,7 +22,8 @@ func (p *Panel) level(name string, x []float64, y float64) {
 	p.line(name, []float64{x[0], x[len(x)-1]}, []float64{y, y}, dashed(grey))
 }
 
-// TemperatureSweep draws what the temperature does to the weights of a row of scores, and to their entropy.
+// TemperatureSweep draws what the temperature does to the weights of a row of scores, and to their
+// entropy.
 func TemperatureSweep(scores []float64) Figure {
 	at := floats.LogSpan(make([]float64, 121), .05, 20)
 	table := gibbs.Sweep(scores, at...)
@@ -51,7 +52,8 @@ func TemperatureSweep(scores []float64) Figure {
 	}
 }
 
-// EntropyDistribution draws how the entropies of rows of weights are distributed, one curve a name, over so many keys.
+// EntropyDistribution draws how the entropies of rows of weights are distributed, one curve a name,
+// over so many keys.
 func EntropyDistribution(names []string, entropies [][]float64, keys int) Figure {
 	const bins = 50
 	p := curves("", "entropy of a row (nats)", "share of the rows")
@@ -95,7 +97,8 @@ func EntropyDistribution(names []string, entropies [][]float64, keys int) Figure
 	}
 }
 
-// SoftmaxAndArgmax draws the weight of a score of 3 against another score, and the soft index of the largest of [1, 2, 3, 4, 1], at several temperatures.
+// SoftmaxAndArgmax draws the weight of a score of 3 against another score, and the soft index of
+// the largest of [1, 2, 3, 4, 1], at several temperatures.
 func SoftmaxAndArgmax() Figure {
 	other := floats.Span(make([]float64, 241), -2, 8)
 	w := curves("weight of 3 against another score", "the other score", "p")

@@ -11,7 +11,8 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// Polar coordinates are curved, though the plane is not: the symbols say how the directions of r and theta turn from place to place.
+// Polar coordinates are curved, though the plane is not: the symbols say how the directions of r
+// and theta turn from place to place.
 func ExampleChristoffel() {
 	s, err := geometry.Christoffel(geometry.Polar(), []float64{2, 0})
 	if err != nil {
@@ -37,7 +38,8 @@ func ExampleDual() {
 	// 0.7071
 }
 
-// A straight line that passes the origin at a distance of 1, in coordinates where it does not look like one.
+// A straight line that passes the origin at a distance of 1, in coordinates where it does not look
+// like one.
 func ExampleGeodesic() {
 	start := geometry.Motion{X: []float64{1, 0}, U: []float64{0, 1}}
 	path, err := geometry.Geodesic(geometry.Polar(), start, 1, 100)
@@ -53,7 +55,8 @@ func ExampleGeodesic() {
 	// x = 1.000000, y = 1.000000, speed 1.000000
 }
 
-// The natural gradient of -log p_0 by the logits [2, 1, 0]. Their information is singular; the step adds up to 0, and shifts nothing.
+// The natural gradient of -log p_0 by the logits [2, 1, 0]. Their information is singular; the step
+// adds up to 0, and shifts nothing.
 func ExampleNatural() {
 	logits := []float64{2, 1, 0}
 	gradient := gibbs.Softmax(logits, 1)
@@ -67,7 +70,8 @@ func ExampleNatural() {
 	// [-1.00214315 0.50107157 0.50107157]
 }
 
-// The metric between queries and keys learns a pattern of attention. Along the natural gradient each step is one of Newton's.
+// The metric between queries and keys learns a pattern of attention. Along the natural gradient
+// each step is one of Newton's.
 func ExampleLogLinear_Descend() {
 	q := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, -1, 1})

@@ -17,8 +17,9 @@ type Motion struct{ X, U []float64 }
 // Speed is the length of the velocity, which does not change along a geodesic.
 func (m Motion) Speed(f Field) float64 { return math.Sqrt(bilinear.Quadratic(m.U, f.At(m.X))) }
 
-// Geodesic follows the line without acceleration, du^c/dt = -G^c_ab u^a u^b with u = dx/dt, from a start for so long, in equal steps of the Runge-Kutta method
-// of fourth order, and returns the start and where each step led. Half the step has a sixteenth of the error.
+// Geodesic follows the line without acceleration, du^c/dt = -G^c_ab u^a u^b with u = dx/dt, from a
+// start for so long, in equal steps of the Runge-Kutta method of fourth order, and returns the
+// start and where each step led. Half the step has a sixteenth of the error.
 func Geodesic(f Field, start Motion, long float64, steps int) ([]Motion, error) {
 	if steps < 1 {
 		return nil, errors.New("geometry: a geodesic takes 1 step or more")

@@ -1,17 +1,21 @@
-// Package geometry is the geometry that scores live in: metrics that change from place to place, the derivative and the straight lines that belong to
-// one, and the metric of a family of probabilities, Fisher's information, with the gradient that belongs to it. All in float64, from the equations.
+// Package geometry is the geometry that scores live in: metrics that change from place to place,
+// the derivative and the straight lines that belong to one, and the metric of a family of
+// probabilities, Fisher's information, with the gradient that belongs to it. All in float64, from
+// the equations.
 //
 // # Metrics
 //
-// A metric g_ab measures small steps dx. Indices that occur twice, once up and once down, are summed. What a metric that is the same everywhere measures,
-// lengths and angles of vectors, is in package bilinear; from place to place there are besides
+// A metric g_ab measures small steps dx. Indices that occur twice, once up and once down, are
+// summed. What a metric that is the same everywhere measures, lengths and angles of vectors, is in
+// package bilinear; from place to place there are besides
 //
 //	ds^2    = g_ab dx^a dx^b                         ArcLength adds ds up along a curve
 //	dV      = sqrt(det g) dx^1 ... dx^n              Volume. That of g = 1/sqrt(d) in d dimensions is d^(-d/4): 1e-29 at d = 64
 //
-// Attention's own metric, 1/sqrt(d_k), is the same everywhere; a Field is one that is not. It says how its metric changes, too, and there are three ways to
-// say it: by hand (Analytic), by dual numbers (Dual), which make the derivative of a program beside its value and just as exactly, and by finite
-// differences (Differences) of a function that can only be called.
+// Attention's own metric, 1/sqrt(d_k), is the same everywhere; a Field is one that is not. It says
+// how its metric changes, too, and there are three ways to say it: by hand (Analytic), by dual
+// numbers (Dual), which make the derivative of a program beside its value and just as exactly, and
+// by finite differences (Differences) of a function that can only be called.
 //
 // # The derivative that belongs to a metric
 //
@@ -21,12 +25,13 @@
 //	D_c g_ab  = d_c g_ab - G^d_ca g_db - G^d_cb g_ad = 0             MetricDerivative: the symbols are those for which it vanishes
 //	du^c/dt   = - G^c_ab u^a u^b,  u = dx/dt                         Geodesic: no acceleration, and so constant speed
 //
-// In polar coordinates those lines are straight; in the half-plane dx^2 + dy^2 over y^2 they are circles that meet the x axis at right angles, and
-// upright lines.
+// In polar coordinates those lines are straight; in the half-plane dx^2 + dy^2 over y^2 they are
+// circles that meet the x axis at right angles, and upright lines.
 //
 // # Information
 //
-// Probabilities p(y; theta) have a metric of their own, Fisher's: how well nearby parameters can be told apart.
+// Probabilities p(y; theta) have a metric of their own, Fisher's: how well nearby parameters can be
+// told apart.
 //
 //	F_ij       = E[d_i log p d_j log p]                              Expected; KL(theta || theta+d) = 1/2 d^i F_ij d^j + O(d^3)
 //	           = (diag p - p p^T) / T^2                              Categorical: p = softmax(logits/T)
@@ -34,17 +39,21 @@
 //	F_phi      = J^T F_theta J,  J = d theta / d phi                 Pull: how a metric looks in other coordinates
 //	d theta    = - eta F^-1 dL/d theta                               Natural: the gradient with its index raised
 //
-// The information of softmax about its logits is singular: a shift of all logits changes nothing, F 1 = 0. So it is not a metric of the logits but of the
-// directions that change the weights, F^-1 is not there, and Natural takes the pseudo-inverse, or adds a damping to the diagonal (E-10).
+// The information of softmax about its logits is singular: a shift of all logits changes nothing, F
+// 1 = 0. So it is not a metric of the logits but of the directions that change the weights, F^-1 is
+// not there, and Natural takes the pseudo-inverse, or adds a damping to the diagonal (E-10).
 //
-// At T = 1 it is also the Jacobian of softmax, dp/ds: every backward pass through attention is a multiplication by Fisher's information.
+// At T = 1 it is also the Jacobian of softmax, dp/ds: every backward pass through attention is a
+// multiplication by Fisher's information.
 //
-// What the natural gradient gives does not depend on how theta is written, exactly so if that changes linearly, theta = B phi. Otherwise it holds for
-// infinitesimal steps only: finite ones differ by the square of their size (E-10). With a singular information the steps of two ways of writing may differ by
-// what changes no probability; with a damping they differ.
+// What the natural gradient gives does not depend on how theta is written, exactly so if that
+// changes linearly, theta = B phi. Otherwise it holds for infinitesimal steps only: finite ones
+// differ by the square of their size (E-10). With a singular information the steps of two ways of
+// writing may differ by what changes no probability; with a damping they differ.
 //
-// Where scores follow linearly from their parameters, as those of attention do from its queries, or from a metric between queries and keys, the information
-// is the second derivative of the loss, and the natural gradient is Newton's method: LogLinear.
+// Where scores follow linearly from their parameters, as those of attention do from its queries, or
+// from a metric between queries and keys, the information is the second derivative of the loss, and
+// the natural gradient is Newton's method: LogLinear.
 package geometry
 
 import (
@@ -92,7 +101,8 @@ func Constant(g mat.Symmetric) Field {
 	}
 }
 
-// Dual is a field written in dual numbers: given x^c + e for the coordinate c, with e^2 = 0, it answers g + e d_c g. Only the upper triangle is read.
+// Dual is a field written in dual numbers: given x^c + e for the coordinate c, with e^2 = 0, it
+// answers g + e d_c g. Only the upper triangle is read.
 type Dual func(x []dual.Number) [][]dual.Number
 
 // At is the field without any e.
@@ -135,7 +145,8 @@ func lifted(x []float64, c int) []dual.Number {
 	return to
 }
 
-// Differences is a field that can only be called: its derivatives are finite differences over four points.
+// Differences is a field that can only be called: its derivatives are finite differences over four
+// points.
 type Differences struct {
 	G    func(x []float64) *mat.SymDense
 	Step float64 // between the points; 0 means 1e-3, which suits coordinates and curvatures around 1
@@ -175,7 +186,8 @@ var fourPoints = fd.Formula{
 	Step:       1e-3,
 }
 
-// Polar is the plane in coordinates (r, theta): ds^2 = dr^2 + r^2 dtheta^2, a field that changes where nothing is curved.
+// Polar is the plane in coordinates (r, theta): ds^2 = dr^2 + r^2 dtheta^2, a field that changes
+// where nothing is curved.
 func Polar() Dual {
 	return func(x []dual.Number) [][]dual.Number {
 		return diagonal(dual.Number{Real: 1}, dual.Mul(x[0], x[0]))
@@ -190,7 +202,8 @@ func HalfPlane() Dual {
 	}
 }
 
-// Sphere is the unit sphere in coordinates (theta, phi), theta from the pole: ds^2 = dtheta^2 + sin^2 theta dphi^2.
+// Sphere is the unit sphere in coordinates (theta, phi), theta from the pole: ds^2 = dtheta^2 +
+// sin^2 theta dphi^2.
 func Sphere() Dual {
 	return func(x []dual.Number) [][]dual.Number {
 		s := dual.Sin(x[0])

@@ -44,7 +44,8 @@ func near(t failer, what string, got, want, bound float64) {
 	}
 }
 
-// Dual numbers and finite differences say the same of a field, and of the symbols that belong to it.
+// Dual numbers and finite differences say the same of a field, and of the symbols that belong to
+// it.
 func TestDerivatives(t *testing.T) {
 	for name, f := range map[string]Dual{"polar": Polar(), "half-plane": HalfPlane(), "sphere": Sphere(), "gaussians": Gaussians()} {
 		rapid.Check(t, func(t *rapid.T) {
@@ -149,7 +150,8 @@ func TestShapesAreNamed(t *testing.T) {
 	}
 }
 
-// In other coordinates, x = J y, the unit cube measures |det J| times as much. Where float64 has no volume, its logarithm is there.
+// In other coordinates, x = J y, the unit cube measures |det J| times as much. Where float64 has no
+// volume, its logarithm is there.
 func TestVolume(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, j := drawMetric(t, 3, "g"), mat.NewDense(3, 3, drawVector(t, 9, "J"))
@@ -182,7 +184,8 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// The method is of fourth order: twice the steps leave a sixteenth of the error. A great circle comes back.
+// The method is of fourth order: twice the steps leave a sixteenth of the error. A great circle
+// comes back.
 func TestGeodesicOrder(t *testing.T) {
 	start := Motion{[]float64{math.Pi / 2, 0}, []float64{.6, .8}}
 	err := func(steps int) float64 {
@@ -207,7 +210,8 @@ func TestGeodesicOrder(t *testing.T) {
 	}
 }
 
-// Between two points a geodesic is shorter than a curve beside it. The distance in the half-plane is known.
+// Between two points a geodesic is shorter than a curve beside it. The distance in the half-plane
+// is known.
 func TestGeodesicIsShortest(t *testing.T) {
 	f := HalfPlane()
 	circle := func(t float64) []float64 { return []float64{math.Tanh(t), 1 / math.Cosh(t)} }
@@ -256,7 +260,8 @@ func TestLeibniz(t *testing.T) {
 	}
 }
 
-// The information of softmax is the second derivative of the divergence, and what the definition says.
+// The information of softmax is the second derivative of the divergence, and what the definition
+// says.
 func TestCategorical(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 5).Draw(t, "n")
@@ -354,7 +359,8 @@ func TestNatural(t *testing.T) {
 	}
 }
 
-// A linear change of parameters changes no step: exactly, where the information is positive definite.
+// A linear change of parameters changes no step: exactly, where the information is positive
+// definite.
 func TestNaturalIsInvariant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const n = 3
@@ -430,7 +436,8 @@ func TestLogLinear(t *testing.T) {
 	})
 }
 
-// A pattern of zeros and ones has no end, but a loss: weights that float64 cannot hold count by their logarithms.
+// A pattern of zeros and ones has no end, but a loss: weights that float64 cannot hold count by
+// their logarithms.
 func TestLogLinearFarAway(t *testing.T) {
 	m := OfQueries(mat.NewDense(2, 1, []float64{1, -1}), 1, 1)
 	pattern := mat.NewDense(1, 2, []float64{0, 1})

@@ -11,7 +11,8 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// Expected is Fisher's information by its definition, sum_y p_y s_yi s_yj, of outcomes with probabilities p and score vectors s_yi = d_i log p_y in rows.
+// Expected is Fisher's information by its definition, sum_y p_y s_yi s_yj, of outcomes with
+// probabilities p and score vectors s_yi = d_i log p_y in rows.
 func Expected(p []float64, scores mat.Matrix) *mat.SymDense {
 	outcomes, n := scores.Dims()
 	if outcomes != len(p) {
@@ -24,14 +25,16 @@ func Expected(p []float64, scores mat.Matrix) *mat.SymDense {
 	return to
 }
 
-// Categorical is the information of p = softmax(logits/t) about its logits, (diag p - p p^T)/t^2. It is singular: no shift of all logits can be seen.
+// Categorical is the information of p = softmax(logits/t) about its logits, (diag p - p p^T)/t^2.
+// It is singular: no shift of all logits can be seen.
 func Categorical(logits []float64, t float64) *mat.SymDense {
 	f := gibbs.Jacobian(gibbs.Softmax(logits, t), t) // which is dp/dlogits, and divides by t once
 	f.ScaleSym(1/t, f)
 	return f
 }
 
-// Gaussians is the information of the normal distributions about (mu, sigma), diag(1/sigma^2, 2/sigma^2), a field over all of them.
+// Gaussians is the information of the normal distributions about (mu, sigma), diag(1/sigma^2,
+// 2/sigma^2), a field over all of them.
 func Gaussians() Dual {
 	return func(x []dual.Number) [][]dual.Number {
 		f := dual.Inv(dual.Mul(x[1], x[1]))
@@ -39,7 +42,8 @@ func Gaussians() Dual {
 	}
 }
 
-// Pull is J^T F J: a metric in other coordinates, J being the derivatives of the old coordinates (rows) by the new ones.
+// Pull is J^T F J: a metric in other coordinates, J being the derivatives of the old coordinates
+// (rows) by the new ones.
 func Pull(f mat.Symmetric, j mat.Matrix) *mat.SymDense {
 	rows, n := j.Dims()
 	if rows != f.SymmetricDim() {
@@ -59,9 +63,10 @@ func Pull(f mat.Symmetric, j mat.Matrix) *mat.SymDense {
 
 // Natural is the natural gradient, F^-1 times the gradient: a step of descent is -eta of it.
 //
-// Without damping it is the shortest vector that F takes to the gradient, or to as much of it as F reaches: the pseudo-inverse, where singular values
-// below n 2^-52 of the largest count as 0. With damping it is (F + damping 1)^-1 times the gradient, which is shorter, and depends on how parameters are
-// written.
+// Without damping it is the shortest vector that F takes to the gradient, or to as much of it as F
+// reaches: the pseudo-inverse, where singular values below n 2^-52 of the largest count as 0. With
+// damping it is (F + damping 1)^-1 times the gradient, which is shorter, and depends on how
+// parameters are written.
 func Natural(f mat.Symmetric, gradient []float64, damping float64) ([]float64, error) {
 	n := f.SymmetricDim()
 	same("the gradient", len(gradient), n)

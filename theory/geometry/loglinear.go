@@ -11,16 +11,18 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// LogLinear is rows of attention weights whose scores follow linearly from parameters, s_i = J_i theta and A_i = softmax(s_i), to be taught a pattern: rows
-// t_i that add up to 1. Its loss, gradient and information are
+// LogLinear is rows of attention weights whose scores follow linearly from parameters, s_i = J_i
+// theta and A_i = softmax(s_i), to be taught a pattern: rows t_i that add up to 1. Its loss,
+// gradient and information are
 //
 //	L = sum_i KL(t_i || A_i)          dL = sum_i J_i^T (A_i - t_i)          F = sum_i J_i^T (diag A_i - A_i A_i^T) J_i
 //
-// F is also the second derivative of L: there is no t in it, and nothing that it leaves out. So L is convex, and one natural step of rate 1 is one of
-// Newton's.
+// F is also the second derivative of L: there is no t in it, and nothing that it leaves out. So L
+// is convex, and one natural step of rate 1 is one of Newton's.
 type LogLinear struct{ J []mat.Matrix }
 
-// OfQueries is attention of given keys whose parameters are the queries, row after row: s_ij = scale sum_a q_ia k_ja.
+// OfQueries is attention of given keys whose parameters are the queries, row after row: s_ij =
+// scale sum_a q_ia k_ja.
 func OfQueries(k mat.Matrix, queries int, scale float64) LogLinear {
 	nk, d := k.Dims()
 	m := LogLinear{make([]mat.Matrix, queries)}
@@ -32,7 +34,8 @@ func OfQueries(k mat.Matrix, queries int, scale float64) LogLinear {
 	return m
 }
 
-// OfMetric is attention of given queries and keys whose parameters are what joins them, M row after row: s_ij = scale sum_ab q_ia M_ab k_jb.
+// OfMetric is attention of given queries and keys whose parameters are what joins them, M row after
+// row: s_ij = scale sum_ab q_ia M_ab k_jb.
 func OfMetric(q, k mat.Matrix, scale float64) LogLinear {
 	nq, dq := q.Dims()
 	nk, d := k.Dims()
@@ -74,7 +77,8 @@ func (m LogLinear) Scores(theta []float64) *mat.Dense {
 // Weights is A.
 func (m LogLinear) Weights(theta []float64) *mat.Dense { return gibbs.SoftmaxRows(m.Scores(theta), 1) }
 
-// Loss is sum_i KL(t_i || A_i), from logarithms of weights, so that it stays finite where a weight does not show in float64.
+// Loss is sum_i KL(t_i || A_i), from logarithms of weights, so that it stays finite where a weight
+// does not show in float64.
 func (m LogLinear) Loss(theta []float64, pattern mat.Matrix) float64 {
 	s, loss := m.Scores(theta), 0.0
 	for i := range m.J {

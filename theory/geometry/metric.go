@@ -16,7 +16,8 @@ func Volume(g mat.Symmetric) (float64, error) {
 	return math.Exp(v), err
 }
 
-// LogVolume is its logarithm, which stays a number where high dimensions make the volume none: 1/sqrt(d) has d^(-d/4), which no float64 holds at d = 512.
+// LogVolume is its logarithm, which stays a number where high dimensions make the volume none:
+// 1/sqrt(d) has d^(-d/4), which no float64 holds at d = 512.
 func LogVolume(g mat.Symmetric) (float64, error) {
 	m, err := bilinear.New(g)
 	if err != nil {
@@ -27,8 +28,9 @@ func LogVolume(g mat.Symmetric) (float64, error) {
 	return c.LogDet() / 2, nil
 }
 
-// ArcLength is the length of a curve x(t) between two values of t: the integral of sqrt(g_ab u^a u^b), u = dx/dt, by Gauss-Legendre over so many points. It does not
-// depend on how fast the curve is run through.
+// ArcLength is the length of a curve x(t) between two values of t: the integral of sqrt(g_ab u^a
+// u^b), u = dx/dt, by Gauss-Legendre over so many points. It does not depend on how fast the curve
+// is run through.
 func ArcLength(f Field, curve func(t float64) []float64, from, to float64, points int) float64 {
 	speed := func(t float64) float64 {
 		x := curve(t)

@@ -1,5 +1,7 @@
-// Package gibbs is softmax as statistical mechanics has it: the scores of a query's keys are energies with the sign turned, weights are the Gibbs
-// distribution over them, and what is said of attention by temperature, entropy and free energy is computed here, in float64, from the equations.
+// Package gibbs is softmax as statistical mechanics has it: the scores of a query's keys are
+// energies with the sign turned, weights are the Gibbs distribution over them, and what is said of
+// attention by temperature, entropy and free energy is computed here, in float64, from the
+// equations.
 //
 // # Equations
 //
@@ -16,13 +18,14 @@
 //	C     = d<E>/dT = beta^2 Var(E)                  HeatCapacity
 //	dp_i/ds_j = beta (p_i delta_ij - p_i p_j)        Jacobian; as the answer to a small push on the scores, Susceptibility
 //
-// Weights are also what minimises the free energy. For any a of the simplex (a_j >= 0, sum a_j = 1),
+// Weights are also what minimises the free energy. For any a of the simplex (a_j >= 0, sum a_j =
+// 1),
 //
 //	Phi(a) = - sum_j a_j s_j - T H(a)                Functional
 //	Phi(a) - F = T KL(a || p) >= 0                   Divergence is KL(a || p)
 //
-// and the Lagrangian Phi(a) + lambda (sum_j a_j - 1) is stationary at -s_j + T (log a_j + 1) + lambda = 0, which says a_j ~ exp(s_j/T): Minimize goes there
-// downhill.
+// and the Lagrangian Phi(a) + lambda (sum_j a_j - 1) is stationary at -s_j + T (log a_j + 1) +
+// lambda = 0, which says a_j ~ exp(s_j/T): Minimize goes there downhill.
 //
 // # Conventions
 //

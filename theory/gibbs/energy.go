@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// ExpectedEnergy returns <E> = -sum_j p_j s_j. A state of weight 0 adds nothing, whatever its score.
+// ExpectedEnergy returns <E> = -sum_j p_j s_j. A state of weight 0 adds nothing, whatever its
+// score.
 func ExpectedEnergy(p, s []float64) float64 {
 	sameLength(p, s)
 	e := 0.0
@@ -20,8 +21,8 @@ func ExpectedEnergy(p, s []float64) float64 {
 	return e
 }
 
-// FreeEnergy returns F = -t log Z, without the division by t that LogPartition has: at t = 0 it is -max s. At t = +Inf it is -Inf, unless there is but one
-// state.
+// FreeEnergy returns F = -t log Z, without the division by t that LogPartition has: at t = 0 it is
+// -max s. At t = +Inf it is -Inf, unless there is but one state.
 func FreeEnergy(s []float64, t float64) float64 {
 	z, top := gaps(s, t)
 	if math.IsInf(top, 0) {
@@ -30,8 +31,8 @@ func FreeEnergy(s []float64, t float64) float64 {
 	return -top - times(t, floats.LogSumExp(z))
 }
 
-// HeatCapacity returns C = d<E>/dt = Var(E)/t^2, which is 0 in both limits of the temperature. It has its peak where the weight moves from some states to
-// others.
+// HeatCapacity returns C = d<E>/dt = Var(E)/t^2, which is 0 in both limits of the temperature. It
+// has its peak where the weight moves from some states to others.
 func HeatCapacity(s []float64, t float64) float64 {
 	z, top := gaps(s, t)
 	if math.IsNaN(top) {

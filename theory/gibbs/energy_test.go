@@ -47,7 +47,8 @@ func TestExpectedEnergy(t *testing.T) {
 	}
 }
 
-// The derivatives of the free energy: dF/dT = -H, dF/ds = -p. That of the energy is the heat capacity.
+// The derivatives of the free energy: dF/dT = -H, dF/ds = -p. That of the energy is the heat
+// capacity.
 func TestHeatCapacity(t *testing.T) {
 	central := &fd.Settings{Formula: fd.Central, Step: 1e-5}
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,11 +7,12 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Entropy returns H = -sum_j p_j log p_j in nats. 0 log 0 is 0, its limit: no small number stands in for it, so one weight of 1 has the entropy 0
-// and not a little less.
+// Entropy returns H = -sum_j p_j log p_j in nats. 0 log 0 is 0, its limit: no small number stands
+// in for it, so one weight of 1 has the entropy 0 and not a little less.
 func Entropy(p []float64) float64 { return stat.Entropy(p) }
 
-// EntropyAt returns the entropy of Softmax(s, t) from the scores, H = log Z - sum_j p_j s_j/t: what a single pass over the keys can keep.
+// EntropyAt returns the entropy of Softmax(s, t) from the scores, H = log Z - sum_j p_j s_j/t: what
+// a single pass over the keys can keep.
 func EntropyAt(s []float64, t float64) float64 {
 	z, top := gaps(s, t)
 	if math.IsInf(top, -1) {
@@ -27,10 +28,12 @@ func EntropyAt(s []float64, t float64) float64 {
 	return logZ - mean
 }
 
-// MaxEntropy returns log n, the entropy of n states that weigh the same. It is 0 for fewer than two.
+// MaxEntropy returns log n, the entropy of n states that weigh the same. It is 0 for fewer than
+// two.
 func MaxEntropy(n int) float64 { return math.Log(float64(max(n, 1))) }
 
-// NormalizedEntropy returns H / log n, from 0 (one state has all the weight) to 1 (all have the same). A single state leaves no choice: 0.
+// NormalizedEntropy returns H / log n, from 0 (one state has all the weight) to 1 (all have the
+// same). A single state leaves no choice: 0.
 func NormalizedEntropy(p []float64) float64 {
 	h := Entropy(p)
 	if len(p) < 2 {
@@ -39,5 +42,6 @@ func NormalizedEntropy(p []float64) float64 {
 	return h / MaxEntropy(len(p))
 }
 
-// EffectiveStates returns exp(H): how many states that weigh the same would have this entropy. It is also called the perplexity.
+// EffectiveStates returns exp(H): how many states that weigh the same would have this entropy. It
+// is also called the perplexity.
 func EffectiveStates(p []float64) float64 { return math.Exp(Entropy(p)) }

@@ -36,7 +36,8 @@ func ExampleSoftmaxRows() {
 	// T = +Inf [0.3333 0.3333 0.3333 0.3333 0.3333 0.3333]
 }
 
-// The paper's attention_entropy and normalized_entropy, which need no small number beside the logarithm.
+// The paper's attention_entropy and normalized_entropy, which need no small number beside the
+// logarithm.
 func ExampleEntropyRows() {
 	a := mat.NewDense(3, 4, []float64{
 		.25, .25, .25, .25,
@@ -76,7 +77,8 @@ func ExampleMinimize() {
 	// [0.866813 0.117310 0.015876] at -2.071466
 }
 
-// A draw from the weights without normalising them: noise is added to the scores, and the largest taken.
+// A draw from the weights without normalising them: noise is added to the scores, and the largest
+// taken.
 func ExampleGumbelMax() {
 	s, r := []float64{math.Log(6), math.Log(3), 0}, rand.New(rand.NewPCG(1, 2))
 	counts := make([]float64, 3)

@@ -61,7 +61,8 @@ func EffectiveStatesRows(p mat.Matrix) []float64 {
 	return eachRow(p, func(_ int, row []float64) float64 { return EffectiveStates(row) })
 }
 
-// Jacobians is Jacobian of every row of weights: element (j, k) of the i-th is dA_ij/dS_ik. Weights of different rows do not depend on one another.
+// Jacobians is Jacobian of every row of weights: element (j, k) of the i-th is dA_ij/dS_ik. Weights
+// of different rows do not depend on one another.
 func Jacobians(p mat.Matrix, t float64) []*mat.SymDense {
 	to := make([]*mat.SymDense, height(p))
 	for i := range to {

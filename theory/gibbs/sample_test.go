@@ -28,7 +28,8 @@ func survival(draws int, p []float64, draw func() int) float64 {
 	return distuv.ChiSquared{K: kinds}.Survival(stat.ChiSquare(counts, want)) // +Inf, hence 0, where a state of weight 0 was drawn
 }
 
-// What Gumbel-max draws has the weights as its distribution, at any temperature and in its limits; and it would be seen if it had others.
+// What Gumbel-max draws has the weights as its distribution, at any temperature and in its limits;
+// and it would be seen if it had others.
 func TestGumbelMax(t *testing.T) {
 	s := []float64{1, 2, hidden, 3, 4, 4}
 	for i, temp := range []float64{0, .5, 1, 2, inf} {
@@ -51,7 +52,8 @@ func TestGumbelMax(t *testing.T) {
 	}
 }
 
-// With the same numbers the relaxed draw leans to the state that is drawn, and becomes it as tau goes to 0.
+// With the same numbers the relaxed draw leans to the state that is drawn, and becomes it as tau
+// goes to 0.
 func TestGumbelSoftmax(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp, seed := someScores(t), someTemperature(t), rapid.Uint64().Draw(t, "seed")

@@ -6,9 +6,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// gaps returns z_j = (s_j - top)/t, the logarithms of the weights up to a constant, where top is the largest score. They are at most 0, so their
-// exponentials neither overflow nor all vanish, however large the scores are; and the limits of the temperature are plain in them: 0 for the states that
-// share the weight, -Inf for the others. Hidden states have -Inf. All is NaN where there is no distribution.
+// gaps returns z_j = (s_j - top)/t, the logarithms of the weights up to a constant, where top is
+// the largest score. They are at most 0, so their exponentials neither overflow nor all vanish,
+// however large the scores are; and the limits of the temperature are plain in them: 0 for the
+// states that share the weight, -Inf for the others. Hidden states have -Inf. All is NaN where
+// there is no distribution.
 func gaps(s []float64, t float64) (z []float64, top float64) {
 	z, top = make([]float64, len(s)), math.Inf(-1)
 	infinite := 0
@@ -55,7 +57,8 @@ func Softmax(s []float64, t float64) []float64 {
 	return p
 }
 
-// LogSoftmax returns log p_j = s_j/t - LogPartition(s, t), -Inf for states of weight 0. Where a weight is too small for a float64 its logarithm is not.
+// LogSoftmax returns log p_j = s_j/t - LogPartition(s, t), -Inf for states of weight 0. Where a
+// weight is too small for a float64 its logarithm is not.
 func LogSoftmax(s []float64, t float64) []float64 {
 	z, top := gaps(s, t)
 	if !math.IsInf(top, -1) {
@@ -64,8 +67,9 @@ func LogSoftmax(s []float64, t float64) []float64 {
 	return z
 }
 
-// LogPartition returns log Z, Z = sum_j exp(s_j/t). It grows as (max s)/t where t goes to 0: the limit is an infinity with the sign of max s, and where
-// that is 0 the logarithm of how many states have it.
+// LogPartition returns log Z, Z = sum_j exp(s_j/t). It grows as (max s)/t where t goes to 0: the
+// limit is an infinity with the sign of max s, and where that is 0 the logarithm of how many states
+// have it.
 func LogPartition(s []float64, t float64) float64 {
 	z, top := gaps(s, t)
 	switch {
@@ -77,7 +81,8 @@ func LogPartition(s []float64, t float64) float64 {
 	return top/t + floats.LogSumExp(z)
 }
 
-// Gibbs returns p_j = exp(-e_j/t) / Z for energies: low ones weigh most, and +Inf is one that cannot be.
+// Gibbs returns p_j = exp(-e_j/t) / Z for energies: low ones weigh most, and +Inf is one that
+// cannot be.
 func Gibbs(e []float64, t float64) []float64 {
 	return Softmax(floats.ScaleTo(make([]float64, len(e)), -1, e), t)
 }

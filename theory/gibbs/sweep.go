@@ -75,7 +75,8 @@ func (t Table) String() string {
 	return text.String()
 }
 
-// Curve is the weights of a family of scores, a row for each x: scores(x), which are always as many, at temperature t.
+// Curve is the weights of a family of scores, a row for each x: scores(x), which are always as
+// many, at temperature t.
 func Curve(xs []float64, scores func(x float64) []float64, t float64) *mat.Dense {
 	rows := make([]float64, 0, len(xs))
 	for _, x := range xs {

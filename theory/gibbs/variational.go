@@ -8,14 +8,15 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// Functional returns Phi(a) = -sum_j a_j s_j - t H(a), the energy of the weights a less their entropy. The Gibbs distribution is where it is least, and
-// FreeEnergy is how much it is there.
+// Functional returns Phi(a) = -sum_j a_j s_j - t H(a), the energy of the weights a less their
+// entropy. The Gibbs distribution is where it is least, and FreeEnergy is how much it is there.
 func Functional(a, s []float64, t float64) float64 {
 	return ExpectedEnergy(a, s) - times(t, Entropy(a))
 }
 
-// Slope returns the gradient of Functional, dPhi/da_j = -s_j + t (log a_j + 1), for t below +Inf. On the simplex the functional is stationary where all its
-// elements are the same, which are then the multiplier of sum a = 1 with the sign turned. That of a hidden state is +Inf.
+// Slope returns the gradient of Functional, dPhi/da_j = -s_j + t (log a_j + 1), for t below +Inf.
+// On the simplex the functional is stationary where all its elements are the same, which are then
+// the multiplier of sum a = 1 with the sign turned. That of a hidden state is +Inf.
 func Slope(a, s []float64, t float64) []float64 {
 	sameLength(a, s)
 	logs := make([]float64, len(a))
@@ -37,8 +38,9 @@ func slope(logs, s []float64, t float64) []float64 {
 	return g
 }
 
-// Divergence returns KL(a || Softmax(s, t)) = sum_j a_j (log a_j - log p_j). It is at least 0, and only 0 at a = p; +Inf where a has weight on a hidden state.
-// Functional(a, s, t) - FreeEnergy(s, t) is t times it.
+// Divergence returns KL(a || Softmax(s, t)) = sum_j a_j (log a_j - log p_j). It is at least 0, and
+// only 0 at a = p; +Inf where a has weight on a hidden state. Functional(a, s, t) - FreeEnergy(s,
+// t) is t times it.
 func Divergence(a, s []float64, t float64) float64 {
 	sameLength(a, s)
 	kl := 0.0
@@ -66,13 +68,15 @@ type Minimum struct {
 	Steps   int
 }
 
-// Minimize finds the weights that minimise Functional over the simplex without being told that they are a softmax: by mirror descent,
+// Minimize finds the weights that minimise Functional over the simplex without being told that they
+// are a softmax: by mirror descent,
 //
 //	a_j <- a_j exp(-rate dPhi/da_j) / sum_k a_k exp(-rate dPhi/da_k)
 //
-// which stays in the simplex by itself. It knows that it is there by the gap sum_j a_j g_j - min_j g_j, g being the slope: the functional is convex, so it
-// nowhere falls below its tangent plane. In logarithms of a, a step goes to a mean of where it is and of s/t, so the distance shrinks by |1 - rate t| each
-// time, and a rate of 1/t is there in one step.
+// which stays in the simplex by itself. It knows that it is there by the gap sum_j a_j g_j - min_j
+// g_j, g being the slope: the functional is convex, so it nowhere falls below its tangent plane. In
+// logarithms of a, a step goes to a mean of where it is and of s/t, so the distance shrinks by |1 -
+// rate t| each time, and a rate of 1/t is there in one step.
 //
 // The temperature must be positive and finite, and the scores too, hidden ones excepted.
 func Minimize(s []float64, t float64, d Descent) (Minimum, error) {

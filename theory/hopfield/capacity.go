@@ -12,7 +12,8 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// Capacities are how many random patterns a classical network of N spins, without a diagonal, stores as N grows.
+// Capacities are how many random patterns a classical network of N spins, without a diagonal,
+// stores as N grows.
 type Capacities struct {
 	SomeWrong float64 // 0.138 N: a few bits of a retrieved pattern may be wrong
 	MostExact float64 // N/(2 ln N): most patterns are fixed points
@@ -25,15 +26,17 @@ func ClassicalCapacity(n int) Capacities {
 	return Capacities{SomeWrong: 0.138 * x, MostExact: x / (2 * math.Log(x)), AllExact: x / (4 * math.Log(x))}
 }
 
-// WrongBit is the probability that an update turns a given bit of a stored pattern, in a network without a diagonal. The pattern pulls at the bit with N-1 votes,
-// and the others with (N-1)(M-1) random ones, whose sum is nearly normal:
+// WrongBit is the probability that an update turns a given bit of a stored pattern, in a network
+// without a diagonal. The pattern pulls at the bit with N-1 votes, and the others with (N-1)(M-1)
+// random ones, whose sum is nearly normal:
 //
 //	P = Phi(-sqrt((N-1)/(M-1)))
 func WrongBit(patterns, n int) float64 {
 	return distuv.UnitNormal.Survival(math.Sqrt(float64(n-1) / float64(patterns-1)))
 }
 
-// A BinaryTrial stores random patterns in classical networks without a diagonal and asks for them again.
+// A BinaryTrial stores random patterns in classical networks without a diagonal and asks for them
+// again.
 type BinaryTrial struct {
 	Spins    int
 	Networks int // how many networks are made, each with patterns of its own; 0: 1. Near the knee they differ much from one another
@@ -104,8 +107,8 @@ func probesOf(wanted, patterns int) int {
 	return min(wanted, patterns)
 }
 
-// Knee is the load at which the share of recalled probes falls through a half, on a straight line between the trials on its two sides; NaN where none do. Trials
-// are in order of load.
+// Knee is the load at which the share of recalled probes falls through a half, on a straight line
+// between the trials on its two sides; NaN where none do. Trials are in order of load.
 func Knee(trials []BinaryRecall) float64 {
 	for i := 1; i < len(trials); i++ {
 		if a, b := trials[i-1], trials[i]; a.Recalled >= 0.5 && b.Recalled < 0.5 {
@@ -115,14 +118,16 @@ func Knee(trials []BinaryRecall) float64 {
 	return math.NaN()
 }
 
-// A Bound is what the theorem of Ramsauer and others says of random patterns on a sphere of radius K sqrt(d-1).
+// A Bound is what the theorem of Ramsauer and others says of random patterns on a sphere of radius
+// K sqrt(d-1).
 type Bound struct {
 	A, B, C  float64
 	Patterns float64 // sqrt(p) c^((d-1)/4): with probability 1-p at least so many can be stored
 	Proven   bool    // c is at least (2/sqrt(p))^(4/(d-1)), which the proof assumes; it says that Patterns is at least 2
 }
 
-// StorageBound is the theorem's bound for an inverse temperature, a radius in units of sqrt(d-1), a dimension, and a probability to fail.
+// StorageBound is the theorem's bound for an inverse temperature, a radius in units of sqrt(d-1), a
+// dimension, and a probability to fail.
 func StorageBound(beta, k float64, d int, p float64) (Bound, error) {
 	if !(beta > 0 && k > 0 && d > 1 && 0 < p && p <= 1) {
 		return Bound{}, fmt.Errorf("storage bound: beta %v, K %v, d %d, p %v; want beta and K above 0, d of 2 or more, p above 0 and at most 1", beta, k, d, p)
@@ -135,10 +140,12 @@ func StorageBound(beta, k float64, d int, p float64) (Bound, error) {
 	return b, nil
 }
 
-// WrightOmega is the w with w + log w = x. It is Lambert's W0(e^x), without the e^x that a float64 may not hold.
+// WrightOmega is the w with w + log w = x. It is Lambert's W0(e^x), without the e^x that a float64
+// may not hold.
 //
-// Newton's method on the concave w + log w - x, from a start below the root, rises to it and never passes it: it ends when rounding stops it, after
-// some ten steps at most. Below about -745 the root is e^x, which is 0.
+// Newton's method on the concave w + log w - x, from a start below the root, rises to it and never
+// passes it: it ends when rounding stops it, after some ten steps at most. Below about -745 the
+// root is e^x, which is 0.
 func WrightOmega(x float64) float64 {
 	e := math.Exp(x)
 	w := e / (1 + e)
@@ -157,7 +164,8 @@ func WrightOmega(x float64) float64 {
 	}
 }
 
-// BinaryExponential is 2^(d/2): how many random binary patterns a network with exponential interaction stores (Demircigil and others), for large d.
+// BinaryExponential is 2^(d/2): how many random binary patterns a network with exponential
+// interaction stores (Demircigil and others), for large d.
 func BinaryExponential(d int) float64 { return math.Exp2(float64(d) / 2) }
 
 // Sphere is n random points on a sphere in d dimensions, one a row.

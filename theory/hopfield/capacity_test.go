@@ -106,7 +106,8 @@ func TestKnee(t *testing.T) {
 	}
 }
 
-// On a large sphere all are found again, many more than the bound promises; on a small one with little beta none.
+// On a large sphere all are found again, many more than the bound promises; on a small one with
+// little beta none.
 func TestSphereTrial(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
 	large, err := SphereTrial{Dim: 20, Radius: 3 * math.Sqrt(19), Beta: 1, Probes: 30}.Run(bridge.Attention{}, rng, 500)

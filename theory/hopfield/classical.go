@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Classical network is N spins of +1 or -1, coupled by W = Sums/N. Sums are kept in place of W because they are whole numbers: a field that ought to be 0
-// is 0, and not what rounding 1/N left.
+// A Classical network is N spins of +1 or -1, coupled by W = Sums/N. Sums are kept in place of W
+// because they are whole numbers: a field that ought to be 0 is 0, and not what rounding 1/N left.
 type Classical struct {
 	Sums *mat.SymDense // sum_mu k_mui k_muj
 }
@@ -92,8 +92,8 @@ func (c *Classical) Synchronous(x []float64) []float64 {
 	return next
 }
 
-// Sweep updates spins one after another in the given order, each in sight of those before it; nil is every spin once, from the first to the last. It also
-// returns how many changed.
+// Sweep updates spins one after another in the given order, each in sight of those before it; nil
+// is every spin once, from the first to the last. It also returns how many changed.
 func (c *Classical) Sweep(x []float64, order []int) (next []float64, changed int) {
 	h := c.fields(x)
 	next = append(next, x...)
@@ -127,7 +127,8 @@ type Rest struct {
 	Stable bool // the last sweep changed nothing
 }
 
-// Settle sweeps until nothing changes, at most so many times: in a new random order each time, or from the first spin to the last where rng is nil.
+// Settle sweeps until nothing changes, at most so many times: in a new random order each time, or
+// from the first spin to the last where rng is nil.
 func (c *Classical) Settle(x []float64, most int, rng *rand.Rand) Rest {
 	r := Rest{State: x}
 	for !r.Stable && r.Sweeps < most {

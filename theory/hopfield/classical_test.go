@@ -44,7 +44,8 @@ func TestHebbRefuses(t *testing.T) {
 	}
 }
 
-// A sweep is the rule applied to one spin after another, and the energy falls at every spin that turns.
+// A sweep is the rule applied to one spin after another, and the energy falls at every spin that
+// turns.
 func TestSweepIsTheRuleAndDescends(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, x, rng := network(t)
@@ -94,7 +95,8 @@ func TestSettleEndsWhereNothingMoves(t *testing.T) {
 	}
 }
 
-// With its diagonal, Hebb's matrix is positive semi-definite, and updates of all spins at once descend as well. Without, they need not.
+// With its diagonal, Hebb's matrix is positive semi-definite, and updates of all spins at once
+// descend as well. Without, they need not.
 func TestSynchronousDescendsOnlyWithTheDiagonal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	rises, cycles := 0, 0
@@ -119,7 +121,8 @@ func TestSynchronousDescendsOnlyWithTheDiagonal(t *testing.T) {
 	}
 }
 
-// Three times 1/10 is a rounded number, and sums of it leave something where they ought to be 0. A field that is 0 must be 0 all the same.
+// Three times 1/10 is a rounded number, and sums of it leave something where they ought to be 0. A
+// field that is 0 must be 0 all the same.
 func TestZeroFieldKeepsTheSpin(t *testing.T) {
 	ones := mat.NewDense(3, 10, nil)
 	ones.Apply(func(_, _ int, _ float64) float64 { return 1 }, ones)

@@ -32,7 +32,8 @@ func ExampleHebb() {
 	// [1 1 -1 -1] 2
 }
 
-// Three patterns in four dimensions. From the first one, the state settles near it at the second update.
+// Three patterns in four dimensions. From the first one, the state settles near it at the second
+// update.
 func ExampleModern_Settle() {
 	net, err := hopfield.NewModern(mat.NewDense(3, 4, []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}), nil, 10)
 	if err != nil {
@@ -48,7 +49,8 @@ func ExampleModern_Settle() {
 	// [0.99990908 0.00004546 0.00004546 0.00000000] after 2 iterations, E = -0.50000909
 }
 
-// An update is one call of attention, so a kernel can make it. Names are recognised by their keys, and what is read are the values: many queries at once.
+// An update is one call of attention, so a kernel can make it. Names are recognised by their keys,
+// and what is read are the values: many queries at once.
 func ExampleModern_ReadBy() {
 	keys := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	values := mat.NewDense(2, 3, []float64{1, 2, 3, 10, 20, 30})

@@ -19,7 +19,8 @@ type Modern struct {
 	Beta   float64    // inverse temperature; +Inf: the pattern with the largest overlap alone
 }
 
-// NewModern stores patterns, one a row. Values may be nil: the patterns themselves. Beta may be 0: 1/sqrt(d), the scale that attention has.
+// NewModern stores patterns, one a row. Values may be nil: the patterns themselves. Beta may be 0:
+// 1/sqrt(d), the scale that attention has.
 func NewModern(keys, values mat.Matrix, beta float64) (*Modern, error) {
 	n, d := keys.Dims()
 	switch {
@@ -60,7 +61,8 @@ func (m *Modern) Weights(x []float64) []float64 { return gibbs.Softmax(m.Overlap
 // Update is the next state, K^T softmax(beta K x), in float64.
 func (m *Modern) Update(x []float64) []float64 { return mean(m.Weights(x), m.Keys) }
 
-// Read is what the network says of a state, V^T softmax(beta K x), in float64. It is Update where the values are the keys.
+// Read is what the network says of a state, V^T softmax(beta K x), in float64. It is Update where
+// the values are the keys.
 func (m *Modern) Read(x []float64) []float64 { return mean(m.Weights(x), m.Values) }
 
 // mean is the mean of the rows, weighted: rows^T p.
@@ -70,8 +72,9 @@ func mean(p []float64, rows *mat.Dense) []float64 {
 	return to.RawVector().Data
 }
 
-// Energy is E(x) = -1/beta log sum_j exp(beta k_j.x) + |x|^2/2, without the constant: the free energy of the patterns at temperature 1/beta, and what a
-// long state costs. It is of the keys; values have no part in it.
+// Energy is E(x) = -1/beta log sum_j exp(beta k_j.x) + |x|^2/2, without the constant: the free
+// energy of the patterns at temperature 1/beta, and what a long state costs. It is of the keys;
+// values have no part in it.
 func (m *Modern) Energy(x []float64) float64 {
 	return gibbs.FreeEnergy(m.Overlaps(x), 1/m.Beta) + floats.Dot(x, x)/2
 }

@@ -93,7 +93,8 @@ func TestGradientIsTheDerivative(t *testing.T) {
 	})
 }
 
-// Every kernel makes the update within its tolerance, of many states at once, and reads values of another width.
+// Every kernel makes the update within its tolerance, of many states at once, and reads values of
+// another width.
 func TestKernelsUpdateAndRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 0))
 	keys, values, states := bridge.Float32(normal(rng, 7, 4)), bridge.Float32(normal(rng, 7, 3)), bridge.Float32(normal(rng, 5, 4))
@@ -213,7 +214,8 @@ func TestBasin(t *testing.T) {
 		}
 		shares = append(shares, s)
 	}
-	// The basin is the half plane x > 0: noise of .1 leaves it once in 10^23, noise of 10 goes to either side.
+	// The basin is the half plane x > 0: noise of .1 leaves it once in 10^23, noise of 10 goes to
+	// either side.
 	if shares[0] != 1 || shares[1] != 1 || math.Abs(shares[2]-.54) > .1 {
 		t.Errorf("shares %v, want 1, 1 and Phi(1/10) = .54", shares)
 	}

@@ -35,7 +35,8 @@ type Retrieval struct {
 	Path       [][]float64 // all states, from the probe to the last
 }
 
-// Retrieve updates probes, one a row, until they settle. Each iteration is one call of attention for all those that still move.
+// Retrieve updates probes, one a row, until they settle. Each iteration is one call of attention
+// for all those that still move.
 func (m *Modern) Retrieve(a bridge.Attention, probes mat.Matrix, l Limit) ([]Retrieval, error) {
 	return settle(probes, l, func(x *mat.Dense) (*mat.Dense, error) {
 		next, err := m.UpdateBy(a, x)
@@ -100,8 +101,8 @@ func (m *Modern) Nearest(x []float64) (pattern int, distance float64) {
 	return pattern, distance
 }
 
-// Basin is the share of noisy copies of a pattern from which retrieval ends nearest to that pattern. The noise is normal, with the given deviation in every
-// number.
+// Basin is the share of noisy copies of a pattern from which retrieval ends nearest to that
+// pattern. The noise is normal, with the given deviation in every number.
 func (m *Modern) Basin(a bridge.Attention, rng *rand.Rand, pattern int, deviation float64, samples int, l Limit) (float64, error) {
 	n, d := m.Dims()
 	if pattern < 0 || pattern >= n || samples < 1 {

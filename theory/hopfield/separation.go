@@ -46,12 +46,13 @@ func Margin(overlaps []float64, i int) float64 {
 	return overlaps[i] - next
 }
 
-// Promise is the least weight of a pattern, out of so many, whose overlap is above all others by the margin:
+// Promise is the least weight of a pattern, out of so many, whose overlap is above all others by
+// the margin:
 //
 //	p_i >= 1 / (1 + (M-1) exp(-beta margin))
 //
-// with equality if all the others are just that far below. The paper prints the numerator alone: 1 for p_i and exp(-beta margin_j) for the others, which add up to
-// more than 1 (E-21).
+// with equality if all the others are just that far below. The paper prints the numerator alone: 1
+// for p_i and exp(-beta margin_j) for the others, which add up to more than 1 (E-21).
 func Promise(beta, margin float64, patterns int) float64 {
 	switch {
 	case patterns == 1:

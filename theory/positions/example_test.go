@@ -65,7 +65,8 @@ func ExampleRope() {
 	// 1.19005123
 }
 
-// The bias of four queries and four keys, of the first of two heads. A query's own key has no penalty; what is after it, a causal mask hides.
+// The bias of four queries and four keys, of the first of two heads. A query's own key has no
+// penalty; what is after it, a causal mask hides.
 func ExampleALiBi() {
 	slope := attn.ALiBiSlopes(2)[0]
 	fmt.Printf("%.4f\n", mat.Formatted(positions.ALiBi(float64(slope), 4, 4)))
@@ -76,7 +77,8 @@ func ExampleALiBi() {
 	// ⎣-0.1875  -0.1250  -0.0625   0.0000⎦
 }
 
-// The tutorial's R^k = [k/2, -k/2] on its worked example. The table begins with the row of the farthest key before.
+// The tutorial's R^k = [k/2, -k/2] on its worked example. The table begins with the row of the
+// farthest key before.
 func ExampleRelative() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	table := mat.NewDense(4, 2, []float64{.5, -.5, 0, 0, -.5, .5, -1, 1}) // i-j = 1, 0, -1, -2

@@ -115,7 +115,8 @@ func TestShift(t *testing.T) {
 	}
 }
 
-// A rotation keeps norms, undoes itself backwards, is a matrix, and leaves products to distance alone.
+// A rotation keeps norms, undoes itself backwards, is a matrix, and leaves products to distance
+// alone.
 func TestRope(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := positions.Rope{Dim: rapid.IntRange(1, 9).Draw(t, "dim"), Halves: rapid.Bool().Draw(t, "halves"), Base: rapid.Float64Range(2, 1e5).Draw(t, "base")}

@@ -7,9 +7,11 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// TableRow is the row of a table of relative positions that query i of nq meets key j of nk with. The table goes from keys far before to keys far after. With clip 0
-// it has a row for each distance there is, j-i+nq-1 of nq+nk-1. Otherwise distances j - pos_i beyond clip share a row with it: the table has 2 clip+1 rows,
-// and does not grow with the sequence. (The tutorial's R^(i-j) counts the other way round, and says no size: E-38.)
+// TableRow is the row of a table of relative positions that query i of nq meets key j of nk with.
+// The table goes from keys far before to keys far after. With clip 0 it has a row for each distance
+// there is, j-i+nq-1 of nq+nk-1. Otherwise distances j - pos_i beyond clip share a row with it: the
+// table has 2 clip+1 rows, and does not grow with the sequence. (The tutorial's R^(i-j) counts the
+// other way round, and says no size: E-38.)
 func TableRow(i, j, nq, nk, clip int) int {
 	if clip == 0 {
 		return j - i + nq - 1
@@ -32,7 +34,8 @@ func expect(what string, table mat.Matrix, rows, columns int) {
 	}
 }
 
-// Relative is q_i . r_(j-i): what a table of relative positions adds to the products of queries with nk keys, before the scale.
+// Relative is q_i . r_(j-i): what a table of relative positions adds to the products of queries
+// with nk keys, before the scale.
 func Relative(q, table mat.Matrix, nk, clip int) *mat.Dense {
 	nq, d := q.Dims()
 	expect("the table", table, tableRows(nq, nk, clip), d)
@@ -43,8 +46,9 @@ func Relative(q, table mat.Matrix, nk, clip int) *mat.Dense {
 	return to
 }
 
-// RelativeValues is sum_j a_ij r_(j-i): what a second table adds to the outputs, so that a value too knows how far it comes (Shaw et al.). Kernels have no such
-// table; the tutorial does not mention it.
+// RelativeValues is sum_j a_ij r_(j-i): what a second table adds to the outputs, so that a value
+// too knows how far it comes (Shaw et al.). Kernels have no such table; the tutorial does not
+// mention it.
 func RelativeValues(weights, table mat.Matrix, clip int) *mat.Dense {
 	nq, nk := weights.Dims()
 	_, dv := table.Dims()
@@ -98,8 +102,9 @@ func (t XLTerms) Sum() *mat.Dense {
 	return &s
 }
 
-// XLAsTerms says the same with terms that kernels have: queries q+u, which meet the keys and the table alike, and a bias by distance, (v-u).r_(j-i), for what the
-// table then has had too much of u and too little of v. The bias, too, is before the scale.
+// XLAsTerms says the same with terms that kernels have: queries q+u, which meet the keys and the
+// table alike, and a bias by distance, (v-u).r_(j-i), for what the table then has had too much of u
+// and too little of v. The bias, too, is before the scale.
 func XLAsTerms(q, table mat.Matrix, u, v []float64, nk int) (queries, bias *mat.Dense) {
 	queries = mat.DenseCopyOf(q)
 	nq, d := queries.Dims()

@@ -30,7 +30,8 @@ func (r Rope) Kind() attn.Rope {
 	return attn.RopeInterleaved
 }
 
-// turned is the number of elements that turn, with an odd one at the end, which has nothing to turn with and stays.
+// turned is the number of elements that turn, with an odd one at the end, which has nothing to turn
+// with and stays.
 func (r Rope) turned() int {
 	if r.Turned == 0 {
 		return r.Dim
@@ -54,8 +55,9 @@ func (r Rope) pair(c, n int) (x, y int) {
 	return 2 * c, 2*c + 1
 }
 
-// Turn is a row turned to a position. To turn it back, turn it to the negative position: that is the inverse, which is the transpose, and so also how a gradient
-// comes back through the rotation. (It is not the rotation itself, as the library's page on positions says: E-40.)
+// Turn is a row turned to a position. To turn it back, turn it to the negative position: that is
+// the inverse, which is the transpose, and so also how a gradient comes back through the rotation.
+// (It is not the rotation itself, as the library's page on positions says: E-40.)
 func (r Rope) Turn(row []float64, pos float64) []float64 {
 	if len(row) != r.Dim {
 		panic(fmt.Sprintf("positions: a row of %d numbers, the rotation is of rows of %d", len(row), r.Dim))
@@ -71,7 +73,8 @@ func (r Rope) Turn(row []float64, pos float64) []float64 {
 	return to
 }
 
-// Rows turns the rows of a matrix, of which the first stands at a position and each other one behind the one before.
+// Rows turns the rows of a matrix, of which the first stands at a position and each other one
+// behind the one before.
 func (r Rope) Rows(x mat.Matrix, first float64) *mat.Dense {
 	to := mat.DenseCopyOf(x)
 	rows, _ := to.Dims()
@@ -99,7 +102,8 @@ func (r Rope) Matrix(pos float64) *mat.Dense {
 	return m
 }
 
-// Tables are the cosines and sines of each pair at each position from 0 on: what attn.RopeTables rounds to float32.
+// Tables are the cosines and sines of each pair at each position from 0 on: what attn.RopeTables
+// rounds to float32.
 func (r Rope) Tables(positions int) (cos, sin *mat.Dense) {
 	w := r.Frequencies()
 	cos, sin = mat.NewDense(positions, len(w), nil), mat.NewDense(positions, len(w), nil)

@@ -29,7 +29,8 @@ func ExampleKernel_Regress() {
 	// Gaussian          [0.4555 0.2246 0.3199]
 }
 
-// The lesson's listing, phi(Q) (phi(K)^T V) with its eps. It says elu+1 and computes relu+1: with keys below zero that shows.
+// The lesson's listing, phi(Q) (phi(K)^T V) with its eps. It says elu+1 and computes relu+1: with
+// keys below zero that shows.
 func ExampleByName() {
 	q, k, v := example()
 	k.Scale(-1, k)
@@ -45,7 +46,8 @@ func ExampleByName() {
 	// lesson  phi(-1) = 1.000000, O_0 = [1.000000 1.000000]
 }
 
-// Decoding in constant memory: the state takes in one key after the other and answers for those so far.
+// Decoding in constant memory: the state takes in one key after the other and answers for those so
+// far.
 func ExampleState() {
 	_, k, v := example()
 	l, err := regression.ByName("elu+1")

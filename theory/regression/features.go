@@ -31,7 +31,8 @@ func EluPlusOne(x float64) float64 {
 	return math.Exp(x)
 }
 
-// ReluPlusOne is max(x, 0)+1: what the lesson's listing computes for elu+1. All negative numbers are one to it.
+// ReluPlusOne is max(x, 0)+1: what the lesson's listing computes for elu+1. All negative numbers
+// are one to it.
 func ReluPlusOne(x float64) float64 { return math.Max(x, 0) + 1 }
 
 // Relu is max(x, 0) + eps. Without eps a query may have no feature at all, and a row of 0/0.
@@ -48,7 +49,8 @@ func Square(x float64) float64 { return x * x }
 // Exp is exp(x).
 func Exp(x float64) float64 { return math.Exp(x) }
 
-// Identity is x. Its products are no weights, as they may be negative: what is normalised by their sum may be anything.
+// Identity is x. Its products are no weights, as they may be negative: what is normalised by their
+// sum may be anything.
 func Identity(x float64) float64 { return x }
 
 // Apply is the features of every row.

@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Gram is the matrix K(x_i, x_j) over the rows of x. Its error is that the kernel takes them differently from (x_j, x_i), beyond rounding: then there is no
-// question of positivity.
+// Gram is the matrix K(x_i, x_j) over the rows of x. Its error is that the kernel takes them
+// differently from (x_j, x_i), beyond rounding: then there is no question of positivity.
 func Gram(f Kernel, x mat.Matrix) (*mat.SymDense, error) {
 	rows := rowsOf(x)
 	to := mat.NewSymDense(len(rows), nil)
@@ -26,8 +26,8 @@ func Gram(f Kernel, x mat.Matrix) (*mat.SymDense, error) {
 	return to, nil
 }
 
-// Spectrum is the eigenvalues of a symmetric matrix, the least first. A Gram matrix of a positive kernel has none below 0, but for a rounding error of the
-// size of the last one.
+// Spectrum is the eigenvalues of a symmetric matrix, the least first. A Gram matrix of a positive
+// kernel has none below 0, but for a rounding error of the size of the last one.
 func Spectrum(g mat.Symmetric) ([]float64, error) {
 	var e mat.EigenSym
 	if !e.Factorize(g, false) || floats.HasNaN(e.Values(nil)) {

@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Linear is linear attention: which features, and what is added to the sum of weights that divides.
+// A Linear is linear attention: which features, and what is added to the sum of weights that
+// divides.
 type Linear struct {
 	Feature FeatureMap
 	Eps     float64
@@ -38,8 +39,8 @@ func Names() []string {
 	return to
 }
 
-// ByName finds linear attention by the name of its features, which are those of package attn and more. "lesson" is that of the lesson's listing: relu+1, with
-// an eps of 1e-6.
+// ByName finds linear attention by the name of its features, which are those of package attn and
+// more. "lesson" is that of the lesson's listing: relu+1, with an eps of 1e-6.
 func ByName(name string) (Linear, error) {
 	for _, n := range named {
 		if n.name == name {
@@ -49,7 +50,8 @@ func ByName(name string) (Linear, error) {
 	return Linear{}, fmt.Errorf("regression: unknown features %q: one of %s", name, strings.Join(Names(), ", "))
 }
 
-// Weights is w_ij / (sum_j w_ij + eps), w_ij = f(q_i).f(k_j): the matrix that the other methods never make.
+// Weights is w_ij / (sum_j w_ij + eps), w_ij = f(q_i).f(k_j): the matrix that the other methods
+// never make.
 func (l Linear) Weights(q, k mat.Matrix) *mat.Dense {
 	var w mat.Dense
 	w.Mul(Apply(l.Feature, q), Apply(l.Feature, k).T())
@@ -61,7 +63,8 @@ func (l Linear) Weights(q, k mat.Matrix) *mat.Dense {
 	return &w
 }
 
-// Pairwise is the output pair by pair, (f(Q) f(K)^T) V over the sums of rows: as long as softmax takes.
+// Pairwise is the output pair by pair, (f(Q) f(K)^T) V over the sums of rows: as long as softmax
+// takes.
 func (l Linear) Pairwise(q, k, v mat.Matrix) *mat.Dense {
 	var to mat.Dense
 	to.Mul(l.Weights(q, k), v)
@@ -78,8 +81,9 @@ func (l Linear) Attend(q, k, v mat.Matrix) *mat.Dense {
 	return s.answers(q)
 }
 
-// Causal is the output under a causal mask, from a state that runs along. Queries are the last ones of the keys, as package attn has it: the last query sees
-// the last key. A query before the first key has a zero row.
+// Causal is the output under a causal mask, from a state that runs along. Queries are the last ones
+// of the keys, as package attn has it: the last query sees the last key. A query before the first
+// key has a zero row.
 func (l Linear) Causal(q, k, v mat.Matrix) *mat.Dense {
 	s, keys, values, queries := l.Start(k, v), rowsOf(k), rowsOf(v), rowsOf(q)
 	_, dv := v.Dims()
@@ -150,7 +154,8 @@ func (s *State) answers(q mat.Matrix) *mat.Dense {
 	return to
 }
 
-// Products is how many multiplications and additions the two orders take: pair by pair, and with keys summed first.
+// Products is how many multiplications and additions the two orders take: pair by pair, and with
+// keys summed first.
 func Products(nq, nk, features, dimV int) (pairwise, summed int) {
 	return nq * nk * (features + dimV + 1), (nq + nk) * features * (dimV + 1)
 }

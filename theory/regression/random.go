@@ -10,16 +10,17 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// An Estimator says what is made of a random direction w, so that products of features are exp(x.y) on average over standard normal directions. With
-// n = |x|^2/2 and m directions,
+// An Estimator says what is made of a random direction w, so that products of features are exp(x.y)
+// on average over standard normal directions. With n = |x|^2/2 and m directions,
 //
 //	Trig          e^n  (cos w.x, sin w.x)  / sqrt(m)       products e^(n_x+n_y) cos w.(x-y)          random Fourier features
 //	Positive      e^-n  e^(w.x)            / sqrt(m)       products e^-(n_x+n_y) e^(w.(x+y))         FAVOR+, of the Performer
 //	Hyperbolic    e^-n (e^(w.x), e^(-w.x)) / sqrt(2m)      products e^-(n_x+n_y) cosh w.(x+y)        the same, of w and -w
 //
-// The first is exact where x = y, and its error is largest, against what it estimates, where that is smallest: weights that should be near 0 come out negative.
-// The others are weights always, and exact where x = -y. Fourier features are waves: e^(w.x) over sqrt(d), which the
-// library's page gives for them, is none, and its products are e^(n_x+n_y) too large (E-40).
+// The first is exact where x = y, and its error is largest, against what it estimates, where that
+// is smallest: weights that should be near 0 come out negative. The others are weights always, and
+// exact where x = -y. Fourier features are waves: e^(w.x) over sqrt(d), which the library's page
+// gives for them, is none, and its products are e^(n_x+n_y) too large (E-40).
 type Estimator uint8
 
 // Estimators.
@@ -37,7 +38,8 @@ func (e Estimator) String() string {
 	return fmt.Sprintf("estimator(%d)", uint8(e))
 }
 
-// A Random is a map to random features, of which the products are exp(scale x.y) on average over the directions.
+// A Random is a map to random features, of which the products are exp(scale x.y) on average over
+// the directions.
 type Random struct {
 	Kind  Estimator
 	W     *mat.Dense // a direction in each row: Directions, Orthogonal
@@ -74,11 +76,13 @@ func (f Random) Features(x []float64) []float64 {
 	return to
 }
 
-// Directions are m independent standard normal directions in d dimensions, the same for the same seed.
+// Directions are m independent standard normal directions in d dimensions, the same for the same
+// seed.
 func Directions(m, d int, seed uint64) *mat.Dense { return normal(m, d, source(seed)) }
 
-// Orthogonal are m directions, each of them standard normal as those of Directions are, but any d in a row orthogonal to one another. They look where the
-// others of their block do not: products of features are as right on average, and, with positive features, always nearer to it.
+// Orthogonal are m directions, each of them standard normal as those of Directions are, but any d
+// in a row orthogonal to one another. They look where the others of their block do not: products of
+// features are as right on average, and, with positive features, always nearer to it.
 func Orthogonal(m, d int, seed uint64) *mat.Dense {
 	src := source(seed)
 	length := distuv.Chi{K: float64(d), Src: src}
@@ -93,7 +97,8 @@ func Orthogonal(m, d int, seed uint64) *mat.Dense {
 	return to
 }
 
-// rotation is an orthogonal matrix, all of them being as likely: the Q of a normal matrix, with the signs that make the diagonal of R positive.
+// rotation is an orthogonal matrix, all of them being as likely: the Q of a normal matrix, with the
+// signs that make the diagonal of R positive.
 func rotation(d int, src *rand.Rand) *mat.Dense {
 	var (
 		qr   mat.QR
@@ -114,19 +119,22 @@ func normal(m, d int, src *rand.Rand) *mat.Dense {
 
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// Variance is that of f(x).f(y), with Scale 1, over draws of m directions. With s = |x|^2+|y|^2, a = |x-y|^2 and b = |x+y|^2, it is for independent directions
+// Variance is that of f(x).f(y), with Scale 1, over draws of m directions. With s = |x|^2+|y|^2, a
+// = |x-y|^2 and b = |x+y|^2, it is for independent directions
 //
 //	Trig          e^s  (1 - e^-a)^2 / 2m
 //	Positive      e^-s (e^2b - e^b) / m
 //	Hyperbolic    e^-s (e^b - 1)^2  / 2m
 //
-// Orthogonal ones have a covariance besides, for each pair of a block. The sum of two of them points anywhere, and its squared length has the chi^2
-// distribution with 2d degrees of freedom, so that
+// Orthogonal ones have a covariance besides, for each pair of a block. The sum of two of them
+// points anywhere, and its squared length has the chi^2 distribution with 2d degrees of freedom, so
+// that
 //
 //	E e^((w+w').z) = sum_k (d)_k / (d/2)_k (|z|^2/2)^k / k!          (x)_k = x (x+1) ... (x+k-1)
 //
-// Independent ones have e^|z|^2 there, each term of which is larger from k = 2 on: so the covariance is negative with Positive and Hyperbolic. Trig has the same
-// series in -|z|^2, and a negative covariance where x and y are near.
+// Independent ones have e^|z|^2 there, each term of which is larger from k = 2 on: so the
+// covariance is negative with Positive and Hyperbolic. Trig has the same series in -|z|^2, and a
+// negative covariance where x and y are near.
 func (e Estimator) Variance(x, y []float64, m int, orthogonal bool) float64 {
 	s, a, b := floats.Dot(x, x)+floats.Dot(y, y), 0.0, 0.0
 	for i := range x {

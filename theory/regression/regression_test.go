@@ -81,7 +81,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// Any kernel's regression is a mean of values with K for weights. A Gaussian's is attention with a bias.
+// Any kernel's regression is a mean of values with K for weights. A Gaussian's is attention with a
+// bias.
 func TestRegress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nq, nk := rapid.IntRange(1, 4).Draw(t, "nq"), rapid.IntRange(1, 5).Draw(t, "nk")
@@ -111,7 +112,8 @@ func TestRegress(t *testing.T) {
 	})
 }
 
-// A small bandwidth asks the nearest key, a large one the mean of all; no key near is a zero row; large scores do not overflow.
+// A small bandwidth asks the nearest key, a large one the mean of all; no key near is a zero row;
+// large scores do not overflow.
 func TestRegressAtLimits(t *testing.T) {
 	q := mat.NewDense(2, 1, []float64{.2, 9})
 	k, v := mat.NewDense(3, 1, []float64{0, 1, 2}), mat.NewDense(3, 1, []float64{3, 6, 12})
@@ -329,7 +331,8 @@ func TestPairMoment(t *testing.T) {
 	}
 }
 
-// The estimators are right on average, and as far from it as Variance says; orthogonal directions are nearer.
+// The estimators are right on average, and as far from it as Variance says; orthogonal directions
+// are nearer.
 func TestRandom(t *testing.T) {
 	const draws = 6000
 	x, y := []float64{.4, -.3, .5}, []float64{.2, .6, -.4}
@@ -354,7 +357,8 @@ func TestRandom(t *testing.T) {
 	near(t, "hyperbolic, x = -y", Hyperbolic.Variance(x, opposite, 1, false), 0, 0)
 }
 
-// Random features make linear attention of softmax attention, with Scale for the scale of the scores.
+// Random features make linear attention of softmax attention, with Scale for the scale of the
+// scores.
 func TestRandomAttention(t *testing.T) {
 	q, k, v := Directions(3, 4, 1), Directions(5, 4, 2), Directions(5, 2, 3)
 	exact := ExpDot(0).Regress(q, k, v)

@@ -8,8 +8,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Additive is a network with one hidden layer that takes a query and a key to a score. U has a row for each hidden unit and a column for each column of q,
-// W the same for k, and V a number for each hidden unit. Queries and keys need not have as many columns.
+// Additive is a network with one hidden layer that takes a query and a key to a score. U has a row
+// for each hidden unit and a column for each column of q, W the same for k, and V a number for each
+// hidden unit. Queries and keys need not have as many columns.
 type Additive struct {
 	U, W mat.Matrix
 	V    []float64
@@ -31,13 +32,15 @@ type AdditiveGradients struct {
 	V          []float64
 }
 
-// Gradients returns, for the gradient dS of a loss by the scores, with t_ijh the hidden units and g_ijh = dS_ij v_h (1 - t_ijh^2) what reaches them,
+// Gradients returns, for the gradient dS of a loss by the scores, with t_ijh the hidden units and
+// g_ijh = dS_ij v_h (1 - t_ijh^2) what reaches them,
 //
 //	dV_h  = sum_ij dS_ij t_ijh
 //	dU_ha = sum_ij g_ijh q_ia    dQ_ia = sum_jh g_ijh U_ha
 //	dW_hb = sum_ij g_ijh k_jb    dK_jb = sum_ih g_ijh W_hb
 //
-// g is never held: what meets a query is its sum over the keys, what meets a key its sum over the queries.
+// g is never held: what meets a query is its sum over the keys, what meets a key its sum over the
+// queries.
 func (s Additive) Gradients(q, k, dS mat.Matrix) AdditiveGradients {
 	pairs(q, k, dS)
 	layer := s.layer(q, k)

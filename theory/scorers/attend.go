@@ -70,7 +70,8 @@ func Output(weights, v mat.Matrix) *mat.Dense {
 	return to
 }
 
-// AttendBatch is Attend for each entry of a batch, or each head. The options of an entry are what o says of it; a nil o gives every entry the zero Options.
+// AttendBatch is Attend for each entry of a batch, or each head. The options of an entry are what o
+// says of it; a nil o gives every entry the zero Options.
 func AttendBatch(s Scorer, q, k, v []*mat.Dense, o func(entry int) Options) []*Decomposition {
 	if len(q) != len(k) || len(k) != len(v) {
 		panic(fmt.Sprintf("scorers: %d entries of Q, %d of K and %d of V: want as many of each", len(q), len(k), len(v)))
@@ -86,7 +87,8 @@ func AttendBatch(s Scorer, q, k, v []*mat.Dense, o func(entry int) Options) []*D
 	return all
 }
 
-// Partition returns Z_i = exp(log Z_i), which is +Inf where float64 does not hold it: LogPartition has the same without the limit.
+// Partition returns Z_i = exp(log Z_i), which is +Inf where float64 does not hold it: LogPartition
+// has the same without the limit.
 func (d *Decomposition) Partition() []float64 {
 	z := make([]float64, len(d.LogPartition))
 	for i, x := range d.LogPartition {

@@ -1,17 +1,22 @@
-// Package scorers is how a query and a key make a score, and attention from scores in float64, with everything in between kept.
+// Package scorers is how a query and a key make a score, and attention from scores in float64, with
+// everything in between kept.
 //
 // # Scores
 //
-// A query is a row of Q, a key a row of K, and a Scorer makes the matrix of their scores, a row a query and a column a key:
+// A query is a row of Q, a key a row of K, and a Scorer makes the matrix of their scores, a row a
+// query and a column a key:
 //
 //	Dot        s_ij = c sum_a q_ia k_ja                                    c = 1/sqrt(d) unless another one is asked for
 //	Bilinear   s_ij = c sum_ab q_ia M_ab k_jb                              c = 1, and M any matrix: a metric, a learned one, one that is not square
 //	Additive   s_ij = sum_h v_h tanh(sum_a U_ha q_ia + sum_b W_hb k_jb)
 //
-// The dot product is the bilinear form whose M is c times the identity, and a bilinear form is a dot product with Q M in place of Q. Additive scores are
-// neither: they are not linear in the query. No kernel makes them, but a kernel that adds a bias takes them as one, with queries of zeros.
+// The dot product is the bilinear form whose M is c times the identity, and a bilinear form is a
+// dot product with Q M in place of Q. Additive scores are neither: they are not linear in the
+// query. No kernel makes them, but a kernel that adds a bias takes them as one, with queries of
+// zeros.
 //
-// Bilinear and Additive say what gradient a loss has by their operands and parameters if it has the gradient dS by the scores.
+// Bilinear and Additive say what gradient a loss has by their operands and parameters if it has the
+// gradient dS by the scores.
 //
 // # Attention
 //

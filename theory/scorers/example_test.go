@@ -40,7 +40,8 @@ func ExampleBilinear() {
 	// ⎣0.5    1  1.5⎦
 }
 
-// The notes count additive attention among the bilinear forms. It is none: twice the query is not twice the score.
+// The notes count additive attention among the bilinear forms. It is none: twice the query is not
+// twice the score.
 func ExampleAdditive() {
 	s := scorers.Additive{U: mat.NewDense(1, 1, []float64{1}), W: mat.NewDense(1, 1, []float64{1}), V: []float64{1}}
 	k := mat.NewDense(1, 1, []float64{0})

@@ -7,7 +7,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Scorer makes scores: a row for each row of q, a column for each row of k. It panics where operands do not fit, naming them.
+// A Scorer makes scores: a row for each row of q, a column for each row of k. It panics where
+// operands do not fit, naming them.
 type Scorer interface {
 	Scores(q, k mat.Matrix) *mat.Dense
 }
@@ -30,7 +31,8 @@ func (s Dot) Scores(q, k mat.Matrix) *mat.Dense {
 	return times(scale, q, k.T())
 }
 
-// Bilinear is a bilinear form of a query and a key. M has a row for each column of q and a column for each column of k.
+// Bilinear is a bilinear form of a query and a key. M has a row for each column of q and a column
+// for each column of k.
 type Bilinear struct {
 	M     mat.Matrix
 	Scale float64 // 0: 1
@@ -64,7 +66,8 @@ type BilinearGradients struct{ Q, K, M *mat.Dense }
 //
 //	dQ = scale dS K M^T    dK = scale dS^T Q M    dM = scale Q^T dS K
 //
-// Nothing but Scale multiplies dM: where scores are divided by sqrt(d), either M has taken it in or Scale says it.
+// Nothing but Scale multiplies dM: where scores are divided by sqrt(d), either M has taken it in or
+// Scale says it.
 func (s Bilinear) Gradients(q, k, dS mat.Matrix) BilinearGradients {
 	s.fits(q, k)
 	pairs(q, k, dS)

@@ -113,7 +113,8 @@ func TestWorkedExample(t *testing.T) {
 	nearMat(t, "Output", scorers.Output(d.Weights, v), d.Output, 0)
 }
 
-// The same call asked of the definition of package attn, with masks and at every kind of temperature.
+// The same call asked of the definition of package attn, with masks and at every kind of
+// temperature.
 func TestAsDefined(t *testing.T) {
 	r := source(2)
 	q, k, v := bridge.Float32(normal(r, 5, 3)), bridge.Float32(normal(r, 7, 3)), bridge.Float32(normal(r, 7, 2))
@@ -354,7 +355,8 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// Keys of no difference leave nothing to choose: the output is the mean of the values, with any scorer.
+// Keys of no difference leave nothing to choose: the output is the mean of the values, with any
+// scorer.
 func TestKeysAlike(t *testing.T) {
 	r := source(6)
 	k := mat.NewDense(4, 3, nil)

@@ -15,7 +15,8 @@ type Options struct {
 	Mask  func(i, j int) bool // whether query i sees key j; nil: it does
 }
 
-// Attend is softmax attention, and log sum_j exp(s_j) of each query, by blocks: for a block of queries, all blocks of keys, one after the other.
+// Attend is softmax attention, and log sum_j exp(s_j) of each query, by blocks: for a block of
+// queries, all blocks of keys, one after the other.
 func Attend(q, k, v mat.Matrix, o Options) (out *mat.Dense, lse []float64) {
 	w := newWalk(q, k, v, o)
 	nq, _ := w.q.Dims()
@@ -40,8 +41,8 @@ func Attend(q, k, v mat.Matrix, o Options) (out *mat.Dense, lse []float64) {
 	return out, lse
 }
 
-// Backward is the gradients of a number by Q, K and V, given the one by the output of Attend, and what Attend answered. The weights are made once more, block by
-// block.
+// Backward is the gradients of a number by Q, K and V, given the one by the output of Attend, and
+// what Attend answered. The weights are made once more, block by block.
 func Backward(q, k, v, out mat.Matrix, lse []float64, dOut mat.Matrix, o Options) (dq, dk, dv *mat.Dense) {
 	w := newWalk(q, k, v, o)
 	like := func(m *mat.Dense) *mat.Dense { r, c := m.Dims(); return mat.NewDense(r, c, nil) }
@@ -114,7 +115,8 @@ func (w *walk) queries(f func(i0 int, qb *mat.Dense)) {
 	}
 }
 
-// keys calls f for each block of keys, the first of which is row j0, with the scores of a block of queries: -Inf for hidden keys. f may write over them.
+// keys calls f for each block of keys, the first of which is row j0, with the scores of a block of
+// queries: -Inf for hidden keys. f may write over them.
 func (w *walk) keys(i0 int, qb *mat.Dense, f func(j0 int, s, kb, vb *mat.Dense)) {
 	rows, _ := w.k.Dims()
 	for j0 := 0; j0 < rows; j0 += w.block {

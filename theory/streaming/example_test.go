@@ -9,7 +9,8 @@ import (
 	"attnlab/theory/streaming"
 )
 
-// The first row of the worked example, key by key: after each, the output is the attention to the keys so far.
+// The first row of the worked example, key by key: after each, the output is the attention to the
+// keys so far.
 func ExampleState() {
 	x := streaming.NewState(2)
 	c := 1 / math.Sqrt2
@@ -37,7 +38,8 @@ func ExampleMerge() {
 	// [6.7500]
 }
 
-// The worked example in blocks of two, and the gradients of half the square of its output, which is its own gradient.
+// The worked example in blocks of two, and the gradients of half the square of its output, which is
+// its own gradient.
 func ExampleAttend() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})

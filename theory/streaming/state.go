@@ -9,7 +9,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A State is what a query knows of the keys it has seen: their largest score, and sums of exponentials relative to it.
+// A State is what a query knows of the keys it has seen: their largest score, and sums of
+// exponentials relative to it.
 type State struct {
 	Max float64   // m, -Inf before any key
 	Sum float64   // l
@@ -66,7 +67,8 @@ func Merge(a, b State) State {
 	return to
 }
 
-// none is whether a score, or a part with that largest score, has no weight beside the largest: it is hidden, or the other is infinite.
+// none is whether a score, or a part with that largest score, has no weight beside the largest: it
+// is hidden, or the other is infinite.
 func none(s, most float64) bool { return math.IsInf(s, -1) || math.IsInf(most, 1) && s < most }
 
 // relative is exp(s - m), 1 where both are the same infinity.

@@ -143,7 +143,8 @@ func TestInfinities(t *testing.T) {
 	}
 }
 
-// Any split of the keys into blocks, pushed or merged in any order, is the softmax over all of them.
+// Any split of the keys into blocks, pushed or merged in any order, is the softmax over all of
+// them.
 func TestAnySplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "keys")

@@ -24,7 +24,8 @@ type Contraction struct {
 	Implicit bool   // the spec has no arrow, and so Output is the letters that occur once, in alphabetical order
 }
 
-// Parse takes a spec apart. It refuses one that no operands could fit, and one whose marks of upper and lower indices do not pair.
+// Parse takes a spec apart. It refuses one that no operands could fit, and one whose marks of upper
+// and lower indices do not pair.
 func Parse(spec string) (*Contraction, error) {
 	c := &Contraction{Spec: spec}
 	inputs, output, arrow := strings.Cut(spec, "->")
@@ -64,7 +65,8 @@ func Parse(spec string) (*Contraction, error) {
 	return c, nil
 }
 
-// Explain says in a few lines what a spec does: the equation over elements, its inputs x1, x2, ... and output y, and which indices are free and summed.
+// Explain says in a few lines what a spec does: the equation over elements, its inputs x1, x2, ...
+// and output y, and which indices are free and summed.
 func Explain(spec string) (string, error) {
 	c, err := Parse(spec)
 	if err != nil {
@@ -150,7 +152,8 @@ func (c *Contraction) names() []rune {
 	return names
 }
 
-// settle holds every index to the rule of upper and lower ones, and gives those of the output the kind that they have in the operands.
+// settle holds every index to the rule of upper and lower ones, and gives those of the output the
+// kind that they have in the operands.
 func (c *Contraction) settle() error {
 	for _, name := range c.names() {
 		var up, down []int // operands, counted from one, where it stands up, and down
@@ -212,7 +215,8 @@ func contains(indices []Index, name rune) bool {
 	return slices.ContainsFunc(indices, func(x Index) bool { return x.Name == name })
 }
 
-// brackets writes indices as those of an element: [i,a], or [^i,_a] where they are marked, and nothing for a number.
+// brackets writes indices as those of an element: [i,a], or [^i,_a] where they are marked, and
+// nothing for a number.
 func brackets(indices []Index) string {
 	if len(indices) == 0 {
 		return ""

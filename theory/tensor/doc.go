@@ -1,5 +1,6 @@
-// Package tensor is index notation made runnable: arrays of any rank, contracted by a spec that names their indices, as the source documents write their
-// equations. Nothing here is fast; an equation is read, explained and evaluated by its definition.
+// Package tensor is index notation made runnable: arrays of any rank, contracted by a spec that
+// names their indices, as the source documents write their equations. Nothing here is fast; an
+// equation is read, explained and evaluated by its definition.
 //
 // # A spec
 //
@@ -16,22 +17,27 @@
 //	scalars          have no letters:                                                           a,a-> is a number, and ",ij->ij" multiplies by one
 //	letters          are those of any alphabet, so μν->νμ is a spec. Blanks are passed over. Capitals come before small letters
 //
-// All places of a letter have the same extent; an extent of 1 is not stretched, and there is no ellipsis.
+// All places of a letter have the same extent; an extent of 1 is not stretched, and there is no
+// ellipsis.
 //
 // # Upper and lower indices
 //
-// An axis may be marked Up or Down, on the tensor (method Mark) or in the spec, where ^ and _ hold for the letters that follow them within an operand:
+// An axis may be marked Up or Down, on the tensor (method Mark) or in the spec, where ^ and _ hold
+// for the letters that follow them within an operand:
 //
 //	^a,_ab,^b->      u^a g_ab v^b
 //	_ab,^b->_a       v_a = g_ab v^b
 //
-// Where indices are marked, a sum must join an upper one with a lower one, which is what makes its value the same in every basis. Two upper ones, two lower
-// ones, or three of any kind are an error (ErrVariance) that says where they stand; a metric puts it right: Lower and Raise. Unmarked axes are labels (a
-// token, a head, a component whose kind nobody stated): they take part in sums as they come. A free index keeps its kind, and cannot be both.
+// Where indices are marked, a sum must join an upper one with a lower one, which is what makes its
+// value the same in every basis. Two upper ones, two lower ones, or three of any kind are an error
+// (ErrVariance) that says where they stand; a metric puts it right: Lower and Raise. Unmarked axes
+// are labels (a token, a head, a component whose kind nobody stated): they take part in sums as
+// they come. A free index keeps its kind, and cannot be both.
 //
-// E-24: the source documents state this rule and then contract upper indices with upper ones throughout, S^ij = Q^ia K^ja and dV^nb = A^in dO^ib among
-// them. With plain letters such a spec gives the intended numbers: it supposes a metric δ_ab, and token labels of no kind. The learned form of
-// S = Q M Kᵀ has lower indices, M_ab, since both of its vectors have upper ones.
+// E-24: the source documents state this rule and then contract upper indices with upper ones
+// throughout, S^ij = Q^ia K^ja and dV^nb = A^in dO^ib among them. With plain letters such a spec
+// gives the intended numbers: it supposes a metric δ_ab, and token labels of no kind. The learned
+// form of S = Q M Kᵀ has lower indices, M_ab, since both of its vectors have upper ones.
 //
 // # The notation of the source documents
 //

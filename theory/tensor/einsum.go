@@ -50,8 +50,8 @@ func (c *Contraction) Apply(operands ...*Tensor) (*Tensor, error) {
 	return y, nil
 }
 
-// bind puts operands to the contraction: it says what does not fit, finds the extent of every index, and takes the kinds of indices that the operands have
-// where the spec states none.
+// bind puts operands to the contraction: it says what does not fit, finds the extent of every
+// index, and takes the kinds of indices that the operands have where the spec states none.
 func (c *Contraction) bind(operands []*Tensor) (*Contraction, map[rune]int, error) {
 	if len(operands) != len(c.Inputs) {
 		return nil, nil, c.wrong("%d operands, and the spec has %d", len(operands), len(c.Inputs))
@@ -87,8 +87,8 @@ func (c *Contraction) bind(operands []*Tensor) (*Contraction, map[rune]int, erro
 	return &b, extents, b.settle()
 }
 
-// A loop is an index that runs: how far, and how many elements each operand moves on at a step. An operand that lacks the index stays, one that has it twice
-// moves along the diagonal.
+// A loop is an index that runs: how far, and how many elements each operand moves on at a step. An
+// operand that lacks the index stays, one that has it twice moves along the diagonal.
 type loop struct {
 	extent int
 	steps  []int
@@ -107,7 +107,8 @@ func (c *Contraction) loop(name rune, extent int, operands []*Tensor) loop {
 	return l
 }
 
-// walk visits every value of the indices, the last one running fastest, with at moved to the elements that belong to it.
+// walk visits every value of the indices, the last one running fastest, with at moved to the
+// elements that belong to it.
 func walk(indices []loop, at []int, visit func()) {
 	if len(indices) == 0 {
 		visit()

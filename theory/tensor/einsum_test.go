@@ -14,8 +14,8 @@ import (
 	"attnlab/theory/tensor"
 )
 
-// scatter evaluates a plain spec the other way round: all letters run, and each choice of them adds its product to an element of the result. It takes specs
-// that are right for granted.
+// scatter evaluates a plain spec the other way round: all letters run, and each choice of them adds
+// its product to an element of the result. It takes specs that are right for granted.
 func scatter(spec string, operands ...*tensor.Tensor) *tensor.Tensor {
 	left, output, arrow := strings.Cut(spec, "->")
 	inputs := strings.Split(left, ",")
@@ -75,7 +75,8 @@ type aCall struct {
 
 func (c aCall) spec() string { return strings.Join(c.inputs, ",") + "->" + c.output }
 
-// drawCall draws a call. Letters repeat within operands and across them, and extents go from 0 to 3.
+// drawCall draws a call. Letters repeat within operands and across them, and extents go from 0 to
+// 3.
 func drawCall(t *rapid.T) aCall {
 	letter := rapid.SampledFrom([]rune("abcd"))
 	extent := map[rune]int{}
@@ -113,7 +114,8 @@ func einsum(t interface{ Fatal(...any) }, spec string, operands ...*tensor.Tenso
 	return y
 }
 
-// Random specs: Einsum is what the other evaluation says; it is linear in each operand; the order of operands and the names of letters are of no account.
+// Random specs: Einsum is what the other evaluation says; it is linear in each operand; the order
+// of operands and the names of letters are of no account.
 func TestEinsumProperties(t *testing.T) {
 	near := func(rt *rapid.T, what string, got, want *tensor.Tensor) {
 		if !slices.Equal(got.Shape(), want.Shape()) {
@@ -199,7 +201,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Errors name the operand and the index, and only those about upper and lower indices are ErrVariance.
+// Errors name the operand and the index, and only those about upper and lower indices are
+// ErrVariance.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct {
 		spec, says string
@@ -263,7 +266,8 @@ func TestEinsumErrors(t *testing.T) {
 	}
 }
 
-// The kinds of indices go through contractions: the result has those of its free indices, whether the spec marks them or the tensors do.
+// The kinds of indices go through contractions: the result has those of its free indices, whether
+// the spec marks them or the tensors do.
 func TestEinsumVariance(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	q := normal(r, 2, 3).Mark(tensor.Label, tensor.Up)

@@ -9,7 +9,8 @@ import (
 	"attnlab/theory/tensor"
 )
 
-// The scores, weights and outputs of the first worked example in index notation: two queries, three keys.
+// The scores, weights and outputs of the first worked example in index notation: two queries, three
+// keys.
 func ExampleEinsum() {
 	q := tensor.Matrix(mat.NewDense(2, 2, []float64{1, 0, 0, 1}))
 	k := tensor.Matrix(mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1}))
@@ -52,9 +53,8 @@ func ExampleTensor_Lower() {
 	}
 	y, err := tensor.Einsum("a,a->", u, low)
 	fmt.Println(low, y, err)
-	// Output:
-	// einsum "a,a->": upper and lower indices do not pair: index a is upper in operand 1 and upper in operand 2; lower one with a metric
-	// [2 4 4] 10 <nil>
+	// Output: einsum "a,a->": upper and lower indices do not pair: index a is upper in operand 1
+	// and upper in operand 2; lower one with a metric [2 4 4] 10 <nil>
 }
 
 func ExampleExplain() {

@@ -7,8 +7,9 @@ type Example struct {
 	Result              []int   // the shape that comes of them
 }
 
-// Examples are contractions from scalar products to the gradients of many heads. Every spec of the named contractions is among them, and so is every feature
-// of specs: implicit output, diagonals, sums of a single operand, three operands, numbers, marked indices.
+// Examples are contractions from scalar products to the gradients of many heads. Every spec of the
+// named contractions is among them, and so is every feature of specs: implicit output, diagonals,
+// sums of a single operand, three operands, numbers, marked indices.
 func Examples() []Example {
 	type shapes = [][]int
 	return []Example{

@@ -6,8 +6,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Named contractions: what the source documents have a name for, each as one spec. Shapes that do not fit are a panic with Einsum's error. A scale of 0 means
-// 1/√d, d being the number of components that queries and keys have, as in package attn.
+// Named contractions: what the source documents have a name for, each as one spec. Shapes that do
+// not fit are a panic with Einsum's error. A scale of 0 means 1/√d, d being the number of
+// components that queries and keys have, as in package attn.
 
 // Dot is the scalar product of two vectors, a,a->.
 func Dot(u, v []float64) float64 { return must("a,a->", Vector(u), Vector(v)).Value() }
@@ -41,7 +42,8 @@ func BilinearForm(u []float64, m mat.Matrix, v []float64) float64 {
 	return must("a,ab,b->", Vector(u), Matrix(m), Vector(v)).Value()
 }
 
-// BatchBilinearForm is the form of every row of u with every row of v, ia,ab,jb->ij: the scores of queries u and keys v with metric M.
+// BatchBilinearForm is the form of every row of u with every row of v, ia,ab,jb->ij: the scores of
+// queries u and keys v with metric M.
 func BatchBilinearForm(u, m, v mat.Matrix) *mat.Dense {
 	return must("ia,ab,jb->ij", Matrix(u), Matrix(m), Matrix(v)).Dense()
 }
@@ -75,8 +77,8 @@ func MultiHeadScores(q, k *Tensor, scale float64) *Tensor {
 // MultiHeadOutput is AttentionOutput of each head h, hij,hjb->hib.
 func MultiHeadOutput(weights, v *Tensor) *Tensor { return must("hij,hjb->hib", weights, v) }
 
-// MultiHeadCombine takes the outputs of all heads back to the model, hic,hca->ia. It sums over heads and their components, which is the product of the
-// joined outputs with the stacked matrices.
+// MultiHeadCombine takes the outputs of all heads back to the model, hic,hca->ia. It sums over
+// heads and their components, which is the product of the joined outputs with the stacked matrices.
 func MultiHeadCombine(o, w *Tensor) *mat.Dense { return must("hic,hca->ia", o, w).Dense() }
 
 // BatchedMultiHeadProject is MultiHeadProject of each batch entry n, nib,hba->nhia.

@@ -146,8 +146,8 @@ func TestNamedPanics(t *testing.T) {
 	}
 }
 
-// The example list: names and specs are each there once, every spec of a named contraction is among them, and each one does what a second evaluation of its
-// spec does, in the shape that it says.
+// The example list: names and specs are each there once, every spec of a named contraction is among
+// them, and each one does what a second evaluation of its spec does, in the shape that it says.
 func TestExamples(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	names, specs := map[string]bool{}, map[string]bool{}

@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Tensor is an array of float64 with any number of axes. One of rank 0 is a number. Axes may have extent 0.
+// A Tensor is an array of float64 with any number of axes. One of rank 0 is a number. Axes may have
+// extent 0.
 type Tensor struct {
 	shape    []int
 	variance []Variance // of each axis
@@ -18,7 +19,8 @@ type Tensor struct {
 // New is a tensor of zeros.
 func New(shape ...int) *Tensor { return Of(make([]float64, count(shape)), shape...) }
 
-// Of is a tensor over the given numbers, the last index running fastest. It panics when there are more or fewer than the shape has places for.
+// Of is a tensor over the given numbers, the last index running fastest. It panics when there are
+// more or fewer than the shape has places for.
 func Of(data []float64, shape ...int) *Tensor {
 	if n := count(shape); len(data) != n {
 		panic(fmt.Sprintf("tensor.Of: %d numbers for shape %v, which has %d", len(data), shape, n))
@@ -44,7 +46,8 @@ func Matrix(m mat.Matrix) *Tensor {
 	return t
 }
 
-// Stack is a tensor of rank 3 with a copy of each matrix, its first axis counting them. It panics when they differ in shape or when there is none.
+// Stack is a tensor of rank 3 with a copy of each matrix, its first axis counting them. It panics
+// when they differ in shape or when there is none.
 func Stack(ms ...mat.Matrix) *Tensor {
 	if len(ms) == 0 {
 		panic("tensor.Stack: no matrix, so there is no shape")
@@ -91,7 +94,8 @@ func (t *Tensor) Dense() *mat.Dense {
 	return mat.NewDense(t.shape[0], t.shape[1], slices.Clone(t.data))
 }
 
-// Sub is the part of the tensor where the first index is i: a matrix of a stack, a row of a matrix. It shares the numbers.
+// Sub is the part of the tensor where the first index is i: a matrix of a stack, a row of a matrix.
+// It shares the numbers.
 func (t *Tensor) Sub(i int) *Tensor {
 	if t.Rank() == 0 || i < 0 || i >= t.shape[0] {
 		panic(fmt.Sprintf("tensor: part %d of shape %v", i, t.shape))

@@ -81,7 +81,8 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// Lower and Raise at every axis are contractions with the metric and with its inverse, and undo each other.
+// Lower and Raise at every axis are contractions with the metric and with its inverse, and undo
+// each other.
 func TestLowerRaise(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	w := normal(r, 3, 3).Dense()

@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Variance says what becomes of an index when the basis changes: nothing, or what becomes of a vector's components, or what becomes of a covector's.
+// A Variance says what becomes of an index when the basis changes: nothing, or what becomes of a
+// vector's components, or what becomes of a covector's.
 type Variance uint8
 
 // Kinds of indices.
@@ -18,7 +19,8 @@ const (
 	Down                  // u_a, of covectors: u' = B^-T u
 )
 
-// ErrVariance is wrapped by errors about sums that join two upper or two lower indices, and about indices that would have to be both.
+// ErrVariance is wrapped by errors about sums that join two upper or two lower indices, and about
+// indices that would have to be both.
 var ErrVariance = errors.New("upper and lower indices do not pair")
 
 // String is the word that errors use.
@@ -43,7 +45,8 @@ func (v Variance) mark() string {
 	return ""
 }
 
-// Delta is Kronecker's δ^a_b in n dimensions. Contracting an index with it changes the letter and nothing else.
+// Delta is Kronecker's δ^a_b in n dimensions. Contracting an index with it changes the letter and
+// nothing else.
 func Delta(n int) *Tensor {
 	t := New(n, n)
 	for i := range n {
@@ -105,8 +108,9 @@ func (t *Tensor) movable(axis int, from Variance, g mat.Symmetric) error {
 	return nil
 }
 
-// move makes a tensor of another kind at one axis. What stands at that axis and after it is, for each index before it, a matrix with a row for each
-// component: f makes the new matrix of the old one.
+// move makes a tensor of another kind at one axis. What stands at that axis and after it is, for
+// each index before it, a matrix with a row for each component: f makes the new matrix of the old
+// one.
 func (t *Tensor) move(axis int, kind Variance, f func(to, from *mat.Dense) error) (*Tensor, error) {
 	moved := New(t.shape...).Mark(t.variance...)
 	moved.variance[axis] = kind

@@ -172,7 +172,8 @@ const blockedClaims = attn.AllSoftmax &^ (attn.NeedScores | attn.NeedGrad)
 // Blocked returns the healthy softmax kernel, and what it can do.
 func Blocked() (attn.Kernel, attn.Needs) { return blocked{"blocked", healthy, nil}, blockedClaims }
 
-// blockKeys is how many keys are scored before the maximum is looked at. Blocks start at multiples of it.
+// blockKeys is how many keys are scored before the maximum is looked at. Blocks start at multiples
+// of it.
 const blockKeys = 16
 
 type blocked struct {
@@ -194,7 +195,8 @@ func (k blocked) Check(p attn.Problem, workers int) (int64, error) {
 	return floats, err
 }
 
-// rowFloats is what a worker needs: the scores of a block; a row of Q as it is and turned, of Q behind the metric, K, V and Out, and Σ e v.
+// rowFloats is what a worker needs: the scores of a block; a row of Q as it is and turned, of Q
+// behind the metric, K, V and Out, and Σ e v.
 func rowFloats(p *attn.Problem) int {
 	return blockKeys + p.QDim() + max(p.QDim(), p.Dim) + 2*p.Dim + 3*p.DimV
 }

@@ -1,10 +1,13 @@
-// Package mutants holds kernels that are wrong on purpose, one bug each, so that the conformance suite can be shown to find every one. A
-// suite that lets one of them live proves nothing about the kernels it passes.
+// Package mutants holds kernels that are wrong on purpose, one bug each, so that the conformance
+// suite can be shown to find every one. A suite that lets one of them live proves nothing about the
+// kernels it passes.
 //
-// There are four small kernels: Blocked, an online softmax over blocks of keys, Prefix, linear attention by a running state, and with backward passes, a
-// row at a time, Gradient and PrefixBack. Healthy they pass the suite; each has one switch per bug. Other mutants wrap a healthy one and hand it a wrong
-// Problem or wrong Args, as a caller or a dispatcher might. The package does not import testing: a command can be built with a mutant in its list, to
-// see that it is found there too.
+// There are four small kernels: Blocked, an online softmax over blocks of keys, Prefix, linear
+// attention by a running state, and with backward passes, a row at a time, Gradient and PrefixBack.
+// Healthy they pass the suite; each has one switch per bug. Other mutants wrap a healthy one and
+// hand it a wrong Problem or wrong Args, as a caller or a dispatcher might. The package does not
+// import testing: a command can be built with a mutant in its list, to see that it is found there
+// too.
 package mutants
 
 import (

@@ -87,7 +87,8 @@ func gradientMutants() []Mutant {
 
 const gradientClaims = blockedClaims | attn.NeedGrad
 
-// Gradient returns the healthy kernel with a backward pass, and what it can do. Its forward pass is that of Blocked.
+// Gradient returns the healthy kernel with a backward pass, and what it can do. Its forward pass is
+// that of Blocked.
 func Gradient() (attn.Kernel, attn.Needs) {
 	return gradient{blocked{"gradient", healthy, nil}, sound}, gradientClaims
 }

@@ -8,7 +8,8 @@ import (
 	"attnlab/attn/attntest/mutants"
 )
 
-// The healthy kernels pass the suite, so it is the bug that kills a mutant and nothing else. With -short one of them does.
+// The healthy kernels pass the suite, so it is the bug that kills a mutant and nothing else. With
+// -short one of them does.
 func TestHealthy(t *testing.T) {
 	kernels := []func() (attn.Kernel, attn.Needs){mutants.Blocked, mutants.Prefix, mutants.Gradient, mutants.PrefixBack}
 	if testing.Short() {
@@ -69,8 +70,8 @@ var victims = map[string]string{
 	"allocations":           "allocates",
 }
 
-// The suite finds every bug: those of victims by one check, which TestEveryCheckKills shows, and all others here by all of it. With -short it is asked about
-// every sixteenth one.
+// The suite finds every bug: those of victims by one check, which TestEveryCheckKills shows, and
+// all others here by all of it. With -short it is asked about every sixteenth one.
 func TestKilled(t *testing.T) {
 	all := mutants.All()
 	if len(all) < 20 {
@@ -100,7 +101,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Every check can fail: alone, it kills a mutant that it is meant for. With -short every fourth one does.
+// Every check can fail: alone, it kills a mutant that it is meant for. With -short every fourth one
+// does.
 func TestEveryCheckKills(t *testing.T) {
 	for i, c := range attntest.Checks() {
 		if testing.Short() && i%4 != 0 {

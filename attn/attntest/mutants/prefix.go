@@ -81,7 +81,8 @@ func (k prefix) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return pl, nil
 }
 
-// A prefixPlan keeps, for every batch entry and key head, the sum over the keys passed so far of f(k) v^T, [Dim][DimV], and of f(k), [Dim].
+// A prefixPlan keeps, for every batch entry and key head, the sum over the keys passed so far of
+// f(k) v^T, [Dim][DimV], and of f(k), [Dim].
 type prefixPlan struct {
 	prefix
 	p     attn.Problem

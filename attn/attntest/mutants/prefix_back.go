@@ -41,7 +41,8 @@ func prefixBackMutants() []Mutant {
 
 const prefixBackClaims = prefixClaims | attn.NeedGrad
 
-// PrefixBack returns the healthy linear kernel with a backward pass, and what it can do. Its forward pass is that of Prefix.
+// PrefixBack returns the healthy linear kernel with a backward pass, and what it can do. Its
+// forward pass is that of Prefix.
 func PrefixBack() (attn.Kernel, attn.Needs) {
 	return prefixBack{prefix{"prefix_back", none}, awake}, prefixBackClaims
 }

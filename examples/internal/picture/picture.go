@@ -90,7 +90,8 @@ func (c *Chart) Plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// Matrix draws numbers from 0, white, to 1, black, row 0 on top; rows and columns have labels, where there are any.
+// Matrix draws numbers from 0, white, to 1, black, row 0 on top; rows and columns have labels,
+// where there are any.
 func Matrix(title string, rows [][]float64, left, below []string) *plot.Plot {
 	p := frame(title, "", "")
 	p.Title.TextStyle.Font = canvas.Sans(10)
@@ -131,7 +132,8 @@ func (m matrix) X(c int) float64 { return float64(c) }
 // Y is the place of a row.
 func (m matrix) Y(r int) float64 { return float64(r) }
 
-// Save draws plots in rows and columns into path.svg and path.png; a nil plot leaves its place empty.
+// Save draws plots in rows and columns into path.svg and path.png; a nil plot leaves its place
+// empty.
 func Save(path string, width, height vg.Length, plots [][]*plot.Plot) error {
 	return canvas.Save(path, width, height, func(area draw.Canvas) error {
 		tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: 10, PadY: 10}

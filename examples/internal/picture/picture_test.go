@@ -11,7 +11,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// A chart and a matrix become pictures: the SVG has the words, and the PNG colours where there is something to see.
+// A chart and a matrix become pictures: the SVG has the words, and the PNG colours where there is
+// something to see.
 func TestSave(t *testing.T) {
 	c := Chart{Title: "Rising", X: "keys", Y: "part", LogX: true, Low: 0, High: 1, Curves: []Curve{
 		{Name: "up", X: []float64{4, 8, 16}, Y: []float64{.1, .5, .9}}, {Name: "level", X: []float64{4, 16}, Y: []float64{.5, .5}, Dashed: true, Thin: true},
@@ -65,7 +66,8 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// Row 0 of a matrix is on top, where the axis has its largest y, and numbers are held within the colours.
+// Row 0 of a matrix is on top, where the axis has its largest y, and numbers are held within the
+// colours.
 func TestMatrix(t *testing.T) {
 	m := matrix{{.5, -1, 2}, {.1, .2, .3}}
 	if c, r := m.Dims(); c != 3 || r != 2 {

@@ -1,5 +1,5 @@
-// Package program is what the examples have around what they show: a command line, a run folder, Ctrl-C, progress on a terminal, and training that can be
-// interrupted and resumed.
+// Package program is what the examples have around what they show: a command line, a run folder,
+// Ctrl-C, progress on a terminal, and training that can be interrupted and resumed.
 package program
 
 import (
@@ -27,7 +27,8 @@ const (
 	exitIncomplete = 3
 )
 
-// Main runs a program and ends the process. The first Ctrl-C cancels the context, the second one ends the process at once.
+// Main runs a program and ends the process. The first Ctrl-C cancels the context, the second one
+// ends the process at once.
 func Main(name string, program func(ctx context.Context, args []string, out, progress io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -58,8 +59,8 @@ func BestISA() (isa string) {
 	return isa
 }
 
-// On is a kernel and products on an instruction set, and the team of so many threads that both run on, to be closed. Kernel naive knows no instruction set, and runs
-// beside products on any.
+// On is a kernel and products on an instruction set, and the team of so many threads that both run
+// on, to be closed. Kernel naive knows no instruction set, and runs beside products on any.
 func On(kernel, isa string, threads int) (on nn.On, team *attn.Team, err error) {
 	own := isa
 	if kernel == "naive" {

@@ -84,7 +84,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// Elsewhere than on a terminal there is a line for each tenth, those that are done already left out.
+// Elsewhere than on a terminal there is a line for each tenth, those that are done already left
+// out.
 func TestProgress(t *testing.T) {
 	var to bytes.Buffer
 	tell, end := Progress(&to, "steps", 31, 100)
@@ -117,7 +118,8 @@ func TestOn(t *testing.T) {
 	}
 }
 
-// A training that is interrupted has saved all its steps and says how to go on; one that fails keeps what it saved before.
+// A training that is interrupted has saved all its steps and says how to go on; one that fails
+// keeps what it saved before.
 func TestTrain(t *testing.T) {
 	trainer := func() *nn.Trainer {
 		on, team, err := On("flash", "go", 1)

@@ -34,8 +34,9 @@ type Level struct {
 // settingsFile holds what a run was begun with.
 const settingsFile = "settings.json"
 
-// Begin reads a command line over settings with their defaults: flags declares those of the settings. With -resume the settings are those that the run in the
-// folder was begun with, and flags that contradict them are an error. Nothing is written yet.
+// Begin reads a command line over settings with their defaults: flags declares those of the
+// settings. With -resume the settings are those that the run in the folder was begun with, and
+// flags that contradict them are an error. Nothing is written yet.
 func Begin[S comparable](name string, args []string, s S, flags func(*flag.FlagSet, *S), progress io.Writer) (S, *Run, error) {
 	r := &Run{name: name, progress: progress}
 	parse := func(s *S) error {

@@ -20,8 +20,9 @@ import (
 // checkpointFile holds what a training goes on from.
 const checkpointFile = "checkpoint"
 
-// Train takes steps until there are so many, from the checkpoint on if the run is resumed, and saves one now and then and at the end, when it also draws the
-// losses. If the context is cancelled, it saves and draws what there is, and its error says how to go on.
+// Train takes steps until there are so many, from the checkpoint on if the run is resumed, and
+// saves one now and then and at the end, when it also draws the losses. If the context is
+// cancelled, it saves and draws what there is, and its error says how to go on.
 func (r *Run) Train(ctx context.Context, t *nn.Trainer, steps int64) error {
 	if r.Resume {
 		if err := t.Load(r.Path(checkpointFile)); err != nil && !errors.Is(err, os.ErrNotExist) { // without one it begins
@@ -86,7 +87,8 @@ func (r *Run) draw(losses []float64) error {
 	return picture.Save(r.Path("loss"), 17*vg.Centimeter, 10*vg.Centimeter, [][]*plot.Plot{{p}})
 }
 
-// Progress tells how much of something is done: a bar on a terminal, elsewhere a line for each tenth.
+// Progress tells how much of something is done: a bar on a terminal, elsewhere a line for each
+// tenth.
 func Progress(to io.Writer, what string, done, all int64) (tell func(done int64, about string), end func()) {
 	if f, ok := to.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		bar := progressbar.NewOptions64(

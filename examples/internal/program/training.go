@@ -6,7 +6,8 @@ import (
 	"attnlab/nn"
 )
 
-// Training is what settings have in common where a model of blocks is trained: all that its weights depend on, besides what it is and what it learns.
+// Training is what settings have in common where a model of blocks is trained: all that its weights
+// depend on, besides what it is and what it learns.
 type Training struct {
 	Seed               uint64
 	Steps              int64
@@ -29,8 +30,9 @@ func (t *Training) Flags(set *flag.FlagSet) {
 	set.StringVar(&t.ISA, "isa", t.ISA, "instruction set")
 }
 
-// Trainer plans the training of a model on sequences of so many tokens: by Adam with a decay of .01, gradients clipped at 1, at a rate that climbs for 50 steps, or a
-// quarter of all, and falls to a twentieth.
+// Trainer plans the training of a model on sequences of so many tokens: by Adam with a decay of
+// .01, gradients clipped at 1, at a rate that climbs for 50 steps, or a quarter of all, and falls
+// to a twentieth.
 func (t *Training) Trainer(m *nn.Model, on nn.On, length int) (*nn.Trainer, error) {
 	schedule := nn.Schedule{Rate: t.Rate, Least: t.Rate / 20, Warmup: min(50, t.Steps/4), Steps: t.Steps}
 	trainer, err := nn.NewTrainer(m, on, t.Batch, length, nn.NewAdam(m.Params(), .01), schedule)

@@ -1,4 +1,5 @@
-// Package runtest makes run folders whose numbers are known, for the tests of what reads run folders.
+// Package runtest makes run folders whose numbers are known, for the tests of what reads run
+// folders.
 package runtest
 
 import (
@@ -54,8 +55,8 @@ var Machine = run.Fingerprint{
 // peak is what the probes of the model reach.
 const peak = 2e10
 
-// Make writes a run of five rungs at four lengths for each problem, the longest of which naive skips and tiled/blas, under a causal mask, fails. Run.Write has been
-// called.
+// Make writes a run of five rungs at four lengths for each problem, the longest of which naive
+// skips and tiled/blas, under a causal mask, fails. Run.Write has been called.
 func Make(t testing.TB, dir string, m Model) *run.Run {
 	t.Helper()
 	must := func(err error) {

@@ -8,7 +8,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Levels are the instruction sets that this machine has, portable first; with -short the fastest alone. It says which it leaves out.
+// Levels are the instruction sets that this machine has, portable first; with -short the fastest
+// alone. It says which it leaves out.
 func Levels(t testing.TB) []asm.Level {
 	t.Helper()
 	levels := available(t)
@@ -35,7 +36,8 @@ func available(t testing.TB) (levels []asm.Level) {
 	return levels
 }
 
-// Core is whether the core of the suite is enough for portable loops. With the tag purego they go through the whole of it, as others do.
+// Core is whether the core of the suite is enough for portable loops. With the tag purego they go
+// through the whole of it, as others do.
 func Core() bool {
 	return slices.ContainsFunc(asm.Levels(), func(l asm.Level) bool { return l.Available && l.ISA != "go" })
 }

@@ -20,8 +20,9 @@ var (
 	arrangement = regexp.MustCompile(`\.(\d+)([BHSD])`)
 )
 
-// Every instruction that is written as a number is the one that its comment says. The package that decodes knows all that are in use: one that it
-// does not know fails. Numbers without a comment are constants, in symbols that hold nothing else.
+// Every instruction that is written as a number is the one that its comment says. The package that
+// decodes knows all that are in use: one that it does not know fails. Numbers without a comment are
+// constants, in symbols that hold nothing else.
 func TestWords(t *testing.T) {
 	for name, text := range Files() {
 		words := map[string]int{} // by mnemonic
@@ -77,8 +78,10 @@ func bytesOf(line string) (code []byte) {
 	return code
 }
 
-// tileInstruction decodes an instruction of tiles, as the manual of Intel's architecture has it: a VEX prefix of three bytes for 128 bits and the map 0F38, an
-// operation, a byte with the operands, and where that says so a second one and a displacement. The package that decodes others does not know these.
+// tileInstruction decodes an instruction of tiles, as the manual of Intel's architecture has it: a
+// VEX prefix of three bytes for 128 bits and the map 0F38, an operation, a byte with the operands,
+// and where that says so a second one and a displacement. The package that decodes others does not
+// know these.
 func tileInstruction(code []byte) string {
 	registers := strings.Fields("AX CX DX BX SP BP SI DI R8 R9 R10 R11 R12 R13 R14 R15")
 	if len(code) < 5 || code[0] != 0xc4 || code[1]&0x1f != 2 || code[2]&0x84 != 0 {
@@ -129,7 +132,8 @@ func TestTileInstruction(t *testing.T) {
 	}
 }
 
-// decoded returns an instruction in the spelling of Go's assembler: the destination last, and the arrangement behind the register.
+// decoded returns an instruction in the spelling of Go's assembler: the destination last, and the
+// arrangement behind the register.
 func decoded(code uint32) string {
 	inst, err := arm64asm.Decode(binary.LittleEndian.AppendUint32(nil, code))
 	if err != nil {
@@ -145,7 +149,8 @@ func decoded(code uint32) string {
 	return fmt.Sprintf("V%s %s", inst.Op, strings.Join(args, ", "))
 }
 
-// Some codes from the architecture's manual: the test above would find a wrong register, element or operation.
+// Some codes from the architecture's manual: the test above would find a wrong register, element or
+// operation.
 func TestDecoded(t *testing.T) {
 	for code, want := range map[uint32]string{
 		0x4f851080: "VFMLA V5.S[0], V4.S4, V0.S4",
