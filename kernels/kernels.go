@@ -1,4 +1,3 @@
-// Package kernels lists the attention kernels of attnlab.
 package kernels
 
 import (
