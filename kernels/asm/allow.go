@@ -4,5 +4,5 @@ package asm
 
 import "errors"
 
-// allowTiles reports why AMX tiles are not available: how to request them differs between systems.
-func allowTiles() error { return errors.New("tiles are used on Linux alone") }
+// allowTiles reports why AMX tiles are not available: each system has its own way to request them.
+func allowTiles() error { return errors.New("AMX tiles are used on Linux alone") }

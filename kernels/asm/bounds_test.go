@@ -18,11 +18,11 @@ import (
 	"attnlab/nn"
 )
 
-// calls are those of one instruction set.
+// calls records the calls of the loops of one instruction set.
 type calls struct {
 	sync.Mutex
-	worst map[string]asm.Call // of each loop, the one that comes nearest to a bound, but for least ones
-	over  map[string]string   // of each loop, one that is over a bound
+	worst map[string]asm.Call // by loop, the call that is nearest to a bound and not Least
+	over  map[string]string   // by loop, a call that is over a bound
 	while string
 }
 
@@ -44,9 +44,10 @@ func (c *calls) see(call asm.Call) {
 	}
 }
 
-// TestBounds checks that no call of assembly does more than 2^21 multiply-adds or touches more than
-// a MiB, in any kernel, layer or set, up to the widest rows that a problem may have: a collection
-// of garbage waits for it. One group of rows, the least that a call takes, may exceed that.
+// TestBounds checks that no call of assembly computes more than 2^21 multiply-adds or touches more
+// than a MiB, since a garbage collection waits for it. It runs every kernel, layer and set, up to
+// the widest rows that a problem may have. One group of rows, the least that a call computes, may
+// exceed the bounds.
 func TestBounds(t *testing.T) {
 	c := &calls{}
 	run := map[string]bool{}
@@ -64,7 +65,7 @@ func TestBounds(t *testing.T) {
 				"Add", "Cap", "DScore", "Dot", "Elu", "Exp", "Finite", "Flash", "Hide", "Inner", "Inverse", "Load", "Mix", "Narrow", "Outer", "OuterT", "Raise", "Rotate",
 				"ScaleKeys", "Score", "Slope", "Store", "Sum", "Top", "Weigh", "Widen",
 			}
-			if packs(o) { // which it then does wherever it can
+			if packs(o) { // then it packs wherever it can
 				want = slices.DeleteFunc(want, func(loop string) bool { return loop == "DScore" })
 				want = append(want, "packed Score", "packed Flash", "packed Mix", "packed DScore", "packed Outer")
 			}
@@ -87,7 +88,7 @@ func packs(o *asm.Ops) bool {
 	return always.Worth(asm.Forward, 1, 1, 1)
 }
 
-// work has everything that is made of loops do some of the largest things that it does.
+// work runs some of the largest calls of every user of the loops.
 func work(t *testing.T, c *calls, o *asm.Ops) {
 	attention := func(k attn.Kernel, p attn.Problem) {
 		t.Helper()
@@ -101,7 +102,7 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan.Forward(a) // of zeros, which take the loops as far as other numbers
+		plan.Forward(a) // zeros take the loops through all their rows
 		if p.Want&attn.WantGrad == 0 {
 			return
 		}
@@ -112,7 +113,8 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 		cases.FillGrads(g, 1)
 		plan.(attn.Differentiable).Backward(a, g)
 	}
-	attention(flash.New(o), attn.Problem{Batch: 1, SeqQ: 40, SeqKV: 40, HeadsQ: 1, HeadsKV: 1, Dim: 64, DimV: 64}) // too few queries for packing keys
+	// Too few queries for packing keys.
+	attention(flash.New(o), attn.Problem{Batch: 1, SeqQ: 40, SeqKV: 40, HeadsQ: 1, HeadsKV: 1, Dim: 64, DimV: 64})
 	always := *o
 	always.Pack = o.Pack.Always()
 	o = &always

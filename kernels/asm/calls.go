@@ -11,7 +11,7 @@ type Rows struct {
 	Stride int
 }
 
-// Row returns the first n elements of row j; rows of none need no memory.
+// Row returns the first n elements of row j. For n = 0 it needs no memory.
 func (r *Rows) Row(j, n int) []float32 {
 	if n == 0 {
 		return nil
@@ -22,19 +22,19 @@ func (r *Rows) Row(j, n int) []float32 {
 // From returns the rows starting at row j.
 func (r Rows) From(j int) Rows { return Rows{r.Data[j*r.Stride:], r.Stride} }
 
-// Prefetch returns a prefetch of the rows.
+// Prefetch returns a request to prefetch the rows.
 func (r Rows) Prefetch() Prefetch {
 	return Prefetch{uintptr(unsafe.Pointer(unsafe.SliceData(r.Data))), 4 * r.Stride}
 }
 
-// A Prefetch lists rows that are needed later. A loop prefetches them while it works on others. Its
-// addresses need not exist. The zero value prefetches nothing.
+// A Prefetch is a request for rows that are needed later. A loop prefetches them while it works on
+// others. Its addresses need not exist. The zero value prefetches nothing.
 type Prefetch struct {
 	At uintptr // the first row
 	By int     // bytes from one row to the next
 }
 
-// Shift returns the prefetch moved by some bytes in each row.
+// Shift returns the prefetch moved by a number of bytes in each row.
 func (p Prefetch) Shift(bytes int) Prefetch {
 	if p.At != 0 {
 		p.At += uintptr(bytes)
@@ -42,7 +42,7 @@ func (p Prefetch) Shift(bytes int) Prefetch {
 	return p
 }
 
-// A Panel is a block of scores, or of the weights that are computed from them: a row of lanes for
+// A Panel holds the scores of a block, and later the weights computed from them: a row of lanes for
 // each key.
 type Panel struct {
 	Lanes int       // length of a row
@@ -51,17 +51,12 @@ type Panel struct {
 	P     []float32 // [N][Lanes]
 }
 
-// Part returns n rows of the panel, starting at row j.
-func (p *Panel) Part(j, n int) Panel {
-	return Panel{p.Lanes, p.Width, n, p.P[j*p.Lanes:]}
-}
-
 // A Product holds the operands of scores: each score is Factor Σ_x key[x] query[x].
 type Product struct {
 	D       int // columns of keys and queries
 	Queries QueryTile
 	Keys    KeyBlock
-	Factor  float64 // factor of the finished sums; 1 takes no multiplication
+	Factor  float64 // multiplies the finished sums; 1 costs no multiplication
 	//lint:ignore U1000 read by assembly: Factor is 1
 	plain bool
 }
@@ -72,7 +67,7 @@ type Scores struct {
 	Product
 }
 
-// Sums are the running sums of a softmax, for each lane or for each query of a RowPanel.
+// Sums are the running sums of a softmax, one for each lane of a tile or each query of a RowPanel.
 type Sums struct {
 	M []float32 // reference of the weights
 	L []float32 // sum of the weights
@@ -89,19 +84,19 @@ func (s Sums) From(lane int) Sums {
 }
 
 // A Softmax is a call of Exp, Raise or Top. Exp and Flash process rows From..N and leave early,
-// with Done rows finished, when a lane goes over its limit. Raise then lifts M and prepares them to
-// go on.
+// with Done rows finished, when a lane goes over its limit. Raise then lifts M and prepares the
+// call to continue.
 type Softmax struct {
 	Panel
 	Sums
-	Keep []float32 // [Lanes]: factor of Raise, applied to the sums and due to O; unused by Exp
+	Keep []float32 // [Lanes]: product of Raise's factors, the factor of O in Mix; unused by Exp
 	From int       // first row to process, a multiple of Shape.Keys
 	Done int       // rows finished
 	// Scored tells Flash that the group at From holds scores already, as Raise leaves it.
 	Scored bool
 }
 
-// Begin starts n rows: nothing is done, and Keep is 1.
+// Begin starts n rows: no row is done, and Keep is 1.
 func (s *Softmax) Begin(n int) {
 	s.N, s.From, s.Done, s.Scored = n, 0, 0, false
 	copy(s.Keep, ones[:])
@@ -119,15 +114,15 @@ type Flash struct {
 	Softmax
 	Product
 	Band
-	// Until lets vectors of lanes leave early: vector i takes rows up to Until[i]. The last entry
-	// is N and the others are whole groups. Unit lanes leave together, the first ones first, and
-	// every row before an entry is visible to the lanes that stay. It needs a Factor that is
-	// Normal. nil: all take N.
+	// Until lets vectors of lanes leave early: vector i processes rows up to Until[i]; nil: all
+	// rows. The last entry is N and the others are whole groups. Unit lanes leave together, those
+	// with the earliest keys first. Every row before an entry must be visible to the lanes that
+	// stay. Factor must be Normal.
 	Until []int
 	Prefetch
 }
 
-// Begin starts n keys at a key; Keys is set to them before the call.
+// Begin starts n keys at a key. Set Keys before the call.
 func (f *Flash) Begin(key, n int) {
 	f.Softmax.Begin(n)
 	f.Key, f.Plain, f.Until, f.Prefetch = key, n, nil, Prefetch{}
@@ -144,8 +139,7 @@ type Mix struct {
 	// Vector i of the lanes uses rows Since[i]..Until[i]. Both are in ascending order; Since begins
 	// with 0 and does not exceed Until[0]. nil: all vectors use all rows.
 	Since, Until []int
-	// Each tile of columns prefetches its columns of the rows at Next, and then exchanges Next with
-	// Then.
+	// Each micro-tile prefetches its columns of the rows at Next, and then swaps Next and Then.
 	Next, Then Prefetch
 }
 
@@ -154,8 +148,8 @@ func (m *Mix) Begin(n int) {
 	m.N, m.Since, m.Until, m.Next, m.Then = n, nil, nil, Prefetch{}, Prefetch{}
 }
 
-// Ask adds a prefetch. Mix keeps the last two.
-func (m *Mix) Ask(p Prefetch) { m.Next, m.Then = p, m.Next }
+// AddPrefetch adds a request. Mix serves the last two.
+func (m *Mix) AddPrefetch(p Prefetch) { m.Next, m.Then = p, m.Next }
 
 // A DScore is a call of DScore, which turns weights into gradients of scores.
 type DScore struct {
@@ -166,7 +160,7 @@ type DScore struct {
 	Sub    []float32 // [Lanes], times 2^Lift
 }
 
-// packed reports whether both operands are packed, so that they are multiplied by terms.
+// packed reports whether both operands are packed, so that DScore multiplies terms.
 func (d *DScore) packed() bool { return d.Dot.terms != nil && d.Values.terms != nil }
 
 // Lift returns the power of two by which the gradients are too large. Packed operands are lifted,
@@ -178,7 +172,7 @@ func (d *DScore) Lift() int {
 	return d.Dot.lift + d.Values.lift
 }
 
-// An Outer is a call of Outer or OuterT, products of columns of weights with rows of lanes. Its
+// An Outer is a call of Outer or OuterT: products of columns of weights with rows of lanes. Its
 // panel may have any Lanes and Width.
 type Outer struct {
 	Panel
@@ -192,26 +186,26 @@ type Outer struct {
 	Stream
 }
 
-// mustBePlain panics if P is lifted: only products of packed rows take the lift off.
+// mustBePlain panics if P is lifted: only the loop for packed rows divides by the lift.
 func (p *Outer) mustBePlain() {
 	if p.Lift != 0 {
 		panic(fmt.Errorf("asm: Outer: Lift is %d and Y is not packed: pack Y, as the operands of DScore were", p.Lift))
 	}
 }
 
-// A Stream is a prefetch of Outer and OuterT: some lines of memory with every four terms of a
-// micro-tile. The zero value prefetches nothing.
+// A Stream is a request of Outer and OuterT to prefetch lines of memory, some with every four steps
+// of a micro-tile's sums. The zero value prefetches nothing.
 type Stream struct {
 	At     uintptr
 	By     int // bytes from one line to the next; Outer sets it if Len is not 0
-	Len    int // bytes to prefetch in even steps; 0: steps of By
+	Len    int // bytes to prefetch, evenly spread; 0: lines By apart
 	Beside int // distance in bytes to a second line that OuterT prefetches with each
 }
 
-// A Move is a tile of rows on its way into lanes or out of them.
+// A Move is a call of Load or Store, which move a tile of rows into lanes or out of them.
 type Move struct {
 	Lanes, Width int
-	Rows         int // rows that exist, at most Width: Load zeroes the other lanes, Store leaves them
+	Rows         int // rows that exist, at most Width; Load zeroes other lanes, Store skips them
 	D            int
 	Tile         []float32 // [D][Lanes]
 	Outside      Rows

@@ -17,8 +17,8 @@ const (
 )
 
 // Cells are rows whose elements may be stored in less than a float32: row j starts at
-// Half[j*Stride], or at Byte[j*Stride]. Loops read them in place, so that memory moves a half or a
-// quarter of the bytes, and convert them to float32 in registers.
+// Half[j*Stride], or at Byte[j*Stride]. Loops read them in place and convert them to float32 in
+// registers, so memory moves a half or a quarter of the bytes.
 type Cells struct {
 	Rows                 // F32; Stride is used by every type
 	Type        Type     // selects the slices that are set
@@ -31,7 +31,7 @@ type Cells struct {
 // From returns the rows starting at row j.
 func (c Cells) From(j int) Cells { return c.at(j*c.Stride, j*c.ScaleStride) }
 
-// at returns the rows that begin at an element, with scales that begin at the given scale.
+// at returns the rows that begin at an element, with scales that begin at scale.
 func (c Cells) at(element, scale int) Cells {
 	switch c.Type {
 	case F32:
@@ -147,8 +147,9 @@ func accumulateCells(o, w []float32, y *Cells, column int, row []float32) {
 	}
 }
 
-// fromF16 converts an F16. It moves exponent and fraction to their places. An exact multiplication
-// corrects the bias of the exponent and normalises subnormal numbers. NaN becomes quiet.
+// fromF16 converts an F16. It moves exponent and fraction to their places in a float32. An exact
+// multiplication corrects the bias of the exponent and normalises subnormal numbers. NaN becomes
+// quiet.
 func fromF16(h uint16) float32 {
 	const exponents = 0x7c00
 	bits, f := uint32(h&0x7fff)<<13, float32(0)
@@ -160,8 +161,8 @@ func fromF16(h uint16) float32 {
 	return math.Float32frombits(math.Float32bits(f) | uint32(h&0x8000)<<16)
 }
 
-// toF16 rounds to nearest even. Adding 1/2, whose last bit is worth the least F16, rounds results
-// that will be subnormal.
+// toF16 rounds to nearest even. Results that will be subnormal are rounded by adding 1/2, whose
+// last bit is worth the least F16.
 func toF16(x float32) uint16 {
 	const (
 		infinity  = 0x7f800000

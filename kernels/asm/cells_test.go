@@ -8,7 +8,7 @@ import (
 )
 
 // stored returns rows as cells of a type, at the same stride. Numbers from a normal distribution
-// become integers up to 127; their scales are powers of two, apart elements from one to the next.
+// become integers up to 127. Their scales are powers of two, apart elements from one to the next.
 func stored(r Rows, n, d int, typ Type, apart int) Cells {
 	c := Cells{Type: typ, Rows: Rows{Stride: r.Stride}, ScaleStride: apart}
 	switch typ {
@@ -35,7 +35,8 @@ func widened(c Cells, n, d int) Cells {
 	return Cells{Rows: Rows{Data: to, Stride: d}}
 }
 
-// rounded returns x rounded to some bits, the last worth 2^least at least, by definition.
+// rounded returns x rounded to a number of bits, the last of which is worth at least 2^least, by
+// definition.
 func rounded(x float64, bits, least int) float64 {
 	if x == 0 || math.IsInf(x, 0) || x != x {
 		return x
@@ -45,15 +46,15 @@ func rounded(x float64, bits, least int) float64 {
 	return math.RoundToEven(x/unit) * unit
 }
 
-// TestHalves checks that every number of 16 bits comes back, and that numbers in between are
-// rounded as the definition says.
+// TestHalves checks that every number of 16 bits survives conversion to float32 and back, and that
+// numbers in between are rounded as the definition says.
 func TestHalves(t *testing.T) {
 	types := []struct {
 		name         string
 		to           func(float32) uint16
 		from         func(uint16) float32
 		bits, least  int
-		largest, max float64 // finite; that does not round to infinity
+		largest, max float64 // largest finite number; largest that does not round to infinity
 	}{
 		{"f16", toF16, fromF16, 11, -24, 65504, 65520},
 		{"bf16", toBF16, fromBF16, 8, -133, 0x1.fep127, 0x1.ffp127},
@@ -78,7 +79,7 @@ func TestHalves(t *testing.T) {
 				t.Fatalf("%s: %v becomes %v, want %v", typ.name, x, got, want)
 			}
 		}
-		for h := range uint16(0x7c00) { // the middle between neighbours, and the numbers beside it
+		for h := range uint16(0x7c00) { // the middle of two neighbours, and the numbers next to it
 			middle := (typ.from(h) + typ.from(h+1)) / 2
 			for _, x := range []float32{middle, math.Nextafter32(middle, 0), math.Nextafter32(middle, 1e38)} {
 				each(x)
@@ -97,7 +98,7 @@ func TestHalves(t *testing.T) {
 }
 
 // TestWidenAndNarrow checks that Widen converts every number of every type, and that Narrow rounds
-// as the portable conversions do, NaN apart.
+// as the portable conversions do, except for the bits of NaN.
 func TestWidenAndNarrow(t *testing.T) {
 	const n = 1 << 16
 	all, bytes, rows := make([]uint16, n), make([]int8, 256), make([]float32, n)
@@ -123,7 +124,7 @@ func TestWidenAndNarrow(t *testing.T) {
 			from, half := make([]float32, n), make([]uint16, n)
 			for i := range from {
 				from[i] = math.Float32frombits(rng.Uint32())
-				if i%2 == 0 { // where f16 has numbers, about and at the middle of two
+				if i%2 == 0 { // near and at the middle of two numbers of F16
 					from[i] = math.Float32frombits(uint32(i)<<16&0x80000000 | 0x33000000 + uint32(i)<<12 + rng.Uint32N(3) - 1)
 				}
 			}
@@ -149,8 +150,8 @@ func TestWidenAndNarrow(t *testing.T) {
 	}
 }
 
-// TestScaledCells checks that the scale of a row multiplies its score and its weight, whatever it
-// is.
+// TestScaledCells checks that the scale of a row multiplies its score and its weight, for any
+// scale.
 func TestScaledCells(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	for _, o := range append(assembled(), Go()) {

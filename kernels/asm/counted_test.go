@@ -20,18 +20,18 @@ const (
 
 // A Call is one call of a loop in assembly.
 type Call struct {
-	Loop     string // such as Score, or packed Score
+	Loop     string // name, such as Score or packed Score
 	Products int    // multiply-adds
-	Bytes    int    // of its operands, each counted once
-	Least    bool   // it is the least that a call takes
+	Bytes    int    // bytes of its operands, each counted once
+	Least    bool   // it is the least that a call computes
 }
 
-// Counted returns the instruction sets that this machine runs, with loops that report each of their
-// calls to see before they run.
+// Counted returns the instruction sets that this machine runs. Their loops pass each of their calls
+// to see before they run.
 func Counted(see func(Call)) (all []*Ops) {
 	for _, level := range Levels() {
 		for _, set := range sets {
-			if !level.Available || set.isa != level.ISA || set.panel.score == nil { // or it has a few loops
+			if !level.Available || set.isa != level.ISA || set.panel.score == nil { // or some loops
 				continue
 			}
 			l := *set
@@ -49,10 +49,10 @@ type counting struct {
 
 // wrap replaces each loop in a value by one that reports its calls.
 func (c counting) wrap(v reflect.Value) {
-	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // fields are not exported
+	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // the field is not exported
 	switch v.Kind() {
 	case reflect.Func:
-		if v.IsNil() { // the portable one
+		if v.IsNil() { // the portable loop is used
 			return
 		}
 		name := runtime.FuncForPC(v.Pointer()).Name()
@@ -91,11 +91,12 @@ func (c counting) wrap(v reflect.Value) {
 }
 
 var (
-	loopName = regexp.MustCompile(`^([a-z0-9]+)([A-Za-z0-9]*?)(Floored)?(F16|BF16|I8)?(Once|Kept)?(Half)?(?:(\d+)(?:x(\d+))?)?$`)
+	loopName = regexp.MustCompile(`^([a-z0-9]+)([A-Za-z0-9]*?)(Floored)?(F16|BF16|I8)?(NonTemporal|Temporal)?(Single)?(?:(\d+)(?:x(\d+))?)?$`)
 	ofType   = map[string]int{"": 4, "F16": 2, "BF16": 2, "I8": 1}
 )
 
-// cost returns what counts the calls of a loop, by the name of its function.
+// cost returns a function that computes a Call from the arguments of a loop, which is given by the
+// name of its function.
 func (c counting) cost(name string) func(args []reflect.Value) Call {
 	parts := loopName.FindStringSubmatch(name)
 	if parts == nil {
@@ -109,7 +110,7 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 	lanes, second := number(parts[7])*c.vec, number(parts[8])*c.vec
 	call := func(unit bool, products, floats int) Call { return Call{loop, products, 4 * floats, unit} }
 	i := func(v reflect.Value) int { return int(v.Int()) }
-	// panel is the panel of a call, and walk what Dot and Sum have in common.
+	// panel returns the panel of a call, and walk the Walk of a call of Dot or Sum.
 	panel := func(v reflect.Value) *Panel { return v.Elem().FieldByName("Panel").Addr().Interface().(*Panel) }
 	walk := func(v reflect.Value) *Walk {
 		if dot, ok := v.Interface().(*Dot); ok {
@@ -120,8 +121,7 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 
 	if parts[1] == "amx" {
 		loop = "packed " + loop
-		// tile is the cost of rows of columns by lanes, of which the first and last of three
-		// operands are packed.
+		// tile returns the Call of a product of rows, columns and lanes with packed operands.
 		tile := func(rows, columns, lanes int) Call {
 			return Call{loop, rows * columns * lanes, 6*rows*columns + 6*columns*lanes + 4*rows*lanes, rows <= tileRows}
 		}
@@ -138,7 +138,7 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 			return func(a []reflect.Value) Call { return tile(i(a[3]), number(parts[7])*tileRows, second) }
 		case "HideOutside":
 			return func(a []reflect.Value) Call { return call(false, 0, i(a[4])*lanes) }
-		case "CutRows", "CutColumns", "CutPairs", "CutLines", "CutLinePairs":
+		case "PackRows", "PackColumns", "PackLanes", "PackLines", "PackLinePairs":
 			return func(a []reflect.Value) Call { return call(false, 0, 3*2*tileSize) }
 		case "Peak", "Chain", "Slots":
 			return func([]reflect.Value) Call { return call(false, 0, 0) }
@@ -221,7 +221,7 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 	case "Load", "Store":
 		size := map[string]int{"avx2Load": 8 * 8, "avx2Store": 8 * 8, "avx512Load": 16 * 16, "avx512Store": 8 * 16, "neonLoad": 4 * 4, "neonStore": 4 * 4}[name]
 		return func(a []reflect.Value) Call { return call(false, 0, 2*size*i(a[4])) }
-	case "Peak", "Chain", "Slots": // probes: they touch nothing, and a call has its own bound
+	case "Peak", "Chain", "Slots": // they touch no memory, and have bounds of their own
 		return func([]reflect.Value) Call { return call(false, 0, 0) }
 	}
 	panic(fmt.Sprintf("nothing counts %s (%s)", name, loop))

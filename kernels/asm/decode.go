@@ -1,8 +1,8 @@
 package asm
 
-// The calls of decoding compute a few queries, each in a row of its own, against a block of keys.
-// Lanes would be mostly empty. What counts is that each row of K or V is read once for all queries,
-// at the speed of memory.
+// The calls of decode compute a few queries, each in a row of its own, against a block of keys.
+// Lanes would be mostly empty. Each row of K or V must be read once for all queries, at the speed
+// of memory.
 
 // A RowPanel is a block of scores or weights, with one row for each query.
 type RowPanel struct {
@@ -11,15 +11,14 @@ type RowPanel struct {
 	Stride int       // at least N rounded up to a multiple of 16, as Weigh writes whole vectors
 }
 
-// Runs give the places of keys that are not one block. They are stored in runs of Run keys, the
-// last of which may be shorter. Run i begins at element At[i] of K or V, and its scales at
-// Scales[i]. If Run is 0, all keys are one run that begins at the first element, and nothing is
-// prefetched.
+// Runs say where keys that are not one contiguous block are stored. Each run has Run keys; the last
+// one may be shorter. Run i begins at element At[i] of K or V, and its scales at Scales[i]. If Run
+// is 0, all keys are one run that begins at the first element, and nothing is prefetched.
 //
-// While assembly reads a run, it prefetches as many rows, as far apart, starting at the address
-// Ahead[i], which need not exist. It also touches the line at Far[i], which is needed later,
-// because finding a page of memory takes longer than reading a line of it. It touches the same line
-// in the following pages of 4 KiB, FarPages in all. Where elements are I8, it touches the line at
+// While assembly reads a run, it prefetches Run rows at the same stride, starting at the address
+// Ahead[i], which need not exist. It also touches the line at Far[i], which is needed later, since
+// translating the address of a page takes longer than reading a line. It touches the same line in
+// the following pages of 4 KiB, FarPages in all. Where elements are I8, it touches the line at
 // FarScale[i] too.
 //
 // The runs of several heads may be interleaved: run i then belongs to head i%Heads, and each head
@@ -33,16 +32,16 @@ type Runs struct {
 
 	//lint:ignore U1000 used by assembly: runs done, keys left, keys and head of the current run
 	run, left, keys, head int
-	//lint:ignore U1000 used by assembly: where the head's rows of Rows begin
+	//lint:ignore U1000 used by assembly: address of the head's rows in Rows
 	rows uintptr
-	//lint:ignore U1000 used by assembly: which rows tiles prefetch, from the current one and in all
-	turn, turns uint64
+	//lint:ignore U1000 used by assembly: rows that this micro-tile prefetches, and all of them
+	share, shares uint64
 	//lint:ignore U1000 used by assembly: Ahead of one run
 	ahead [1]uintptr
 }
 
-// A Walk is what Dot and Sum have in common, and a call of Sum: rows of queries against all rows of
-// K or V.
+// A Walk is a call of Sum, and the part of a call that Dot and Sum share: rows of queries against
+// all rows of K or V.
 type Walk struct {
 	RowPanel
 	Runs
@@ -65,8 +64,8 @@ type Weigh struct {
 	From int     // first query to process
 	Done int     // queries finished
 	Top  float32 // largest score of query Done, if it left early
-	// Prefetch fetches the line at At. Then it advances by By bytes with each vector of a query
-	// that is compared with the limit, and with each that becomes weights.
+	// Weigh prefetches the line at At with each vector of a query that it compares with the limit,
+	// and with each that it turns into weights. It then advances At by By bytes.
 	Prefetch
 	//lint:ignore U1000 used by assembly: Top of each lane
 	tops [16]float32
@@ -95,7 +94,8 @@ func (p *Walk) rowsOf(i int) Cells {
 // heads returns the number of heads whose runs are interleaved.
 func (p *Runs) heads() int { return max(p.Heads, 1) }
 
-// eachRun calls do for each run: n keys of a head, whose first query's scores begin at scores.
+// eachRun calls do for each run: n keys of a head. scores begins with those of the head's first
+// query.
 func (p *Walk) eachRun(do func(run, head int, scores []float32, n int)) {
 	heads := p.heads()
 	for i, j := 0, 0; j < p.N && p.R > 0; i++ {
@@ -133,7 +133,7 @@ func dotRows(p *Dot, k *Cells, q *Rows, scores []float32, n int) {
 	}
 }
 
-// product returns Σ_x q[x] k[x], with every fourth product in one of four sums.
+// product returns Σ_x q[x] k[x], as the sum of four sums of every fourth product.
 func product(q, k []float32) float32 {
 	var a, b, c, d float32
 	for len(q) >= 4 && len(k) >= 4 {

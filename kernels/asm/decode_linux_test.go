@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// putFew does as put for the operands of decoding. P reaches to the end of the last vector of the
-// last row.
+// putFew does what put does for the operands of decode. P ends with the last vector of the last
+// row.
 func (fs fences) putFew(t *testing.T, f *few, vec int, first bool) *few {
 	at := func(name string, s []float32, rows, cols, stride int) []float32 {
 		return fs.fenced(t, name, s, rows, cols, stride, first)
@@ -21,19 +21,19 @@ func (fs fences) putFew(t *testing.T, f *few, vec int, first bool) *few {
 	return &g
 }
 
-// poisonFew puts special values into the operands of decoding.
+// poisonFew puts special values into the operands of decode.
 func poisonFew(f *few) {
 	poison(&operands{Panel: Panel{N: f.N, P: f.P}, D: f.D, Qt: f.Q.Data, O: f.O.Data, K: f.K.Rows, V: f.V.Rows})
 }
 
-// TestDecodeAgainstPortable checks the loops of decoding against their portable twins, between
-// pages that are not mapped.
+// TestDecodeAgainstPortable checks the loops of decode against their portable twins, between pages
+// that are not mapped.
 func TestDecodeAgainstPortable(t *testing.T) {
-	for _, o := range asking() {
+	for _, o := range everyReading() {
 		fs := fences{}
 		run := func(r, n, d int, special bool) {
 			f := randomFew(r, n, d, d)
-			f.Factor *= math.Sqrt(64 / float64(max(d, 64))) // so that weights are no larger than those of 64 columns
+			f.Factor *= math.Sqrt(64 / float64(max(d, 64))) // so that scores are of one size
 			if special {
 				poisonFew(f)
 			}
@@ -81,14 +81,15 @@ func TestDecodeAgainstPortable(t *testing.T) {
 	}
 }
 
-// wholeRows are the columns that one query takes in one piece, in some set, and some more.
+// wholeRows are the numbers of columns that some set reads in one piece for one query, and some
+// larger ones.
 var wholeRows = []int{16, 17, 32, 64, 65, 128, 129, 256, 257}
 
-// TestDecodeOfCells checks that Dot and Sum on cells give the bits that they give on the same rows
-// as float32, where scales are powers of two: between pages that are not mapped, also for special
-// values, and in the portable loops too.
+// TestDecodeOfCells checks that Dot and Sum on cells, whose scales are powers of two, give the bits
+// of the same rows as float32. It runs assembly between pages that are not mapped, also on special
+// values, and the portable loops.
 func TestDecodeOfCells(t *testing.T) {
-	for _, o := range append(asking(), Go()) {
+	for _, o := range append(everyReading(), Go()) {
 		fs, plain := fences{}, fences{}
 		run := func(r, n, d int, special bool) {
 			f := randomFew(r, n, d, d)
@@ -104,7 +105,7 @@ func TestDecodeOfCells(t *testing.T) {
 					want.K, want.V = widened(f.K, n, d), widened(f.V, n, d)
 					o.Decode.Dot(got.dot())
 					o.Decode.Dot(want.dot())
-					if special && typ == I8 { // what is subnormal on the way is rounded apart
+					if special && typ == I8 { // subnormal products are rounded separately
 						compare(t, what+": Dot", Rows{Data: got.P, Stride: f.Stride}, Rows{Data: want.P, Stride: f.Stride}, n, float64(16*d))
 					} else {
 						sameBits(t, what+": Dot", got.P, want.P)
@@ -135,7 +136,7 @@ func TestDecodeOfCells(t *testing.T) {
 			for n := 1; n < 70; n++ {
 				run(3, n, 17, special)
 			}
-			if isAssembly(o.Decode.Dot) { // portable loops sum pieces of longer rows apart
+			if isAssembly(o.Decode.Dot) { // portable loops sum longer rows in pieces
 				run(5, 9, 512, special)
 				for _, d := range wholeRows {
 					run(1, 9, d, special)
@@ -145,7 +146,7 @@ func TestDecodeOfCells(t *testing.T) {
 	}
 }
 
-// some returns all of them, or with -short the first and every other.
+// some returns all of its arguments or, with -short, the first and then every other one.
 func some(all ...int) (taken []int) {
 	for i, n := range all {
 		if i%2 == 0 || !testing.Short() {
@@ -158,7 +159,7 @@ func some(all ...int) (taken []int) {
 // TestRunsKeepBits checks that keys that are stored in runs give the bits of keys in one block,
 // between pages that are not mapped.
 func TestRunsKeepBits(t *testing.T) {
-	for _, o := range append(asking(), Go()) {
+	for _, o := range append(everyReading(), Go()) {
 		fs := fences{}
 		for _, r := range some(1, 2, 3, 6, 9) {
 			for _, d := range some(1, 7, 64, 130, 200) {
@@ -179,7 +180,7 @@ func TestRunsKeepBits(t *testing.T) {
 							k, at, scales := scattered(want.K, n, d, run)
 							got.At, got.Scales = at, scales
 							got.K = fs.cells(t, "K", k, rows, d, first)
-							got.Ahead = make([]uintptr, rows/run) // nothing is there
+							got.Ahead = make([]uintptr, rows/run) // address 0 is not mapped
 							got.Far, got.FarScale = got.Ahead, got.Ahead
 							v, at, scales := scattered(want.V, n, d, run)
 							got.V = fs.cells(t, "V", v, rows, d, first)
@@ -197,9 +198,10 @@ func TestRunsKeepBits(t *testing.T) {
 	}
 }
 
-// TestHeadsInTurn checks that heads whose runs are taken in turn give the bits of each head alone.
-func TestHeadsInTurn(t *testing.T) {
-	for _, o := range append(asking(), Go()) {
+// TestInterleavedHeads checks that heads whose runs are interleaved give the bits of each head
+// alone.
+func TestInterleavedHeads(t *testing.T) {
+	for _, o := range append(everyReading(), Go()) {
 		fs := fences{}
 		for _, heads := range []int{2, 3} {
 			for _, r := range some(1, 2, 9) {
@@ -221,7 +223,7 @@ func TestHeadsInTurn(t *testing.T) {
 									from := i%heads*each + i/heads
 									got.At, got.Scales = append(got.At, at[from]), append(got.Scales, scales[from])
 								}
-								got.Ahead = make([]uintptr, each*heads) // nothing is there
+								got.Ahead = make([]uintptr, each*heads) // address 0 is not mapped
 								got.Far, got.FarScale = got.Ahead, got.Ahead
 								return fs.cells(t, name, c, rows, d, true)
 							}
@@ -250,7 +252,7 @@ func TestHeadsInTurn(t *testing.T) {
 	}
 }
 
-// scattered returns rows in runs, the first run last, and where each begins.
+// scattered returns rows in runs, with the first run stored last, and the start of each run.
 func scattered(c Cells, n, d, run int) (to Cells, at, scales []int) {
 	runs := (n-1)/run + 1
 	to = Cells{Type: c.Type, Rows: Rows{Stride: d}, ScaleStride: 1}

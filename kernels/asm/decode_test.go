@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// eachFew runs do for all sets, some numbers of queries and all shapes. Rows have gaps of NaN
-// behind them.
+// eachFew calls do for all sets, several numbers of queries and all shapes. Rows have gaps of NaN
+// after them.
 func eachFew(t *testing.T, do func(t *testing.T, o *Ops, f *few)) {
-	for _, o := range append(asking(), Go()) {
+	for _, o := range append(everyReading(), Go()) {
 		for _, r := range []int{1, 2, 3, 8} {
 			for _, s := range shapes {
 				t.Run(fmt.Sprintf("isa=%s/r=%d/n=%d/d=%d/c=%d", o.ISA, r, s[0], s[1], s[2]), func(t *testing.T) {
@@ -21,15 +21,15 @@ func eachFew(t *testing.T, do func(t *testing.T, o *Ops, f *few)) {
 	}
 }
 
-// few are the operands of the loops of decoding.
+// few are the operands of the loops of decode.
 type few struct {
-	R, N, D, C   int // queries and keys; columns of keys and of values
+	R, N, D, C   int // numbers of queries, of keys, and of columns of keys and of values
 	Factor       float64
 	Q, O         Rows
 	K, V         Cells
 	P            []float32 // [R][Stride]
 	Stride       int
-	HeadQ, HeadO int // elements from one head's rows to the next one's
+	HeadQ, HeadO int // elements from one head's rows to those of the next
 	Sums
 	Runs
 }
@@ -61,6 +61,7 @@ func randomFew(r, n, d, c int) *few {
 	return f
 }
 
+// TestDot checks Dot against a sum in float64.
 func TestDot(t *testing.T) {
 	eachFew(t, func(t *testing.T, o *Ops, f *few) {
 		o.Decode.Dot(f.dot())
@@ -76,6 +77,7 @@ func TestDot(t *testing.T) {
 	})
 }
 
+// TestWeigh checks weights and their sums against exponentials in float64.
 func TestWeigh(t *testing.T) {
 	eachFew(t, func(t *testing.T, o *Ops, f *few) {
 		raw := slices.Clone(f.P)
@@ -91,7 +93,7 @@ func TestWeigh(t *testing.T) {
 			for j := range f.N {
 				at := r*f.Stride + j
 				want := math.Exp2(float64(raw[at]) - 4)
-				if isAssembly(o.Decode.Weigh) { // which rounds the difference
+				if isAssembly(o.Decode.Weigh) { // assembly rounds the difference first
 					want = math.Exp2(float64(raw[at] - 4))
 				}
 				if !(ulps(f.P[at], want) <= o.ulps) && f.P[at] != float32(want) {
@@ -107,10 +109,10 @@ func TestWeigh(t *testing.T) {
 	})
 }
 
-// TestWeighLeaves checks that Weigh leaves before a query with a score that it cannot take, and
-// does the others.
+// TestWeighLeaves checks that Weigh leaves before a query with a score that is over its limit, and
+// processes the queries before it.
 func TestWeighLeaves(t *testing.T) {
-	for _, o := range append(asking(), Go()) {
+	for _, o := range append(everyReading(), Go()) {
 		for n := 1; n < 40; n++ {
 			for _, bad := range []float32{4.5 + Limit, float32(math.Inf(1))} {
 				f := randomFew(5, n, 1, 1)
@@ -130,10 +132,11 @@ func TestWeighLeaves(t *testing.T) {
 	}
 }
 
-// TestWeighPassesNaN checks that a NaN is no reason to leave, and does not hide a score that is.
+// TestWeighPassesNaN checks that Weigh does not leave because of a NaN, and that a NaN does not
+// hide a score over the limit.
 func TestWeighPassesNaN(t *testing.T) {
 	nan := float32(math.NaN())
-	for _, o := range append(asking(), Go()) {
+	for _, o := range append(everyReading(), Go()) {
 		for n := 2; n < 40; n++ {
 			for at := range n {
 				f := randomFew(2, n, 1, 1)
@@ -155,6 +158,7 @@ func TestWeighPassesNaN(t *testing.T) {
 	}
 }
 
+// TestSum checks Sum against a sum in float64.
 func TestSum(t *testing.T) {
 	eachFew(t, func(t *testing.T, o *Ops, f *few) {
 		old := slices.Clone(f.O.Data)
@@ -171,10 +175,10 @@ func TestSum(t *testing.T) {
 	})
 }
 
-// TestFewQueriesApart checks that what a query gets does not depend on the queries beside it, nor
-// on keys behind that weigh nothing.
+// TestFewQueriesApart checks that the results of a query do not depend on other queries, or on
+// later keys with weight 0.
 func TestFewQueriesApart(t *testing.T) {
-	for _, o := range append(asking(), Go()) {
+	for _, o := range append(everyReading(), Go()) {
 		for _, n := range []int{1, 3, 4, 17, 64} {
 			for _, d := range []int{1, 15, 16, 37, 64} {
 				all := randomFew(9, n, d, d)

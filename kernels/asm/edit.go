@@ -6,16 +6,19 @@ import "math"
 // weights.
 type Edit struct {
 	Panel
-	Scale            float64   // Cap: factor of tanh; Add, Slope: factor of the score, fused
-	Bias             []float32 // Add: [N][Lanes]
-	Factor           float64   // Add: factor of the bias
-	Bounded          bool      // Add: a sum of finite numbers is at least -MaxFloat32
-	SlopeHi, SlopeLo []float32 // Slope: [Lanes]; their sum is the slope, more exact than a float32
-	Pos              []int32   // Slope: [Lanes], less than 2^31 from any row; distances are rounded from 2^24
-	Bits             []uint32  // Hide: [⌈N/32⌉][Lanes]; row j is visible if bit j%32 of row j/32 is set
+	Scale   float64   // Cap: factor of tanh; Add, Slope: factor of the score, fused
+	Bias    []float32 // Add: [N][Lanes]
+	Factor  float64   // Add: factor of the bias
+	Bounded bool      // Add: a sum of finite numbers is at least -MaxFloat32
+	// Slope: [Lanes]; their sum is the slope, more exact than a float32.
+	SlopeHi, SlopeLo []float32
+	// Slope: [Lanes], less than 2^31 from any row. Distances of 2^24 and more are rounded.
+	Pos []int32
+	// Hide: [⌈N/32⌉][Lanes]. Row j is visible if bit j%32 of row j/32 is set.
+	Bits []uint32
 }
 
-// capRows computes Cap. math.Tanh is within a float64's rounding or two.
+// capRows computes Cap. math.Tanh is within one or two roundings of a float64.
 func capRows(p *Edit) {
 	for j := range p.N {
 		row := p.P[j*p.Lanes:][:p.Width]
@@ -44,7 +47,7 @@ func (e *Edit) Biased(score, bias float32) float32 {
 	return sum
 }
 
-// lowest returns the least value that Add gives to a sum of finite numbers.
+// lowest returns the least result of Add for finite numbers.
 func (e *Edit) lowest() float32 {
 	if e.Bounded {
 		return -math.MaxFloat32

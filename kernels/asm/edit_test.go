@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// capUlps bounds the error of tanh in EditOps.Cap: 3.33 ulp was found.
+// capUlps bounds the error of tanh in EditOps.Cap; the largest error found is 3.33 ulp.
 const capUlps = 3.4
 
 // TestCap checks Cap over the whole range, in every lane and row. Scale is a power of two, so that
@@ -90,8 +90,8 @@ func TestCapSpecialValues(t *testing.T) {
 	}
 }
 
-// TestAdd checks that Add rounds the score's product and the sum, each in its own size, and nothing
-// in the size of the bias.
+// TestAdd checks that Add rounds twice: the score's product, relative to its size, and the sum. The
+// product with the bias must not be rounded.
 func TestAdd(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for i := range p.P {
@@ -110,9 +110,9 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// TestAddSpecialValues checks Add on any bias and any factor. Their product counts as an infinity
-// where a float32 cannot hold it, unless the sum is Bounded: then finite numbers make -MaxFloat32
-// at least, and a score or a bias of -Inf still makes -Inf.
+// TestAddSpecialValues checks Add of any bias and any factor. Their product is an infinity where a
+// float32 cannot hold it. If Bounded, finite numbers give at least -MaxFloat32, and a score or a
+// bias of -Inf still gives -Inf.
 func TestAddSpecialValues(t *testing.T) {
 	inf := float32(math.Inf(1))
 	scores := []float32{0, 1, -3, inf, -inf, nan, 0x1p-149, 0x1p-126, 1e30}
@@ -147,12 +147,12 @@ func TestAddSpecialValues(t *testing.T) {
 	}
 }
 
-// TestSlope checks Slope at any distance that is allowed: from inside the block to positions that a
-// float32 cannot hold.
+// TestSlope checks Slope at any allowed distance: from inside the block to positions that a float32
+// cannot hold.
 func TestSlope(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		old := slices.Clone(p.P)
-		p.Edit.Scale = 1.375 // exact, as is its product with a score in what is expected
+		p.Edit.Scale = 1.375 // exact, and so are products with it in float64
 		for l := range p.Width {
 			slope := -math.Log2E * math.Exp2(-8*float64(l+1)/float64(p.Width))
 			p.Edit.SlopeHi[l] = float32(slope)
@@ -172,7 +172,8 @@ func TestSlope(t *testing.T) {
 	})
 }
 
-// TestHide checks that Hide leaves all other scores as they are, whatever is behind the mask.
+// TestHide checks that Hide sets hidden scores to -Inf and leaves all other scores unchanged,
+// whatever they are.
 func TestHide(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for i := range p.P {
@@ -201,7 +202,7 @@ func TestEditsByPart(t *testing.T) {
 	for _, o := range append(assembled(), Go()) {
 		lanes, vec := o.Shape.Lanes, o.Shape.Vec
 		for name, run := range map[string]func(*Edit){"Cap": o.Edit.Cap, "Add": o.Edit.Add, "Slope": o.Edit.Slope, "Hide": o.Edit.Hide} {
-			whole := random(o, lanes, 2125, 0, 0).edit() // more than assembly does in one call
+			whole := random(o, lanes, 2125, 0, 0).edit() // more rows than one call of assembly
 			all := slices.Clone(whole.P)
 			run(whole)
 			for _, rows := range []int{32, 96} {

@@ -6,12 +6,12 @@ var negInf = float32(math.Inf(-1))
 
 // exp2 returns 2^x for x <= Limit, within 0.502 ulp (TestExp2 logs it). It is exactly 1 at 0, and
 // exactly 0 below -150. With n the multiple of 1/32 nearest to x, 2^x is 2^n * p(x-n). The fraction
-// of n selects a table entry, and its whole part goes to the exponent. p is the polynomial of
+// of n selects a table entry, and its whole part is added to the exponent. p is the polynomial of
 // degree 3 with p(0) = 1 and the least maximum error on [-1/64, 1/64], 1.0e-10. Adding 1.5*2^47
 // rounds to a multiple of 1/32 and leaves 32n in the low bits.
 //
 // It computes in float64, which costs a scalar loop no more than float32 and leaves only the last
-// rounding. x is a difference of float32 numbers, which may need more bits than they have.
+// rounding. x is a difference of float32 numbers, which may need more bits than a float32 has.
 func exp2(x float64) float32 {
 	const (
 		round = 3 << 46

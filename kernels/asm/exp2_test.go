@@ -9,12 +9,14 @@ import (
 // ulps returns the error of got in units of the spacing of float32 numbers at want.
 func ulps(got float32, want float64) float64 { return spacings(float64(got)-want, want) }
 
-// spacings returns the size of an error in these units.
+// spacings returns an error in units of the spacing of float32 numbers at want.
 func spacings(err, want float64) float64 {
 	_, e := math.Frexp(want)
 	return math.Abs(err) / math.Ldexp(1, max(e-24, -149))
 }
 
+// TestExp2 checks that the portable exp2 is within half an ulp and a little, exact at 0, and
+// exactly 0 below -150.
 func TestExp2(t *testing.T) {
 	worst, at := 0.0, float32(0)
 	step := float32(2e-6)
@@ -57,12 +59,13 @@ func numbers(step float32) (all []float32) {
 	return all
 }
 
-// expUlpsOff returns the error of a weight, beyond the 2^-99 that it may be too small by.
+// expUlpsOff returns the error of a weight in ulp, not counting the 2^-99 that it may be too small.
 func expUlpsOff(got float32, x float64) float64 {
 	want := math.Exp2(x)
 	return spacings(max(math.Abs(float64(got)-want)-0x1p-99, 0), want)
 }
 
+// TestExpOfSets checks that the weights of each set are within its ulps.
 func TestExpOfSets(t *testing.T) {
 	step := float32(6e-6)
 	if testing.Short() {
@@ -99,7 +102,7 @@ func TestExpOfSets(t *testing.T) {
 func TestExpSpecialValues(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range assembled() {
-		if !isAssembly(o.Panel.Exp) { // the portable one is exact where assembly gives 0
+		if !isAssembly(o.Panel.Exp) { // the portable loop is exact where assembly gives 0
 			continue
 		}
 		lanes, keys := o.Shape.Lanes, o.Shape.Keys
@@ -175,7 +178,8 @@ func TestExpSpecialValues(t *testing.T) {
 	}
 }
 
-// TestElu checks Elu over the whole range, at every place of a vector and behind the last one.
+// TestElu checks Elu over the whole range, at every place of a vector and in the rest after the
+// last vector.
 func TestElu(t *testing.T) {
 	step := float32(2e-5)
 	if testing.Short() {
@@ -226,7 +230,7 @@ func TestElu(t *testing.T) {
 	}
 }
 
-// The error of Elu is at most eluUlps, and eluUlpsOfX times -x where x is negative.
+// The error of Elu is at most eluUlps, plus eluUlpsOfX times -x where x is negative.
 const (
 	eluUlps    = 1.1
 	eluUlpsOfX = .04

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestFlashInSteps checks that vectors that leave Flash before others get the bits that they get
-// alone, from rows up to where they leave; and that the call leaves at the first group in which one
-// that is still there goes over. So does the portable twin.
+// TestFlashInSteps checks vectors that leave Flash before others. They must get the bits that they
+// get alone, from the rows before they leave. The call must return at the first group in which a
+// remaining vector goes over its limit. The portable twin must do the same.
 func TestFlashInSteps(t *testing.T) {
 	for _, o := range append(assembled(), Portable(24, 8, 4, 4, 6), Portable(16, 4, 4, 4, 8)) {
 		fs := fences{}
@@ -27,7 +27,7 @@ func TestFlashInSteps(t *testing.T) {
 			for l := range width {
 				p.M[l], p.L[l] = 16, 1
 				switch rng.IntN(12) {
-				case 0: // some of these go over
+				case 0: // some of these are over the limit
 					p.M[l] = float32(math.Sqrt(float64(d))*.37) - Limit + rng.Float32()*4
 				case 1:
 					p.M[l], p.L[l] = Unset, 0
@@ -82,14 +82,14 @@ func TestFlashInSteps(t *testing.T) {
 	}
 }
 
-// steps visits all widths and some columns with vectors that leave at different groups, as Flash
-// requires, also where the last ones leave together.
+// steps visits all widths and some numbers of columns with vectors that leave at different groups,
+// as Flash requires. In some cases the last vectors leave together.
 func steps(o *Ops, rng *rand.Rand, do func(width, n, d int, until []int)) {
 	for width := o.Shape.Vec; width <= o.Shape.Lanes; width += o.Shape.Vec {
 		for _, d := range []int{1, 7, 64, 67, 128} {
 			for range 20 {
 				until, groups := make([]int, width/o.Shape.Vec), 0
-				last := rng.IntN(2*len(until)) * o.Shape.Vec // from here on they leave together
+				last := rng.IntN(2*len(until)) * o.Shape.Vec // later vectors leave together
 				for v := range until {
 					if lane := v * o.Shape.Vec; lane%o.Shape.Unit() == 0 && (lane == 0 || lane <= last) {
 						groups += 1 + rng.IntN(3)
@@ -102,8 +102,8 @@ func steps(o *Ops, rng *rand.Rand, do func(width, n, d int, until []int)) {
 	}
 }
 
-// TestFlashSeeds checks that Flash gives lanes that have seen no key their reference, with the bits
-// that leaving and Raise give, and does not leave for them.
+// TestFlashSeeds checks that Flash seeds lanes that have seen no key, with the bits that leaving
+// and Raise would give, and does not leave for them.
 func TestFlashSeeds(t *testing.T) {
 	for _, o := range assembled() {
 		twin := portable(o)
@@ -118,7 +118,7 @@ func TestFlashSeeds(t *testing.T) {
 		grid(o, func(width, n, d int) {
 			p := random(o, width, n, d, 0)
 			p.Plain, p.Key = 0, rng.IntN(1000)
-			begun := rng.IntN(2) == 0 // some lanes are
+			begun := rng.IntN(2) == 0 // some lanes have seen keys
 			for l := range width {
 				p.M[l], p.L[l], p.S[l], p.Keep[l] = Unset, 0, 0, 1
 				if begun && rng.IntN(4) == 0 {
@@ -133,7 +133,7 @@ func TestFlashSeeds(t *testing.T) {
 				what := fmt.Sprintf("%s/%s: width %d, %d keys, %d columns", o.ISA, ops.ISA, width, n, d)
 				got, of := copied(p).flash(), copied(p)
 				for ops.Panel.Flash(got); got.Done < n; ops.Panel.Flash(got) {
-					if !begun && got.Done < n-n%o.Shape.Keys { // Exp does what is left
+					if !begun && got.Done < n-n%o.Shape.Keys { // Exp does the remaining rows
 						t.Fatalf("%s: Flash left at %d", what, got.Done)
 					}
 					ops.Panel.Raise(&got.Softmax)
@@ -159,9 +159,9 @@ func TestFlashSeeds(t *testing.T) {
 	}
 }
 
-// TestFlashAgainstScoreAndExp checks that Exp agrees with its portable twin, and Flash with Score,
-// a mask and Exp bit for bit: in what they compute, and in where and how they leave; also when the
-// first group holds scores already.
+// TestFlashAgainstScoreAndExp checks that Exp agrees with its portable twin, and that Flash agrees
+// bit for bit with Score, a mask and Exp. It compares their results, where they leave, and the
+// state in which they leave, also when the first group holds scores already.
 func TestFlashAgainstScoreAndExp(t *testing.T) {
 	for _, o := range assembled() {
 		twin := portable(o)
@@ -179,7 +179,7 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 			}
 			for l := range width {
 				p.M[l], p.L[l] = 16, 1
-				if rng.IntN(8) == 0 { // about a score's size, so that some go over
+				if rng.IntN(8) == 0 { // about the size of a score, so that some are over the limit
 					p.M[l] = float32(math.Sqrt(float64(d))*.37) - Limit + rng.Float32()*4
 				}
 				if p.S != nil {
@@ -200,7 +200,7 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 			o.Panel.Score(of[1].scores())
 			mask(&two.Panel, &of[1].Band, p.Plain, n)
 			for i := range min(from*o.Shape.Lanes, len(two.P)) {
-				two.P[i] = p.P[i] // Score does all rows
+				two.P[i] = p.P[i] // Score computes all rows
 			}
 			copy(ref.P, two.P)
 			o.Panel.Exp(two)
@@ -244,8 +244,8 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 	}
 }
 
-// TestRaiseAgainstPortable checks that Raise does what its portable twin does, bit for bit but for
-// the sign of 0.
+// TestRaiseAgainstPortable checks that Raise gives the bits of its portable twin, except for the
+// sign of 0.
 func TestRaiseAgainstPortable(t *testing.T) {
 	for _, o := range assembled() {
 		twin := portable(o)

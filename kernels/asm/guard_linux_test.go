@@ -30,8 +30,8 @@ func newFence(t *testing.T, floats int) *fence {
 
 func (f *fence) put(s []float32, first bool) []float32 { return putIn(f, s, first) }
 
-// putIn copies s to one end of the fence: the neighbour of its first element, or else of its last,
-// is not mapped.
+// putIn copies s to one end of the fence, so that the element before its first or the one after its
+// last is not mapped.
 func putIn[T any](f *fence, s []T, first bool) []T {
 	if len(s) == 0 {
 		return nil
@@ -68,10 +68,11 @@ func (fs fences) cells(t *testing.T, name string, c Cells, rows, cols int, first
 	return c
 }
 
-// fences holds every operand of a call between fences, cut to what the call addresses.
+// fences hold every operand of a call between pages that are not mapped, cut to the length that the
+// call addresses.
 type fences map[string]*fence
 
-// fenced returns rows of some columns between fences.
+// fenced returns rows of cols columns between fences.
 func (fs fences) fenced(t *testing.T, name string, s []float32, rows, cols, stride int, first bool) []float32 {
 	n := 0
 	if rows > 0 && cols > 0 {
@@ -116,12 +117,12 @@ func as[To, From float32 | int32 | uint32](s []From) []To {
 	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
 }
 
-// portable returns Go's loops in the geometry of others.
+// portable returns the portable loops in the geometry of a set.
 func portable(o *Ops) *Ops {
 	return Portable(o.Shape.Lanes, o.Shape.Vec, o.Shape.Keys, o.Shape.Cols, o.Shape.Rank)
 }
 
-// A guardedLoop is a loop and what it writes.
+// A guardedLoop is a loop and its result.
 type guardedLoop struct {
 	name   string
 	run    func(*Ops, *operands)
@@ -148,21 +149,21 @@ func products() []guardedLoop {
 		{"Outer", func(o *Ops, p *operands) { o.Back.Outer(p.outer()) }, sums},
 		{"OuterOfNone", func(o *Ops, p *operands) { o.Back.Outer(none(p.outer())) }, sums},
 		{"Inner", inOrder, references},
-		{"OuterT", turned, func(p *operands) (Rows, int) { return Rows{Data: p.O, Stride: p.C}, p.C }},
+		{"OuterT", transposedOuter, func(p *operands) (Rows, int) { return Rows{Data: p.O, Stride: p.C}, p.C }},
 	}
 }
 
-// inOrder runs Inner on rows of K and of V, as many as there are lanes for.
+// inOrder runs Inner on rows of K and of V, at most as many as there are lanes.
 func inOrder(o *Ops, p *operands) { o.Back.Inner(p.M[:min(p.N, p.Width)], p.K, p.V, min(p.D, p.C)) }
 
-// none leaves Outer no lanes, so that it only scales, or empties, what is there.
+// none takes all lanes from Outer, so that it only scales or clears the old result.
 func none(p *Outer) *Outer {
 	p.Width = 0
 	return p
 }
 
-// hold runs a product with its operands between pages that are not mapped, at one end or the other,
-// and compares it with its portable twin: the same numbers up to the rounding of sums, and
+// hold runs a product with its operands between pages that are not mapped, at either end. It
+// compares the result with the portable twin's: the same numbers up to the rounding of sums, and
 // infinities and NaN in the same places.
 func (op guardedLoop) hold(t *testing.T, o *Ops, fs fences, p *operands) {
 	t.Helper()
@@ -199,7 +200,8 @@ func TestAgainstPortable(t *testing.T) {
 	}
 }
 
-// FuzzShapes checks the same for any shape and any stride, also one that makes rows overlap:
+// FuzzShapes does what TestAgainstPortable does for any shape and any stride, including strides
+// that make rows overlap:
 //
 //	go test -run '^$' -fuzz Shapes ./kernels/asm
 func FuzzShapes(f *testing.F) {
@@ -234,14 +236,14 @@ func apart(r Rows, rows, cols, stride int) Rows {
 	return Rows{Data: s, Stride: stride}
 }
 
-// fresh makes the output of Mix count as 0.
+// fresh sets Fresh, so that the old output of Mix counts as 0.
 func fresh(m *Mix) *Mix {
 	m.Fresh = true
 	return m
 }
 
-// inStairs makes vectors begin and end one after the other: rows up to half are for some, or all
-// are, or none.
+// inStairs sets Since and Until so that vectors begin one after another up to some row, and end one
+// after another from there on.
 func inStairs(o *Ops, m *Mix) *Mix {
 	all, vecs := m.N*(m.C%3)/2, m.Width/o.Shape.Vec
 	for v := range vecs {
@@ -251,9 +253,10 @@ func inStairs(o *Ops, m *Mix) *Mix {
 	return m
 }
 
-// grid visits all widths with keys of 0 to 4 groups and one more, and 0 to 70 columns and 128: each
-// number of keys with some numbers of columns, and the other way round. With -short, each number of
-// keys with two numbers of columns.
+// grid visits all widths, with keys of 0 to 4 groups and one more, and with 0 to 70 columns and
+// 128. It combines each number of keys with some numbers of columns, and each number of columns
+// with some numbers of keys. With -short it combines each number of keys with two numbers of
+// columns.
 func grid(o *Ops, do func(width, n, d int)) {
 	columns := []int{0, 1, 7, 64}
 	if testing.Short() {
@@ -272,7 +275,7 @@ func grid(o *Ops, do func(width, n, d int)) {
 	}
 }
 
-// poison puts special values here and there into operands, in lanes in use and in rows.
+// poison puts special values into some places of operands, in lanes in use and in rows.
 func poison(p *operands) {
 	rng := rand.New(rand.NewPCG(uint64(p.N), uint64(p.D)))
 	inf := float32(math.Inf(1))
@@ -283,8 +286,8 @@ func poison(p *operands) {
 	}
 }
 
-// compare compares the first columns of rows: sums of numbers from a normal distribution may differ
-// by a few roundings.
+// compare compares the first columns of rows. Sums of terms numbers from a normal distribution may
+// differ by a few roundings.
 func compare(t *testing.T, what string, got, want Rows, cols int, terms float64) {
 	t.Helper()
 	for i, g := range got.Data {
@@ -300,8 +303,8 @@ func compare(t *testing.T, what string, got, want Rows, cols int, terms float64)
 	}
 }
 
-// TestWidenAndNarrowAgainstPortable checks that Widen and Narrow do what their portable twins do,
-// between pages that are not mapped.
+// TestWidenAndNarrowAgainstPortable checks that Widen and Narrow give the bits of their portable
+// twins, between pages that are not mapped.
 func TestWidenAndNarrowAgainstPortable(t *testing.T) {
 	for _, o := range assembled() {
 		fs := fences{"to": newFence(t, 1<<15), "half": newFence(t, 1<<15)}
@@ -339,7 +342,7 @@ func TestWidenAndNarrowAgainstPortable(t *testing.T) {
 }
 
 // TestRotate checks that Rotate turns every pair by its own angle, within two roundings, and leaves
-// what follows the last one.
+// the numbers after the last pair unchanged.
 func TestRotate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	random := func(n int) []float32 {
@@ -381,8 +384,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestInverseAgainstPortable checks that Inverse does as its portable twin does, bit for bit, also
-// in place, and reports what is not finite, wherever it is.
+// TestInverseAgainstPortable checks that Inverse gives the bits of its portable twin, also in
+// place, and reports numbers that are not finite at any place.
 func TestInverseAgainstPortable(t *testing.T) {
 	inf := float32(math.Inf(1))
 	special := []float32{0, 1, 3, 0x1p-126, 0x1p-128, 0x1p-149, math.MaxFloat32, 0x1p-100, 7e30, -2}
@@ -423,8 +426,8 @@ func TestInverseAgainstPortable(t *testing.T) {
 	}
 }
 
-// TestMoveAgainstPortable checks that Load and Store move as their portable twins do, bit for bit,
-// but for a factor on the way in, whose products may differ by an ulp.
+// TestMoveAgainstPortable checks that Load and Store give the bits of their portable twins, except
+// that products with a factor of Load may differ by an ulp.
 func TestMoveAgainstPortable(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, o := range assembled() {

@@ -27,7 +27,8 @@ func (l *Level) With(t Tuning) *Ops {
 	return l.set(t)
 }
 
-// needs are the CPU features that each instruction set uses, and a check of what else it needs.
+// needs lists the CPU features that each instruction set uses, and a check for permission of the
+// system, if the set needs one.
 var needs = []struct {
 	isa      string
 	features []cpuid.FeatureID
@@ -45,7 +46,7 @@ var (
 )
 
 // Levels returns the instruction sets, portable first. Each has its loops, or the reason why they
-// are not available here.
+// are not available.
 func Levels() []Level { return levels(&cpuid.CPU) }
 
 func levels(cpu *cpuid.CPUInfo) []Level {

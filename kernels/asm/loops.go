@@ -26,23 +26,23 @@ type loops struct {
 	tiles     *tileLoops // loops that multiply AMX tiles; nil: none
 }
 
-// powerLoops are the loops that compute 2^x. Those that sum S are separate.
+// powerLoops are the loops that compute 2^x. Loops that also sum S are separate.
 type powerLoops struct {
 	way              Exp
 	ulps             float64                                           // Ops.ulps
-	flash            []func(p *Flash, from, to, scored int) (done int) // whole groups, without S
+	flash            []func(p *Flash, from, to, scored int) (done int) // whole groups, no S
 	exp, expSums     func(p *Softmax, from, to int) (done int)
 	weigh, weighSums []func(p *Weigh, from, vectors int) (done int) // by Reading.Hint
 }
 
-// readingLoops are the loops that prefetch what is read once.
+// readingLoops are the loops that prefetch rows that are read once.
 type readingLoops struct {
 	dot  []func(*Dot)  // by type of cells
 	sum  []func(*Walk) // by type of cells
 	read func(x *float32, rounds, ahead int, sum *float32)
 }
 
-// native returns what makes the loops of an instruction set, or nil if this build has none.
+// native returns the set that makes the loops of an instruction set, or nil if this build has none.
 func native(isa string) set {
 	for _, l := range sets {
 		if l.isa == isa {
@@ -52,16 +52,16 @@ func native(isa string) set {
 	return nil
 }
 
-// The runtime cannot stop a goroutine inside assembly, and a garbage collection waits until all of
-// them stop. So one call does at most mostProducts multiply-adds and touches at most mostBytes;
-// a loop that is given more makes several calls, with the same bits. A call takes at least one
-// group of rows, which is within the bounds up to some 5000 columns.
+// The runtime cannot stop a goroutine inside assembly, and a garbage collection waits until all
+// goroutines stop. So one call computes at most mostProducts multiply-adds and touches at most
+// mostBytes. A loop that is given more makes several calls, with the same bits. A call computes at
+// least one group of rows, which is within the bounds up to some 5000 columns.
 const (
 	mostProducts = 1 << 21
 	mostBytes    = 1 << 20
 )
 
-// These bound one call of a loop whose work has no other bound.
+// Bounds of one call of the loops that mostProducts and mostBytes do not bound.
 const (
 	expAtOnce   = 1024 // rows of a tile, a multiple of every set's keys
 	raiseAtOnce = 4096 // rows of a tile
@@ -70,13 +70,14 @@ const (
 	readAtOnce  = mostBytes / 4
 )
 
-// within reports whether n rows are within the bounds of one call. Each row has some products and
-// bytes, and all rows share some bytes.
+// within reports whether n rows are within the bounds of one call. Each row takes products
+// multiply-adds and bytes bytes, and all rows share shared bytes.
 func within(n, products, bytes, shared int) bool {
 	return n*products <= mostProducts && n*bytes+shared <= mostBytes
 }
 
-// most returns the number of rows within the bounds of one call, a multiple of unit, or 0.
+// most returns the largest number of rows within the bounds of one call that is a multiple of unit,
+// or 0.
 func most(unit, products, bytes, shared int) int {
 	n := min(mostProducts/max(products, 1), max(mostBytes-shared, 0)/max(bytes, 1))
 	return n - n%unit
@@ -91,8 +92,8 @@ func atOnce(n, unit, products, bytes, shared int) int {
 	return max(most(unit, products, bytes, shared), unit)
 }
 
-// ops returns the portable loops in the geometry of the set, with the set's own in their place,
-// made for a tuning. If the set lacks the tuning's way to 2^x or hint, it uses its first.
+// ops returns the set's loops made for a tuning, with the portable loop for each that the set
+// lacks. If the set lacks the tuning's way to compute 2^x or its hint, it uses its first.
 func (l *loops) ops(t Tuning) *Ops {
 	power := &l.powers[max(slices.IndexFunc(l.powers, func(p powerLoops) bool { return p.way == t.Exp }), 0)]
 	t.Exp, t.Hint, t.Stream.Hint = power.way, l.hint(t.Reading), l.hint(t.Stream)
@@ -115,7 +116,7 @@ func (l *loops) hint(r Reading) Hint {
 	return NonTemporal
 }
 
-// tuned returns the loops that prefetch by one reading.
+// tuned returns the loops that prefetch by reading r.
 func (l *loops) tuned(t Tuning, power *powerLoops, r Reading) *Ops {
 	o := Portable(l.lanes(), l.vec, l.keys, l.keys, 6)
 	t.Reading = r
@@ -157,14 +158,14 @@ func indicator(b bool) int {
 	return 0
 }
 
-// vectors returns the number of vectors in some lanes. It shifts, as it is called several times for
-// each tile and a division is slow.
+// vectors returns the number of vectors in a number of lanes. It shifts, as it is called several
+// times for each tile and a division is slow.
 func (l *loops) vectors(lanes int) int {
 	return lanes >> (bits.TrailingZeros(uint(l.vec)) & 63)
 }
 
-// reach panics if rows rows of cols columns, stride apart, exceed a slice of some length. It must
-// not overflow, whatever the numbers.
+// reach panics if rows rows of cols columns, stride apart, exceed a slice of the given length. It
+// must not overflow, whatever the numbers.
 func reach(name string, length, rows, cols, stride int) {
 	if rows < 0 || cols < 0 || stride < 0 {
 		panic(fmt.Errorf("asm: %s: %d rows of %d at stride %d: none may be negative", name, rows, cols, stride))

@@ -11,10 +11,10 @@ func amxScore1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 func amxFlash1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
-func amxScoreHalf1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+func amxScoreSingle1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashHalf1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+func amxFlashSingle1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside1(p *float32, lo, hi *int32, key, rows int)
@@ -38,10 +38,10 @@ func amxScore2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 func amxFlash2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
-func amxScoreHalf2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+func amxScoreSingle2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashHalf2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+func amxFlashSingle2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside2(p *float32, lo, hi *int32, key, rows int)
@@ -65,10 +65,10 @@ func amxScore3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 func amxFlash3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
-func amxScoreHalf3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+func amxScoreSingle3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 
 //go:noescape
-func amxFlashHalf3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+func amxFlashSingle3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 
 //go:noescape
 func amxHideOutside3(p *float32, lo, hi *int32, key, rows int)
@@ -89,46 +89,46 @@ func amxOuter1x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config 
 func amxMix1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
-func amxMixHalf1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+func amxMixSingle1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
 func amxMix2(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
-func amxMixHalf2(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+func amxMixSingle2(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
 func amxMix3(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
-func amxMixHalf3(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+func amxMixSingle3(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
 func amxMix4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
-func amxMixHalf4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+func amxMixSingle4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 
 //go:noescape
 func amxPeak(rounds int)
 
 //go:noescape
-func amxCutRows(to *uint16, from *float32, rows, stride, mask int, factor float32)
+func amxPackRows(to *uint16, from *float32, rows, stride, mask int, factor float32)
 
 //go:noescape
-func amxCutColumns(to *uint16, from *float32, rows, stride, mask int) (small int)
+func amxPackColumns(to *uint16, from *float32, rows, stride, mask int) (small int)
 
 //go:noescape
-func amxCutRowsHalf(to *uint16, from *float32, rows, stride, mask int, factor float32)
+func amxPackRowsSingle(to *uint16, from *float32, rows, stride, mask int, factor float32)
 
 //go:noescape
-func amxCutColumnsHalf(to *uint16, from *float32, rows, stride, mask int) (small int)
+func amxPackColumnsSingle(to *uint16, from *float32, rows, stride, mask int) (small int)
 
 //go:noescape
-func amxCutPairs(to *uint16, from *float32, rows int, factor float32)
+func amxPackLanes(to *uint16, from *float32, rows int, factor float32)
 
 //go:noescape
-func amxCutLines(to *uint16, from *float32, rows, stride, mask int, factor float32)
+func amxPackLines(to *uint16, from *float32, rows, stride, mask int, factor float32)
 
 //go:noescape
-func amxCutLinePairs(to *uint16, from *float32, rows, stride, mask int, factor float32)
+func amxPackLinePairs(to *uint16, from *float32, rows, stride, mask int, factor float32)

@@ -153,9 +153,9 @@ TEXT fullTiles<>(SB), NOSPLIT|NOFRAME, $0
 
 // func amxScore1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
-//	for i := range 16 * groups { // 16 at a time, or the rows that config says
+//	for i := range 16 * groups { // 16 at a time, or the number of rows in config
 //		for lane := range 16 {
-//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
+//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by terms
 //		}
 //	}
 TEXT ·amxScore1(SB), NOSPLIT, $0-48
@@ -655,14 +655,14 @@ over:
 	VZEROUPPER
 	RET
 
-// func amxScoreHalf1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+// func amxScoreSingle1(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
-//	for i := range 16 * groups { // 16 at a time, or the rows that config says
+//	for i := range 16 * groups { // 16 at a time, or the number of rows in config
 //		for lane := range 16 {
-//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
+//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by terms
 //		}
 //	}
-TEXT ·amxScoreHalf1(SB), NOSPLIT, $0-48
+TEXT ·amxScoreSingle1(SB), NOSPLIT, $0-48
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -697,7 +697,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashHalf1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+// func amxFlashSingle1(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
@@ -712,7 +712,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashHalf1(SB), NOSPLIT, $8-120
+TEXT ·amxFlashSingle1(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -1178,7 +1178,7 @@ hide:
 //
 //	for j := range rows { // 16 at a time
 //		for lane := range 16 {
-//			p[j*48+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over 32*steps columns, by parts
+//			p[j*48+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over 32*steps columns, by terms
 //		}
 //	}
 TEXT ·amxDScore1(SB), 0, $3136-56
@@ -1195,7 +1195,7 @@ TEXT ·amxDScore1(SB), 0, $3136-56
 	LEAQ 63(SP), R13
 	ANDQ $-64, R13
 	VMOVUPS (R11), Z8
-	// nothing is to be multiplied yet: sums go where others will be
+	// the first time there are no sums to finish: write to the scratch for them
 	MOVQ R13, DX
 group:
 	MOVQ BX, R8
@@ -1326,8 +1326,8 @@ row:
 // func amxOuter4x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 64 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 16 lanes, by parts
+//		for c := range 64 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 16 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter4x1(SB), 0, $8256-60
@@ -1353,7 +1353,7 @@ TEXT ·amxOuter4x1(SB), 0, $8256-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -1378,7 +1378,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -1894,7 +1894,7 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -1902,8 +1902,8 @@ add:
 // func amxOuter2x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 32 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 16 lanes, by parts
+//		for c := range 32 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 16 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter2x1(SB), 0, $6208-60
@@ -1929,7 +1929,7 @@ TEXT ·amxOuter2x1(SB), 0, $6208-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -1954,7 +1954,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -2330,7 +2330,7 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -2338,8 +2338,8 @@ add:
 // func amxOuter1x1(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 16 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 16 lanes, by parts
+//		for c := range 16 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 16 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter1x1(SB), 0, $5184-60
@@ -2365,7 +2365,7 @@ TEXT ·amxOuter1x1(SB), 0, $5184-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -2390,7 +2390,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -2696,16 +2696,16 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
 
 // func amxScore2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
-//	for i := range 16 * groups { // 16 at a time, or the rows that config says
+//	for i := range 16 * groups { // 16 at a time, or the number of rows in config
 //		for lane := range 32 {
-//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
+//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by terms
 //		}
 //	}
 TEXT ·amxScore2(SB), NOSPLIT, $0-48
@@ -3517,14 +3517,14 @@ over:
 	VZEROUPPER
 	RET
 
-// func amxScoreHalf2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+// func amxScoreSingle2(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
-//	for i := range 16 * groups { // 16 at a time, or the rows that config says
+//	for i := range 16 * groups { // 16 at a time, or the number of rows in config
 //		for lane := range 32 {
-//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
+//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by terms
 //		}
 //	}
-TEXT ·amxScoreHalf2(SB), NOSPLIT, $0-48
+TEXT ·amxScoreSingle2(SB), NOSPLIT, $0-48
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -3567,7 +3567,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashHalf2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+// func amxFlashSingle2(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
@@ -3582,7 +3582,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashHalf2(SB), NOSPLIT, $8-120
+TEXT ·amxFlashSingle2(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -4349,7 +4349,7 @@ hide:
 //
 //	for j := range rows { // 16 at a time
 //		for lane := range 32 {
-//			p[j*48+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over 32*steps columns, by parts
+//			p[j*48+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over 32*steps columns, by terms
 //		}
 //	}
 TEXT ·amxDScore2(SB), 0, $3136-56
@@ -4367,7 +4367,7 @@ TEXT ·amxDScore2(SB), 0, $3136-56
 	ANDQ $-64, R13
 	VMOVUPS (R11), Z8
 	VMOVUPS 64(R11), Z9
-	// nothing is to be multiplied yet: sums go where others will be
+	// the first time there are no sums to finish: write to the scratch for them
 	MOVQ R13, DX
 group:
 	MOVQ BX, R8
@@ -4586,8 +4586,8 @@ row:
 // func amxOuter4x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 64 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 32 lanes, by parts
+//		for c := range 64 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 32 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter4x2(SB), 0, $10304-60
@@ -4613,7 +4613,7 @@ TEXT ·amxOuter4x2(SB), 0, $10304-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -4649,7 +4649,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -5391,7 +5391,7 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -5399,8 +5399,8 @@ add:
 // func amxOuter2x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 32 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 32 lanes, by parts
+//		for c := range 32 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 32 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter2x2(SB), 0, $8256-60
@@ -5426,7 +5426,7 @@ TEXT ·amxOuter2x2(SB), 0, $8256-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -5462,7 +5462,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -6040,7 +6040,7 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -6048,8 +6048,8 @@ add:
 // func amxOuter1x2(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 16 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 32 lanes, by parts
+//		for c := range 16 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 32 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter1x2(SB), 0, $7232-60
@@ -6075,7 +6075,7 @@ TEXT ·amxOuter1x2(SB), 0, $7232-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -6111,7 +6111,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -6607,16 +6607,16 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
 
 // func amxScore3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
-//	for i := range 16 * groups { // 16 at a time, or the rows that config says
+//	for i := range 16 * groups { // 16 at a time, or the number of rows in config
 //		for lane := range 48 {
-//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
+//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by terms
 //		}
 //	}
 TEXT ·amxScore3(SB), NOSPLIT, $0-48
@@ -7740,14 +7740,14 @@ over:
 	VZEROUPPER
 	RET
 
-// func amxScoreHalf3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
+// func amxScoreSingle3(q, k *uint16, p *float32, groups, steps int, config *tileConfig)
 //
-//	for i := range 16 * groups { // 16 at a time, or the rows that config says
+//	for i := range 16 * groups { // 16 at a time, or the number of rows in config
 //		for lane := range 48 {
-//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by parts
+//			p[i*48+lane] = Σ k[i][c] * q[c][lane] // over 32*steps columns, by terms
 //		}
 //	}
-TEXT ·amxScoreHalf3(SB), NOSPLIT, $0-48
+TEXT ·amxScoreSingle3(SB), NOSPLIT, $0-48
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -7798,7 +7798,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func amxFlashHalf3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
+// func amxFlashSingle3(q, k *uint16, p, m, l *float32, groups, steps int, config *tileConfig, next uintptr, by int, lo, hi *int32, key, hidden int) (done int)
 //
 //	for j := 0; j < 16*groups; j += 8 {
 //		if j%16 == 0 {
@@ -7813,7 +7813,7 @@ step:
 //		}
 //	}
 //	return 16*groups
-TEXT ·amxFlashHalf3(SB), NOSPLIT, $8-120
+TEXT ·amxFlashSingle3(SB), NOSPLIT, $8-120
 	MOVQ q+0(FP), BX
 	MOVQ k+8(FP), DI
 	MOVQ p+16(FP), DX
@@ -8881,7 +8881,7 @@ hide:
 //
 //	for j := range rows { // 16 at a time
 //		for lane := range 48 {
-//			p[j*48+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over 32*steps columns, by parts
+//			p[j*48+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over 32*steps columns, by terms
 //		}
 //	}
 TEXT ·amxDScore3(SB), 0, $3136-56
@@ -8900,7 +8900,7 @@ TEXT ·amxDScore3(SB), 0, $3136-56
 	VMOVUPS (R11), Z8
 	VMOVUPS 64(R11), Z9
 	VMOVUPS 128(R11), Z10
-	// nothing is to be multiplied yet: sums go where others will be
+	// the first time there are no sums to finish: write to the scratch for them
 	MOVQ R13, DX
 group:
 	MOVQ BX, R8
@@ -9207,8 +9207,8 @@ row:
 // func amxOuter4x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 64 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 48 lanes, by parts
+//		for c := range 64 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 48 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter4x3(SB), 0, $14400-60
@@ -9234,7 +9234,7 @@ TEXT ·amxOuter4x3(SB), 0, $14400-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -9281,7 +9281,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -10251,7 +10251,7 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -10259,8 +10259,8 @@ add:
 // func amxOuter2x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 32 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 48 lanes, by parts
+//		for c := range 32 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 48 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter2x3(SB), 0, $12352-60
@@ -10286,7 +10286,7 @@ TEXT ·amxOuter2x3(SB), 0, $12352-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -10333,7 +10333,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -11115,7 +11115,7 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -11123,8 +11123,8 @@ add:
 // func amxOuter1x3(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 //
 //	for r := range rows { // 16 at a time
-//		for c := range 16 { // of the last 16, those that mask has
-//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 48 lanes, by parts
+//		for c := range 16 { // of the last 16 columns, those in mask
+//			x[r*xby/4+c] += factor * Σ p[r*48+lane] * y[lane][c] // over 48 lanes, by terms
 //		}
 //	}
 TEXT ·amxOuter1x3(SB), 0, $11328-60
@@ -11150,7 +11150,7 @@ TEXT ·amxOuter1x3(SB), 0, $11328-60
 	VPSRLD $31, Z31, Z30
 	VPSLLD $15, Z30, Z30
 	VPSLLD $16, Z31, Z31
-cut:
+split:
 	MOVQ R14, R8
 	MOVQ BX, BP
 	MOVQ CX, R11
@@ -11197,7 +11197,7 @@ row:
 	CMPQ R11, $1
 	JGE row
 	MOVQ BP, BX
-	// nothing is to be added yet: sums go where others will be
+	// the first time there are no sums to add: write to the scratch for them
 	MOVQ R10, R8
 	MOVQ R9, SI
 rows:
@@ -11885,7 +11885,7 @@ add:
 	LEAQ (R15)(AX*8), R15
 	ADDQ $-16, CX
 	CMPQ CX, $1
-	JGE cut
+	JGE split
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
 	VZEROUPPER
 	RET
@@ -11894,7 +11894,7 @@ add:
 //
 //	for c := range columns { // up to 16
 //		for lane := range 16 {
-//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by parts: those of v are by bytes apart for 32 rows
+//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by terms; by is the bytes of 32 rows of v
 //			if fresh == 0 {
 //				sum = fma(o[c*48+lane], keep[lane], sum)
 //			}
@@ -12508,18 +12508,18 @@ column:
 	VZEROUPPER
 	RET
 
-// func amxMixHalf1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+// func amxMixSingle1(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 //
 //	for c := range columns { // up to 16
 //		for lane := range 16 {
-//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by parts: those of v are by bytes apart for 32 rows
+//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by terms; by is the bytes of 32 rows of v
 //			if fresh == 0 {
 //				sum = fma(o[c*48+lane], keep[lane], sum)
 //			}
 //			o[c*48+lane] = sum
 //		}
 //	}
-TEXT ·amxMixHalf1(SB), 0, $6208-72
+TEXT ·amxMixSingle1(SB), 0, $6208-72
 	NO_LOCAL_POINTERS
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
@@ -13115,7 +13115,7 @@ column:
 //
 //	for c := range columns { // up to 32
 //		for lane := range 16 {
-//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by parts: those of v are by bytes apart for 32 rows
+//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by terms; by is the bytes of 32 rows of v
 //			if fresh == 0 {
 //				sum = fma(o[c*48+lane], keep[lane], sum)
 //			}
@@ -13759,18 +13759,18 @@ column:
 	VZEROUPPER
 	RET
 
-// func amxMixHalf2(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+// func amxMixSingle2(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 //
 //	for c := range columns { // up to 32
 //		for lane := range 16 {
-//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by parts: those of v are by bytes apart for 32 rows
+//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by terms; by is the bytes of 32 rows of v
 //			if fresh == 0 {
 //				sum = fma(o[c*48+lane], keep[lane], sum)
 //			}
 //			o[c*48+lane] = sum
 //		}
 //	}
-TEXT ·amxMixHalf2(SB), 0, $6208-72
+TEXT ·amxMixSingle2(SB), 0, $6208-72
 	NO_LOCAL_POINTERS
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
@@ -14381,7 +14381,7 @@ column:
 //
 //	for c := range columns { // up to 48
 //		for lane := range 16 {
-//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by parts: those of v are by bytes apart for 32 rows
+//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by terms; by is the bytes of 32 rows of v
 //			if fresh == 0 {
 //				sum = fma(o[c*48+lane], keep[lane], sum)
 //			}
@@ -15055,18 +15055,18 @@ column:
 	VZEROUPPER
 	RET
 
-// func amxMixHalf3(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+// func amxMixSingle3(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 //
 //	for c := range columns { // up to 48
 //		for lane := range 16 {
-//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by parts: those of v are by bytes apart for 32 rows
+//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by terms; by is the bytes of 32 rows of v
 //			if fresh == 0 {
 //				sum = fma(o[c*48+lane], keep[lane], sum)
 //			}
 //			o[c*48+lane] = sum
 //		}
 //	}
-TEXT ·amxMixHalf3(SB), 0, $6208-72
+TEXT ·amxMixSingle3(SB), 0, $6208-72
 	NO_LOCAL_POINTERS
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
@@ -15692,7 +15692,7 @@ column:
 //
 //	for c := range columns { // up to 64
 //		for lane := range 16 {
-//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by parts: those of v are by bytes apart for 32 rows
+//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by terms; by is the bytes of 32 rows of v
 //			if fresh == 0 {
 //				sum = fma(o[c*48+lane], keep[lane], sum)
 //			}
@@ -16396,18 +16396,18 @@ column:
 	VZEROUPPER
 	RET
 
-// func amxMixHalf4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
+// func amxMixSingle4(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)
 //
 //	for c := range columns { // up to 64
 //		for lane := range 16 {
-//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by parts: those of v are by bytes apart for 32 rows
+//			sum := Σ v[j][c] * p[j*48+lane] // over the rows, by terms; by is the bytes of 32 rows of v
 //			if fresh == 0 {
 //				sum = fma(o[c*48+lane], keep[lane], sum)
 //			}
 //			o[c*48+lane] = sum
 //		}
 //	}
-TEXT ·amxMixHalf4(SB), 0, $6208-72
+TEXT ·amxMixSingle4(SB), 0, $6208-72
 	NO_LOCAL_POINTERS
 	LEAQ 63(SP), R14
 	ANDQ $-64, R14
@@ -17048,7 +17048,7 @@ column:
 //
 //	for range rounds {
 //		for t := range 6 {
-//			sum[t] += a * b // tiles of 16 x 16 x 32 products
+//			sum[t] += a * b // AMX tiles: 16 x 16 x 32 products
 //		}
 //	}
 TEXT ·amxPeak(SB), NOSPLIT, $0-8
@@ -17077,15 +17077,15 @@ round:
 	VZEROUPPER
 	RET
 
-// func amxCutRows(to *uint16, from *float32, rows, stride, mask int, factor float32)
+// func amxPackRows(to *uint16, from *float32, rows, stride, mask int, factor float32)
 //
 //	for j := range rows {
 //		for c := range 32 {
 //			at := j*32 + c%16*2 + c/16
-//			to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor)
+//			to[at], to[at+512], to[at+1024] = terms(from[j*stride+c] * factor)
 //		}
 //	}
-TEXT ·amxCutRows(SB), NOSPLIT, $0-44
+TEXT ·amxPackRows(SB), NOSPLIT, $0-44
 	MOVQ to+0(FP), DX
 	MOVQ from+8(FP), BX
 	MOVQ rows+16(FP), CX
@@ -17130,14 +17130,14 @@ row:
 	VZEROUPPER
 	RET
 
-// func amxCutColumns(to *uint16, from *float32, rows, stride, mask int) (small int)
+// func amxPackColumns(to *uint16, from *float32, rows, stride, mask int) (small int)
 //
 //	for c := range 16 {
 //		for j := range 32 {
-//			to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = parts(from[j*stride+c]) // or of 0, from rows on
+//			to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = terms(from[j*stride+c]) // 0 for j >= rows
 //		}
 //	}
-TEXT ·amxCutColumns(SB), 0, $2112-48
+TEXT ·amxPackColumns(SB), 0, $2112-48
 	NO_LOCAL_POINTERS
 	MOVQ to+0(FP), DX
 	MOVQ from+8(FP), BX
@@ -18010,15 +18010,15 @@ none15:
 	VZEROUPPER
 	RET
 
-// func amxCutRowsHalf(to *uint16, from *float32, rows, stride, mask int, factor float32)
+// func amxPackRowsSingle(to *uint16, from *float32, rows, stride, mask int, factor float32)
 //
 //	for j := range rows {
 //		for c := range 32 {
 //			at := j*32 + c%16*2 + c/16
-//			to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor)
+//			to[at], to[at+512], to[at+1024] = terms(from[j*stride+c] * factor)
 //		}
 //	}
-TEXT ·amxCutRowsHalf(SB), NOSPLIT, $0-44
+TEXT ·amxPackRowsSingle(SB), NOSPLIT, $0-44
 	MOVQ to+0(FP), DX
 	MOVQ from+8(FP), BX
 	MOVQ rows+16(FP), CX
@@ -18052,14 +18052,14 @@ row:
 	VZEROUPPER
 	RET
 
-// func amxCutColumnsHalf(to *uint16, from *float32, rows, stride, mask int) (small int)
+// func amxPackColumnsSingle(to *uint16, from *float32, rows, stride, mask int) (small int)
 //
 //	for c := range 16 {
 //		for j := range 32 {
-//			to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = parts(from[j*stride+c]) // or of 0, from rows on
+//			to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = terms(from[j*stride+c]) // 0 for j >= rows
 //		}
 //	}
-TEXT ·amxCutColumnsHalf(SB), 0, $2112-48
+TEXT ·amxPackColumnsSingle(SB), 0, $2112-48
 	NO_LOCAL_POINTERS
 	MOVQ to+0(FP), DX
 	MOVQ from+8(FP), BX
@@ -18564,15 +18564,15 @@ none15:
 	VZEROUPPER
 	RET
 
-// func amxCutPairs(to *uint16, from *float32, rows int, factor float32)
+// func amxPackLanes(to *uint16, from *float32, rows int, factor float32)
 //
 //	for j := range 32 {
 //		for lane := range 16 {
 //			at := j%16*32 + 2*lane + j/16
-//			to[at], to[at+512], to[at+1024] = parts(from[j*48+lane] * factor) // or of 0, from rows on
+//			to[at], to[at+512], to[at+1024] = terms(from[j*48+lane] * factor) // 0 for j >= rows
 //		}
 //	}
-TEXT ·amxCutPairs(SB), NOSPLIT, $0-28
+TEXT ·amxPackLanes(SB), NOSPLIT, $0-28
 	MOVQ to+0(FP), R8
 	MOVQ from+8(FP), BX
 	MOVQ rows+16(FP), CX
@@ -18661,18 +18661,18 @@ emptyMore:
 	VZEROUPPER
 	RET
 
-// func amxCutLines(to *uint16, from *float32, rows, stride, mask int, factor float32)
+// func amxPackLines(to *uint16, from *float32, rows, stride, mask int, factor float32)
 //
 //	for j := range 16 {
 //		for c := range 16 {
 //			at := j*32 + 2*c
-//			b0, b1, b2 := parts(from[j*stride+c] * factor) // or of 0, from rows on
+//			b0, b1, b2 := terms(from[j*stride+c] * factor) // 0 for j >= rows
 //			to[at], to[at+1] = b1, b0
 //			to[at+512], to[at+513] = b0, b1
 //			to[at+1024], to[at+1025] = b2, b0
 //		}
 //	}
-TEXT ·amxCutLines(SB), NOSPLIT, $0-44
+TEXT ·amxPackLines(SB), NOSPLIT, $0-44
 	MOVQ to+0(FP), DX
 	MOVQ from+8(FP), BX
 	MOVQ rows+16(FP), CX
@@ -18721,15 +18721,15 @@ emptyMore:
 	VZEROUPPER
 	RET
 
-// func amxCutLinePairs(to *uint16, from *float32, rows, stride, mask int, factor float32)
+// func amxPackLinePairs(to *uint16, from *float32, rows, stride, mask int, factor float32)
 //
 //	for j := range 32 {
 //		for c := range 16 {
 //			at := j%16*32 + 2*c + j/16
-//			to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor) // or of 0, from rows on
+//			to[at], to[at+512], to[at+1024] = terms(from[j*stride+c] * factor) // 0 for j >= rows
 //		}
 //	}
-TEXT ·amxCutLinePairs(SB), NOSPLIT, $0-44
+TEXT ·amxPackLinePairs(SB), NOSPLIT, $0-44
 	MOVQ to+0(FP), DX
 	MOVQ from+8(FP), BX
 	MOVQ rows+16(FP), CX

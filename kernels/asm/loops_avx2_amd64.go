@@ -125,70 +125,70 @@ func avx2Chain(rounds int)
 func avx2Slots(rounds int)
 
 //go:noescape
-func avx2DotOnce(p *Dot)
+func avx2DotNonTemporal(p *Dot)
 
 //go:noescape
-func avx2DotKept(p *Dot)
+func avx2DotTemporal(p *Dot)
 
 //go:noescape
-func avx2SumOnce(p *Walk)
+func avx2SumNonTemporal(p *Walk)
 
 //go:noescape
-func avx2SumKept(p *Walk)
+func avx2SumTemporal(p *Walk)
 
 //go:noescape
-func avx2DotF16Once(p *Dot)
+func avx2DotF16NonTemporal(p *Dot)
 
 //go:noescape
-func avx2DotF16Kept(p *Dot)
+func avx2DotF16Temporal(p *Dot)
 
 //go:noescape
-func avx2SumF16Once(p *Walk)
+func avx2SumF16NonTemporal(p *Walk)
 
 //go:noescape
-func avx2SumF16Kept(p *Walk)
+func avx2SumF16Temporal(p *Walk)
 
 //go:noescape
-func avx2DotBF16Once(p *Dot)
+func avx2DotBF16NonTemporal(p *Dot)
 
 //go:noescape
-func avx2DotBF16Kept(p *Dot)
+func avx2DotBF16Temporal(p *Dot)
 
 //go:noescape
-func avx2SumBF16Once(p *Walk)
+func avx2SumBF16NonTemporal(p *Walk)
 
 //go:noescape
-func avx2SumBF16Kept(p *Walk)
+func avx2SumBF16Temporal(p *Walk)
 
 //go:noescape
-func avx2DotI8Once(p *Dot)
+func avx2DotI8NonTemporal(p *Dot)
 
 //go:noescape
-func avx2DotI8Kept(p *Dot)
+func avx2DotI8Temporal(p *Dot)
 
 //go:noescape
-func avx2SumI8Once(p *Walk)
+func avx2SumI8NonTemporal(p *Walk)
 
 //go:noescape
-func avx2SumI8Kept(p *Walk)
+func avx2SumI8Temporal(p *Walk)
 
 //go:noescape
-func avx2WeighOnce(p *Weigh, from, vectors int) (done int)
+func avx2WeighNonTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx2WeighKept(p *Weigh, from, vectors int) (done int)
+func avx2WeighTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx2WeighSumsOnce(p *Weigh, from, vectors int) (done int)
+func avx2WeighSumsNonTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx2WeighSumsKept(p *Weigh, from, vectors int) (done int)
+func avx2WeighSumsTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx2ReadOnce(x *float32, rounds, ahead int, sum *float32)
+func avx2ReadNonTemporal(x *float32, rounds, ahead int, sum *float32)
 
 //go:noescape
-func avx2ReadKept(x *float32, rounds, ahead int, sum *float32)
+func avx2ReadTemporal(x *float32, rounds, ahead int, sum *float32)
 
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
@@ -205,17 +205,17 @@ var avx2 = loops{
 		flash:     []func(p *Flash, from, to, scored int) int{avx2Flash1, avx2Flash2, avx2Flash3},
 		exp:       avx2Exp,
 		expSums:   avx2ExpSums,
-		weigh:     []func(p *Weigh, from, vectors int) int{avx2WeighOnce, avx2WeighKept},
-		weighSums: []func(p *Weigh, from, vectors int) int{avx2WeighSumsOnce, avx2WeighSumsKept},
+		weigh:     []func(p *Weigh, from, vectors int) int{avx2WeighNonTemporal, avx2WeighTemporal},
+		weighSums: []func(p *Weigh, from, vectors int) int{avx2WeighSumsNonTemporal, avx2WeighSumsTemporal},
 	}},
 	reading: []readingLoops{{
-		dot:  []func(*Dot){avx2DotOnce, avx2DotF16Once, avx2DotBF16Once, avx2DotI8Once},
-		sum:  []func(*Walk){avx2SumOnce, avx2SumF16Once, avx2SumBF16Once, avx2SumI8Once},
-		read: avx2ReadOnce,
+		dot:  []func(*Dot){avx2DotNonTemporal, avx2DotF16NonTemporal, avx2DotBF16NonTemporal, avx2DotI8NonTemporal},
+		sum:  []func(*Walk){avx2SumNonTemporal, avx2SumF16NonTemporal, avx2SumBF16NonTemporal, avx2SumI8NonTemporal},
+		read: avx2ReadNonTemporal,
 	}, {
-		dot:  []func(*Dot){avx2DotKept, avx2DotF16Kept, avx2DotBF16Kept, avx2DotI8Kept},
-		sum:  []func(*Walk){avx2SumKept, avx2SumF16Kept, avx2SumBF16Kept, avx2SumI8Kept},
-		read: avx2ReadKept,
+		dot:  []func(*Dot){avx2DotTemporal, avx2DotF16Temporal, avx2DotBF16Temporal, avx2DotI8Temporal},
+		sum:  []func(*Walk){avx2SumTemporal, avx2SumF16Temporal, avx2SumBF16Temporal, avx2SumI8Temporal},
+		read: avx2ReadTemporal,
 	}},
 	back: backLoops{
 		dscore: []func(*DScore){avx2DScore1, avx2DScore2, avx2DScore3},

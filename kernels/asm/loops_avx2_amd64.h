@@ -77,12 +77,12 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Dot_Walk+Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Dot_Walk+Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_head)(AX)
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R11
 	CMPQ R11, $2
@@ -113,10 +113,10 @@ keyalone16:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VFMADD231PS (R15), Y6, Y3
 	VFMADD231PS 32(R15), Y7, Y3
 	VFMADD231PS 64(R15), Y8, Y3
@@ -125,10 +125,10 @@ keyalone16:
 	VFMADD231PS 160(R15), Y11, Y3
 	VFMADD231PS 192(R15), Y12, Y3
 	VFMADD231PS 224(R15), Y13, Y3
-	ASK 256(R15)(BP*1)
-	ASK 320(R15)(BP*1)
-	ASK 384(R15)(BP*1)
-	ASK 448(R15)(BP*1)
+	HINT 256(R15)(BP*1)
+	HINT 320(R15)(BP*1)
+	HINT 384(R15)(BP*1)
+	HINT 448(R15)(BP*1)
 	VFMADD231PS 256(R15), Y14, Y3
 	VFMADD231PS 288(R15), Y15, Y3
 	VMOVUPS 320(R15), Y5
@@ -183,10 +183,10 @@ keyalone8:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VFMADD231PS (R15), Y6, Y3
 	VFMADD231PS 32(R15), Y7, Y3
 	VFMADD231PS 64(R15), Y8, Y3
@@ -231,8 +231,8 @@ keyalone4:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
 	VFMADD231PS (R15), Y6, Y3
 	VFMADD231PS 32(R15), Y7, Y3
 	VFMADD231PS 64(R15), Y8, Y3
@@ -261,8 +261,8 @@ notAlone:
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $2
@@ -286,31 +286,31 @@ columns2x4line:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VMOVUPS (R8), Y10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line0
-	ASK (R15)
-asked2x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line0
+	HINT (R15)
+prefetched2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VMOVUPS (R8)(R9*1), Y10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line1
-	ASK (R15)(R9*1)
-asked2x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line1
+	HINT (R15)(R9*1)
+prefetched2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VMOVUPS (R8)(R9*2), Y10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line2
-	ASK (R15)(R9*2)
-asked2x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line2
+	HINT (R15)(R9*2)
+prefetched2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VMOVUPS (R8)(R10*1), Y10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line3
-	ASK (R15)(R10*1)
-asked2x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line3
+	HINT (R15)(R10*1)
+prefetched2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -340,31 +340,31 @@ columns2x4vector:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VMOVUPS (R8), Y10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector0
-	ASK (R15)
-asked2x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector0
+	HINT (R15)
+prefetched2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VMOVUPS (R8)(R9*1), Y10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector1
-	ASK (R15)(R9*1)
-asked2x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector1
+	HINT (R15)(R9*1)
+prefetched2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VMOVUPS (R8)(R9*2), Y10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector2
-	ASK (R15)(R9*2)
-asked2x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector2
+	HINT (R15)(R9*2)
+prefetched2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VMOVUPS (R8)(R10*1), Y10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector3
-	ASK (R15)(R10*1)
-asked2x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector3
+	HINT (R15)(R10*1)
+prefetched2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -419,9 +419,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -442,28 +442,28 @@ key1x4:
 	CMPQ R11, $64
 	JLT end1x4vectors8
 columns1x4vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VMOVUPS (R8), Y5
 	VFMADD231PS Y5, Y4, Y3
 	VMOVUPS 32(SI), Y4
 	VMOVUPS 32(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Y4
 	VMOVUPS 64(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
 	VMOVUPS 96(SI), Y4
 	VMOVUPS 96(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 128(SI), Y4
 	VMOVUPS 128(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
 	VMOVUPS 160(SI), Y4
 	VMOVUPS 160(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 192(SI), Y4
 	VMOVUPS 192(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -479,14 +479,14 @@ end1x4vectors8:
 	CMPQ R11, $32
 	JLT end1x4vectors4
 columns1x4vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VMOVUPS (R8), Y5
 	VFMADD231PS Y5, Y4, Y3
 	VMOVUPS 32(SI), Y4
 	VMOVUPS 32(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Y4
 	VMOVUPS 64(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -500,7 +500,7 @@ end1x4vectors4:
 	CMPQ R11, $16
 	JLT end1x4vectors2
 columns1x4vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VMOVUPS (R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -514,7 +514,7 @@ end1x4vectors2:
 	CMPQ R11, $8
 	JLT end1x4vectors1
 columns1x4vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VMOVUPS (R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -552,14 +552,14 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -574,8 +574,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $2
@@ -593,10 +593,10 @@ columns2x1line:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VMOVUPS (R8), Y4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1line0
-	ASK (R15)
-asked2x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1line0
+	HINT (R15)
+prefetched2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -617,10 +617,10 @@ columns2x1vector:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VMOVUPS (R8), Y4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1vector0
-	ASK (R15)
-asked2x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1vector0
+	HINT (R15)
+prefetched2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -664,9 +664,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -684,28 +684,28 @@ key1x1:
 	CMPQ R11, $64
 	JLT end1x1vectors8
 columns1x1vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VMOVUPS (R8), Y2
 	VFMADD231PS Y2, Y1, Y0
 	VMOVUPS 32(SI), Y1
 	VMOVUPS 32(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Y1
 	VMOVUPS 64(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
 	VMOVUPS 96(SI), Y1
 	VMOVUPS 96(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 128(SI), Y1
 	VMOVUPS 128(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
 	VMOVUPS 160(SI), Y1
 	VMOVUPS 160(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 192(SI), Y1
 	VMOVUPS 192(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -721,14 +721,14 @@ end1x1vectors8:
 	CMPQ R11, $32
 	JLT end1x1vectors4
 columns1x1vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VMOVUPS (R8), Y2
 	VFMADD231PS Y2, Y1, Y0
 	VMOVUPS 32(SI), Y1
 	VMOVUPS 32(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Y1
 	VMOVUPS 64(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -742,7 +742,7 @@ end1x1vectors4:
 	CMPQ R11, $16
 	JLT end1x1vectors2
 columns1x1vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VMOVUPS (R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -756,7 +756,7 @@ end1x1vectors2:
 	CMPQ R11, $8
 	JLT end1x1vectors1
 columns1x1vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VMOVUPS (R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -793,14 +793,14 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -893,16 +893,16 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	MOVQ CX, (Walk_Runs+Runs_keys)(AX)
-	MOVQ (Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ (Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	MOVQ (Walk_Runs+Runs_rows)(AX), DX
 	MOVQ (Walk_RowPanel+RowPanel_R)(AX), CX
 	CMPQ CX, $6
@@ -941,10 +941,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of4
-	ASK (SI)(BP*1)
-asked6x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of4
+	HINT (SI)(BP*1)
+prefetched6x16step0of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -966,10 +966,10 @@ asked6x16step0of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step1of4
-	ASK (SI)(BP*1)
-asked6x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step1of4
+	HINT (SI)(BP*1)
+prefetched6x16step1of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 4(R8), Y14
@@ -991,10 +991,10 @@ asked6x16step1of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step2of4
-	ASK (SI)(BP*1)
-asked6x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step2of4
+	HINT (SI)(BP*1)
+prefetched6x16step2of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 8(R8), Y14
@@ -1016,10 +1016,10 @@ asked6x16step2of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step3of4
-	ASK (SI)(BP*1)
-asked6x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step3of4
+	HINT (SI)(BP*1)
+prefetched6x16step3of4:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 12(R8), Y14
@@ -1051,10 +1051,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of1
-	ASK (SI)(BP*1)
-asked6x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of1
+	HINT (SI)(BP*1)
+prefetched6x16step0of1:
 	VMOVUPS (SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -1133,10 +1133,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step0of4
-	ASK (SI)(BP*1)
-asked6x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step0of4
+	HINT (SI)(BP*1)
+prefetched6x8step0of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1151,10 +1151,10 @@ asked6x8step0of4:
 	VBROADCASTSS (R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step1of4
-	ASK (SI)(BP*1)
-asked6x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step1of4
+	HINT (SI)(BP*1)
+prefetched6x8step1of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1169,10 +1169,10 @@ asked6x8step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step2of4
-	ASK (SI)(BP*1)
-asked6x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step2of4
+	HINT (SI)(BP*1)
+prefetched6x8step2of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1187,10 +1187,10 @@ asked6x8step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step3of4
-	ASK (SI)(BP*1)
-asked6x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step3of4
+	HINT (SI)(BP*1)
+prefetched6x8step3of4:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1215,10 +1215,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step0of1
-	ASK (SI)(BP*1)
-asked6x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step0of1
+	HINT (SI)(BP*1)
+prefetched6x8step0of1:
 	VMOVUPS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1284,10 +1284,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of4
-	ASK (SI)(BP*1)
-asked6x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of4
+	HINT (SI)(BP*1)
+prefetched6x1step0of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1302,10 +1302,10 @@ asked6x1step0of4:
 	VBROADCASTSS (R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step1of4
-	ASK (SI)(BP*1)
-asked6x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step1of4
+	HINT (SI)(BP*1)
+prefetched6x1step1of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1320,10 +1320,10 @@ asked6x1step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step2of4
-	ASK (SI)(BP*1)
-asked6x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step2of4
+	HINT (SI)(BP*1)
+prefetched6x1step2of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1338,10 +1338,10 @@ asked6x1step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step3of4
-	ASK (SI)(BP*1)
-asked6x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step3of4
+	HINT (SI)(BP*1)
+prefetched6x1step3of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1366,10 +1366,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of1
-	ASK (SI)(BP*1)
-asked6x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of1
+	HINT (SI)(BP*1)
+prefetched6x1step0of1:
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -1409,7 +1409,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DI
@@ -1420,9 +1420,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -1453,11 +1453,11 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step0of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -1473,11 +1473,11 @@ asked2x32step0of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step1of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -1493,11 +1493,11 @@ asked2x32step1of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step2of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -1513,11 +1513,11 @@ asked2x32step2of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step3of4:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -1542,11 +1542,11 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step0of1:
 	VMOVUPS (SI), Y8
 	VMOVUPS 32(SI), Y9
 	VMOVUPS 64(SI), Y10
@@ -1602,10 +1602,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of4
-	ASK (SI)(BP*1)
-asked2x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of4
+	HINT (SI)(BP*1)
+prefetched2x16step0of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -1615,10 +1615,10 @@ asked2x16step0of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step1of4
-	ASK (SI)(BP*1)
-asked2x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step1of4
+	HINT (SI)(BP*1)
+prefetched2x16step1of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 4(R8), Y6
@@ -1628,10 +1628,10 @@ asked2x16step1of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step2of4
-	ASK (SI)(BP*1)
-asked2x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step2of4
+	HINT (SI)(BP*1)
+prefetched2x16step2of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 8(R8), Y6
@@ -1641,10 +1641,10 @@ asked2x16step2of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step3of4
-	ASK (SI)(BP*1)
-asked2x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step3of4
+	HINT (SI)(BP*1)
+prefetched2x16step3of4:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS 12(R8), Y6
@@ -1663,10 +1663,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of1
-	ASK (SI)(BP*1)
-asked2x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of1
+	HINT (SI)(BP*1)
+prefetched2x16step0of1:
 	VMOVUPS (SI), Y4
 	VMOVUPS 32(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -1710,40 +1710,40 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step0of4
-	ASK (SI)(BP*1)
-asked2x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step0of4
+	HINT (SI)(BP*1)
+prefetched2x8step0of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step1of4
-	ASK (SI)(BP*1)
-asked2x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step1of4
+	HINT (SI)(BP*1)
+prefetched2x8step1of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step2of4
-	ASK (SI)(BP*1)
-asked2x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step2of4
+	HINT (SI)(BP*1)
+prefetched2x8step2of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step3of4
-	ASK (SI)(BP*1)
-asked2x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step3of4
+	HINT (SI)(BP*1)
+prefetched2x8step3of4:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -1759,10 +1759,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step0of1
-	ASK (SI)(BP*1)
-asked2x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step0of1
+	HINT (SI)(BP*1)
+prefetched2x8step0of1:
 	VMOVUPS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -1801,40 +1801,40 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of4
-	ASK (SI)(BP*1)
-asked2x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of4
+	HINT (SI)(BP*1)
+prefetched2x1step0of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step1of4
-	ASK (SI)(BP*1)
-asked2x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step1of4
+	HINT (SI)(BP*1)
+prefetched2x1step1of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step2of4
-	ASK (SI)(BP*1)
-asked2x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step2of4
+	HINT (SI)(BP*1)
+prefetched2x1step2of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step3of4
-	ASK (SI)(BP*1)
-asked2x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step3of4
+	HINT (SI)(BP*1)
+prefetched2x1step3of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -1850,10 +1850,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of1
-	ASK (SI)(BP*1)
-asked2x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of1
+	HINT (SI)(BP*1)
+prefetched2x1step0of1:
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -1876,7 +1876,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DI
@@ -1885,9 +1885,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -1917,10 +1917,10 @@ columns1x128:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x128:
 	VBROADCASTSS (R8), Y13
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VMOVUPS (SI), Y14
 	VFMADD231PS Y13, Y14, Y0
 	VMOVUPS 32(SI), Y14
@@ -1937,10 +1937,10 @@ key1x128:
 	VFMADD231PS Y13, Y14, Y6
 	VMOVUPS 224(SI), Y14
 	VFMADD231PS Y13, Y14, Y7
-	ASK 256(SI)(BP*1)
-	ASK 320(SI)(BP*1)
-	ASK 384(SI)(BP*1)
-	ASK 448(SI)(BP*1)
+	HINT 256(SI)(BP*1)
+	HINT 320(SI)(BP*1)
+	HINT 384(SI)(BP*1)
+	HINT 448(SI)(BP*1)
 	VMOVUPS 256(SI), Y14
 	VFMADD231PS Y13, Y14, Y8
 	VMOVUPS 288(SI), Y14
@@ -2003,10 +2003,10 @@ columns1x64:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x64:
 	VBROADCASTSS (R8), Y8
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VMOVUPS (SI), Y9
 	VFMADD231PS Y8, Y9, Y0
 	VMOVUPS 32(SI), Y9
@@ -2054,8 +2054,8 @@ columns1x32:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x32:
 	VBROADCASTSS (R8), Y4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
 	VMOVUPS (SI), Y5
 	VFMADD231PS Y4, Y5, Y0
 	VMOVUPS 32(SI), Y5
@@ -2089,7 +2089,7 @@ columns1x16:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x16:
 	VBROADCASTSS (R8), Y2
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VMOVUPS (SI), Y3
 	VFMADD231PS Y2, Y3, Y0
 	VMOVUPS 32(SI), Y3
@@ -2116,7 +2116,7 @@ columns1x8:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x8:
 	VBROADCASTSS (R8), Y1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VMOVUPS (SI), Y2
 	VFMADD231PS Y1, Y2, Y0
 	LEAQ (SI)(R13*1), SI
@@ -2140,7 +2140,7 @@ columns1x1:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x1:
 	VBROADCASTSS (R8), Y1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VMOVSS (SI), X2
 	VFMADD231PS Y1, Y2, Y0
 	LEAQ (SI)(R13*1), SI
@@ -2155,7 +2155,7 @@ key1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DI
@@ -2164,9 +2164,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -2253,12 +2253,12 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Dot_Walk+Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Dot_Walk+Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_head)(AX)
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R11
 	CMPQ R11, $2
@@ -2289,10 +2289,10 @@ keyalone16:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VCVTPH2PS (R15), Y5
 	VFMADD231PS Y5, Y6, Y3
 	VCVTPH2PS 16(R15), Y5
@@ -2365,8 +2365,8 @@ keyalone8:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
 	VCVTPH2PS (R15), Y5
 	VFMADD231PS Y5, Y6, Y3
 	VCVTPH2PS 16(R15), Y5
@@ -2419,7 +2419,7 @@ keyalone4:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
+	HINT (R15)(BP*1)
 	VCVTPH2PS (R15), Y5
 	VFMADD231PS Y5, Y6, Y3
 	VCVTPH2PS 16(R15), Y5
@@ -2452,8 +2452,8 @@ notAlone:
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $2
@@ -2477,31 +2477,31 @@ columns2x4line:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VCVTPH2PS (R8), Y10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line0
-	ASK (R15)
-asked2x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line0
+	HINT (R15)
+prefetched2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VCVTPH2PS (R8)(R9*1), Y10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line1
-	ASK (R15)(R9*1)
-asked2x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line1
+	HINT (R15)(R9*1)
+prefetched2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VCVTPH2PS (R8)(R9*2), Y10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line2
-	ASK (R15)(R9*2)
-asked2x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line2
+	HINT (R15)(R9*2)
+prefetched2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VCVTPH2PS (R8)(R10*1), Y10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line3
-	ASK (R15)(R10*1)
-asked2x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line3
+	HINT (R15)(R10*1)
+prefetched2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -2559,31 +2559,31 @@ columns2x4vector:
 	VMOVUPS (SI), Y8
 	VMOVUPS (SI)(R13*1), Y9
 	VCVTPH2PS (R8), Y10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector0
-	ASK (R15)
-asked2x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector0
+	HINT (R15)
+prefetched2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VCVTPH2PS (R8)(R9*1), Y10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector1
-	ASK (R15)(R9*1)
-asked2x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector1
+	HINT (R15)(R9*1)
+prefetched2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VCVTPH2PS (R8)(R9*2), Y10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector2
-	ASK (R15)(R9*2)
-asked2x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector2
+	HINT (R15)(R9*2)
+prefetched2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VCVTPH2PS (R8)(R10*1), Y10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector3
-	ASK (R15)(R10*1)
-asked2x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector3
+	HINT (R15)(R10*1)
+prefetched2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -2646,9 +2646,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -2669,7 +2669,7 @@ key1x4:
 	CMPQ R11, $64
 	JLT end1x4vectors8
 columns1x4vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VCVTPH2PS (R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -2682,7 +2682,7 @@ columns1x4vectors8:
 	VMOVUPS 96(SI), Y4
 	VCVTPH2PS 48(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Y4
 	VCVTPH2PS 64(R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -2704,7 +2704,7 @@ end1x4vectors8:
 	CMPQ R11, $32
 	JLT end1x4vectors4
 columns1x4vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VCVTPH2PS (R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -2724,7 +2724,7 @@ end1x4vectors4:
 	CMPQ R11, $16
 	JLT end1x4vectors2
 columns1x4vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VCVTPH2PS (R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -2738,7 +2738,7 @@ end1x4vectors2:
 	CMPQ R11, $8
 	JLT end1x4vectors1
 columns1x4vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VCVTPH2PS (R8), Y5
 	VFMADD231PS Y5, Y4, Y3
@@ -2778,14 +2778,14 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -2800,8 +2800,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $2
@@ -2819,10 +2819,10 @@ columns2x1line:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VCVTPH2PS (R8), Y4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1line0
-	ASK (R15)
-asked2x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1line0
+	HINT (R15)
+prefetched2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -2853,10 +2853,10 @@ columns2x1vector:
 	VMOVUPS (SI), Y2
 	VMOVUPS (SI)(R13*1), Y3
 	VCVTPH2PS (R8), Y4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1vector0
-	ASK (R15)
-asked2x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1vector0
+	HINT (R15)
+prefetched2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -2902,9 +2902,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -2922,7 +2922,7 @@ key1x1:
 	CMPQ R11, $64
 	JLT end1x1vectors8
 columns1x1vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VCVTPH2PS (R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -2935,7 +2935,7 @@ columns1x1vectors8:
 	VMOVUPS 96(SI), Y1
 	VCVTPH2PS 48(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Y1
 	VCVTPH2PS 64(R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -2957,7 +2957,7 @@ end1x1vectors8:
 	CMPQ R11, $32
 	JLT end1x1vectors4
 columns1x1vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VCVTPH2PS (R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -2977,7 +2977,7 @@ end1x1vectors4:
 	CMPQ R11, $16
 	JLT end1x1vectors2
 columns1x1vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VCVTPH2PS (R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -2991,7 +2991,7 @@ end1x1vectors2:
 	CMPQ R11, $8
 	JLT end1x1vectors1
 columns1x1vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VCVTPH2PS (R8), Y2
 	VFMADD231PS Y2, Y1, Y0
@@ -3030,14 +3030,14 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -3130,16 +3130,16 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	MOVQ CX, (Walk_Runs+Runs_keys)(AX)
-	MOVQ (Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ (Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	MOVQ (Walk_Runs+Runs_rows)(AX), DX
 	MOVQ (Walk_RowPanel+RowPanel_R)(AX), CX
 	CMPQ CX, $6
@@ -3178,10 +3178,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of4
-	ASK (SI)(BP*1)
-asked6x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of4
+	HINT (SI)(BP*1)
+prefetched6x16step0of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -3203,10 +3203,10 @@ asked6x16step0of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step1of4
-	ASK (SI)(BP*1)
-asked6x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step1of4
+	HINT (SI)(BP*1)
+prefetched6x16step1of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 4(R8), Y14
@@ -3228,10 +3228,10 @@ asked6x16step1of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step2of4
-	ASK (SI)(BP*1)
-asked6x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step2of4
+	HINT (SI)(BP*1)
+prefetched6x16step2of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 8(R8), Y14
@@ -3253,10 +3253,10 @@ asked6x16step2of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step3of4
-	ASK (SI)(BP*1)
-asked6x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step3of4
+	HINT (SI)(BP*1)
+prefetched6x16step3of4:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS 12(R8), Y14
@@ -3288,10 +3288,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of1
-	ASK (SI)(BP*1)
-asked6x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of1
+	HINT (SI)(BP*1)
+prefetched6x16step0of1:
 	VCVTPH2PS (SI), Y12
 	VCVTPH2PS 16(SI), Y13
 	VBROADCASTSS (R8), Y14
@@ -3370,10 +3370,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step0of4
-	ASK (SI)(BP*1)
-asked6x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step0of4
+	HINT (SI)(BP*1)
+prefetched6x8step0of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -3388,10 +3388,10 @@ asked6x8step0of4:
 	VBROADCASTSS (R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step1of4
-	ASK (SI)(BP*1)
-asked6x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step1of4
+	HINT (SI)(BP*1)
+prefetched6x8step1of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 4(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -3406,10 +3406,10 @@ asked6x8step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step2of4
-	ASK (SI)(BP*1)
-asked6x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step2of4
+	HINT (SI)(BP*1)
+prefetched6x8step2of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 8(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -3424,10 +3424,10 @@ asked6x8step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step3of4
-	ASK (SI)(BP*1)
-asked6x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step3of4
+	HINT (SI)(BP*1)
+prefetched6x8step3of4:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS 12(R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -3452,10 +3452,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step0of1
-	ASK (SI)(BP*1)
-asked6x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step0of1
+	HINT (SI)(BP*1)
+prefetched6x8step0of1:
 	VCVTPH2PS (SI), Y6
 	VBROADCASTSS (R8), Y7
 	VFMADD231PS Y7, Y6, Y0
@@ -3521,10 +3521,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of4
-	ASK (SI)(BP*1)
-asked6x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of4
+	HINT (SI)(BP*1)
+prefetched6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -3541,10 +3541,10 @@ asked6x1step0of4:
 	VBROADCASTSS (R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step1of4
-	ASK (SI)(BP*1)
-asked6x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step1of4
+	HINT (SI)(BP*1)
+prefetched6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -3561,10 +3561,10 @@ asked6x1step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step2of4
-	ASK (SI)(BP*1)
-asked6x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step2of4
+	HINT (SI)(BP*1)
+prefetched6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -3581,10 +3581,10 @@ asked6x1step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step3of4
-	ASK (SI)(BP*1)
-asked6x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step3of4
+	HINT (SI)(BP*1)
+prefetched6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -3611,10 +3611,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of1
-	ASK (SI)(BP*1)
-asked6x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of1
+	HINT (SI)(BP*1)
+prefetched6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -3656,7 +3656,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -3667,9 +3667,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -3700,10 +3700,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of4
-	ASK (SI)(BP*1)
-asked2x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of4
+	HINT (SI)(BP*1)
+prefetched2x32step0of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -3719,10 +3719,10 @@ asked2x32step0of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step1of4
-	ASK (SI)(BP*1)
-asked2x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step1of4
+	HINT (SI)(BP*1)
+prefetched2x32step1of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -3738,10 +3738,10 @@ asked2x32step1of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step2of4
-	ASK (SI)(BP*1)
-asked2x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step2of4
+	HINT (SI)(BP*1)
+prefetched2x32step2of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -3757,10 +3757,10 @@ asked2x32step2of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step3of4
-	ASK (SI)(BP*1)
-asked2x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step3of4
+	HINT (SI)(BP*1)
+prefetched2x32step3of4:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -3785,10 +3785,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of1
-	ASK (SI)(BP*1)
-asked2x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of1
+	HINT (SI)(BP*1)
+prefetched2x32step0of1:
 	VCVTPH2PS (SI), Y8
 	VCVTPH2PS 16(SI), Y9
 	VCVTPH2PS 32(SI), Y10
@@ -3844,10 +3844,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of4
-	ASK (SI)(BP*1)
-asked2x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of4
+	HINT (SI)(BP*1)
+prefetched2x16step0of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -3857,10 +3857,10 @@ asked2x16step0of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step1of4
-	ASK (SI)(BP*1)
-asked2x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step1of4
+	HINT (SI)(BP*1)
+prefetched2x16step1of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 4(R8), Y6
@@ -3870,10 +3870,10 @@ asked2x16step1of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step2of4
-	ASK (SI)(BP*1)
-asked2x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step2of4
+	HINT (SI)(BP*1)
+prefetched2x16step2of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 8(R8), Y6
@@ -3883,10 +3883,10 @@ asked2x16step2of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step3of4
-	ASK (SI)(BP*1)
-asked2x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step3of4
+	HINT (SI)(BP*1)
+prefetched2x16step3of4:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS 12(R8), Y6
@@ -3905,10 +3905,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of1
-	ASK (SI)(BP*1)
-asked2x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of1
+	HINT (SI)(BP*1)
+prefetched2x16step0of1:
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
 	VBROADCASTSS (R8), Y6
@@ -3952,40 +3952,40 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step0of4
-	ASK (SI)(BP*1)
-asked2x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step0of4
+	HINT (SI)(BP*1)
+prefetched2x8step0of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step1of4
-	ASK (SI)(BP*1)
-asked2x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step1of4
+	HINT (SI)(BP*1)
+prefetched2x8step1of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 4(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step2of4
-	ASK (SI)(BP*1)
-asked2x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step2of4
+	HINT (SI)(BP*1)
+prefetched2x8step2of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 8(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step3of4
-	ASK (SI)(BP*1)
-asked2x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step3of4
+	HINT (SI)(BP*1)
+prefetched2x8step3of4:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS 12(R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -4001,10 +4001,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step0of1
-	ASK (SI)(BP*1)
-asked2x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step0of1
+	HINT (SI)(BP*1)
+prefetched2x8step0of1:
 	VCVTPH2PS (SI), Y2
 	VBROADCASTSS (R8), Y3
 	VFMADD231PS Y3, Y2, Y0
@@ -4043,10 +4043,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of4
-	ASK (SI)(BP*1)
-asked2x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of4
+	HINT (SI)(BP*1)
+prefetched2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -4055,10 +4055,10 @@ asked2x1step0of4:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step1of4
-	ASK (SI)(BP*1)
-asked2x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step1of4
+	HINT (SI)(BP*1)
+prefetched2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -4067,10 +4067,10 @@ asked2x1step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step2of4
-	ASK (SI)(BP*1)
-asked2x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step2of4
+	HINT (SI)(BP*1)
+prefetched2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -4079,10 +4079,10 @@ asked2x1step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step3of4
-	ASK (SI)(BP*1)
-asked2x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step3of4
+	HINT (SI)(BP*1)
+prefetched2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -4100,10 +4100,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of1
-	ASK (SI)(BP*1)
-asked2x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of1
+	HINT (SI)(BP*1)
+prefetched2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -4128,7 +4128,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -4137,9 +4137,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -4169,10 +4169,10 @@ columns1x128:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x128:
 	VBROADCASTSS (R8), Y13
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VCVTPH2PS (SI), Y14
 	VFMADD231PS Y13, Y14, Y0
 	VCVTPH2PS 16(SI), Y14
@@ -4251,8 +4251,8 @@ columns1x64:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x64:
 	VBROADCASTSS (R8), Y8
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
 	VCVTPH2PS (SI), Y9
 	VFMADD231PS Y8, Y9, Y0
 	VCVTPH2PS 16(SI), Y9
@@ -4300,7 +4300,7 @@ columns1x32:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x32:
 	VBROADCASTSS (R8), Y4
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VCVTPH2PS (SI), Y5
 	VFMADD231PS Y4, Y5, Y0
 	VCVTPH2PS 16(SI), Y5
@@ -4334,7 +4334,7 @@ columns1x16:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x16:
 	VBROADCASTSS (R8), Y2
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VCVTPH2PS (SI), Y3
 	VFMADD231PS Y2, Y3, Y0
 	VCVTPH2PS 16(SI), Y3
@@ -4361,7 +4361,7 @@ columns1x8:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x8:
 	VBROADCASTSS (R8), Y1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VCVTPH2PS (SI), Y2
 	VFMADD231PS Y1, Y2, Y0
 	LEAQ (SI)(R13*1), SI
@@ -4385,7 +4385,7 @@ columns1x1:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x1:
 	VBROADCASTSS (R8), Y1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VXORPS Y2, Y2, Y2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -4402,7 +4402,7 @@ key1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -4411,9 +4411,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -4500,12 +4500,12 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Dot_Walk+Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Dot_Walk+Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_head)(AX)
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R11
 	CMPQ R11, $2
@@ -4536,10 +4536,10 @@ keyalone16:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VPMOVZXWD (R15), Y5
 	VPSLLD $16, Y5, Y5
 	VFMADD231PS Y5, Y6, Y3
@@ -4628,8 +4628,8 @@ keyalone8:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
 	VPMOVZXWD (R15), Y5
 	VPSLLD $16, Y5, Y5
 	VFMADD231PS Y5, Y6, Y3
@@ -4690,7 +4690,7 @@ keyalone4:
 	VMOVUPS Y2, Y1
 	VMOVUPS Y3, Y2
 	VXORPS Y3, Y3, Y3
-	ASK (R15)(BP*1)
+	HINT (R15)(BP*1)
 	VPMOVZXWD (R15), Y5
 	VPSLLD $16, Y5, Y5
 	VFMADD231PS Y5, Y6, Y3
@@ -4727,8 +4727,8 @@ notAlone:
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $2
@@ -4753,34 +4753,34 @@ columns2x4line:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVZXWD (R8), Y10
 	VPSLLD $16, Y10, Y10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line0
-	ASK (R15)
-asked2x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line0
+	HINT (R15)
+prefetched2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVZXWD (R8)(R9*1), Y10
 	VPSLLD $16, Y10, Y10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line1
-	ASK (R15)(R9*1)
-asked2x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line1
+	HINT (R15)(R9*1)
+prefetched2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVZXWD (R8)(R9*2), Y10
 	VPSLLD $16, Y10, Y10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line2
-	ASK (R15)(R9*2)
-asked2x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line2
+	HINT (R15)(R9*2)
+prefetched2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVZXWD (R8)(R10*1), Y10
 	VPSLLD $16, Y10, Y10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line3
-	ASK (R15)(R10*1)
-asked2x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line3
+	HINT (R15)(R10*1)
+prefetched2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -4851,34 +4851,34 @@ columns2x4vector:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVZXWD (R8), Y10
 	VPSLLD $16, Y10, Y10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector0
-	ASK (R15)
-asked2x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector0
+	HINT (R15)
+prefetched2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVZXWD (R8)(R9*1), Y10
 	VPSLLD $16, Y10, Y10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector1
-	ASK (R15)(R9*1)
-asked2x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector1
+	HINT (R15)(R9*1)
+prefetched2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVZXWD (R8)(R9*2), Y10
 	VPSLLD $16, Y10, Y10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector2
-	ASK (R15)(R9*2)
-asked2x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector2
+	HINT (R15)(R9*2)
+prefetched2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVZXWD (R8)(R10*1), Y10
 	VPSLLD $16, Y10, Y10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector3
-	ASK (R15)(R10*1)
-asked2x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector3
+	HINT (R15)(R10*1)
+prefetched2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -4937,9 +4937,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -4960,7 +4960,7 @@ key1x4:
 	CMPQ R11, $64
 	JLT end1x4vectors8
 columns1x4vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VPMOVZXWD (R8), Y5
 	VPSLLD $16, Y5, Y5
@@ -4977,7 +4977,7 @@ columns1x4vectors8:
 	VPMOVZXWD 48(R8), Y5
 	VPSLLD $16, Y5, Y5
 	VFMADD231PS Y5, Y4, Y3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Y4
 	VPMOVZXWD 64(R8), Y5
 	VPSLLD $16, Y5, Y5
@@ -5003,7 +5003,7 @@ end1x4vectors8:
 	CMPQ R11, $32
 	JLT end1x4vectors4
 columns1x4vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VPMOVZXWD (R8), Y5
 	VPSLLD $16, Y5, Y5
@@ -5027,7 +5027,7 @@ end1x4vectors4:
 	CMPQ R11, $16
 	JLT end1x4vectors2
 columns1x4vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VPMOVZXWD (R8), Y5
 	VPSLLD $16, Y5, Y5
@@ -5043,7 +5043,7 @@ end1x4vectors2:
 	CMPQ R11, $8
 	JLT end1x4vectors1
 columns1x4vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y4
 	VPMOVZXWD (R8), Y5
 	VPSLLD $16, Y5, Y5
@@ -5083,14 +5083,14 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -5105,8 +5105,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $2
@@ -5125,10 +5125,10 @@ columns2x1line:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVZXWD (R8), Y4
 	VPSLLD $16, Y4, Y4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1line0
-	ASK (R15)
-asked2x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1line0
+	HINT (R15)
+prefetched2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -5163,10 +5163,10 @@ columns2x1vector:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVZXWD (R8), Y4
 	VPSLLD $16, Y4, Y4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1vector0
-	ASK (R15)
-asked2x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1vector0
+	HINT (R15)
+prefetched2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -5211,9 +5211,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -5231,7 +5231,7 @@ key1x1:
 	CMPQ R11, $64
 	JLT end1x1vectors8
 columns1x1vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VPMOVZXWD (R8), Y2
 	VPSLLD $16, Y2, Y2
@@ -5248,7 +5248,7 @@ columns1x1vectors8:
 	VPMOVZXWD 48(R8), Y2
 	VPSLLD $16, Y2, Y2
 	VFMADD231PS Y2, Y1, Y0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Y1
 	VPMOVZXWD 64(R8), Y2
 	VPSLLD $16, Y2, Y2
@@ -5274,7 +5274,7 @@ end1x1vectors8:
 	CMPQ R11, $32
 	JLT end1x1vectors4
 columns1x1vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VPMOVZXWD (R8), Y2
 	VPSLLD $16, Y2, Y2
@@ -5298,7 +5298,7 @@ end1x1vectors4:
 	CMPQ R11, $16
 	JLT end1x1vectors2
 columns1x1vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VPMOVZXWD (R8), Y2
 	VPSLLD $16, Y2, Y2
@@ -5314,7 +5314,7 @@ end1x1vectors2:
 	CMPQ R11, $8
 	JLT end1x1vectors1
 columns1x1vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Y1
 	VPMOVZXWD (R8), Y2
 	VPSLLD $16, Y2, Y2
@@ -5353,14 +5353,14 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -5453,16 +5453,16 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	MOVQ CX, (Walk_Runs+Runs_keys)(AX)
-	MOVQ (Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ (Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	MOVQ (Walk_Runs+Runs_rows)(AX), DX
 	MOVQ (Walk_RowPanel+RowPanel_R)(AX), CX
 	CMPQ CX, $6
@@ -5501,10 +5501,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of4
-	ASK (SI)(BP*1)
-asked6x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of4
+	HINT (SI)(BP*1)
+prefetched6x16step0of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -5528,10 +5528,10 @@ asked6x16step0of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step1of4
-	ASK (SI)(BP*1)
-asked6x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step1of4
+	HINT (SI)(BP*1)
+prefetched6x16step1of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -5555,10 +5555,10 @@ asked6x16step1of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step2of4
-	ASK (SI)(BP*1)
-asked6x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step2of4
+	HINT (SI)(BP*1)
+prefetched6x16step2of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -5582,10 +5582,10 @@ asked6x16step2of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step3of4
-	ASK (SI)(BP*1)
-asked6x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step3of4
+	HINT (SI)(BP*1)
+prefetched6x16step3of4:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -5619,10 +5619,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of1
-	ASK (SI)(BP*1)
-asked6x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of1
+	HINT (SI)(BP*1)
+prefetched6x16step0of1:
 	VPMOVZXWD (SI), Y12
 	VPSLLD $16, Y12, Y12
 	VPMOVZXWD 16(SI), Y13
@@ -5703,10 +5703,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step0of4
-	ASK (SI)(BP*1)
-asked6x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step0of4
+	HINT (SI)(BP*1)
+prefetched6x8step0of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -5722,10 +5722,10 @@ asked6x8step0of4:
 	VBROADCASTSS (R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step1of4
-	ASK (SI)(BP*1)
-asked6x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step1of4
+	HINT (SI)(BP*1)
+prefetched6x8step1of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 4(R8), Y7
@@ -5741,10 +5741,10 @@ asked6x8step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step2of4
-	ASK (SI)(BP*1)
-asked6x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step2of4
+	HINT (SI)(BP*1)
+prefetched6x8step2of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 8(R8), Y7
@@ -5760,10 +5760,10 @@ asked6x8step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step3of4
-	ASK (SI)(BP*1)
-asked6x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step3of4
+	HINT (SI)(BP*1)
+prefetched6x8step3of4:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS 12(R8), Y7
@@ -5789,10 +5789,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step0of1
-	ASK (SI)(BP*1)
-asked6x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step0of1
+	HINT (SI)(BP*1)
+prefetched6x8step0of1:
 	VPMOVZXWD (SI), Y6
 	VPSLLD $16, Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -5859,10 +5859,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of4
-	ASK (SI)(BP*1)
-asked6x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of4
+	HINT (SI)(BP*1)
+prefetched6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS (R8), Y7
@@ -5878,10 +5878,10 @@ asked6x1step0of4:
 	VBROADCASTSS (R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step1of4
-	ASK (SI)(BP*1)
-asked6x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step1of4
+	HINT (SI)(BP*1)
+prefetched6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 4(R8), Y7
@@ -5897,10 +5897,10 @@ asked6x1step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step2of4
-	ASK (SI)(BP*1)
-asked6x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step2of4
+	HINT (SI)(BP*1)
+prefetched6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 8(R8), Y7
@@ -5916,10 +5916,10 @@ asked6x1step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step3of4
-	ASK (SI)(BP*1)
-asked6x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step3of4
+	HINT (SI)(BP*1)
+prefetched6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 12(R8), Y7
@@ -5945,10 +5945,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of1
-	ASK (SI)(BP*1)
-asked6x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of1
+	HINT (SI)(BP*1)
+prefetched6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS (R8), Y7
@@ -5989,7 +5989,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -6000,9 +6000,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -6033,10 +6033,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of4
-	ASK (SI)(BP*1)
-asked2x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of4
+	HINT (SI)(BP*1)
+prefetched2x32step0of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -6056,10 +6056,10 @@ asked2x32step0of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step1of4
-	ASK (SI)(BP*1)
-asked2x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step1of4
+	HINT (SI)(BP*1)
+prefetched2x32step1of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -6079,10 +6079,10 @@ asked2x32step1of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step2of4
-	ASK (SI)(BP*1)
-asked2x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step2of4
+	HINT (SI)(BP*1)
+prefetched2x32step2of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -6102,10 +6102,10 @@ asked2x32step2of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step3of4
-	ASK (SI)(BP*1)
-asked2x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step3of4
+	HINT (SI)(BP*1)
+prefetched2x32step3of4:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -6134,10 +6134,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of1
-	ASK (SI)(BP*1)
-asked2x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of1
+	HINT (SI)(BP*1)
+prefetched2x32step0of1:
 	VPMOVZXWD (SI), Y8
 	VPSLLD $16, Y8, Y8
 	VPMOVZXWD 16(SI), Y9
@@ -6197,10 +6197,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of4
-	ASK (SI)(BP*1)
-asked2x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of4
+	HINT (SI)(BP*1)
+prefetched2x16step0of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -6212,10 +6212,10 @@ asked2x16step0of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step1of4
-	ASK (SI)(BP*1)
-asked2x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step1of4
+	HINT (SI)(BP*1)
+prefetched2x16step1of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -6227,10 +6227,10 @@ asked2x16step1of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step2of4
-	ASK (SI)(BP*1)
-asked2x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step2of4
+	HINT (SI)(BP*1)
+prefetched2x16step2of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -6242,10 +6242,10 @@ asked2x16step2of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step3of4
-	ASK (SI)(BP*1)
-asked2x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step3of4
+	HINT (SI)(BP*1)
+prefetched2x16step3of4:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -6266,10 +6266,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of1
-	ASK (SI)(BP*1)
-asked2x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of1
+	HINT (SI)(BP*1)
+prefetched2x16step0of1:
 	VPMOVZXWD (SI), Y4
 	VPSLLD $16, Y4, Y4
 	VPMOVZXWD 16(SI), Y5
@@ -6315,10 +6315,10 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step0of4
-	ASK (SI)(BP*1)
-asked2x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step0of4
+	HINT (SI)(BP*1)
+prefetched2x8step0of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -6326,10 +6326,10 @@ asked2x8step0of4:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step1of4
-	ASK (SI)(BP*1)
-asked2x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step1of4
+	HINT (SI)(BP*1)
+prefetched2x8step1of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 4(R8), Y3
@@ -6337,10 +6337,10 @@ asked2x8step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step2of4
-	ASK (SI)(BP*1)
-asked2x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step2of4
+	HINT (SI)(BP*1)
+prefetched2x8step2of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 8(R8), Y3
@@ -6348,10 +6348,10 @@ asked2x8step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step3of4
-	ASK (SI)(BP*1)
-asked2x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step3of4
+	HINT (SI)(BP*1)
+prefetched2x8step3of4:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS 12(R8), Y3
@@ -6368,10 +6368,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step0of1
-	ASK (SI)(BP*1)
-asked2x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step0of1
+	HINT (SI)(BP*1)
+prefetched2x8step0of1:
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -6411,10 +6411,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of4
-	ASK (SI)(BP*1)
-asked2x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of4
+	HINT (SI)(BP*1)
+prefetched2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS (R8), Y3
@@ -6422,10 +6422,10 @@ asked2x1step0of4:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step1of4
-	ASK (SI)(BP*1)
-asked2x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step1of4
+	HINT (SI)(BP*1)
+prefetched2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 4(R8), Y3
@@ -6433,10 +6433,10 @@ asked2x1step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step2of4
-	ASK (SI)(BP*1)
-asked2x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step2of4
+	HINT (SI)(BP*1)
+prefetched2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 8(R8), Y3
@@ -6444,10 +6444,10 @@ asked2x1step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step3of4
-	ASK (SI)(BP*1)
-asked2x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step3of4
+	HINT (SI)(BP*1)
+prefetched2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 12(R8), Y3
@@ -6464,10 +6464,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of1
-	ASK (SI)(BP*1)
-asked2x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of1
+	HINT (SI)(BP*1)
+prefetched2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS (R8), Y3
@@ -6491,7 +6491,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -6500,9 +6500,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -6532,10 +6532,10 @@ columns1x128:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x128:
 	VBROADCASTSS (R8), Y13
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VPMOVZXWD (SI), Y14
 	VPSLLD $16, Y14, Y14
 	VFMADD231PS Y13, Y14, Y0
@@ -6630,8 +6630,8 @@ columns1x64:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x64:
 	VBROADCASTSS (R8), Y8
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
 	VPMOVZXWD (SI), Y9
 	VPSLLD $16, Y9, Y9
 	VFMADD231PS Y8, Y9, Y0
@@ -6687,7 +6687,7 @@ columns1x32:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x32:
 	VBROADCASTSS (R8), Y4
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VPMOVZXWD (SI), Y5
 	VPSLLD $16, Y5, Y5
 	VFMADD231PS Y4, Y5, Y0
@@ -6725,7 +6725,7 @@ columns1x16:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x16:
 	VBROADCASTSS (R8), Y2
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VPMOVZXWD (SI), Y3
 	VPSLLD $16, Y3, Y3
 	VFMADD231PS Y2, Y3, Y0
@@ -6754,7 +6754,7 @@ columns1x8:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x8:
 	VBROADCASTSS (R8), Y1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VPMOVZXWD (SI), Y2
 	VPSLLD $16, Y2, Y2
 	VFMADD231PS Y1, Y2, Y0
@@ -6779,7 +6779,7 @@ columns1x1:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x1:
 	VBROADCASTSS (R8), Y1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VXORPS Y2, Y2, Y2
 	VPINSRW $1, (SI), X2, X2
 	VFMADD231PS Y1, Y2, Y0
@@ -6795,7 +6795,7 @@ key1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -6804,9 +6804,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -6897,18 +6897,18 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Dot_Walk+Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Dot_Walk+Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $2
@@ -6933,34 +6933,34 @@ columns2x4line:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVSXBD (R8), Y10
 	VCVTDQ2PS Y10, Y10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line0
-	ASK (R15)
-asked2x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line0
+	HINT (R15)
+prefetched2x4line0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVSXBD (R8)(R9*1), Y10
 	VCVTDQ2PS Y10, Y10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line1
-	ASK (R15)(R9*1)
-asked2x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line1
+	HINT (R15)(R9*1)
+prefetched2x4line1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVSXBD (R8)(R9*2), Y10
 	VCVTDQ2PS Y10, Y10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line2
-	ASK (R15)(R9*2)
-asked2x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line2
+	HINT (R15)(R9*2)
+prefetched2x4line2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVSXBD (R8)(R10*1), Y10
 	VCVTDQ2PS Y10, Y10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line3
-	ASK (R15)(R10*1)
-asked2x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line3
+	HINT (R15)(R10*1)
+prefetched2x4line3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	VMOVUPS 32(SI), Y8
@@ -7031,34 +7031,34 @@ columns2x4vector:
 	VMOVUPS (SI)(R13*1), Y9
 	VPMOVSXBD (R8), Y10
 	VCVTDQ2PS Y10, Y10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector0
-	ASK (R15)
-asked2x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector0
+	HINT (R15)
+prefetched2x4vector0:
 	VFMADD231PS Y10, Y8, Y0
 	VFMADD231PS Y10, Y9, Y4
 	VPMOVSXBD (R8)(R9*1), Y10
 	VCVTDQ2PS Y10, Y10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector1
-	ASK (R15)(R9*1)
-asked2x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector1
+	HINT (R15)(R9*1)
+prefetched2x4vector1:
 	VFMADD231PS Y10, Y8, Y1
 	VFMADD231PS Y10, Y9, Y5
 	VPMOVSXBD (R8)(R9*2), Y10
 	VCVTDQ2PS Y10, Y10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector2
-	ASK (R15)(R9*2)
-asked2x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector2
+	HINT (R15)(R9*2)
+prefetched2x4vector2:
 	VFMADD231PS Y10, Y8, Y2
 	VFMADD231PS Y10, Y9, Y6
 	VPMOVSXBD (R8)(R10*1), Y10
 	VCVTDQ2PS Y10, Y10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector3
-	ASK (R15)(R10*1)
-asked2x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector3
+	HINT (R15)(R10*1)
+prefetched2x4vector3:
 	VFMADD231PS Y10, Y8, Y3
 	VFMADD231PS Y10, Y9, Y7
 	ADDQ $32, SI
@@ -7125,9 +7125,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -7144,13 +7144,13 @@ queries1x4:
 	LEAQ (BX)(BP*1), R15
 	MOVQ (Dot_Walk+Walk_D)(AX), R11
 	CMPQ R11, $32
-	JLT end1x4turn4
-columns1x4turn4:
+	JLT end1x4held4
+columns1x4held4:
 	VMOVUPS (SI), Y5
 	VMOVUPS 32(SI), Y6
 	VMOVUPS 64(SI), Y7
 	VMOVUPS 96(SI), Y8
-	ASK (R15)
+	HINT (R15)
 	VPMOVSXBD (R8), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y5, Y0
@@ -7163,7 +7163,7 @@ columns1x4turn4:
 	VPMOVSXBD 24(R8), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y8, Y0
-	ASK (R15)(R9*1)
+	HINT (R15)(R9*1)
 	VPMOVSXBD (R8)(R9*1), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y5, Y1
@@ -7176,7 +7176,7 @@ columns1x4turn4:
 	VPMOVSXBD 24(R8)(R9*1), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y8, Y1
-	ASK (R15)(R9*2)
+	HINT (R15)(R9*2)
 	VPMOVSXBD (R8)(R9*2), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y5, Y2
@@ -7189,7 +7189,7 @@ columns1x4turn4:
 	VPMOVSXBD 24(R8)(R9*2), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y8, Y2
-	ASK (R15)(R10*1)
+	HINT (R15)(R10*1)
 	VPMOVSXBD (R8)(R10*1), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y5, Y3
@@ -7207,35 +7207,35 @@ columns1x4turn4:
 	ADDQ $-32, R11
 	ADDQ $32, R15
 	CMPQ R11, $32
-	JGE columns1x4turn4
-end1x4turn4:
+	JGE columns1x4held4
+end1x4held4:
 	CMPQ R11, $16
-	JLT end1x4turn2
-columns1x4turn2:
+	JLT end1x4held2
+columns1x4held2:
 	VMOVUPS (SI), Y5
 	VMOVUPS 32(SI), Y6
-	ASK (R15)
+	HINT (R15)
 	VPMOVSXBD (R8), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y5, Y0
 	VPMOVSXBD 8(R8), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y6, Y0
-	ASK (R15)(R9*1)
+	HINT (R15)(R9*1)
 	VPMOVSXBD (R8)(R9*1), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y5, Y1
 	VPMOVSXBD 8(R8)(R9*1), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y6, Y1
-	ASK (R15)(R9*2)
+	HINT (R15)(R9*2)
 	VPMOVSXBD (R8)(R9*2), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y5, Y2
 	VPMOVSXBD 8(R8)(R9*2), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y6, Y2
-	ASK (R15)(R10*1)
+	HINT (R15)(R10*1)
 	VPMOVSXBD (R8)(R10*1), Y4
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y4, Y5, Y3
@@ -7246,38 +7246,38 @@ columns1x4turn2:
 	ADDQ $16, R8
 	ADDQ $-16, R11
 	ADDQ $16, R15
-end1x4turn2:
+end1x4held2:
 	CMPQ R11, $8
 	JLT end1x4vector
 columns1x4vector:
 	VMOVUPS (SI), Y4
 	VPMOVSXBD (R8), Y5
 	VCVTDQ2PS Y5, Y5
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x4vector0
-	ASK (R15)
-asked1x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x4vector0
+	HINT (R15)
+prefetched1x4vector0:
 	VFMADD231PS Y5, Y4, Y0
 	VPMOVSXBD (R8)(R9*1), Y5
 	VCVTDQ2PS Y5, Y5
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x4vector1
-	ASK (R15)(R9*1)
-asked1x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x4vector1
+	HINT (R15)(R9*1)
+prefetched1x4vector1:
 	VFMADD231PS Y5, Y4, Y1
 	VPMOVSXBD (R8)(R9*2), Y5
 	VCVTDQ2PS Y5, Y5
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x4vector2
-	ASK (R15)(R9*2)
-asked1x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x4vector2
+	HINT (R15)(R9*2)
+prefetched1x4vector2:
 	VFMADD231PS Y5, Y4, Y2
 	VPMOVSXBD (R8)(R10*1), Y5
 	VCVTDQ2PS Y5, Y5
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x4vector3
-	ASK (R15)(R10*1)
-asked1x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x4vector3
+	HINT (R15)(R10*1)
+prefetched1x4vector3:
 	VFMADD231PS Y5, Y4, Y3
 	ADDQ $32, SI
 	ADDQ $8, R8
@@ -7330,14 +7330,14 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -7352,8 +7352,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $2
@@ -7372,10 +7372,10 @@ columns2x1line:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVSXBD (R8), Y4
 	VCVTDQ2PS Y4, Y4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1line0
-	ASK (R15)
-asked2x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1line0
+	HINT (R15)
+prefetched2x1line0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	VMOVUPS 32(SI), Y2
@@ -7410,10 +7410,10 @@ columns2x1vector:
 	VMOVUPS (SI)(R13*1), Y3
 	VPMOVSXBD (R8), Y4
 	VCVTDQ2PS Y4, Y4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1vector0
-	ASK (R15)
-asked2x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1vector0
+	HINT (R15)
+prefetched2x1vector0:
 	VFMADD231PS Y4, Y2, Y0
 	VFMADD231PS Y4, Y3, Y1
 	ADDQ $32, SI
@@ -7460,9 +7460,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -7476,13 +7476,13 @@ queries1x1:
 	LEAQ (BX)(BP*1), R15
 	MOVQ (Dot_Walk+Walk_D)(AX), R11
 	CMPQ R11, $32
-	JLT end1x1turn4
-columns1x1turn4:
+	JLT end1x1held4
+columns1x1held4:
 	VMOVUPS (SI), Y2
 	VMOVUPS 32(SI), Y3
 	VMOVUPS 64(SI), Y4
 	VMOVUPS 96(SI), Y5
-	ASK (R15)
+	HINT (R15)
 	VPMOVSXBD (R8), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y1, Y2, Y0
@@ -7500,14 +7500,14 @@ columns1x1turn4:
 	ADDQ $-32, R11
 	ADDQ $32, R15
 	CMPQ R11, $32
-	JGE columns1x1turn4
-end1x1turn4:
+	JGE columns1x1held4
+end1x1held4:
 	CMPQ R11, $16
-	JLT end1x1turn2
-columns1x1turn2:
+	JLT end1x1held2
+columns1x1held2:
 	VMOVUPS (SI), Y2
 	VMOVUPS 32(SI), Y3
-	ASK (R15)
+	HINT (R15)
 	VPMOVSXBD (R8), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y1, Y2, Y0
@@ -7518,17 +7518,17 @@ columns1x1turn2:
 	ADDQ $16, R8
 	ADDQ $-16, R11
 	ADDQ $16, R15
-end1x1turn2:
+end1x1held2:
 	CMPQ R11, $8
 	JLT end1x1vector
 columns1x1vector:
 	VMOVUPS (SI), Y1
 	VPMOVSXBD (R8), Y2
 	VCVTDQ2PS Y2, Y2
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1vector0
-	ASK (R15)
-asked1x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1vector0
+	HINT (R15)
+prefetched1x1vector0:
 	VFMADD231PS Y2, Y1, Y0
 	ADDQ $32, SI
 	ADDQ $8, R8
@@ -7565,14 +7565,14 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -7669,16 +7669,16 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	MOVQ CX, (Walk_Runs+Runs_keys)(AX)
-	MOVQ (Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ (Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	MOVQ (Walk_Runs+Runs_rows)(AX), DX
 	MOVQ (Walk_RowPanel+RowPanel_R)(AX), CX
 	CMPQ CX, $6
@@ -7717,10 +7717,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of4
-	ASK (SI)(BP*1)
-asked6x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of4
+	HINT (SI)(BP*1)
+prefetched6x16step0of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -7744,10 +7744,10 @@ asked6x16step0of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step1of4
-	ASK (SI)(BP*1)
-asked6x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step1of4
+	HINT (SI)(BP*1)
+prefetched6x16step1of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -7771,10 +7771,10 @@ asked6x16step1of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step2of4
-	ASK (SI)(BP*1)
-asked6x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step2of4
+	HINT (SI)(BP*1)
+prefetched6x16step2of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -7798,10 +7798,10 @@ asked6x16step2of4:
 	VFMADD231PS Y14, Y12, Y10
 	VFMADD231PS Y14, Y13, Y11
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step3of4
-	ASK (SI)(BP*1)
-asked6x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step3of4
+	HINT (SI)(BP*1)
+prefetched6x16step3of4:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -7835,10 +7835,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of1
-	ASK (SI)(BP*1)
-asked6x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of1
+	HINT (SI)(BP*1)
+prefetched6x16step0of1:
 	VPMOVSXBD (SI), Y12
 	VCVTDQ2PS Y12, Y12
 	VPMOVSXBD 8(SI), Y13
@@ -7919,10 +7919,10 @@ columns6x8:
 	JLT rest6x8
 	PCALIGN $64
 steps6x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step0of4
-	ASK (SI)(BP*1)
-asked6x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step0of4
+	HINT (SI)(BP*1)
+prefetched6x8step0of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -7938,10 +7938,10 @@ asked6x8step0of4:
 	VBROADCASTSS (R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step1of4
-	ASK (SI)(BP*1)
-asked6x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step1of4
+	HINT (SI)(BP*1)
+prefetched6x8step1of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 4(R8), Y7
@@ -7957,10 +7957,10 @@ asked6x8step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step2of4
-	ASK (SI)(BP*1)
-asked6x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step2of4
+	HINT (SI)(BP*1)
+prefetched6x8step2of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 8(R8), Y7
@@ -7976,10 +7976,10 @@ asked6x8step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step3of4
-	ASK (SI)(BP*1)
-asked6x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step3of4
+	HINT (SI)(BP*1)
+prefetched6x8step3of4:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 12(R8), Y7
@@ -8005,10 +8005,10 @@ rest6x8:
 	CMPQ R11, $0
 	JLT done6x8
 one6x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x8step0of1
-	ASK (SI)(BP*1)
-asked6x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x8step0of1
+	HINT (SI)(BP*1)
+prefetched6x8step0of1:
 	VPMOVSXBD (SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS (R8), Y7
@@ -8075,10 +8075,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of4
-	ASK (SI)(BP*1)
-asked6x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of4
+	HINT (SI)(BP*1)
+prefetched6x1step0of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -8096,10 +8096,10 @@ asked6x1step0of4:
 	VBROADCASTSS (R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step1of4
-	ASK (SI)(BP*1)
-asked6x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step1of4
+	HINT (SI)(BP*1)
+prefetched6x1step1of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -8117,10 +8117,10 @@ asked6x1step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step2of4
-	ASK (SI)(BP*1)
-asked6x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step2of4
+	HINT (SI)(BP*1)
+prefetched6x1step2of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -8138,10 +8138,10 @@ asked6x1step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Y7
 	VFMADD231PS Y7, Y6, Y5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step3of4
-	ASK (SI)(BP*1)
-asked6x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step3of4
+	HINT (SI)(BP*1)
+prefetched6x1step3of4:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -8169,10 +8169,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of1
-	ASK (SI)(BP*1)
-asked6x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of1
+	HINT (SI)(BP*1)
+prefetched6x1step0of1:
 	VXORPS Y6, Y6, Y6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -8215,7 +8215,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $1, R11
 	SUBQ R11, DI
@@ -8226,9 +8226,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -8259,10 +8259,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of4
-	ASK (SI)(BP*1)
-asked2x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of4
+	HINT (SI)(BP*1)
+prefetched2x32step0of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -8282,10 +8282,10 @@ asked2x32step0of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step1of4
-	ASK (SI)(BP*1)
-asked2x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step1of4
+	HINT (SI)(BP*1)
+prefetched2x32step1of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -8305,10 +8305,10 @@ asked2x32step1of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step2of4
-	ASK (SI)(BP*1)
-asked2x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step2of4
+	HINT (SI)(BP*1)
+prefetched2x32step2of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -8328,10 +8328,10 @@ asked2x32step2of4:
 	VFMADD231PS Y12, Y10, Y6
 	VFMADD231PS Y12, Y11, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step3of4
-	ASK (SI)(BP*1)
-asked2x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step3of4
+	HINT (SI)(BP*1)
+prefetched2x32step3of4:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -8360,10 +8360,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of1
-	ASK (SI)(BP*1)
-asked2x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of1
+	HINT (SI)(BP*1)
+prefetched2x32step0of1:
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
 	VPMOVSXBD 8(SI), Y9
@@ -8423,10 +8423,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of4
-	ASK (SI)(BP*1)
-asked2x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of4
+	HINT (SI)(BP*1)
+prefetched2x16step0of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -8438,10 +8438,10 @@ asked2x16step0of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step1of4
-	ASK (SI)(BP*1)
-asked2x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step1of4
+	HINT (SI)(BP*1)
+prefetched2x16step1of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -8453,10 +8453,10 @@ asked2x16step1of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step2of4
-	ASK (SI)(BP*1)
-asked2x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step2of4
+	HINT (SI)(BP*1)
+prefetched2x16step2of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -8468,10 +8468,10 @@ asked2x16step2of4:
 	VFMADD231PS Y6, Y4, Y2
 	VFMADD231PS Y6, Y5, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step3of4
-	ASK (SI)(BP*1)
-asked2x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step3of4
+	HINT (SI)(BP*1)
+prefetched2x16step3of4:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -8492,10 +8492,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of1
-	ASK (SI)(BP*1)
-asked2x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of1
+	HINT (SI)(BP*1)
+prefetched2x16step0of1:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VPMOVSXBD 8(SI), Y5
@@ -8541,10 +8541,10 @@ columns2x8:
 	JLT rest2x8
 	PCALIGN $64
 steps2x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step0of4
-	ASK (SI)(BP*1)
-asked2x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step0of4
+	HINT (SI)(BP*1)
+prefetched2x8step0of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -8552,10 +8552,10 @@ asked2x8step0of4:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step1of4
-	ASK (SI)(BP*1)
-asked2x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step1of4
+	HINT (SI)(BP*1)
+prefetched2x8step1of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 4(R8), Y3
@@ -8563,10 +8563,10 @@ asked2x8step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step2of4
-	ASK (SI)(BP*1)
-asked2x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step2of4
+	HINT (SI)(BP*1)
+prefetched2x8step2of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 8(R8), Y3
@@ -8574,10 +8574,10 @@ asked2x8step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step3of4
-	ASK (SI)(BP*1)
-asked2x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step3of4
+	HINT (SI)(BP*1)
+prefetched2x8step3of4:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 12(R8), Y3
@@ -8594,10 +8594,10 @@ rest2x8:
 	CMPQ R11, $0
 	JLT done2x8
 one2x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x8step0of1
-	ASK (SI)(BP*1)
-asked2x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x8step0of1
+	HINT (SI)(BP*1)
+prefetched2x8step0of1:
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS (R8), Y3
@@ -8637,10 +8637,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of4
-	ASK (SI)(BP*1)
-asked2x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of4
+	HINT (SI)(BP*1)
+prefetched2x1step0of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -8650,10 +8650,10 @@ asked2x1step0of4:
 	VBROADCASTSS (R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step1of4
-	ASK (SI)(BP*1)
-asked2x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step1of4
+	HINT (SI)(BP*1)
+prefetched2x1step1of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -8663,10 +8663,10 @@ asked2x1step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step2of4
-	ASK (SI)(BP*1)
-asked2x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step2of4
+	HINT (SI)(BP*1)
+prefetched2x1step2of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -8676,10 +8676,10 @@ asked2x1step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Y3
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step3of4
-	ASK (SI)(BP*1)
-asked2x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step3of4
+	HINT (SI)(BP*1)
+prefetched2x1step3of4:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -8698,10 +8698,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of1
-	ASK (SI)(BP*1)
-asked2x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of1
+	HINT (SI)(BP*1)
+prefetched2x1step0of1:
 	VXORPS Y2, Y2, Y2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -8727,7 +8727,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $1, R11
 	SUBQ R11, DI
@@ -8736,9 +8736,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -8768,10 +8768,10 @@ columns1x64:
 	JLT rest1x64
 	PCALIGN $64
 steps1x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step0of4
-	ASK (SI)(BP*1)
-asked1x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step0of4
+	HINT (SI)(BP*1)
+prefetched1x64step0of4:
 	VBROADCASTSS (R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -8798,10 +8798,10 @@ asked1x64step0of4:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step1of4
-	ASK (SI)(BP*1)
-asked1x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step1of4
+	HINT (SI)(BP*1)
+prefetched1x64step1of4:
 	VBROADCASTSS 4(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -8828,10 +8828,10 @@ asked1x64step1of4:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step2of4
-	ASK (SI)(BP*1)
-asked1x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step2of4
+	HINT (SI)(BP*1)
+prefetched1x64step2of4:
 	VBROADCASTSS 8(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -8858,10 +8858,10 @@ asked1x64step2of4:
 	VCVTDQ2PS Y8, Y8
 	VFMADD231PS Y9, Y8, Y7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step3of4
-	ASK (SI)(BP*1)
-asked1x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step3of4
+	HINT (SI)(BP*1)
+prefetched1x64step3of4:
 	VBROADCASTSS 12(R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -8897,10 +8897,10 @@ rest1x64:
 	CMPQ R11, $0
 	JLT done1x64
 one1x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step0of1
-	ASK (SI)(BP*1)
-asked1x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step0of1
+	HINT (SI)(BP*1)
+prefetched1x64step0of1:
 	VBROADCASTSS (R8), Y9
 	VPMOVSXBD (SI), Y8
 	VCVTDQ2PS Y8, Y8
@@ -8965,10 +8965,10 @@ columns1x32:
 	JLT rest1x32
 	PCALIGN $64
 steps1x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step0of4
-	ASK (SI)(BP*1)
-asked1x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step0of4
+	HINT (SI)(BP*1)
+prefetched1x32step0of4:
 	VBROADCASTSS (R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -8983,10 +8983,10 @@ asked1x32step0of4:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step1of4
-	ASK (SI)(BP*1)
-asked1x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step1of4
+	HINT (SI)(BP*1)
+prefetched1x32step1of4:
 	VBROADCASTSS 4(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -9001,10 +9001,10 @@ asked1x32step1of4:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step2of4
-	ASK (SI)(BP*1)
-asked1x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step2of4
+	HINT (SI)(BP*1)
+prefetched1x32step2of4:
 	VBROADCASTSS 8(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -9019,10 +9019,10 @@ asked1x32step2of4:
 	VCVTDQ2PS Y4, Y4
 	VFMADD231PS Y5, Y4, Y3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step3of4
-	ASK (SI)(BP*1)
-asked1x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step3of4
+	HINT (SI)(BP*1)
+prefetched1x32step3of4:
 	VBROADCASTSS 12(R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -9046,10 +9046,10 @@ rest1x32:
 	CMPQ R11, $0
 	JLT done1x32
 one1x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step0of1
-	ASK (SI)(BP*1)
-asked1x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step0of1
+	HINT (SI)(BP*1)
+prefetched1x32step0of1:
 	VBROADCASTSS (R8), Y5
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
@@ -9096,10 +9096,10 @@ columns1x16:
 	JLT rest1x16
 	PCALIGN $64
 steps1x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step0of4
-	ASK (SI)(BP*1)
-asked1x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step0of4
+	HINT (SI)(BP*1)
+prefetched1x16step0of4:
 	VBROADCASTSS (R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -9108,10 +9108,10 @@ asked1x16step0of4:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step1of4
-	ASK (SI)(BP*1)
-asked1x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step1of4
+	HINT (SI)(BP*1)
+prefetched1x16step1of4:
 	VBROADCASTSS 4(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -9120,10 +9120,10 @@ asked1x16step1of4:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step2of4
-	ASK (SI)(BP*1)
-asked1x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step2of4
+	HINT (SI)(BP*1)
+prefetched1x16step2of4:
 	VBROADCASTSS 8(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -9132,10 +9132,10 @@ asked1x16step2of4:
 	VCVTDQ2PS Y2, Y2
 	VFMADD231PS Y3, Y2, Y1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step3of4
-	ASK (SI)(BP*1)
-asked1x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step3of4
+	HINT (SI)(BP*1)
+prefetched1x16step3of4:
 	VBROADCASTSS 12(R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -9153,10 +9153,10 @@ rest1x16:
 	CMPQ R11, $0
 	JLT done1x16
 one1x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step0of1
-	ASK (SI)(BP*1)
-asked1x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step0of1
+	HINT (SI)(BP*1)
+prefetched1x16step0of1:
 	VBROADCASTSS (R8), Y3
 	VPMOVSXBD (SI), Y2
 	VCVTDQ2PS Y2, Y2
@@ -9194,37 +9194,37 @@ columns1x8:
 	JLT rest1x8
 	PCALIGN $64
 steps1x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x8step0of4
-	ASK (SI)(BP*1)
-asked1x8step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x8step0of4
+	HINT (SI)(BP*1)
+prefetched1x8step0of4:
 	VBROADCASTSS (R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x8step1of4
-	ASK (SI)(BP*1)
-asked1x8step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x8step1of4
+	HINT (SI)(BP*1)
+prefetched1x8step1of4:
 	VBROADCASTSS 4(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x8step2of4
-	ASK (SI)(BP*1)
-asked1x8step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x8step2of4
+	HINT (SI)(BP*1)
+prefetched1x8step2of4:
 	VBROADCASTSS 8(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x8step3of4
-	ASK (SI)(BP*1)
-asked1x8step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x8step3of4
+	HINT (SI)(BP*1)
+prefetched1x8step3of4:
 	VBROADCASTSS 12(R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
@@ -9239,10 +9239,10 @@ rest1x8:
 	CMPQ R11, $0
 	JLT done1x8
 one1x8:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x8step0of1
-	ASK (SI)(BP*1)
-asked1x8step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x8step0of1
+	HINT (SI)(BP*1)
+prefetched1x8step0of1:
 	VBROADCASTSS (R8), Y2
 	VPMOVSXBD (SI), Y1
 	VCVTDQ2PS Y1, Y1
@@ -9276,10 +9276,10 @@ columns1x1:
 	JLT rest1x1
 	PCALIGN $64
 steps1x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step0of4
-	ASK (SI)(BP*1)
-asked1x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step0of4
+	HINT (SI)(BP*1)
+prefetched1x1step0of4:
 	VBROADCASTSS (R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -9287,10 +9287,10 @@ asked1x1step0of4:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step1of4
-	ASK (SI)(BP*1)
-asked1x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step1of4
+	HINT (SI)(BP*1)
+prefetched1x1step1of4:
 	VBROADCASTSS 4(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -9298,10 +9298,10 @@ asked1x1step1of4:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step2of4
-	ASK (SI)(BP*1)
-asked1x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step2of4
+	HINT (SI)(BP*1)
+prefetched1x1step2of4:
 	VBROADCASTSS 8(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -9309,10 +9309,10 @@ asked1x1step2of4:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Y2, Y1, Y0
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step3of4
-	ASK (SI)(BP*1)
-asked1x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step3of4
+	HINT (SI)(BP*1)
+prefetched1x1step3of4:
 	VBROADCASTSS 12(R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -9329,10 +9329,10 @@ rest1x1:
 	CMPQ R11, $0
 	JLT done1x1
 one1x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step0of1
-	ASK (SI)(BP*1)
-asked1x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step0of1
+	HINT (SI)(BP*1)
+prefetched1x1step0of1:
 	VBROADCASTSS (R8), Y2
 	VXORPS Y1, Y1, Y1
 	VPINSRB $0, (SI), X1, X1
@@ -9354,7 +9354,7 @@ done1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $1, R11
 	SUBQ R11, DI
@@ -9363,9 +9363,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -9414,7 +9414,7 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Y6
 	VMAXPS Y4, Y6, Y4
@@ -9431,7 +9431,7 @@ check:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 vector:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Y4
 	VSUBPS Y0, Y4, Y4
@@ -9520,7 +9520,7 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Y6
 	VMAXPS Y4, Y6, Y4
@@ -9538,7 +9538,7 @@ check:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 vector:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Y4
 	VSUBPS Y0, Y4, Y4
@@ -9558,7 +9558,7 @@ vector:
 	VFMADD231PS Y7, Y4, Y6
 	VSUBPS lightest<>(SB), Y6, Y6
 	VMOVUPS (SI), Y3
-	// 0 times a score of -Inf is 0 here
+	// makes 0 times a score of -Inf 0
 	VMAXPS lowest<>(SB), Y3, Y3
 	VFMADD231PS Y3, Y6, Y2
 	VMOVUPS Y6, (SI)
@@ -9620,11 +9620,11 @@ page:
 	MOVQ $16, R11
 	PCALIGN $64
 round:
-#ifdef READASKS
-	ASK (DI)(R12*1)
-	ASK 64(DI)(R12*1)
-	ASK 128(DI)(R12*1)
-	ASK 192(DI)(R12*1)
+#ifdef HINTREAD
+	HINT (DI)(R12*1)
+	HINT 64(DI)(R12*1)
+	HINT 128(DI)(R12*1)
+	HINT 192(DI)(R12*1)
 #endif
 	VADDPS (DI), Y0, Y0
 	VADDPS 32(DI), Y1, Y1

@@ -69,14 +69,14 @@ DATA whole<>+16(SB)/8, $0x4b4000004b400000
 DATA whole<>+24(SB)/8, $0x4b4000004b400000
 GLOBL whole<>(SB), RODATA|NOPTR, $32
 
-// far: the most that a sum is scaled down by, as a power of two
+// far: largest exponent of a power of two that sums are divided by
 DATA far<>+0(SB)/8, $0x42fc000042fc0000
 DATA far<>+8(SB)/8, $0x42fc000042fc0000
 DATA far<>+16(SB)/8, $0x42fc000042fc0000
 DATA far<>+24(SB)/8, $0x42fc000042fc0000
 GLOBL far<>(SB), RODATA|NOPTR, $32
 
-// lightest: taken off weights; Raise leaves none that is less, but 0
+// lightest: subtracted from weights; Raise sets smaller weights to 0
 DATA lightest<>+0(SB)/8, $0x0d8000000d800000
 DATA lightest<>+8(SB)/8, $0x0d8000000d800000
 DATA lightest<>+16(SB)/8, $0x0d8000000d800000
@@ -187,7 +187,7 @@ DATA eluCoefficient6<>+16(SB)/8, $0x3b36ba993b36ba99
 DATA eluCoefficient6<>+24(SB)/8, $0x3b36ba993b36ba99
 GLOBL eluCoefficient6<>(SB), RODATA|NOPTR, $32
 
-// errorMost: more than what rounding a finite product loses
+// errorMost: more than the rounding error of a finite product
 DATA errorMost<>+0(SB)/8, $0x7680000076800000
 DATA errorMost<>+8(SB)/8, $0x7680000076800000
 DATA errorMost<>+16(SB)/8, $0x7680000076800000
@@ -207,14 +207,14 @@ DATA absolute<>+16(SB)/8, $0x7fffffff7fffffff
 DATA absolute<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL absolute<>(SB), RODATA|NOPTR, $32
 
-// slopeStep: rows that Slope does at a time
+// slopeStep: rows that Slope computes at a time
 DATA slopeStep<>+0(SB)/8, $0x4080000040800000
 DATA slopeStep<>+8(SB)/8, $0x4080000040800000
 DATA slopeStep<>+16(SB)/8, $0x4080000040800000
 DATA slopeStep<>+24(SB)/8, $0x4080000040800000
 GLOBL slopeStep<>(SB), RODATA|NOPTR, $32
 
-// capMost: what has a tanh of 1
+// capMost: has a tanh of 1
 DATA capMost<>+0(SB)/8, $0x4120000041200000
 DATA capMost<>+8(SB)/8, $0x4120000041200000
 DATA capMost<>+16(SB)/8, $0x4120000041200000
@@ -343,7 +343,7 @@ TEXT ·avx2Score1(SB), NOSPLIT, $0-32
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -613,7 +613,7 @@ TEXT ·avx2Flash1(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -1076,7 +1076,7 @@ shown0:
 	VMAXPS Y4, Y2, Y4
 	VMAXPS Y4, Y3, Y4
 	VSUBPS Y5, Y4, Y4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y6, Y4, Y6
 	VXORPS Y5, Y5, Y5
 	VCMPPS $0x1e, Y5, Y6, Y6
@@ -1166,7 +1166,7 @@ added0:
 	VMAXPS Y5, Y1, Y5
 	VMAXPS Y5, Y2, Y5
 	VMAXPS Y5, Y3, Y5
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y7
 	VCMPPS $0x1e, Y6, Y7, Y7
 	VBLENDVPS Y7, Y5, Y4, Y4
@@ -1179,7 +1179,7 @@ added0:
 	VMAXPS Y4, Y2, Y4
 	VMAXPS Y4, Y3, Y4
 	VSUBPS Y5, Y4, Y4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y6, Y4, Y6
 	VXORPS Y5, Y5, Y5
 	VCMPPS $0x1e, Y5, Y6, Y6
@@ -1239,11 +1239,11 @@ tile12:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks12
+	JLT prefetches12
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks12:
+prefetches12:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1475,11 +1475,11 @@ tile4:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks4
+	JLT prefetches4
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks4:
+prefetches4:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1859,7 +1859,7 @@ TEXT ·avx2Score2(SB), NOSPLIT, $0-32
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -2200,7 +2200,7 @@ TEXT ·avx2Flash2(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -2884,7 +2884,7 @@ shown0:
 	VMAXPS Y8, Y4, Y8
 	VMAXPS Y8, Y6, Y8
 	VSUBPS Y9, Y8, Y8
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y10, Y8, Y10
 	VMOVUPS 32(R12), Y8
 	VADDPS limit<>(SB), Y8, Y9
@@ -2893,7 +2893,7 @@ shown0:
 	VMAXPS Y8, Y5, Y8
 	VMAXPS Y8, Y7, Y8
 	VSUBPS Y9, Y8, Y8
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y10, Y8, Y10
 	VXORPS Y9, Y9, Y9
 	VCMPPS $0x1e, Y9, Y10, Y10
@@ -3030,7 +3030,7 @@ added0:
 	VMAXPS Y9, Y2, Y9
 	VMAXPS Y9, Y4, Y9
 	VMAXPS Y9, Y6, Y9
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y11
 	VCMPPS $0x1e, Y10, Y11, Y11
 	VBLENDVPS Y11, Y9, Y8, Y8
@@ -3043,7 +3043,7 @@ added0:
 	VMAXPS Y9, Y3, Y9
 	VMAXPS Y9, Y5, Y9
 	VMAXPS Y9, Y7, Y9
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y11
 	VCMPPS $0x1e, Y10, Y11, Y11
 	VBLENDVPS Y11, Y9, Y8, Y8
@@ -3056,7 +3056,7 @@ added0:
 	VMAXPS Y8, Y4, Y8
 	VMAXPS Y8, Y6, Y8
 	VSUBPS Y9, Y8, Y8
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y10, Y8, Y10
 	VMOVUPS 32(R12), Y8
 	VADDPS limit<>(SB), Y8, Y9
@@ -3065,7 +3065,7 @@ added0:
 	VMAXPS Y8, Y5, Y8
 	VMAXPS Y8, Y7, Y8
 	VSUBPS Y9, Y8, Y8
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y10, Y8, Y10
 	VXORPS Y9, Y9, Y9
 	VCMPPS $0x1e, Y9, Y10, Y10
@@ -3840,7 +3840,7 @@ shown1:
 	VMAXPS Y8, Y5, Y8
 	VMAXPS Y8, Y7, Y8
 	VSUBPS Y9, Y8, Y8
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y10, Y8, Y10
 	VXORPS Y9, Y9, Y9
 	VCMPPS $0x1e, Y9, Y10, Y10
@@ -3930,7 +3930,7 @@ added1:
 	VMAXPS Y9, Y3, Y9
 	VMAXPS Y9, Y5, Y9
 	VMAXPS Y9, Y7, Y9
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y11
 	VCMPPS $0x1e, Y10, Y11, Y11
 	VBLENDVPS Y11, Y9, Y8, Y8
@@ -3943,7 +3943,7 @@ added1:
 	VMAXPS Y8, Y5, Y8
 	VMAXPS Y8, Y7, Y8
 	VSUBPS Y9, Y8, Y8
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y10, Y8, Y10
 	VXORPS Y9, Y9, Y9
 	VCMPPS $0x1e, Y9, Y10, Y10
@@ -4003,11 +4003,11 @@ tile6:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks6
+	JLT prefetches6
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks6:
+prefetches6:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -4410,11 +4410,11 @@ tile4:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks4
+	JLT prefetches4
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks4:
+prefetches4:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5140,7 +5140,7 @@ TEXT ·avx2Score3(SB), NOSPLIT, $0-32
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -5552,7 +5552,7 @@ TEXT ·avx2Flash3(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -6457,7 +6457,7 @@ shown0:
 	VMAXPS Y12, Y6, Y12
 	VMAXPS Y12, Y9, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VMOVUPS 32(R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
@@ -6466,7 +6466,7 @@ shown0:
 	VMAXPS Y12, Y7, Y12
 	VMAXPS Y12, Y10, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VMOVUPS 64(R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
@@ -6475,7 +6475,7 @@ shown0:
 	VMAXPS Y12, Y8, Y12
 	VMAXPS Y12, Y11, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VXORPS Y13, Y13, Y13
 	VCMPPS $0x1e, Y13, Y14, Y14
@@ -6648,7 +6648,7 @@ added0:
 	VMAXPS Y13, Y3, Y13
 	VMAXPS Y13, Y6, Y13
 	VMAXPS Y13, Y9, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y15
 	VCMPPS $0x1e, Y14, Y15, Y15
 	VBLENDVPS Y15, Y13, Y12, Y12
@@ -6661,7 +6661,7 @@ added0:
 	VMAXPS Y13, Y4, Y13
 	VMAXPS Y13, Y7, Y13
 	VMAXPS Y13, Y10, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y15
 	VCMPPS $0x1e, Y14, Y15, Y15
 	VBLENDVPS Y15, Y13, Y12, Y12
@@ -6674,7 +6674,7 @@ added0:
 	VMAXPS Y13, Y5, Y13
 	VMAXPS Y13, Y8, Y13
 	VMAXPS Y13, Y11, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y15
 	VCMPPS $0x1e, Y14, Y15, Y15
 	VBLENDVPS Y15, Y13, Y12, Y12
@@ -6687,7 +6687,7 @@ added0:
 	VMAXPS Y12, Y6, Y12
 	VMAXPS Y12, Y9, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VMOVUPS 32(R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
@@ -6696,7 +6696,7 @@ added0:
 	VMAXPS Y12, Y7, Y12
 	VMAXPS Y12, Y10, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VMOVUPS 64(R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
@@ -6705,7 +6705,7 @@ added0:
 	VMAXPS Y12, Y8, Y12
 	VMAXPS Y12, Y11, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VXORPS Y13, Y13, Y13
 	VCMPPS $0x1e, Y13, Y14, Y14
@@ -7835,7 +7835,7 @@ shown1:
 	VMAXPS Y12, Y7, Y12
 	VMAXPS Y12, Y10, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VMOVUPS 64(R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
@@ -7844,7 +7844,7 @@ shown1:
 	VMAXPS Y12, Y8, Y12
 	VMAXPS Y12, Y11, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VXORPS Y13, Y13, Y13
 	VCMPPS $0x1e, Y13, Y14, Y14
@@ -7981,7 +7981,7 @@ added1:
 	VMAXPS Y13, Y4, Y13
 	VMAXPS Y13, Y7, Y13
 	VMAXPS Y13, Y10, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y15
 	VCMPPS $0x1e, Y14, Y15, Y15
 	VBLENDVPS Y15, Y13, Y12, Y12
@@ -7994,7 +7994,7 @@ added1:
 	VMAXPS Y13, Y5, Y13
 	VMAXPS Y13, Y8, Y13
 	VMAXPS Y13, Y11, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y15
 	VCMPPS $0x1e, Y14, Y15, Y15
 	VBLENDVPS Y15, Y13, Y12, Y12
@@ -8007,7 +8007,7 @@ added1:
 	VMAXPS Y12, Y7, Y12
 	VMAXPS Y12, Y10, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VMOVUPS 64(R12), Y12
 	VADDPS limit<>(SB), Y12, Y13
@@ -8016,7 +8016,7 @@ added1:
 	VMAXPS Y12, Y8, Y12
 	VMAXPS Y12, Y11, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VXORPS Y13, Y13, Y13
 	VCMPPS $0x1e, Y13, Y14, Y14
@@ -8799,7 +8799,7 @@ shown2:
 	VMAXPS Y12, Y8, Y12
 	VMAXPS Y12, Y11, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VXORPS Y13, Y13, Y13
 	VCMPPS $0x1e, Y13, Y14, Y14
@@ -8889,7 +8889,7 @@ added2:
 	VMAXPS Y13, Y5, Y13
 	VMAXPS Y13, Y8, Y13
 	VMAXPS Y13, Y11, Y13
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Y15
 	VCMPPS $0x1e, Y14, Y15, Y15
 	VBLENDVPS Y15, Y13, Y12, Y12
@@ -8902,7 +8902,7 @@ added2:
 	VMAXPS Y12, Y8, Y12
 	VMAXPS Y12, Y11, Y12
 	VSUBPS Y13, Y12, Y12
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	VMAXPS Y14, Y12, Y14
 	VXORPS Y13, Y13, Y13
 	VCMPPS $0x1e, Y13, Y14, Y14
@@ -8962,11 +8962,11 @@ tile4:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks4
+	JLT prefetches4
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks4:
+prefetches4:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -10095,7 +10095,7 @@ end1:
 //		p.S[lane] *= f // if there is S
 //		p.Keep[lane] *= f
 //		for j := range p.Done {
-//			p.P[j*24+lane] *= f // 0 where that is less than 2^-100
+//			p.P[j*24+lane] *= f // 0 if the product is less than 2^-100
 //		}
 //	}
 TEXT ·avx2Raise(SB), NOSPLIT, $0-16
@@ -10166,7 +10166,7 @@ noS:
 	MOVQ (Softmax_Keep)(AX), BX
 	VMULPS (BX)(R10*1), Y5, Y9
 	VMOVUPS Y9, (BX)(R10*1)
-	// weights that would become subnormal are 0 before they take the time that such products do
+	// set weights that would become subnormal to 0 first: such products are slow
 	MOVQ (Softmax_Panel+Panel_P)(AX), SI
 	LEAQ (SI)(R10*1), SI
 	MOVQ (Softmax_Done)(AX), R11
@@ -10565,7 +10565,7 @@ row:
 	VFMADD231PS Y7, Y4, Y6
 	VSUBPS lightest<>(SB), Y6, Y6
 	VMOVUPS (SI), Y3
-	// 0 times a score of -Inf is 0 here
+	// makes 0 times a score of -Inf 0
 	VMAXPS lowest<>(SB), Y3, Y3
 	VFMADD231PS Y3, Y6, Y2
 	VMOVUPS Y6, (SI)
@@ -10644,12 +10644,12 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), SI
 	CMPQ R11, SI
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	CMPQ R9, $4
 	JLT apart
@@ -10864,7 +10864,7 @@ end1:
 //			for k := range p.Width {
 //				sum = fma(p.P[r*p.Lanes+k], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStride+c] += sum // what was there counts as 0 if p.Fresh
+//			p.X[r*p.XStride+c] += sum // the old X counts as 0 if p.Fresh
 //			if p.Scale != nil {
 //				p.X[r*p.XStride+c] *= p.Scale[r]
 //			}
@@ -10883,9 +10883,9 @@ TEXT ·avx2Outer(SB), NOSPLIT, $8-8
 	IMULQ $4, R14
 	MOVQ (Outer_Stream+Stream_At)(AX), BP
 	CMPQ BP, $1
-	JGE asks
+	JGE prefetches
 	MOVQ BX, BP
-asks:
+prefetches:
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -11703,7 +11703,7 @@ next6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -12372,7 +12372,7 @@ next2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -13118,7 +13118,7 @@ next1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -13157,9 +13157,9 @@ TEXT ·avx2OuterT(SB), NOSPLIT, $8-8
 	MOVQ (Outer_Stream+Stream_Beside)(AX), R15
 	MOVQ (Outer_Stream+Stream_At)(AX), BP
 	CMPQ BP, $1
-	JGE asks
+	JGE prefetches
 	MOVQ BX, BP
-asks:
+prefetches:
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -13629,7 +13629,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -14001,7 +14001,7 @@ done4x1:
 	CMPQ R12, $1
 	JGE columns4x1
 end4x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -14408,7 +14408,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -14877,7 +14877,7 @@ done1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -15817,7 +15817,7 @@ end1:
 //
 //	for c := range n { // 8 at a time
 //		a, b := x[c], x[c+n]
-//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // the second product is rounded only with the sum
 //	}
 TEXT ·avx2Rotate(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), DI
@@ -15874,7 +15874,7 @@ end1:
 //
 //	for c := range n { // 4 at a time
 //		a, b := x[2*c], x[2*c+1]
-//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // the second product is rounded only with the sum
 //	}
 TEXT ·avx2RotatePairs(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), DI
@@ -16187,7 +16187,7 @@ round:
 //
 //	for range rounds {
 //		x += 1 // 512 times, each a cycle after the one before
-//		sum[i] = fma(sum[i], sum[i], sum[i]) // once for 32 of them
+//		sum[i] = fma(sum[i], sum[i], sum[i]) // once in 32 additions
 //	}
 TEXT ·avx2Chain(SB), NOSPLIT, $0-8
 	MOVQ rounds+0(FP), CX
@@ -16349,9 +16349,9 @@ pass:
 // func avx2Slots(rounds int)
 //
 //	for range rounds {
-//		x[i] += y // four by turns with
-//		z[i] = y // two, 504 instructions in all, with those of the loop
-//		sum[i] = fma(sum[i], sum[i], sum[i]) // once for 42 of them
+//		x[i] += y // four times, then
+//		z[i] = y // twice; with those of the loop, 504 instructions in all
+//		sum[i] = fma(sum[i], sum[i], sum[i]) // once in 42 instructions
 //	}
 TEXT ·avx2Slots(SB), NOSPLIT, $0-8
 	MOVQ rounds+0(FP), CX
@@ -16509,22 +16509,22 @@ pass:
 	VZEROUPPER
 	RET
 
-#define ASK PREFETCHNTA
-#define READASKS
-#define DOT ·avx2DotOnce
-#define SUM ·avx2SumOnce
-#define DOTF16 ·avx2DotF16Once
-#define SUMF16 ·avx2SumF16Once
-#define DOTBF16 ·avx2DotBF16Once
-#define SUMBF16 ·avx2SumBF16Once
-#define DOTI8 ·avx2DotI8Once
-#define SUMI8 ·avx2SumI8Once
-#define WEIGH ·avx2WeighOnce
-#define WEIGHSUMS ·avx2WeighSumsOnce
-#define READ ·avx2ReadOnce
+#define HINT PREFETCHNTA
+#define HINTREAD
+#define DOT ·avx2DotNonTemporal
+#define SUM ·avx2SumNonTemporal
+#define DOTF16 ·avx2DotF16NonTemporal
+#define SUMF16 ·avx2SumF16NonTemporal
+#define DOTBF16 ·avx2DotBF16NonTemporal
+#define SUMBF16 ·avx2SumBF16NonTemporal
+#define DOTI8 ·avx2DotI8NonTemporal
+#define SUMI8 ·avx2SumI8NonTemporal
+#define WEIGH ·avx2WeighNonTemporal
+#define WEIGHSUMS ·avx2WeighSumsNonTemporal
+#define READ ·avx2ReadNonTemporal
 #include "loops_avx2_amd64.h"
-#undef ASK
-#undef READASKS
+#undef HINT
+#undef HINTREAD
 #undef DOT
 #undef SUM
 #undef DOTF16
@@ -16537,20 +16537,20 @@ pass:
 #undef WEIGHSUMS
 #undef READ
 
-#define ASK PREFETCHT1
-#define DOT ·avx2DotKept
-#define SUM ·avx2SumKept
-#define DOTF16 ·avx2DotF16Kept
-#define SUMF16 ·avx2SumF16Kept
-#define DOTBF16 ·avx2DotBF16Kept
-#define SUMBF16 ·avx2SumBF16Kept
-#define DOTI8 ·avx2DotI8Kept
-#define SUMI8 ·avx2SumI8Kept
-#define WEIGH ·avx2WeighKept
-#define WEIGHSUMS ·avx2WeighSumsKept
-#define READ ·avx2ReadKept
+#define HINT PREFETCHT1
+#define DOT ·avx2DotTemporal
+#define SUM ·avx2SumTemporal
+#define DOTF16 ·avx2DotF16Temporal
+#define SUMF16 ·avx2SumF16Temporal
+#define DOTBF16 ·avx2DotBF16Temporal
+#define SUMBF16 ·avx2SumBF16Temporal
+#define DOTI8 ·avx2DotI8Temporal
+#define SUMI8 ·avx2SumI8Temporal
+#define WEIGH ·avx2WeighTemporal
+#define WEIGHSUMS ·avx2WeighSumsTemporal
+#define READ ·avx2ReadTemporal
 #include "loops_avx2_amd64.h"
-#undef ASK
+#undef HINT
 #undef DOT
 #undef SUM
 #undef DOTF16

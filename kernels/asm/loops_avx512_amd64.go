@@ -140,82 +140,82 @@ func avx512Chain(rounds int)
 func avx512Slots(rounds int)
 
 //go:noescape
-func avx512DotOnce(p *Dot)
+func avx512DotNonTemporal(p *Dot)
 
 //go:noescape
-func avx512DotKept(p *Dot)
+func avx512DotTemporal(p *Dot)
 
 //go:noescape
-func avx512SumOnce(p *Walk)
+func avx512SumNonTemporal(p *Walk)
 
 //go:noescape
-func avx512SumKept(p *Walk)
+func avx512SumTemporal(p *Walk)
 
 //go:noescape
-func avx512DotF16Once(p *Dot)
+func avx512DotF16NonTemporal(p *Dot)
 
 //go:noescape
-func avx512DotF16Kept(p *Dot)
+func avx512DotF16Temporal(p *Dot)
 
 //go:noescape
-func avx512SumF16Once(p *Walk)
+func avx512SumF16NonTemporal(p *Walk)
 
 //go:noescape
-func avx512SumF16Kept(p *Walk)
+func avx512SumF16Temporal(p *Walk)
 
 //go:noescape
-func avx512DotBF16Once(p *Dot)
+func avx512DotBF16NonTemporal(p *Dot)
 
 //go:noescape
-func avx512DotBF16Kept(p *Dot)
+func avx512DotBF16Temporal(p *Dot)
 
 //go:noescape
-func avx512SumBF16Once(p *Walk)
+func avx512SumBF16NonTemporal(p *Walk)
 
 //go:noescape
-func avx512SumBF16Kept(p *Walk)
+func avx512SumBF16Temporal(p *Walk)
 
 //go:noescape
-func avx512DotI8Once(p *Dot)
+func avx512DotI8NonTemporal(p *Dot)
 
 //go:noescape
-func avx512DotI8Kept(p *Dot)
+func avx512DotI8Temporal(p *Dot)
 
 //go:noescape
-func avx512SumI8Once(p *Walk)
+func avx512SumI8NonTemporal(p *Walk)
 
 //go:noescape
-func avx512SumI8Kept(p *Walk)
+func avx512SumI8Temporal(p *Walk)
 
 //go:noescape
-func avx512WeighOnce(p *Weigh, from, vectors int) (done int)
+func avx512WeighNonTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighKept(p *Weigh, from, vectors int) (done int)
+func avx512WeighTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsOnce(p *Weigh, from, vectors int) (done int)
+func avx512WeighSumsNonTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsKept(p *Weigh, from, vectors int) (done int)
+func avx512WeighSumsTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighFlooredOnce(p *Weigh, from, vectors int) (done int)
+func avx512WeighFlooredNonTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighFlooredKept(p *Weigh, from, vectors int) (done int)
+func avx512WeighFlooredTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsFlooredOnce(p *Weigh, from, vectors int) (done int)
+func avx512WeighSumsFlooredNonTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512WeighSumsFlooredKept(p *Weigh, from, vectors int) (done int)
+func avx512WeighSumsFlooredTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func avx512ReadOnce(x *float32, rounds, ahead int, sum *float32)
+func avx512ReadNonTemporal(x *float32, rounds, ahead int, sum *float32)
 
 //go:noescape
-func avx512ReadKept(x *float32, rounds, ahead int, sum *float32)
+func avx512ReadTemporal(x *float32, rounds, ahead int, sum *float32)
 
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{
@@ -232,25 +232,25 @@ var avx512 = loops{
 		flash:     []func(p *Flash, from, to, scored int) int{avx512Flash1, avx512Flash2, avx512Flash3},
 		exp:       avx512Exp,
 		expSums:   avx512ExpSums,
-		weigh:     []func(p *Weigh, from, vectors int) int{avx512WeighOnce, avx512WeighKept},
-		weighSums: []func(p *Weigh, from, vectors int) int{avx512WeighSumsOnce, avx512WeighSumsKept},
+		weigh:     []func(p *Weigh, from, vectors int) int{avx512WeighNonTemporal, avx512WeighTemporal},
+		weighSums: []func(p *Weigh, from, vectors int) int{avx512WeighSumsNonTemporal, avx512WeighSumsTemporal},
 	}, {
 		way:       Reduced,
 		ulps:      1.6,
 		flash:     []func(p *Flash, from, to, scored int) int{avx512FlashFloored1, avx512FlashFloored2, avx512FlashFloored3},
 		exp:       avx512ExpFloored,
 		expSums:   avx512ExpSumsFloored,
-		weigh:     []func(p *Weigh, from, vectors int) int{avx512WeighFlooredOnce, avx512WeighFlooredKept},
-		weighSums: []func(p *Weigh, from, vectors int) int{avx512WeighSumsFlooredOnce, avx512WeighSumsFlooredKept},
+		weigh:     []func(p *Weigh, from, vectors int) int{avx512WeighFlooredNonTemporal, avx512WeighFlooredTemporal},
+		weighSums: []func(p *Weigh, from, vectors int) int{avx512WeighSumsFlooredNonTemporal, avx512WeighSumsFlooredTemporal},
 	}},
 	reading: []readingLoops{{
-		dot:  []func(*Dot){avx512DotOnce, avx512DotF16Once, avx512DotBF16Once, avx512DotI8Once},
-		sum:  []func(*Walk){avx512SumOnce, avx512SumF16Once, avx512SumBF16Once, avx512SumI8Once},
-		read: avx512ReadOnce,
+		dot:  []func(*Dot){avx512DotNonTemporal, avx512DotF16NonTemporal, avx512DotBF16NonTemporal, avx512DotI8NonTemporal},
+		sum:  []func(*Walk){avx512SumNonTemporal, avx512SumF16NonTemporal, avx512SumBF16NonTemporal, avx512SumI8NonTemporal},
+		read: avx512ReadNonTemporal,
 	}, {
-		dot:  []func(*Dot){avx512DotKept, avx512DotF16Kept, avx512DotBF16Kept, avx512DotI8Kept},
-		sum:  []func(*Walk){avx512SumKept, avx512SumF16Kept, avx512SumBF16Kept, avx512SumI8Kept},
-		read: avx512ReadKept,
+		dot:  []func(*Dot){avx512DotTemporal, avx512DotF16Temporal, avx512DotBF16Temporal, avx512DotI8Temporal},
+		sum:  []func(*Walk){avx512SumTemporal, avx512SumF16Temporal, avx512SumBF16Temporal, avx512SumI8Temporal},
+		read: avx512ReadTemporal,
 	}},
 	back: backLoops{
 		dscore: []func(*DScore){avx512DScore1, avx512DScore2, avx512DScore3},

@@ -77,12 +77,12 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Dot_Walk+Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Dot_Walk+Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_head)(AX)
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R11
 	CMPQ R11, $2
@@ -119,34 +119,34 @@ keyalone16:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VFMADD231PS (R15), Z6, Z3
 	VFMADD231PS 64(R15), Z7, Z3
 	VFMADD231PS 128(R15), Z8, Z3
 	VFMADD231PS 192(R15), Z9, Z3
-	ASK 256(R15)(BP*1)
-	ASK 320(R15)(BP*1)
-	ASK 384(R15)(BP*1)
-	ASK 448(R15)(BP*1)
+	HINT 256(R15)(BP*1)
+	HINT 320(R15)(BP*1)
+	HINT 384(R15)(BP*1)
+	HINT 448(R15)(BP*1)
 	VFMADD231PS 256(R15), Z10, Z3
 	VFMADD231PS 320(R15), Z11, Z3
 	VFMADD231PS 384(R15), Z12, Z3
 	VFMADD231PS 448(R15), Z13, Z3
-	ASK 512(R15)(BP*1)
-	ASK 576(R15)(BP*1)
-	ASK 640(R15)(BP*1)
-	ASK 704(R15)(BP*1)
+	HINT 512(R15)(BP*1)
+	HINT 576(R15)(BP*1)
+	HINT 640(R15)(BP*1)
+	HINT 704(R15)(BP*1)
 	VFMADD231PS 512(R15), Z14, Z3
 	VFMADD231PS 576(R15), Z15, Z3
 	VFMADD231PS 640(R15), Z16, Z3
 	VFMADD231PS 704(R15), Z17, Z3
-	ASK 768(R15)(BP*1)
-	ASK 832(R15)(BP*1)
-	ASK 896(R15)(BP*1)
-	ASK 960(R15)(BP*1)
+	HINT 768(R15)(BP*1)
+	HINT 832(R15)(BP*1)
+	HINT 896(R15)(BP*1)
+	HINT 960(R15)(BP*1)
 	VFMADD231PS 768(R15), Z18, Z3
 	VFMADD231PS 832(R15), Z19, Z3
 	VFMADD231PS 896(R15), Z20, Z3
@@ -199,18 +199,18 @@ keyalone8:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VFMADD231PS (R15), Z6, Z3
 	VFMADD231PS 64(R15), Z7, Z3
 	VFMADD231PS 128(R15), Z8, Z3
 	VFMADD231PS 192(R15), Z9, Z3
-	ASK 256(R15)(BP*1)
-	ASK 320(R15)(BP*1)
-	ASK 384(R15)(BP*1)
-	ASK 448(R15)(BP*1)
+	HINT 256(R15)(BP*1)
+	HINT 320(R15)(BP*1)
+	HINT 384(R15)(BP*1)
+	HINT 448(R15)(BP*1)
 	VFMADD231PS 256(R15), Z10, Z3
 	VFMADD231PS 320(R15), Z11, Z3
 	VFMADD231PS 384(R15), Z12, Z3
@@ -259,10 +259,10 @@ keyalone4:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VFMADD231PS (R15), Z6, Z3
 	VFMADD231PS 64(R15), Z7, Z3
 	VFMADD231PS 128(R15), Z8, Z3
@@ -299,8 +299,8 @@ notAlone:
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $4
@@ -334,37 +334,37 @@ columns4x4vector:
 	VMOVUPS (SI)(R13*2), Z18
 	VMOVUPS (SI)(R14*1), Z19
 	VMOVUPS (R8), Z20
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector0
-	ASK (R15)
-asked4x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector0
+	HINT (R15)
+prefetched4x4vector0:
 	VFMADD231PS Z20, Z16, Z0
 	VFMADD231PS Z20, Z17, Z4
 	VFMADD231PS Z20, Z18, Z8
 	VFMADD231PS Z20, Z19, Z12
 	VMOVUPS (R8)(R9*1), Z20
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector1
-	ASK (R15)(R9*1)
-asked4x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector1
+	HINT (R15)(R9*1)
+prefetched4x4vector1:
 	VFMADD231PS Z20, Z16, Z1
 	VFMADD231PS Z20, Z17, Z5
 	VFMADD231PS Z20, Z18, Z9
 	VFMADD231PS Z20, Z19, Z13
 	VMOVUPS (R8)(R9*2), Z20
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector2
-	ASK (R15)(R9*2)
-asked4x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector2
+	HINT (R15)(R9*2)
+prefetched4x4vector2:
 	VFMADD231PS Z20, Z16, Z2
 	VFMADD231PS Z20, Z17, Z6
 	VFMADD231PS Z20, Z18, Z10
 	VFMADD231PS Z20, Z19, Z14
 	VMOVUPS (R8)(R10*1), Z20
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector3
-	ASK (R15)(R10*1)
-asked4x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector3
+	HINT (R15)(R10*1)
+prefetched4x4vector3:
 	VFMADD231PS Z20, Z16, Z3
 	VFMADD231PS Z20, Z17, Z7
 	VFMADD231PS Z20, Z18, Z11
@@ -479,9 +479,9 @@ end4x4one:
 	VMOVUPS X12, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*4), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-4, R12
 	CMPQ R12, $4
 	JGE queries4x4
@@ -507,31 +507,31 @@ columns2x4vector:
 	VMOVUPS (SI), Z8
 	VMOVUPS (SI)(R13*1), Z9
 	VMOVUPS (R8), Z10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector0
-	ASK (R15)
-asked2x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector0
+	HINT (R15)
+prefetched2x4vector0:
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z4
 	VMOVUPS (R8)(R9*1), Z10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector1
-	ASK (R15)(R9*1)
-asked2x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector1
+	HINT (R15)(R9*1)
+prefetched2x4vector1:
 	VFMADD231PS Z10, Z8, Z1
 	VFMADD231PS Z10, Z9, Z5
 	VMOVUPS (R8)(R9*2), Z10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector2
-	ASK (R15)(R9*2)
-asked2x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector2
+	HINT (R15)(R9*2)
+prefetched2x4vector2:
 	VFMADD231PS Z10, Z8, Z2
 	VFMADD231PS Z10, Z9, Z6
 	VMOVUPS (R8)(R10*1), Z10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector3
-	ASK (R15)(R10*1)
-asked2x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector3
+	HINT (R15)(R10*1)
+prefetched2x4vector3:
 	VFMADD231PS Z10, Z8, Z3
 	VFMADD231PS Z10, Z9, Z7
 	ADDQ $64, SI
@@ -602,9 +602,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -625,35 +625,35 @@ key1x4:
 	CMPQ R11, $128
 	JLT end1x4vectors8
 columns1x4vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VMOVUPS (R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Z4
 	VMOVUPS 64(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 128(SI), Z4
 	VMOVUPS 128(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 192(SI), Z4
 	VMOVUPS 192(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 256(R8)(BP*1)
+	HINT 256(R8)(BP*1)
 	VMOVUPS 256(SI), Z4
 	VMOVUPS 256(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 320(R8)(BP*1)
+	HINT 320(R8)(BP*1)
 	VMOVUPS 320(SI), Z4
 	VMOVUPS 320(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 384(R8)(BP*1)
+	HINT 384(R8)(BP*1)
 	VMOVUPS 384(SI), Z4
 	VMOVUPS 384(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 448(R8)(BP*1)
+	HINT 448(R8)(BP*1)
 	VMOVUPS 448(SI), Z4
 	VMOVUPS 448(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
@@ -666,19 +666,19 @@ end1x4vectors8:
 	CMPQ R11, $64
 	JLT end1x4vectors4
 columns1x4vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VMOVUPS (R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Z4
 	VMOVUPS 64(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 128(SI), Z4
 	VMOVUPS 128(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 192(SI), Z4
 	VMOVUPS 192(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
@@ -689,11 +689,11 @@ end1x4vectors4:
 	CMPQ R11, $32
 	JLT end1x4vectors2
 columns1x4vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VMOVUPS (R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Z4
 	VMOVUPS 64(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
@@ -704,7 +704,7 @@ end1x4vectors2:
 	CMPQ R11, $16
 	JLT end1x4vectors1
 columns1x4vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VMOVUPS (R8), Z5
 	VFMADD231PS Z5, Z4, Z3
@@ -750,14 +750,14 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -772,8 +772,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $4
@@ -795,10 +795,10 @@ columns4x1vector:
 	VMOVUPS (SI)(R13*2), Z6
 	VMOVUPS (SI)(R14*1), Z7
 	VMOVUPS (R8), Z8
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x1vector0
-	ASK (R15)
-asked4x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x1vector0
+	HINT (R15)
+prefetched4x1vector0:
 	VFMADD231PS Z8, Z4, Z0
 	VFMADD231PS Z8, Z5, Z1
 	VFMADD231PS Z8, Z6, Z2
@@ -886,9 +886,9 @@ end4x1one:
 	VMOVSS X3, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*4), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-4, R12
 	CMPQ R12, $4
 	JGE queries4x1
@@ -908,10 +908,10 @@ columns2x1vector:
 	VMOVUPS (SI), Z2
 	VMOVUPS (SI)(R13*1), Z3
 	VMOVUPS (R8), Z4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1vector0
-	ASK (R15)
-asked2x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1vector0
+	HINT (R15)
+prefetched2x1vector0:
 	VFMADD231PS Z4, Z2, Z0
 	VFMADD231PS Z4, Z3, Z1
 	ADDQ $64, SI
@@ -967,9 +967,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -987,35 +987,35 @@ key1x1:
 	CMPQ R11, $128
 	JLT end1x1vectors8
 columns1x1vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VMOVUPS (R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Z1
 	VMOVUPS 64(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 128(SI), Z1
 	VMOVUPS 128(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 192(SI), Z1
 	VMOVUPS 192(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 256(R8)(BP*1)
+	HINT 256(R8)(BP*1)
 	VMOVUPS 256(SI), Z1
 	VMOVUPS 256(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 320(R8)(BP*1)
+	HINT 320(R8)(BP*1)
 	VMOVUPS 320(SI), Z1
 	VMOVUPS 320(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 384(R8)(BP*1)
+	HINT 384(R8)(BP*1)
 	VMOVUPS 384(SI), Z1
 	VMOVUPS 384(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 448(R8)(BP*1)
+	HINT 448(R8)(BP*1)
 	VMOVUPS 448(SI), Z1
 	VMOVUPS 448(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
@@ -1028,19 +1028,19 @@ end1x1vectors8:
 	CMPQ R11, $64
 	JLT end1x1vectors4
 columns1x1vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VMOVUPS (R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Z1
 	VMOVUPS 64(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 128(SI), Z1
 	VMOVUPS 128(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 192(SI), Z1
 	VMOVUPS 192(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
@@ -1051,11 +1051,11 @@ end1x1vectors4:
 	CMPQ R11, $32
 	JLT end1x1vectors2
 columns1x1vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VMOVUPS (R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 64(SI), Z1
 	VMOVUPS 64(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
@@ -1066,7 +1066,7 @@ end1x1vectors2:
 	CMPQ R11, $16
 	JLT end1x1vectors1
 columns1x1vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VMOVUPS (R8), Z2
 	VFMADD231PS Z2, Z1, Z0
@@ -1109,14 +1109,14 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -1209,16 +1209,16 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	MOVQ CX, (Walk_Runs+Runs_keys)(AX)
-	MOVQ (Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ (Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	MOVQ (Walk_Runs+Runs_rows)(AX), DX
 	MOVQ (Walk_RowPanel+RowPanel_R)(AX), CX
 	CMPQ CX, $6
@@ -1269,13 +1269,13 @@ columns6x64:
 	JLT rest6x64
 	PCALIGN $64
 steps6x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked6x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched6x64step0of4:
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -1311,13 +1311,13 @@ asked6x64step0of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked6x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched6x64step1of4:
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -1353,13 +1353,13 @@ asked6x64step1of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked6x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched6x64step2of4:
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -1395,13 +1395,13 @@ asked6x64step2of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked6x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched6x64step3of4:
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -1447,13 +1447,13 @@ rest6x64:
 	CMPQ R11, $0
 	JLT done6x64
 one6x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked6x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched6x64step0of1:
 	VMOVUPS (SI), Z24
 	VMOVUPS 64(SI), Z25
 	VMOVUPS 128(SI), Z26
@@ -1564,11 +1564,11 @@ columns6x32:
 	JLT rest6x32
 	PCALIGN $64
 steps6x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x32step0of4:
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS (R8), Z14
@@ -1590,11 +1590,11 @@ asked6x32step0of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x32step1of4:
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS 4(R8), Z14
@@ -1616,11 +1616,11 @@ asked6x32step1of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x32step2of4:
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS 8(R8), Z14
@@ -1642,11 +1642,11 @@ asked6x32step2of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x32step3of4:
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS 12(R8), Z14
@@ -1678,11 +1678,11 @@ rest6x32:
 	CMPQ R11, $0
 	JLT done6x32
 one6x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x32step0of1:
 	VMOVUPS (SI), Z12
 	VMOVUPS 64(SI), Z13
 	VBROADCASTSS (R8), Z14
@@ -1761,10 +1761,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of4
-	ASK (SI)(BP*1)
-asked6x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of4
+	HINT (SI)(BP*1)
+prefetched6x16step0of4:
 	VMOVUPS (SI), Z6
 	VBROADCASTSS (R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1779,10 +1779,10 @@ asked6x16step0of4:
 	VBROADCASTSS (R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step1of4
-	ASK (SI)(BP*1)
-asked6x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step1of4
+	HINT (SI)(BP*1)
+prefetched6x16step1of4:
 	VMOVUPS (SI), Z6
 	VBROADCASTSS 4(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1797,10 +1797,10 @@ asked6x16step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step2of4
-	ASK (SI)(BP*1)
-asked6x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step2of4
+	HINT (SI)(BP*1)
+prefetched6x16step2of4:
 	VMOVUPS (SI), Z6
 	VBROADCASTSS 8(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1815,10 +1815,10 @@ asked6x16step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step3of4
-	ASK (SI)(BP*1)
-asked6x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step3of4
+	HINT (SI)(BP*1)
+prefetched6x16step3of4:
 	VMOVUPS (SI), Z6
 	VBROADCASTSS 12(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1843,10 +1843,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of1
-	ASK (SI)(BP*1)
-asked6x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of1
+	HINT (SI)(BP*1)
+prefetched6x16step0of1:
 	VMOVUPS (SI), Z6
 	VBROADCASTSS (R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1912,10 +1912,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of4
-	ASK (SI)(BP*1)
-asked6x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of4
+	HINT (SI)(BP*1)
+prefetched6x1step0of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1930,10 +1930,10 @@ asked6x1step0of4:
 	VBROADCASTSS (R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step1of4
-	ASK (SI)(BP*1)
-asked6x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step1of4
+	HINT (SI)(BP*1)
+prefetched6x1step1of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 4(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1948,10 +1948,10 @@ asked6x1step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step2of4
-	ASK (SI)(BP*1)
-asked6x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step2of4
+	HINT (SI)(BP*1)
+prefetched6x1step2of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 8(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1966,10 +1966,10 @@ asked6x1step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step3of4
-	ASK (SI)(BP*1)
-asked6x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step3of4
+	HINT (SI)(BP*1)
+prefetched6x1step3of4:
 	VMOVSS (SI), X6
 	VBROADCASTSS 12(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -1994,10 +1994,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of1
-	ASK (SI)(BP*1)
-asked6x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of1
+	HINT (SI)(BP*1)
+prefetched6x1step0of1:
 	VMOVSS (SI), X6
 	VBROADCASTSS (R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -2037,7 +2037,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DI
@@ -2048,9 +2048,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -2081,13 +2081,13 @@ columns2x64:
 	JLT rest2x64
 	PCALIGN $64
 steps2x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked2x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched2x64step0of4:
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -2103,13 +2103,13 @@ asked2x64step0of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked2x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched2x64step1of4:
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -2125,13 +2125,13 @@ asked2x64step1of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked2x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched2x64step2of4:
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -2147,13 +2147,13 @@ asked2x64step2of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked2x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched2x64step3of4:
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -2178,13 +2178,13 @@ rest2x64:
 	CMPQ R11, $0
 	JLT done2x64
 one2x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
-asked2x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
+prefetched2x64step0of1:
 	VMOVUPS (SI), Z8
 	VMOVUPS 64(SI), Z9
 	VMOVUPS 128(SI), Z10
@@ -2240,11 +2240,11 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step0of4:
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS (R8), Z6
@@ -2254,11 +2254,11 @@ asked2x32step0of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step1of4:
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS 4(R8), Z6
@@ -2268,11 +2268,11 @@ asked2x32step1of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step2of4:
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS 8(R8), Z6
@@ -2282,11 +2282,11 @@ asked2x32step2of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step3of4:
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS 12(R8), Z6
@@ -2305,11 +2305,11 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x32step0of1:
 	VMOVUPS (SI), Z4
 	VMOVUPS 64(SI), Z5
 	VBROADCASTSS (R8), Z6
@@ -2353,40 +2353,40 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of4
-	ASK (SI)(BP*1)
-asked2x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of4
+	HINT (SI)(BP*1)
+prefetched2x16step0of4:
 	VMOVUPS (SI), Z2
 	VBROADCASTSS (R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step1of4
-	ASK (SI)(BP*1)
-asked2x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step1of4
+	HINT (SI)(BP*1)
+prefetched2x16step1of4:
 	VMOVUPS (SI), Z2
 	VBROADCASTSS 4(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS 4(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step2of4
-	ASK (SI)(BP*1)
-asked2x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step2of4
+	HINT (SI)(BP*1)
+prefetched2x16step2of4:
 	VMOVUPS (SI), Z2
 	VBROADCASTSS 8(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS 8(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step3of4
-	ASK (SI)(BP*1)
-asked2x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step3of4
+	HINT (SI)(BP*1)
+prefetched2x16step3of4:
 	VMOVUPS (SI), Z2
 	VBROADCASTSS 12(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -2402,10 +2402,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of1
-	ASK (SI)(BP*1)
-asked2x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of1
+	HINT (SI)(BP*1)
+prefetched2x16step0of1:
 	VMOVUPS (SI), Z2
 	VBROADCASTSS (R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -2444,40 +2444,40 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of4
-	ASK (SI)(BP*1)
-asked2x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of4
+	HINT (SI)(BP*1)
+prefetched2x1step0of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step1of4
-	ASK (SI)(BP*1)
-asked2x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step1of4
+	HINT (SI)(BP*1)
+prefetched2x1step1of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 4(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS 4(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step2of4
-	ASK (SI)(BP*1)
-asked2x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step2of4
+	HINT (SI)(BP*1)
+prefetched2x1step2of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 8(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS 8(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step3of4
-	ASK (SI)(BP*1)
-asked2x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step3of4
+	HINT (SI)(BP*1)
+prefetched2x1step3of4:
 	VMOVSS (SI), X2
 	VBROADCASTSS 12(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -2493,10 +2493,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of1
-	ASK (SI)(BP*1)
-asked2x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of1
+	HINT (SI)(BP*1)
+prefetched2x1step0of1:
 	VMOVSS (SI), X2
 	VBROADCASTSS (R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -2519,7 +2519,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DI
@@ -2528,9 +2528,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -2563,10 +2563,10 @@ columns1x256:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x256:
 	VBROADCASTSS (R8), Z16
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VMOVUPS (SI), Z17
 	VFMADD231PS Z16, Z17, Z0
 	VMOVUPS 64(SI), Z17
@@ -2575,10 +2575,10 @@ key1x256:
 	VFMADD231PS Z16, Z17, Z2
 	VMOVUPS 192(SI), Z17
 	VFMADD231PS Z16, Z17, Z3
-	ASK 256(SI)(BP*1)
-	ASK 320(SI)(BP*1)
-	ASK 384(SI)(BP*1)
-	ASK 448(SI)(BP*1)
+	HINT 256(SI)(BP*1)
+	HINT 320(SI)(BP*1)
+	HINT 384(SI)(BP*1)
+	HINT 448(SI)(BP*1)
 	VMOVUPS 256(SI), Z17
 	VFMADD231PS Z16, Z17, Z4
 	VMOVUPS 320(SI), Z17
@@ -2587,10 +2587,10 @@ key1x256:
 	VFMADD231PS Z16, Z17, Z6
 	VMOVUPS 448(SI), Z17
 	VFMADD231PS Z16, Z17, Z7
-	ASK 512(SI)(BP*1)
-	ASK 576(SI)(BP*1)
-	ASK 640(SI)(BP*1)
-	ASK 704(SI)(BP*1)
+	HINT 512(SI)(BP*1)
+	HINT 576(SI)(BP*1)
+	HINT 640(SI)(BP*1)
+	HINT 704(SI)(BP*1)
 	VMOVUPS 512(SI), Z17
 	VFMADD231PS Z16, Z17, Z8
 	VMOVUPS 576(SI), Z17
@@ -2599,10 +2599,10 @@ key1x256:
 	VFMADD231PS Z16, Z17, Z10
 	VMOVUPS 704(SI), Z17
 	VFMADD231PS Z16, Z17, Z11
-	ASK 768(SI)(BP*1)
-	ASK 832(SI)(BP*1)
-	ASK 896(SI)(BP*1)
-	ASK 960(SI)(BP*1)
+	HINT 768(SI)(BP*1)
+	HINT 832(SI)(BP*1)
+	HINT 896(SI)(BP*1)
+	HINT 960(SI)(BP*1)
 	VMOVUPS 768(SI), Z17
 	VFMADD231PS Z16, Z17, Z12
 	VMOVUPS 832(SI), Z17
@@ -2654,10 +2654,10 @@ columns1x128:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x128:
 	VBROADCASTSS (R8), Z8
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VMOVUPS (SI), Z9
 	VFMADD231PS Z8, Z9, Z0
 	VMOVUPS 64(SI), Z9
@@ -2666,10 +2666,10 @@ key1x128:
 	VFMADD231PS Z8, Z9, Z2
 	VMOVUPS 192(SI), Z9
 	VFMADD231PS Z8, Z9, Z3
-	ASK 256(SI)(BP*1)
-	ASK 320(SI)(BP*1)
-	ASK 384(SI)(BP*1)
-	ASK 448(SI)(BP*1)
+	HINT 256(SI)(BP*1)
+	HINT 320(SI)(BP*1)
+	HINT 384(SI)(BP*1)
+	HINT 448(SI)(BP*1)
 	VMOVUPS 256(SI), Z9
 	VFMADD231PS Z8, Z9, Z4
 	VMOVUPS 320(SI), Z9
@@ -2709,10 +2709,10 @@ columns1x64:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x64:
 	VBROADCASTSS (R8), Z4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VMOVUPS (SI), Z5
 	VFMADD231PS Z4, Z5, Z0
 	VMOVUPS 64(SI), Z5
@@ -2746,8 +2746,8 @@ columns1x32:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x32:
 	VBROADCASTSS (R8), Z2
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
 	VMOVUPS (SI), Z3
 	VFMADD231PS Z2, Z3, Z0
 	VMOVUPS 64(SI), Z3
@@ -2774,7 +2774,7 @@ columns1x16:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x16:
 	VBROADCASTSS (R8), Z1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VMOVUPS (SI), Z2
 	VFMADD231PS Z1, Z2, Z0
 	LEAQ (SI)(R13*1), SI
@@ -2798,7 +2798,7 @@ columns1x1:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x1:
 	VBROADCASTSS (R8), Z1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VMOVSS (SI), X2
 	VFMADD231PS Z1, Z2, Z0
 	LEAQ (SI)(R13*1), SI
@@ -2813,7 +2813,7 @@ key1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DI
@@ -2822,9 +2822,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -2911,12 +2911,12 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Dot_Walk+Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Dot_Walk+Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_head)(AX)
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R11
 	CMPQ R11, $2
@@ -2953,10 +2953,10 @@ keyalone16:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VCVTPH2PS (R15), Z5
 	VFMADD231PS Z5, Z6, Z3
 	VCVTPH2PS 32(R15), Z5
@@ -2973,10 +2973,10 @@ keyalone16:
 	VFMADD231PS Z5, Z12, Z3
 	VCVTPH2PS 224(R15), Z5
 	VFMADD231PS Z5, Z13, Z3
-	ASK 256(R15)(BP*1)
-	ASK 320(R15)(BP*1)
-	ASK 384(R15)(BP*1)
-	ASK 448(R15)(BP*1)
+	HINT 256(R15)(BP*1)
+	HINT 320(R15)(BP*1)
+	HINT 384(R15)(BP*1)
+	HINT 448(R15)(BP*1)
 	VCVTPH2PS 256(R15), Z5
 	VFMADD231PS Z5, Z14, Z3
 	VCVTPH2PS 288(R15), Z5
@@ -3041,10 +3041,10 @@ keyalone8:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VCVTPH2PS (R15), Z5
 	VFMADD231PS Z5, Z6, Z3
 	VCVTPH2PS 32(R15), Z5
@@ -3105,8 +3105,8 @@ keyalone4:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
 	VCVTPH2PS (R15), Z5
 	VFMADD231PS Z5, Z6, Z3
 	VCVTPH2PS 32(R15), Z5
@@ -3147,8 +3147,8 @@ notAlone:
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $4
@@ -3182,37 +3182,37 @@ columns4x4line:
 	VMOVUPS (SI)(R13*2), Z18
 	VMOVUPS (SI)(R14*1), Z19
 	VCVTPH2PS (R8), Z20
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line0
-	ASK (R15)
-asked4x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line0
+	HINT (R15)
+prefetched4x4line0:
 	VFMADD231PS Z20, Z16, Z0
 	VFMADD231PS Z20, Z17, Z4
 	VFMADD231PS Z20, Z18, Z8
 	VFMADD231PS Z20, Z19, Z12
 	VCVTPH2PS (R8)(R9*1), Z20
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line1
-	ASK (R15)(R9*1)
-asked4x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line1
+	HINT (R15)(R9*1)
+prefetched4x4line1:
 	VFMADD231PS Z20, Z16, Z1
 	VFMADD231PS Z20, Z17, Z5
 	VFMADD231PS Z20, Z18, Z9
 	VFMADD231PS Z20, Z19, Z13
 	VCVTPH2PS (R8)(R9*2), Z20
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line2
-	ASK (R15)(R9*2)
-asked4x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line2
+	HINT (R15)(R9*2)
+prefetched4x4line2:
 	VFMADD231PS Z20, Z16, Z2
 	VFMADD231PS Z20, Z17, Z6
 	VFMADD231PS Z20, Z18, Z10
 	VFMADD231PS Z20, Z19, Z14
 	VCVTPH2PS (R8)(R10*1), Z20
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line3
-	ASK (R15)(R10*1)
-asked4x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line3
+	HINT (R15)(R10*1)
+prefetched4x4line3:
 	VFMADD231PS Z20, Z16, Z3
 	VFMADD231PS Z20, Z17, Z7
 	VFMADD231PS Z20, Z18, Z11
@@ -3256,37 +3256,37 @@ columns4x4vector:
 	VMOVUPS (SI)(R13*2), Z18
 	VMOVUPS (SI)(R14*1), Z19
 	VCVTPH2PS (R8), Z20
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector0
-	ASK (R15)
-asked4x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector0
+	HINT (R15)
+prefetched4x4vector0:
 	VFMADD231PS Z20, Z16, Z0
 	VFMADD231PS Z20, Z17, Z4
 	VFMADD231PS Z20, Z18, Z8
 	VFMADD231PS Z20, Z19, Z12
 	VCVTPH2PS (R8)(R9*1), Z20
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector1
-	ASK (R15)(R9*1)
-asked4x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector1
+	HINT (R15)(R9*1)
+prefetched4x4vector1:
 	VFMADD231PS Z20, Z16, Z1
 	VFMADD231PS Z20, Z17, Z5
 	VFMADD231PS Z20, Z18, Z9
 	VFMADD231PS Z20, Z19, Z13
 	VCVTPH2PS (R8)(R9*2), Z20
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector2
-	ASK (R15)(R9*2)
-asked4x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector2
+	HINT (R15)(R9*2)
+prefetched4x4vector2:
 	VFMADD231PS Z20, Z16, Z2
 	VFMADD231PS Z20, Z17, Z6
 	VFMADD231PS Z20, Z18, Z10
 	VFMADD231PS Z20, Z19, Z14
 	VCVTPH2PS (R8)(R10*1), Z20
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector3
-	ASK (R15)(R10*1)
-asked4x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector3
+	HINT (R15)(R10*1)
+prefetched4x4vector3:
 	VFMADD231PS Z20, Z16, Z3
 	VFMADD231PS Z20, Z17, Z7
 	VFMADD231PS Z20, Z18, Z11
@@ -3409,9 +3409,9 @@ end4x4one:
 	VMOVUPS X12, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*4), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-4, R12
 	CMPQ R12, $4
 	JGE queries4x4
@@ -3437,31 +3437,31 @@ columns2x4line:
 	VMOVUPS (SI), Z8
 	VMOVUPS (SI)(R13*1), Z9
 	VCVTPH2PS (R8), Z10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line0
-	ASK (R15)
-asked2x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line0
+	HINT (R15)
+prefetched2x4line0:
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z4
 	VCVTPH2PS (R8)(R9*1), Z10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line1
-	ASK (R15)(R9*1)
-asked2x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line1
+	HINT (R15)(R9*1)
+prefetched2x4line1:
 	VFMADD231PS Z10, Z8, Z1
 	VFMADD231PS Z10, Z9, Z5
 	VCVTPH2PS (R8)(R9*2), Z10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line2
-	ASK (R15)(R9*2)
-asked2x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line2
+	HINT (R15)(R9*2)
+prefetched2x4line2:
 	VFMADD231PS Z10, Z8, Z2
 	VFMADD231PS Z10, Z9, Z6
 	VCVTPH2PS (R8)(R10*1), Z10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line3
-	ASK (R15)(R10*1)
-asked2x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line3
+	HINT (R15)(R10*1)
+prefetched2x4line3:
 	VFMADD231PS Z10, Z8, Z3
 	VFMADD231PS Z10, Z9, Z7
 	VMOVUPS 64(SI), Z8
@@ -3491,31 +3491,31 @@ columns2x4vector:
 	VMOVUPS (SI), Z8
 	VMOVUPS (SI)(R13*1), Z9
 	VCVTPH2PS (R8), Z10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector0
-	ASK (R15)
-asked2x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector0
+	HINT (R15)
+prefetched2x4vector0:
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z4
 	VCVTPH2PS (R8)(R9*1), Z10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector1
-	ASK (R15)(R9*1)
-asked2x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector1
+	HINT (R15)(R9*1)
+prefetched2x4vector1:
 	VFMADD231PS Z10, Z8, Z1
 	VFMADD231PS Z10, Z9, Z5
 	VCVTPH2PS (R8)(R9*2), Z10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector2
-	ASK (R15)(R9*2)
-asked2x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector2
+	HINT (R15)(R9*2)
+prefetched2x4vector2:
 	VFMADD231PS Z10, Z8, Z2
 	VFMADD231PS Z10, Z9, Z6
 	VCVTPH2PS (R8)(R10*1), Z10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector3
-	ASK (R15)(R10*1)
-asked2x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector3
+	HINT (R15)(R10*1)
+prefetched2x4vector3:
 	VFMADD231PS Z10, Z8, Z3
 	VFMADD231PS Z10, Z9, Z7
 	ADDQ $64, SI
@@ -3594,9 +3594,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -3617,28 +3617,28 @@ key1x4:
 	CMPQ R11, $128
 	JLT end1x4vectors8
 columns1x4vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VCVTPH2PS (R8), Z5
 	VFMADD231PS Z5, Z4, Z3
 	VMOVUPS 64(SI), Z4
 	VCVTPH2PS 32(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Z4
 	VCVTPH2PS 64(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
 	VMOVUPS 192(SI), Z4
 	VCVTPH2PS 96(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 256(SI), Z4
 	VCVTPH2PS 128(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
 	VMOVUPS 320(SI), Z4
 	VCVTPH2PS 160(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 384(SI), Z4
 	VCVTPH2PS 192(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
@@ -3654,14 +3654,14 @@ end1x4vectors8:
 	CMPQ R11, $64
 	JLT end1x4vectors4
 columns1x4vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VCVTPH2PS (R8), Z5
 	VFMADD231PS Z5, Z4, Z3
 	VMOVUPS 64(SI), Z4
 	VCVTPH2PS 32(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Z4
 	VCVTPH2PS 64(R8), Z5
 	VFMADD231PS Z5, Z4, Z3
@@ -3675,7 +3675,7 @@ end1x4vectors4:
 	CMPQ R11, $32
 	JLT end1x4vectors2
 columns1x4vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VCVTPH2PS (R8), Z5
 	VFMADD231PS Z5, Z4, Z3
@@ -3689,7 +3689,7 @@ end1x4vectors2:
 	CMPQ R11, $16
 	JLT end1x4vectors1
 columns1x4vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VCVTPH2PS (R8), Z5
 	VFMADD231PS Z5, Z4, Z3
@@ -3737,14 +3737,14 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -3759,8 +3759,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $4
@@ -3782,10 +3782,10 @@ columns4x1line:
 	VMOVUPS (SI)(R13*2), Z6
 	VMOVUPS (SI)(R14*1), Z7
 	VCVTPH2PS (R8), Z8
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x1line0
-	ASK (R15)
-asked4x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x1line0
+	HINT (R15)
+prefetched4x1line0:
 	VFMADD231PS Z8, Z4, Z0
 	VFMADD231PS Z8, Z5, Z1
 	VFMADD231PS Z8, Z6, Z2
@@ -3814,10 +3814,10 @@ columns4x1vector:
 	VMOVUPS (SI)(R13*2), Z6
 	VMOVUPS (SI)(R14*1), Z7
 	VCVTPH2PS (R8), Z8
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x1vector0
-	ASK (R15)
-asked4x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x1vector0
+	HINT (R15)
+prefetched4x1vector0:
 	VFMADD231PS Z8, Z4, Z0
 	VFMADD231PS Z8, Z5, Z1
 	VFMADD231PS Z8, Z6, Z2
@@ -3907,9 +3907,9 @@ end4x1one:
 	VMOVSS X3, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*4), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-4, R12
 	CMPQ R12, $4
 	JGE queries4x1
@@ -3929,10 +3929,10 @@ columns2x1line:
 	VMOVUPS (SI), Z2
 	VMOVUPS (SI)(R13*1), Z3
 	VCVTPH2PS (R8), Z4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1line0
-	ASK (R15)
-asked2x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1line0
+	HINT (R15)
+prefetched2x1line0:
 	VFMADD231PS Z4, Z2, Z0
 	VFMADD231PS Z4, Z3, Z1
 	VMOVUPS 64(SI), Z2
@@ -3953,10 +3953,10 @@ columns2x1vector:
 	VMOVUPS (SI), Z2
 	VMOVUPS (SI)(R13*1), Z3
 	VCVTPH2PS (R8), Z4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1vector0
-	ASK (R15)
-asked2x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1vector0
+	HINT (R15)
+prefetched2x1vector0:
 	VFMADD231PS Z4, Z2, Z0
 	VFMADD231PS Z4, Z3, Z1
 	ADDQ $64, SI
@@ -4014,9 +4014,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -4034,28 +4034,28 @@ key1x1:
 	CMPQ R11, $128
 	JLT end1x1vectors8
 columns1x1vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VCVTPH2PS (R8), Z2
 	VFMADD231PS Z2, Z1, Z0
 	VMOVUPS 64(SI), Z1
 	VCVTPH2PS 32(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Z1
 	VCVTPH2PS 64(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
 	VMOVUPS 192(SI), Z1
 	VCVTPH2PS 96(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 256(SI), Z1
 	VCVTPH2PS 128(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
 	VMOVUPS 320(SI), Z1
 	VCVTPH2PS 160(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 384(SI), Z1
 	VCVTPH2PS 192(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
@@ -4071,14 +4071,14 @@ end1x1vectors8:
 	CMPQ R11, $64
 	JLT end1x1vectors4
 columns1x1vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VCVTPH2PS (R8), Z2
 	VFMADD231PS Z2, Z1, Z0
 	VMOVUPS 64(SI), Z1
 	VCVTPH2PS 32(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Z1
 	VCVTPH2PS 64(R8), Z2
 	VFMADD231PS Z2, Z1, Z0
@@ -4092,7 +4092,7 @@ end1x1vectors4:
 	CMPQ R11, $32
 	JLT end1x1vectors2
 columns1x1vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VCVTPH2PS (R8), Z2
 	VFMADD231PS Z2, Z1, Z0
@@ -4106,7 +4106,7 @@ end1x1vectors2:
 	CMPQ R11, $16
 	JLT end1x1vectors1
 columns1x1vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VCVTPH2PS (R8), Z2
 	VFMADD231PS Z2, Z1, Z0
@@ -4151,14 +4151,14 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -4251,16 +4251,16 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	MOVQ CX, (Walk_Runs+Runs_keys)(AX)
-	MOVQ (Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ (Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	MOVQ (Walk_Runs+Runs_rows)(AX), DX
 	MOVQ (Walk_RowPanel+RowPanel_R)(AX), CX
 	CMPQ CX, $6
@@ -4311,11 +4311,11 @@ columns6x64:
 	JLT rest6x64
 	PCALIGN $64
 steps6x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step0of4:
 	VCVTPH2PS (SI), Z24
 	VCVTPH2PS 32(SI), Z25
 	VCVTPH2PS 64(SI), Z26
@@ -4351,11 +4351,11 @@ asked6x64step0of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step1of4:
 	VCVTPH2PS (SI), Z24
 	VCVTPH2PS 32(SI), Z25
 	VCVTPH2PS 64(SI), Z26
@@ -4391,11 +4391,11 @@ asked6x64step1of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step2of4:
 	VCVTPH2PS (SI), Z24
 	VCVTPH2PS 32(SI), Z25
 	VCVTPH2PS 64(SI), Z26
@@ -4431,11 +4431,11 @@ asked6x64step2of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step3of4:
 	VCVTPH2PS (SI), Z24
 	VCVTPH2PS 32(SI), Z25
 	VCVTPH2PS 64(SI), Z26
@@ -4481,11 +4481,11 @@ rest6x64:
 	CMPQ R11, $0
 	JLT done6x64
 one6x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step0of1:
 	VCVTPH2PS (SI), Z24
 	VCVTPH2PS 32(SI), Z25
 	VCVTPH2PS 64(SI), Z26
@@ -4596,10 +4596,10 @@ columns6x32:
 	JLT rest6x32
 	PCALIGN $64
 steps6x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step0of4
-	ASK (SI)(BP*1)
-asked6x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step0of4
+	HINT (SI)(BP*1)
+prefetched6x32step0of4:
 	VCVTPH2PS (SI), Z12
 	VCVTPH2PS 32(SI), Z13
 	VBROADCASTSS (R8), Z14
@@ -4621,10 +4621,10 @@ asked6x32step0of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step1of4
-	ASK (SI)(BP*1)
-asked6x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step1of4
+	HINT (SI)(BP*1)
+prefetched6x32step1of4:
 	VCVTPH2PS (SI), Z12
 	VCVTPH2PS 32(SI), Z13
 	VBROADCASTSS 4(R8), Z14
@@ -4646,10 +4646,10 @@ asked6x32step1of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step2of4
-	ASK (SI)(BP*1)
-asked6x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step2of4
+	HINT (SI)(BP*1)
+prefetched6x32step2of4:
 	VCVTPH2PS (SI), Z12
 	VCVTPH2PS 32(SI), Z13
 	VBROADCASTSS 8(R8), Z14
@@ -4671,10 +4671,10 @@ asked6x32step2of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step3of4
-	ASK (SI)(BP*1)
-asked6x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step3of4
+	HINT (SI)(BP*1)
+prefetched6x32step3of4:
 	VCVTPH2PS (SI), Z12
 	VCVTPH2PS 32(SI), Z13
 	VBROADCASTSS 12(R8), Z14
@@ -4706,10 +4706,10 @@ rest6x32:
 	CMPQ R11, $0
 	JLT done6x32
 one6x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step0of1
-	ASK (SI)(BP*1)
-asked6x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step0of1
+	HINT (SI)(BP*1)
+prefetched6x32step0of1:
 	VCVTPH2PS (SI), Z12
 	VCVTPH2PS 32(SI), Z13
 	VBROADCASTSS (R8), Z14
@@ -4788,10 +4788,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of4
-	ASK (SI)(BP*1)
-asked6x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of4
+	HINT (SI)(BP*1)
+prefetched6x16step0of4:
 	VCVTPH2PS (SI), Z6
 	VBROADCASTSS (R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -4806,10 +4806,10 @@ asked6x16step0of4:
 	VBROADCASTSS (R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step1of4
-	ASK (SI)(BP*1)
-asked6x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step1of4
+	HINT (SI)(BP*1)
+prefetched6x16step1of4:
 	VCVTPH2PS (SI), Z6
 	VBROADCASTSS 4(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -4824,10 +4824,10 @@ asked6x16step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step2of4
-	ASK (SI)(BP*1)
-asked6x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step2of4
+	HINT (SI)(BP*1)
+prefetched6x16step2of4:
 	VCVTPH2PS (SI), Z6
 	VBROADCASTSS 8(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -4842,10 +4842,10 @@ asked6x16step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step3of4
-	ASK (SI)(BP*1)
-asked6x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step3of4
+	HINT (SI)(BP*1)
+prefetched6x16step3of4:
 	VCVTPH2PS (SI), Z6
 	VBROADCASTSS 12(R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -4870,10 +4870,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of1
-	ASK (SI)(BP*1)
-asked6x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of1
+	HINT (SI)(BP*1)
+prefetched6x16step0of1:
 	VCVTPH2PS (SI), Z6
 	VBROADCASTSS (R8), Z7
 	VFMADD231PS Z7, Z6, Z0
@@ -4939,10 +4939,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of4
-	ASK (SI)(BP*1)
-asked6x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of4
+	HINT (SI)(BP*1)
+prefetched6x1step0of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -4959,10 +4959,10 @@ asked6x1step0of4:
 	VBROADCASTSS (R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step1of4
-	ASK (SI)(BP*1)
-asked6x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step1of4
+	HINT (SI)(BP*1)
+prefetched6x1step1of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -4979,10 +4979,10 @@ asked6x1step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step2of4
-	ASK (SI)(BP*1)
-asked6x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step2of4
+	HINT (SI)(BP*1)
+prefetched6x1step2of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -4999,10 +4999,10 @@ asked6x1step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step3of4
-	ASK (SI)(BP*1)
-asked6x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step3of4
+	HINT (SI)(BP*1)
+prefetched6x1step3of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -5029,10 +5029,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of1
-	ASK (SI)(BP*1)
-asked6x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of1
+	HINT (SI)(BP*1)
+prefetched6x1step0of1:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $0, (SI), X6, X6
 	VCVTPH2PS X6, X6
@@ -5074,7 +5074,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -5085,9 +5085,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -5118,11 +5118,11 @@ columns2x64:
 	JLT rest2x64
 	PCALIGN $64
 steps2x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step0of4:
 	VCVTPH2PS (SI), Z8
 	VCVTPH2PS 32(SI), Z9
 	VCVTPH2PS 64(SI), Z10
@@ -5138,11 +5138,11 @@ asked2x64step0of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step1of4:
 	VCVTPH2PS (SI), Z8
 	VCVTPH2PS 32(SI), Z9
 	VCVTPH2PS 64(SI), Z10
@@ -5158,11 +5158,11 @@ asked2x64step1of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step2of4:
 	VCVTPH2PS (SI), Z8
 	VCVTPH2PS 32(SI), Z9
 	VCVTPH2PS 64(SI), Z10
@@ -5178,11 +5178,11 @@ asked2x64step2of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step3of4:
 	VCVTPH2PS (SI), Z8
 	VCVTPH2PS 32(SI), Z9
 	VCVTPH2PS 64(SI), Z10
@@ -5207,11 +5207,11 @@ rest2x64:
 	CMPQ R11, $0
 	JLT done2x64
 one2x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step0of1:
 	VCVTPH2PS (SI), Z8
 	VCVTPH2PS 32(SI), Z9
 	VCVTPH2PS 64(SI), Z10
@@ -5267,10 +5267,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of4
-	ASK (SI)(BP*1)
-asked2x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of4
+	HINT (SI)(BP*1)
+prefetched2x32step0of4:
 	VCVTPH2PS (SI), Z4
 	VCVTPH2PS 32(SI), Z5
 	VBROADCASTSS (R8), Z6
@@ -5280,10 +5280,10 @@ asked2x32step0of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step1of4
-	ASK (SI)(BP*1)
-asked2x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step1of4
+	HINT (SI)(BP*1)
+prefetched2x32step1of4:
 	VCVTPH2PS (SI), Z4
 	VCVTPH2PS 32(SI), Z5
 	VBROADCASTSS 4(R8), Z6
@@ -5293,10 +5293,10 @@ asked2x32step1of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step2of4
-	ASK (SI)(BP*1)
-asked2x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step2of4
+	HINT (SI)(BP*1)
+prefetched2x32step2of4:
 	VCVTPH2PS (SI), Z4
 	VCVTPH2PS 32(SI), Z5
 	VBROADCASTSS 8(R8), Z6
@@ -5306,10 +5306,10 @@ asked2x32step2of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step3of4
-	ASK (SI)(BP*1)
-asked2x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step3of4
+	HINT (SI)(BP*1)
+prefetched2x32step3of4:
 	VCVTPH2PS (SI), Z4
 	VCVTPH2PS 32(SI), Z5
 	VBROADCASTSS 12(R8), Z6
@@ -5328,10 +5328,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of1
-	ASK (SI)(BP*1)
-asked2x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of1
+	HINT (SI)(BP*1)
+prefetched2x32step0of1:
 	VCVTPH2PS (SI), Z4
 	VCVTPH2PS 32(SI), Z5
 	VBROADCASTSS (R8), Z6
@@ -5375,40 +5375,40 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of4
-	ASK (SI)(BP*1)
-asked2x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of4
+	HINT (SI)(BP*1)
+prefetched2x16step0of4:
 	VCVTPH2PS (SI), Z2
 	VBROADCASTSS (R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step1of4
-	ASK (SI)(BP*1)
-asked2x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step1of4
+	HINT (SI)(BP*1)
+prefetched2x16step1of4:
 	VCVTPH2PS (SI), Z2
 	VBROADCASTSS 4(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS 4(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step2of4
-	ASK (SI)(BP*1)
-asked2x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step2of4
+	HINT (SI)(BP*1)
+prefetched2x16step2of4:
 	VCVTPH2PS (SI), Z2
 	VBROADCASTSS 8(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
 	VBROADCASTSS 8(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step3of4
-	ASK (SI)(BP*1)
-asked2x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step3of4
+	HINT (SI)(BP*1)
+prefetched2x16step3of4:
 	VCVTPH2PS (SI), Z2
 	VBROADCASTSS 12(R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -5424,10 +5424,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of1
-	ASK (SI)(BP*1)
-asked2x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of1
+	HINT (SI)(BP*1)
+prefetched2x16step0of1:
 	VCVTPH2PS (SI), Z2
 	VBROADCASTSS (R8), Z3
 	VFMADD231PS Z3, Z2, Z0
@@ -5466,10 +5466,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of4
-	ASK (SI)(BP*1)
-asked2x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of4
+	HINT (SI)(BP*1)
+prefetched2x1step0of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -5478,10 +5478,10 @@ asked2x1step0of4:
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step1of4
-	ASK (SI)(BP*1)
-asked2x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step1of4
+	HINT (SI)(BP*1)
+prefetched2x1step1of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -5490,10 +5490,10 @@ asked2x1step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step2of4
-	ASK (SI)(BP*1)
-asked2x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step2of4
+	HINT (SI)(BP*1)
+prefetched2x1step2of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -5502,10 +5502,10 @@ asked2x1step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step3of4
-	ASK (SI)(BP*1)
-asked2x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step3of4
+	HINT (SI)(BP*1)
+prefetched2x1step3of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -5523,10 +5523,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of1
-	ASK (SI)(BP*1)
-asked2x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of1
+	HINT (SI)(BP*1)
+prefetched2x1step0of1:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -5551,7 +5551,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -5560,9 +5560,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -5595,10 +5595,10 @@ columns1x256:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x256:
 	VBROADCASTSS (R8), Z16
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VCVTPH2PS (SI), Z17
 	VFMADD231PS Z16, Z17, Z0
 	VCVTPH2PS 32(SI), Z17
@@ -5615,10 +5615,10 @@ key1x256:
 	VFMADD231PS Z16, Z17, Z6
 	VCVTPH2PS 224(SI), Z17
 	VFMADD231PS Z16, Z17, Z7
-	ASK 256(SI)(BP*1)
-	ASK 320(SI)(BP*1)
-	ASK 384(SI)(BP*1)
-	ASK 448(SI)(BP*1)
+	HINT 256(SI)(BP*1)
+	HINT 320(SI)(BP*1)
+	HINT 384(SI)(BP*1)
+	HINT 448(SI)(BP*1)
 	VCVTPH2PS 256(SI), Z17
 	VFMADD231PS Z16, Z17, Z8
 	VCVTPH2PS 288(SI), Z17
@@ -5678,10 +5678,10 @@ columns1x128:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x128:
 	VBROADCASTSS (R8), Z8
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VCVTPH2PS (SI), Z9
 	VFMADD231PS Z8, Z9, Z0
 	VCVTPH2PS 32(SI), Z9
@@ -5729,8 +5729,8 @@ columns1x64:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x64:
 	VBROADCASTSS (R8), Z4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
 	VCVTPH2PS (SI), Z5
 	VFMADD231PS Z4, Z5, Z0
 	VCVTPH2PS 32(SI), Z5
@@ -5764,7 +5764,7 @@ columns1x32:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x32:
 	VBROADCASTSS (R8), Z2
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VCVTPH2PS (SI), Z3
 	VFMADD231PS Z2, Z3, Z0
 	VCVTPH2PS 32(SI), Z3
@@ -5791,7 +5791,7 @@ columns1x16:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x16:
 	VBROADCASTSS (R8), Z1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VCVTPH2PS (SI), Z2
 	VFMADD231PS Z1, Z2, Z0
 	LEAQ (SI)(R13*1), SI
@@ -5815,7 +5815,7 @@ columns1x1:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x1:
 	VBROADCASTSS (R8), Z1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VXORPS Z2, Z2, Z2
 	VPINSRW $0, (SI), X2, X2
 	VCVTPH2PS X2, X2
@@ -5832,7 +5832,7 @@ key1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -5841,9 +5841,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -5930,12 +5930,12 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Dot_Walk+Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Dot_Walk+Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_head)(AX)
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R11
 	CMPQ R11, $2
@@ -5972,10 +5972,10 @@ keyalone16:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VPMOVZXWD (R15), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z6, Z3
@@ -6000,10 +6000,10 @@ keyalone16:
 	VPMOVZXWD 224(R15), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z13, Z3
-	ASK 256(R15)(BP*1)
-	ASK 320(R15)(BP*1)
-	ASK 384(R15)(BP*1)
-	ASK 448(R15)(BP*1)
+	HINT 256(R15)(BP*1)
+	HINT 320(R15)(BP*1)
+	HINT 384(R15)(BP*1)
+	HINT 448(R15)(BP*1)
 	VPMOVZXWD 256(R15), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z14, Z3
@@ -6076,10 +6076,10 @@ keyalone8:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
-	ASK 128(R15)(BP*1)
-	ASK 192(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
+	HINT 128(R15)(BP*1)
+	HINT 192(R15)(BP*1)
 	VPMOVZXWD (R15), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z6, Z3
@@ -6148,8 +6148,8 @@ keyalone4:
 	VMOVUPS Z2, Z1
 	VMOVUPS Z3, Z2
 	VXORPS Z3, Z3, Z3
-	ASK (R15)(BP*1)
-	ASK 64(R15)(BP*1)
+	HINT (R15)(BP*1)
+	HINT 64(R15)(BP*1)
 	VPMOVZXWD (R15), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z6, Z3
@@ -6194,8 +6194,8 @@ notAlone:
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $4
@@ -6230,40 +6230,40 @@ columns4x4line:
 	VMOVUPS (SI)(R14*1), Z19
 	VPMOVZXWD (R8), Z20
 	VPSLLD $16, Z20, Z20
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line0
-	ASK (R15)
-asked4x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line0
+	HINT (R15)
+prefetched4x4line0:
 	VFMADD231PS Z20, Z16, Z0
 	VFMADD231PS Z20, Z17, Z4
 	VFMADD231PS Z20, Z18, Z8
 	VFMADD231PS Z20, Z19, Z12
 	VPMOVZXWD (R8)(R9*1), Z20
 	VPSLLD $16, Z20, Z20
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line1
-	ASK (R15)(R9*1)
-asked4x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line1
+	HINT (R15)(R9*1)
+prefetched4x4line1:
 	VFMADD231PS Z20, Z16, Z1
 	VFMADD231PS Z20, Z17, Z5
 	VFMADD231PS Z20, Z18, Z9
 	VFMADD231PS Z20, Z19, Z13
 	VPMOVZXWD (R8)(R9*2), Z20
 	VPSLLD $16, Z20, Z20
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line2
-	ASK (R15)(R9*2)
-asked4x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line2
+	HINT (R15)(R9*2)
+prefetched4x4line2:
 	VFMADD231PS Z20, Z16, Z2
 	VFMADD231PS Z20, Z17, Z6
 	VFMADD231PS Z20, Z18, Z10
 	VFMADD231PS Z20, Z19, Z14
 	VPMOVZXWD (R8)(R10*1), Z20
 	VPSLLD $16, Z20, Z20
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line3
-	ASK (R15)(R10*1)
-asked4x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line3
+	HINT (R15)(R10*1)
+prefetched4x4line3:
 	VFMADD231PS Z20, Z16, Z3
 	VFMADD231PS Z20, Z17, Z7
 	VFMADD231PS Z20, Z18, Z11
@@ -6312,40 +6312,40 @@ columns4x4vector:
 	VMOVUPS (SI)(R14*1), Z19
 	VPMOVZXWD (R8), Z20
 	VPSLLD $16, Z20, Z20
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector0
-	ASK (R15)
-asked4x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector0
+	HINT (R15)
+prefetched4x4vector0:
 	VFMADD231PS Z20, Z16, Z0
 	VFMADD231PS Z20, Z17, Z4
 	VFMADD231PS Z20, Z18, Z8
 	VFMADD231PS Z20, Z19, Z12
 	VPMOVZXWD (R8)(R9*1), Z20
 	VPSLLD $16, Z20, Z20
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector1
-	ASK (R15)(R9*1)
-asked4x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector1
+	HINT (R15)(R9*1)
+prefetched4x4vector1:
 	VFMADD231PS Z20, Z16, Z1
 	VFMADD231PS Z20, Z17, Z5
 	VFMADD231PS Z20, Z18, Z9
 	VFMADD231PS Z20, Z19, Z13
 	VPMOVZXWD (R8)(R9*2), Z20
 	VPSLLD $16, Z20, Z20
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector2
-	ASK (R15)(R9*2)
-asked4x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector2
+	HINT (R15)(R9*2)
+prefetched4x4vector2:
 	VFMADD231PS Z20, Z16, Z2
 	VFMADD231PS Z20, Z17, Z6
 	VFMADD231PS Z20, Z18, Z10
 	VFMADD231PS Z20, Z19, Z14
 	VPMOVZXWD (R8)(R10*1), Z20
 	VPSLLD $16, Z20, Z20
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector3
-	ASK (R15)(R10*1)
-asked4x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector3
+	HINT (R15)(R10*1)
+prefetched4x4vector3:
 	VFMADD231PS Z20, Z16, Z3
 	VFMADD231PS Z20, Z17, Z7
 	VFMADD231PS Z20, Z18, Z11
@@ -6464,9 +6464,9 @@ end4x4one:
 	VMOVUPS X12, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*4), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-4, R12
 	CMPQ R12, $4
 	JGE queries4x4
@@ -6493,34 +6493,34 @@ columns2x4line:
 	VMOVUPS (SI)(R13*1), Z9
 	VPMOVZXWD (R8), Z10
 	VPSLLD $16, Z10, Z10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line0
-	ASK (R15)
-asked2x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line0
+	HINT (R15)
+prefetched2x4line0:
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z4
 	VPMOVZXWD (R8)(R9*1), Z10
 	VPSLLD $16, Z10, Z10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line1
-	ASK (R15)(R9*1)
-asked2x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line1
+	HINT (R15)(R9*1)
+prefetched2x4line1:
 	VFMADD231PS Z10, Z8, Z1
 	VFMADD231PS Z10, Z9, Z5
 	VPMOVZXWD (R8)(R9*2), Z10
 	VPSLLD $16, Z10, Z10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line2
-	ASK (R15)(R9*2)
-asked2x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line2
+	HINT (R15)(R9*2)
+prefetched2x4line2:
 	VFMADD231PS Z10, Z8, Z2
 	VFMADD231PS Z10, Z9, Z6
 	VPMOVZXWD (R8)(R10*1), Z10
 	VPSLLD $16, Z10, Z10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line3
-	ASK (R15)(R10*1)
-asked2x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line3
+	HINT (R15)(R10*1)
+prefetched2x4line3:
 	VFMADD231PS Z10, Z8, Z3
 	VFMADD231PS Z10, Z9, Z7
 	VMOVUPS 64(SI), Z8
@@ -6555,34 +6555,34 @@ columns2x4vector:
 	VMOVUPS (SI)(R13*1), Z9
 	VPMOVZXWD (R8), Z10
 	VPSLLD $16, Z10, Z10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector0
-	ASK (R15)
-asked2x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector0
+	HINT (R15)
+prefetched2x4vector0:
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z4
 	VPMOVZXWD (R8)(R9*1), Z10
 	VPSLLD $16, Z10, Z10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector1
-	ASK (R15)(R9*1)
-asked2x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector1
+	HINT (R15)(R9*1)
+prefetched2x4vector1:
 	VFMADD231PS Z10, Z8, Z1
 	VFMADD231PS Z10, Z9, Z5
 	VPMOVZXWD (R8)(R9*2), Z10
 	VPSLLD $16, Z10, Z10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector2
-	ASK (R15)(R9*2)
-asked2x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector2
+	HINT (R15)(R9*2)
+prefetched2x4vector2:
 	VFMADD231PS Z10, Z8, Z2
 	VFMADD231PS Z10, Z9, Z6
 	VPMOVZXWD (R8)(R10*1), Z10
 	VPSLLD $16, Z10, Z10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector3
-	ASK (R15)(R10*1)
-asked2x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector3
+	HINT (R15)(R10*1)
+prefetched2x4vector3:
 	VFMADD231PS Z10, Z8, Z3
 	VFMADD231PS Z10, Z9, Z7
 	ADDQ $64, SI
@@ -6657,9 +6657,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -6680,7 +6680,7 @@ key1x4:
 	CMPQ R11, $128
 	JLT end1x4vectors8
 columns1x4vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VPMOVZXWD (R8), Z5
 	VPSLLD $16, Z5, Z5
@@ -6689,7 +6689,7 @@ columns1x4vectors8:
 	VPMOVZXWD 32(R8), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Z4
 	VPMOVZXWD 64(R8), Z5
 	VPSLLD $16, Z5, Z5
@@ -6698,7 +6698,7 @@ columns1x4vectors8:
 	VPMOVZXWD 96(R8), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 256(SI), Z4
 	VPMOVZXWD 128(R8), Z5
 	VPSLLD $16, Z5, Z5
@@ -6707,7 +6707,7 @@ columns1x4vectors8:
 	VPMOVZXWD 160(R8), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 384(SI), Z4
 	VPMOVZXWD 192(R8), Z5
 	VPSLLD $16, Z5, Z5
@@ -6725,7 +6725,7 @@ end1x4vectors8:
 	CMPQ R11, $64
 	JLT end1x4vectors4
 columns1x4vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VPMOVZXWD (R8), Z5
 	VPSLLD $16, Z5, Z5
@@ -6734,7 +6734,7 @@ columns1x4vectors4:
 	VPMOVZXWD 32(R8), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z5, Z4, Z3
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Z4
 	VPMOVZXWD 64(R8), Z5
 	VPSLLD $16, Z5, Z5
@@ -6750,7 +6750,7 @@ end1x4vectors4:
 	CMPQ R11, $32
 	JLT end1x4vectors2
 columns1x4vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VPMOVZXWD (R8), Z5
 	VPSLLD $16, Z5, Z5
@@ -6766,7 +6766,7 @@ end1x4vectors2:
 	CMPQ R11, $16
 	JLT end1x4vectors1
 columns1x4vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z4
 	VPMOVZXWD (R8), Z5
 	VPSLLD $16, Z5, Z5
@@ -6814,14 +6814,14 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -6836,8 +6836,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $4
@@ -6860,10 +6860,10 @@ columns4x1line:
 	VMOVUPS (SI)(R14*1), Z7
 	VPMOVZXWD (R8), Z8
 	VPSLLD $16, Z8, Z8
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x1line0
-	ASK (R15)
-asked4x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x1line0
+	HINT (R15)
+prefetched4x1line0:
 	VFMADD231PS Z8, Z4, Z0
 	VFMADD231PS Z8, Z5, Z1
 	VFMADD231PS Z8, Z6, Z2
@@ -6894,10 +6894,10 @@ columns4x1vector:
 	VMOVUPS (SI)(R14*1), Z7
 	VPMOVZXWD (R8), Z8
 	VPSLLD $16, Z8, Z8
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x1vector0
-	ASK (R15)
-asked4x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x1vector0
+	HINT (R15)
+prefetched4x1vector0:
 	VFMADD231PS Z8, Z4, Z0
 	VFMADD231PS Z8, Z5, Z1
 	VFMADD231PS Z8, Z6, Z2
@@ -6986,9 +6986,9 @@ end4x1one:
 	VMOVSS X3, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*4), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-4, R12
 	CMPQ R12, $4
 	JGE queries4x1
@@ -7009,10 +7009,10 @@ columns2x1line:
 	VMOVUPS (SI)(R13*1), Z3
 	VPMOVZXWD (R8), Z4
 	VPSLLD $16, Z4, Z4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1line0
-	ASK (R15)
-asked2x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1line0
+	HINT (R15)
+prefetched2x1line0:
 	VFMADD231PS Z4, Z2, Z0
 	VFMADD231PS Z4, Z3, Z1
 	VMOVUPS 64(SI), Z2
@@ -7035,10 +7035,10 @@ columns2x1vector:
 	VMOVUPS (SI)(R13*1), Z3
 	VPMOVZXWD (R8), Z4
 	VPSLLD $16, Z4, Z4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1vector0
-	ASK (R15)
-asked2x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1vector0
+	HINT (R15)
+prefetched2x1vector0:
 	VFMADD231PS Z4, Z2, Z0
 	VFMADD231PS Z4, Z3, Z1
 	ADDQ $64, SI
@@ -7095,9 +7095,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -7115,7 +7115,7 @@ key1x1:
 	CMPQ R11, $128
 	JLT end1x1vectors8
 columns1x1vectors8:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VPMOVZXWD (R8), Z2
 	VPSLLD $16, Z2, Z2
@@ -7124,7 +7124,7 @@ columns1x1vectors8:
 	VPMOVZXWD 32(R8), Z2
 	VPSLLD $16, Z2, Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Z1
 	VPMOVZXWD 64(R8), Z2
 	VPSLLD $16, Z2, Z2
@@ -7133,7 +7133,7 @@ columns1x1vectors8:
 	VPMOVZXWD 96(R8), Z2
 	VPSLLD $16, Z2, Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 128(R8)(BP*1)
+	HINT 128(R8)(BP*1)
 	VMOVUPS 256(SI), Z1
 	VPMOVZXWD 128(R8), Z2
 	VPSLLD $16, Z2, Z2
@@ -7142,7 +7142,7 @@ columns1x1vectors8:
 	VPMOVZXWD 160(R8), Z2
 	VPSLLD $16, Z2, Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 192(R8)(BP*1)
+	HINT 192(R8)(BP*1)
 	VMOVUPS 384(SI), Z1
 	VPMOVZXWD 192(R8), Z2
 	VPSLLD $16, Z2, Z2
@@ -7160,7 +7160,7 @@ end1x1vectors8:
 	CMPQ R11, $64
 	JLT end1x1vectors4
 columns1x1vectors4:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VPMOVZXWD (R8), Z2
 	VPSLLD $16, Z2, Z2
@@ -7169,7 +7169,7 @@ columns1x1vectors4:
 	VPMOVZXWD 32(R8), Z2
 	VPSLLD $16, Z2, Z2
 	VFMADD231PS Z2, Z1, Z0
-	ASK 64(R8)(BP*1)
+	HINT 64(R8)(BP*1)
 	VMOVUPS 128(SI), Z1
 	VPMOVZXWD 64(R8), Z2
 	VPSLLD $16, Z2, Z2
@@ -7185,7 +7185,7 @@ end1x1vectors4:
 	CMPQ R11, $32
 	JLT end1x1vectors2
 columns1x1vectors2:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VPMOVZXWD (R8), Z2
 	VPSLLD $16, Z2, Z2
@@ -7201,7 +7201,7 @@ end1x1vectors2:
 	CMPQ R11, $16
 	JLT end1x1vectors1
 columns1x1vectors1:
-	ASK (R8)(BP*1)
+	HINT (R8)(BP*1)
 	VMOVUPS (SI), Z1
 	VPMOVZXWD (R8), Z2
 	VPSLLD $16, Z2, Z2
@@ -7246,14 +7246,14 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -7346,16 +7346,16 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	MOVQ CX, (Walk_Runs+Runs_keys)(AX)
-	MOVQ (Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ (Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	MOVQ (Walk_Runs+Runs_rows)(AX), DX
 	MOVQ (Walk_RowPanel+RowPanel_R)(AX), CX
 	CMPQ CX, $6
@@ -7406,11 +7406,11 @@ columns6x64:
 	JLT rest6x64
 	PCALIGN $64
 steps6x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step0of4:
 	VPMOVZXWD (SI), Z24
 	VPSLLD $16, Z24, Z24
 	VPMOVZXWD 32(SI), Z25
@@ -7450,11 +7450,11 @@ asked6x64step0of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step1of4:
 	VPMOVZXWD (SI), Z24
 	VPSLLD $16, Z24, Z24
 	VPMOVZXWD 32(SI), Z25
@@ -7494,11 +7494,11 @@ asked6x64step1of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step2of4:
 	VPMOVZXWD (SI), Z24
 	VPSLLD $16, Z24, Z24
 	VPMOVZXWD 32(SI), Z25
@@ -7538,11 +7538,11 @@ asked6x64step2of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step3of4:
 	VPMOVZXWD (SI), Z24
 	VPSLLD $16, Z24, Z24
 	VPMOVZXWD 32(SI), Z25
@@ -7592,11 +7592,11 @@ rest6x64:
 	CMPQ R11, $0
 	JLT done6x64
 one6x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked6x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched6x64step0of1:
 	VPMOVZXWD (SI), Z24
 	VPSLLD $16, Z24, Z24
 	VPMOVZXWD 32(SI), Z25
@@ -7711,10 +7711,10 @@ columns6x32:
 	JLT rest6x32
 	PCALIGN $64
 steps6x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step0of4
-	ASK (SI)(BP*1)
-asked6x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step0of4
+	HINT (SI)(BP*1)
+prefetched6x32step0of4:
 	VPMOVZXWD (SI), Z12
 	VPSLLD $16, Z12, Z12
 	VPMOVZXWD 32(SI), Z13
@@ -7738,10 +7738,10 @@ asked6x32step0of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step1of4
-	ASK (SI)(BP*1)
-asked6x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step1of4
+	HINT (SI)(BP*1)
+prefetched6x32step1of4:
 	VPMOVZXWD (SI), Z12
 	VPSLLD $16, Z12, Z12
 	VPMOVZXWD 32(SI), Z13
@@ -7765,10 +7765,10 @@ asked6x32step1of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step2of4
-	ASK (SI)(BP*1)
-asked6x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step2of4
+	HINT (SI)(BP*1)
+prefetched6x32step2of4:
 	VPMOVZXWD (SI), Z12
 	VPSLLD $16, Z12, Z12
 	VPMOVZXWD 32(SI), Z13
@@ -7792,10 +7792,10 @@ asked6x32step2of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step3of4
-	ASK (SI)(BP*1)
-asked6x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step3of4
+	HINT (SI)(BP*1)
+prefetched6x32step3of4:
 	VPMOVZXWD (SI), Z12
 	VPSLLD $16, Z12, Z12
 	VPMOVZXWD 32(SI), Z13
@@ -7829,10 +7829,10 @@ rest6x32:
 	CMPQ R11, $0
 	JLT done6x32
 one6x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step0of1
-	ASK (SI)(BP*1)
-asked6x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step0of1
+	HINT (SI)(BP*1)
+prefetched6x32step0of1:
 	VPMOVZXWD (SI), Z12
 	VPSLLD $16, Z12, Z12
 	VPMOVZXWD 32(SI), Z13
@@ -7913,10 +7913,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of4
-	ASK (SI)(BP*1)
-asked6x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of4
+	HINT (SI)(BP*1)
+prefetched6x16step0of4:
 	VPMOVZXWD (SI), Z6
 	VPSLLD $16, Z6, Z6
 	VBROADCASTSS (R8), Z7
@@ -7932,10 +7932,10 @@ asked6x16step0of4:
 	VBROADCASTSS (R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step1of4
-	ASK (SI)(BP*1)
-asked6x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step1of4
+	HINT (SI)(BP*1)
+prefetched6x16step1of4:
 	VPMOVZXWD (SI), Z6
 	VPSLLD $16, Z6, Z6
 	VBROADCASTSS 4(R8), Z7
@@ -7951,10 +7951,10 @@ asked6x16step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step2of4
-	ASK (SI)(BP*1)
-asked6x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step2of4
+	HINT (SI)(BP*1)
+prefetched6x16step2of4:
 	VPMOVZXWD (SI), Z6
 	VPSLLD $16, Z6, Z6
 	VBROADCASTSS 8(R8), Z7
@@ -7970,10 +7970,10 @@ asked6x16step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step3of4
-	ASK (SI)(BP*1)
-asked6x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step3of4
+	HINT (SI)(BP*1)
+prefetched6x16step3of4:
 	VPMOVZXWD (SI), Z6
 	VPSLLD $16, Z6, Z6
 	VBROADCASTSS 12(R8), Z7
@@ -7999,10 +7999,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of1
-	ASK (SI)(BP*1)
-asked6x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of1
+	HINT (SI)(BP*1)
+prefetched6x16step0of1:
 	VPMOVZXWD (SI), Z6
 	VPSLLD $16, Z6, Z6
 	VBROADCASTSS (R8), Z7
@@ -8069,10 +8069,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of4
-	ASK (SI)(BP*1)
-asked6x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of4
+	HINT (SI)(BP*1)
+prefetched6x1step0of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS (R8), Z7
@@ -8088,10 +8088,10 @@ asked6x1step0of4:
 	VBROADCASTSS (R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step1of4
-	ASK (SI)(BP*1)
-asked6x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step1of4
+	HINT (SI)(BP*1)
+prefetched6x1step1of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 4(R8), Z7
@@ -8107,10 +8107,10 @@ asked6x1step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step2of4
-	ASK (SI)(BP*1)
-asked6x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step2of4
+	HINT (SI)(BP*1)
+prefetched6x1step2of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 8(R8), Z7
@@ -8126,10 +8126,10 @@ asked6x1step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step3of4
-	ASK (SI)(BP*1)
-asked6x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step3of4
+	HINT (SI)(BP*1)
+prefetched6x1step3of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS 12(R8), Z7
@@ -8155,10 +8155,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of1
-	ASK (SI)(BP*1)
-asked6x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of1
+	HINT (SI)(BP*1)
+prefetched6x1step0of1:
 	VXORPS Z6, Z6, Z6
 	VPINSRW $1, (SI), X6, X6
 	VBROADCASTSS (R8), Z7
@@ -8199,7 +8199,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -8210,9 +8210,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -8243,11 +8243,11 @@ columns2x64:
 	JLT rest2x64
 	PCALIGN $64
 steps2x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step0of4:
 	VPMOVZXWD (SI), Z8
 	VPSLLD $16, Z8, Z8
 	VPMOVZXWD 32(SI), Z9
@@ -8267,11 +8267,11 @@ asked2x64step0of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step1of4:
 	VPMOVZXWD (SI), Z8
 	VPSLLD $16, Z8, Z8
 	VPMOVZXWD 32(SI), Z9
@@ -8291,11 +8291,11 @@ asked2x64step1of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step2of4:
 	VPMOVZXWD (SI), Z8
 	VPSLLD $16, Z8, Z8
 	VPMOVZXWD 32(SI), Z9
@@ -8315,11 +8315,11 @@ asked2x64step2of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step3of4:
 	VPMOVZXWD (SI), Z8
 	VPSLLD $16, Z8, Z8
 	VPMOVZXWD 32(SI), Z9
@@ -8348,11 +8348,11 @@ rest2x64:
 	CMPQ R11, $0
 	JLT done2x64
 one2x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked2x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched2x64step0of1:
 	VPMOVZXWD (SI), Z8
 	VPSLLD $16, Z8, Z8
 	VPMOVZXWD 32(SI), Z9
@@ -8412,10 +8412,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of4
-	ASK (SI)(BP*1)
-asked2x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of4
+	HINT (SI)(BP*1)
+prefetched2x32step0of4:
 	VPMOVZXWD (SI), Z4
 	VPSLLD $16, Z4, Z4
 	VPMOVZXWD 32(SI), Z5
@@ -8427,10 +8427,10 @@ asked2x32step0of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step1of4
-	ASK (SI)(BP*1)
-asked2x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step1of4
+	HINT (SI)(BP*1)
+prefetched2x32step1of4:
 	VPMOVZXWD (SI), Z4
 	VPSLLD $16, Z4, Z4
 	VPMOVZXWD 32(SI), Z5
@@ -8442,10 +8442,10 @@ asked2x32step1of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step2of4
-	ASK (SI)(BP*1)
-asked2x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step2of4
+	HINT (SI)(BP*1)
+prefetched2x32step2of4:
 	VPMOVZXWD (SI), Z4
 	VPSLLD $16, Z4, Z4
 	VPMOVZXWD 32(SI), Z5
@@ -8457,10 +8457,10 @@ asked2x32step2of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step3of4
-	ASK (SI)(BP*1)
-asked2x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step3of4
+	HINT (SI)(BP*1)
+prefetched2x32step3of4:
 	VPMOVZXWD (SI), Z4
 	VPSLLD $16, Z4, Z4
 	VPMOVZXWD 32(SI), Z5
@@ -8481,10 +8481,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of1
-	ASK (SI)(BP*1)
-asked2x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of1
+	HINT (SI)(BP*1)
+prefetched2x32step0of1:
 	VPMOVZXWD (SI), Z4
 	VPSLLD $16, Z4, Z4
 	VPMOVZXWD 32(SI), Z5
@@ -8530,10 +8530,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of4
-	ASK (SI)(BP*1)
-asked2x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of4
+	HINT (SI)(BP*1)
+prefetched2x16step0of4:
 	VPMOVZXWD (SI), Z2
 	VPSLLD $16, Z2, Z2
 	VBROADCASTSS (R8), Z3
@@ -8541,10 +8541,10 @@ asked2x16step0of4:
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step1of4
-	ASK (SI)(BP*1)
-asked2x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step1of4
+	HINT (SI)(BP*1)
+prefetched2x16step1of4:
 	VPMOVZXWD (SI), Z2
 	VPSLLD $16, Z2, Z2
 	VBROADCASTSS 4(R8), Z3
@@ -8552,10 +8552,10 @@ asked2x16step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step2of4
-	ASK (SI)(BP*1)
-asked2x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step2of4
+	HINT (SI)(BP*1)
+prefetched2x16step2of4:
 	VPMOVZXWD (SI), Z2
 	VPSLLD $16, Z2, Z2
 	VBROADCASTSS 8(R8), Z3
@@ -8563,10 +8563,10 @@ asked2x16step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step3of4
-	ASK (SI)(BP*1)
-asked2x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step3of4
+	HINT (SI)(BP*1)
+prefetched2x16step3of4:
 	VPMOVZXWD (SI), Z2
 	VPSLLD $16, Z2, Z2
 	VBROADCASTSS 12(R8), Z3
@@ -8583,10 +8583,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of1
-	ASK (SI)(BP*1)
-asked2x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of1
+	HINT (SI)(BP*1)
+prefetched2x16step0of1:
 	VPMOVZXWD (SI), Z2
 	VPSLLD $16, Z2, Z2
 	VBROADCASTSS (R8), Z3
@@ -8626,10 +8626,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of4
-	ASK (SI)(BP*1)
-asked2x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of4
+	HINT (SI)(BP*1)
+prefetched2x1step0of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS (R8), Z3
@@ -8637,10 +8637,10 @@ asked2x1step0of4:
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step1of4
-	ASK (SI)(BP*1)
-asked2x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step1of4
+	HINT (SI)(BP*1)
+prefetched2x1step1of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 4(R8), Z3
@@ -8648,10 +8648,10 @@ asked2x1step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step2of4
-	ASK (SI)(BP*1)
-asked2x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step2of4
+	HINT (SI)(BP*1)
+prefetched2x1step2of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 8(R8), Z3
@@ -8659,10 +8659,10 @@ asked2x1step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step3of4
-	ASK (SI)(BP*1)
-asked2x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step3of4
+	HINT (SI)(BP*1)
+prefetched2x1step3of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS 12(R8), Z3
@@ -8679,10 +8679,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of1
-	ASK (SI)(BP*1)
-asked2x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of1
+	HINT (SI)(BP*1)
+prefetched2x1step0of1:
 	VXORPS Z2, Z2, Z2
 	VPINSRW $1, (SI), X2, X2
 	VBROADCASTSS (R8), Z3
@@ -8706,7 +8706,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -8715,9 +8715,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -8750,10 +8750,10 @@ columns1x256:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x256:
 	VBROADCASTSS (R8), Z16
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VPMOVZXWD (SI), Z17
 	VPSLLD $16, Z17, Z17
 	VFMADD231PS Z16, Z17, Z0
@@ -8778,10 +8778,10 @@ key1x256:
 	VPMOVZXWD 224(SI), Z17
 	VPSLLD $16, Z17, Z17
 	VFMADD231PS Z16, Z17, Z7
-	ASK 256(SI)(BP*1)
-	ASK 320(SI)(BP*1)
-	ASK 384(SI)(BP*1)
-	ASK 448(SI)(BP*1)
+	HINT 256(SI)(BP*1)
+	HINT 320(SI)(BP*1)
+	HINT 384(SI)(BP*1)
+	HINT 448(SI)(BP*1)
 	VPMOVZXWD 256(SI), Z17
 	VPSLLD $16, Z17, Z17
 	VFMADD231PS Z16, Z17, Z8
@@ -8849,10 +8849,10 @@ columns1x128:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x128:
 	VBROADCASTSS (R8), Z8
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-	ASK 128(SI)(BP*1)
-	ASK 192(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+	HINT 128(SI)(BP*1)
+	HINT 192(SI)(BP*1)
 	VPMOVZXWD (SI), Z9
 	VPSLLD $16, Z9, Z9
 	VFMADD231PS Z8, Z9, Z0
@@ -8908,8 +8908,8 @@ columns1x64:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x64:
 	VBROADCASTSS (R8), Z4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
 	VPMOVZXWD (SI), Z5
 	VPSLLD $16, Z5, Z5
 	VFMADD231PS Z4, Z5, Z0
@@ -8947,7 +8947,7 @@ columns1x32:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x32:
 	VBROADCASTSS (R8), Z2
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VPMOVZXWD (SI), Z3
 	VPSLLD $16, Z3, Z3
 	VFMADD231PS Z2, Z3, Z0
@@ -8976,7 +8976,7 @@ columns1x16:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x16:
 	VBROADCASTSS (R8), Z1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VPMOVZXWD (SI), Z2
 	VPSLLD $16, Z2, Z2
 	VFMADD231PS Z1, Z2, Z0
@@ -9001,7 +9001,7 @@ columns1x1:
 	MOVQ (Walk_Runs+Runs_keys)(AX), R11
 key1x1:
 	VBROADCASTSS (R8), Z1
-	ASK (SI)(BP*1)
+	HINT (SI)(BP*1)
 	VXORPS Z2, Z2, Z2
 	VPINSRW $1, (SI), X2, X2
 	VFMADD231PS Z1, Z2, Z0
@@ -9017,7 +9017,7 @@ key1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $2, R11
 	SUBQ R11, DI
@@ -9026,9 +9026,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -9119,18 +9119,18 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Dot_Walk+Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Dot_Walk+Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_head)(AX)
 	CMPQ CX, $4
 	JLT end4
 keys4:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $4
@@ -9165,40 +9165,40 @@ columns4x4line:
 	VMOVUPS (SI)(R14*1), Z19
 	VPMOVSXBD (R8), Z20
 	VCVTDQ2PS Z20, Z20
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line0
-	ASK (R15)
-asked4x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line0
+	HINT (R15)
+prefetched4x4line0:
 	VFMADD231PS Z20, Z16, Z0
 	VFMADD231PS Z20, Z17, Z4
 	VFMADD231PS Z20, Z18, Z8
 	VFMADD231PS Z20, Z19, Z12
 	VPMOVSXBD (R8)(R9*1), Z20
 	VCVTDQ2PS Z20, Z20
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line1
-	ASK (R15)(R9*1)
-asked4x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line1
+	HINT (R15)(R9*1)
+prefetched4x4line1:
 	VFMADD231PS Z20, Z16, Z1
 	VFMADD231PS Z20, Z17, Z5
 	VFMADD231PS Z20, Z18, Z9
 	VFMADD231PS Z20, Z19, Z13
 	VPMOVSXBD (R8)(R9*2), Z20
 	VCVTDQ2PS Z20, Z20
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line2
-	ASK (R15)(R9*2)
-asked4x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line2
+	HINT (R15)(R9*2)
+prefetched4x4line2:
 	VFMADD231PS Z20, Z16, Z2
 	VFMADD231PS Z20, Z17, Z6
 	VFMADD231PS Z20, Z18, Z10
 	VFMADD231PS Z20, Z19, Z14
 	VPMOVSXBD (R8)(R10*1), Z20
 	VCVTDQ2PS Z20, Z20
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4line3
-	ASK (R15)(R10*1)
-asked4x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4line3
+	HINT (R15)(R10*1)
+prefetched4x4line3:
 	VFMADD231PS Z20, Z16, Z3
 	VFMADD231PS Z20, Z17, Z7
 	VFMADD231PS Z20, Z18, Z11
@@ -9303,40 +9303,40 @@ columns4x4vector:
 	VMOVUPS (SI)(R14*1), Z19
 	VPMOVSXBD (R8), Z20
 	VCVTDQ2PS Z20, Z20
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector0
-	ASK (R15)
-asked4x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector0
+	HINT (R15)
+prefetched4x4vector0:
 	VFMADD231PS Z20, Z16, Z0
 	VFMADD231PS Z20, Z17, Z4
 	VFMADD231PS Z20, Z18, Z8
 	VFMADD231PS Z20, Z19, Z12
 	VPMOVSXBD (R8)(R9*1), Z20
 	VCVTDQ2PS Z20, Z20
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector1
-	ASK (R15)(R9*1)
-asked4x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector1
+	HINT (R15)(R9*1)
+prefetched4x4vector1:
 	VFMADD231PS Z20, Z16, Z1
 	VFMADD231PS Z20, Z17, Z5
 	VFMADD231PS Z20, Z18, Z9
 	VFMADD231PS Z20, Z19, Z13
 	VPMOVSXBD (R8)(R9*2), Z20
 	VCVTDQ2PS Z20, Z20
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector2
-	ASK (R15)(R9*2)
-asked4x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector2
+	HINT (R15)(R9*2)
+prefetched4x4vector2:
 	VFMADD231PS Z20, Z16, Z2
 	VFMADD231PS Z20, Z17, Z6
 	VFMADD231PS Z20, Z18, Z10
 	VFMADD231PS Z20, Z19, Z14
 	VPMOVSXBD (R8)(R10*1), Z20
 	VCVTDQ2PS Z20, Z20
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x4vector3
-	ASK (R15)(R10*1)
-asked4x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x4vector3
+	HINT (R15)(R10*1)
+prefetched4x4vector3:
 	VFMADD231PS Z20, Z16, Z3
 	VFMADD231PS Z20, Z17, Z7
 	VFMADD231PS Z20, Z18, Z11
@@ -9463,9 +9463,9 @@ end4x4one:
 	VMOVUPS X12, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*4), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-4, R12
 	CMPQ R12, $4
 	JGE queries4x4
@@ -9492,34 +9492,34 @@ columns2x4line:
 	VMOVUPS (SI)(R13*1), Z9
 	VPMOVSXBD (R8), Z10
 	VCVTDQ2PS Z10, Z10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line0
-	ASK (R15)
-asked2x4line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line0
+	HINT (R15)
+prefetched2x4line0:
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z4
 	VPMOVSXBD (R8)(R9*1), Z10
 	VCVTDQ2PS Z10, Z10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line1
-	ASK (R15)(R9*1)
-asked2x4line1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line1
+	HINT (R15)(R9*1)
+prefetched2x4line1:
 	VFMADD231PS Z10, Z8, Z1
 	VFMADD231PS Z10, Z9, Z5
 	VPMOVSXBD (R8)(R9*2), Z10
 	VCVTDQ2PS Z10, Z10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line2
-	ASK (R15)(R9*2)
-asked2x4line2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line2
+	HINT (R15)(R9*2)
+prefetched2x4line2:
 	VFMADD231PS Z10, Z8, Z2
 	VFMADD231PS Z10, Z9, Z6
 	VPMOVSXBD (R8)(R10*1), Z10
 	VCVTDQ2PS Z10, Z10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4line3
-	ASK (R15)(R10*1)
-asked2x4line3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4line3
+	HINT (R15)(R10*1)
+prefetched2x4line3:
 	VFMADD231PS Z10, Z8, Z3
 	VFMADD231PS Z10, Z9, Z7
 	VMOVUPS 64(SI), Z8
@@ -9590,34 +9590,34 @@ columns2x4vector:
 	VMOVUPS (SI)(R13*1), Z9
 	VPMOVSXBD (R8), Z10
 	VCVTDQ2PS Z10, Z10
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector0
-	ASK (R15)
-asked2x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector0
+	HINT (R15)
+prefetched2x4vector0:
 	VFMADD231PS Z10, Z8, Z0
 	VFMADD231PS Z10, Z9, Z4
 	VPMOVSXBD (R8)(R9*1), Z10
 	VCVTDQ2PS Z10, Z10
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector1
-	ASK (R15)(R9*1)
-asked2x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector1
+	HINT (R15)(R9*1)
+prefetched2x4vector1:
 	VFMADD231PS Z10, Z8, Z1
 	VFMADD231PS Z10, Z9, Z5
 	VPMOVSXBD (R8)(R9*2), Z10
 	VCVTDQ2PS Z10, Z10
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector2
-	ASK (R15)(R9*2)
-asked2x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector2
+	HINT (R15)(R9*2)
+prefetched2x4vector2:
 	VFMADD231PS Z10, Z8, Z2
 	VFMADD231PS Z10, Z9, Z6
 	VPMOVSXBD (R8)(R10*1), Z10
 	VCVTDQ2PS Z10, Z10
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x4vector3
-	ASK (R15)(R10*1)
-asked2x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x4vector3
+	HINT (R15)(R10*1)
+prefetched2x4vector3:
 	VFMADD231PS Z10, Z8, Z3
 	VFMADD231PS Z10, Z9, Z7
 	ADDQ $64, SI
@@ -9700,9 +9700,9 @@ end2x4one:
 	VMOVUPS X4, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x4
@@ -9719,13 +9719,13 @@ queries1x4:
 	LEAQ (BX)(BP*1), R15
 	MOVQ (Dot_Walk+Walk_D)(AX), R11
 	CMPQ R11, $64
-	JLT end1x4turn4
-columns1x4turn4:
+	JLT end1x4held4
+columns1x4held4:
 	VMOVUPS (SI), Z5
 	VMOVUPS 64(SI), Z6
 	VMOVUPS 128(SI), Z7
 	VMOVUPS 192(SI), Z8
-	ASK (R15)
+	HINT (R15)
 	VPMOVSXBD (R8), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z5, Z0
@@ -9738,7 +9738,7 @@ columns1x4turn4:
 	VPMOVSXBD 48(R8), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z8, Z0
-	ASK (R15)(R9*1)
+	HINT (R15)(R9*1)
 	VPMOVSXBD (R8)(R9*1), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z5, Z1
@@ -9751,7 +9751,7 @@ columns1x4turn4:
 	VPMOVSXBD 48(R8)(R9*1), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z8, Z1
-	ASK (R15)(R9*2)
+	HINT (R15)(R9*2)
 	VPMOVSXBD (R8)(R9*2), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z5, Z2
@@ -9764,7 +9764,7 @@ columns1x4turn4:
 	VPMOVSXBD 48(R8)(R9*2), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z8, Z2
-	ASK (R15)(R10*1)
+	HINT (R15)(R10*1)
 	VPMOVSXBD (R8)(R10*1), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z5, Z3
@@ -9782,35 +9782,35 @@ columns1x4turn4:
 	ADDQ $-64, R11
 	ADDQ $64, R15
 	CMPQ R11, $64
-	JGE columns1x4turn4
-end1x4turn4:
+	JGE columns1x4held4
+end1x4held4:
 	CMPQ R11, $32
-	JLT end1x4turn2
-columns1x4turn2:
+	JLT end1x4held2
+columns1x4held2:
 	VMOVUPS (SI), Z5
 	VMOVUPS 64(SI), Z6
-	ASK (R15)
+	HINT (R15)
 	VPMOVSXBD (R8), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z5, Z0
 	VPMOVSXBD 16(R8), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z6, Z0
-	ASK (R15)(R9*1)
+	HINT (R15)(R9*1)
 	VPMOVSXBD (R8)(R9*1), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z5, Z1
 	VPMOVSXBD 16(R8)(R9*1), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z6, Z1
-	ASK (R15)(R9*2)
+	HINT (R15)(R9*2)
 	VPMOVSXBD (R8)(R9*2), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z5, Z2
 	VPMOVSXBD 16(R8)(R9*2), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z6, Z2
-	ASK (R15)(R10*1)
+	HINT (R15)(R10*1)
 	VPMOVSXBD (R8)(R10*1), Z4
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z4, Z5, Z3
@@ -9821,38 +9821,38 @@ columns1x4turn2:
 	ADDQ $32, R8
 	ADDQ $-32, R11
 	ADDQ $32, R15
-end1x4turn2:
+end1x4held2:
 	CMPQ R11, $16
 	JLT end1x4vector
 columns1x4vector:
 	VMOVUPS (SI), Z4
 	VPMOVSXBD (R8), Z5
 	VCVTDQ2PS Z5, Z5
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x4vector0
-	ASK (R15)
-asked1x4vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x4vector0
+	HINT (R15)
+prefetched1x4vector0:
 	VFMADD231PS Z5, Z4, Z0
 	VPMOVSXBD (R8)(R9*1), Z5
 	VCVTDQ2PS Z5, Z5
-	TESTB $2, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x4vector1
-	ASK (R15)(R9*1)
-asked1x4vector1:
+	TESTB $2, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x4vector1
+	HINT (R15)(R9*1)
+prefetched1x4vector1:
 	VFMADD231PS Z5, Z4, Z1
 	VPMOVSXBD (R8)(R9*2), Z5
 	VCVTDQ2PS Z5, Z5
-	TESTB $4, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x4vector2
-	ASK (R15)(R9*2)
-asked1x4vector2:
+	TESTB $4, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x4vector2
+	HINT (R15)(R9*2)
+prefetched1x4vector2:
 	VFMADD231PS Z5, Z4, Z2
 	VPMOVSXBD (R8)(R10*1), Z5
 	VCVTDQ2PS Z5, Z5
-	TESTB $8, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x4vector3
-	ASK (R15)(R10*1)
-asked1x4vector3:
+	TESTB $8, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x4vector3
+	HINT (R15)(R10*1)
+prefetched1x4vector3:
 	VFMADD231PS Z5, Z4, Z3
 	ADDQ $64, SI
 	ADDQ $16, R8
@@ -9913,14 +9913,14 @@ end1x4one:
 	VMOVUPS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -9935,8 +9935,8 @@ end4:
 	CMPQ CX, $1
 	JLT end1
 keys1:
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ (Dot_Walk+Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	MOVQ (Dot_Walk+Walk_Runs+Runs_rows)(AX), DI
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	CMPQ R12, $4
@@ -9959,10 +9959,10 @@ columns4x1line:
 	VMOVUPS (SI)(R14*1), Z7
 	VPMOVSXBD (R8), Z8
 	VCVTDQ2PS Z8, Z8
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x1line0
-	ASK (R15)
-asked4x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x1line0
+	HINT (R15)
+prefetched4x1line0:
 	VFMADD231PS Z8, Z4, Z0
 	VFMADD231PS Z8, Z5, Z1
 	VFMADD231PS Z8, Z6, Z2
@@ -10013,10 +10013,10 @@ columns4x1vector:
 	VMOVUPS (SI)(R14*1), Z7
 	VPMOVSXBD (R8), Z8
 	VCVTDQ2PS Z8, Z8
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked4x1vector0
-	ASK (R15)
-asked4x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched4x1vector0
+	HINT (R15)
+prefetched4x1vector0:
 	VFMADD231PS Z8, Z4, Z0
 	VFMADD231PS Z8, Z5, Z1
 	VFMADD231PS Z8, Z6, Z2
@@ -10107,9 +10107,9 @@ end4x1one:
 	VMOVSS X3, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*4), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-4, R12
 	CMPQ R12, $4
 	JGE queries4x1
@@ -10130,10 +10130,10 @@ columns2x1line:
 	VMOVUPS (SI)(R13*1), Z3
 	VPMOVSXBD (R8), Z4
 	VCVTDQ2PS Z4, Z4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1line0
-	ASK (R15)
-asked2x1line0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1line0
+	HINT (R15)
+prefetched2x1line0:
 	VFMADD231PS Z4, Z2, Z0
 	VFMADD231PS Z4, Z3, Z1
 	VMOVUPS 64(SI), Z2
@@ -10168,10 +10168,10 @@ columns2x1vector:
 	VMOVUPS (SI)(R13*1), Z3
 	VPMOVSXBD (R8), Z4
 	VCVTDQ2PS Z4, Z4
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1vector0
-	ASK (R15)
-asked2x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1vector0
+	HINT (R15)
+prefetched2x1vector0:
 	VFMADD231PS Z4, Z2, Z0
 	VFMADD231PS Z4, Z3, Z1
 	ADDQ $64, SI
@@ -10230,9 +10230,9 @@ end2x1one:
 	VMOVSS X1, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*2), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, R12
 	CMPQ R12, $2
 	JGE queries2x1
@@ -10246,13 +10246,13 @@ queries1x1:
 	LEAQ (BX)(BP*1), R15
 	MOVQ (Dot_Walk+Walk_D)(AX), R11
 	CMPQ R11, $64
-	JLT end1x1turn4
-columns1x1turn4:
+	JLT end1x1held4
+columns1x1held4:
 	VMOVUPS (SI), Z2
 	VMOVUPS 64(SI), Z3
 	VMOVUPS 128(SI), Z4
 	VMOVUPS 192(SI), Z5
-	ASK (R15)
+	HINT (R15)
 	VPMOVSXBD (R8), Z1
 	VCVTDQ2PS Z1, Z1
 	VFMADD231PS Z1, Z2, Z0
@@ -10270,14 +10270,14 @@ columns1x1turn4:
 	ADDQ $-64, R11
 	ADDQ $64, R15
 	CMPQ R11, $64
-	JGE columns1x1turn4
-end1x1turn4:
+	JGE columns1x1held4
+end1x1held4:
 	CMPQ R11, $32
-	JLT end1x1turn2
-columns1x1turn2:
+	JLT end1x1held2
+columns1x1held2:
 	VMOVUPS (SI), Z2
 	VMOVUPS 64(SI), Z3
-	ASK (R15)
+	HINT (R15)
 	VPMOVSXBD (R8), Z1
 	VCVTDQ2PS Z1, Z1
 	VFMADD231PS Z1, Z2, Z0
@@ -10288,17 +10288,17 @@ columns1x1turn2:
 	ADDQ $32, R8
 	ADDQ $-32, R11
 	ADDQ $32, R15
-end1x1turn2:
+end1x1held2:
 	CMPQ R11, $16
 	JLT end1x1vector
 columns1x1vector:
 	VMOVUPS (SI), Z1
 	VPMOVSXBD (R8), Z2
 	VCVTDQ2PS Z2, Z2
-	TESTB $1, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1vector0
-	ASK (R15)
-asked1x1vector0:
+	TESTB $1, (Dot_Walk+Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1vector0
+	HINT (R15)
+prefetched1x1vector0:
 	VFMADD231PS Z2, Z1, Z0
 	ADDQ $64, SI
 	ADDQ $16, R8
@@ -10341,14 +10341,14 @@ end1x1one:
 	VMOVSS X0, (DX)
 	LEAQ (DX)(R11*1), DX
 	LEAQ (DI)(R13*1), DI
-	MOVQ (Dot_Walk+Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Dot_Walk+Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Dot_Walk+Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, R12
 	CMPQ R12, $1
 	JGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_R)(AX), R12
 	MOVQ (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(AX), R11
 	IMULQ $4, R11
@@ -10445,16 +10445,16 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), R8
 	CMPQ R11, R8
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	MOVQ CX, (Walk_Runs+Runs_keys)(AX)
-	MOVQ (Walk_Runs+Runs_turns)(AX), R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ (Walk_Runs+Runs_shares)(AX), R11
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	MOVQ (Walk_Runs+Runs_rows)(AX), DX
 	MOVQ (Walk_RowPanel+RowPanel_R)(AX), CX
 	CMPQ CX, $6
@@ -10505,10 +10505,10 @@ columns6x64:
 	JLT rest6x64
 	PCALIGN $64
 steps6x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step0of4
-	ASK (SI)(BP*1)
-asked6x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step0of4
+	HINT (SI)(BP*1)
+prefetched6x64step0of4:
 	VPMOVSXBD (SI), Z24
 	VCVTDQ2PS Z24, Z24
 	VPMOVSXBD 16(SI), Z25
@@ -10548,10 +10548,10 @@ asked6x64step0of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step1of4
-	ASK (SI)(BP*1)
-asked6x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step1of4
+	HINT (SI)(BP*1)
+prefetched6x64step1of4:
 	VPMOVSXBD (SI), Z24
 	VCVTDQ2PS Z24, Z24
 	VPMOVSXBD 16(SI), Z25
@@ -10591,10 +10591,10 @@ asked6x64step1of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step2of4
-	ASK (SI)(BP*1)
-asked6x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step2of4
+	HINT (SI)(BP*1)
+prefetched6x64step2of4:
 	VPMOVSXBD (SI), Z24
 	VCVTDQ2PS Z24, Z24
 	VPMOVSXBD 16(SI), Z25
@@ -10634,10 +10634,10 @@ asked6x64step2of4:
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step3of4
-	ASK (SI)(BP*1)
-asked6x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step3of4
+	HINT (SI)(BP*1)
+prefetched6x64step3of4:
 	VPMOVSXBD (SI), Z24
 	VCVTDQ2PS Z24, Z24
 	VPMOVSXBD 16(SI), Z25
@@ -10687,10 +10687,10 @@ rest6x64:
 	CMPQ R11, $0
 	JLT done6x64
 one6x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x64step0of1
-	ASK (SI)(BP*1)
-asked6x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x64step0of1
+	HINT (SI)(BP*1)
+prefetched6x64step0of1:
 	VPMOVSXBD (SI), Z24
 	VCVTDQ2PS Z24, Z24
 	VPMOVSXBD 16(SI), Z25
@@ -10805,10 +10805,10 @@ columns6x32:
 	JLT rest6x32
 	PCALIGN $64
 steps6x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step0of4
-	ASK (SI)(BP*1)
-asked6x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step0of4
+	HINT (SI)(BP*1)
+prefetched6x32step0of4:
 	VPMOVSXBD (SI), Z12
 	VCVTDQ2PS Z12, Z12
 	VPMOVSXBD 16(SI), Z13
@@ -10832,10 +10832,10 @@ asked6x32step0of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step1of4
-	ASK (SI)(BP*1)
-asked6x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step1of4
+	HINT (SI)(BP*1)
+prefetched6x32step1of4:
 	VPMOVSXBD (SI), Z12
 	VCVTDQ2PS Z12, Z12
 	VPMOVSXBD 16(SI), Z13
@@ -10859,10 +10859,10 @@ asked6x32step1of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step2of4
-	ASK (SI)(BP*1)
-asked6x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step2of4
+	HINT (SI)(BP*1)
+prefetched6x32step2of4:
 	VPMOVSXBD (SI), Z12
 	VCVTDQ2PS Z12, Z12
 	VPMOVSXBD 16(SI), Z13
@@ -10886,10 +10886,10 @@ asked6x32step2of4:
 	VFMADD231PS Z14, Z12, Z10
 	VFMADD231PS Z14, Z13, Z11
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step3of4
-	ASK (SI)(BP*1)
-asked6x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step3of4
+	HINT (SI)(BP*1)
+prefetched6x32step3of4:
 	VPMOVSXBD (SI), Z12
 	VCVTDQ2PS Z12, Z12
 	VPMOVSXBD 16(SI), Z13
@@ -10923,10 +10923,10 @@ rest6x32:
 	CMPQ R11, $0
 	JLT done6x32
 one6x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x32step0of1
-	ASK (SI)(BP*1)
-asked6x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x32step0of1
+	HINT (SI)(BP*1)
+prefetched6x32step0of1:
 	VPMOVSXBD (SI), Z12
 	VCVTDQ2PS Z12, Z12
 	VPMOVSXBD 16(SI), Z13
@@ -11007,10 +11007,10 @@ columns6x16:
 	JLT rest6x16
 	PCALIGN $64
 steps6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of4
-	ASK (SI)(BP*1)
-asked6x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of4
+	HINT (SI)(BP*1)
+prefetched6x16step0of4:
 	VPMOVSXBD (SI), Z6
 	VCVTDQ2PS Z6, Z6
 	VBROADCASTSS (R8), Z7
@@ -11026,10 +11026,10 @@ asked6x16step0of4:
 	VBROADCASTSS (R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step1of4
-	ASK (SI)(BP*1)
-asked6x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step1of4
+	HINT (SI)(BP*1)
+prefetched6x16step1of4:
 	VPMOVSXBD (SI), Z6
 	VCVTDQ2PS Z6, Z6
 	VBROADCASTSS 4(R8), Z7
@@ -11045,10 +11045,10 @@ asked6x16step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step2of4
-	ASK (SI)(BP*1)
-asked6x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step2of4
+	HINT (SI)(BP*1)
+prefetched6x16step2of4:
 	VPMOVSXBD (SI), Z6
 	VCVTDQ2PS Z6, Z6
 	VBROADCASTSS 8(R8), Z7
@@ -11064,10 +11064,10 @@ asked6x16step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step3of4
-	ASK (SI)(BP*1)
-asked6x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step3of4
+	HINT (SI)(BP*1)
+prefetched6x16step3of4:
 	VPMOVSXBD (SI), Z6
 	VCVTDQ2PS Z6, Z6
 	VBROADCASTSS 12(R8), Z7
@@ -11093,10 +11093,10 @@ rest6x16:
 	CMPQ R11, $0
 	JLT done6x16
 one6x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x16step0of1
-	ASK (SI)(BP*1)
-asked6x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x16step0of1
+	HINT (SI)(BP*1)
+prefetched6x16step0of1:
 	VPMOVSXBD (SI), Z6
 	VCVTDQ2PS Z6, Z6
 	VBROADCASTSS (R8), Z7
@@ -11163,10 +11163,10 @@ columns6x1:
 	JLT rest6x1
 	PCALIGN $64
 steps6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of4
-	ASK (SI)(BP*1)
-asked6x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of4
+	HINT (SI)(BP*1)
+prefetched6x1step0of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -11184,10 +11184,10 @@ asked6x1step0of4:
 	VBROADCASTSS (R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step1of4
-	ASK (SI)(BP*1)
-asked6x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step1of4
+	HINT (SI)(BP*1)
+prefetched6x1step1of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -11205,10 +11205,10 @@ asked6x1step1of4:
 	VBROADCASTSS 4(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step2of4
-	ASK (SI)(BP*1)
-asked6x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step2of4
+	HINT (SI)(BP*1)
+prefetched6x1step2of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -11226,10 +11226,10 @@ asked6x1step2of4:
 	VBROADCASTSS 8(R15)(R9*2), Z7
 	VFMADD231PS Z7, Z6, Z5
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step3of4
-	ASK (SI)(BP*1)
-asked6x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step3of4
+	HINT (SI)(BP*1)
+prefetched6x1step3of4:
 	VXORPS Z6, Z6, Z6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -11257,10 +11257,10 @@ rest6x1:
 	CMPQ R11, $0
 	JLT done6x1
 one6x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked6x1step0of1
-	ASK (SI)(BP*1)
-asked6x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched6x1step0of1
+	HINT (SI)(BP*1)
+prefetched6x1step0of1:
 	VXORPS Z6, Z6, Z6
 	VPINSRB $0, (SI), X6, X6
 	VPMOVSXBD X6, X6
@@ -11303,7 +11303,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $1, R11
 	SUBQ R11, DI
@@ -11314,9 +11314,9 @@ end6x1:
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-6, CX
 	CMPQ CX, $6
 	JGE rows6
@@ -11347,10 +11347,10 @@ columns2x64:
 	JLT rest2x64
 	PCALIGN $64
 steps2x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step0of4
-	ASK (SI)(BP*1)
-asked2x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step0of4
+	HINT (SI)(BP*1)
+prefetched2x64step0of4:
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
 	VPMOVSXBD 16(SI), Z9
@@ -11370,10 +11370,10 @@ asked2x64step0of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step1of4
-	ASK (SI)(BP*1)
-asked2x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step1of4
+	HINT (SI)(BP*1)
+prefetched2x64step1of4:
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
 	VPMOVSXBD 16(SI), Z9
@@ -11393,10 +11393,10 @@ asked2x64step1of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step2of4
-	ASK (SI)(BP*1)
-asked2x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step2of4
+	HINT (SI)(BP*1)
+prefetched2x64step2of4:
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
 	VPMOVSXBD 16(SI), Z9
@@ -11416,10 +11416,10 @@ asked2x64step2of4:
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step3of4
-	ASK (SI)(BP*1)
-asked2x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step3of4
+	HINT (SI)(BP*1)
+prefetched2x64step3of4:
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
 	VPMOVSXBD 16(SI), Z9
@@ -11448,10 +11448,10 @@ rest2x64:
 	CMPQ R11, $0
 	JLT done2x64
 one2x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x64step0of1
-	ASK (SI)(BP*1)
-asked2x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x64step0of1
+	HINT (SI)(BP*1)
+prefetched2x64step0of1:
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
 	VPMOVSXBD 16(SI), Z9
@@ -11511,10 +11511,10 @@ columns2x32:
 	JLT rest2x32
 	PCALIGN $64
 steps2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of4
-	ASK (SI)(BP*1)
-asked2x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of4
+	HINT (SI)(BP*1)
+prefetched2x32step0of4:
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
 	VPMOVSXBD 16(SI), Z5
@@ -11526,10 +11526,10 @@ asked2x32step0of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step1of4
-	ASK (SI)(BP*1)
-asked2x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step1of4
+	HINT (SI)(BP*1)
+prefetched2x32step1of4:
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
 	VPMOVSXBD 16(SI), Z5
@@ -11541,10 +11541,10 @@ asked2x32step1of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step2of4
-	ASK (SI)(BP*1)
-asked2x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step2of4
+	HINT (SI)(BP*1)
+prefetched2x32step2of4:
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
 	VPMOVSXBD 16(SI), Z5
@@ -11556,10 +11556,10 @@ asked2x32step2of4:
 	VFMADD231PS Z6, Z4, Z2
 	VFMADD231PS Z6, Z5, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step3of4
-	ASK (SI)(BP*1)
-asked2x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step3of4
+	HINT (SI)(BP*1)
+prefetched2x32step3of4:
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
 	VPMOVSXBD 16(SI), Z5
@@ -11580,10 +11580,10 @@ rest2x32:
 	CMPQ R11, $0
 	JLT done2x32
 one2x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x32step0of1
-	ASK (SI)(BP*1)
-asked2x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x32step0of1
+	HINT (SI)(BP*1)
+prefetched2x32step0of1:
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
 	VPMOVSXBD 16(SI), Z5
@@ -11629,10 +11629,10 @@ columns2x16:
 	JLT rest2x16
 	PCALIGN $64
 steps2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of4
-	ASK (SI)(BP*1)
-asked2x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of4
+	HINT (SI)(BP*1)
+prefetched2x16step0of4:
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
 	VBROADCASTSS (R8), Z3
@@ -11640,10 +11640,10 @@ asked2x16step0of4:
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step1of4
-	ASK (SI)(BP*1)
-asked2x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step1of4
+	HINT (SI)(BP*1)
+prefetched2x16step1of4:
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
 	VBROADCASTSS 4(R8), Z3
@@ -11651,10 +11651,10 @@ asked2x16step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step2of4
-	ASK (SI)(BP*1)
-asked2x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step2of4
+	HINT (SI)(BP*1)
+prefetched2x16step2of4:
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
 	VBROADCASTSS 8(R8), Z3
@@ -11662,10 +11662,10 @@ asked2x16step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step3of4
-	ASK (SI)(BP*1)
-asked2x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step3of4
+	HINT (SI)(BP*1)
+prefetched2x16step3of4:
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
 	VBROADCASTSS 12(R8), Z3
@@ -11682,10 +11682,10 @@ rest2x16:
 	CMPQ R11, $0
 	JLT done2x16
 one2x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x16step0of1
-	ASK (SI)(BP*1)
-asked2x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x16step0of1
+	HINT (SI)(BP*1)
+prefetched2x16step0of1:
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
 	VBROADCASTSS (R8), Z3
@@ -11725,10 +11725,10 @@ columns2x1:
 	JLT rest2x1
 	PCALIGN $64
 steps2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of4
-	ASK (SI)(BP*1)
-asked2x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of4
+	HINT (SI)(BP*1)
+prefetched2x1step0of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -11738,10 +11738,10 @@ asked2x1step0of4:
 	VBROADCASTSS (R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step1of4
-	ASK (SI)(BP*1)
-asked2x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step1of4
+	HINT (SI)(BP*1)
+prefetched2x1step1of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -11751,10 +11751,10 @@ asked2x1step1of4:
 	VBROADCASTSS 4(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step2of4
-	ASK (SI)(BP*1)
-asked2x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step2of4
+	HINT (SI)(BP*1)
+prefetched2x1step2of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -11764,10 +11764,10 @@ asked2x1step2of4:
 	VBROADCASTSS 8(R8)(R9*1), Z3
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step3of4
-	ASK (SI)(BP*1)
-asked2x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step3of4
+	HINT (SI)(BP*1)
+prefetched2x1step3of4:
 	VXORPS Z2, Z2, Z2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -11786,10 +11786,10 @@ rest2x1:
 	CMPQ R11, $0
 	JLT done2x1
 one2x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked2x1step0of1
-	ASK (SI)(BP*1)
-asked2x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched2x1step0of1
+	HINT (SI)(BP*1)
+prefetched2x1step0of1:
 	VXORPS Z2, Z2, Z2
 	VPINSRB $0, (SI), X2, X2
 	VPMOVSXBD X2, X2
@@ -11815,7 +11815,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $1, R11
 	SUBQ R11, DI
@@ -11824,9 +11824,9 @@ end2x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*2), DX
 	LEAQ (BX)(R9*2), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-2, CX
 	CMPQ CX, $2
 	JGE rows2
@@ -11856,11 +11856,11 @@ columns1x128:
 	JLT rest1x128
 	PCALIGN $64
 steps1x128:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x128step0of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked1x128step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x128step0of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched1x128step0of4:
 	VBROADCASTSS (R8), Z9
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
@@ -11887,11 +11887,11 @@ asked1x128step0of4:
 	VCVTDQ2PS Z8, Z8
 	VFMADD231PS Z9, Z8, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x128step1of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked1x128step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x128step1of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched1x128step1of4:
 	VBROADCASTSS 4(R8), Z9
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
@@ -11918,11 +11918,11 @@ asked1x128step1of4:
 	VCVTDQ2PS Z8, Z8
 	VFMADD231PS Z9, Z8, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x128step2of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked1x128step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x128step2of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched1x128step2of4:
 	VBROADCASTSS 8(R8), Z9
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
@@ -11949,11 +11949,11 @@ asked1x128step2of4:
 	VCVTDQ2PS Z8, Z8
 	VFMADD231PS Z9, Z8, Z7
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x128step3of4
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked1x128step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x128step3of4
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched1x128step3of4:
 	VBROADCASTSS 12(R8), Z9
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
@@ -11989,11 +11989,11 @@ rest1x128:
 	CMPQ R11, $0
 	JLT done1x128
 one1x128:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x128step0of1
-	ASK (SI)(BP*1)
-	ASK 64(SI)(BP*1)
-asked1x128step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x128step0of1
+	HINT (SI)(BP*1)
+	HINT 64(SI)(BP*1)
+prefetched1x128step0of1:
 	VBROADCASTSS (R8), Z9
 	VPMOVSXBD (SI), Z8
 	VCVTDQ2PS Z8, Z8
@@ -12058,10 +12058,10 @@ columns1x64:
 	JLT rest1x64
 	PCALIGN $64
 steps1x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step0of4
-	ASK (SI)(BP*1)
-asked1x64step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step0of4
+	HINT (SI)(BP*1)
+prefetched1x64step0of4:
 	VBROADCASTSS (R8), Z5
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
@@ -12076,10 +12076,10 @@ asked1x64step0of4:
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z5, Z4, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step1of4
-	ASK (SI)(BP*1)
-asked1x64step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step1of4
+	HINT (SI)(BP*1)
+prefetched1x64step1of4:
 	VBROADCASTSS 4(R8), Z5
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
@@ -12094,10 +12094,10 @@ asked1x64step1of4:
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z5, Z4, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step2of4
-	ASK (SI)(BP*1)
-asked1x64step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step2of4
+	HINT (SI)(BP*1)
+prefetched1x64step2of4:
 	VBROADCASTSS 8(R8), Z5
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
@@ -12112,10 +12112,10 @@ asked1x64step2of4:
 	VCVTDQ2PS Z4, Z4
 	VFMADD231PS Z5, Z4, Z3
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step3of4
-	ASK (SI)(BP*1)
-asked1x64step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step3of4
+	HINT (SI)(BP*1)
+prefetched1x64step3of4:
 	VBROADCASTSS 12(R8), Z5
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
@@ -12139,10 +12139,10 @@ rest1x64:
 	CMPQ R11, $0
 	JLT done1x64
 one1x64:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x64step0of1
-	ASK (SI)(BP*1)
-asked1x64step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x64step0of1
+	HINT (SI)(BP*1)
+prefetched1x64step0of1:
 	VBROADCASTSS (R8), Z5
 	VPMOVSXBD (SI), Z4
 	VCVTDQ2PS Z4, Z4
@@ -12189,10 +12189,10 @@ columns1x32:
 	JLT rest1x32
 	PCALIGN $64
 steps1x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step0of4
-	ASK (SI)(BP*1)
-asked1x32step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step0of4
+	HINT (SI)(BP*1)
+prefetched1x32step0of4:
 	VBROADCASTSS (R8), Z3
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
@@ -12201,10 +12201,10 @@ asked1x32step0of4:
 	VCVTDQ2PS Z2, Z2
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step1of4
-	ASK (SI)(BP*1)
-asked1x32step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step1of4
+	HINT (SI)(BP*1)
+prefetched1x32step1of4:
 	VBROADCASTSS 4(R8), Z3
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
@@ -12213,10 +12213,10 @@ asked1x32step1of4:
 	VCVTDQ2PS Z2, Z2
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step2of4
-	ASK (SI)(BP*1)
-asked1x32step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step2of4
+	HINT (SI)(BP*1)
+prefetched1x32step2of4:
 	VBROADCASTSS 8(R8), Z3
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
@@ -12225,10 +12225,10 @@ asked1x32step2of4:
 	VCVTDQ2PS Z2, Z2
 	VFMADD231PS Z3, Z2, Z1
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step3of4
-	ASK (SI)(BP*1)
-asked1x32step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step3of4
+	HINT (SI)(BP*1)
+prefetched1x32step3of4:
 	VBROADCASTSS 12(R8), Z3
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
@@ -12246,10 +12246,10 @@ rest1x32:
 	CMPQ R11, $0
 	JLT done1x32
 one1x32:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x32step0of1
-	ASK (SI)(BP*1)
-asked1x32step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x32step0of1
+	HINT (SI)(BP*1)
+prefetched1x32step0of1:
 	VBROADCASTSS (R8), Z3
 	VPMOVSXBD (SI), Z2
 	VCVTDQ2PS Z2, Z2
@@ -12287,37 +12287,37 @@ columns1x16:
 	JLT rest1x16
 	PCALIGN $64
 steps1x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step0of4
-	ASK (SI)(BP*1)
-asked1x16step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step0of4
+	HINT (SI)(BP*1)
+prefetched1x16step0of4:
 	VBROADCASTSS (R8), Z2
 	VPMOVSXBD (SI), Z1
 	VCVTDQ2PS Z1, Z1
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step1of4
-	ASK (SI)(BP*1)
-asked1x16step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step1of4
+	HINT (SI)(BP*1)
+prefetched1x16step1of4:
 	VBROADCASTSS 4(R8), Z2
 	VPMOVSXBD (SI), Z1
 	VCVTDQ2PS Z1, Z1
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step2of4
-	ASK (SI)(BP*1)
-asked1x16step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step2of4
+	HINT (SI)(BP*1)
+prefetched1x16step2of4:
 	VBROADCASTSS 8(R8), Z2
 	VPMOVSXBD (SI), Z1
 	VCVTDQ2PS Z1, Z1
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step3of4
-	ASK (SI)(BP*1)
-asked1x16step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step3of4
+	HINT (SI)(BP*1)
+prefetched1x16step3of4:
 	VBROADCASTSS 12(R8), Z2
 	VPMOVSXBD (SI), Z1
 	VCVTDQ2PS Z1, Z1
@@ -12332,10 +12332,10 @@ rest1x16:
 	CMPQ R11, $0
 	JLT done1x16
 one1x16:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x16step0of1
-	ASK (SI)(BP*1)
-asked1x16step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x16step0of1
+	HINT (SI)(BP*1)
+prefetched1x16step0of1:
 	VBROADCASTSS (R8), Z2
 	VPMOVSXBD (SI), Z1
 	VCVTDQ2PS Z1, Z1
@@ -12369,10 +12369,10 @@ columns1x1:
 	JLT rest1x1
 	PCALIGN $64
 steps1x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step0of4
-	ASK (SI)(BP*1)
-asked1x1step0of4:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step0of4
+	HINT (SI)(BP*1)
+prefetched1x1step0of4:
 	VBROADCASTSS (R8), Z2
 	VXORPS Z1, Z1, Z1
 	VPINSRB $0, (SI), X1, X1
@@ -12380,10 +12380,10 @@ asked1x1step0of4:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
-	TESTB $2, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step1of4
-	ASK (SI)(BP*1)
-asked1x1step1of4:
+	TESTB $2, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step1of4
+	HINT (SI)(BP*1)
+prefetched1x1step1of4:
 	VBROADCASTSS 4(R8), Z2
 	VXORPS Z1, Z1, Z1
 	VPINSRB $0, (SI), X1, X1
@@ -12391,10 +12391,10 @@ asked1x1step1of4:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
-	TESTB $4, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step2of4
-	ASK (SI)(BP*1)
-asked1x1step2of4:
+	TESTB $4, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step2of4
+	HINT (SI)(BP*1)
+prefetched1x1step2of4:
 	VBROADCASTSS 8(R8), Z2
 	VXORPS Z1, Z1, Z1
 	VPINSRB $0, (SI), X1, X1
@@ -12402,10 +12402,10 @@ asked1x1step2of4:
 	VCVTDQ2PS X1, X1
 	VFMADD231PS Z2, Z1, Z0
 	LEAQ (SI)(R13*1), SI
-	TESTB $8, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step3of4
-	ASK (SI)(BP*1)
-asked1x1step3of4:
+	TESTB $8, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step3of4
+	HINT (SI)(BP*1)
+prefetched1x1step3of4:
 	VBROADCASTSS 12(R8), Z2
 	VXORPS Z1, Z1, Z1
 	VPINSRB $0, (SI), X1, X1
@@ -12422,10 +12422,10 @@ rest1x1:
 	CMPQ R11, $0
 	JLT done1x1
 one1x1:
-	TESTB $1, (Walk_Runs+Runs_turn)(AX)
-	JEQ asked1x1step0of1
-	ASK (SI)(BP*1)
-asked1x1step0of1:
+	TESTB $1, (Walk_Runs+Runs_share)(AX)
+	JEQ prefetched1x1step0of1
+	HINT (SI)(BP*1)
+prefetched1x1step0of1:
 	VBROADCASTSS (R8), Z2
 	VXORPS Z1, Z1, Z1
 	VPINSRB $0, (SI), X1, X1
@@ -12447,7 +12447,7 @@ done1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Walk_D)(AX), R11
 	IMULQ $1, R11
 	SUBQ R11, DI
@@ -12456,9 +12456,9 @@ end1x1:
 	SUBQ R11, DX
 	LEAQ (DX)(R14*1), DX
 	LEAQ (BX)(R9*1), BX
-	MOVQ (Walk_Runs+Runs_turn)(AX), R11
+	MOVQ (Walk_Runs+Runs_share)(AX), R11
 	SHRQ $4, R11
-	MOVQ R11, (Walk_Runs+Runs_turn)(AX)
+	MOVQ R11, (Walk_Runs+Runs_share)(AX)
 	ADDQ $-1, CX
 	CMPQ CX, $1
 	JGE rows1
@@ -12507,7 +12507,7 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Z6
 	VMAXPS Z4, Z6, Z4
@@ -12523,7 +12523,7 @@ check:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 vector:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS least<>(SB), Z5
 	VMOVUPS (SI), Z4
@@ -12618,7 +12618,7 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Z6
 	VMAXPS Z4, Z6, Z4
@@ -12635,7 +12635,7 @@ check:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 vector:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS least<>(SB), Z5
 	VMOVUPS (SI), Z4
@@ -12655,7 +12655,7 @@ vector:
 	VFMADD231PS Z5, Z7, Z6
 	VSUBPS lightest<>(SB), Z6, Z6
 	VMOVUPS (SI), Z3
-	// 0 times a score of -Inf is 0 here
+	// makes 0 times a score of -Inf 0
 	VMAXPS lowest<>(SB), Z3, Z3
 	VFMADD231PS Z3, Z6, Z2
 	VMOVUPS Z6, (SI)
@@ -12745,7 +12745,7 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Z6
 	VMAXPS Z4, Z6, Z4
@@ -12761,7 +12761,7 @@ check:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 vector:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Z4
 	VSUBPS Z0, Z4, Z4
@@ -12851,7 +12851,7 @@ row:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 check:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Z6
 	VMAXPS Z4, Z6, Z4
@@ -12868,7 +12868,7 @@ check:
 	MOVQ DX, SI
 	MOVQ vectors+16(FP), R11
 vector:
-	ASK (BP)
+	HINT (BP)
 	ADDQ R14, BP
 	VMOVUPS (SI), Z4
 	VSUBPS Z0, Z4, Z4
@@ -12883,7 +12883,7 @@ vector:
 	VFMADD213PS.BCST floored0<>(SB), Z5, Z6
 	VSCALEFPS.Z Z4, Z6, K1, Z6
 	VMOVUPS (SI), Z3
-	// 0 times a score of -Inf is 0 here
+	// makes 0 times a score of -Inf 0
 	VMAXPS lowest<>(SB), Z3, Z3
 	VFMADD231PS Z3, Z6, Z2
 	VMOVUPS Z6, (SI)
@@ -12957,15 +12957,15 @@ page:
 	MOVQ $8, R11
 	PCALIGN $64
 round:
-#ifdef READASKS
-	ASK (DI)(R12*1)
-	ASK 64(DI)(R12*1)
-	ASK 128(DI)(R12*1)
-	ASK 192(DI)(R12*1)
-	ASK 256(DI)(R12*1)
-	ASK 320(DI)(R12*1)
-	ASK 384(DI)(R12*1)
-	ASK 448(DI)(R12*1)
+#ifdef HINTREAD
+	HINT (DI)(R12*1)
+	HINT 64(DI)(R12*1)
+	HINT 128(DI)(R12*1)
+	HINT 192(DI)(R12*1)
+	HINT 256(DI)(R12*1)
+	HINT 320(DI)(R12*1)
+	HINT 384(DI)(R12*1)
+	HINT 448(DI)(R12*1)
 #endif
 	VADDPS (DI), Z0, Z0
 	VADDPS 64(DI), Z1, Z1

@@ -198,7 +198,7 @@ TEXT whole<>(SB), NOSPLIT|NOFRAME, $0
 	QUAD $0x4b4000004b400000
 	QUAD $0x4b4000004b400000
 
-// far: the most that a sum is scaled down by, as a power of two
+// far: largest exponent of a power of two that sums are divided by
 TEXT far<>(SB), NOSPLIT|NOFRAME, $0
 	PCALIGN $64
 	QUAD $0x42fc000042fc0000
@@ -210,7 +210,7 @@ TEXT far<>(SB), NOSPLIT|NOFRAME, $0
 	QUAD $0x42fc000042fc0000
 	QUAD $0x42fc000042fc0000
 
-// lightest: taken off weights; Raise leaves none that is less, but 0
+// lightest: subtracted from weights; Raise sets smaller weights to 0
 TEXT lightest<>(SB), NOSPLIT|NOFRAME, $0
 	PCALIGN $64
 	QUAD $0x0d8000000d800000
@@ -401,7 +401,7 @@ TEXT eluCoefficient6<>(SB), NOSPLIT|NOFRAME, $0
 	QUAD $0x3b36ba993b36ba99
 	QUAD $0x3b36ba993b36ba99
 
-// errorMost: more than what rounding a finite product loses
+// errorMost: more than the rounding error of a finite product
 TEXT errorMost<>(SB), NOSPLIT|NOFRAME, $0
 	PCALIGN $64
 	QUAD $0x7680000076800000
@@ -436,7 +436,7 @@ TEXT absolute<>(SB), NOSPLIT|NOFRAME, $0
 	QUAD $0x7fffffff7fffffff
 	QUAD $0x7fffffff7fffffff
 
-// slopeStep: rows that Slope does at a time
+// slopeStep: rows that Slope computes at a time
 TEXT slopeStep<>(SB), NOSPLIT|NOFRAME, $0
 	PCALIGN $64
 	QUAD $0x4080000040800000
@@ -448,7 +448,7 @@ TEXT slopeStep<>(SB), NOSPLIT|NOFRAME, $0
 	QUAD $0x4080000040800000
 	QUAD $0x4080000040800000
 
-// capMost: what has a tanh of 1
+// capMost: has a tanh of 1
 TEXT capMost<>(SB), NOSPLIT|NOFRAME, $0
 	PCALIGN $64
 	QUAD $0x4120000041200000
@@ -652,7 +652,7 @@ TEXT ·avx512Score1(SB), NOSPLIT, $0-32
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -1003,7 +1003,7 @@ TEXT ·avx512Flash1(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -1693,7 +1693,7 @@ added0:
 	VMAXPS Z9, Z5, Z9
 	VMAXPS Z9, Z6, Z9
 	VMAXPS Z9, Z7, Z9
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z11
 	VCMPPS $0x1e, Z10, Z11, K1
 	VMOVAPS Z9, K1, Z8
@@ -1757,7 +1757,7 @@ TEXT ·avx512FlashFloored1(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -2440,7 +2440,7 @@ added0:
 	VMAXPS Z9, Z5, Z9
 	VMAXPS Z9, Z6, Z9
 	VMAXPS Z9, Z7, Z9
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z11
 	VCMPPS $0x1e, Z10, Z11, K1
 	VMOVAPS Z9, K1, Z8
@@ -2511,11 +2511,11 @@ tile16:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks16
+	JLT prefetches16
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks16:
+prefetches16:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -2799,11 +2799,11 @@ tile8:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks8
+	JLT prefetches8
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks8:
+prefetches8:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -3294,7 +3294,7 @@ TEXT ·avx512Score2(SB), NOSPLIT, $0-32
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -3764,7 +3764,7 @@ TEXT ·avx512Flash2(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -4823,7 +4823,7 @@ added0:
 	VMAXPS Z17, Z10, Z17
 	VMAXPS Z17, Z12, Z17
 	VMAXPS Z17, Z14, Z17
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z19
 	VCMPPS $0x1e, Z18, Z19, K1
 	VMOVAPS Z17, K1, Z16
@@ -4840,7 +4840,7 @@ added0:
 	VMAXPS Z17, Z11, Z17
 	VMAXPS Z17, Z13, Z17
 	VMAXPS Z17, Z15, Z17
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z19
 	VCMPPS $0x1e, Z18, Z19, K1
 	VMOVAPS Z17, K1, Z16
@@ -5891,7 +5891,7 @@ added1:
 	VMAXPS Z17, Z11, Z17
 	VMAXPS Z17, Z13, Z17
 	VMAXPS Z17, Z15, Z17
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z19
 	VCMPPS $0x1e, Z18, Z19, K1
 	VMOVAPS Z17, K1, Z16
@@ -5955,7 +5955,7 @@ TEXT ·avx512FlashFloored2(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -6992,7 +6992,7 @@ added0:
 	VMAXPS Z17, Z10, Z17
 	VMAXPS Z17, Z12, Z17
 	VMAXPS Z17, Z14, Z17
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z19
 	VCMPPS $0x1e, Z18, Z19, K1
 	VMOVAPS Z17, K1, Z16
@@ -7009,7 +7009,7 @@ added0:
 	VMAXPS Z17, Z11, Z17
 	VMAXPS Z17, Z13, Z17
 	VMAXPS Z17, Z15, Z17
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z19
 	VCMPPS $0x1e, Z18, Z19, K1
 	VMOVAPS Z17, K1, Z16
@@ -8031,7 +8031,7 @@ added1:
 	VMAXPS Z17, Z11, Z17
 	VMAXPS Z17, Z13, Z17
 	VMAXPS Z17, Z15, Z17
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z19
 	VCMPPS $0x1e, Z18, Z19, K1
 	VMOVAPS Z17, K1, Z16
@@ -8102,11 +8102,11 @@ tile8:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks8
+	JLT prefetches8
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks8:
+prefetches8:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -9091,7 +9091,7 @@ TEXT ·avx512Score3(SB), NOSPLIT, $0-32
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -9680,7 +9680,7 @@ TEXT ·avx512Flash3(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -11097,7 +11097,7 @@ added0:
 	VMAXPS Z25, Z15, Z25
 	VMAXPS Z25, Z18, Z25
 	VMAXPS Z25, Z21, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -11114,7 +11114,7 @@ added0:
 	VMAXPS Z25, Z16, Z25
 	VMAXPS Z25, Z19, Z25
 	VMAXPS Z25, Z22, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -11131,7 +11131,7 @@ added0:
 	VMAXPS Z25, Z17, Z25
 	VMAXPS Z25, Z20, Z25
 	VMAXPS Z25, Z23, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -12702,7 +12702,7 @@ added1:
 	VMAXPS Z25, Z16, Z25
 	VMAXPS Z25, Z19, Z25
 	VMAXPS Z25, Z22, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -12719,7 +12719,7 @@ added1:
 	VMAXPS Z25, Z17, Z25
 	VMAXPS Z25, Z20, Z25
 	VMAXPS Z25, Z23, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -13786,7 +13786,7 @@ added2:
 	VMAXPS Z25, Z17, Z25
 	VMAXPS Z25, Z20, Z25
 	VMAXPS Z25, Z23, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -13850,7 +13850,7 @@ TEXT ·avx512FlashFloored3(SB), NOSPLIT, $8-40
 	SUBQ R12, CX
 	IMULQ $4, R9
 	LEAQ (R9)(R9*2), R10
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVQ R12, R11
 	IMULQ R9, R11
 	LEAQ (BX)(R11*1), BX
@@ -15230,7 +15230,7 @@ added0:
 	VMAXPS Z25, Z15, Z25
 	VMAXPS Z25, Z18, Z25
 	VMAXPS Z25, Z21, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -15247,7 +15247,7 @@ added0:
 	VMAXPS Z25, Z16, Z25
 	VMAXPS Z25, Z19, Z25
 	VMAXPS Z25, Z22, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -15264,7 +15264,7 @@ added0:
 	VMAXPS Z25, Z17, Z25
 	VMAXPS Z25, Z20, Z25
 	VMAXPS Z25, Z23, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -16781,7 +16781,7 @@ added1:
 	VMAXPS Z25, Z16, Z25
 	VMAXPS Z25, Z19, Z25
 	VMAXPS Z25, Z22, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -16798,7 +16798,7 @@ added1:
 	VMAXPS Z25, Z17, Z25
 	VMAXPS Z25, Z20, Z25
 	VMAXPS Z25, Z23, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -17836,7 +17836,7 @@ added2:
 	VMAXPS Z25, Z17, Z25
 	VMAXPS Z25, Z20, Z25
 	VMAXPS Z25, Z23, Z25
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	VMOVUPS one<>(SB), Z27
 	VCMPPS $0x1e, Z26, Z27, K1
 	VMOVAPS Z25, K1, Z24
@@ -17907,11 +17907,11 @@ tile8:
 	MOVQ BX, BP
 	MOVQ (Mix_Next+Prefetch_At)(AX), R11
 	CMPQ R11, $1
-	JLT asks8
+	JLT prefetches8
 	ADDQ R11, BP
 	MOVQ (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(AX), R11
 	SUBQ R11, BP
-asks8:
+prefetches8:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -19487,7 +19487,7 @@ end1:
 //		p.S[lane] *= f // if there is S
 //		p.Keep[lane] *= f
 //		for j := range p.Done {
-//			p.P[j*48+lane] *= f // 0 where that is less than 2^-100
+//			p.P[j*48+lane] *= f // 0 if the product is less than 2^-100
 //		}
 //	}
 TEXT ·avx512Raise(SB), NOSPLIT, $0-16
@@ -19557,7 +19557,7 @@ noS:
 	MOVQ (Softmax_Keep)(AX), BX
 	VMULPS (BX)(R10*1), Z5, Z9
 	VMOVUPS Z9, (BX)(R10*1)
-	// weights that would become subnormal are 0 before they take the time that such products do
+	// set weights that would become subnormal to 0 first: such products are slow
 	MOVQ (Softmax_Panel+Panel_P)(AX), SI
 	LEAQ (SI)(R10*1), SI
 	MOVQ (Softmax_Done)(AX), R11
@@ -19952,7 +19952,7 @@ row:
 	VFMADD231PS Z5, Z7, Z6
 	VSUBPS lightest<>(SB), Z6, Z6
 	VMOVUPS (SI), Z3
-	// 0 times a score of -Inf is 0 here
+	// makes 0 times a score of -Inf 0
 	VMAXPS lowest<>(SB), Z3, Z3
 	VFMADD231PS Z3, Z6, Z2
 	VMOVUPS Z6, (SI)
@@ -20153,7 +20153,7 @@ row:
 	VFMADD213PS.BCST floored0<>(SB), Z5, Z6
 	VSCALEFPS.Z Z4, Z6, K1, Z6
 	VMOVUPS (SI), Z3
-	// 0 times a score of -Inf is 0 here
+	// makes 0 times a score of -Inf 0
 	VMAXPS lowest<>(SB), Z3, Z3
 	VFMADD231PS Z3, Z6, Z2
 	VMOVUPS Z6, (SI)
@@ -20232,12 +20232,12 @@ taken:
 	ADDQ $1, R11
 	MOVQ (Walk_Runs+Runs_Heads)(AX), SI
 	CMPQ R11, SI
-	JLT turn
+	JLT head
 	MOVQ (Walk_Runs+Runs_left)(AX), R11
 	SUBQ CX, R11
 	MOVQ R11, (Walk_Runs+Runs_left)(AX)
 	MOVQ $0, R11
-turn:
+head:
 	MOVQ R11, (Walk_Runs+Runs_head)(AX)
 	CMPQ R9, $4
 	JLT apart
@@ -20467,7 +20467,7 @@ end1:
 //			for k := range p.Width {
 //				sum = fma(p.P[r*p.Lanes+k], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStride+c] += sum // what was there counts as 0 if p.Fresh
+//			p.X[r*p.XStride+c] += sum // the old X counts as 0 if p.Fresh
 //			if p.Scale != nil {
 //				p.X[r*p.XStride+c] *= p.Scale[r]
 //			}
@@ -20486,9 +20486,9 @@ TEXT ·avx512Outer(SB), NOSPLIT, $8-8
 	IMULQ $4, R14
 	MOVQ (Outer_Stream+Stream_At)(AX), BP
 	CMPQ BP, $1
-	JGE asks
+	JGE prefetches
 	MOVQ BX, BP
-asks:
+prefetches:
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -21864,7 +21864,7 @@ next6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -22547,7 +22547,7 @@ next2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -23309,7 +23309,7 @@ next1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -23348,9 +23348,9 @@ TEXT ·avx512OuterT(SB), NOSPLIT, $8-8
 	MOVQ (Outer_Stream+Stream_Beside)(AX), R15
 	MOVQ (Outer_Stream+Stream_At)(AX), BP
 	CMPQ BP, $1
-	JGE asks
+	JGE prefetches
 	MOVQ BX, BP
-asks:
+prefetches:
 	CMPQ CX, $6
 	JLT end6
 rows6:
@@ -24144,7 +24144,7 @@ done6x1:
 	CMPQ R12, $1
 	JGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -24756,7 +24756,7 @@ done4x1:
 	CMPQ R12, $1
 	JGE columns4x1
 end4x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -25175,7 +25175,7 @@ done2x1:
 	CMPQ R12, $1
 	JGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -25659,7 +25659,7 @@ done1x1:
 	CMPQ R12, $1
 	JGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVQ (Outer_C)(AX), R11
 	IMULQ $4, R11
 	SUBQ R11, DX
@@ -26693,7 +26693,7 @@ end1:
 //
 //	for c := range n { // 16 at a time
 //		a, b := x[c], x[c+n]
-//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // the second product is rounded only with the sum
 //	}
 TEXT ·avx512Rotate(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), DI
@@ -26750,7 +26750,7 @@ end1:
 //
 //	for c := range n { // 8 at a time
 //		a, b := x[2*c], x[2*c+1]
-//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // the second product is rounded only with the sum
 //	}
 TEXT ·avx512RotatePairs(SB), NOSPLIT, $0-32
 	MOVQ x+0(FP), DI
@@ -27176,7 +27176,7 @@ round:
 //
 //	for range rounds {
 //		x += 1 // 512 times, each a cycle after the one before
-//		sum[i] = fma(sum[i], sum[i], sum[i]) // once for 32 of them
+//		sum[i] = fma(sum[i], sum[i], sum[i]) // once in 32 additions
 //	}
 TEXT ·avx512Chain(SB), NOSPLIT, $0-8
 	MOVQ rounds+0(FP), CX
@@ -27350,9 +27350,9 @@ pass:
 // func avx512Slots(rounds int)
 //
 //	for range rounds {
-//		x[i] += y // four by turns with
-//		z[i] = y // two, 504 instructions in all, with those of the loop
-//		sum[i] = fma(sum[i], sum[i], sum[i]) // once for 42 of them
+//		x[i] += y // four times, then
+//		z[i] = y // twice; with those of the loop, 504 instructions in all
+//		sum[i] = fma(sum[i], sum[i], sum[i]) // once in 42 instructions
 //	}
 TEXT ·avx512Slots(SB), NOSPLIT, $0-8
 	MOVQ rounds+0(FP), CX
@@ -27522,24 +27522,24 @@ pass:
 	VZEROUPPER
 	RET
 
-#define ASK PREFETCHNTA
-#define READASKS
-#define DOT ·avx512DotOnce
-#define SUM ·avx512SumOnce
-#define DOTF16 ·avx512DotF16Once
-#define SUMF16 ·avx512SumF16Once
-#define DOTBF16 ·avx512DotBF16Once
-#define SUMBF16 ·avx512SumBF16Once
-#define DOTI8 ·avx512DotI8Once
-#define SUMI8 ·avx512SumI8Once
-#define WEIGH ·avx512WeighOnce
-#define WEIGHSUMS ·avx512WeighSumsOnce
-#define WEIGHFLOORED ·avx512WeighFlooredOnce
-#define WEIGHSUMSFLOORED ·avx512WeighSumsFlooredOnce
-#define READ ·avx512ReadOnce
+#define HINT PREFETCHNTA
+#define HINTREAD
+#define DOT ·avx512DotNonTemporal
+#define SUM ·avx512SumNonTemporal
+#define DOTF16 ·avx512DotF16NonTemporal
+#define SUMF16 ·avx512SumF16NonTemporal
+#define DOTBF16 ·avx512DotBF16NonTemporal
+#define SUMBF16 ·avx512SumBF16NonTemporal
+#define DOTI8 ·avx512DotI8NonTemporal
+#define SUMI8 ·avx512SumI8NonTemporal
+#define WEIGH ·avx512WeighNonTemporal
+#define WEIGHSUMS ·avx512WeighSumsNonTemporal
+#define WEIGHFLOORED ·avx512WeighFlooredNonTemporal
+#define WEIGHSUMSFLOORED ·avx512WeighSumsFlooredNonTemporal
+#define READ ·avx512ReadNonTemporal
 #include "loops_avx512_amd64.h"
-#undef ASK
-#undef READASKS
+#undef HINT
+#undef HINTREAD
 #undef DOT
 #undef SUM
 #undef DOTF16
@@ -27554,22 +27554,22 @@ pass:
 #undef WEIGHSUMSFLOORED
 #undef READ
 
-#define ASK PREFETCHT1
-#define DOT ·avx512DotKept
-#define SUM ·avx512SumKept
-#define DOTF16 ·avx512DotF16Kept
-#define SUMF16 ·avx512SumF16Kept
-#define DOTBF16 ·avx512DotBF16Kept
-#define SUMBF16 ·avx512SumBF16Kept
-#define DOTI8 ·avx512DotI8Kept
-#define SUMI8 ·avx512SumI8Kept
-#define WEIGH ·avx512WeighKept
-#define WEIGHSUMS ·avx512WeighSumsKept
-#define WEIGHFLOORED ·avx512WeighFlooredKept
-#define WEIGHSUMSFLOORED ·avx512WeighSumsFlooredKept
-#define READ ·avx512ReadKept
+#define HINT PREFETCHT1
+#define DOT ·avx512DotTemporal
+#define SUM ·avx512SumTemporal
+#define DOTF16 ·avx512DotF16Temporal
+#define SUMF16 ·avx512SumF16Temporal
+#define DOTBF16 ·avx512DotBF16Temporal
+#define SUMBF16 ·avx512SumBF16Temporal
+#define DOTI8 ·avx512DotI8Temporal
+#define SUMI8 ·avx512SumI8Temporal
+#define WEIGH ·avx512WeighTemporal
+#define WEIGHSUMS ·avx512WeighSumsTemporal
+#define WEIGHFLOORED ·avx512WeighFlooredTemporal
+#define WEIGHSUMSFLOORED ·avx512WeighSumsFlooredTemporal
+#define READ ·avx512ReadTemporal
 #include "loops_avx512_amd64.h"
-#undef ASK
+#undef HINT
 #undef DOT
 #undef SUM
 #undef DOTF16

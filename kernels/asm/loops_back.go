@@ -13,14 +13,14 @@ type backLoops struct {
 	inner         func(to, x *float32, xStride int, y *float32, yStride, rows, d int)
 }
 
-// An outerLoop computes a micro-tile of rows and columns at once, and prefetches some lines of
-// memory in every four terms.
+// An outerLoop computes micro-tiles of rows rows and cols columns, and prefetches some lines of
+// memory in every four steps.
 type outerLoop struct {
-	rows, cols, asks int
-	run              func(p *Outer)
+	rows, cols, prefetches int
+	run                    func(p *Outer)
 }
 
-// setBack replaces loops by the set's own, with checks before them.
+// setBack replaces the portable loops by the set's own, with checks before them.
 func (l *loops) setBack(o *Ops) {
 	if l.back.dscore != nil {
 		o.Back.DScore = l.dscore
@@ -117,11 +117,12 @@ func (l *outerLoop) on(p *Outer, vec, apart int) {
 
 // lines returns the number of lines of memory that a call prefetches.
 func (l *outerLoop) lines(p *Outer) int {
-	return cover(p.N, l.rows) * cover(p.C, l.cols) * max(1, p.Width/4) * l.asks
+	return cover(p.N, l.rows) * cover(p.C, l.cols) * max(1, p.Width/4) * l.prefetches
 }
 
-// atOnce returns the number of rows and columns of X that one call computes: all columns if a
-// micro-tile's rows of them are within the bounds, or else as many as are, and then as many rows.
+// atOnce returns the number of rows and columns of X that one call computes. It takes all columns
+// if a micro-tile's rows of them are within the bounds, or else as many columns as are. Then it
+// takes as many rows as the bounds allow.
 func (l *outerLoop) atOnce(p *Outer, vec int) (rows, cols int) {
 	of := func(n int) (products, bytes, shared int) { // a row or column of n elements
 		return n * p.Width, 4 * (p.Width + 2*n), 4 * n * p.Width

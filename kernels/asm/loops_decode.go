@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// decodeLoops are the assembly loops of decoding that do not prefetch, and the tiles of those that
-// do.
+// decodeLoops are the assembly loops of decode that do not prefetch, and the sizes of the
+// micro-tiles of the others.
 type decodeLoops struct {
 	scale              func(p *Walk, scale *float32, apart int)
 	dotTiles, sumTiles []int // queries in the micro-tiles of dot and sum, the largest first
@@ -19,21 +19,21 @@ type decodeLoops struct {
 // dotKeys is the number of keys that Dot and Sum compute at once.
 const dotKeys = 4
 
-// setDecode replaces loops by the set's own, with checks before them.
+// setDecode replaces the portable loops by the set's own, with checks before them.
 func (l *loops) setDecode(o *Ops, power *powerLoops, hint Hint) {
 	reading, scale := &l.reading[hint], l.decode.scale
-	dotTurns, sumTurns := turns(l.decode.dotTiles), turns(l.decode.sumTiles)
+	dotShares, sumShares := prefetchShares(l.decode.dotTiles), prefetchShares(l.decode.sumTiles)
 	if reading.dot != nil {
 		o.Decode.Dot = func(p *Dot) {
 			whole := p.begin()
 			if p.D == 0 || !Normal(p.Factor) {
 				dot(p)
 			} else if p.R > 0 && p.N > 0 {
-				p.turns = dotTurns[min(p.R, len(dotTurns)-1)]
+				p.shares = dotShares[min(p.R, len(dotShares)-1)]
 				loop := reading.dot[p.Cache.Type]
 				p.inCalls(whole, func() {
 					loop(p)
-					if p.Cache.Type == I8 { // products, with their keys' scales
+					if p.Cache.Type == I8 { // multiplies scores by their keys' scales
 						scale(&p.Walk, &p.Cache.Scale[0], p.Cache.ScaleStride)
 					}
 				})
@@ -45,10 +45,10 @@ func (l *loops) setDecode(o *Ops, power *powerLoops, hint Hint) {
 		o.Decode.Sum = func(p *Walk) {
 			whole := p.begin()
 			if p.R > 0 && p.N > 0 && p.D > 0 {
-				p.turns = sumTurns[min(p.R, len(sumTurns)-1)]
+				p.shares = sumShares[min(p.R, len(sumShares)-1)]
 				loop := reading.sum[p.Cache.Type]
 				p.inCalls(whole, func() {
-					if p.Cache.Type == I8 { // weights, with their values' scales
+					if p.Cache.Type == I8 { // multiplies weights by their values' scales
 						scale(p, &p.Cache.Scale[0], p.Cache.ScaleStride)
 					}
 					loop(p)
@@ -68,8 +68,8 @@ func (l *loops) setDecode(o *Ops, power *powerLoops, hint Hint) {
 	}
 }
 
-// weigh computes whole vectors. Scores after the last key are set to -Inf first, so that they weigh
-// nothing.
+// weigh computes whole vectors. It first sets the scores after the last key to -Inf, so that their
+// weights are 0.
 func (l *loops) weigh(p *Weigh, weigh func(p *Weigh, from, vectors int) (done int)) {
 	reach("P", len(p.P), p.R, p.N, p.Stride)
 	whole := (p.N + l.vec - 1) / l.vec * l.vec
@@ -97,11 +97,11 @@ func (l *loops) weigh(p *Weigh, weigh func(p *Weigh, from, vectors int) (done in
 	}
 }
 
-// turns returns, for each number of queries, which of every four later rows each tile of queries
-// prefetches: a bit for a row and four bits for a tile, the first tile's lowest. Each row is
-// prefetched by one tile. Larger numbers of queries use the last entry.
-func turns(tiles []int) []uint64 {
-	const most = 16 // tiles that have bits
+// prefetchShares returns, for each number of queries, which of every four later rows each
+// micro-tile prefetches: a bit for a row and four bits for a micro-tile, the first one's lowest.
+// Each row is prefetched by one micro-tile. Larger numbers of queries use the last entry.
+func prefetchShares(tiles []int) []uint64 {
+	const most = 16 // micro-tiles that have bits
 	all := make([]uint64, most*tiles[0]+1)
 	for queries := range all {
 		n, left := 0, queries
@@ -120,10 +120,10 @@ func turns(tiles []int) []uint64 {
 }
 
 // begin panics if slices are too short for what Dot and Sum touch. If Run is 0 it makes all keys
-// one run, until end.
+// one run, which end undoes.
 func (p *Walk) begin() (whole bool) {
 	if p.Heads < 0 || p.Heads > 1 && p.Run == 0 {
-		panic(fmt.Errorf("asm: Heads is %d, and Run %d: several heads have runs to go in turn", p.Heads, p.Run))
+		panic(fmt.Errorf("asm: Heads is %d, and Run %d: the keys of several heads must be in runs", p.Heads, p.Run))
 	}
 	heads := p.heads()
 	if p.R > math.MaxInt/heads {
@@ -180,7 +180,7 @@ func (p *Walk) checkRuns(heads int) {
 	p.checkRun(whole, all, rest)
 }
 
-// checkRun panics if runs from..to, of some rows each, exceed the cache.
+// checkRun panics if runs from..to, of rows rows each, exceed the cache.
 func (p *Walk) checkRun(from, to, rows int) {
 	at, scales := furthest("At", p.At, from, to), 0
 	if p.Cache.Type == I8 {
@@ -204,8 +204,8 @@ func furthest(name string, at []int, from, to int) int {
 	return int(last)
 }
 
-// inCalls calls call for some keys at a time, with p at those keys: whole runs of all heads, or
-// parts of the only run.
+// inCalls calls call with p limited to some keys at a time: whole runs of all heads, or pieces of
+// the only run.
 func (p *Walk) inCalls(whole bool, call func()) {
 	heads := p.heads()
 	unit, queries, size := p.Run, heads*p.R, heads*p.D*p.Cache.Type.size()

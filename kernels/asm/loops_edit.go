@@ -10,7 +10,7 @@ type editLoops struct {
 	hide  func(p *Edit, from, to int) // from a multiple of 32, at most 32 rows
 }
 
-// setEdit replaces loops by the set's own, with checks before them.
+// setEdit replaces the portable loops by the set's own, with checks before them.
 func (l *loops) setEdit(o *Ops) {
 	if l.edits.cap != nil {
 		o.Edit.Cap = l.capScores

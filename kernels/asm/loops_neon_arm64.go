@@ -137,37 +137,37 @@ func neonChain(rounds int)
 func neonSlots(rounds int)
 
 //go:noescape
-func neonDotOnce(p *Dot)
+func neonDotNonTemporal(p *Dot)
 
 //go:noescape
-func neonSumOnce(p *Walk)
+func neonSumNonTemporal(p *Walk)
 
 //go:noescape
-func neonDotF16Once(p *Dot)
+func neonDotF16NonTemporal(p *Dot)
 
 //go:noescape
-func neonSumF16Once(p *Walk)
+func neonSumF16NonTemporal(p *Walk)
 
 //go:noescape
-func neonDotBF16Once(p *Dot)
+func neonDotBF16NonTemporal(p *Dot)
 
 //go:noescape
-func neonSumBF16Once(p *Walk)
+func neonSumBF16NonTemporal(p *Walk)
 
 //go:noescape
-func neonDotI8Once(p *Dot)
+func neonDotI8NonTemporal(p *Dot)
 
 //go:noescape
-func neonSumI8Once(p *Walk)
+func neonSumI8NonTemporal(p *Walk)
 
 //go:noescape
-func neonWeighOnce(p *Weigh, from, vectors int) (done int)
+func neonWeighNonTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func neonWeighSumsOnce(p *Weigh, from, vectors int) (done int)
+func neonWeighSumsNonTemporal(p *Weigh, from, vectors int) (done int)
 
 //go:noescape
-func neonReadOnce(x *float32, rounds, ahead int, sum *float32)
+func neonReadNonTemporal(x *float32, rounds, ahead int, sum *float32)
 
 // neon are the loops of this file, by the number of vectors in use where there are several.
 var neon = loops{
@@ -184,13 +184,13 @@ var neon = loops{
 		flash:     []func(p *Flash, from, to, scored int) int{neonFlash1, neonFlash2, neonFlash3, neonFlash4},
 		exp:       neonExp,
 		expSums:   neonExpSums,
-		weigh:     []func(p *Weigh, from, vectors int) int{neonWeighOnce},
-		weighSums: []func(p *Weigh, from, vectors int) int{neonWeighSumsOnce},
+		weigh:     []func(p *Weigh, from, vectors int) int{neonWeighNonTemporal},
+		weighSums: []func(p *Weigh, from, vectors int) int{neonWeighSumsNonTemporal},
 	}},
 	reading: []readingLoops{{
-		dot:  []func(*Dot){neonDotOnce, neonDotF16Once, neonDotBF16Once, neonDotI8Once},
-		sum:  []func(*Walk){neonSumOnce, neonSumF16Once, neonSumBF16Once, neonSumI8Once},
-		read: neonReadOnce,
+		dot:  []func(*Dot){neonDotNonTemporal, neonDotF16NonTemporal, neonDotBF16NonTemporal, neonDotI8NonTemporal},
+		sum:  []func(*Walk){neonSumNonTemporal, neonSumF16NonTemporal, neonSumBF16NonTemporal, neonSumI8NonTemporal},
+		read: neonReadNonTemporal,
 	}},
 	back: backLoops{
 		dscore: []func(*DScore){neonDScore1, neonDScore2, neonDScore3, neonDScore4},

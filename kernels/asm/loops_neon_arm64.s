@@ -42,10 +42,10 @@ DATA constants<>+168(SB)/8, $0xff7fffffff7fffff
 // whole: rounds to a whole number
 DATA constants<>+176(SB)/8, $0x4b4000004b400000
 DATA constants<>+184(SB)/8, $0x4b4000004b400000
-// far: the most that a sum is scaled down by, as a power of two
+// far: largest exponent of a power of two that sums are divided by
 DATA constants<>+192(SB)/8, $0x42fc000042fc0000
 DATA constants<>+200(SB)/8, $0x42fc000042fc0000
-// lightest: taken off weights; Raise leaves none that is less, but 0
+// lightest: subtracted from weights; Raise sets smaller weights to 0
 DATA constants<>+208(SB)/8, $0x0d8000000d800000
 DATA constants<>+216(SB)/8, $0x0d8000000d800000
 DATA constants<>+224(SB)/8, $0x3f8000003f800000
@@ -92,7 +92,7 @@ DATA constants<>+440(SB)/8, $0x3c8937d33c8937d3
 // eluCoefficient6: of r^6 in e^r
 DATA constants<>+448(SB)/8, $0x3b36ba993b36ba99
 DATA constants<>+456(SB)/8, $0x3b36ba993b36ba99
-// errorMost: more than what rounding a finite product loses
+// errorMost: more than the rounding error of a finite product
 DATA constants<>+464(SB)/8, $0x7680000076800000
 DATA constants<>+472(SB)/8, $0x7680000076800000
 DATA constants<>+480(SB)/8, $0xf6800000f6800000
@@ -100,10 +100,10 @@ DATA constants<>+488(SB)/8, $0xf6800000f6800000
 // absolute: all bits but the sign
 DATA constants<>+496(SB)/8, $0x7fffffff7fffffff
 DATA constants<>+504(SB)/8, $0x7fffffff7fffffff
-// slopeStep: rows that Slope does at a time
+// slopeStep: rows that Slope computes at a time
 DATA constants<>+512(SB)/8, $0x4080000040800000
 DATA constants<>+520(SB)/8, $0x4080000040800000
-// capMost: what has a tanh of 1
+// capMost: has a tanh of 1
 DATA constants<>+528(SB)/8, $0x4120000041200000
 DATA constants<>+536(SB)/8, $0x4120000041200000
 DATA constants<>+544(SB)/8, $0xc1200000c1200000
@@ -175,7 +175,7 @@ TEXT ·neonScore1(SB), NOSPLIT, $0-32
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R3, R3
@@ -444,7 +444,7 @@ TEXT ·neonFlash1(SB), NOSPLIT, $8-40
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R3, R3
@@ -904,7 +904,7 @@ shown0:
 	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
 	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
 	WORD $0x4ea5d484 // VFSUB V5.S4, V4.S4, V4.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e26c486 // VFMAXNM V6.S4, V4.S4, V6.S4
 	VMOVI $0, V5.B16
 	WORD $0x6ea5e4c6 // VFCMGT V5.S4, V6.S4, V6.S4
@@ -1015,7 +1015,7 @@ added0:
 	WORD $0x4e25c425 // VFMAXNM V5.S4, V1.S4, V5.S4
 	WORD $0x4e25c445 // VFMAXNM V5.S4, V2.S4, V5.S4
 	WORD $0x4e25c465 // VFMAXNM V5.S4, V3.S4, V5.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F7 // one
 	WORD $0x6ea6e4e7 // VFCMGT V6.S4, V7.S4, V7.S4
 	VBIT V7.B16, V5.B16, V4.B16
@@ -1029,7 +1029,7 @@ added0:
 	WORD $0x4e24c444 // VFMAXNM V4.S4, V2.S4, V4.S4
 	WORD $0x4e24c464 // VFMAXNM V4.S4, V3.S4, V4.S4
 	WORD $0x4ea5d484 // VFSUB V5.S4, V4.S4, V4.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e26c486 // VFMAXNM V6.S4, V4.S4, V6.S4
 	VMOVI $0, V5.B16
 	WORD $0x6ea5e4c6 // VFCMGT V5.S4, V6.S4, V6.S4
@@ -1089,11 +1089,11 @@ tile16:
 	MOVD R3, R24
 	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
-	BLT asks16
+	BLT prefetches16
 	ADD R10, R24
 	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
-asks16:
+prefetches16:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -1349,11 +1349,11 @@ tile4:
 	MOVD R3, R24
 	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
-	BLT asks4
+	BLT prefetches4
 	ADD R10, R24
 	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
-asks4:
+prefetches4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -1744,7 +1744,7 @@ TEXT ·neonScore2(SB), NOSPLIT, $0-32
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R3, R3
@@ -2084,7 +2084,7 @@ TEXT ·neonFlash2(SB), NOSPLIT, $8-40
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R3, R3
@@ -2799,7 +2799,7 @@ shown0:
 	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
 	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
 	WORD $0x4ea9d508 // VFSUB V9.S4, V8.S4, V8.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ac50a // VFMAXNM V10.S4, V8.S4, V10.S4
 	FMOVQ 16(R11), F8
 	FMOVQ 144(R26), F31 // limit
@@ -2809,7 +2809,7 @@ shown0:
 	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
 	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
 	WORD $0x4ea9d508 // VFSUB V9.S4, V8.S4, V8.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ac50a // VFMAXNM V10.S4, V8.S4, V10.S4
 	VMOVI $0, V9.B16
 	WORD $0x6ea9e54a // VFCMGT V9.S4, V10.S4, V10.S4
@@ -2975,7 +2975,7 @@ added0:
 	WORD $0x4e29c449 // VFMAXNM V9.S4, V2.S4, V9.S4
 	WORD $0x4e29c489 // VFMAXNM V9.S4, V4.S4, V9.S4
 	WORD $0x4e29c4c9 // VFMAXNM V9.S4, V6.S4, V9.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F11 // one
 	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
 	VBIT V11.B16, V9.B16, V8.B16
@@ -2990,7 +2990,7 @@ added0:
 	WORD $0x4e29c469 // VFMAXNM V9.S4, V3.S4, V9.S4
 	WORD $0x4e29c4a9 // VFMAXNM V9.S4, V5.S4, V9.S4
 	WORD $0x4e29c4e9 // VFMAXNM V9.S4, V7.S4, V9.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F11 // one
 	WORD $0x6eaae56b // VFCMGT V10.S4, V11.S4, V11.S4
 	VBIT V11.B16, V9.B16, V8.B16
@@ -3004,7 +3004,7 @@ added0:
 	WORD $0x4e28c488 // VFMAXNM V8.S4, V4.S4, V8.S4
 	WORD $0x4e28c4c8 // VFMAXNM V8.S4, V6.S4, V8.S4
 	WORD $0x4ea9d508 // VFSUB V9.S4, V8.S4, V8.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ac50a // VFMAXNM V10.S4, V8.S4, V10.S4
 	FMOVQ 16(R11), F8
 	FMOVQ 144(R26), F31 // limit
@@ -3014,7 +3014,7 @@ added0:
 	WORD $0x4e28c4a8 // VFMAXNM V8.S4, V5.S4, V8.S4
 	WORD $0x4e28c4e8 // VFMAXNM V8.S4, V7.S4, V8.S4
 	WORD $0x4ea9d508 // VFSUB V9.S4, V8.S4, V8.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ac50a // VFMAXNM V10.S4, V8.S4, V10.S4
 	VMOVI $0, V9.B16
 	WORD $0x6ea9e54a // VFCMGT V9.S4, V10.S4, V10.S4
@@ -3074,11 +3074,11 @@ tile8:
 	MOVD R3, R24
 	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
-	BLT asks8
+	BLT prefetches8
 	ADD R10, R24
 	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
-asks8:
+prefetches8:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -3516,11 +3516,11 @@ tile4:
 	MOVD R3, R24
 	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
-	BLT asks4
+	BLT prefetches4
 	ADD R10, R24
 	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
-asks4:
+prefetches4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -4269,7 +4269,7 @@ TEXT ·neonScore3(SB), NOSPLIT, $0-32
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R3, R3
@@ -4680,7 +4680,7 @@ TEXT ·neonFlash3(SB), NOSPLIT, $8-40
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R3, R3
@@ -5650,7 +5650,7 @@ shown0:
 	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
 	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
 	WORD $0x4eadd58c // VFSUB V13.S4, V12.S4, V12.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ec58e // VFMAXNM V14.S4, V12.S4, V14.S4
 	FMOVQ 16(R11), F12
 	FMOVQ 144(R26), F31 // limit
@@ -5660,7 +5660,7 @@ shown0:
 	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
 	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
 	WORD $0x4eadd58c // VFSUB V13.S4, V12.S4, V12.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ec58e // VFMAXNM V14.S4, V12.S4, V14.S4
 	FMOVQ 32(R11), F12
 	FMOVQ 144(R26), F31 // limit
@@ -5670,7 +5670,7 @@ shown0:
 	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
 	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
 	WORD $0x4eadd58c // VFSUB V13.S4, V12.S4, V12.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ec58e // VFMAXNM V14.S4, V12.S4, V14.S4
 	VMOVI $0, V13.B16
 	WORD $0x6eade5ce // VFCMGT V13.S4, V14.S4, V14.S4
@@ -5902,7 +5902,7 @@ added0:
 	WORD $0x4e2dc46d // VFMAXNM V13.S4, V3.S4, V13.S4
 	WORD $0x4e2dc4cd // VFMAXNM V13.S4, V6.S4, V13.S4
 	WORD $0x4e2dc52d // VFMAXNM V13.S4, V9.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F15 // one
 	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
 	VBIT V15.B16, V13.B16, V12.B16
@@ -5917,7 +5917,7 @@ added0:
 	WORD $0x4e2dc48d // VFMAXNM V13.S4, V4.S4, V13.S4
 	WORD $0x4e2dc4ed // VFMAXNM V13.S4, V7.S4, V13.S4
 	WORD $0x4e2dc54d // VFMAXNM V13.S4, V10.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F15 // one
 	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
 	VBIT V15.B16, V13.B16, V12.B16
@@ -5932,7 +5932,7 @@ added0:
 	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
 	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
 	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F15 // one
 	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
 	VBIT V15.B16, V13.B16, V12.B16
@@ -5946,7 +5946,7 @@ added0:
 	WORD $0x4e2cc4cc // VFMAXNM V12.S4, V6.S4, V12.S4
 	WORD $0x4e2cc52c // VFMAXNM V12.S4, V9.S4, V12.S4
 	WORD $0x4eadd58c // VFSUB V13.S4, V12.S4, V12.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ec58e // VFMAXNM V14.S4, V12.S4, V14.S4
 	FMOVQ 16(R11), F12
 	FMOVQ 144(R26), F31 // limit
@@ -5956,7 +5956,7 @@ added0:
 	WORD $0x4e2cc4ec // VFMAXNM V12.S4, V7.S4, V12.S4
 	WORD $0x4e2cc54c // VFMAXNM V12.S4, V10.S4, V12.S4
 	WORD $0x4eadd58c // VFSUB V13.S4, V12.S4, V12.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ec58e // VFMAXNM V14.S4, V12.S4, V14.S4
 	FMOVQ 32(R11), F12
 	FMOVQ 144(R26), F31 // limit
@@ -5966,7 +5966,7 @@ added0:
 	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
 	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
 	WORD $0x4eadd58c // VFSUB V13.S4, V12.S4, V12.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ec58e // VFMAXNM V14.S4, V12.S4, V14.S4
 	VMOVI $0, V13.B16
 	WORD $0x6eade5ce // VFCMGT V13.S4, V14.S4, V14.S4
@@ -6841,7 +6841,7 @@ shown2:
 	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
 	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
 	WORD $0x4eadd58c // VFSUB V13.S4, V12.S4, V12.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ec58e // VFMAXNM V14.S4, V12.S4, V14.S4
 	VMOVI $0, V13.B16
 	WORD $0x6eade5ce // VFCMGT V13.S4, V14.S4, V14.S4
@@ -6952,7 +6952,7 @@ added2:
 	WORD $0x4e2dc4ad // VFMAXNM V13.S4, V5.S4, V13.S4
 	WORD $0x4e2dc50d // VFMAXNM V13.S4, V8.S4, V13.S4
 	WORD $0x4e2dc56d // VFMAXNM V13.S4, V11.S4, V13.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F15 // one
 	WORD $0x6eaee5ef // VFCMGT V14.S4, V15.S4, V15.S4
 	VBIT V15.B16, V13.B16, V12.B16
@@ -6966,7 +6966,7 @@ added2:
 	WORD $0x4e2cc50c // VFMAXNM V12.S4, V8.S4, V12.S4
 	WORD $0x4e2cc56c // VFMAXNM V12.S4, V11.S4, V12.S4
 	WORD $0x4eadd58c // VFSUB V13.S4, V12.S4, V12.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e2ec58e // VFMAXNM V14.S4, V12.S4, V14.S4
 	VMOVI $0, V13.B16
 	WORD $0x6eade5ce // VFCMGT V13.S4, V14.S4, V14.S4
@@ -7026,11 +7026,11 @@ tile4:
 	MOVD R3, R24
 	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
-	BLT asks4
+	BLT prefetches4
 	ADD R10, R24
 	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
-asks4:
+prefetches4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -8199,7 +8199,7 @@ TEXT ·neonScore4(SB), NOSPLIT, $0-32
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R3, R3
@@ -8681,7 +8681,7 @@ TEXT ·neonFlash4(SB), NOSPLIT, $8-40
 	MOVD $4, R14
 	MUL R14, R6
 	ADD R6<<1, R6, R7
-	// from rows on, in K and in P
+	// skip from rows of K and of P
 	MOVD R11, R10
 	MUL R6, R10
 	ADD R10, R3, R3
@@ -9906,7 +9906,7 @@ shown0:
 	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
 	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	FMOVQ 16(R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -9916,7 +9916,7 @@ shown0:
 	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
 	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	FMOVQ 32(R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -9926,7 +9926,7 @@ shown0:
 	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
 	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	FMOVQ 48(R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -9936,7 +9936,7 @@ shown0:
 	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
 	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	VMOVI $0, V17.B16
 	WORD $0x6eb1e652 // VFCMGT V17.S4, V18.S4, V18.S4
@@ -10223,7 +10223,7 @@ added0:
 	WORD $0x4e31c491 // VFMAXNM V17.S4, V4.S4, V17.S4
 	WORD $0x4e31c511 // VFMAXNM V17.S4, V8.S4, V17.S4
 	WORD $0x4e31c591 // VFMAXNM V17.S4, V12.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F19 // one
 	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
 	VBIT V19.B16, V17.B16, V16.B16
@@ -10238,7 +10238,7 @@ added0:
 	WORD $0x4e31c4b1 // VFMAXNM V17.S4, V5.S4, V17.S4
 	WORD $0x4e31c531 // VFMAXNM V17.S4, V9.S4, V17.S4
 	WORD $0x4e31c5b1 // VFMAXNM V17.S4, V13.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F19 // one
 	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
 	VBIT V19.B16, V17.B16, V16.B16
@@ -10253,7 +10253,7 @@ added0:
 	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
 	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
 	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F19 // one
 	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
 	VBIT V19.B16, V17.B16, V16.B16
@@ -10268,7 +10268,7 @@ added0:
 	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
 	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
 	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F19 // one
 	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
 	VBIT V19.B16, V17.B16, V16.B16
@@ -10282,7 +10282,7 @@ added0:
 	WORD $0x4e30c510 // VFMAXNM V16.S4, V8.S4, V16.S4
 	WORD $0x4e30c590 // VFMAXNM V16.S4, V12.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	FMOVQ 16(R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -10292,7 +10292,7 @@ added0:
 	WORD $0x4e30c530 // VFMAXNM V16.S4, V9.S4, V16.S4
 	WORD $0x4e30c5b0 // VFMAXNM V16.S4, V13.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	FMOVQ 32(R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -10302,7 +10302,7 @@ added0:
 	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
 	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	FMOVQ 48(R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -10312,7 +10312,7 @@ added0:
 	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
 	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	VMOVI $0, V17.B16
 	WORD $0x6eb1e652 // VFCMGT V17.S4, V18.S4, V18.S4
@@ -11602,7 +11602,7 @@ shown2:
 	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
 	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	FMOVQ 48(R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -11612,7 +11612,7 @@ shown2:
 	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
 	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	VMOVI $0, V17.B16
 	WORD $0x6eb1e652 // VFCMGT V17.S4, V18.S4, V18.S4
@@ -11778,7 +11778,7 @@ added2:
 	WORD $0x4e31c4d1 // VFMAXNM V17.S4, V6.S4, V17.S4
 	WORD $0x4e31c551 // VFMAXNM V17.S4, V10.S4, V17.S4
 	WORD $0x4e31c5d1 // VFMAXNM V17.S4, V14.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F19 // one
 	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
 	VBIT V19.B16, V17.B16, V16.B16
@@ -11793,7 +11793,7 @@ added2:
 	WORD $0x4e31c4f1 // VFMAXNM V17.S4, V7.S4, V17.S4
 	WORD $0x4e31c571 // VFMAXNM V17.S4, V11.S4, V17.S4
 	WORD $0x4e31c5f1 // VFMAXNM V17.S4, V15.S4, V17.S4
-	// no more than 0 if the lane has seen no key, and else 1 at least, or NaN
+	// at most 0 if the lane has seen no key, and else at least 1, or NaN
 	FMOVQ 224(R26), F19 // one
 	WORD $0x6eb2e673 // VFCMGT V18.S4, V19.S4, V19.S4
 	VBIT V19.B16, V17.B16, V16.B16
@@ -11807,7 +11807,7 @@ added2:
 	WORD $0x4e30c550 // VFMAXNM V16.S4, V10.S4, V16.S4
 	WORD $0x4e30c5d0 // VFMAXNM V16.S4, V14.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	FMOVQ 48(R11), F16
 	FMOVQ 144(R26), F31 // limit
@@ -11817,7 +11817,7 @@ added2:
 	WORD $0x4e30c570 // VFMAXNM V16.S4, V11.S4, V16.S4
 	WORD $0x4e30c5f0 // VFMAXNM V16.S4, V15.S4, V16.S4
 	WORD $0x4eb1d610 // VFSUB V17.S4, V16.S4, V16.S4
-	// NaN if both are +Inf, and then it is not above
+	// NaN if both are +Inf: not above 0
 	WORD $0x4e32c612 // VFMAXNM V18.S4, V16.S4, V18.S4
 	VMOVI $0, V17.B16
 	WORD $0x6eb1e652 // VFCMGT V17.S4, V18.S4, V18.S4
@@ -11877,11 +11877,11 @@ tile4:
 	MOVD R3, R24
 	MOVD (Mix_Next+Prefetch_At)(R0), R10
 	CMP $1, R10
-	BLT asks4
+	BLT prefetches4
 	ADD R10, R24
 	MOVD (Mix_Values+ValueBlock_packed+packed_rows+Rows_Data)(R0), R10
 	SUB R10, R24
-asks4:
+prefetches4:
 	VMOVI $0, V0.B16
 	VMOVI $0, V1.B16
 	VMOVI $0, V2.B16
@@ -13534,7 +13534,7 @@ end1:
 //		p.S[lane] *= f // if there is S
 //		p.Keep[lane] *= f
 //		for j := range p.Done {
-//			p.P[j*16+lane] *= f // 0 where that is less than 2^-100
+//			p.P[j*16+lane] *= f // 0 if the product is less than 2^-100
 //		}
 //	}
 TEXT ·neonRaise(SB), NOSPLIT, $0-16
@@ -13623,7 +13623,7 @@ noS:
 	WORD $0x6e3fdca9 // VFMUL V31.S4, V5.S4, V9.S4
 	ADD R7, R3, R14
 	FMOVQ F9, (R14)
-	// weights that would become subnormal are 0 before they take the time that such products do
+	// set weights that would become subnormal to 0 first: such products are slow
 	MOVD (Softmax_Panel+Panel_P)(R0), R2
 	ADD R7, R2, R2
 	MOVD (Softmax_Done)(R0), R10
@@ -14063,7 +14063,7 @@ row:
 	VFMLA V7.S4, V4.S4, V6.S4
 	WORD $0x6e25dcc6 // VFMUL V5.S4, V6.S4, V6.S4
 	FMOVQ (R2), F3
-	// 0 times a score of -Inf is 0 here
+	// makes 0 times a score of -Inf 0
 	FMOVQ 160(R26), F31 // lowest
 	WORD $0x4e3ff463 // VFMAX V31.S4, V3.S4, V3.S4
 	VFMLA V3.S4, V6.S4, V2.S4
@@ -14150,12 +14150,12 @@ taken:
 	ADD $1, R10
 	MOVD (Walk_Runs+Runs_Heads)(R0), R2
 	CMP R2, R10
-	BLT turn
+	BLT head
 	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Walk_Runs+Runs_head)(R0)
 	CMP $4, R6
 	BLT apart
@@ -14381,7 +14381,7 @@ end1:
 //			for k := range p.Width {
 //				sum = fma(p.P[r*p.Lanes+k], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 //			}
-//			p.X[r*p.XStride+c] += sum // what was there counts as 0 if p.Fresh
+//			p.X[r*p.XStride+c] += sum // the old X counts as 0 if p.Fresh
 //			if p.Scale != nil {
 //				p.X[r*p.XStride+c] *= p.Scale[r]
 //			}
@@ -14403,9 +14403,9 @@ TEXT ·neonOuter(SB), NOSPLIT, $8-8
 	MUL R14, R22
 	MOVD (Outer_Stream+Stream_At)(R0), R24
 	CMP $1, R24
-	BGE asks
+	BGE prefetches
 	MOVD R3, R24
-asks:
+prefetches:
 	CMP $6, R9
 	BLT end6
 rows6:
@@ -15351,7 +15351,7 @@ next6x1:
 	CMP $1, R15
 	BGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -16029,7 +16029,7 @@ next2x1:
 	CMP $1, R15
 	BGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -16775,7 +16775,7 @@ next1x1:
 	CMP $1, R15
 	BGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -16817,9 +16817,9 @@ TEXT ·neonOuterT(SB), NOSPLIT, $8-8
 	MOVD (Outer_Stream+Stream_Beside)(R0), R25
 	MOVD (Outer_Stream+Stream_At)(R0), R24
 	CMP $1, R24
-	BGE asks
+	BGE prefetches
 	MOVD R3, R24
-asks:
+prefetches:
 	CMP $8, R9
 	BLT end8
 rows8:
@@ -17408,7 +17408,7 @@ done8x1:
 	CMP $1, R15
 	BGE columns8x1
 end8x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -17791,7 +17791,7 @@ done4x1:
 	CMP $1, R15
 	BGE columns4x1
 end4x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -18311,7 +18311,7 @@ done1x1:
 	CMP $1, R15
 	BGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Outer_C)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -19408,7 +19408,7 @@ end1:
 //
 //	for c := range n { // 4 at a time
 //		a, b := x[c], x[c+n]
-//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//		x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // the second product is rounded only with the sum
 //	}
 TEXT ·neonRotate(SB), NOSPLIT, $0-32
 	MOVD x+0(FP), R1
@@ -19464,7 +19464,7 @@ end1:
 //
 //	for c := range n { // 2 at a time
 //		a, b := x[2*c], x[2*c+1]
-//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+//		x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // the second product is rounded only with the sum
 //	}
 TEXT ·neonRotatePairs(SB), NOSPLIT, $0-32
 	MOVD $constants<>(SB), R26
@@ -19732,7 +19732,7 @@ round:
 //
 //	for range rounds {
 //		x += 1 // 512 times, each a cycle after the one before
-//		sum[i] = fma(sum[i], sum[i], sum[i]) // once for 32 of them
+//		sum[i] = fma(sum[i], sum[i], sum[i]) // once in 32 additions
 //	}
 TEXT ·neonChain(SB), NOSPLIT, $0-8
 	MOVD rounds+0(FP), R9
@@ -19906,9 +19906,9 @@ pass:
 // func neonSlots(rounds int)
 //
 //	for range rounds {
-//		x[i] += y // four by turns with
-//		z[i] = y // two, 504 instructions in all, with those of the loop
-//		sum[i] = fma(sum[i], sum[i], sum[i]) // once for 42 of them
+//		x[i] += y // four times, then
+//		z[i] = y // twice; with those of the loop, 504 instructions in all
+//		sum[i] = fma(sum[i], sum[i], sum[i]) // once in 42 instructions
 //	}
 TEXT ·neonSlots(SB), NOSPLIT, $0-8
 	MOVD rounds+0(FP), R9
@@ -20078,7 +20078,7 @@ pass:
 	BGE pass
 	RET
 
-// func neonDotOnce(p *Dot)
+// func neonDotNonTemporal(p *Dot)
 //
 //	for j := range p.N { // 4 at a time
 //		for r := range p.R { // 4 at a time
@@ -20089,7 +20089,7 @@ pass:
 //			p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 //		}
 //	}
-TEXT ·neonDotOnce(SB), NOSPLIT, $8-8
+TEXT ·neonDotNonTemporal(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Dot_Walk+Walk_Rows+Rows_Stride)(R0), R20
@@ -20157,12 +20157,12 @@ taken:
 	ADD $1, R10
 	MOVD (Dot_Walk+Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
-	BLT turn
+	BLT head
 	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R10
 	CMP $2, R10
@@ -20366,8 +20366,8 @@ notAlone:
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
@@ -20404,43 +20404,43 @@ columns4x4line:
 	ADD R21, R2, R14
 	FMOVQ (R14), F19
 	FMOVQ (R4), F20
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x4line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x4line0
 	PRFM (R25), PLDL1STRM
-asked4x4line0:
+prefetched4x4line0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
 	VFMLA V20.S4, V19.S4, V12.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked4x4line1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line1:
+prefetched4x4line1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
 	VFMLA V20.S4, V19.S4, V13.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked4x4line2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line2:
+prefetched4x4line2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
 	VFMLA V20.S4, V19.S4, V14.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked4x4line3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line3:
+prefetched4x4line3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -20553,43 +20553,43 @@ columns4x4vector:
 	ADD R21, R2, R14
 	FMOVQ (R14), F19
 	FMOVQ (R4), F20
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x4vector0
 	PRFM (R25), PLDL1STRM
-asked4x4vector0:
+prefetched4x4vector0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
 	VFMLA V20.S4, V19.S4, V12.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked4x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector1:
+prefetched4x4vector1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
 	VFMLA V20.S4, V19.S4, V13.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked4x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector2:
+prefetched4x4vector2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
 	VFMLA V20.S4, V19.S4, V14.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F20
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked4x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector3:
+prefetched4x4vector3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -20672,9 +20672,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -20701,37 +20701,37 @@ columns2x4line:
 	ADD R20, R2, R14
 	FMOVQ (R14), F9
 	FMOVQ (R4), F10
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4line0
 	PRFM (R25), PLDL1STRM
-asked2x4line0:
+prefetched2x4line0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4line1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line1:
+prefetched2x4line1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4line2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line2:
+prefetched2x4line2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4line3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line3:
+prefetched2x4line3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	FMOVQ 16(R2), F8
@@ -20802,37 +20802,37 @@ columns2x4vector:
 	ADD R20, R2, R14
 	FMOVQ (R14), F9
 	FMOVQ (R4), F10
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4vector0
 	PRFM (R25), PLDL1STRM
-asked2x4vector0:
+prefetched2x4vector0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector1:
+prefetched2x4vector1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector2:
+prefetched2x4vector2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVQ (R14), F10
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector3:
+prefetched2x4vector3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	ADD $16, R2
@@ -20889,9 +20889,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -21024,14 +21024,14 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
@@ -21047,8 +21047,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
@@ -21073,10 +21073,10 @@ columns4x1line:
 	ADD R21, R2, R14
 	FMOVQ (R14), F7
 	FMOVQ (R4), F8
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x1line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x1line0
 	PRFM (R25), PLDL1STRM
-asked4x1line0:
+prefetched4x1line0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -21135,10 +21135,10 @@ columns4x1vector:
 	ADD R21, R2, R14
 	FMOVQ (R14), F7
 	FMOVQ (R4), F8
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x1vector0
 	PRFM (R25), PLDL1STRM
-asked4x1vector0:
+prefetched4x1vector0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -21199,9 +21199,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -21222,10 +21222,10 @@ columns2x1line:
 	ADD R20, R2, R14
 	FMOVQ (R14), F3
 	FMOVQ (R4), F4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1line0
 	PRFM (R25), PLDL1STRM
-asked2x1line0:
+prefetched2x1line0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	FMOVQ 16(R2), F2
@@ -21260,10 +21260,10 @@ columns2x1vector:
 	ADD R20, R2, R14
 	FMOVQ (R14), F3
 	FMOVQ (R4), F4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1vector0
 	PRFM (R25), PLDL1STRM
-asked2x1vector0:
+prefetched2x1vector0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	ADD $16, R2
@@ -21306,9 +21306,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -21437,14 +21437,14 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
@@ -21462,7 +21462,7 @@ end1:
 	BGE run
 	RET
 
-// func neonSumOnce(p *Walk)
+// func neonSumNonTemporal(p *Walk)
 //
 //	for k := range p.N {
 //		for r := range p.R {
@@ -21471,7 +21471,7 @@ end1:
 //			}
 //		}
 //	}
-TEXT ·neonSumOnce(SB), NOSPLIT, $8-8
+TEXT ·neonSumNonTemporal(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R6
 	MOVD (Walk_Cache+Cells_Rows+Rows_Stride)(R0), R20
@@ -21541,16 +21541,16 @@ taken:
 	ADD $1, R10
 	MOVD (Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
-	BLT turn
+	BLT head
 	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Walk_Runs+Runs_head)(R0)
 	MOVD R9, (Walk_Runs+Runs_keys)(R0)
-	MOVD (Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD (Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	MOVD (Walk_Runs+Runs_rows)(R0), R8
 	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	CMP $6, R9
@@ -21595,11 +21595,11 @@ columns6x12:
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x12step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step0of4:
+prefetched6x12step0of4:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -21632,11 +21632,11 @@ asked6x12step0of4:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x12step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step1of4:
+prefetched6x12step1of4:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -21659,11 +21659,11 @@ asked6x12step1of4:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x12step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step2of4:
+prefetched6x12step2of4:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -21686,11 +21686,11 @@ asked6x12step2of4:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x12step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step3of4:
+prefetched6x12step3of4:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -21723,11 +21723,11 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x12step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step0of1:
+prefetched6x12step0of1:
 	FMOVQ (R2), F18
 	FMOVQ 16(R2), F19
 	FMOVQ 32(R2), F20
@@ -21829,11 +21829,11 @@ columns6x4:
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step0of4:
+prefetched6x4step0of4:
 	FMOVQ (R2), F6
 	FMOVQ (R4), F7
 	WORD $0x4f8710c0 // VFMLA V7.S[0], V6.S4, V0.S4
@@ -21852,11 +21852,11 @@ asked6x4step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step1of4:
+prefetched6x4step1of4:
 	FMOVQ (R2), F6
 	WORD $0x4fa710c0 // VFMLA V7.S[1], V6.S4, V0.S4
 	WORD $0x4fa810c1 // VFMLA V8.S[1], V6.S4, V1.S4
@@ -21865,11 +21865,11 @@ asked6x4step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step2of4:
+prefetched6x4step2of4:
 	FMOVQ (R2), F6
 	WORD $0x4f8718c0 // VFMLA V7.S[2], V6.S4, V0.S4
 	WORD $0x4f8818c1 // VFMLA V8.S[2], V6.S4, V1.S4
@@ -21878,11 +21878,11 @@ asked6x4step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step3of4:
+prefetched6x4step3of4:
 	FMOVQ (R2), F6
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
 	WORD $0x4fa818c1 // VFMLA V8.S[3], V6.S4, V1.S4
@@ -21901,11 +21901,11 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step0of1:
+prefetched6x4step0of1:
 	FMOVQ (R2), F6
 	FMOVS (R4), F7
 	VDUP V7.S[0], V7.S4
@@ -21981,11 +21981,11 @@ columns6x1:
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step0of4:
+prefetched6x1step0of4:
 	FMOVS (R2), F6
 	FMOVQ (R4), F7
 	WORD $0x4f8710c0 // VFMLA V7.S[0], V6.S4, V0.S4
@@ -22004,11 +22004,11 @@ asked6x1step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step1of4:
+prefetched6x1step1of4:
 	FMOVS (R2), F6
 	WORD $0x4fa710c0 // VFMLA V7.S[1], V6.S4, V0.S4
 	WORD $0x4fa810c1 // VFMLA V8.S[1], V6.S4, V1.S4
@@ -22017,11 +22017,11 @@ asked6x1step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step2of4:
+prefetched6x1step2of4:
 	FMOVS (R2), F6
 	WORD $0x4f8718c0 // VFMLA V7.S[2], V6.S4, V0.S4
 	WORD $0x4f8818c1 // VFMLA V8.S[2], V6.S4, V1.S4
@@ -22030,11 +22030,11 @@ asked6x1step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step3of4:
+prefetched6x1step3of4:
 	FMOVS (R2), F6
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
 	WORD $0x4fa818c1 // VFMLA V8.S[3], V6.S4, V1.S4
@@ -22053,11 +22053,11 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step0of1:
+prefetched6x1step0of1:
 	FMOVS (R2), F6
 	FMOVS (R4), F7
 	VDUP V7.S[0], V7.S4
@@ -22107,7 +22107,7 @@ done6x1:
 	CMP $1, R15
 	BGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -22120,9 +22120,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -22153,11 +22153,11 @@ columns2x16:
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x16step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step0of4:
+prefetched2x16step0of4:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -22174,11 +22174,11 @@ asked2x16step0of4:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x16step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step1of4:
+prefetched2x16step1of4:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -22192,11 +22192,11 @@ asked2x16step1of4:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x16step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step2of4:
+prefetched2x16step2of4:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -22210,11 +22210,11 @@ asked2x16step2of4:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x16step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step3of4:
+prefetched2x16step3of4:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -22237,11 +22237,11 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x16step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step0of1:
+prefetched2x16step0of1:
 	FMOVQ (R2), F8
 	FMOVQ 16(R2), F9
 	FMOVQ 32(R2), F10
@@ -22300,11 +22300,11 @@ columns2x8:
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x8step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step0of4:
+prefetched2x8step0of4:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	FMOVQ (R4), F6
@@ -22315,11 +22315,11 @@ asked2x8step0of4:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x8step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step1of4:
+prefetched2x8step1of4:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	WORD $0x4fa61080 // VFMLA V6.S[1], V4.S4, V0.S4
@@ -22327,11 +22327,11 @@ asked2x8step1of4:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x8step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step2of4:
+prefetched2x8step2of4:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	WORD $0x4f861880 // VFMLA V6.S[2], V4.S4, V0.S4
@@ -22339,11 +22339,11 @@ asked2x8step2of4:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x8step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step3of4:
+prefetched2x8step3of4:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	WORD $0x4fa61880 // VFMLA V6.S[3], V4.S4, V0.S4
@@ -22360,11 +22360,11 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x8step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step0of1:
+prefetched2x8step0of1:
 	FMOVQ (R2), F4
 	FMOVQ 16(R2), F5
 	FMOVS (R4), F6
@@ -22411,11 +22411,11 @@ columns2x4:
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step0of4:
+prefetched2x4step0of4:
 	FMOVQ (R2), F2
 	FMOVQ (R4), F3
 	WORD $0x4f831040 // VFMLA V3.S[0], V2.S4, V0.S4
@@ -22423,29 +22423,29 @@ asked2x4step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step1of4:
+prefetched2x4step1of4:
 	FMOVQ (R2), F2
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step2of4:
+prefetched2x4step2of4:
 	FMOVQ (R2), F2
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step3of4:
+prefetched2x4step3of4:
 	FMOVQ (R2), F2
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
 	WORD $0x4fa41841 // VFMLA V4.S[3], V2.S4, V1.S4
@@ -22459,11 +22459,11 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step0of1:
+prefetched2x4step0of1:
 	FMOVQ (R2), F2
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
@@ -22505,11 +22505,11 @@ columns2x1:
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step0of4:
+prefetched2x1step0of4:
 	FMOVS (R2), F2
 	FMOVQ (R4), F3
 	WORD $0x4f831040 // VFMLA V3.S[0], V2.S4, V0.S4
@@ -22517,29 +22517,29 @@ asked2x1step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step1of4:
+prefetched2x1step1of4:
 	FMOVS (R2), F2
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step2of4:
+prefetched2x1step2of4:
 	FMOVS (R2), F2
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step3of4:
+prefetched2x1step3of4:
 	FMOVS (R2), F2
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
 	WORD $0x4fa41841 // VFMLA V4.S[3], V2.S4, V1.S4
@@ -22553,11 +22553,11 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step0of1:
+prefetched2x1step0of1:
 	FMOVS (R2), F2
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
@@ -22583,7 +22583,7 @@ done2x1:
 	CMP $1, R15
 	BGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -22594,9 +22594,9 @@ end2x1:
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -22873,7 +22873,7 @@ key1x1:
 	CMP $1, R15
 	BGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $4, R14
 	MUL R14, R10
@@ -22884,9 +22884,9 @@ end1x1:
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
@@ -22896,7 +22896,7 @@ end1:
 	BGE run
 	RET
 
-// func neonDotF16Once(p *Dot)
+// func neonDotF16NonTemporal(p *Dot)
 //
 //	for j := range p.N { // 4 at a time
 //		for r := range p.R { // 4 at a time
@@ -22907,7 +22907,7 @@ end1:
 //			p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 //		}
 //	}
-TEXT ·neonDotF16Once(SB), NOSPLIT, $8-8
+TEXT ·neonDotF16NonTemporal(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Dot_Walk+Walk_Rows+Rows_Stride)(R0), R20
@@ -22975,12 +22975,12 @@ taken:
 	ADD $1, R10
 	MOVD (Dot_Walk+Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
-	BLT turn
+	BLT head
 	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R10
 	CMP $2, R10
@@ -23206,8 +23206,8 @@ notAlone:
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
@@ -23245,10 +23245,10 @@ columns4x4line:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x4line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x4line0
 	PRFM (R25), PLDL1STRM
-asked4x4line0:
+prefetched4x4line0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -23256,11 +23256,11 @@ asked4x4line0:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked4x4line1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line1:
+prefetched4x4line1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -23268,11 +23268,11 @@ asked4x4line1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked4x4line2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line2:
+prefetched4x4line2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -23280,11 +23280,11 @@ asked4x4line2:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked4x4line3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line3:
+prefetched4x4line3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -23410,10 +23410,10 @@ columns4x4vector:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x4vector0
 	PRFM (R25), PLDL1STRM
-asked4x4vector0:
+prefetched4x4vector0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -23421,11 +23421,11 @@ asked4x4vector0:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked4x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector1:
+prefetched4x4vector1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -23433,11 +23433,11 @@ asked4x4vector1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked4x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector2:
+prefetched4x4vector2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -23445,11 +23445,11 @@ asked4x4vector2:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x0e217a94 // VFCVTL V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked4x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector3:
+prefetched4x4vector3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -23540,9 +23540,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -23570,40 +23570,40 @@ columns2x4line:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4line0
 	PRFM (R25), PLDL1STRM
-asked2x4line0:
+prefetched2x4line0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4line1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line1:
+prefetched2x4line1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4line2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line2:
+prefetched2x4line2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4line3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line3:
+prefetched2x4line3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	FMOVQ 16(R2), F8
@@ -23687,40 +23687,40 @@ columns2x4vector:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4vector0
 	PRFM (R25), PLDL1STRM
-asked2x4vector0:
+prefetched2x4vector0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector1:
+prefetched2x4vector1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector2:
+prefetched2x4vector2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x0e21794a // VFCVTL V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector3:
+prefetched2x4vector3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	ADD $16, R2
@@ -23785,9 +23785,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -23935,14 +23935,14 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
@@ -23958,8 +23958,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
@@ -23985,10 +23985,10 @@ columns4x1line:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x1line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x1line0
 	PRFM (R25), PLDL1STRM
-asked4x1line0:
+prefetched4x1line0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -24051,10 +24051,10 @@ columns4x1vector:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x1vector0
 	PRFM (R25), PLDL1STRM
-asked4x1vector0:
+prefetched4x1vector0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -24117,9 +24117,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -24141,10 +24141,10 @@ columns2x1line:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1line0
 	PRFM (R25), PLDL1STRM
-asked2x1line0:
+prefetched2x1line0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	FMOVQ 16(R2), F2
@@ -24183,10 +24183,10 @@ columns2x1vector:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1vector0
 	PRFM (R25), PLDL1STRM
-asked2x1vector0:
+prefetched2x1vector0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	ADD $16, R2
@@ -24231,9 +24231,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -24377,14 +24377,14 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
@@ -24402,7 +24402,7 @@ end1:
 	BGE run
 	RET
 
-// func neonSumF16Once(p *Walk)
+// func neonSumF16NonTemporal(p *Walk)
 //
 //	for k := range p.N {
 //		for r := range p.R {
@@ -24411,7 +24411,7 @@ end1:
 //			}
 //		}
 //	}
-TEXT ·neonSumF16Once(SB), NOSPLIT, $8-8
+TEXT ·neonSumF16NonTemporal(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R6
 	MOVD (Walk_Cache+Cells_Rows+Rows_Stride)(R0), R20
@@ -24481,16 +24481,16 @@ taken:
 	ADD $1, R10
 	MOVD (Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
-	BLT turn
+	BLT head
 	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Walk_Runs+Runs_head)(R0)
 	MOVD R9, (Walk_Runs+Runs_keys)(R0)
-	MOVD (Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD (Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	MOVD (Walk_Runs+Runs_rows)(R0), R8
 	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	CMP $6, R9
@@ -24535,11 +24535,11 @@ columns6x12:
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x12step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step0of4:
+prefetched6x12step0of4:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -24575,11 +24575,11 @@ asked6x12step0of4:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x12step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step1of4:
+prefetched6x12step1of4:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -24605,11 +24605,11 @@ asked6x12step1of4:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x12step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step2of4:
+prefetched6x12step2of4:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -24635,11 +24635,11 @@ asked6x12step2of4:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x12step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step3of4:
+prefetched6x12step3of4:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -24675,11 +24675,11 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x12step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step0of1:
+prefetched6x12step0of1:
 	FMOVD (R2), F18
 	WORD $0x0e217a52 // VFCVTL V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -24784,11 +24784,11 @@ columns6x4:
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step0of4:
+prefetched6x4step0of4:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	FMOVQ (R4), F7
@@ -24808,11 +24808,11 @@ asked6x4step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step1of4:
+prefetched6x4step1of4:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	WORD $0x4fa710c0 // VFMLA V7.S[1], V6.S4, V0.S4
@@ -24822,11 +24822,11 @@ asked6x4step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step2of4:
+prefetched6x4step2of4:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	WORD $0x4f8718c0 // VFMLA V7.S[2], V6.S4, V0.S4
@@ -24836,11 +24836,11 @@ asked6x4step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step3of4:
+prefetched6x4step3of4:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
@@ -24860,11 +24860,11 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step0of1:
+prefetched6x4step0of1:
 	FMOVD (R2), F6
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
 	FMOVS (R4), F7
@@ -24941,11 +24941,11 @@ columns6x1:
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step0of4:
+prefetched6x1step0of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -24966,11 +24966,11 @@ asked6x1step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step1of4:
+prefetched6x1step1of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -24981,11 +24981,11 @@ asked6x1step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step2of4:
+prefetched6x1step2of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -24996,11 +24996,11 @@ asked6x1step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step3of4:
+prefetched6x1step3of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -25021,11 +25021,11 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step0of1:
+prefetched6x1step0of1:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x0e2178c6 // VFCVTL V6.H4, V6.S4
@@ -25077,7 +25077,7 @@ done6x1:
 	CMP $1, R15
 	BGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
@@ -25090,9 +25090,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -25123,11 +25123,11 @@ columns2x16:
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x16step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step0of4:
+prefetched2x16step0of4:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -25148,11 +25148,11 @@ asked2x16step0of4:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x16step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step1of4:
+prefetched2x16step1of4:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -25170,11 +25170,11 @@ asked2x16step1of4:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x16step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step2of4:
+prefetched2x16step2of4:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -25192,11 +25192,11 @@ asked2x16step2of4:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x16step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step3of4:
+prefetched2x16step3of4:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -25223,11 +25223,11 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x16step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step0of1:
+prefetched2x16step0of1:
 	FMOVD (R2), F8
 	WORD $0x0e217908 // VFCVTL V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -25290,11 +25290,11 @@ columns2x8:
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x8step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step0of4:
+prefetched2x8step0of4:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -25307,11 +25307,11 @@ asked2x8step0of4:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x8step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step1of4:
+prefetched2x8step1of4:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -25321,11 +25321,11 @@ asked2x8step1of4:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x8step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step2of4:
+prefetched2x8step2of4:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -25335,11 +25335,11 @@ asked2x8step2of4:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x8step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step3of4:
+prefetched2x8step3of4:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -25358,11 +25358,11 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x8step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step0of1:
+prefetched2x8step0of1:
 	FMOVD (R2), F4
 	WORD $0x0e217884 // VFCVTL V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -25411,11 +25411,11 @@ columns2x4:
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step0of4:
+prefetched2x4step0of4:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	FMOVQ (R4), F3
@@ -25424,31 +25424,31 @@ asked2x4step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step1of4:
+prefetched2x4step1of4:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step2of4:
+prefetched2x4step2of4:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step3of4:
+prefetched2x4step3of4:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
@@ -25463,11 +25463,11 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step0of1:
+prefetched2x4step0of1:
 	FMOVD (R2), F2
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	FMOVS (R4), F3
@@ -25510,11 +25510,11 @@ columns2x1:
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step0of4:
+prefetched2x1step0of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
@@ -25524,33 +25524,33 @@ asked2x1step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step1of4:
+prefetched2x1step1of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step2of4:
+prefetched2x1step2of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step3of4:
+prefetched2x1step3of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
@@ -25566,11 +25566,11 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step0of1:
+prefetched2x1step0of1:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x0e217842 // VFCVTL V2.H4, V2.S4
@@ -25598,7 +25598,7 @@ done2x1:
 	CMP $1, R15
 	BGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
@@ -25609,9 +25609,9 @@ end2x1:
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -25915,7 +25915,7 @@ key1x1:
 	CMP $1, R15
 	BGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
@@ -25926,9 +25926,9 @@ end1x1:
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
@@ -25938,7 +25938,7 @@ end1:
 	BGE run
 	RET
 
-// func neonDotBF16Once(p *Dot)
+// func neonDotBF16NonTemporal(p *Dot)
 //
 //	for j := range p.N { // 4 at a time
 //		for r := range p.R { // 4 at a time
@@ -25949,7 +25949,7 @@ end1:
 //			p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 //		}
 //	}
-TEXT ·neonDotBF16Once(SB), NOSPLIT, $8-8
+TEXT ·neonDotBF16NonTemporal(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Dot_Walk+Walk_Rows+Rows_Stride)(R0), R20
@@ -26017,12 +26017,12 @@ taken:
 	ADD $1, R10
 	MOVD (Dot_Walk+Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
-	BLT turn
+	BLT head
 	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R10
 	CMP $2, R10
@@ -26248,8 +26248,8 @@ notAlone:
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
@@ -26287,10 +26287,10 @@ columns4x4line:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x4line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x4line0
 	PRFM (R25), PLDL1STRM
-asked4x4line0:
+prefetched4x4line0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -26298,11 +26298,11 @@ asked4x4line0:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked4x4line1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line1:
+prefetched4x4line1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -26310,11 +26310,11 @@ asked4x4line1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked4x4line2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line2:
+prefetched4x4line2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -26322,11 +26322,11 @@ asked4x4line2:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked4x4line3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line3:
+prefetched4x4line3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -26452,10 +26452,10 @@ columns4x4vector:
 	FMOVQ (R14), F19
 	FMOVD (R4), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x4vector0
 	PRFM (R25), PLDL1STRM
-asked4x4vector0:
+prefetched4x4vector0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -26463,11 +26463,11 @@ asked4x4vector0:
 	ADD R6, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked4x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector1:
+prefetched4x4vector1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -26475,11 +26475,11 @@ asked4x4vector1:
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked4x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector2:
+prefetched4x4vector2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -26487,11 +26487,11 @@ asked4x4vector2:
 	ADD R7, R4, R14
 	FMOVD (R14), F20
 	WORD $0x2e613a94 // VSHLL $16, V20.H4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked4x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector3:
+prefetched4x4vector3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -26582,9 +26582,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -26612,40 +26612,40 @@ columns2x4line:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4line0
 	PRFM (R25), PLDL1STRM
-asked2x4line0:
+prefetched2x4line0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4line1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line1:
+prefetched2x4line1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4line2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line2:
+prefetched2x4line2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4line3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line3:
+prefetched2x4line3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	FMOVQ 16(R2), F8
@@ -26729,40 +26729,40 @@ columns2x4vector:
 	FMOVQ (R14), F9
 	FMOVD (R4), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4vector0
 	PRFM (R25), PLDL1STRM
-asked2x4vector0:
+prefetched2x4vector0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector1:
+prefetched2x4vector1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector2:
+prefetched2x4vector2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
 	FMOVD (R14), F10
 	WORD $0x2e61394a // VSHLL $16, V10.H4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector3:
+prefetched2x4vector3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	ADD $16, R2
@@ -26827,9 +26827,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -26977,14 +26977,14 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
@@ -27000,8 +27000,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
@@ -27027,10 +27027,10 @@ columns4x1line:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x1line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x1line0
 	PRFM (R25), PLDL1STRM
-asked4x1line0:
+prefetched4x1line0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -27093,10 +27093,10 @@ columns4x1vector:
 	FMOVQ (R14), F7
 	FMOVD (R4), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x1vector0
 	PRFM (R25), PLDL1STRM
-asked4x1vector0:
+prefetched4x1vector0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -27159,9 +27159,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -27183,10 +27183,10 @@ columns2x1line:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1line0
 	PRFM (R25), PLDL1STRM
-asked2x1line0:
+prefetched2x1line0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	FMOVQ 16(R2), F2
@@ -27225,10 +27225,10 @@ columns2x1vector:
 	FMOVQ (R14), F3
 	FMOVD (R4), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1vector0
 	PRFM (R25), PLDL1STRM
-asked2x1vector0:
+prefetched2x1vector0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	ADD $16, R2
@@ -27273,9 +27273,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -27419,14 +27419,14 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
@@ -27444,7 +27444,7 @@ end1:
 	BGE run
 	RET
 
-// func neonSumBF16Once(p *Walk)
+// func neonSumBF16NonTemporal(p *Walk)
 //
 //	for k := range p.N {
 //		for r := range p.R {
@@ -27453,7 +27453,7 @@ end1:
 //			}
 //		}
 //	}
-TEXT ·neonSumBF16Once(SB), NOSPLIT, $8-8
+TEXT ·neonSumBF16NonTemporal(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R6
 	MOVD (Walk_Cache+Cells_Rows+Rows_Stride)(R0), R20
@@ -27523,16 +27523,16 @@ taken:
 	ADD $1, R10
 	MOVD (Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
-	BLT turn
+	BLT head
 	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Walk_Runs+Runs_head)(R0)
 	MOVD R9, (Walk_Runs+Runs_keys)(R0)
-	MOVD (Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD (Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	MOVD (Walk_Runs+Runs_rows)(R0), R8
 	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	CMP $6, R9
@@ -27577,11 +27577,11 @@ columns6x12:
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x12step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step0of4:
+prefetched6x12step0of4:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -27617,11 +27617,11 @@ asked6x12step0of4:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x12step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step1of4:
+prefetched6x12step1of4:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -27647,11 +27647,11 @@ asked6x12step1of4:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x12step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step2of4:
+prefetched6x12step2of4:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -27677,11 +27677,11 @@ asked6x12step2of4:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x12step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step3of4:
+prefetched6x12step3of4:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -27717,11 +27717,11 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x12step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step0of1:
+prefetched6x12step0of1:
 	FMOVD (R2), F18
 	WORD $0x2e613a52 // VSHLL $16, V18.H4, V18.S4
 	FMOVD 8(R2), F19
@@ -27826,11 +27826,11 @@ columns6x4:
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step0of4:
+prefetched6x4step0of4:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	FMOVQ (R4), F7
@@ -27850,11 +27850,11 @@ asked6x4step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step1of4:
+prefetched6x4step1of4:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	WORD $0x4fa710c0 // VFMLA V7.S[1], V6.S4, V0.S4
@@ -27864,11 +27864,11 @@ asked6x4step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step2of4:
+prefetched6x4step2of4:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	WORD $0x4f8718c0 // VFMLA V7.S[2], V6.S4, V0.S4
@@ -27878,11 +27878,11 @@ asked6x4step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step3of4:
+prefetched6x4step3of4:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	WORD $0x4fa718c0 // VFMLA V7.S[3], V6.S4, V0.S4
@@ -27902,11 +27902,11 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step0of1:
+prefetched6x4step0of1:
 	FMOVD (R2), F6
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
 	FMOVS (R4), F7
@@ -27983,11 +27983,11 @@ columns6x1:
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step0of4:
+prefetched6x1step0of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -28008,11 +28008,11 @@ asked6x1step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step1of4:
+prefetched6x1step1of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -28023,11 +28023,11 @@ asked6x1step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step2of4:
+prefetched6x1step2of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -28038,11 +28038,11 @@ asked6x1step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step3of4:
+prefetched6x1step3of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -28063,11 +28063,11 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step0of1:
+prefetched6x1step0of1:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.H[0]
 	WORD $0x2e6138c6 // VSHLL $16, V6.H4, V6.S4
@@ -28119,7 +28119,7 @@ done6x1:
 	CMP $1, R15
 	BGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
@@ -28132,9 +28132,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -28165,11 +28165,11 @@ columns2x16:
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x16step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step0of4:
+prefetched2x16step0of4:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -28190,11 +28190,11 @@ asked2x16step0of4:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x16step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step1of4:
+prefetched2x16step1of4:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -28212,11 +28212,11 @@ asked2x16step1of4:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x16step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step2of4:
+prefetched2x16step2of4:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -28234,11 +28234,11 @@ asked2x16step2of4:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x16step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step3of4:
+prefetched2x16step3of4:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -28265,11 +28265,11 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x16step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step0of1:
+prefetched2x16step0of1:
 	FMOVD (R2), F8
 	WORD $0x2e613908 // VSHLL $16, V8.H4, V8.S4
 	FMOVD 8(R2), F9
@@ -28332,11 +28332,11 @@ columns2x8:
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x8step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step0of4:
+prefetched2x8step0of4:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -28349,11 +28349,11 @@ asked2x8step0of4:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x8step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step1of4:
+prefetched2x8step1of4:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -28363,11 +28363,11 @@ asked2x8step1of4:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x8step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step2of4:
+prefetched2x8step2of4:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -28377,11 +28377,11 @@ asked2x8step2of4:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x8step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step3of4:
+prefetched2x8step3of4:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -28400,11 +28400,11 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x8step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step0of1:
+prefetched2x8step0of1:
 	FMOVD (R2), F4
 	WORD $0x2e613884 // VSHLL $16, V4.H4, V4.S4
 	FMOVD 8(R2), F5
@@ -28453,11 +28453,11 @@ columns2x4:
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step0of4:
+prefetched2x4step0of4:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	FMOVQ (R4), F3
@@ -28466,31 +28466,31 @@ asked2x4step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step1of4:
+prefetched2x4step1of4:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step2of4:
+prefetched2x4step2of4:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step3of4:
+prefetched2x4step3of4:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4fa31840 // VFMLA V3.S[3], V2.S4, V0.S4
@@ -28505,11 +28505,11 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step0of1:
+prefetched2x4step0of1:
 	FMOVD (R2), F2
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	FMOVS (R4), F3
@@ -28552,11 +28552,11 @@ columns2x1:
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step0of4:
+prefetched2x1step0of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
@@ -28566,33 +28566,33 @@ asked2x1step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step1of4:
+prefetched2x1step1of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step2of4:
+prefetched2x1step2of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step3of4:
+prefetched2x1step3of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
@@ -28608,11 +28608,11 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step0of1:
+prefetched2x1step0of1:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.H[0]
 	WORD $0x2e613842 // VSHLL $16, V2.H4, V2.S4
@@ -28640,7 +28640,7 @@ done2x1:
 	CMP $1, R15
 	BGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
@@ -28651,9 +28651,9 @@ end2x1:
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -28957,7 +28957,7 @@ key1x1:
 	CMP $1, R15
 	BGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $2, R14
 	MUL R14, R10
@@ -28968,9 +28968,9 @@ end1x1:
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
@@ -28980,7 +28980,7 @@ end1:
 	BGE run
 	RET
 
-// func neonDotI8Once(p *Dot)
+// func neonDotI8NonTemporal(p *Dot)
 //
 //	for j := range p.N { // 4 at a time
 //		for r := range p.R { // 4 at a time
@@ -28991,7 +28991,7 @@ end1:
 //			p.P[r*p.Stride+j] = float32(p.Factor) * Σ sum
 //		}
 //	}
-TEXT ·neonDotI8Once(SB), NOSPLIT, $8-8
+TEXT ·neonDotI8NonTemporal(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Dot_Walk+Walk_Cache+Cells_Rows+Rows_Stride)(R0), R6
 	MOVD (Dot_Walk+Walk_Rows+Rows_Stride)(R0), R20
@@ -29063,18 +29063,18 @@ taken:
 	ADD $1, R10
 	MOVD (Dot_Walk+Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
-	BLT turn
+	BLT head
 	MOVD (Dot_Walk+Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Dot_Walk+Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Dot_Walk+Walk_Runs+Runs_head)(R0)
 	CMP $4, R9
 	BLT end4
 keys4:
-	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
@@ -29114,10 +29114,10 @@ columns4x4line:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x4line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x4line0
 	PRFM (R25), PLDL1STRM
-asked4x4line0:
+prefetched4x4line0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -29127,11 +29127,11 @@ asked4x4line0:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked4x4line1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched4x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line1:
+prefetched4x4line1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -29141,11 +29141,11 @@ asked4x4line1:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked4x4line2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched4x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line2:
+prefetched4x4line2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -29155,11 +29155,11 @@ asked4x4line2:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked4x4line3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched4x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4line3:
+prefetched4x4line3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -29311,10 +29311,10 @@ columns4x4vector:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x4vector0
 	PRFM (R25), PLDL1STRM
-asked4x4vector0:
+prefetched4x4vector0:
 	VFMLA V20.S4, V16.S4, V0.S4
 	VFMLA V20.S4, V17.S4, V4.S4
 	VFMLA V20.S4, V18.S4, V8.S4
@@ -29324,11 +29324,11 @@ asked4x4vector0:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked4x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched4x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector1:
+prefetched4x4vector1:
 	VFMLA V20.S4, V16.S4, V1.S4
 	VFMLA V20.S4, V17.S4, V5.S4
 	VFMLA V20.S4, V18.S4, V9.S4
@@ -29338,11 +29338,11 @@ asked4x4vector1:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked4x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched4x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector2:
+prefetched4x4vector2:
 	VFMLA V20.S4, V16.S4, V2.S4
 	VFMLA V20.S4, V17.S4, V6.S4
 	VFMLA V20.S4, V18.S4, V10.S4
@@ -29352,11 +29352,11 @@ asked4x4vector2:
 	WORD $0x0f08a694 // VSXTL V20.B8, V20.H8
 	WORD $0x0f10a694 // VSXTL V20.H4, V20.S4
 	WORD $0x4e21da94 // VSCVTF V20.S4, V20.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked4x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched4x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked4x4vector3:
+prefetched4x4vector3:
 	VFMLA V20.S4, V16.S4, V3.S4
 	VFMLA V20.S4, V17.S4, V7.S4
 	VFMLA V20.S4, V18.S4, V11.S4
@@ -29455,9 +29455,9 @@ end4x4one:
 	FMOVQ F12, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x4
@@ -29487,10 +29487,10 @@ columns2x4line:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4line0
 	PRFM (R25), PLDL1STRM
-asked2x4line0:
+prefetched2x4line0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
@@ -29498,11 +29498,11 @@ asked2x4line0:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4line1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4line1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line1:
+prefetched2x4line1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
@@ -29510,11 +29510,11 @@ asked2x4line1:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4line2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4line2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line2:
+prefetched2x4line2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
@@ -29522,11 +29522,11 @@ asked2x4line2:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4line3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4line3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4line3:
+prefetched2x4line3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	FMOVQ 16(R2), F8
@@ -29636,10 +29636,10 @@ columns2x4vector:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4vector0
 	PRFM (R25), PLDL1STRM
-asked2x4vector0:
+prefetched2x4vector0:
 	VFMLA V10.S4, V8.S4, V0.S4
 	VFMLA V10.S4, V9.S4, V4.S4
 	ADD R6, R4, R14
@@ -29647,11 +29647,11 @@ asked2x4vector0:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector1:
+prefetched2x4vector1:
 	VFMLA V10.S4, V8.S4, V1.S4
 	VFMLA V10.S4, V9.S4, V5.S4
 	ADD R6<<1, R4, R14
@@ -29659,11 +29659,11 @@ asked2x4vector1:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector2:
+prefetched2x4vector2:
 	VFMLA V10.S4, V8.S4, V2.S4
 	VFMLA V10.S4, V9.S4, V6.S4
 	ADD R7, R4, R14
@@ -29671,11 +29671,11 @@ asked2x4vector2:
 	WORD $0x0f08a54a // VSXTL V10.B8, V10.H8
 	WORD $0x0f10a54a // VSXTL V10.H4, V10.S4
 	WORD $0x4e21d94a // VSCVTF V10.S4, V10.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked2x4vector3:
+prefetched2x4vector3:
 	VFMLA V10.S4, V8.S4, V3.S4
 	VFMLA V10.S4, V9.S4, V7.S4
 	ADD $16, R2
@@ -29748,9 +29748,9 @@ end2x4one:
 	FMOVQ F4, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x4
@@ -29767,8 +29767,8 @@ queries1x4:
 	ADD R24, R3, R25
 	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
-	BLT end1x4turn4
-columns1x4turn4:
+	BLT end1x4held4
+columns1x4held4:
 	FMOVQ (R2), F5
 	FMOVQ 16(R2), F6
 	FMOVQ 32(R2), F7
@@ -29877,11 +29877,11 @@ columns1x4turn4:
 	ADD $-16, R10
 	ADD $16, R25
 	CMP $16, R10
-	BGE columns1x4turn4
-end1x4turn4:
+	BGE columns1x4held4
+end1x4held4:
 	CMP $8, R10
-	BLT end1x4turn2
-columns1x4turn2:
+	BLT end1x4held2
+columns1x4held2:
 	FMOVQ (R2), F5
 	FMOVQ 16(R2), F6
 	PRFM (R25), PLDL1STRM
@@ -29941,7 +29941,7 @@ columns1x4turn2:
 	ADD $8, R4
 	ADD $-8, R10
 	ADD $8, R25
-end1x4turn2:
+end1x4held2:
 	CMP $4, R10
 	BLT end1x4vector
 columns1x4vector:
@@ -29950,43 +29950,43 @@ columns1x4vector:
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x4vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x4vector0
 	PRFM (R25), PLDL1STRM
-asked1x4vector0:
+prefetched1x4vector0:
 	VFMLA V5.S4, V4.S4, V0.S4
 	ADD R6, R4, R14
 	FMOVS (R14), F5
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked1x4vector1
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched1x4vector1
 	ADD R6, R25, R14
 	PRFM (R14), PLDL1STRM
-asked1x4vector1:
+prefetched1x4vector1:
 	VFMLA V5.S4, V4.S4, V1.S4
 	ADD R6<<1, R4, R14
 	FMOVS (R14), F5
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked1x4vector2
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched1x4vector2
 	ADD R6<<1, R25, R14
 	PRFM (R14), PLDL1STRM
-asked1x4vector2:
+prefetched1x4vector2:
 	VFMLA V5.S4, V4.S4, V2.S4
 	ADD R7, R4, R14
 	FMOVS (R14), F5
 	WORD $0x0f08a4a5 // VSXTL V5.B8, V5.H8
 	WORD $0x0f10a4a5 // VSXTL V5.H4, V5.S4
 	WORD $0x4e21d8a5 // VSCVTF V5.S4, V5.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked1x4vector3
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched1x4vector3
 	ADD R7, R25, R14
 	PRFM (R14), PLDL1STRM
-asked1x4vector3:
+prefetched1x4vector3:
 	VFMLA V5.S4, V4.S4, V3.S4
 	ADD $16, R2
 	ADD $4, R4
@@ -30046,14 +30046,14 @@ end1x4one:
 	FMOVQ F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x4
 done1x4:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
@@ -30069,8 +30069,8 @@ end4:
 	CMP $1, R9
 	BLT end1
 keys1:
-	MOVD (Dot_Walk+Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD (Dot_Walk+Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	MOVD (Dot_Walk+Walk_Runs+Runs_rows)(R0), R1
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	CMP $4, R19
@@ -30098,10 +30098,10 @@ columns4x1line:
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x1line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x1line0
 	PRFM (R25), PLDL1STRM
-asked4x1line0:
+prefetched4x1line0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -30172,10 +30172,10 @@ columns4x1vector:
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked4x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched4x1vector0
 	PRFM (R25), PLDL1STRM
-asked4x1vector0:
+prefetched4x1vector0:
 	VFMLA V8.S4, V4.S4, V0.S4
 	VFMLA V8.S4, V5.S4, V1.S4
 	VFMLA V8.S4, V6.S4, V2.S4
@@ -30240,9 +30240,9 @@ end4x1one:
 	FMOVS F3, (R8)
 	ADD R10, R8, R8
 	ADD R20<<2, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-4, R19
 	CMP $4, R19
 	BGE queries4x1
@@ -30266,10 +30266,10 @@ columns2x1line:
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1line0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1line0
 	PRFM (R25), PLDL1STRM
-asked2x1line0:
+prefetched2x1line0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	FMOVQ 16(R2), F2
@@ -30316,10 +30316,10 @@ columns2x1vector:
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1vector0
 	PRFM (R25), PLDL1STRM
-asked2x1vector0:
+prefetched2x1vector0:
 	VFMLA V4.S4, V2.S4, V0.S4
 	VFMLA V4.S4, V3.S4, V1.S4
 	ADD $16, R2
@@ -30366,9 +30366,9 @@ end2x1one:
 	FMOVS F1, (R8)
 	ADD R10, R8, R8
 	ADD R20<<1, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-2, R19
 	CMP $2, R19
 	BGE queries2x1
@@ -30382,8 +30382,8 @@ queries1x1:
 	ADD R24, R3, R25
 	MOVD (Dot_Walk+Walk_D)(R0), R10
 	CMP $16, R10
-	BLT end1x1turn4
-columns1x1turn4:
+	BLT end1x1held4
+columns1x1held4:
 	FMOVQ (R2), F2
 	FMOVQ 16(R2), F3
 	FMOVQ 32(R2), F4
@@ -30414,11 +30414,11 @@ columns1x1turn4:
 	ADD $-16, R10
 	ADD $16, R25
 	CMP $16, R10
-	BGE columns1x1turn4
-end1x1turn4:
+	BGE columns1x1held4
+end1x1held4:
 	CMP $8, R10
-	BLT end1x1turn2
-columns1x1turn2:
+	BLT end1x1held2
+columns1x1held2:
 	FMOVQ (R2), F2
 	FMOVQ 16(R2), F3
 	PRFM (R25), PLDL1STRM
@@ -30436,7 +30436,7 @@ columns1x1turn2:
 	ADD $8, R4
 	ADD $-8, R10
 	ADD $8, R25
-end1x1turn2:
+end1x1held2:
 	CMP $4, R10
 	BLT end1x1vector
 columns1x1vector:
@@ -30445,10 +30445,10 @@ columns1x1vector:
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
-	MOVBU (Dot_Walk+Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x1vector0
+	MOVBU (Dot_Walk+Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x1vector0
 	PRFM (R25), PLDL1STRM
-asked1x1vector0:
+prefetched1x1vector0:
 	VFMLA V2.S4, V1.S4, V0.S4
 	ADD $16, R2
 	ADD $4, R4
@@ -30486,14 +30486,14 @@ end1x1one:
 	FMOVS F0, (R8)
 	ADD R10, R8, R8
 	ADD R20, R1, R1
-	MOVD (Dot_Walk+Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Dot_Walk+Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Dot_Walk+Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Dot_Walk+Walk_Runs+Runs_share)(R0)
 	ADD $-1, R19
 	CMP $1, R19
 	BGE queries1x1
 done1x1:
-	// the first query of the keys that follow
+	// move to the first query of the next keys
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_R)(R0), R19
 	MOVD (Dot_Walk+Walk_RowPanel+RowPanel_Stride)(R0), R10
 	MOVD $4, R14
@@ -30511,7 +30511,7 @@ end1:
 	BGE run
 	RET
 
-// func neonSumI8Once(p *Walk)
+// func neonSumI8NonTemporal(p *Walk)
 //
 //	for k := range p.N {
 //		for r := range p.R {
@@ -30520,7 +30520,7 @@ end1:
 //			}
 //		}
 //	}
-TEXT ·neonSumI8Once(SB), NOSPLIT, $8-8
+TEXT ·neonSumI8NonTemporal(SB), NOSPLIT, $8-8
 	MOVD p+0(FP), R0
 	MOVD (Walk_RowPanel+RowPanel_Stride)(R0), R6
 	MOVD (Walk_Cache+Cells_Rows+Rows_Stride)(R0), R20
@@ -30594,16 +30594,16 @@ taken:
 	ADD $1, R10
 	MOVD (Walk_Runs+Runs_Heads)(R0), R4
 	CMP R4, R10
-	BLT turn
+	BLT head
 	MOVD (Walk_Runs+Runs_left)(R0), R10
 	SUB R9, R10
 	MOVD R10, (Walk_Runs+Runs_left)(R0)
 	MOVD $0, R10
-turn:
+head:
 	MOVD R10, (Walk_Runs+Runs_head)(R0)
 	MOVD R9, (Walk_Runs+Runs_keys)(R0)
-	MOVD (Walk_Runs+Runs_turns)(R0), R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD (Walk_Runs+Runs_shares)(R0), R10
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	MOVD (Walk_Runs+Runs_rows)(R0), R8
 	MOVD (Walk_RowPanel+RowPanel_R)(R0), R9
 	CMP $6, R9
@@ -30648,11 +30648,11 @@ columns6x12:
 	BLT rest6x12
 	PCALIGN $64
 steps6x12:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x12step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x12step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step0of4:
+prefetched6x12step0of4:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -30694,11 +30694,11 @@ asked6x12step0of4:
 	WORD $0x4f9a1270 // VFMLA V26.S[0], V19.S4, V16.S4
 	WORD $0x4f9a1291 // VFMLA V26.S[0], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x12step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x12step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step1of4:
+prefetched6x12step1of4:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -30730,11 +30730,11 @@ asked6x12step1of4:
 	WORD $0x4fba1270 // VFMLA V26.S[1], V19.S4, V16.S4
 	WORD $0x4fba1291 // VFMLA V26.S[1], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x12step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x12step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step2of4:
+prefetched6x12step2of4:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -30766,11 +30766,11 @@ asked6x12step2of4:
 	WORD $0x4f9a1a70 // VFMLA V26.S[2], V19.S4, V16.S4
 	WORD $0x4f9a1a91 // VFMLA V26.S[2], V20.S4, V17.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x12step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x12step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step3of4:
+prefetched6x12step3of4:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -30812,11 +30812,11 @@ rest6x12:
 	CMP $0, R10
 	BLT done6x12
 one6x12:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x12step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x12step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x12step0of1:
+prefetched6x12step0of1:
 	FMOVS (R2), F18
 	WORD $0x0f08a652 // VSXTL V18.B8, V18.H8
 	WORD $0x0f10a652 // VSXTL V18.H4, V18.S4
@@ -30927,11 +30927,11 @@ columns6x4:
 	BLT rest6x4
 	PCALIGN $64
 steps6x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step0of4:
+prefetched6x4step0of4:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -30953,11 +30953,11 @@ asked6x4step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step1of4:
+prefetched6x4step1of4:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -30969,11 +30969,11 @@ asked6x4step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step2of4:
+prefetched6x4step2of4:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -30985,11 +30985,11 @@ asked6x4step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step3of4:
+prefetched6x4step3of4:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -31011,11 +31011,11 @@ rest6x4:
 	CMP $0, R10
 	BLT done6x4
 one6x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x4step0of1:
+prefetched6x4step0of1:
 	FMOVS (R2), F6
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
 	WORD $0x0f10a4c6 // VSXTL V6.H4, V6.S4
@@ -31094,11 +31094,11 @@ columns6x1:
 	BLT rest6x1
 	PCALIGN $64
 steps6x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step0of4:
+prefetched6x1step0of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -31121,11 +31121,11 @@ asked6x1step0of4:
 	FMOVQ (R14), F12
 	WORD $0x4f8c10c5 // VFMLA V12.S[0], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked6x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched6x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step1of4:
+prefetched6x1step1of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -31138,11 +31138,11 @@ asked6x1step1of4:
 	WORD $0x4fab10c4 // VFMLA V11.S[1], V6.S4, V4.S4
 	WORD $0x4fac10c5 // VFMLA V12.S[1], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked6x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched6x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step2of4:
+prefetched6x1step2of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -31155,11 +31155,11 @@ asked6x1step2of4:
 	WORD $0x4f8b18c4 // VFMLA V11.S[2], V6.S4, V4.S4
 	WORD $0x4f8c18c5 // VFMLA V12.S[2], V6.S4, V5.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked6x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched6x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step3of4:
+prefetched6x1step3of4:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -31182,11 +31182,11 @@ rest6x1:
 	CMP $0, R10
 	BLT done6x1
 one6x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked6x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched6x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked6x1step0of1:
+prefetched6x1step0of1:
 	VMOVI $0, V6.B16
 	VLD1 (R2), V6.B[0]
 	WORD $0x0f08a4c6 // VSXTL V6.B8, V6.H8
@@ -31240,7 +31240,7 @@ done6x1:
 	CMP $1, R15
 	BGE columns6x1
 end6x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $1, R14
 	MUL R14, R10
@@ -31253,9 +31253,9 @@ end6x1:
 	ADD R22<<1, R8, R8
 	ADD R6<<2, R3, R3
 	ADD R6<<1, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-6, R9
 	CMP $6, R9
 	BGE rows6
@@ -31286,11 +31286,11 @@ columns2x16:
 	BLT rest2x16
 	PCALIGN $64
 steps2x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x16step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step0of4:
+prefetched2x16step0of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -31319,11 +31319,11 @@ asked2x16step0of4:
 	WORD $0x4f8d1146 // VFMLA V13.S[0], V10.S4, V6.S4
 	WORD $0x4f8d1167 // VFMLA V13.S[0], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x16step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step1of4:
+prefetched2x16step1of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -31349,11 +31349,11 @@ asked2x16step1of4:
 	WORD $0x4fad1146 // VFMLA V13.S[1], V10.S4, V6.S4
 	WORD $0x4fad1167 // VFMLA V13.S[1], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x16step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step2of4:
+prefetched2x16step2of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -31379,11 +31379,11 @@ asked2x16step2of4:
 	WORD $0x4f8d1946 // VFMLA V13.S[2], V10.S4, V6.S4
 	WORD $0x4f8d1967 // VFMLA V13.S[2], V11.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x16step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step3of4:
+prefetched2x16step3of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -31418,11 +31418,11 @@ rest2x16:
 	CMP $0, R10
 	BLT done2x16
 one2x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x16step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x16step0of1:
+prefetched2x16step0of1:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -31493,11 +31493,11 @@ columns2x8:
 	BLT rest2x8
 	PCALIGN $64
 steps2x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x8step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step0of4:
+prefetched2x8step0of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -31514,11 +31514,11 @@ asked2x8step0of4:
 	WORD $0x4f871082 // VFMLA V7.S[0], V4.S4, V2.S4
 	WORD $0x4f8710a3 // VFMLA V7.S[0], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x8step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step1of4:
+prefetched2x8step1of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -31532,11 +31532,11 @@ asked2x8step1of4:
 	WORD $0x4fa71082 // VFMLA V7.S[1], V4.S4, V2.S4
 	WORD $0x4fa710a3 // VFMLA V7.S[1], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x8step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step2of4:
+prefetched2x8step2of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -31550,11 +31550,11 @@ asked2x8step2of4:
 	WORD $0x4f871882 // VFMLA V7.S[2], V4.S4, V2.S4
 	WORD $0x4f8718a3 // VFMLA V7.S[2], V5.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x8step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step3of4:
+prefetched2x8step3of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -31577,11 +31577,11 @@ rest2x8:
 	CMP $0, R10
 	BLT done2x8
 one2x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x8step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x8step0of1:
+prefetched2x8step0of1:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -31634,11 +31634,11 @@ columns2x4:
 	BLT rest2x4
 	PCALIGN $64
 steps2x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step0of4:
+prefetched2x4step0of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -31649,11 +31649,11 @@ asked2x4step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step1of4:
+prefetched2x4step1of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -31661,11 +31661,11 @@ asked2x4step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step2of4:
+prefetched2x4step2of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -31673,11 +31673,11 @@ asked2x4step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step3of4:
+prefetched2x4step3of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -31694,11 +31694,11 @@ rest2x4:
 	CMP $0, R10
 	BLT done2x4
 one2x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x4step0of1:
+prefetched2x4step0of1:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -31743,11 +31743,11 @@ columns2x1:
 	BLT rest2x1
 	PCALIGN $64
 steps2x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step0of4:
+prefetched2x1step0of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -31759,11 +31759,11 @@ asked2x1step0of4:
 	FMOVQ (R14), F4
 	WORD $0x4f841041 // VFMLA V4.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked2x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched2x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step1of4:
+prefetched2x1step1of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -31772,11 +31772,11 @@ asked2x1step1of4:
 	WORD $0x4fa31040 // VFMLA V3.S[1], V2.S4, V0.S4
 	WORD $0x4fa41041 // VFMLA V4.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked2x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched2x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step2of4:
+prefetched2x1step2of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -31785,11 +31785,11 @@ asked2x1step2of4:
 	WORD $0x4f831840 // VFMLA V3.S[2], V2.S4, V0.S4
 	WORD $0x4f841841 // VFMLA V4.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked2x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched2x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step3of4:
+prefetched2x1step3of4:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -31807,11 +31807,11 @@ rest2x1:
 	CMP $0, R10
 	BLT done2x1
 one2x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked2x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched2x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked2x1step0of1:
+prefetched2x1step0of1:
 	VMOVI $0, V2.B16
 	VLD1 (R2), V2.B[0]
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -31841,7 +31841,7 @@ done2x1:
 	CMP $1, R15
 	BGE columns2x1
 end2x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $1, R14
 	MUL R14, R10
@@ -31852,9 +31852,9 @@ end2x1:
 	SUB R10, R8
 	ADD R22<<1, R8, R8
 	ADD R6<<1, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-2, R9
 	CMP $2, R9
 	BGE rows2
@@ -31884,11 +31884,11 @@ columns1x32:
 	BLT rest1x32
 	PCALIGN $64
 steps1x32:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x32step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x32step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x32step0of4:
+prefetched1x32step0of4:
 	FMOVQ (R4), F9
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
@@ -31931,11 +31931,11 @@ asked1x32step0of4:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4f891107 // VFMLA V9.S[0], V8.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked1x32step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched1x32step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x32step1of4:
+prefetched1x32step1of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -31977,11 +31977,11 @@ asked1x32step1of4:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4fa91107 // VFMLA V9.S[1], V8.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked1x32step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched1x32step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x32step2of4:
+prefetched1x32step2of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -32023,11 +32023,11 @@ asked1x32step2of4:
 	WORD $0x4e21d908 // VSCVTF V8.S4, V8.S4
 	WORD $0x4f891907 // VFMLA V9.S[2], V8.S4, V7.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked1x32step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched1x32step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x32step3of4:
+prefetched1x32step3of4:
 	FMOVS (R2), F8
 	WORD $0x0f08a508 // VSXTL V8.B8, V8.H8
 	WORD $0x0f10a508 // VSXTL V8.H4, V8.S4
@@ -32078,11 +32078,11 @@ rest1x32:
 	CMP $0, R10
 	BLT done1x32
 one1x32:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x32step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x32step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x32step0of1:
+prefetched1x32step0of1:
 	FMOVS (R4), F9
 	VDUP V9.S[0], V9.S4
 	FMOVS (R2), F8
@@ -32164,11 +32164,11 @@ columns1x16:
 	BLT rest1x16
 	PCALIGN $64
 steps1x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x16step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x16step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x16step0of4:
+prefetched1x16step0of4:
 	FMOVQ (R4), F5
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
@@ -32191,11 +32191,11 @@ asked1x16step0of4:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4f851083 // VFMLA V5.S[0], V4.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked1x16step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched1x16step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x16step1of4:
+prefetched1x16step1of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -32217,11 +32217,11 @@ asked1x16step1of4:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4fa51083 // VFMLA V5.S[1], V4.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked1x16step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched1x16step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x16step2of4:
+prefetched1x16step2of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -32243,11 +32243,11 @@ asked1x16step2of4:
 	WORD $0x4e21d884 // VSCVTF V4.S4, V4.S4
 	WORD $0x4f851883 // VFMLA V5.S[2], V4.S4, V3.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked1x16step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched1x16step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x16step3of4:
+prefetched1x16step3of4:
 	FMOVS (R2), F4
 	WORD $0x0f08a484 // VSXTL V4.B8, V4.H8
 	WORD $0x0f10a484 // VSXTL V4.H4, V4.S4
@@ -32278,11 +32278,11 @@ rest1x16:
 	CMP $0, R10
 	BLT done1x16
 one1x16:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x16step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x16step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x16step0of1:
+prefetched1x16step0of1:
 	FMOVS (R4), F5
 	VDUP V5.S[0], V5.S4
 	FMOVS (R2), F4
@@ -32338,11 +32338,11 @@ columns1x8:
 	BLT rest1x8
 	PCALIGN $64
 steps1x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x8step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x8step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x8step0of4:
+prefetched1x8step0of4:
 	FMOVQ (R4), F3
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
@@ -32355,11 +32355,11 @@ asked1x8step0of4:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4f831041 // VFMLA V3.S[0], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked1x8step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched1x8step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x8step1of4:
+prefetched1x8step1of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -32371,11 +32371,11 @@ asked1x8step1of4:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4fa31041 // VFMLA V3.S[1], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked1x8step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched1x8step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x8step2of4:
+prefetched1x8step2of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -32387,11 +32387,11 @@ asked1x8step2of4:
 	WORD $0x4e21d842 // VSCVTF V2.S4, V2.S4
 	WORD $0x4f831841 // VFMLA V3.S[2], V2.S4, V1.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked1x8step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched1x8step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x8step3of4:
+prefetched1x8step3of4:
 	FMOVS (R2), F2
 	WORD $0x0f08a442 // VSXTL V2.B8, V2.H8
 	WORD $0x0f10a442 // VSXTL V2.H4, V2.S4
@@ -32412,11 +32412,11 @@ rest1x8:
 	CMP $0, R10
 	BLT done1x8
 one1x8:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x8step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x8step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x8step0of1:
+prefetched1x8step0of1:
 	FMOVS (R4), F3
 	VDUP V3.S[0], V3.S4
 	FMOVS (R2), F2
@@ -32459,11 +32459,11 @@ columns1x4:
 	BLT rest1x4
 	PCALIGN $64
 steps1x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x4step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x4step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x4step0of4:
+prefetched1x4step0of4:
 	FMOVQ (R4), F2
 	FMOVS (R2), F1
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
@@ -32471,33 +32471,33 @@ asked1x4step0of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821020 // VFMLA V2.S[0], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked1x4step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched1x4step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x4step1of4:
+prefetched1x4step1of4:
 	FMOVS (R2), F1
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
 	WORD $0x0f10a421 // VSXTL V1.H4, V1.S4
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4fa21020 // VFMLA V2.S[1], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked1x4step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched1x4step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x4step2of4:
+prefetched1x4step2of4:
 	FMOVS (R2), F1
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
 	WORD $0x0f10a421 // VSXTL V1.H4, V1.S4
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821820 // VFMLA V2.S[2], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked1x4step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched1x4step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x4step3of4:
+prefetched1x4step3of4:
 	FMOVS (R2), F1
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
 	WORD $0x0f10a421 // VSXTL V1.H4, V1.S4
@@ -32513,11 +32513,11 @@ rest1x4:
 	CMP $0, R10
 	BLT done1x4
 one1x4:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x4step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x4step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x4step0of1:
+prefetched1x4step0of1:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
 	FMOVS (R2), F1
@@ -32554,11 +32554,11 @@ columns1x1:
 	BLT rest1x1
 	PCALIGN $64
 steps1x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x1step0of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x1step0of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x1step0of4:
+prefetched1x1step0of4:
 	FMOVQ (R4), F2
 	VMOVI $0, V1.B16
 	VLD1 (R2), V1.B[0]
@@ -32567,11 +32567,11 @@ asked1x1step0of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821020 // VFMLA V2.S[0], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $1, R14, asked1x1step1of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $1, R14, prefetched1x1step1of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x1step1of4:
+prefetched1x1step1of4:
 	VMOVI $0, V1.B16
 	VLD1 (R2), V1.B[0]
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
@@ -32579,11 +32579,11 @@ asked1x1step1of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4fa21020 // VFMLA V2.S[1], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $2, R14, asked1x1step2of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $2, R14, prefetched1x1step2of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x1step2of4:
+prefetched1x1step2of4:
 	VMOVI $0, V1.B16
 	VLD1 (R2), V1.B[0]
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
@@ -32591,11 +32591,11 @@ asked1x1step2of4:
 	WORD $0x4e21d821 // VSCVTF V1.S4, V1.S4
 	WORD $0x4f821820 // VFMLA V2.S[2], V1.S4, V0.S4
 	ADD R20, R2, R2
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $3, R14, asked1x1step3of4
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $3, R14, prefetched1x1step3of4
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x1step3of4:
+prefetched1x1step3of4:
 	VMOVI $0, V1.B16
 	VLD1 (R2), V1.B[0]
 	WORD $0x0f08a421 // VSXTL V1.B8, V1.H8
@@ -32612,11 +32612,11 @@ rest1x1:
 	CMP $0, R10
 	BLT done1x1
 one1x1:
-	MOVBU (Walk_Runs+Runs_turn)(R0), R14
-	TBZ $0, R14, asked1x1step0of1
+	MOVBU (Walk_Runs+Runs_share)(R0), R14
+	TBZ $0, R14, prefetched1x1step0of1
 	ADD R24, R2, R14
 	PRFM (R14), PLDL1STRM
-asked1x1step0of1:
+prefetched1x1step0of1:
 	FMOVS (R4), F2
 	VDUP V2.S[0], V2.S4
 	VMOVI $0, V1.B16
@@ -32640,7 +32640,7 @@ done1x1:
 	CMP $1, R15
 	BGE columns1x1
 end1x1:
-	// the first column of the rows that follow
+	// move to the first column of the next rows
 	MOVD (Walk_D)(R0), R10
 	MOVD $1, R14
 	MUL R14, R10
@@ -32651,9 +32651,9 @@ end1x1:
 	SUB R10, R8
 	ADD R22, R8, R8
 	ADD R6, R3, R3
-	MOVD (Walk_Runs+Runs_turn)(R0), R10
+	MOVD (Walk_Runs+Runs_share)(R0), R10
 	LSR $4, R10
-	MOVD R10, (Walk_Runs+Runs_turn)(R0)
+	MOVD R10, (Walk_Runs+Runs_share)(R0)
 	ADD $-1, R9
 	CMP $1, R9
 	BGE rows1
@@ -32663,7 +32663,7 @@ end1:
 	BGE run
 	RET
 
-// func neonWeighOnce(p *Weigh, from, vectors int) (done int)
+// func neonWeighNonTemporal(p *Weigh, from, vectors int) (done int)
 //
 //	n := 4 * vectors
 //	for r := from; r < p.R; r++ {
@@ -32675,7 +32675,7 @@ end1:
 //		p.P[r*p.Stride+j] = e
 //	}
 //	return p.R
-TEXT ·neonWeighOnce(SB), NOSPLIT, $8-32
+TEXT ·neonWeighNonTemporal(SB), NOSPLIT, $8-32
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD from+8(FP), R11
@@ -32773,7 +32773,7 @@ over:
 	FMOVQ F4, (Weigh_tops)(R0)
 	B done
 
-// func neonWeighSumsOnce(p *Weigh, from, vectors int) (done int)
+// func neonWeighSumsNonTemporal(p *Weigh, from, vectors int) (done int)
 //
 //	n := 4 * vectors
 //	for r := from; r < p.R; r++ {
@@ -32786,7 +32786,7 @@ over:
 //		p.P[r*p.Stride+j] = e
 //	}
 //	return p.R
-TEXT ·neonWeighSumsOnce(SB), NOSPLIT, $8-32
+TEXT ·neonWeighSumsNonTemporal(SB), NOSPLIT, $8-32
 	MOVD $constants<>(SB), R26
 	MOVD p+0(FP), R0
 	MOVD from+8(FP), R11
@@ -32862,7 +32862,7 @@ vector:
 	VFMLA V7.S4, V4.S4, V6.S4
 	WORD $0x6e25dcc6 // VFMUL V5.S4, V6.S4, V6.S4
 	FMOVQ (R2), F3
-	// 0 times a score of -Inf is 0 here
+	// makes 0 times a score of -Inf 0
 	FMOVQ 160(R26), F31 // lowest
 	WORD $0x4e3ff463 // VFMAX V31.S4, V3.S4, V3.S4
 	VFMLA V3.S4, V6.S4, V2.S4
@@ -32898,12 +32898,12 @@ over:
 	FMOVQ F4, (Weigh_tops)(R0)
 	B done
 
-// func neonReadOnce(x *float32, rounds, ahead int, sum *float32)
+// func neonReadNonTemporal(x *float32, rounds, ahead int, sum *float32)
 //
 //	for i := range 32 * rounds {
 //		sum[i%4] += x[i]
 //	}
-TEXT ·neonReadOnce(SB), NOSPLIT, $0-32
+TEXT ·neonReadNonTemporal(SB), NOSPLIT, $0-32
 	MOVD x+0(FP), R1
 	MOVD rounds+8(FP), R9
 	MOVD ahead+16(FP), R11

@@ -15,8 +15,8 @@ type panelLoops struct {
 	top   func(p *Softmax, from, to int)
 }
 
-// setPanel replaces loops by the set's own, with checks before them. Flash gives the bits of Score
-// and Exp, so a set that has one of these gets a Flash made of them.
+// setPanel replaces the portable loops by the set's own, with checks before them. Flash gives the
+// bits of Score and Exp, so a set that has one of these gets a Flash made of them.
 func (l *loops) setPanel(o *Ops, power *powerLoops) {
 	if l.panel.score != nil {
 		o.Panel.Score = func(p *Scores) { l.scores(&p.Panel, &p.Product, 0) }
@@ -110,7 +110,8 @@ func (l *loops) scores(p *Panel, of *Product, from int) {
 	}
 }
 
-// scoreRows computes the scores of rows from..to for some vectors of lanes, some rows in each call.
+// scoreRows computes the scores of rows from..to for width vectors of lanes, some rows in each
+// call.
 func (l *loops) scoreRows(p *Panel, of *Product, width, from, to int) {
 	if l.panel.score == nil {
 		scoreRows(p, of, from, to)
@@ -167,12 +168,13 @@ func (l *loops) groups(power *powerLoops, p *Flash, whole int) {
 	*p = all
 }
 
-// unfusedAtOnce is the number of rows that unfused scores before it computes their weights. More
-// rows would waste more scores when it leaves early.
+// unfusedAtOnce is the number of rows that unfused scores before it computes their weights. With
+// more rows, more scores would be computed again when it leaves early; with fewer, there are more
+// calls.
 const unfusedAtOnce = 64
 
-// unfused is groups without a fused loop, or with S, which the fused loop does not sum. It computes
-// Score, the mask and Exp of some rows after one another, with the same bits.
+// unfused does what groups does, for sets without a fused loop, or with S, which the fused loop
+// does not sum. It calls Score, the mask and Exp for some rows after another, with the same bits.
 func (l *loops) unfused(power *powerLoops, p *Flash, whole int) {
 	all, first := *p, 0 // first vector that has not left
 	step := min(unfusedAtOnce, l.scoresAtOnce(&p.Panel, &p.Product, whole-p.From))
@@ -207,7 +209,7 @@ func (l *loops) unfused(power *powerLoops, p *Flash, whole int) {
 	*p = all
 }
 
-// lanesFrom sets the call to the lanes of another call, starting at a lane.
+// lanesFrom sets p to the lanes of the call all, starting at a lane.
 func (p *Flash) lanesFrom(all *Flash, lane int) {
 	p.Width = all.Width - lane
 	p.Queries, p.P, p.Sums = all.Queries.From(lane), all.P[lane:], all.Sums.From(lane)
@@ -232,10 +234,10 @@ func (l *loops) columns(p *Mix, mix func(p *Mix, keep *float32), keep *float32) 
 	p.C, p.Values.rows.Data, p.O = all, v, o
 }
 
-// shift moves the prefetches by some bytes.
+// shift moves the prefetches by a number of bytes.
 func (p *Mix) shift(bytes int) { p.Next, p.Then = p.Next.Shift(bytes), p.Then.Shift(bytes) }
 
-// weights exponentiates rows from..N.
+// weights turns the scores of rows from..N into weights.
 func (l *loops) weights(power *powerLoops, p *Softmax, from int) {
 	if p.Width == 0 {
 		p.Done = p.N
@@ -249,7 +251,8 @@ func (l *loops) weights(power *powerLoops, p *Softmax, from int) {
 	}
 }
 
-// exp exponentiates rows from..to, and returns the first row that it did not.
+// exp turns the scores of rows from..to into weights. It returns the first row that it did not
+// process.
 func (l *loops) exp(power *powerLoops, p *Softmax, from, to int) (done int) {
 	switch {
 	case power.exp == nil:
@@ -269,8 +272,8 @@ func (l *loops) checkScores(p *Panel, of *Product) int {
 	return width
 }
 
-// checkExp panics if slices are too short for what Exp touches, or if the rows to process do not
-// begin with a group of the block.
+// checkExp panics if slices are too short for what Exp touches, or if From is not the first row of
+// a group.
 func (l *loops) checkExp(p *Softmax) {
 	l.checkPanel(&p.Panel)
 	reach("M", len(p.M), 1, p.Width, 0)
@@ -294,7 +297,7 @@ func (l *loops) checkBand(p *Flash) {
 // together.
 func (l *loops) checkLeaving(p *Flash, unit int) {
 	if !Normal(p.Factor) {
-		panic(fmt.Errorf("asm/%s: Factor is %v: with it no vector leaves before others", l.isa, p.Factor))
+		panic(fmt.Errorf("asm/%s: Factor is %v: use one that is Normal, or leave Until nil", l.isa, p.Factor))
 	}
 	before, width := p.From, l.vectors(p.Width)
 	ok := len(p.Until) >= width && p.Until[width-1] == p.N
@@ -305,12 +308,12 @@ func (l *loops) checkLeaving(p *Flash, unit int) {
 		before = to
 	}
 	if !ok {
-		panic(fmt.Errorf("asm/%s: Until is %v: it must have a multiple of %d for each of %d vectors, ascending every %d from %d to %d", l.isa, p.Until, l.keys, width, unit, p.From, p.N))
+		panic(fmt.Errorf("asm/%s: Until is %v: want a multiple of %d for each of %d vectors, larger after every %d vectors, from %d to %d", l.isa, p.Until, l.keys, width, unit, p.From, p.N))
 	}
 }
 
 // checkRaise panics if slices are too short for what Raise touches, or if there is no group at
-// Done, where Exp left.
+// Done.
 func (l *loops) checkRaise(p *Softmax) {
 	l.checkExp(p)
 	reach("Keep", len(p.Keep), 1, p.Width, 0)

@@ -13,7 +13,7 @@ type probeLoops struct {
 	perRead  int // elements of a round of readingLoops.read
 }
 
-// setProbe replaces probes by the set's own, which count rounds.
+// setProbe replaces the portable probes by the set's own, which count rounds.
 func (l *loops) setProbe(o *Ops, hint Hint) {
 	of, reading := &l.probe, &l.reading[hint]
 	if of.peak != nil {

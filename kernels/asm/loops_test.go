@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// TestFieldsAreAssembly checks that no loop of the sets that are complete is a portable one, and
-// that only sets that multiply tiles pack.
+// TestFieldsAreAssembly checks that the complete sets have no portable loops, and that only sets
+// that multiply AMX tiles pack.
 func TestFieldsAreAssembly(t *testing.T) {
 	for _, l := range Levels() {
 		if !l.Available {
@@ -41,7 +41,8 @@ func TestFieldsAreAssembly(t *testing.T) {
 					t.Errorf("%s: %s is nil", l.ISA, field)
 					return
 				}
-				name := runtime.FuncForPC(f.Pointer()).Name() // closures of Portable carry its name, also where it is inlined
+				// Closures of Portable have its name, also where it is inlined.
+				name := runtime.FuncForPC(f.Pointer()).Name()
 				if !strings.Contains(name, "loops).") && !(packing && strings.Contains(name, ".pack")) {
 					t.Errorf("%s: %s is %s, want assembly", l.ISA, field, name)
 				}
@@ -53,13 +54,13 @@ func TestFieldsAreAssembly(t *testing.T) {
 	}
 }
 
-// complete returns the assembled sets without those that have a few loops: portable ones leave
+// complete returns the assembled sets that have all loops. Portable loops leave the checks of
 // lengths to the runtime.
 func complete() []*Ops {
 	return slices.DeleteFunc(assembled(), func(o *Ops) bool { return !isAssembly(o.Panel.Flash) || !isAssembly(o.Decode.Dot) })
 }
 
-// eachFunc visits the functions in the fields of a struct, and of structs in it.
+// eachFunc visits the functions in the fields of a struct, and of the structs in it.
 func eachFunc(v reflect.Value, name string, do func(name string, f reflect.Value)) {
 	for i := range v.NumField() {
 		switch f, name := v.Field(i), name+"."+v.Type().Field(i).Name; f.Kind() {
@@ -71,14 +72,14 @@ func eachFunc(v reflect.Value, name string, do func(name string, f reflect.Value
 	}
 }
 
-// TestAllSetsOnNewCPU checks that a CPU with AVX-512 runs every set of amd64 but amx, and every
-// arm64 CPU neon, so that no test of a set is skipped there.
+// TestAllSetsOnNewCPU checks that a CPU with AVX-512 runs every set of amd64 but amx, and that
+// every arm64 CPU runs neon, so that no test of a set is skipped there.
 func TestAllSetsOnNewCPU(t *testing.T) {
 	if runtime.GOARCH == "amd64" && !cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512VL, cpuid.AVX512DQ) {
 		t.Skip("SKIPPED: this CPU has no AVX-512")
 	}
 	for _, s := range sets {
-		if s.tiles != nil { // tests of packing say whether it is here
+		if s.tiles != nil { // tests of packing log whether it runs here
 			continue
 		}
 		if !slices.ContainsFunc(assembled(), func(o *Ops) bool { return o.ISA == s.isa }) {
@@ -87,7 +88,8 @@ func TestAllSetsOnNewCPU(t *testing.T) {
 	}
 }
 
-// TestNotAllowed checks that of a set that the system does not allow nothing is there.
+// TestNotAllowed checks that a set that the system does not allow is not available and has no
+// loops.
 func TestNotAllowed(t *testing.T) {
 	for i := range needs {
 		before := needs[i].allowed
@@ -101,8 +103,9 @@ func TestNotAllowed(t *testing.T) {
 	}
 }
 
-// TestLoopsNeedWhatIsDetected checks that a set is there only with every feature that it needs, and
-// that its loops are of sets that need no other: what is not detected is not called.
+// TestLoopsNeedWhatIsDetected checks that a set is available only with every feature that it needs.
+// Its loops must be loops of sets that need no other feature, so that an instruction that was not
+// detected is never run.
 func TestLoopsNeedWhatIsDetected(t *testing.T) {
 	features := map[string][]cpuid.FeatureID{}
 	for _, n := range needs {
@@ -142,8 +145,8 @@ func TestLoopsNeedWhatIsDetected(t *testing.T) {
 	}
 }
 
-// functions returns the names of the functions that a struct holds, also in slices, arrays and
-// structs, or behind a pointer.
+// functions returns the names of the functions that a struct holds, including those in slices,
+// arrays, structs and behind pointers.
 func functions(v reflect.Value) (names []string) {
 	switch v.Kind() {
 	case reflect.Func:
@@ -168,8 +171,8 @@ func functions(v reflect.Value) (names []string) {
 	return names
 }
 
-// TestShortOperands checks that a call whose slice is one element short is refused by name before
-// assembly touches anything, and so are lengths that make no sense.
+// TestShortOperands checks that a call with a slice that is one element short panics with the
+// slice's name before assembly touches anything, and so does a call with invalid lengths.
 func TestShortOperands(t *testing.T) {
 	type operand struct {
 		name string
@@ -252,7 +255,7 @@ func TestShortOperands(t *testing.T) {
 			{"Hide", edits(o.Edit.Hide), []operand{weights, bits, width, wide, rows, keys}},
 			{"DScore", func(p *operands) { o.Back.DScore(p.dscore()) }, []operand{v, incoming, sub, weights, width, wide, rows}},
 			{"Outer", func(p *operands) { o.Back.Outer(p.outer()) }, []operand{y, x, weights, keys, scale}},
-			{"OuterT", func(p *operands) { turned(o, p) }, []operand{{"X", out.cut}, {"Y", v.cut}, weights, keys}},
+			{"OuterT", func(p *operands) { transposedOuter(o, p) }, []operand{{"X", out.cut}, {"Y", v.cut}, weights, keys}},
 		} {
 			for _, bad := range c.operands {
 				p := random(o, o.Shape.Lanes, 2*o.Shape.Keys+1, 9, 9)
@@ -266,8 +269,7 @@ func TestShortOperands(t *testing.T) {
 	}
 }
 
-// TestBadSteps checks that vectors that leave Flash in steps that it does not have are refused
-// before assembly reads a step.
+// TestBadSteps checks that an Until that Flash does not support panics before assembly reads it.
 func TestBadSteps(t *testing.T) {
 	for _, o := range complete() {
 		lanes, vec, keys, unit := o.Shape.Lanes, o.Shape.Vec, o.Shape.Keys, o.Shape.Unit()
@@ -302,7 +304,7 @@ func TestBadSteps(t *testing.T) {
 	}
 }
 
-// inRuns makes the keys, where they are, keys in runs.
+// inRuns divides the keys into runs without moving them.
 func inRuns(f *few, run int) {
 	f.Run = run
 	for j := 0; j < f.N; j += run {
@@ -311,8 +313,8 @@ func inRuns(f *few, run int) {
 	f.Far, f.FarScale = f.Ahead, f.Ahead
 }
 
-// inTurn makes the queries those of two heads with the same keys.
-func inTurn(f *few, run int) {
+// interleaved divides the queries between two heads with the same keys.
+func interleaved(f *few, run int) {
 	inRuns(f, run)
 	for _, list := range []*[]int{&f.At, &f.Scales} {
 		for i := len(*list) - 1; i >= 0; i-- {
@@ -324,7 +326,7 @@ func inTurn(f *few, run int) {
 	f.Heads, f.R, f.HeadQ, f.HeadO = 2, f.R/2, f.R/2*f.Q.Stride, f.R/2*f.O.Stride
 }
 
-// TestShortFew checks the same of the loops of decoding.
+// TestShortFew checks what TestShortOperands checks, for the loops of decode.
 func TestShortFew(t *testing.T) {
 	for _, o := range complete() {
 		dot := func(f *few) { o.Decode.Dot(f.dot()) }
@@ -365,14 +367,18 @@ func TestShortFew(t *testing.T) {
 			{"Dot", "Run", dot, func(f *few) { inRuns(f, 4); f.Run = -4 }},
 			{"Dot", "Heads", dot, func(f *few) { f.Heads = 2 }},
 			{"Dot", "Heads", dot, func(f *few) { f.Heads = -1 }},
-			{"Dot", "P", dot, func(f *few) { inTurn(f, 4); f.P = f.P[:(2*f.R-1)*f.Stride] }},
-			{"Dot", "Rows:", dot, func(f *few) { inTurn(f, 4); f.HeadQ++ }},
-			{"Dot", "Rows:", dot, func(f *few) { inTurn(f, 4); f.HeadQ = math.MinInt }},
-			{"Dot", "At", dot, func(f *few) { inTurn(f, 4); f.At = f.At[:len(f.At)-1] }},
-			{"Dot", "Ahead", dot, func(f *few) { inTurn(f, 4); f.Ahead = f.Ahead[:len(f.At)-1] }},
-			{"Dot", "Cache:", dot, func(f *few) { inTurn(f, 4); f.At[len(f.At)-1] += 9 * f.K.Stride }},
-			{"Sum", "Rows:", sum, func(f *few) { inTurn(f, 4); f.HeadO++ }},
-			{"Sum", "Scales", sum, func(f *few) { inTurn(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = f.Scales[:len(f.At)-1] }},
+			{"Dot", "P", dot, func(f *few) { interleaved(f, 4); f.P = f.P[:(2*f.R-1)*f.Stride] }},
+			{"Dot", "Rows:", dot, func(f *few) { interleaved(f, 4); f.HeadQ++ }},
+			{"Dot", "Rows:", dot, func(f *few) { interleaved(f, 4); f.HeadQ = math.MinInt }},
+			{"Dot", "At", dot, func(f *few) { interleaved(f, 4); f.At = f.At[:len(f.At)-1] }},
+			{"Dot", "Ahead", dot, func(f *few) { interleaved(f, 4); f.Ahead = f.Ahead[:len(f.At)-1] }},
+			{"Dot", "Cache:", dot, func(f *few) { interleaved(f, 4); f.At[len(f.At)-1] += 9 * f.K.Stride }},
+			{"Sum", "Rows:", sum, func(f *few) { interleaved(f, 4); f.HeadO++ }},
+			{"Sum", "Scales", sum, func(f *few) {
+				interleaved(f, 4)
+				f.V = stored(f.V.Rows, f.N, f.C, I8, 2)
+				f.Scales = f.Scales[:len(f.At)-1]
+			}},
 			{"Sum", "Cache:", sum, func(f *few) { inRuns(f, 4); f.At[0] = math.MaxInt }},
 			{"Sum", "Scales", sum, func(f *few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.Scales = nil }},
 			{"Sum", "FarScale", sum, func(f *few) { inRuns(f, 4); f.V = stored(f.V.Rows, f.N, f.C, I8, 2); f.FarScale = nil }},
@@ -394,7 +400,7 @@ func TestShortFew(t *testing.T) {
 	}
 }
 
-// TestShortRotate checks the same of Rotate.
+// TestShortRotate checks what TestShortOperands checks, for Rotate.
 func TestShortRotate(t *testing.T) {
 	for _, o := range complete() {
 		for _, c := range []struct {
@@ -419,7 +425,7 @@ func cut(r Cells, typ Type, n, d int) Cells {
 	return c
 }
 
-// TestShortMoves checks the same of Load, Store and Inverse.
+// TestShortMoves checks what TestShortOperands checks, for Load, Store and Inverse.
 func TestShortMoves(t *testing.T) {
 	for _, o := range complete() {
 		if said := panicOf(func() { o.Vector.Inverse(make([]float32, 3), make([]float32, 4)) }); !strings.Contains(said, "to: 3 elements") {
@@ -434,7 +440,7 @@ func TestShortMoves(t *testing.T) {
 		} {
 			for what, move := range map[string]func(*Move){"Load": o.Vector.Load, "Store": func(m *Move) { o.Vector.Store(m) }} {
 				if what == "Load" && name == "Scale" {
-					continue // which it does not use
+					continue // Load does not use Scale
 				}
 				lanes := o.Shape.Lanes
 				p := random(o, lanes, lanes, 17, 17)
@@ -454,8 +460,8 @@ func panicOf(f func()) (said string) {
 	return ""
 }
 
-// TestExtremeFactor checks that a factor that float32 cannot hold gives what the portable loop
-// gives.
+// TestExtremeFactor checks that a factor that float32 cannot hold gives the result of the portable
+// loop.
 func TestExtremeFactor(t *testing.T) {
 	for _, o := range complete() {
 		for _, f := range []float64{0, 1e-45, 1e40, -1e39} {
@@ -476,7 +482,7 @@ func TestExtremeFactor(t *testing.T) {
 	}
 }
 
-// TestNoLanes checks that with no lanes in use none are touched.
+// TestNoLanes checks that loops with no lanes in use touch no memory and finish all rows.
 func TestNoLanes(t *testing.T) {
 	for _, o := range complete() {
 		p := random(o, 0, 2*o.Shape.Keys+1, 5, 5)
@@ -492,8 +498,8 @@ func TestNoLanes(t *testing.T) {
 	}
 }
 
-// TestExpOfManyRows checks Exp of more rows than it does in one call of assembly: all are done, and
-// it leaves in the group that goes over.
+// TestExpOfManyRows checks Exp of more rows than one call of assembly computes. It must finish all
+// rows, and leave at the group that goes over its limit.
 func TestExpOfManyRows(t *testing.T) {
 	for _, o := range complete() {
 		lanes, keys := o.Shape.Lanes, o.Shape.Keys

@@ -12,13 +12,13 @@ type vectorLoops struct {
 	perFinite   int // elements of a round of finite
 	inverse     func(to, from *float32, vectors int) (bad int)
 	elu         func(to, from *float32, n int, ahead uintptr)
-	rotate      func(x, cos, sin *float32, n int) // pairs x[c] and x[c+n]
+	rotate      func(x, cos, sin *float32, n int) // pairs are x[c] and x[c+n]
 	rotatePairs func(x, cos, sin *float32, n int)
 	widen       []func(to *float32, from *Cells, n, d int)
 	narrow      []func(to *uint16, from *float32, vectors int) // to F16, to BF16
 }
 
-// setVector replaces loops by the set's own, with checks before them.
+// setVector replaces the portable loops by the set's own, with checks before them.
 func (l *loops) setVector(o *Ops) {
 	for _, b := range l.vector.load {
 		rest := o.Vector.Load
@@ -27,7 +27,8 @@ func (l *loops) setVector(o *Ops) {
 			factor := float32(m.factor())
 			left := float32(m.factor() - float64(factor))
 			if left == 0 {
-				left = factor * 0x1p-60 // 0 times an infinity would be NaN; this can only break ties
+				// 0 times an infinity would be NaN; this value can only break ties.
+				left = factor * 0x1p-60
 			}
 			lanes, n := m.blocks(b.lanes, b.cols)
 			step := mostBytes / (8 * b.lanes * b.cols)
@@ -158,8 +159,8 @@ func (l *loops) narrow(to []uint16, from []float32, t Type) {
 	narrow(to, from, t)
 }
 
-// A block is a number of lanes by a number of columns that a loop moves at once, one block of
-// columns after the other.
+// A loadBlock or storeBlock is a loop that moves lanes lanes by cols columns at once, one such
+// block of columns after another.
 type (
 	loadBlock struct {
 		lanes, cols int
@@ -171,8 +172,8 @@ type (
 	}
 )
 
-// blocks returns the lanes that blocks can move, and the number of blocks side by side in each. If
-// the lanes are no multiple of a block's, the last block moves some of them again.
+// blocks returns the number of lanes that blocks can move, and the number of blocks of columns. If
+// the lanes are not a multiple of a block's, the last block moves some of them again.
 func (m *Move) blocks(lanes, cols int) (all, n int) {
 	if n = m.D / cols; n == 0 || m.Rows < lanes {
 		return 0, 0
@@ -219,7 +220,7 @@ func (l *loops) checkMove(m *Move) {
 func (t Type) size() int { return [...]int{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
 
 // check panics if rows of cols columns, starting at element, exceed the cells, or if scales are
-// missing. name and scale name the operands.
+// missing. name and scale name the operands in the message.
 func (c *Cells) check(name, scale string, rows, cols, element, firstScale int) {
 	switch c.Type {
 	case F32:
@@ -230,6 +231,6 @@ func (c *Cells) check(name, scale string, rows, cols, element, firstScale int) {
 		reach(name, len(c.Byte)-element, rows, cols, c.Stride)
 		reach(scale, len(c.Scale)-firstScale, rows, 1, c.ScaleStride)
 	default:
-		panic(fmt.Errorf("asm: %s: type %d: there is no such", name, c.Type))
+		panic(fmt.Errorf("asm: %s: type %d: want F32, F16, BF16 or I8", name, c.Type))
 	}
 }

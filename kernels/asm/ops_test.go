@@ -11,18 +11,19 @@ import (
 	"testing"
 )
 
-// geometries are those of every instruction set, which the portable loops must all do, and the sets
-// that this machine can run.
+// geometries are the portable loops in the geometry of every instruction set, and the sets that
+// this machine can run.
 var geometries = append(assembled(),
 	Go(), Portable(24, 8, 4, 4, 6), Portable(48, 16, 8, 8, 6), Portable(16, 4, 4, 4, 8), Portable(64, 1, 8, 1, 1))
 
-// assembled returns the sets with loops in assembly that this machine can run, in each way that
-// they compute 2^x, and not only in this CPU's. Those that pack are not among them: on rows that
-// are not packed, their loops are those of others.
+// assembled returns the sets with loops in assembly that this machine can run, once for each way to
+// compute 2^x. Sets that pack are left out: on rows that are not packed, their loops are those of
+// other sets.
 func assembled() (sets []*Ops) { return tunedSets(false) }
 
-// asking returns the assembled sets in each way that they prefetch what is read once, too.
-func asking() (sets []*Ops) { return tunedSets(true) }
+// everyReading returns the assembled sets, once also for each way to prefetch rows that are read
+// once.
+func everyReading() (sets []*Ops) { return tunedSets(true) }
 
 func tunedSets(hints bool) (sets []*Ops) {
 	for _, l := range Levels() {
@@ -55,8 +56,8 @@ func isAssembly(loop any) bool {
 	return strings.Contains(runtime.FuncForPC(reflect.ValueOf(loop).Pointer()).Name(), "loops).")
 }
 
-// TestPowersOfTwo checks that what loops cut rows and lanes by is a power of two: they do it by
-// masks of bits.
+// TestPowersOfTwo checks that the numbers by which loops divide rows and lanes are powers of two,
+// since they use bit masks.
 func TestPowersOfTwo(t *testing.T) {
 	sets := slices.Clone(geometries)
 	for _, l := range Levels() {
@@ -76,13 +77,13 @@ func TestPowersOfTwo(t *testing.T) {
 // shapes are numbers of keys, of columns of K and of columns of V.
 var shapes = [][3]int{{0, 4, 4}, {1, 1, 1}, {3, 5, 2}, {8, 8, 8}, {9, 17, 31}, {16, 64, 64}, {33, 3, 40}}
 
-// operands are those of all loops, for a tile of queries and a block of keys.
+// operands are the operands of all loops, for a tile of queries and a block of keys.
 type operands struct {
 	Panel
 	Sums
 	Band
 	D, C       int       // columns of keys and of values
-	Factor     float64   // of the finished scores
+	Factor     float64   // factor of the finished scores
 	Qt         []float32 // [D][Lanes]
 	K, V, Y    Rows      // keys, values, and a row for each lane
 	O          []float32 // [C][Lanes]
@@ -90,16 +91,16 @@ type operands struct {
 	Dot, Sub   []float32 // [C][Lanes]; [Lanes]
 	X          []float32 // [N][XStride]
 	XStride    int
-	Scale      []float32 // of Outer
-	Fresh      bool      // of Mix and Outer
-	Since      []int     // of Mix
-	Until      []int     // of Mix and Flash
+	Scale      []float32 // Outer
+	Fresh      bool      // Mix, Outer
+	Since      []int     // Mix
+	Until      []int     // Mix, Flash
 	Next, Then Prefetch  // Flash and Outer prefetch Next
 	Edit       Edit      // without its panel
 	blocks     blocks
 }
 
-// blocks are packed operands. Where one has no terms, loops get the rows or lanes.
+// blocks are packed operands. A block without terms aliases the rows or lanes.
 type blocks struct {
 	keys, valueKeys KeyBlock // K; V in the place of keys
 	values          ValueBlock
@@ -118,7 +119,7 @@ func (p *operands) product() Product {
 	return Product{D: p.D, Queries: queries, Keys: keys, Factor: p.Factor}
 }
 
-// Each of these returns a call that shares its slices with the operands.
+// Each method below returns a call that shares its slices with the operands.
 
 func (p *operands) scores() *Scores { return &Scores{Panel: p.Panel, Product: p.product()} }
 
@@ -165,9 +166,8 @@ func (p *operands) edit() *Edit {
 	return &e
 }
 
-// every runs do for all geometries, widths and shapes, with random operands. Rows of K, V and Y
-// have a gap after them, and all that the width leaves over is NaN, so that an index that strays
-// shows.
+// every calls do for all geometries, widths and shapes, with random operands. Rows of K, V and Y
+// have gaps after them, and unused lanes are NaN, so that a wrong index shows.
 func every(t *testing.T, do func(t *testing.T, o *Ops, p *operands)) {
 	for _, o := range geometries {
 		lanes, vec := o.Shape.Lanes, o.Shape.Vec
@@ -217,7 +217,7 @@ func random(o *Ops, width, n, d, c int) *operands {
 		}
 		p.Factor = 1
 	}
-	if n%5 < 3 { // nothing is there
+	if n%5 < 3 { // these addresses are not mapped
 		p.Next = Prefetch{4096, 4 * d}
 		if n%2 == 0 {
 			p.Then = Prefetch{8192, 4 * c}
@@ -241,8 +241,8 @@ func random(o *Ops, width, n, d, c int) *operands {
 
 var nan = float32(math.NaN())
 
-// check compares got with a float64 sum of terms: it may be off by a rounding for each term, and is
-// NaN or an infinity where the sum is.
+// check compares got with the sum of terms in float64. It may be off by a rounding for each term,
+// and is NaN or an infinity where the sum is.
 func check(t *testing.T, what string, got float32, terms ...float64) {
 	t.Helper()
 	want, abs := 0.0, 0.0
@@ -260,6 +260,7 @@ func check(t *testing.T, what string, got float32, terms ...float64) {
 
 func lane(s []float32, p *operands, row, lane int) float64 { return float64(s[row*p.Lanes+lane]) }
 
+// TestScore checks Score against a sum in float64.
 func TestScore(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		o.Panel.Score(p.scores())
@@ -275,6 +276,7 @@ func TestScore(t *testing.T) {
 	})
 }
 
+// TestMix checks Mix against a sum in float64.
 func TestMix(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for _, p.Fresh = range []bool{false, true} {
@@ -296,12 +298,13 @@ func TestMix(t *testing.T) {
 	})
 }
 
+// TestOuter checks Outer and OuterT against sums in float64.
 func TestOuter(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for _, form := range []struct {
 			name       string
 			run        func(*Outer)
-			row, lane  int // strides of P
+			row, lane  int // strides of rows and lanes in P
 			weights    []float32
 			scale      []float32
 			weightsRow int
@@ -332,7 +335,8 @@ func TestOuter(t *testing.T) {
 					clear(old[j*q.XStride:][:q.C])
 				}
 			}
-			q.Stream = Stream{At: 4096, By: q.By, Len: 4 * q.N * q.C, Beside: 1 << 20} // nothing is there
+			// These addresses are not mapped.
+			q.Stream = Stream{At: 4096, By: q.By, Len: 4 * q.N * q.C, Beside: 1 << 20}
 			form.run(&q)
 			for j := range q.N {
 				for c := range q.XStride {
@@ -351,9 +355,9 @@ func TestOuter(t *testing.T) {
 	})
 }
 
-// turned runs OuterT on the operands of Mix, with the rows of V for Y and those of O for X, and has
-// it prefetch what lies behind Y.
-func turned(o *Ops, p *operands) {
+// transposedOuter runs OuterT on the operands of Mix, with the rows of V for Y and those of O for
+// X. It makes OuterT prefetch the rows after Y.
+func transposedOuter(o *Ops, p *operands) {
 	q := p.outer()
 	q.N, q.Width, q.X, q.XStride, q.Y = p.Width, p.N, p.O, p.C, LineRows(p.V)
 	q.Stream = Stream{At: p.V.Prefetch().At + uintptr(4*q.Width*p.V.Stride), By: 4 * p.V.Stride}
@@ -361,6 +365,7 @@ func turned(o *Ops, p *operands) {
 	o.Back.OuterT(q)
 }
 
+// TestDScore checks DScore against a sum in float64.
 func TestDScore(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		old := append([]float32(nil), p.P...)
@@ -378,6 +383,8 @@ func TestDScore(t *testing.T) {
 	})
 }
 
+// TestMove checks that Load and Store transpose, with their factors, and touch only the rows that
+// exist.
 func TestMove(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		for _, rows := range []int{p.Width, max(1, p.Width-1)} {
@@ -414,7 +421,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestExpAndFlash checks that Flash is Score and Exp, bit for bit, wherever they leave, and that
+// TestExpAndFlash checks that Flash gives the bits of Score and Exp, wherever they leave, and that
 // both leave before a score that is over the limit of its lane.
 func TestExpAndFlash(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
@@ -426,7 +433,7 @@ func TestExpAndFlash(t *testing.T) {
 		o.Panel.Score(q.scores())
 		raw := slices.Clone(q.P)
 		two := q.softmax()
-		over := p.N / 2 // this row goes over, in the last lane
+		over := p.N / 2 // this row is over the limit, in the last lane
 		for limit := 0; ; limit++ {
 			if over < p.N {
 				two.P[over*p.Lanes+p.Width-1] = 16 + 2*Limit
@@ -458,7 +465,7 @@ func TestExpAndFlash(t *testing.T) {
 			for j := range p.N {
 				at := j*p.Lanes + l
 				want := math.Exp2(float64(raw[at]) - 16)
-				if isAssembly(o.Panel.Exp) { // which rounds the difference
+				if isAssembly(o.Panel.Exp) { // assembly rounds the difference first
 					want = math.Exp2(float64(raw[at] - 16))
 				}
 				if got := p.P[at]; !(ulps(got, want) <= o.ulps) || got != two.P[at] {
@@ -475,8 +482,9 @@ func TestExpAndFlash(t *testing.T) {
 	})
 }
 
+// TestProbes checks the counts that probes return, and that Read reads every element.
 func TestProbes(t *testing.T) {
-	for _, o := range append(asking(), Go()) {
+	for _, o := range append(everyReading(), Go()) {
 		t.Run(o.ISA, func(t *testing.T) { probes(t, o) })
 	}
 }
@@ -510,6 +518,8 @@ func probes(t *testing.T, o *Ops) {
 	}
 }
 
+// TestLevels checks that the portable level is always available, and that other levels have loops
+// or a reason.
 func TestLevels(t *testing.T) {
 	seen := map[string]bool{}
 	for _, l := range Levels() {
@@ -526,6 +536,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// TestFinite checks that Finite finds a number that is not finite at any place.
 func TestFinite(t *testing.T) {
 	inf := float32(math.Inf(1))
 	bad := []float32{nan, inf, -inf, -nan}
@@ -554,7 +565,7 @@ func TestFinite(t *testing.T) {
 	}
 }
 
-// TestInner checks products of rows, and that each has the same bits whatever other rows are there.
+// TestInner checks products of rows, and that the bits of one row do not depend on the other rows.
 func TestInner(t *testing.T) {
 	every(t, func(t *testing.T, o *Ops, p *operands) {
 		n, d := p.N, min(p.D, p.C)

@@ -1,13 +1,13 @@
 package asm
 
-// Packing brings operands into the form that a set's products read. Most sets read rows in place:
+// Packing copies operands into the form that a set's products read. Most sets read rows in place:
 // their blocks alias the rows and take no memory, and packing never pays. A packed block aliases
 // its rows too, for loops that read rows.
 
-// A KeyBlock holds rows that Score, Flash or DScore multiply with a tile of queries.
+// A KeyBlock holds rows that Score, Flash or DScore multiply by a tile of queries.
 type KeyBlock struct{ packed }
 
-// A ValueBlock holds rows that Mix weighs.
+// A ValueBlock holds rows that Mix multiplies by weights and sums.
 type ValueBlock struct {
 	packed
 	small []float32 // [n][cols]: values too small for terms, and 0 elsewhere
@@ -25,7 +25,7 @@ type QueryTile struct {
 	lift  int       // the terms are too large by this power of two
 }
 
-// packed holds the fields that all blocks have.
+// packed holds the fields that all blocks share.
 type packed struct {
 	rows  Rows
 	terms []uint16 // terms of the rows' numbers; nil: loops read the rows
@@ -69,8 +69,8 @@ func (q QueryTile) From(lane int) QueryTile {
 // From returns the block starting at a lane, the first of a vector.
 func (b LineBlock) From(lane int) LineBlock { return LineBlock{b.from(lane)} }
 
-// KeyRows, ValueRows and LineRows return blocks that alias rows, and QueryLanes a tile that aliases
-// lanes. Every set takes them.
+// KeyRows, ValueRows and LineRows return blocks that alias rows; QueryLanes returns a tile that
+// aliases lanes. Every set takes them.
 func KeyRows(r Rows) KeyBlock              { return KeyBlock{packed{rows: r}} }
 func ValueRows(r Rows) ValueBlock          { return ValueBlock{packed: packed{rows: r}} }
 func LineRows(r Rows) LineBlock            { return LineBlock{packed{rows: r}} }
@@ -96,10 +96,10 @@ const (
 	Backward
 )
 
-// A Form describes rows that are packed.
+// A Form describes the rows to pack and how to scale them.
 type Form struct {
 	Type Type // format that the float32 numbers came from; those of BF16 need fewer terms
-	Lift bool // multiply by a power of two, as all numbers may be small
+	Lift bool // multiply by a power of two, for rows whose numbers may all be small
 }
 
 // Pack is the packing of an instruction set. The zero value aliases rows.
@@ -112,8 +112,8 @@ type Pack struct {
 	queries func(to *QueryTile, width, d int, factor float64, f Form)
 }
 
-// Worth reports whether packing pays for rows of d columns if, in the mean, each key is seen by
-// queries queries and each query sees keys keys.
+// Worth reports whether packing pays for rows of d columns. queries is the mean number of queries
+// that see a key, and keys the mean number of keys that a query sees.
 func (p *Pack) Worth(pass Pass, d, queries, keys int) bool {
 	return p.worth != nil && d > 0 && p.worth(pass, d, queries, keys)
 }
@@ -126,8 +126,8 @@ func (p Pack) Always() Pack {
 	return p
 }
 
-// Size returns the number of float32 numbers of memory for a block of n rows of d columns; for
-// Queries, n is the lanes. It is 0 where blocks alias rows.
+// Size returns the memory of a block of n rows of d columns, in float32 numbers; for Queries, n is
+// the number of lanes. It is 0 where blocks alias rows.
 func (p *Pack) Size(kind Kind, n, d int) int {
 	if p.size == nil {
 		return 0
@@ -135,7 +135,7 @@ func (p *Pack) Size(kind Kind, n, d int) int {
 	return p.size(kind, n, d)
 }
 
-// terms allocates a block's terms: Size, without the small values of a block of values.
+// terms allocates a block's terms: Size, without the small values of a ValueBlock.
 func (p *Pack) terms(kind Kind, n, d int) []uint16 {
 	size := p.Size(kind, n, d)
 	if kind == Values && size > 0 {
@@ -159,7 +159,7 @@ func (p *Pack) NewValues(n, d int) ValueBlock {
 	return b
 }
 
-// NewLines allocates a block that Lines fills, of n lanes.
+// NewLines allocates a block of n lanes that Lines fills.
 func (p *Pack) NewLines(n, d int) LineBlock { return LineBlock{packed{terms: p.terms(Lines, n, d)}} }
 
 // NewQueries allocates a tile of n lanes and d columns, whose terms Queries fills.
@@ -194,8 +194,8 @@ func (p *Pack) Lines(to *LineBlock, from Rows, n, d int, f Form) {
 	}
 }
 
-// Queries packs a tile's lanes. factor is the factor of products with them: the terms include it,
-// and loops that read the lanes multiply by it.
+// Queries packs a tile's lanes. Products with the tile are to be multiplied by factor: the terms
+// include it, while loops that read the lanes multiply by it themselves.
 func (p *Pack) Queries(to *QueryTile, width, d int, factor float64, f Form) {
 	if p.queries != nil {
 		p.queries(to, width, d, factor, f)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// eachPack runs do for every set with its packing, with none, and for the portable loops.
+// eachPack calls do for every set with its own packing and with none, and for the portable loops.
 func eachPack(t *testing.T, do func(t *testing.T, o *Ops, pack Pack)) {
 	for _, l := range Levels() {
 		if !l.Available {
@@ -21,7 +21,7 @@ func eachPack(t *testing.T, do func(t *testing.T, o *Ops, pack Pack)) {
 	}
 }
 
-// packed gives operands blocks that hold their rows and lanes.
+// packed packs the operands into blocks.
 func (p *operands) packed(pack *Pack, values, gradients Form) {
 	b := &p.blocks
 	b.keys, b.valueKeys = pack.NewKeys(p.N, p.D), pack.NewKeys(p.N, p.C)
@@ -37,15 +37,15 @@ func (p *operands) packed(pack *Pack, values, gradients Form) {
 	pack.Queries(&b.dot, p.Width, p.C, 1, gradients)
 }
 
-// copied returns operands whose results are their own.
+// copied returns operands with copies of the results.
 func (p *operands) copied() *operands {
 	q := *p
 	q.P, q.O, q.X = slices.Clone(p.P), slices.Clone(p.O), slices.Clone(p.X)
 	return &q
 }
 
-// TestFromOfBlocks checks that a block, or a tile, from a row or lane on gives the bits that
-// packing from there gives, also with small values.
+// TestFromOfBlocks checks that From of a block or tile gives the bits of packing from that row or
+// lane, also with small values.
 func TestFromOfBlocks(t *testing.T) {
 	eachPack(t, func(t *testing.T, o *Ops, pack Pack) {
 		group, lanes, vec := o.Shape.Group, o.Shape.Lanes, o.Shape.Vec
@@ -68,7 +68,7 @@ func TestFromOfBlocks(t *testing.T) {
 					for j := group; j < n; j += group {
 						what := fmt.Sprintf("%d rows of %d columns, %+v, from row %d", n, d, form, j)
 						fresh := *whole
-						fresh.Panel = whole.Part(j, n-j)
+						fresh.Panel = Panel{whole.Lanes, whole.Width, n - j, whole.P[j*whole.Lanes:]}
 						fresh.K, fresh.V, fresh.X = whole.K.From(j), whole.V.From(j), whole.X[j*whole.XStride:]
 						from := fresh
 						fresh.packed(&pack, form, form)
@@ -93,7 +93,7 @@ func TestFromOfBlocks(t *testing.T) {
 	})
 }
 
-// sameProducts checks that blocks of two sets of operands give the same bits.
+// sameProducts checks that the blocks of two sets of operands give the same bits.
 func sameProducts(t *testing.T, what string, o *Ops, a, b *operands) {
 	t.Helper()
 	var results [2][4][]float32
@@ -112,7 +112,8 @@ func sameProducts(t *testing.T, what string, o *Ops, a, b *operands) {
 	}
 }
 
-// TestSizeOfBlocks checks that Size is what blocks take, of which a packing needs every element.
+// TestSizeOfBlocks checks that Size is the memory of a block, and that packing needs every element
+// of it.
 func TestSizeOfBlocks(t *testing.T) {
 	eachPack(t, func(t *testing.T, o *Ops, pack Pack) {
 		lanes := o.Shape.Lanes
@@ -123,8 +124,8 @@ func TestSizeOfBlocks(t *testing.T) {
 				for _, c := range []struct {
 					name string
 					size int
-					has  int // elements of terms
-					more int // numbers besides
+					has  int // elements of its terms
+					more int // float32 numbers besides the terms
 				}{
 					{"keys", pack.Size(Keys, n, d), len(keys.terms), 0},
 					{"values", pack.Size(Values, n, d), len(values.terms), len(values.small)},
@@ -173,15 +174,15 @@ func TestSizeOfBlocks(t *testing.T) {
 	})
 }
 
-// refused returns what a call panics with.
+// refused returns the value that a call panics with.
 func refused(call func()) (said any) {
 	defer func() { said = recover() }()
 	call()
 	return nil
 }
 
-// TestZeroPackAliases checks that the zero Pack makes blocks of rows and lanes without memory of
-// their own, which no form changes, and that sets that pack give them the bits of the set beneath.
+// TestZeroPackAliases checks that blocks of the zero Pack have no memory of their own and no form
+// changes them, and that on them a set that packs gives the bits of the set beneath.
 func TestZeroPackAliases(t *testing.T) {
 	none := Pack{}
 	if always := none.Always(); none.Worth(Forward, 64, 1<<20, 1<<20) || always.Worth(Backward, 64, 1<<20, 1<<20) {
@@ -235,8 +236,8 @@ func beneath(l *Level) *Ops {
 	panic("no set beneath " + l.ISA)
 }
 
-// TestLiftComesOff checks that gradients of lifted blocks are those of others, bit for bit after
-// Outer where nothing is small, and that those of small numbers are not lost.
+// TestLiftComesOff checks that lifting blocks does not change the bits of gradients after Outer
+// where no number is small, and that the gradients of small numbers are not lost.
 func TestLiftComesOff(t *testing.T) {
 	eachPack(t, func(t *testing.T, o *Ops, pack Pack) {
 		for _, n := range []int{1, 16, 33, 70} {
@@ -255,8 +256,8 @@ func TestLiftComesOff(t *testing.T) {
 					if pack.size == nil {
 						continue
 					}
-					// Numbers as small as these have terms that an AMX tile takes as 0. Weights
-					// make up for it, so that results are not small.
+					// An AMX tile takes the terms of numbers as small as these as 0. Large
+					// weights keep the results from being small.
 					for _, s := range [][]float32{p.Dot, p.Y.Data} {
 						for i := range s {
 							s[i] *= 0x1p-112
@@ -273,13 +274,13 @@ func TestLiftComesOff(t *testing.T) {
 	})
 }
 
-// smallGradients compares gradients with those of float64.
+// smallGradients compares gradients with those in float64.
 func smallGradients(t *testing.T, o *Ops, p, got *operands) {
 	t.Helper()
 	what := fmt.Sprintf("%s: %d rows of %d columns of small numbers, %d lanes", o.ISA, p.N, p.C, p.Width)
 	for j := range p.N {
 		for l := range p.Width {
-			terms := []float64{0, 0, 0} // with room for the products of terms that are left out
+			terms := []float64{0, 0, 0} // tolerance for the products of terms that are left out
 			for c, v := range p.V.Row(j, p.C) {
 				terms = append(terms, lane(p.P, p, j, l)*float64(v)*lane(p.Dot, p, c, l))
 			}
@@ -295,8 +296,8 @@ func smallGradients(t *testing.T, o *Ops, p, got *operands) {
 	}
 }
 
-// gradients runs DScore and Outer on packed blocks of the operands, with lifts, and takes these off
-// P. X has what Outer makes of P with its lift, and without.
+// gradients runs DScore and Outer on packed blocks of the operands, with lifts, and divides P by
+// them. X has the result of Outer with P's lift, and without.
 func gradients(t *testing.T, o *Ops, pack *Pack, p *operands, dot, values, lines Form) *operands {
 	t.Helper()
 	q := p.copied()
@@ -351,7 +352,7 @@ func TestLiftOfRows(t *testing.T) {
 	})
 }
 
-// sameBits compares numbers bit for bit, but for which NaN it is.
+// sameBits compares numbers bit for bit, except that all NaN are the same.
 func sameBits(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i, g := range got {

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// TestPartialSets checks that a set which has some loops uses the portable ones for all others, and
-// that its Flash is made of its own Score and Exp.
+// TestPartialSets checks that a set with some loops uses portable ones for all others, and that its
+// Flash is made of its own Score and Exp.
 func TestPartialSets(t *testing.T) {
 	for _, l := range sets {
-		if l.panel.score == nil { // it has a few loops itself
+		if l.panel.score == nil { // the set itself has only some loops
 			continue
 		}
 		for _, c := range []struct {
-			want []string // fields of the groups that are the set's own
+			want []string // names of the loops that are the set's own
 			take func(to *loops)
 		}{
 			{nil, func(*loops) {}},

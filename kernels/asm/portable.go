@@ -6,12 +6,12 @@ import (
 )
 
 // Portable returns the loops in plain Go, for tiles of any geometry. They round every product
-// (float32(a*b)+c), so that a machine whose compiler would fuse gives the same bits.
+// (float32(a*b)+c), so that a compiler that would fuse the two gives the same bits.
 //
-// The loops that matter keep eight accumulators, of eight lanes or of four lanes and two keys. With
-// a broadcast element and the operands in flight, these fit the sixteen registers that Go's
-// compiler has for floats; twelve would spill. The third index of p[at:at+8:at+8] tells the
-// compiler that the slice is not empty.
+// The loops that matter keep eight accumulators: eight lanes, or four lanes of two keys. With a
+// broadcast element and the operands in flight, these fit the sixteen registers that Go's compiler
+// has for floats; twelve would spill. The third index of p[at:at+8:at+8] tells the compiler that
+// the slice is not empty.
 // Tuning: docs/tuning.md#portable
 func Portable(lanes, vec, keys, cols, rank int) *Ops {
 	o := &Ops{
@@ -134,7 +134,7 @@ func dot8(r *[8]float32, k, qt []float32, at, stride int, f float64) {
 	r[4], r[5], r[6], r[7] = float32(float64(a4)*f), float32(float64(a5)*f), float32(float64(a6)*f), float32(float64(a7)*f)
 }
 
-// mask hides the rows from..to that a lane may not see. It goes lane by lane, so that it stores
+// mask hides the rows from..to that a lane may not see. It works lane by lane, so that it stores
 // hidden scores only.
 func mask(p *Panel, b *Band, from, to int) {
 	if from >= to {
@@ -157,7 +157,8 @@ func hide(p *Panel, lane, from, to int) {
 
 func exp(p *Softmax, keys int) { p.Done = expRows(p, keys, p.From, p.N) }
 
-// expRows exponentiates rows from..to by groups, and returns the first row that it did not.
+// expRows turns scores of rows from..to into weights, group by group. It returns the first row that
+// it did not process.
 func expRows(p *Softmax, keys, from, to int) (done int) {
 	for ; from < to; from += keys {
 		if !expGroup(p, 0, from, min(from+keys, to)) {
@@ -206,8 +207,8 @@ func seed(p *Softmax, lane, from, to int) {
 	}
 }
 
-// expGroup exponentiates one group of rows in lanes first..Width. If a lane goes over its limit, it
-// reports false and leaves all scores as they are.
+// expGroup turns the scores of one group of rows into weights in lanes first..Width. If a lane goes
+// over its limit, it reports false and leaves all scores as they are.
 func expGroup(p *Softmax, first, from, to int) bool {
 	for lane := first; lane < p.Width; lane++ {
 		limit := p.M[lane] + Limit
@@ -426,7 +427,7 @@ func outerT(p *Outer) {
 	}
 }
 
-// elu computes Elu. It computes e^x directly, as e^x-1, plus 1, would cancel.
+// elu computes Elu. It computes e^x directly, since e^x-1, plus 1, would cancel.
 func elu(to, from []float32, _ uintptr) {
 	for i, x := range from {
 		if x <= 0 {

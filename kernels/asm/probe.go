@@ -28,7 +28,7 @@ func peak(rounds int) int64 {
 
 var probe = [6]float32{1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3}
 
-// chain alternates additions and exclusive ors, as a compiler would join additions.
+// chain alternates additions and exclusive ors, as the compiler would merge additions alone.
 func chain(rounds int) int64 {
 	x, y, z := uint64(rounds), uint64(rounds)|1, uint64(rounds)<<3
 	for range rounds {
@@ -45,7 +45,8 @@ func chain(rounds int) int64 {
 	return 16 * int64(max(rounds, 0))
 }
 
-// slots adds to eight independent numbers. They differ, as a compiler would add once to equal ones.
+// slots adds to eight independent numbers. They differ, as the compiler would compute equal ones
+// once.
 func slots(rounds int) int64 {
 	x := uint64(rounds) | 1
 	a, b, c, d, e, f, g, h := x, x<<1, x<<2, x<<3, x<<4, x<<5, x<<6, x<<7

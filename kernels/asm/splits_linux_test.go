@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSplitsKeepBits checks that work which is more than one call of assembly may do has the bits
-// that one call gives.
+// TestSplitsKeepBits checks that work that needs several calls of assembly has the bits of one
+// call.
 func TestSplitsKeepBits(t *testing.T) {
 	ran := false
 	for _, l := range sets {
@@ -34,8 +34,8 @@ func TestSplitsKeepBits(t *testing.T) {
 	}
 }
 
-// twice runs two loops on the same operands and compares all that they write. The first one must
-// leave its call as it was, but for what it reports there.
+// twice runs two loops on the same operands and compares everything that they write. The first loop
+// must leave its call unchanged, except for results such as Done.
 func twice[C any](t *testing.T, what string, p *operands, call func(*operands) *C, split, whole func(*C)) {
 	t.Helper()
 	var all [2]operands
@@ -66,7 +66,8 @@ func twice[C any](t *testing.T, what string, p *operands, call func(*operands) *
 	}
 }
 
-// reported copies to the call as it was what loops report in it, and returns Done.
+// reported copies the results that loops report in their call to the call before it, and returns
+// Done.
 func reported(before, after any) (done int) {
 	switch was := before.(type) {
 	case *Scores:
@@ -76,7 +77,7 @@ func reported(before, after any) (done int) {
 		was.Done, was.plain, done = is.Done, is.plain, is.Done
 	case *Softmax:
 		was.From, was.Scored = was.Done, true
-	case *Mix: // exchanges them with every tile of columns
+	case *Mix: // Mix swaps Next and Then with every micro-tile
 		if is := after.(*Mix); was.Next == is.Then && was.Then == is.Next {
 			was.Next, was.Then = is.Next, is.Then
 		}
@@ -99,7 +100,7 @@ func flashSplits(t *testing.T, l *loops, power *powerLoops, o *Ops) {
 		for lane := range o.Shape.Lanes {
 			p.Hi[lane] = int32(rng.IntN(2 * p.N))
 			p.M[lane], p.L[lane], p.S[lane] = Unset, 0, 0
-			if rng.IntN(200) == 0 { // one that goes over sooner or later
+			if rng.IntN(200) == 0 { // a score that goes over the limit sooner or later
 				p.M[lane], p.L[lane] = -20, 1
 			}
 		}
@@ -136,7 +137,7 @@ func flashSplits(t *testing.T, l *loops, power *powerLoops, o *Ops) {
 	}
 }
 
-// flashWithSums checks that Flash with S gives the bits that it gives without, and what S sums.
+// flashWithSums checks that Flash with S gives the bits that it gives without, and checks S.
 func flashWithSums(t *testing.T, what string, o *Ops, p *operands, sums []float32) {
 	t.Helper()
 	scores := slices.Clone(p.P)
@@ -154,7 +155,7 @@ func flashWithSums(t *testing.T, what string, o *Ops, p *operands, sums []float3
 		o.Panel.Flash(calls[i])
 	}
 	want, got := calls[0], calls[1]
-	rows := min(want.Done+o.Shape.Keys, p.N) // those after them may hold scores
+	rows := min(want.Done+o.Shape.Keys, p.N) // later rows may hold scores
 	if got.Done != want.Done || got.Width != p.Width || got.N != p.N {
 		t.Fatalf("%s: with S it ends with Done %d, width %d, N %d, want %d, %d, %d", what, got.Done, got.Width, got.N, want.Done, p.Width, p.N)
 	}
@@ -192,7 +193,8 @@ func productSplits(t *testing.T, l *loops, o *Ops) {
 		twice(t, "Mix in stairs", p, (*operands).mix, o.Panel.Mix, func(m *Mix) { l.panel.mix[v](m, &m.Keep[0]) })
 		twice(t, "DScore", random(o, width, 333, 0, 900), (*operands).dscore, o.Back.DScore, l.back.dscore[v])
 	}
-	for _, s := range [][3]int{{700, 64, 128}, {40, 700, 900}, {7, 40, 9000}, {1, 700, 5000}, {3000, 3, 400}} { // rows, columns, terms
+	// Numbers of rows, columns and lanes.
+	for _, s := range [][3]int{{700, 64, 128}, {40, 700, 900}, {7, 40, 9000}, {1, 700, 5000}, {3000, 3, 400}} {
 		n, c, terms := s[0], s[1], s[2]
 		rng := rand.New(rand.NewPCG(uint64(n), uint64(c)))
 		floats := func(n int) []float32 {
@@ -203,7 +205,7 @@ func productSplits(t *testing.T, l *loops, o *Ops) {
 			return x
 		}
 		p := &operands{Panel: Panel{N: n, Width: terms, Lanes: terms + 1, P: floats(n * (terms + 1))}, C: c, Y: Rows{floats(terms * (c + 2)), c + 2}, X: floats(n * (c + 1)), XStride: c + 1}
-		ahead := Stream{} // where nothing is
+		ahead := Stream{} // not mapped
 		outer := func(p *operands) *Outer {
 			o := p.outer()
 			o.Stream = ahead
@@ -220,7 +222,8 @@ func productSplits(t *testing.T, l *loops, o *Ops) {
 	}
 }
 
-// decodeSplits checks Dot and Sum, in one run, in runs, and of heads in turn.
+// decodeSplits checks Dot and Sum with keys in one run, in runs, and in interleaved runs of two
+// heads.
 func decodeSplits(t *testing.T, l *loops, o *Ops) {
 	const n = 720
 	reading := &l.reading[0]
@@ -232,13 +235,13 @@ func decodeSplits(t *testing.T, l *loops, o *Ops) {
 				for _, run := range []int{0, 8, 20} {
 					p, out := slices.Clone(f.P), slices.Clone(f.O.Data)
 					var at, scales [2][]int
-					if f.Run = run; run == 20 { // half of the runs are those of a second head
+					if f.Run = run; run == 20 { // half of the runs belong to a second head
 						f.Heads, f.R, f.N, f.HeadQ, f.HeadO = 2, r/2, n/2, r/2*f.Q.Stride, r/2*f.O.Stride
 					}
 					if run > 0 {
 						f.K, at[0], scales[0] = scattered(f.K, n, d, run)
 						f.V, at[1], scales[1] = scattered(f.V, n, d, run)
-						f.Ahead = make([]uintptr, len(at[0])) // nothing is there
+						f.Ahead = make([]uintptr, len(at[0])) // these addresses are not mapped
 						f.Far, f.FarScale = f.Ahead, f.Ahead
 					}
 					do := func(dot func(*Dot), sum func(*Walk)) (scores, outputs []float32) {
@@ -260,7 +263,7 @@ func decodeSplits(t *testing.T, l *loops, o *Ops) {
 					scores, outputs := do(o.Decode.Dot, o.Decode.Sum)
 					wantScores, wantOutputs := do(func(f *Dot) {
 						whole := f.begin()
-						f.turns = turns(l.decode.dotTiles)[f.R]
+						f.shares = prefetchShares(l.decode.dotTiles)[f.R]
 						reading.dot[typ](f)
 						if typ == I8 {
 							l.decode.scale(&f.Walk, &f.Cache.Scale[0], f.Cache.ScaleStride)
@@ -268,7 +271,7 @@ func decodeSplits(t *testing.T, l *loops, o *Ops) {
 						f.end(whole)
 					}, func(f *Walk) {
 						whole := f.begin()
-						f.turns = turns(l.decode.sumTiles)[f.R]
+						f.shares = prefetchShares(l.decode.sumTiles)[f.R]
 						if typ == I8 {
 							l.decode.scale(f, &f.Cache.Scale[0], f.Cache.ScaleStride)
 						}
@@ -284,7 +287,7 @@ func decodeSplits(t *testing.T, l *loops, o *Ops) {
 	}
 }
 
-// TestSplitsOfTermsKeepBits checks the same of products of packed operands.
+// TestSplitsOfTermsKeepBits checks what TestSplitsKeepBits checks, for products of packed operands.
 func TestSplitsOfTermsKeepBits(t *testing.T) {
 	ran := false
 	for _, l := range sets {

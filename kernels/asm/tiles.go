@@ -8,19 +8,19 @@ import (
 	"unsafe"
 )
 
-// tileLoops are the assembly loops that multiply AMX tiles of terms.
+// tileLoops are the assembly loops that multiply AMX tiles of terms, or split numbers into terms.
 type tileLoops struct {
-	all, single termLoops // for numbers of three terms, and of one
+	all, single termLoops // for rows of three terms a number, and of one
 	hide        []hideLoop
 	dscore      []dscoreLoop // by vectors in use
 	outer       []outerTiles // the most columns first
-	pairs       func(to *uint16, from *float32, rows int, factor float32)
+	lanes       func(to *uint16, from *float32, rows int, factor float32)
 	lines       [2]packLoop // for a vector of lanes, and for a pair of vectors
 	peak        func(rounds int)
 }
 
-// termLoops are the loops that read or make terms of keys or values. score and flash are indexed by
-// vectors in use, mix by AMX tiles of columns.
+// termLoops are the loops that multiply or make the terms of keys or values. score and flash are
+// indexed by vectors in use, mix by AMX tiles of columns.
 type termLoops struct {
 	score   []scoreLoop
 	flash   []flashLoop
@@ -40,7 +40,7 @@ type (
 	outerTilesLoop func(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)
 )
 
-// of returns the loops for numbers of one term or of three.
+// of returns the loops for rows of one term a number, or of three.
 func (t *tileLoops) of(single bool) *termLoops {
 	if single {
 		return &t.single
@@ -48,14 +48,14 @@ func (t *tileLoops) of(single bool) *termLoops {
 	return &t.all
 }
 
-// outerTiles are the loops of Outer for some AMX tiles of columns, by vectors in use.
+// outerTiles are the loops of Outer for tiles AMX tiles of columns, by vectors in use.
 type outerTiles struct {
 	tiles int
 	loops []outerTilesLoop
 }
 
-// outerOf returns the loops of the most AMX tiles that some columns fill, the last at least in
-// part.
+// outerOf returns the loops for the largest number of AMX tiles that the columns fill, the last one
+// at least in part.
 func (t *tileLoops) outerOf(columns int) *outerTiles {
 	i := 0
 	for columns <= (t.outer[i].tiles-1)*tileRows {
@@ -64,11 +64,12 @@ func (t *tileLoops) outerOf(columns int) *outerTiles {
 	return &t.outer[i]
 }
 
-// A tileConfig sets the number of rows of 64 bytes of each AMX tile.
+// A tileConfig is the operand of LDTILECFG, which sets the number of rows of 64 bytes of each AMX
+// tile.
 type tileConfig [64]byte
 
-// tileConfigs returns the configurations whose first AMX tiles have 0 to 16 rows, and the others
-// 16.
+// tileConfigs returns, for each number of rows from 0 to 16, the configuration in which the first
+// AMX tiles have that number of rows, and the others 16.
 func tileConfigs(first int) (all [tileRows + 1]tileConfig) {
 	for rows := range all {
 		c := &all[rows]
@@ -87,18 +88,21 @@ func tileConfigs(first int) (all [tileRows + 1]tileConfig) {
 // terms of values.
 var scoreConfigs, mixConfigs = tileConfigs(6), tileConfigs(5)
 
-// A product of AMX tiles has up to tileRows rows, and its sums have tileDepth terms.
+// An AMX tile has up to tileRows rows. Each sum of a product of AMX tiles adds tileDepth products.
 const tileRows, tileDepth = 16, 32
 
 const (
 	tileSize      = tileRows * tileDepth // elements of an AMX tile
-	termsOfTile   = 3 * tileSize         // elements of the three AMX tiles of terms of 16 x 32 numbers
-	flashAtOnce   = 128                  // rows whose scores stay in the first cache until they are weights
+	termsOfTile   = 3 * tileSize         // elements of the AMX tiles of terms of 16 x 32 numbers
 	columnsAtOnce = 4                    // AMX tiles of columns that Mix and Outer compute at once
+	// flashAtOnce is a number of rows whose scores stay in the first cache until they are weights.
+	flashAtOnce = 128
 
 	tilePeakAtOnce = 1000
-	tilePeakRound  = 2 * tileRows * tileSize // operations of a round; six products of terms count as one
-	tilePeakWidth  = tileSize / 6.           // multiply-adds in a cycle; a product of terms takes tileRows cycles
+	// tilePeakRound is the operations of a round; six products of terms count as one product.
+	tilePeakRound = 2 * tileRows * tileSize
+	// tilePeakWidth is the multiply-adds in a cycle; a product of AMX tiles takes tileRows cycles.
+	tilePeakWidth = tileSize / 6.
 )
 
 // setTiles replaces the loops that multiply packed blocks.
@@ -185,7 +189,7 @@ func packedSize(kind Kind, n, d int) int {
 		return 3 * up(n, tileRows) * up(d, tileDepth) / 2
 	case Values:
 		return 3*up(n, tileDepth)*up(d, tileRows)/2 + n*d
-	case Lines: // for each vector of lanes, terms alone or beside those of the next vector
+	case Lines: // for each vector of lanes, its terms alone or beside those of the next vector
 		return 3 * up(d, tileRows) * n
 	default:
 		return 3 * up(d, tileDepth) * n / 2
@@ -193,7 +197,7 @@ func packedSize(kind Kind, n, d int) int {
 }
 
 // lift is the power of two by which small numbers are multiplied before they are split into terms,
-// so that what an AMX tile takes as 0 is less than a float32 can hold.
+// so that a product that an AMX tile flushes to 0 is less than a float32 can hold.
 const lift = 30
 
 // lifted returns the power of two by which numbers are lifted, and their factor.
@@ -204,7 +208,7 @@ func (f Form) lifted() (int, float32) {
 	return 0, 1
 }
 
-// up returns n rounded up to a multiple.
+// up returns n rounded up to a multiple of of.
 func up(n, of int) int { return (n + of - 1) / of * of }
 
 func (l *loops) packKeys(to *KeyBlock, n, d int, f Form) {
@@ -262,7 +266,7 @@ func (l *loops) packQueries(to *QueryTile, width, d int, factor float64, f Form)
 	for c := 0; c < d; c += tileDepth {
 		for v := range vectors {
 			at := c/tileDepth*(lanes/l.vec) + v
-			l.tiles.pairs(&to.terms[at*termsOfTile], &to.lanes[c*lanes+v*l.vec], min(d-c, tileDepth), float32(factor*up1))
+			l.tiles.lanes(&to.terms[at*termsOfTile], &to.lanes[c*lanes+v*l.vec], min(d-c, tileDepth), float32(factor*up1))
 		}
 	}
 }
@@ -274,7 +278,7 @@ func (l *loops) packLines(to *LineBlock, n, d int, f Form) {
 	reach("lines", len(from.Data), n, d, from.Stride)
 	reach("terms of lines", len(to.terms), up(d, tileRows)/tileRows, up(n, l.vec)/l.vec*termsOfTile, lanes/l.vec*termsOfTile)
 	if n > lanes {
-		panic(fmt.Errorf("asm/%s: %d rows for %d lanes", l.isa, n, lanes))
+		panic(fmt.Errorf("asm/%s: Lines: %d rows for %d lanes: pack at most one row for each lane", l.isa, n, lanes))
 	}
 	for c := 0; c < d; c += tileRows {
 		for lane := 0; lane < n; lane += l.vec {
@@ -284,21 +288,23 @@ func (l *loops) packLines(to *LineBlock, n, d int, f Form) {
 	}
 }
 
-// leastTerm is the least magnitude of values that are split into terms. It equals the generator's.
+// leastTerm is the least magnitude of values that are split into terms. It equals asmgen's
+// leastTermPower.
 const leastTerm = 0x1p-60
 
 // columnMask returns a mask with a bit for each column.
 func columnMask(columns int) int { return 1<<columns - 1 }
 
-// checkTiles panics if slices are too short for the products of rows from..to, of which the first
-// begins an AMX tile, and returns the vectors in use and the steps that the columns take.
+// checkTiles panics if slices are too short for the products of rows from..to, or if row from does
+// not begin an AMX tile. It returns the vectors in use, and the number of AMX tiles that the
+// columns fill.
 func (l *loops) checkTiles(p *Panel, of *Product, from, to int) (width, steps int) {
 	width, steps = l.checkWidth(p), up(of.D, tileDepth)/tileDepth
 	reach("terms of queries", len(of.Queries.terms), steps, width*termsOfTile, l.vecs*termsOfTile)
 	reach("terms of keys", len(of.Keys.terms), up(to, tileRows), of.Keys.each, of.Keys.each)
 	reach("P", len(p.P), to, p.Width, p.Lanes)
 	if of.Keys.each != 3*up(of.D, tileDepth) || from%tileRows != 0 {
-		panic(fmt.Errorf("asm/%s: Keys: %d terms a row of %d columns, from row %d", l.isa, of.Keys.each, of.D, from))
+		panic(fmt.Errorf("asm/%s: Keys: %d terms in a row of %d columns, from row %d: pack them with this set's Pack", l.isa, of.Keys.each, of.D, from))
 	}
 	return width, steps
 }
@@ -321,8 +327,8 @@ func (l *loops) scoreTiles(p *Panel, of *Product, from, to int) {
 	}
 }
 
-// termsAtOnce returns the number of rows, of n, that one call multiplies by terms. columns and
-// lanes give the size of a row's products.
+// termsAtOnce returns the number of rows, of n, that one call multiplies by terms. A row's product
+// has columns columns and lanes lanes.
 func termsAtOnce(n, columns, lanes int) int {
 	columns = up(columns, tileDepth)
 	return atOnce(n, tileRows, columns*lanes, 6*columns+4*lanes, 6*columns*lanes)
@@ -340,8 +346,8 @@ func (l *loops) flashTiles(power *powerLoops, p *Flash) {
 	most := max(termsAtOnce(p.N, p.D, p.Width)/tileRows, 1) // groups
 	for from := p.From; from < p.N && p.Width > 0; {
 		groups, to := min((p.N-from)/tileRows, most), min(from+flashAtOnce, p.N)
-		if plain := p.Plain - from; plain > 0 && plain < groups*tileRows && plain%tileRows != 0 { // that group alone
-			groups, to = plain/tileRows, from+tileRows
+		if plain := p.Plain - from; plain > 0 && plain < groups*tileRows && plain%tileRows != 0 {
+			groups, to = plain/tileRows, from+tileRows // the group that Plain is in goes alone
 		}
 		if groups > 0 && p.S == nil {
 			done := from + l.flashGroups(p, from, groups)
@@ -361,7 +367,7 @@ func (l *loops) flashTiles(power *powerLoops, p *Flash) {
 	p.Done, p.Scored = p.N, false
 }
 
-// flashGroups computes the given number of groups, and returns the number of rows that it finished.
+// flashGroups computes groups groups of 16 rows, and returns the number of rows that it finished.
 func (l *loops) flashGroups(p *Flash, from, groups int) int {
 	plain := min(max(p.Plain-from, 0)/tileRows, groups)
 	width, steps := l.checkTiles(&p.Panel, &p.Product, from, from+groups*tileRows)
@@ -369,12 +375,12 @@ func (l *loops) flashGroups(p *Flash, from, groups int) int {
 		p.At+uintptr(from*p.By), p.By, unsafe.SliceData(p.Lo), unsafe.SliceData(p.Hi), p.Key+from, groups-plain) / (4 * p.Lanes)
 }
 
-// mixTiles computes Mix of packed operands, one vector of lanes after the other.
+// mixTiles computes Mix of packed operands, one vector of lanes after another.
 func (l *loops) mixTiles(p *Mix) {
 	width, v := l.checkMix(p), &p.Values
 	reach("terms of values", len(v.terms), up(p.N, tileDepth), v.each, v.each)
 	if v.each != 3*up(p.C, tileRows) {
-		panic(fmt.Errorf("asm/%s: Values: %d terms a row of %d columns", l.isa, v.each, p.C))
+		panic(fmt.Errorf("asm/%s: Values: %d terms in a row of %d columns: pack them with this set's Pack", l.isa, v.each, p.C))
 	}
 	for i := range width {
 		since, until, keep := 0, p.N, &ones[0]
@@ -411,7 +417,7 @@ func (l *loops) dscoreTiles(p *DScore) {
 	reach("terms of values", len(v.terms), up(p.N, tileRows), v.each, v.each)
 	reach("Sub", len(p.Sub), 1, p.Width, 0)
 	if v.each != 3*up(p.C, tileDepth) {
-		panic(fmt.Errorf("asm/%s: Values: %d terms a row of %d columns", l.isa, v.each, p.C))
+		panic(fmt.Errorf("asm/%s: Values: %d terms in a row of %d columns: pack them with this set's Pack", l.isa, v.each, p.C))
 	}
 	step := termsAtOnce(p.N, p.C, p.Width)
 	for j := 0; j < p.N && width > 0; j += step {
@@ -427,7 +433,7 @@ func (l *loops) outerTiles(p *Outer) {
 	reach("terms of Y", len(p.Y.terms), up(p.C, tileRows)/tileRows, vectors*termsOfTile, by)
 	reach("X", len(p.X), p.N, p.C, p.XStride)
 	if p.Lanes != l.lanes() || vectors > l.vecs || p.Fresh || p.Scale != nil {
-		panic(fmt.Errorf("asm/%s: Y is packed, for %d of %d lanes: its products are added to what is there, as it is", l.isa, p.Width, p.Lanes))
+		panic(fmt.Errorf("asm/%s: Y is packed, for %d of %d lanes: want rows of %d lanes, and neither Fresh nor Scale", l.isa, p.Width, p.Lanes, l.lanes()))
 	}
 	if vectors == 0 || p.N == 0 || p.C == 0 {
 		return

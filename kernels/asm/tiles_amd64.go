@@ -11,13 +11,13 @@ var amx = func() loops {
 			score: []scoreLoop{amxScore1, amxScore2, amxScore3},
 			flash: []flashLoop{amxFlash1, amxFlash2, amxFlash3},
 			mix:   []mixLoop{amxMix1, amxMix2, amxMix3, amxMix4},
-			rows:  amxCutRows, columns: amxCutColumns,
+			rows:  amxPackRows, columns: amxPackColumns,
 		},
 		single: termLoops{
-			score: []scoreLoop{amxScoreHalf1, amxScoreHalf2, amxScoreHalf3},
-			flash: []flashLoop{amxFlashHalf1, amxFlashHalf2, amxFlashHalf3},
-			mix:   []mixLoop{amxMixHalf1, amxMixHalf2, amxMixHalf3, amxMixHalf4},
-			rows:  amxCutRowsHalf, columns: amxCutColumnsHalf,
+			score: []scoreLoop{amxScoreSingle1, amxScoreSingle2, amxScoreSingle3},
+			flash: []flashLoop{amxFlashSingle1, amxFlashSingle2, amxFlashSingle3},
+			mix:   []mixLoop{amxMixSingle1, amxMixSingle2, amxMixSingle3, amxMixSingle4},
+			rows:  amxPackRowsSingle, columns: amxPackColumnsSingle,
 		},
 		hide:   []hideLoop{amxHideOutside1, amxHideOutside2, amxHideOutside3},
 		dscore: []dscoreLoop{amxDScore1, amxDScore2, amxDScore3},
@@ -26,7 +26,7 @@ var amx = func() loops {
 			{2, []outerTilesLoop{amxOuter2x1, amxOuter2x2, amxOuter2x3}},
 			{1, []outerTilesLoop{amxOuter1x1, amxOuter1x2, amxOuter1x3}},
 		},
-		pairs: amxCutPairs, lines: [...]packLoop{amxCutLines, amxCutLinePairs}, peak: amxPeak,
+		lanes: amxPackLanes, lines: [...]packLoop{amxPackLines, amxPackLinePairs}, peak: amxPeak,
 	}
 	return l
 }()

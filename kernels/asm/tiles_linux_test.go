@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packing returns the sets that pack operands. It skips the test, and says why, where there are
-// none.
+// packing returns the sets that pack operands. If there are none it skips the test and logs the
+// reason.
 func packing(t *testing.T) (sets []*Ops) {
 	t.Helper()
 	for _, l := range Levels() {
@@ -29,11 +29,11 @@ func packing(t *testing.T) (sets []*Ops) {
 	return sets
 }
 
-// bf16 returns the number that an element of terms is.
+// bf16 returns the number that an element of terms represents.
 func bf16(term uint16) float32 { return math.Float32frombits(uint32(term) << 16) }
 
-// sumOf returns the number whose terms are stored in three tiles, or a single one, at an element of
-// the first, and its largest term.
+// sumOf returns the number whose terms are stored in three AMX tiles, or in one if single, at
+// element at of the first, and its largest term.
 func sumOf(terms []uint16, at int, single bool) (sum float64, first float32) {
 	first = bf16(terms[at])
 	if single {
@@ -45,14 +45,15 @@ func sumOf(terms []uint16, at int, single bool) (sum float64, first float32) {
 	return sum, first
 }
 
-// halve makes numbers those of type BF16.
+// halve rounds numbers to type BF16.
 func halve(x []float32) {
 	for i, v := range x {
 		x[i] = math.Float32frombits(math.Float32bits(v) &^ 0xffff)
 	}
 }
 
-// placedKey, placedValue and placedQuery return where blocks have row j, or a lane, and column c.
+// placedKey, placedValue and placedQuery return the place in a block of row j, or a lane, and
+// column c.
 func placedKey(j, c, d int) int {
 	return (j/tileRows*up(d, tileDepth)/tileDepth+c/tileDepth)*termsOfTile + j%tileRows*tileDepth + c%16*2 + c%tileDepth/16
 }
@@ -65,10 +66,10 @@ func placedQuery(c, lane, lanes int) int {
 	return (c/tileDepth*lanes/tileRows+lane/tileRows)*termsOfTile + c%16*tileDepth + lane%tileRows*2 + c%tileDepth/16
 }
 
-// placedLine returns where a block of n lines has a lane and column c for a product that begins at
-// a vector. Terms of two vectors are stored side by side. Those of a vector alone are stored in
-// this order: the second before the first in one tile, the first before the second in the next, and
-// the third before the first in the last.
+// placedLine returns the place of a lane and column c in a block of n lines, for a product that
+// begins at vector from. Terms of two vectors are stored side by side. Terms of a single vector are
+// stored in this order: the second before the first in one AMX tile, the first before the second in
+// the next, and the third before the first in the last.
 func placedLine(lane, c, from, n, lanes int) (at int, alone bool) {
 	at = (c/tileRows*lanes/tileRows+from)*termsOfTile + lane%tileRows*tileDepth + c%tileRows*2
 	if alone = (up(n, tileRows)/tileRows-from)%2 == 1; !alone {
@@ -77,8 +78,8 @@ func placedLine(lane, c, from, n, lanes int) (at int, alone bool) {
 	return at, alone
 }
 
-// TestTerms checks that a number is the sum of its terms, which nothing rounds, that an infinity or
-// NaN has a term that is no number, and that what belongs to no number is 0.
+// TestTerms checks that a number is the exact sum of its terms, that an infinity or NaN has a term
+// that is not finite, and that elements without a number are 0.
 func TestTerms(t *testing.T) {
 	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, math.MaxFloat32, -math.MaxFloat32, 0x1p-126, 0x1.fffffep0, -0x1.fffffep-100, 0x1.00fffep0, 0x1.017ffep0}
 	none := []float32{float32(math.Inf(1)), negInf, nan, math.Float32frombits(0xffffffff), math.Float32frombits(0x7f800001), math.Float32frombits(0xff80ffff)}
@@ -101,7 +102,7 @@ func TestTerms(t *testing.T) {
 			t.Helper()
 			got, first := sumOf(terms, at, single)
 			switch {
-			case want-want != 0 || first-first != 0: // also where the largest one rounds up to an infinity
+			case want-want != 0 || first-first != 0: // or the first term rounds up to one
 				if got-got == 0 {
 					t.Fatalf("%s: %v has the terms of %v", what, want, got)
 				}
@@ -209,7 +210,7 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// terms returns room for elements between fences, full of NaN.
+// terms returns memory for elements between fences, full of NaN.
 func (fs fences) terms(t *testing.T, name string, elements int, first bool) []uint16 {
 	if fs[name] == nil {
 		fs[name] = newFence(t, 1<<16)
@@ -221,8 +222,8 @@ func (fs fences) terms(t *testing.T, name string, elements int, first bool) []ui
 	return putIn(fs[name], x, first)
 }
 
-// newKeys, newValues, newQueries and newLines do as those of Pack, but between fences. The terms
-// end where those of the lanes in use do.
+// newKeys, newValues, newQueries and newLines do what the methods of Pack do, with memory between
+// fences. The terms end with those of the lanes in use.
 func (fs fences) newKeys(t *testing.T, o *Ops, name string, n, d int, first bool) (b KeyBlock) {
 	b.terms = fs.terms(t, name, 2*o.Pack.Size(Keys, n, d), first)
 	return b
@@ -245,7 +246,7 @@ func (fs fences) newLines(t *testing.T, o *Ops, width, d int, first bool) (b Lin
 	return b
 }
 
-// pack packs the operands of the forward pass, of which products then see nothing else.
+// pack packs the operands of the forward pass, so that products can read only the terms.
 func (fs fences) pack(t *testing.T, o *Ops, p *operands, first, single bool) {
 	form, b := Form{}, &p.blocks
 	if single {
@@ -260,7 +261,7 @@ func (fs fences) pack(t *testing.T, o *Ops, p *operands, first, single bool) {
 	b.keys.rows, b.queries.lanes = Rows{}, nil
 }
 
-// packBack packs those of the backward pass, which are lifted.
+// packBack packs the operands of the backward pass, which are lifted.
 func (fs fences) packBack(t *testing.T, o *Ops, p *operands, rows int, first bool) {
 	form, b := Form{Lift: true}, &p.blocks
 	b.valueKeys = fs.newKeys(t, o, "terms of values as keys", p.N, p.C, first)
@@ -272,9 +273,9 @@ func (fs fences) packBack(t *testing.T, o *Ops, p *operands, rows int, first boo
 	b.valueKeys.rows, b.dot.lanes, b.lines.rows = Rows{}, nil, Rows{}
 }
 
-// TestProductsOfTerms checks that products of terms are those of numbers, as near as float32 has
-// them, for rows, widths and columns of every length; and that what lies beside the lanes in use
-// stays as it was.
+// TestProductsOfTerms checks that products of terms equal products of numbers within the error of
+// float32, for rows, widths and columns of every length. Lanes that are not in use must stay
+// unchanged.
 func TestProductsOfTerms(t *testing.T) {
 	for _, o := range packing(t) {
 		fs := fences{}
@@ -340,7 +341,8 @@ func TestProductsOfTerms(t *testing.T) {
 	}
 }
 
-// TestBackwardProductsOfTerms checks the same of the backward pass, where products are lifted.
+// TestBackwardProductsOfTerms checks what TestProductsOfTerms checks, for the backward pass, where
+// operands are lifted.
 func TestBackwardProductsOfTerms(t *testing.T) {
 	for _, o := range packing(t) {
 		fs := fences{}
@@ -377,7 +379,7 @@ func TestBackwardProductsOfTerms(t *testing.T) {
 					before := slices.Clone(q.X)
 					for j := range n {
 						for l := rows; l < width; l++ {
-							q.P[j*p.Lanes+l] = 1 // times 0
+							q.P[j*p.Lanes+l] = 1 // multiplied by 0
 						}
 					}
 					outer := q.outer()
@@ -408,7 +410,7 @@ func TestBackwardProductsOfTerms(t *testing.T) {
 	}
 }
 
-// putRows does as put, with some rows of Y.
+// putRows does what put does, for rows rows of Y.
 func (fs fences) putRows(t *testing.T, p *operands, rows int, first bool) *operands {
 	whole := *p
 	whole.Y.Data = make([]float32, (p.Width-1)*p.Y.Stride+p.C)
@@ -417,8 +419,7 @@ func (fs fences) putRows(t *testing.T, p *operands, rows int, first bool) *opera
 	return q
 }
 
-// TestTermsOfNoColumns checks that where there are no columns there are no products, whatever terms
-// there are.
+// TestTermsOfNoColumns checks that products of no columns are 0, whatever the terms.
 func TestTermsOfNoColumns(t *testing.T) {
 	for _, o := range packing(t) {
 		p := random(o, o.Shape.Lanes, 40, 1, 33)
@@ -436,8 +437,8 @@ func TestTermsOfNoColumns(t *testing.T) {
 	}
 }
 
-// TestFlashOfTerms checks that Flash by terms is Score by terms, a mask and the Exp of the set
-// beneath, with Raise where a lane goes over.
+// TestFlashOfTerms checks that Flash of packed operands gives the bits of Score of packed operands,
+// a mask and the Exp of the set beneath, with Raise where a lane goes over.
 func TestFlashOfTerms(t *testing.T) {
 	for _, o := range packing(t) {
 		fs := fences{}
@@ -495,8 +496,8 @@ func TestFlashOfTerms(t *testing.T) {
 	}
 }
 
-// TestShortTerms checks that blocks with one element of terms too few, or with terms of other rows
-// than the call's, are refused by name before tiles are loaded.
+// TestShortTerms checks that blocks with one element of terms too few, or with the terms of other
+// rows, panic with the block's name before AMX tiles are loaded.
 func TestShortTerms(t *testing.T) {
 	less := func(terms *[]uint16) { *terms = (*terms)[:len(*terms)-1] }
 	lessOf := func(s *[]float32, n int) { *s = (*s)[:len(*s)-n] }
@@ -540,7 +541,7 @@ func TestShortTerms(t *testing.T) {
 			{"P", func(p *operands) { lessOf(&p.P, 1) }, outer},
 			{"terms of Y", func(p *operands) { less(&p.blocks.lines.terms) }, outer},
 			{"X", func(p *operands) { lessOf(&p.X, 3) }, outer},
-			{"as it is", func(p *operands) { p.Fresh = true }, outer},
+			{"Fresh", func(p *operands) { p.Fresh = true }, outer},
 			{"terms of lines", func(p *operands) { less(&p.blocks.lines.terms) }, lines},
 			{"lines", func(p *operands) { lessOf(&p.Y.Data, 4) }, lines},
 			{"lanes", func(p *operands) { p.blocks.lines.terms = make([]uint16, 2*len(p.blocks.lines.terms)) }, func(p *operands) {
@@ -571,8 +572,8 @@ func TestShortTerms(t *testing.T) {
 	}
 }
 
-// TestTilesOutliveSignals checks that tiles are the same after a signal, whose handler, and
-// whatever runs after it, may use the registers: the runtime sends signals to stop goroutines.
+// TestTilesOutliveSignals checks that AMX tiles are unchanged by a signal, although its handler and
+// code that runs after it may use the registers. The runtime sends signals to stop goroutines.
 func TestTilesOutliveSignals(t *testing.T) {
 	for _, o := range packing(t) {
 		fs := fences{}

@@ -6,8 +6,8 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// Tuning is the choices that suit a CPU. It is an argument of a set's loops, so two tunings can run
-// side by side.
+// Tuning holds the choices that suit a CPU. It is an argument of a set's loops, so two tunings can
+// run side by side.
 type Tuning struct {
 	Speed
 	Path
@@ -15,19 +15,19 @@ type Tuning struct {
 
 // Speed is the part of a tuning that changes no bit.
 type Speed struct {
-	Reading         // for rows that are read once
-	Stream  Reading // for rows that come from memory in one stream
-	Gathers bool    // pack K and V whose rows are not contiguous if they are read several times
+	Reading            // for rows that are read once
+	Stream     Reading // for rows that come from memory in one stream
+	CopiesRows bool    // copy rows of K and V that are far apart if they are read several times
 }
 
-// A Reading is a way for decoding to prefetch.
+// A Reading says how decoding prefetches the rows that it reads once.
 type Reading struct {
 	Hint  Hint
-	Ahead int // distance in bytes; 0: each line when a loop comes to it
-	Room  int // bytes of the cache that may hold what Weigh prefetches until it is read
+	Ahead int // distance in bytes; 0: each line just before a loop reads it
+	Room  int // bytes of the cache for lines that Weigh prefetches, until they are read
 }
 
-// fit returns the reading with the room that its cache has left beside scores and queries.
+// fit returns the reading with Room set to what its cache has left beside scores and queries.
 func (r Reading) fit() Reading {
 	l1, l2, _ := Caches()
 	if r.Room = l1 * 2 / 3; r.Hint == Temporal {
@@ -45,14 +45,14 @@ const (
 	Temporal                // the second cache
 )
 
-// Path is the part of a tuning that changes bits. Rows that were measured on different paths are
-// rows of different kernels.
+// Path is the part of a tuning that changes bits. Results of different paths are compared as
+// results of different kernels.
 type Path struct {
 	Exp       Exp
 	Prescaled bool // multiply queries by the scores' factor, which saves a product for each score
-	// PackFrom is the mean number of queries that see a key, and of keys that a query sees, from
-	// which packing pays in the forward pass. Packing a key costs as much as some products with it.
-	// 0: the set has no packing.
+	// PackFrom is the least mean number of queries that see a key, and of keys that a query sees,
+	// for which the forward pass packs. Packing a key costs as much as multiplying it by some
+	// queries. 0: the set has no packing.
 	// Tuning: docs/tuning.md#packing
 	PackFrom int
 }
@@ -60,14 +60,14 @@ type Path struct {
 // Exp is a way to compute 2^x.
 type Exp uint8
 
-// Ways to 2^x. A set that lacks one takes its first.
+// Ways to compute 2^x. A set that lacks the one of a tuning uses its first.
 const (
-	Table   Exp = iota // a table's entry for the leading bits of the fraction, times a short polynomial
+	Table   Exp = iota // looks up the fraction's leading bits, and multiplies by a short polynomial
 	Reduced            // a polynomial of the fraction, which one instruction separates
 	Series             // a polynomial of the distance from the nearest whole number
 )
 
-// String names a path, for journals and tables.
+// String returns the path as journals and tables show it.
 func (p Path) String() string {
 	s := "exp=" + [...]string{"table", "reduced", "series"}[p.Exp]
 	if p.Prescaled {
@@ -81,13 +81,13 @@ func (p Path) String() string {
 
 // An entry of the table holds the choices for the CPUs that it fits.
 type entry struct {
-	name     string
-	vendor   cpuid.Vendor // vendor that it fits; unknown: any
-	last     int          // last family that it fits; 0: all
-	exp      Exp
-	reading  Reading
-	stream   Reading
-	gatherer string // set whose Speed.Gathers is true
+	name    string
+	vendor  cpuid.Vendor // vendor that it fits; unknown: any
+	last    int          // last family that it fits; 0: all
+	exp     Exp
+	reading Reading
+	stream  Reading
+	copier  string // set whose Speed.CopiesRows is true
 }
 
 const kib = 1 << 10
@@ -99,14 +99,15 @@ const packFrom = 128
 // tunings is the table: the first entry that fits a CPU applies.
 //
 // Non-temporal lines go to the first cache and are dropped from there; temporal lines go to the
-// second cache, which has the longer queue. Where the hardware follows a stream by itself, a
-// prefetch far ahead gets in its way. Where all vector work shares the units that multiply, 2^x
-// with few instructions wins; elsewhere look-ups and sums are free beside products.
+// second cache, which has the longer queue. Where the hardware prefetches a stream by itself, a
+// prefetch far ahead gets in its way. Where the units that multiply do all other vector work too,
+// the way to compute 2^x with the fewest instructions wins; elsewhere look-ups and sums are free
+// beside products.
 // Tuning: docs/tuning.md#table
 var tunings = []entry{
 	{
 		name: "Intel", vendor: cpuid.Intel, exp: Reduced,
-		reading: Reading{Hint: Temporal, Ahead: 16 * kib}, stream: Reading{Hint: Temporal, Ahead: 16 * kib}, gatherer: "avx512",
+		reading: Reading{Hint: Temporal, Ahead: 16 * kib}, stream: Reading{Hint: Temporal, Ahead: 16 * kib}, copier: "avx512",
 	},
 	{
 		name: "AMD to Zen 4", vendor: cpuid.AMD, last: 25,
@@ -135,7 +136,7 @@ func tune(isa string, cpu *cpuid.CPUInfo) Tuning {
 // tuning returns the entry's tuning of a set.
 func (e *entry) tuning(isa string) Tuning {
 	return Tuning{
-		Speed: Speed{Reading: e.reading.fit(), Stream: e.stream.fit(), Gathers: e.gatherer == isa},
+		Speed: Speed{Reading: e.reading.fit(), Stream: e.stream.fit(), CopiesRows: e.copier == isa},
 		Path:  Path{Exp: e.exp, Prescaled: true, PackFrom: packFrom},
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// TestSuited checks that each CPU has the row of the table that is its own.
+// TestSuited checks that each CPU gets its own row of the table.
 func TestSuited(t *testing.T) {
 	l1, l2, _ := Caches()
 	temporal := func(ahead int) Reading { return Reading{Hint: Temporal, Ahead: ahead, Room: l2 / 4} }
 	nonTemporal := func(ahead int) Reading { return Reading{Hint: NonTemporal, Ahead: ahead, Room: l1 * 2 / 3} }
 	intel := Speed{Reading: temporal(16 * kib), Stream: temporal(16 * kib)}
-	gatherer := intel
-	gatherer.Gathers = true
+	copier := intel
+	copier.CopiesRows = true
 	others := Speed{Reading: nonTemporal(4 * kib), Stream: nonTemporal(4 * kib)}
 	for _, c := range []struct {
 		name   string
@@ -26,7 +26,7 @@ func TestSuited(t *testing.T) {
 		exp    Exp
 	}{
 		{"Intel", cpuid.Intel, 6, "avx2", intel, Reduced},
-		{"Intel", cpuid.Intel, 6, "avx512", gatherer, Reduced},
+		{"Intel", cpuid.Intel, 6, "avx512", copier, Reduced},
 		{"Intel", cpuid.Intel, 6, "amx", intel, Reduced},
 		{"AMD", cpuid.AMD, 25, "avx512", Speed{Reading: temporal(8 * kib), Stream: nonTemporal(0)}, Table},
 		{"AMD", cpuid.AMD, 23, "avx2", Speed{Reading: temporal(8 * kib), Stream: nonTemporal(0)}, Table},
@@ -44,11 +44,11 @@ func TestSuited(t *testing.T) {
 	}
 }
 
-// told returns all of a tuning, of which a Path alone has a name.
+// told returns a tuning as text. Only its Path has a String method.
 func told(t Tuning) string { return fmt.Sprintf("%+v, %s", t.Speed, t.Path) }
 
-// TestLevelsAreTuned checks that the loops of a set are those that its tuning names, and that it
-// names none that the set lacks.
+// TestLevelsAreTuned checks that a set uses the loops that its tuning names, and that its tuning
+// names no loop that the set lacks.
 func TestLevelsAreTuned(t *testing.T) {
 	ways := map[string][]Exp{"avx2": {Table, Table, Table}, "avx512": {Table, Reduced, Table}, "amx": {Reduced, Reduced, Reduced}, "neon": {Series, Series, Series}}
 	for _, vendor := range []cpuid.Vendor{cpuid.Intel, cpuid.AMD, cpuid.VendorUnknown} {
@@ -92,7 +92,7 @@ func TestLevelsAreTuned(t *testing.T) {
 	}
 }
 
-// TestPortableHasOneTuning checks that nothing changes the portable loops.
+// TestPortableHasOneTuning checks that no tuning changes the portable loops.
 func TestPortableHasOneTuning(t *testing.T) {
 	l := Levels()[0]
 	if got := l.With(Tuning{Path: Path{Exp: Series, Prescaled: true}}); got != l.Ops || got.Tuning != (Tuning{}) {
@@ -100,8 +100,8 @@ func TestPortableHasOneTuning(t *testing.T) {
 	}
 }
 
-// TestSpeedKeepsBits checks that of the tuning of any CPU the part that is called Speed changes no
-// bit, whatever the Path, also of rows that come in a stream.
+// TestSpeedKeepsBits checks that the Speed of any CPU's tuning changes no bit, whatever the Path,
+// also for rows that come in a stream.
 func TestSpeedKeepsBits(t *testing.T) {
 	compared := 0
 	for _, l := range Levels() {
@@ -144,7 +144,7 @@ func TestSpeedKeepsBits(t *testing.T) {
 	}
 }
 
-// decoded returns what the loops whose reading is tuned make of random rows.
+// decoded returns the results of the loops that a Reading tunes, on random rows.
 func decoded(o *Ops, r, n, d int, typ Type) [][]float32 {
 	f := randomFew(r, n, d, d)
 	f.K, f.V = stored(f.K.Rows, n, d, typ, 1), stored(f.V.Rows, n, d, typ, 2)
@@ -159,7 +159,7 @@ func decoded(o *Ops, r, n, d int, typ Type) [][]float32 {
 	o.Decode.Dot(f.dot())
 	keep(used())
 	w := f.weigh()
-	w.Prefetch = Prefetch{4096, 64} // nothing is there
+	w.Prefetch = Prefetch{4096, 64} // not mapped
 	o.Decode.Weigh(w)
 	keep(used())
 	keep(f.L)
@@ -169,7 +169,7 @@ func decoded(o *Ops, r, n, d int, typ Type) [][]float32 {
 	return append(all, []float32{o.Probe.Read(numbers(1e-2))})
 }
 
-// TestPathNames checks that a path's name says all of it.
+// TestPathNames checks that the name of a path shows each of its fields.
 func TestPathNames(t *testing.T) {
 	for want, p := range map[string]Path{
 		"exp=table":                     {Exp: Table},

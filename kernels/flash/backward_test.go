@@ -13,8 +13,8 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// gradients returns what Backward writes for random operands in bundles of size tiles. The kernel
-// has a small cache, so that keys are several blocks.
+// gradients returns the gradients that Backward writes for random operands, in bundles of size
+// tiles. The kernel has a small cache, so that keys are several blocks.
 func gradients(t *testing.T, p attn.Problem, workers, size int, edit func(a *attn.Args)) map[string][]float32 {
 	t.Helper()
 	a := flashtest.NewArgs(t, p, "bhsd")
@@ -58,9 +58,9 @@ func sameBits(t *testing.T, name string, want, got []float32) {
 	}
 }
 
-// TestBackwardBundles checks that neither the worker that takes a bundle of tiles over the keys nor
-// the size of bundles changes a bit of sums over queries, and that workers change none of sums over
-// key heads and batch entries.
+// TestBackwardBundles checks that sums over queries do not depend on the size of bundles or on
+// which worker runs one, and that sums over key heads and batch entries do not depend on the
+// workers.
 func TestBackwardBundles(t *testing.T) {
 	p := attn.Problem{Batch: 2, SeqQ: 90, SeqKV: 100, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
 	want := gradients(t, p, 1, 3, nil)
@@ -80,8 +80,8 @@ func TestBackwardBundles(t *testing.T) {
 	}
 }
 
-// TestBackwardOutOfOrder checks the same for queries that are NaN, which are answered at the end of
-// their key head, while others are still being worked on.
+// TestBackwardOutOfOrder checks what TestBackwardBundles checks, for queries that are NaN. Their
+// gradients are computed at the end of their key head, while other heads are still in progress.
 func TestBackwardOutOfOrder(t *testing.T) {
 	p := attn.Problem{Batch: 3, SeqQ: 90, SeqKV: 100, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
 	spoil := func(a *attn.Args) {
@@ -98,23 +98,23 @@ func TestBackwardOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestBackwardTable checks that a query that is NaN spoils the rows of a table that it is
-// multiplied with, and no others.
+// TestBackwardTable checks that a query that is NaN spoils the rows of the table that it is
+// multiplied by, and no others.
 func TestBackwardTable(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 20, SeqKV: 30, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8, Want: attn.WantGrad}
 	p.Score.Terms = attn.TermRelative
 	all := gradients(t, p, 1, 1, func(a *attn.Args) { a.Q.Row(0, 19, 0)[3] = float32(math.NaN()) })
 	for r := range p.SeqQ + p.SeqKV - 1 {
 		for c, x := range all["dRelative"][r*8:][:8] {
-			if met := r < p.SeqKV; met != (x != x) { // of query 19 and key j in row j
+			if used := r < p.SeqKV; used != (x != x) { // query 19 and key j use row j
 				t.Fatalf("row %d, column %d is %v", r, c, x)
 			}
 		}
 	}
 }
 
-// TestBackwardScratch checks that the backward pass adds only some numbers a bundle to a plan's
-// scratch.
+// TestBackwardScratch checks that the backward pass adds to a plan's scratch only a few numbers for
+// each bundle.
 func TestBackwardScratch(t *testing.T) {
 	k := New(asm.Go())
 	extra := func(n int) int64 {
@@ -136,8 +136,8 @@ func TestBackwardScratch(t *testing.T) {
 	}
 }
 
-// TestBackwardAgain checks that a second call uses nothing of the first: neither what a tile sees
-// of a block, nor where its rows are. The last block is shorter than the others.
+// TestBackwardAgain checks that a second call uses nothing from the first: neither what a tile sees
+// of a block, nor the place of its rows. The last block is shorter than the others.
 func TestBackwardAgain(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		k := newKernel(0, 1<<20, 0)(l.Ops)

@@ -8,7 +8,7 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// TestSmallCache runs the suite with a small cache: its problems, which are small, then have
+// TestSmallCache runs the suite with a small cache. Its problems, which are small, then have
 // several blocks, and bundles of one tile.
 func TestSmallCache(t *testing.T) {
 	if testing.Short() {

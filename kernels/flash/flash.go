@@ -1,19 +1,20 @@
-// Package flash is exact attention that never holds a score matrix: online softmax over blocks of
-// keys, with memory that does not grow with the length.
+// Package flash computes exact attention without ever storing a score matrix: online softmax over
+// blocks of keys, with memory that does not grow with the length.
 //
-// A problem takes one of two paths, chosen by its capacity of queries alone. Prefill has queries in
-// the lanes of tiles (package prefill). Decode has a few queries in rows, and keys in splits that
-// workers share (package decode); where many query heads share a key head, it takes prefill's tiles
-// over its splits.
+// The number of queries of a problem alone decides how it is computed. Prefill has queries in the
+// lanes of tiles (package prefill). Decode has a few queries in rows, and keys in splits that
+// workers share (package decode). Where many query heads share a key head, decode runs prefill's
+// tiles over its splits.
 //
-// The backward pass (tile.Backward) computes the weights once more, by the same steps, and holds no
-// matrix either.
+// The backward pass (tile.Backward) computes the weights a second time, by the same steps, and
+// stores no matrix either.
 //
-// A row's bits are a function of its query and of the keys it sees: its lane is touched by nothing
-// else, blocks, groups and splits start at absolute key indices, and a rescale in one lane
-// multiplies no other. So neither thread count nor bundles, batch mates, layout, or neighbours in
-// the tile change them. Asking for means, entropies or maxima of scores may change an output's last
-// bits: the queries then do not include the factor of the scores.
+// A row's bits are a function of its query and of the keys that it sees, and of nothing else. No
+// other row touches its lane; blocks, groups and splits start at absolute key indices; and a
+// rescale in one lane multiplies no other. So the number of threads, bundles, batch mates, the
+// layout and neighbours in the tile do not change them. A call that wants means, entropies or
+// maxima of scores may change an output's last bits: its queries do not include the factor of the
+// scores.
 package flash
 
 import (
@@ -30,10 +31,10 @@ type kernel struct {
 	decode  decode.Kernel
 }
 
-// New returns the kernel flash on the given loops.
+// New returns the kernel flash on a set of loops.
 func New(ops *asm.Ops) attn.Kernel { return newKernel(asm.Caches())(ops) }
 
-// newKernel returns New for caches of some sizes in bytes.
+// newKernel returns New for caches of the given sizes in bytes.
 func newKernel(l1, l2, last int) func(ops *asm.Ops) kernel {
 	return func(ops *asm.Ops) kernel {
 		wide := prefill.Kernel{Ops: ops, L1: l1, L2: l2}
@@ -52,7 +53,7 @@ func newKernel(l1, l2, last int) func(ops *asm.Ops) kernel {
 
 func (k kernel) Name() (algo, isa string) { return "flash", k.prefill.Ops.ISA }
 
-// Path names the choices that change bits: those of the loops, and the sizes of splits.
+// Path names the choices that change bits: the path of the loops' tuning, and the sizes of splits.
 func (k kernel) Path() string { return k.prefill.Ops.Tuning.Path.String() + "," + decode.Path() }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {

@@ -12,17 +12,18 @@ import (
 
 const claims = attn.AllSoftmax &^ (attn.NeedWeights | attn.NeedScores)
 
-// hold is a quarter of the tolerance, half of it for the shortest rows and for gradients.
+// hold is a quarter of the tolerance, and half of it for the shortest rows and for gradients.
 var hold = attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5}
 
-// TestCopying runs the core of the suite with a packing that copies rows: what is packed for one
-// block, head or call must not be read in another.
+// TestCopying runs the core of the suite with a packing that copies rows, to check that rows packed
+// for one block, head or call are not read in another.
 func TestCopying(t *testing.T) {
 	ops, o := *asm.Go(), hold
 	ops.Pack, o.Core = asm.Copying(), true
 	attntest.Run(t, flash.New(&ops), claims, o)
 }
 
+// TestFlash runs the suite on every set of loops.
 func TestFlash(t *testing.T) {
 	for _, l := range asmtest.All(t) {
 		o := hold

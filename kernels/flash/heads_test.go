@@ -15,12 +15,12 @@ import (
 )
 
 // TestJoinedHeadsKeepBits checks that queries of several heads in the lanes of one tile have the
-// bits that they have where each head has keys of its own, equal to the shared ones.
+// bits that they have where each head has its own copy of the shared keys.
 func TestJoinedHeadsKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
 	for _, l := range asmtest.All(t) {
-		if testing.Short() && l.Core { // as of Levels, the fastest alone
+		if testing.Short() && l.Core { // like asmtest.Levels, the fastest set alone
 			continue
 		}
 		k, joined := New(l.Ops), 0
@@ -108,8 +108,8 @@ func packs(p *attn.Problem, ops *asm.Ops) bool {
 // tileSplit is the number of keys in a KV split of tiles.
 const tileSplit = 4096
 
-// TestTilesOfSplits checks that many queries that share a key head, which go through splits of its
-// keys in tiles, have the outputs of rows, but for rounding, and the same bits for any number of
+// TestTilesOfSplits checks many queries that share a key head, which go through splits of its keys
+// in tiles. They must have the outputs of rows, up to rounding, and the same bits for any number of
 // workers, in pages or not, and where values are not finite.
 func TestTilesOfSplits(t *testing.T) {
 	team := attn.NewTeam(3)
@@ -168,7 +168,7 @@ func TestTilesOfSplits(t *testing.T) {
 				flashtest.SameRows(t, at+", in pages", &paged.Out, &a.Out)
 
 				rows := p
-				rows.Score.Terms |= attn.TermALiBi // of slope 0: they go in rows
+				rows.Score.Terms |= attn.TermALiBi // with slope 0; this makes them rows
 				again.Terms.Slopes = make([]float32, p.HeadsQ)
 				forward(t, l.Ops, rows, nil, again)
 				again.Terms.Slopes = nil
@@ -196,7 +196,7 @@ func TestTilesOfSplits(t *testing.T) {
 	}
 }
 
-// forward answers one call.
+// forward computes one call.
 func forward(t *testing.T, ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
 	t.Helper()
 	pl, err := New(ops).Plan(p, team)
@@ -206,5 +206,5 @@ func forward(t *testing.T, ops *asm.Ops, p attn.Problem, team *attn.Team, a *att
 	pl.Forward(a)
 }
 
-// near reports whether two numbers of the size of 1 are the same but for rounding.
+// near reports whether two numbers of about 1 are the same up to rounding.
 func near(x, y float32) bool { return flashtest.Same(x, y) || math.Abs(float64(x)-float64(y)) < 1e-5 }

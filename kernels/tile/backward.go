@@ -11,38 +11,38 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// A Backward is what a plan has for the backward pass, which computes the weights once more, from
-// Q, K and the LSE. Tiles that share a key head go over its keys as in the forward pass, a bundle
-// at a time, and a block's rows of K, V, dK and dV stay in the cache while the bundle is on it.
+// A Backward is the backward pass of a plan. It computes the weights a second time, from Q, K and
+// the LSE. Tiles that share a key head go over its keys as in the forward pass, a bundle at a time.
+// A block's rows of K, V, dK and dV stay in the cache while a bundle works on it.
 //
 // A row of dQ is summed block after block, in its tile. A row of dK or dV is summed tile after
-// tile, in its place. So the bundles of a key head go over a block in order, each when the one
-// before is done with it. They follow one another at the distance of a block or more, on several
-// workers; bundles of other heads do not wait for them. So the bits do not depend on which worker
-// does what, and no sums are held but the caller's.
+// tile, in the caller's tensor. So the bundles of a key head go over a block in order: each waits
+// until the one before is done with the block. They run on several workers, at least a block apart;
+// bundles of other key heads do not wait for them. So the bits do not depend on which worker runs
+// which bundle, and the only sums are the caller's tensors.
 type Backward struct {
 	ops      *asm.Ops
 	p        attn.Problem
 	team     *attn.Team
 	blocking Blocking
-	size     int // tiles in an item, at most
+	size     int // most tiles in an item
 	workers  [][]*Back
 	a        *attn.Args
 	g        *attn.Grads
 	items    []item
 	n        int       // items of this call
-	bad      []bool    // of each key head of each batch entry: it is answered by definition
-	unsound  []bool    // of each: some of its queries are answered by definition, of the items so far
-	checked  []int8    // of each of its blocks: 1 if keys and values are finite, -1 if not, 0 before it is checked
-	blocks   int       // in a key head
-	last     []int     // of each chain: the last item so far, less than 0 if there is none
-	joint    bool      // chains are of several key heads
-	shared   []*Shared // of each worker
+	bad      []bool    // [batch][key head]: all gradients are computed by definition
+	unsound  []bool    // [batch][key head]: some item so far left queries to the fallback
+	checked  []int8    // [batch][key head][block]: 0 not checked; 1 K and V are finite; -1 not
+	blocks   int       // blocks of a key head
+	last     []int     // [chain]: the last item so far, less than 0 if there is none
+	joint    bool      // a chain may have several key heads
+	shared   []*Shared // [worker]
 
 	walk func(worker, task int)
 }
 
-// An item is a bundle of tiles that go over the keys.
+// An item is one bundle of tiles in the schedule of a call.
 type item struct {
 	b, kv      int
 	first, end int          // tiles: first <= tile < end
@@ -50,33 +50,32 @@ type item struct {
 	begins     bool         // it is the first of its key head
 	ends       bool         // it is the last of its key head
 	broken     bool         // its gradients are not finite
-	passed     atomic.Int64 // it is done with the keys below
+	passed     atomic.Int64 // the item is done with all keys below this one
 }
 
 // itemFloats is the size of an item, in floats.
 const itemFloats = int(unsafe.Sizeof(item{})) / 4
 
-// headBytes is the size of what is kept of a key head besides checked: last, bad and unsound.
+// headBytes is the size of last, bad and unsound for one key head.
 const headBytes = int(unsafe.Sizeof(0)) + 2
 
 // passedAll is above any key.
 const passedAll = math.MaxInt64
 
-// A Blocking says into which pieces a backward pass is divided.
+// A Blocking holds the sizes into which a backward pass is divided.
 type Blocking struct {
 	Block   int      // keys in a block
-	Tiles   int      // tiles that go over a block together, at most
-	Unfused bool     // scores are finished before the first becomes a weight
-	Pack    asm.Pack // of the rows: Packing's for the backward pass
+	Tiles   int      // most tiles in a bundle
+	Unfused bool     // compute all scores of a block before the first weight
+	Pack    asm.Pack // packing of the rows: Packing's for the backward pass
 }
 
-// config returns that of the workers' stages.
+// config returns the configuration of the workers' stages.
 func (c *Blocking) config() Config { return Config{Block: c.Block, Pack: c.Pack, backward: true} }
 
 // bundle returns the number of tiles in an item: Tiles at most, and few enough that all workers end
-// at about the same time. What terms share is summed item after item, so there it may not depend on
-// the workers.
-//
+// at about the same time. Gradients of score terms are summed item after item, so with such terms
+// it does not depend on the number of workers.
 // Tuning: docs/tuning.md#backward-items
 func (c *Blocking) bundle(p *attn.Problem, ops *asm.Ops, workers int) (tiles int) {
 	all := p.Group() * Count(p, ops, p.SeqQ)
@@ -93,13 +92,12 @@ func (c *Blocking) bundle(p *attn.Problem, ops *asm.Ops, workers int) (tiles int
 // blocks returns the number of blocks of a key head.
 func (c *Blocking) blocks(p *attn.Problem) int { return (p.SeqKV + c.Block - 1) / c.Block }
 
-// bundles returns the number of items of one key head, at most.
+// bundles returns the largest number of items of one key head.
 func bundles(p *attn.Problem, ops *asm.Ops, tiles int) int {
 	return (p.Group()*Count(p, ops, p.SeqQ) + tiles - 1) / tiles
 }
 
-// BackwardBytes returns the size of what a plan holds for the backward pass: 0 if its problem wants
-// no gradients.
+// BackwardBytes returns the size of a plan's Backward: 0 if its problem wants no gradients.
 func BackwardBytes(p *attn.Problem, ops *asm.Ops, c Blocking, workers int) (int64, error) {
 	if p.Want&attn.WantGrad == 0 {
 		return 0, nil
@@ -118,20 +116,19 @@ func BackwardBytes(p *attn.Problem, ops *asm.Ops, c Blocking, workers int) (int6
 	return items + heads + scratch, err
 }
 
-// busy returns how many of a team's workers can be busy at once.
+// busy returns the number of a team's workers that can be busy at once.
 func busy(p *attn.Problem, ops *asm.Ops, tiles, workers int) int {
 	return max(1, min(workers, p.Batch*p.HeadsKV*bundles(p, ops, tiles)))
 }
 
-// withoutProducts returns the problem without by-products, which tiles would compute once more,
-// except the one that has a gradient.
+// withoutProducts returns the problem without the by-products of the forward pass, except the one
+// that has a gradient.
 func withoutProducts(p attn.Problem) attn.Problem {
 	p.Want &= attn.WantGrad | attn.WantEntropy
 	return p
 }
 
-// NewBackward allocates what a plan holds for the backward pass, nil if its problem wants no
-// gradients.
+// NewBackward allocates a plan's Backward, or returns nil if its problem wants no gradients.
 func NewBackward(p attn.Problem, ops *asm.Ops, c Blocking, team *attn.Team) *Backward {
 	if p.Want&attn.WantGrad == 0 {
 		return nil
@@ -163,7 +160,7 @@ func (w *Backward) Run(a *attn.Args, g *attn.Grads) {
 		again = false
 		clear(w.unsound)
 		sums := *g
-		if !w.p.Ragged { // else there may be rows of no sequence
+		if !w.p.Ragged { // a ragged Q may have rows of no sequence, which must become 0
 			sums.Q = attn.Tensor{}
 		}
 		sums.Begin()
@@ -180,13 +177,13 @@ func (w *Backward) Run(a *attn.Args, g *attn.Grads) {
 func (it *item) pair(p *attn.Problem) int { return it.b*p.HeadsKV + it.kv }
 
 // layOut lists the items: the first bundles of all key heads, then the second ones, and so on.
-// Items that add to the same numbers are a chain.
+// Items that add to the same numbers form a chain.
 func (w *Backward) layOut() {
 	p, n := &w.p, 0
 	for i := range w.last {
 		w.last[i] = -1
 	}
-	byBatch, byHead := w.apart()
+	byBatch, byHead := w.separate()
 	w.joint = !byBatch || !byHead
 	for at, more := 0, true; more; at++ {
 		more = false
@@ -214,8 +211,9 @@ func (w *Backward) layOut() {
 	w.n = n
 }
 
-// apart reports whether batch entries, and key heads, add to gradients of their own.
-func (w *Backward) apart() (byBatch, byHead bool) {
+// separate reports whether different batch entries, and different key heads, never add to the same
+// gradients.
+func (w *Backward) separate() (byBatch, byHead bool) {
 	p, t := &w.p, &w.g.Terms
 	one := p.Batch == 1
 	byBatch, byHead = true, true
@@ -234,8 +232,8 @@ func (w *Backward) apart() (byBatch, byHead bool) {
 }
 
 // finite reports whether the keys and values of the block that begins at a key are finite. The
-// first item that comes to the block checks, which brings it into the cache; no other is on the
-// block then.
+// first item that reaches the block checks, which brings the block into the cache. No other item is
+// on the block then.
 func (w *Backward) finite(it *item, key int) bool {
 	p, a := &w.p, w.a
 	known := &w.checked[it.pair(p)*w.blocks+key/w.blocking.Block]
@@ -252,7 +250,7 @@ func (w *Backward) finite(it *item, key int) bool {
 // walkItem takes the tiles of an item over the keys that they see, block after block.
 func (w *Backward) walkItem(worker, task int) {
 	it, p := &w.items[task], &w.p
-	defer it.passed.Store(passedAll) // however it ends: no other item is to wait for ever
+	defer it.passed.Store(passedAll) // also on a panic, or later items would wait for ever
 	if w.bad[it.pair(p)] {
 		w.await(it, passedAll)
 		if it.begins {
@@ -265,26 +263,27 @@ func (w *Backward) walkItem(worker, task int) {
 	for i, t := range tiles {
 		row, h := (it.first+i)/p.Group(), (it.first+i)%p.Group()
 		t.At(w.a, it.b, it.kv*p.Group()+h, row)
-		t.Recall(w.g)
-		t.Renormalise(&w.blocking)
+		t.LoadRows(w.g)
+		t.FindReferences(&w.blocking)
 		sound = t.Sound() && sound
 		if t.End() > 0 {
 			first, end = min(first, t.First(w.blocking.Block)), max(end, t.End())
 		}
 	}
 	terms := &w.g.Terms
-	// all blocks add to the same numbers
+	// Then all blocks add to the same numbers.
 	if terms.Relative.Data != nil || terms.Bias.Data != nil && terms.Bias.D == 1 {
 		w.await(it, passedAll)
 	}
-	hold := it.ends && w.joint && terms.Bias.Data != nil // what is done at the end may add to any
+	// Then finish may add to the numbers of any block.
+	hold := it.ends && w.joint && terms.Bias.Data != nil
 	for key := first; key < end; key += w.blocking.Block {
 		w.await(it, int64(key+w.blocking.Block))
 		finite := w.finite(it, key)
 		for _, t := range tiles {
 			if t.Block(key, w.blocking.Block) {
-				t.Reweigh(w.blocking.Unfused)
-				t.Share(finite)
+				t.RecomputeWeights(w.blocking.Unfused)
+				t.AddGradients(finite)
 			}
 		}
 		if !hold {
@@ -292,11 +291,11 @@ func (w *Backward) walkItem(worker, task int) {
 		}
 	}
 	for _, t := range tiles {
-		it.broken = !t.Return() || it.broken
+		it.broken = !t.StoreQueryGradients() || it.broken
 	}
 	w.await(it, passedAll)
 	for _, t := range tiles {
-		t.Settle()
+		t.AddTermGradients()
 	}
 	unsound := &w.unsound[it.pair(p)]
 	*unsound = *unsound || !sound
@@ -305,8 +304,8 @@ func (w *Backward) walkItem(worker, task int) {
 	}
 }
 
-// await waits until the item before is done with the keys below one. Items are handed out in order,
-// so that item is over, or a worker is at it.
+// await waits until the item before it in its chain is done with the keys below key. Items are
+// handed out in order, so that item is finished or a worker is running it.
 func (w *Backward) await(it *item, key int64) {
 	if it.before < 0 {
 		return

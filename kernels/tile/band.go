@@ -1,9 +1,8 @@
 package tile
 
-// stairs divide the rows of a block between the vectors of a tile where the mask's edges cross the
-// block. Rows that all queries see are plain, the others are masked. The last lanes, which see the
-// latest keys, are left out of the rows before their first, and the first lanes of the rows after
-// their last.
+// stairs hold the rows of a block that each vector of a tile uses where the band's edges cross the
+// block. Rows that all queries see are plain, the others are masked. The last lanes see the latest
+// keys, and skip the rows before their first; the first lanes skip the rows after their last.
 //
 //	         lanes
 //	      ┌──┐
@@ -16,17 +15,17 @@ package tile
 //	         └──┐▚▚│ and so on
 //	            └──┘
 //
-// A vector's rows begin and end with groups of keys, and vectors of a unit have the same ones.
+// A vector's rows begin and end with groups of keys, and all vectors of a unit have the same rows.
 type stairs struct {
 	vec, unit, group int // lanes in a vector and in a unit, rows in a group: powers of two
 
-	divided bool // else all vectors take all rows
-	rows    int  // of the block
-	vectors int  // in use
-	since   []int
-	until   []int // vector i takes rows since[i] <= row < until[i]; neither decreases
+	divided bool  // false: all vectors use all rows
+	rows    int   // rows of the block
+	vectors int   // vectors in use
+	since   []int // first row of each vector; does not decrease
+	until   []int // end of the rows of each vector; does not decrease
 	leave   []int // until, for the vectors of a step
-	plain   span  // rows that all vectors take, of which the mask hides none
+	plain   span  // rows that every query sees
 }
 
 func newStairs(lanes, vec, unit, group int) stairs {
@@ -37,7 +36,7 @@ func newStairs(lanes, vec, unit, group int) stairs {
 // begin gives all rows of a block to all vectors.
 func (s *stairs) begin(rows int) { s.divided, s.rows = false, rows }
 
-// divide divides the rows that begin was told of. Row 0 is key.
+// divide chooses the rows of each vector, of the block that begin was called for. Row 0 is key.
 func (s *stairs) divide(l *place, key int) {
 	s.divided, s.vectors = true, 0
 	begin, end := 0, 0
@@ -61,18 +60,18 @@ func (s *stairs) divide(l *place, key int) {
 	s.plain.hi = max(s.plain.hi, s.plain.lo)
 }
 
-// up rounds a row up to the first of a group, 0 at least.
+// up rounds a row up to the first row of a group, and to 0 at least.
 func (s *stairs) up(row int) int { return up(max(row, 0), s.group) }
 
-// A step is a call of Flash: rows up to end for some of the lanes, those that take the first row.
+// A step is a call of Flash: rows up to end, for the lanes that use the first of them.
 type step struct {
 	lane, width int
 	end         int
-	until       []int // rows up to which each vector goes, the first ones least; nil: all go to end
+	until       []int // end of the rows of each vector, in ascending order; nil: all end at end
 }
 
-// step returns the call that begins at row from and goes on to row to at most. Calls with early set
-// let vectors leave where those after them go on.
+// step returns the call that begins at row from and ends at row to or before. If early is set,
+// vectors may leave while those after them continue.
 func (s *stairs) step(from, to int, early bool) step {
 	first, last := 0, s.vectors
 	for s.until[first] <= from {
@@ -82,7 +81,7 @@ func (s *stairs) step(from, to int, early bool) step {
 		to = min(to, s.since[last-1])
 	}
 	end := min(to, s.until[first])
-	if early { // whole groups may go on without those that leave
+	if early { // the other vectors may continue for whole groups
 		end = max(end, down(min(to, s.until[last-1]), s.group))
 	}
 	st := step{lane: first * s.vec, width: (last - first) * s.vec, end: end}
@@ -95,8 +94,8 @@ func (s *stairs) step(from, to int, early bool) step {
 	return st
 }
 
-// stretch returns the first lane that takes a row or a later one, in whole units, and the row up to
-// which all lanes from there on go.
+// stretch returns the first lane that uses a row or a later one, in whole units, and the end of the
+// rows that all lanes from there on use.
 func (s *stairs) stretch(row int) (lane, end int) {
 	if !s.divided {
 		return 0, s.rows

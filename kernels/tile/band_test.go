@@ -7,8 +7,8 @@ import (
 	"attnlab/attn"
 )
 
-// divided returns stairs of 24 lanes in vectors of 4 and units of 8, over a block of rows from a
-// key.
+// divided returns stairs of 24 lanes in vectors of 4 and units of 8, over a block of rows starting
+// at key.
 func divided(l *place, key, rows int) *stairs {
 	s := newStairs(24, 4, 8, 8)
 	s.begin(rows)
@@ -16,7 +16,7 @@ func divided(l *place, key, rows int) *stairs {
 	return &s
 }
 
-// TestStairs checks exact stairs.
+// TestStairs checks stairs in examples.
 func TestStairs(t *testing.T) {
 	for _, c := range []struct {
 		mask         attn.Mask
@@ -27,7 +27,7 @@ func TestStairs(t *testing.T) {
 	}{
 		// Lane i sees keys up to 16+i: the units need 24, 32 and 40 rows.
 		{attn.Causal(), 16, 24, 0, 40, []int{0, 0, 0, 0, 0, 0}, []int{24, 24, 32, 32, 40, 40}, span{0, 16}},
-		// One key further, the units need a row of another group.
+		// One key later, the units need a row of another group.
 		{attn.Causal(), 17, 24, 0, 41, []int{0, 0, 0, 0, 0, 0}, []int{32, 32, 40, 40, 41, 41}, span{0, 16}},
 		// All see the first 24 rows, and the last unit ends with the block.
 		{attn.Causal(), 23, 24, 0, 32, []int{0, 0, 0, 0, 0, 0}, []int{32, 32, 32, 32, 32, 32}, span{0, 24}},
@@ -64,8 +64,8 @@ func everyStairs(f func(l *place, s *stairs, key int)) {
 	}
 }
 
-// TestStairsTakeWhatIsSeen checks that each vector takes all rows that its lanes see, in whole
-// groups and in order, as Mix and Flash demand, and that plain rows are hidden from no lane.
+// TestStairsTakeWhatIsSeen checks that each vector uses all rows that its lanes see, in whole
+// groups and in order, as Mix and Flash require, and that plain rows are hidden from no lane.
 func TestStairsTakeWhatIsSeen(t *testing.T) {
 	steps := 0
 	everyStairs(func(l *place, s *stairs, key int) {
@@ -100,8 +100,9 @@ func TestStairsTakeWhatIsSeen(t *testing.T) {
 	}
 }
 
-// TestSteps checks that the steps from the first row to the last take each row of each vector once,
-// as Flash allows: vectors leave at whole groups, and those that stay see what others leave before.
+// TestSteps checks that the steps from the first row to the last compute each row of each vector
+// once, as Flash requires. Vectors must leave at whole groups, and the remaining ones must see the
+// rows before that.
 func TestSteps(t *testing.T) {
 	left := 0
 	everyStairs(func(l *place, s *stairs, _ int) {
@@ -150,8 +151,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStretches checks that stretches cover the rows, each with the lanes that take it or rows
-// after it, and end where the first of these does.
+// TestStretches checks that stretches cover all rows. Each must have the lanes that use it or later
+// rows, and end where the first of these lanes ends.
 func TestStretches(t *testing.T) {
 	undivided := newStairs(24, 4, 8, 8)
 	undivided.begin(30)

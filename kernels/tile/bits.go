@@ -7,12 +7,12 @@ import (
 	"attnlab/attn"
 )
 
-// bits say which rows of a block band and bitmap show to which lanes, as a bit a score.
+// bits hold one bit for each score of a block: whether band and bitmap show the row to the lane.
 type bits struct {
 	lanes int
 	words []uint32 // [step/32][Lanes], as Edit.Bits
-	at    []int    // [Lanes]: of key 0 of a lane's query in the bitmap
-	step  int      // from one key, or block of keys, to the next; 0: all keys share one
+	at    []int    // [Lanes]: place in the bitmap of a lane's query and key 0
+	step  int      // distance from one key or block of keys to the next; 0: all keys share a bit
 }
 
 func newBits(lanes, step int) bits {
@@ -30,7 +30,7 @@ func (s *bits) put(p *attn.Problem, a *attn.Args, l *place) {
 	}
 }
 
-// A view is how much of some rows the queries of a tile see.
+// A view is how many of some rows the queries of a tile see.
 type view int
 
 const (
@@ -39,13 +39,15 @@ const (
 	all
 )
 
-// see fills words with the n rows of a block that start at a key.
+// see fills words for the n rows that start at key, unless one view holds for all of them.
 func (s *bits) see(p *attn.Problem, a *attn.Args, l *place, key, n int) view {
 	if l.common.holds(span{key, key + n}) {
 		if p.Mask.Bitmap == attn.NoBitmap {
 			return all
 		}
-		if side := p.Mask.Block; side != 0 && s.at[0] == s.at[l.width-1] && key/side == (key+n-1)/side { // one bit for all of it
+		side := p.Mask.Block
+		oneBit := side != 0 && s.at[0] == s.at[l.width-1] && key/side == (key+n-1)/side
+		if oneBit {
 			if bit := s.at[0] + key/side*s.step; a.Allowed.Words[bit/64]>>(bit%64)&1 == 0 {
 				return none
 			}
@@ -61,7 +63,7 @@ func (s *bits) see(p *attn.Problem, a *attn.Args, l *place, key, n int) view {
 		for lane := range words {
 			word := interval(int(l.lo[lane])-key, min(int(l.hi[lane])-key, count))
 			if p.Mask.Bitmap != attn.NoBitmap && word != 0 {
-				if s.at[lane] != at { // queries of a block, or all of them, share a row of the bitmap
+				if s.at[lane] != at { // neighbouring queries may share a row of the bitmap
 					at = s.at[lane]
 					shown = Shown(p, a, at, s.step, key, count)
 				}
@@ -81,7 +83,7 @@ func (s *bits) see(p *attn.Problem, a *attn.Args, l *place, key, n int) view {
 	return some
 }
 
-// interval returns a word with the bits from <= i < to set, as far as a word has them.
+// interval returns a word whose bits from <= i < to are set, as far as a word has them.
 func interval(from, to int) uint32 {
 	from, to = max(from, 0), min(to, 32)
 	if from >= to {
@@ -90,8 +92,9 @@ func interval(from, to int) uint32 {
 	return ^uint32(0) << from & (^uint32(0) >> (32 - to))
 }
 
-// Shown returns a bit for each of n <= 32 keys from a key on: 1 if the bitmap shows it. at is where
-// the query's row of the bitmap begins, and step goes from one element of it to the next.
+// Shown returns a bit for each of n <= 32 keys starting at key: 1 if the bitmap shows it. at is
+// where the query's row of the bitmap begins, and step is the distance from one element of it to
+// the next.
 func Shown(p *attn.Problem, a *attn.Args, at, step, key, n int) uint32 {
 	m := &a.Allowed
 	if p.Mask.Bitmap == attn.BlockBitmap {
@@ -103,7 +106,7 @@ func Shown(p *attn.Problem, a *attn.Args, at, step, key, n int) uint32 {
 		}
 		return word
 	}
-	if step == 0 { // one for all keys
+	if step == 0 { // all keys share one element
 		if m.Bool != nil && m.Bool[at] || m.Words != nil && m.Words[at/64]>>(at%64)&1 != 0 {
 			return ^uint32(0)
 		}
@@ -120,9 +123,9 @@ func Shown(p *attn.Problem, a *attn.Args, at, step, key, n int) uint32 {
 	return uint32(word)
 }
 
-// wordOf returns a bit for each of at most 32 bools. Eight of them, which are bytes of 0 or 1, are
-// one multiplication: byte i, the lowest first, has its bit moved to 56+i, and no two products meet
-// below.
+// wordOf returns a bit for each of at most 32 bools. One multiplication converts eight of them,
+// which are bytes of 0 or 1. It moves the bit of byte i, the lowest first, to bit 56+i, and no two
+// products overlap below.
 func wordOf(show []bool) (word uint32) {
 	const gather = 0x0102040810204080
 	at := 0

@@ -8,11 +8,11 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// edits are what becomes of a block's scores between the product and the weights, some rows at a
-// time so that they stay in the first-level cache:
+// edits compute a block's scores and change them before they become weights. They do so for step
+// rows at a time, so that these stay in the first-level cache:
 //
-//	Score      K Qt, by Factor
-//	relative   the product with the table's rows, shifted by a row a lane
+//	Score      K Qt, times Factor
+//	relative   the product with the table's rows, shifted by one row for each lane
 //	Cap        softcap
 //	Add        bias, which is loaded into lanes as queries are
 //	Slope      ALiBi
@@ -22,11 +22,11 @@ import (
 // Rows of a block that no query sees are skipped, and so is Hide where every query sees every row.
 type edits struct {
 	Factors
-	any      bool // a block may not go straight from product to weights
-	terms    bool // for other reasons than a bitmap
+	any      bool // some block may need an edit
+	terms    bool // some block may need an edit other than Hide for a bitmap
 	step     int  // rows at a time, a multiple of 32
-	used     span // rows of the block that some query sees
-	pos      int  // of the tile's first query
+	used     span // rows of the block that any query sees
+	pos      int  // position of the tile's first query
 	slope    float64
 	scores   asm.Scores
 	edit     asm.Edit
@@ -35,22 +35,23 @@ type edits struct {
 	relative asm.Scores
 	bias     elements
 	bits     bits
-	capped   []float32 // [block][Lanes]: where a Back wants what Cap makes of products, of the rows that are used
+	capped   []float32 // [block][Lanes]: results of Cap in used rows; nil: not wanted
 }
 
-// elements are where a tensor that has a number for each query and key has a tile's.
+// elements say where a tensor that has a number for each query and key has a tile's numbers.
 type elements struct {
-	at   int // lane 0 and key 0
-	step int // from one key to the next; 0: all keys share one
+	at   int // element of lane 0 and key 0
+	step int // distance from one key to the next; 0: all keys share one element
 }
 
-// Factors are what the edits multiply by. What brings scores to base-2 logarithms is all in one of
-// these, so that it rounds once: in the last, but for a Slope after an Add.
+// Factors are the numbers that the edits multiply by. The factor that turns scores into base-2
+// logarithms is part of one of them, the last one in use, so that it rounds once. A Slope after an
+// Add is multiplied separately.
 type Factors struct {
-	Product   float64 // of Score, or Dot
+	Product   float64 // factor of Score and Dot
 	Cap       float64 // Edit.Scale of Cap; 0 if there is no softcap
 	Add, Tilt float64 // Edit.Scale of Add and of Slope
-	Beta      float64 // finished scores are natural ones times this
+	Beta      float64 // finished scores are the caller's scores times Beta
 }
 
 // FactorsOf returns the factors of a problem.
@@ -73,8 +74,8 @@ func FactorsOf(p *attn.Problem) Factors {
 	return f
 }
 
-// Limit reports whether a problem's temperature is one of its limits, whose panels hold scores as
-// they are and not in base-2 logarithms.
+// Limit reports whether a problem's temperature is one of its limits, 0 or +Inf. Panels then hold
+// the caller's scores instead of base-2 logarithms.
 func Limit(p *attn.Problem) bool {
 	t := p.Temperature()
 	return t == attn.Frozen || math.IsInf(t, 1)
@@ -82,10 +83,10 @@ func Limit(p *attn.Problem) bool {
 
 const (
 	editRows     = 32
-	relativeRows = 128 // more, because each step has a row more for each lane
+	relativeRows = 128 // more, because each step also multiplies a row of the table for each lane
 )
 
-// editStep returns the number of rows at a time.
+// editStep returns the number of rows that are edited at a time.
 func editStep(p *attn.Problem) int {
 	if p.Score.Terms&attn.TermRelative != 0 {
 		return relativeRows
@@ -158,18 +159,19 @@ func (e *edits) put(p *attn.Problem, a *attn.Args, l *place) {
 	e.bits.put(p, a, l)
 }
 
-// farthest is how far apart a query and a block's first key are at most, as loops see it: no key of
-// the block is so far off that a number of 32 bits does not hold it.
+// farthest is the largest distance that Edit.Pos holds. With it, the distance to any key of a block
+// fits in 32 bits.
 const farthest = math.MaxInt32 - 1<<16
 
-// slopes fills in where the lanes' queries are, from the row of a key.
+// slopes fills in the positions of the lanes' queries, counted from key.
 func (e *edits) slopes(width, key int) {
 	for lane := range width {
 		e.edit.Pos[lane] = int32(min(max(e.pos+lane-key, -farthest), farthest))
 	}
 }
 
-// score makes n rows of finished scores, row the first. view is what bits.see said of them.
+// score computes n rows of finished scores, starting at row. view is the result of bits.see for
+// them.
 func (t *Tile) score(row, n int, view view) {
 	e, s, ops := &t.edits, &t.p.Score, &t.ops.Edit
 	rows, key := t.flash.P[row*t.flash.Lanes:], t.flash.Key+row
@@ -209,14 +211,14 @@ func (t *Tile) score(row, n int, view view) {
 	}
 }
 
-// loadBias loads n keys of the bias into lanes.
+// loadBias loads the bias of n keys into lanes.
 func (t *Tile) loadBias(key, n int) {
 	e, b := &t.edits, &t.a.Terms.Bias
 	stride := 0
 	if b.S > 1 {
 		stride = b.SS
 	}
-	if e.bias.step == 0 { // one for all keys
+	if e.bias.step == 0 { // all keys share one number
 		for lane := range t.place.rows {
 			x := b.Data[e.bias.at+lane*stride]
 			for j := range n {
@@ -228,9 +230,9 @@ func (t *Tile) loadBias(key, n int) {
 	t.intoLanes(e.edit.Bias, asm.Rows{Data: b.Data[e.bias.at+key:], Stride: stride}, n)
 }
 
-// addRelative adds the products of the queries with the table's rows to n rows of scores. Rows of a
-// step and lanes need a row of the table for each difference between the two; their products are
-// taken as those with keys are, and added along diagonals.
+// addRelative adds the products of the queries with the table's rows to n rows of scores. A block
+// of rows and lanes needs one row of the table for each difference between the two. Score
+// multiplies these rows as if they were keys, and the results are added along diagonals.
 func (t *Tile) addRelative(scores []float32, key, n int) {
 	r, lanes, table := &t.edits.relative, t.flash.Lanes, &t.a.Terms.Relative
 	d := diagonals{t.a, t.p, t.place.b, t.place.first, key, n}
@@ -250,8 +252,8 @@ func (t *Tile) addRelative(scores []float32, key, n int) {
 	}
 }
 
-// diagonals say which row of the table of relative positions a lane and a row of a block share: n
-// rows from a key on, and lanes from a query on.
+// diagonals find the row of the table of relative positions that a lane and a row of a block share:
+// n rows starting at key, and lanes starting at query.
 type diagonals struct {
 	a             *attn.Args
 	p             *attn.Problem

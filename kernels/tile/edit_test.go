@@ -7,13 +7,13 @@ import (
 	"attnlab/attn"
 )
 
-// TestFactors checks that the edits, each with its factor, make of a product the finished score
-// times Beta, and that the factor of base-2 logarithms comes in once.
+// TestFactors checks that the edits, each with its factor, turn a product into the finished score
+// times Beta, and that the factor of base-2 logarithms is applied once.
 func TestFactors(t *testing.T) {
 	const product, bias, slope, distance = 6., .75, -.5, 3.
 	for _, c := range []struct {
 		score attn.Score
-		want  float64 // the finished score
+		want  float64 // finished score
 	}{
 		{attn.Score{Scale: .5}, 3},
 		{attn.Score{Scale: .5, Temp: 2}, 3},
@@ -85,8 +85,8 @@ func bitmapCall(p *attn.Problem, all bool) *attn.Args {
 	return a
 }
 
-// TestBits checks a bit for each score, and how much of the rows is seen, against the mask's answer
-// for one query and key.
+// TestBits checks the bit of each score, and the view of the rows, against the mask's answer for
+// each query and key.
 func TestBits(t *testing.T) {
 	const step = 64
 	views := map[view]int{}
@@ -142,13 +142,13 @@ func checkBits(t *testing.T, p *attn.Problem, a *attn.Args, l *place, s *bits, k
 	}
 }
 
-// TestSlopes checks the distances that Slope is given, which 32 bits hold however far keys are.
+// TestSlopes checks that the distances for Slope fit in 32 bits for keys at any distance.
 func TestSlopes(t *testing.T) {
 	p := attn.Problem{Score: attn.Score{Terms: attn.TermALiBi}}
 	e := newEdits(&p, 4)
 	for _, c := range []struct {
 		pos, key int
-		want     [2]int32 // of the first and the last lane
+		want     [2]int32 // distances of the first and the last lane
 	}{
 		{5, 0, [2]int32{5, 8}},
 		{5, 64, [2]int32{-59, -56}},
@@ -163,8 +163,8 @@ func TestSlopes(t *testing.T) {
 	}
 }
 
-// TestDiagonals checks that the rows of the table are all that lanes and rows of a block use, in
-// their order.
+// TestDiagonals checks that the rows of the table are all that the lanes and rows of a block use,
+// in their order.
 func TestDiagonals(t *testing.T) {
 	for _, clip := range []int{0, 3} {
 		p := attn.Problem{Batch: 1, SeqQ: 20, SeqKV: 50, Score: attn.Score{Terms: attn.TermRelative}}

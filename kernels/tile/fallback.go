@@ -7,8 +7,8 @@ import (
 	"attnlab/kernels/scalar"
 )
 
-// A fallback computes what the tiles of a worker leave out of the backward pass: the gradients of
-// queries whose numbers are not finite, by definition, and the last steps of dK. It works on one
+// A fallback computes the parts of the backward pass that a worker's tiles leave out: the gradients
+// of queries whose numbers are not finite, by definition, and the last steps of dK. It works on one
 // query at a time.
 type fallback struct {
 	p     *attn.Problem
@@ -28,20 +28,21 @@ func fallbackFloats(p *attn.Problem) int {
 // finishAtOnce is the number of rows of dK that finish scales, and then checks, at a time.
 const finishAtOnce = 64
 
-// newFallback allocates a fallback for calls of problem p, which it keeps.
+// newFallback allocates a fallback for calls of problem p, to which it keeps a pointer.
 func newFallback(p *attn.Problem, ops *asm.Ops) *fallback {
 	f := &fallback{p: p, ops: ops, sines: make([]float32, operand.Angles(p)), scale: make([]float32, finishAtOnce)}
 	f.row = scalar.NewRowGradient(p, f.inner)
 	return f
 }
 
-// inner returns x . y, with the bits that incoming gives.
+// inner returns x . y, with the same bits as incoming.
 func (f *fallback) inner(x, y []float32) float32 {
 	f.ops.Back.Inner(f.one[:], asm.Rows{Data: x}, asm.Rows{Data: y}, len(x))
 	return f.one[0]
 }
 
-// incoming fills to with dO . O of consecutive queries, query i first: 0 without a gradient of Out.
+// incoming fills to with dO . O of consecutive queries, starting at query i: 0 without a gradient
+// of Out.
 func (f *fallback) incoming(to []float32, a *attn.Args, g *attn.Grads, b, i, h int) {
 	clear(to)
 	if batch, row := a.QRow(f.p, b, i); g.Out.Data != nil {
@@ -55,9 +56,9 @@ func (f *fallback) at(a *attn.Args, g *attn.Grads, b, i, h int) {
 	f.row.At(a, g, b, i, h, f.one[0])
 }
 
-// finish completes dK of a key head, once all tiles are done. It multiplies its rows by the factor
-// that the loops have left out, adds what unsound queries give unless sound says that there are
-// none, and rotates the rows back. It reports whether dK and dV were finite as the loops left them.
+// finish completes dK of a key head, once all tiles are done. It multiplies the rows by the factor
+// that the loops have left out, adds the contributions of unsound queries unless sound is set, and
+// rotates the rows back. It reports whether the loops left dK and dV finite.
 func (f *fallback) finish(a *attn.Args, g *attn.Grads, b, kv int, sound bool) (finite bool) {
 	p, factor := f.p, float32(f.p.Scale()/f.p.Temperature())
 	n := a.Keys(p, b)
@@ -84,7 +85,8 @@ func (f *fallback) byDefinition(a *attn.Args, g *attn.Grads, b, kv int) {
 	f.row.RotateBack(a, g, b, kv)
 }
 
-// addQueries adds to the gradients what the queries of a key head give that are to be taken.
+// addQueries adds contributions to the gradients of a key head: of each of its queries for which
+// take returns true.
 func (f *fallback) addQueries(a *attn.Args, g *attn.Grads, b, kv int, take func() bool) {
 	group := f.p.Group()
 	for h := kv * group; h < (kv+1)*group; h++ {

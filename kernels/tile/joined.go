@@ -6,28 +6,27 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// Where several heads of queries share a key head, their queries may be in the lanes of one tile:
-// query after query, each of all heads. So a few queries fill more of a tile's lanes, and those
-// that see the fewest keys are first, as in a tile of one head. Such a tile copies its queries, and
-// its output.
+// Where several query heads share a key head, the lanes of one tile may hold queries of all of
+// them: query after query, each with all heads. So a small number of queries fills more of a tile's
+// lanes. The queries that see the fewest keys are first, as in a tile of one head. Such a tile
+// copies its queries and its output.
 
-// JoinsHeads reports whether tiles may have the queries of several heads: whatever belongs to a
-// head must then be looked up lane by lane, which is done for sinks alone.
+// JoinsHeads reports whether tiles may have the queries of several heads. Operands that belong to
+// one head must then be read lane by lane, which is implemented for sinks alone.
 func JoinsHeads(p *attn.Problem) bool {
 	return p.Group() > 1 && p.Score.Terms&^attn.TermSinks == 0 && p.Mask.Bitmap == attn.NoBitmap
 }
 
-// JoiningPays reports whether n queries of each head are answered faster so: by fewer vectors of
-// lanes, and fewer tiles, each of which takes as long as some part of a vector besides.
-//
+// JoiningPays reports whether joining heads is faster for n queries of each head. It takes fewer
+// vectors of lanes, and fewer tiles, each of which costs some time besides its vectors.
 // Tuning: docs/tuning.md#joined-heads
 func JoiningPays(p *attn.Problem, ops *asm.Ops, n int) bool {
 	cost := func(n int) int { return 4*cover(n, ops.Shape.Vec) + 3*cover(n, ops.Shape.Lanes) }
 	return JoinsHeads(p) && 10*cost(p.Group()*n) < 9*p.Group()*cost(n)
 }
 
-// joinedFloats returns the number of float32 numbers in the rows of a tile of several heads, which
-// a worker's tiles share.
+// joinedFloats returns the number of float32 numbers in the rows of a joined tile, which a worker's
+// tiles share.
 func joinedFloats(p *attn.Problem, ops *asm.Ops) int {
 	if !JoinsHeads(p) {
 		return 0
@@ -35,16 +34,16 @@ func joinedFloats(p *attn.Problem, ops *asm.Ops) int {
 	return ops.Shape.Lanes * max(p.QDim(), p.DimV)
 }
 
-// AtAll makes the tile one of those that the queries of all heads fill that share key head kv of
-// batch entry b.
+// AtAll places the tile: it becomes tile number tile of the queries of all heads that share key
+// head kv of batch entry b.
 func (t *Tile) AtAll(a *attn.Args, b, kv, tile int) {
 	t.put(a, b, kv*t.p.Group(), t.p.Group(), tile)
 }
 
-// joined returns the rows of the worker's tiles that have several heads.
+// joined returns the rows that the worker's joined tiles share.
 func (t *Tile) joined(d int) asm.Rows { return asm.Rows{Data: t.stage.joined, Stride: d} }
 
-// copyQueries copies the queries into rows.
+// copyQueries copies the tile's queries into rows.
 func (t *Tile) copyQueries(rows asm.Rows, d int) {
 	batch, first := t.a.QRow(t.p, t.place.b, 0)
 	for lane := range t.place.rows {
@@ -54,7 +53,7 @@ func (t *Tile) copyQueries(rows asm.Rows, d int) {
 	}
 }
 
-// copyOut copies rows of the output to where they are stored.
+// copyOut copies rows of the output into the caller's tensor.
 func (t *Tile) copyOut(rows asm.Rows) {
 	d := t.p.DimV
 	if d == 0 {
@@ -73,21 +72,21 @@ func (t *Tile) copyOut(rows asm.Rows) {
 }
 
 // Restrict limits a placed tile to KV split split: n keys starting at first, a multiple of the
-// block size. Collect its partial state with Sums and Partial; do not call Finish. With care, the
-// tile is in its second round.
+// block size. Read its partial state with Sums and Partial; do not call Finish. careful begins a
+// careful round.
 func (t *Tile) Restrict(split, first, n int, careful bool) {
 	t.Split, t.careful = split, careful
 	t.place.restrict(first, n)
 }
 
-// Rows returns how many lanes have a query.
+// Rows returns the number of lanes that have a query.
 func (t *Tile) Rows() int { return t.place.rows }
 
 // Batch returns the batch entry of the queries.
 func (t *Tile) Batch() int { return t.place.b }
 
-// Sums returns the tile's sums of values as rows, which are valid until another of the worker's
-// tiles is loaded.
+// Sums returns the tile's output as rows, not yet divided by the sums of weights. They are valid
+// until another of the worker's tiles is loaded.
 func (t *Tile) Sums() asm.Rows {
 	t.settle()
 	rows := t.joined(t.p.DimV)
@@ -96,9 +95,9 @@ func (t *Tile) Sums() asm.Rows {
 	return rows
 }
 
-// Partial returns what the tile knows of a lane's query besides its sum of values: the reference,
-// the sums of weights and of weights times scores, the largest score and its key, and whether the
-// query is to be answered by definition.
+// Partial returns the partial state of a lane's query, except its output: the reference, the sum of
+// weights and that of weights times scores, the largest score and its key. It also returns whether
+// the row must be computed by definition.
 func (t *Tile) Partial(lane int) (m, l, s, top float32, key int32, bad bool) {
 	sums := &t.sums
 	if sums.S != nil {

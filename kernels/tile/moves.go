@@ -9,17 +9,20 @@ import (
 	"attnlab/kernels/scalar"
 )
 
-// moves bring a tile's rows into lanes and out of them.
+// moves load a tile's rows into lanes, and store lanes as rows.
 type moves struct {
 	move   asm.Move
-	factor float64   // of queries on their way in
-	filled int       // lanes of the queries from here on are 0
-	cells  asm.Cells // queries on their way in
+	factor float64   // multiplies queries as they are loaded
+	filled int       // lanes of the queries from this one on are 0
+	cells  asm.Cells // queries in place
 	metric asm.Mix   // P: [dim of Q][Lanes], queries before the metric
 	scale  []float32 // [Lanes]
-	rows   []float32 // [Lanes][dim of Q]: queries that are not float32 or have to be rotated, nil if there are none
-	raw    []float32 // [dim of Q][Lanes]: queries as they are, where relative positions want them and the tile's are others
 	outs   []float32 // [Lanes][d_v]: outputs that are not float32
+	// [Lanes][dim of Q]: queries that are not float32 or have to be rotated; nil if there are none.
+	rows []float32
+	// [dim of Q][Lanes]: queries before rotation and metric, for relative positions; nil if these
+	// are the tile's own.
+	raw []float32
 }
 
 // movesSizes returns the sizes of rows, raw, metric.P and outs, in floats.
@@ -108,8 +111,8 @@ func (t *Tile) loadQueries() {
 	t.ops.Panel.Mix(mix)
 }
 
-// lanesToLoad returns how many lanes must be written, of width in use and rows that have a query:
-// all in use, unless those without a query are 0 already, from the tile before.
+// lanesToLoad returns the number of lanes to write: all width lanes in use, unless the lanes after
+// the first rows, which have no query, are still 0 from the tile before.
 func (m *moves) lanesToLoad(rows, width int) int {
 	switch {
 	case m.filled <= rows:
@@ -121,14 +124,14 @@ func (m *moves) lanesToLoad(rows, width int) int {
 	return width
 }
 
-// queriesIntoLanes loads queries, times factor. Lanes without a query become 0.
+// queriesIntoLanes loads queries, times factor, into lanes lanes. Lanes without a query become 0.
 func (t *Tile) queriesIntoLanes(tile []float32, rows asm.Rows, lanes int) {
 	m := t.move(tile, rows, t.p.QDim())
 	m.Width, m.Factor = lanes, t.moves.factor
 	t.ops.Vector.Load(m)
 }
 
-// intoLanes loads rows of d columns.
+// intoLanes loads rows of d columns into lanes.
 func (t *Tile) intoLanes(tile []float32, rows asm.Rows, d int) {
 	m := t.move(tile, rows, d)
 	m.Factor = 1
@@ -175,7 +178,7 @@ func (t *Tile) storeOut() bool {
 	return finite
 }
 
-// out returns the row that storeOut has made of a lane.
+// out returns the row that storeOut has written for a lane.
 func (t *Tile) out(lane int) []float32 {
 	l, d := &t.place, t.p.DimV
 	if l.heads > 1 {
@@ -189,8 +192,8 @@ func (t *Tile) out(lane int) []float32 {
 	return t.a.Out.Row(batch, row, l.head)
 }
 
-// scales computes what the lanes' outputs are to be multiplied by: 0 for a lane that sees nothing.
-// It reports whether all sums are finite.
+// scales computes the factors of the lanes' outputs: 0 for a lane that sees no key. It reports
+// whether all sums are finite.
 func (t *Tile) scales() bool {
 	sums, scale := t.sums.L[:t.place.width], t.moves.scale
 	finite := t.ops.Vector.Inverse(scale, sums)
@@ -212,9 +215,9 @@ func (t *Tile) pairs(x *attn.Tensor, lane int) []float32 {
 	return x.Row(batch, row, t.place.head)
 }
 
-// Outside writes the scores and weights that the call wants of keys that the tile does not see at
-// all.
-func (t *Tile) Outside() {
+// WriteUnseen writes the scores and weights, as far as the call wants them, of the keys that no
+// block of the tile holds.
+func (t *Tile) WriteUnseen() {
 	for _, o := range [...]struct {
 		to     *attn.Tensor
 		hidden float32
@@ -222,7 +225,7 @@ func (t *Tile) Outside() {
 		if o.to.Data == nil {
 			continue
 		}
-		seen := span{} // what blocks will write
+		seen := span{} // keys that blocks will write
 		if !t.place.keys.empty() {
 			seen = span{t.place.start(t.ops.Shape.Group), t.place.keys.hi}
 		}
@@ -245,7 +248,7 @@ func (t *Tile) StoreScores() {
 	}
 }
 
-// storeLowest stores the lowest score where a base-2 logarithm is finite and the score came out
+// storeLowest stores the lowest score where the base-2 logarithm is finite and the score came out
 // just beyond the largest float32.
 func (t *Tile) storeLowest() {
 	f := &t.flash
@@ -259,8 +262,9 @@ func (t *Tile) storeLowest() {
 	}
 }
 
-// finishWeights makes weights of the scores in base-2 logarithms that Softmax has left in their
-// place: the loops take those far below the largest as 0, which no output shows, but weights do.
+// finishWeights computes weights from the scores that Softmax has stored in their place as base-2
+// logarithms. The loops round weights far below the largest to 0; an output does not show that, but
+// the weights do.
 func (t *Tile) finishWeights() {
 	for lane := range t.place.rows {
 		m, l, _ := t.sums.numbers(lane)

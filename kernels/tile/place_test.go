@@ -9,12 +9,11 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// TestQueriesOf checks which queries are in each tile, and that Count says how many tiles there
-// are.
+// TestQueriesOf checks which queries are in each tile, and the number of tiles that Count returns.
 func TestQueriesOf(t *testing.T) {
 	for _, c := range []struct {
 		lanes, vec, n int
-		side          int // of a bitmap's blocks
+		side          int // side of a bitmap's blocks
 		tiles         [][2]int
 	}{
 		{48, 16, 1, 0, [][2]int{{0, 1}}},
@@ -26,7 +25,7 @@ func TestQueriesOf(t *testing.T) {
 		{8, 1, 17, 0, [][2]int{{0, 1}, {1, 8}, {9, 8}}},
 		{24, 8, 160, 64, [][2]int{{0, 16}, {16, 24}, {40, 24}, {64, 16}, {80, 24}, {104, 24}, {128, 16}, {144, 16}}},
 		{24, 8, 70, 64, [][2]int{{0, 16}, {16, 24}, {40, 24}, {64, 6}}},
-		{24, 8, 40, 16, [][2]int{{0, 16}, {16, 24}}}, // blocks that no tile fits in
+		{24, 8, 40, 16, [][2]int{{0, 16}, {16, 24}}}, // a tile does not fit in a block
 		{24, 8, 40, 64, [][2]int{{0, 16}, {16, 24}}},
 	} {
 		p := attn.Problem{}
@@ -49,7 +48,7 @@ func TestQueriesOf(t *testing.T) {
 	}
 }
 
-// masks are those whose edges cross blocks in all ways.
+// masks have edges that cross blocks in all ways.
 var masks = []attn.Mask{
 	attn.Full(), attn.Causal(), attn.Window(0, 0), attn.Window(3, 0), attn.Window(9, 4), attn.Window(40, 30),
 	{Band: true, Left: 5, Right: attn.Unbounded},
@@ -65,7 +64,8 @@ func seen(mask attn.Mask, at spot) place {
 	return l
 }
 
-// spots are places among 60 keys: before the first, at it, in the middle, and after the last.
+// spots returns spots among 60 keys: before the first, at the first, in the middle, and after the
+// last.
 func spots() (all []spot) {
 	for _, pos := range []int{-30, -3, 0, 7, 31, 55, 64, 100} {
 		for _, rows := range []int{1, 8, 9, 17, 24} {
@@ -77,8 +77,8 @@ func spots() (all []spot) {
 	return append(all, spot{pos: 0, keys: 0, rows: 5, heads: 1})
 }
 
-// TestPlaceSees checks which keys each lane sees, which some lane does and which all do, against
-// the mask's own answer for one query.
+// TestPlaceSees checks the keys that each lane sees, that any lane sees and that all see, against
+// the mask's answer for each query.
 func TestPlaceSees(t *testing.T) {
 	for _, mask := range masks {
 		for _, at := range spots() {
@@ -104,16 +104,16 @@ func TestPlaceSees(t *testing.T) {
 	}
 }
 
-// TestPlaceBlocks checks the blocks that a place sees: where they start and end, also when the
-// place is restricted to some of its keys.
+// TestPlaceBlocks checks where the blocks that a place sees start and end, also when the place is
+// restricted to some of its keys.
 func TestPlaceBlocks(t *testing.T) {
 	const size, group = 32, 8
 	for _, c := range []struct {
 		visible  span
-		first, n int // restricted to, if n is not 0
+		first, n int // keys that the place is restricted to, if n is not 0
 		start    int
 		blocks   []span
-		begins   []int // the blocks that begin the place
+		begins   []int // starts of blocks that begin the place
 	}{
 		{span{0, 60}, 0, 0, 0, []span{{0, 32}, {32, 60}}, []int{0}},
 		{span{0, 64}, 0, 0, 0, []span{{0, 32}, {32, 64}}, []int{0}},
@@ -151,8 +151,8 @@ func TestPlaceBlocks(t *testing.T) {
 	}
 }
 
-// TestPlaceQueries checks which query of which head is in a lane, and that a place that moves to
-// another head keeps what it sees.
+// TestPlaceQueries checks the head and the query of each lane, and that a place that moves to
+// another head keeps its band.
 func TestPlaceQueries(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 40, SeqKV: 50, HeadsQ: 6, HeadsKV: 2, Mask: attn.Causal()}
 	a := attn.Args{Q: attn.Tensor{B: 1, S: 40, H: 6}, K: attn.Tensor{B: 1, S: 50, H: 2}}
@@ -175,7 +175,7 @@ func TestPlaceQueries(t *testing.T) {
 			t.Errorf("%+v: sees keys up to %d, want %d", c, l.hi[c.lane], hi)
 		}
 	}
-	// Only the keys in use differ, or only where among the heads the first query is.
+	// Only the keys in use differ, or only the first query's index among the heads.
 	p.Lengths, p.Batch, a.KLen, a.QPos = true, 2, []int32{50, 14}, []int32{10, 10}
 	l := newPlace(24)
 	for _, at := range [][4]int{{0, 0, 1, 0}, {1, 0, 1, 0}, {0, 0, 1, 0}, {0, 3, 3, 0}, {0, 0, 1, 1}, {1, 3, 3, 1}} {

@@ -8,7 +8,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// TestShares checks that shares go through the columns of K and then of V, two lines each, and end.
+// TestShares checks that shares cover the columns of K and then of V, two lines each, and end
+// there.
 func TestShares(t *testing.T) {
 	type share struct {
 		ofV    bool
@@ -34,7 +35,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestPrefetch checks which rows Flash and Mix prefetch, where they are, and when they do not.
+// TestPrefetch checks which rows Flash and Mix prefetch, at which addresses, and when they do not
+// prefetch.
 func TestPrefetch(t *testing.T) {
 	base := attn.Problem{Batch: 2, SeqQ: 16, SeqKV: 100, HeadsQ: 4, HeadsKV: 2, Dim: 40, DimV: 24}
 	edited, sums, half := base, base, base
@@ -45,12 +47,12 @@ func TestPrefetch(t *testing.T) {
 		return asm.Prefetch{At: uintptr(unsafe.Pointer(&x.Row(1, row, kv)[column])), By: 4 * x.SS}
 	}
 	for _, c := range []struct {
-		name            string
-		p               attn.Problem
-		gathers, copies bool
-		flash           bool // prefetches what is copied
-		own             bool // Flash prefetches the block's own values
-		mix             bool // prefetches values of the next block
+		name               string
+		p                  attn.Problem
+		copiesRows, copies bool
+		flash              bool // Flash prefetches rows that are copied
+		own                bool // Flash prefetches the block's own values
+		mix                bool // Mix prefetches values of the next block
 	}{
 		{"in place", base, false, false, false, false, true},
 		{"in place, and Flash prefetches", base, true, false, false, true, true},
@@ -61,7 +63,7 @@ func TestPrefetch(t *testing.T) {
 		{"half", half, true, true, false, false, false},
 	} {
 		a, ops := stageCall(t, c.p), asm.Portable(8, 1, 8, 1, 1)
-		ops.Tuning.Gathers = c.gathers
+		ops.Tuning.CopiesRows = c.copiesRows
 		tile := New(&c.p, ops, NewStage(&c.p, ops, Config{Block: 32, Copies: true}))
 		tile.At(a, 1, 3, 1)
 		tile.CopyRows(c.copies)

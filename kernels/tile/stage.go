@@ -6,20 +6,21 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// A Config says what the tiles of a worker share.
+// A Config describes what the tiles of a worker share.
 type Config struct {
 	Block  int      // keys in a block
-	Pack   asm.Pack // of keys, values and queries
-	Copies bool     // tiles may have rows of V, and of K where Tuning.Gathers, copied into contiguous ones
+	Pack   asm.Pack // packing of keys, values and queries
+	Copies bool     // CopyRows may be called
 	Joined bool     // tiles may have the queries of several heads, where JoinsHeads
 
 	backward bool // tiles are Backs
 }
 
 // Packing returns the packing of a problem's rows for a pass: that of ops where it pays, or else
-// one that aliases rows. By-products of scores rule packing out: packed products flush small ones.
+// one that aliases rows. By-products of scores rule packing out, as packed products flush small
+// numbers to 0.
 func Packing(p *attn.Problem, ops *asm.Ops, pass asm.Pass) asm.Pack {
-	const together = 512 // nearly as many queries as the tiles have that share a block
+	const together = 512 // about the number of queries of the tiles that share a block
 	n, d, want := min(p.SeqQ, max(together/max(p.Group(), 1), 1)), p.Dim, p.Want
 	if pass == asm.Backward {
 		n, d, want = p.SeqQ, max((p.Dim+p.DimV)/2, 1), withoutProducts(*p).Want
@@ -40,13 +41,13 @@ func Packing(p *attn.Problem, ops *asm.Ops, pass asm.Pass) asm.Pack {
 }
 
 // A Stage holds the block of keys and values that a worker's tiles work on, packed once for all of
-// them. Rows are read where they are stored if they are float32, evenly spaced and not to be
-// rotated; others are copied into contiguous rows, and so are those that tiles want copied.
+// them. Rows are read in place if they are float32, evenly spaced and not to be rotated. Other rows
+// are copied into contiguous float32 rows, and so are all rows if CopyRows is on.
 type Stage struct {
 	Config
 	ops    *asm.Ops
 	p      *attn.Problem
-	copies bool // copy rows although the loops could read them
+	copies bool // copy rows that the loops could read in place
 	k, v   copied
 	copier operand.Copier
 
@@ -55,39 +56,40 @@ type Stage struct {
 	valuesAsKeys keyBlock   // V, for gradients of scores
 	keysAsValues valueBlock // K, for dQ
 
-	clean  []float32 // [Block][d_v]: rows of V without those that are not finite
+	clean  []float32 // [Block][d_v]: rows of V, with zeros for rows that are not finite
 	joined []float32 // [Lanes][d or d_v]: queries or outputs of a tile that has several heads
 }
 
-// A keyBlock is a block of rows that are multiplied with queries, and which rows it holds.
+// A keyBlock is a block of rows that queries are multiplied by, and the rows that it holds.
 type keyBlock struct {
 	span  blockSpan
 	block asm.KeyBlock
 }
 
-// A valueBlock is a block of rows that are weighed, and which rows it holds.
+// A valueBlock is a block of rows that are multiplied by weights and summed, and the rows that it
+// holds.
 type valueBlock struct {
 	span  blockSpan
 	block asm.ValueBlock
 }
 
-// copied are rows of K or V that were copied.
+// copied holds copies of rows of K or V.
 type copied struct {
 	rows []float32
 	span blockSpan
 }
 
-// A blockSpan is the rows of a tensor that a block holds: n keys starting at key, of a key head.
+// A blockSpan is the rows of a tensor that a block holds: n keys of a key head, starting at key.
 type blockSpan struct{ b, kv, key, n int }
 
-// has reports whether the block holds n rows from a key on.
+// has reports whether the block holds n rows starting at key.
 func (s blockSpan) has(b, kv, key, n int) bool {
 	return s.n > 0 && s.b == b && s.kv == kv && s.key <= key && key+n <= s.key+s.n
 }
 
-// copied reports whether rows of K are or may be copied, and rows of V.
+// copied reports whether rows of K, and whether rows of V, are or may be copied.
 func (c *Config) copied(p *attn.Problem, ops *asm.Ops) (k, v bool) {
-	return !operand.InPlace(p) || p.Score.Rope != attn.NoRope || c.Copies && ops.Tuning.Gathers, !operand.InPlace(p) || c.Copies
+	return !operand.InPlace(p) || p.Score.Rope != attn.NoRope || c.Copies && ops.Tuning.CopiesRows, !operand.InPlace(p) || c.Copies
 }
 
 // StageFloats returns the number of float32 numbers in a Stage.
@@ -111,7 +113,8 @@ func StageFloats(p *attn.Problem, ops *asm.Ops, c Config) int {
 	return n
 }
 
-// NewStage allocates a worker's stage for calls of problem p, which must stay where it is.
+// NewStage allocates a worker's stage for calls of problem p, which must not be moved or copied
+// afterwards.
 func NewStage(p *attn.Problem, ops *asm.Ops, c Config) *Stage {
 	s := &Stage{Config: c, ops: ops, p: p, copier: operand.NewCopier(p, ops), clean: make([]float32, c.Block*p.DimV)}
 	s.keys.block = c.Pack.NewKeys(c.Block, p.Dim)
@@ -145,7 +148,7 @@ func (s *Stage) packs() bool {
 	return s.Pack.Size(asm.Keys, s.Block, s.p.Dim)+s.Pack.Size(asm.Keys, s.Block, s.p.DimV) > 0
 }
 
-// keysForm and valuesForm say what is known of rows of K, and of V.
+// keysForm and valuesForm return the Form of rows of K and of V for packing.
 func (s *Stage) keysForm() asm.Form {
 	if s.p.Score.Rope != attn.NoRope {
 		return asm.Form{Type: asm.F32}
@@ -160,8 +163,8 @@ func (s *Stage) valuesForm() asm.Form {
 	return asm.Form{Type: asm.F32}
 }
 
-// Keys makes to the n keys from a key on, for scores. These and the rows below are of one block of
-// the stage.
+// Keys sets to to the n keys starting at key, for scores. The keys must be within one block of the
+// stage, here and in the methods below.
 func (s *Stage) Keys(to *asm.KeyBlock, a *attn.Args, b, kv, key, n int) {
 	c := &s.keys
 	if !c.span.has(b, kv, key, n) {
@@ -175,7 +178,7 @@ func (s *Stage) Keys(to *asm.KeyBlock, a *attn.Args, b, kv, key, n int) {
 	}
 }
 
-// Values makes to the n values from a key on, for the output.
+// Values sets to to the n values starting at key, for the output.
 func (s *Stage) Values(to *asm.ValueBlock, a *attn.Args, b, kv, key, n int) {
 	c := &s.values
 	if !c.span.has(b, kv, key, n) {
@@ -189,7 +192,7 @@ func (s *Stage) Values(to *asm.ValueBlock, a *attn.Args, b, kv, key, n int) {
 	}
 }
 
-// KeysAsValues returns n keys from a key on, for dQ.
+// KeysAsValues returns n keys starting at key, for dQ.
 func (s *Stage) KeysAsValues(a *attn.Args, b, kv, key, n int) asm.ValueBlock {
 	c := &s.keysAsValues
 	if !c.span.has(b, kv, key, n) {
@@ -199,7 +202,7 @@ func (s *Stage) KeysAsValues(a *attn.Args, b, kv, key, n int) asm.ValueBlock {
 	return c.block.From(key - c.span.key)
 }
 
-// ValuesAsKeys returns n values from a key on, for gradients of scores.
+// ValuesAsKeys returns n values starting at key, for gradients of scores.
 func (s *Stage) ValuesAsKeys(a *attn.Args, b, kv, key, n int) asm.KeyBlock {
 	c := &s.valuesAsKeys
 	if !c.span.has(b, kv, key, n) {
@@ -209,7 +212,7 @@ func (s *Stage) ValuesAsKeys(a *attn.Args, b, kv, key, n int) asm.KeyBlock {
 	return c.block.From(key - c.span.key)
 }
 
-// cleanKeysAsValues and cleanValuesAsKeys return blocks of n rows that stand for those of K or V.
+// cleanKeysAsValues and cleanValuesAsKeys return blocks of n rows that replace rows of K or V.
 func (s *Stage) cleanKeysAsValues(rows asm.Rows, n int) asm.ValueBlock {
 	c := &s.keysAsValues
 	c.span.n = 0
@@ -224,8 +227,8 @@ func (s *Stage) cleanValuesAsKeys(rows asm.Rows, n int) asm.KeyBlock {
 	return c.block
 }
 
-// cleanValues returns n values from a key on, those that are not finite as zeros, and calls found
-// for each key that has such.
+// cleanValues returns n values starting at key, with zeros for rows that are not finite. It calls
+// found for the key of each such row.
 func (s *Stage) cleanValues(a *attn.Args, b, kv, key, n int, found func(key int)) asm.ValueBlock {
 	d := s.p.DimV
 	from := s.valueRows(a, b, kv, key, n)
@@ -243,19 +246,18 @@ func (s *Stage) cleanValues(a *attn.Args, b, kv, key, n int, found func(key int)
 	return s.values.block
 }
 
-// keyRows returns n rows of keys from a key on, which the loops can read.
+// keyRows returns n rows of K starting at key, in a form that the loops can read.
 func (s *Stage) keyRows(a *attn.Args, b, kv, key, n int) asm.Rows {
-	copies := s.copies && s.ops.Tuning.Gathers && a.K.SS > s.p.Dim
+	copies := s.copies && s.ops.Tuning.CopiesRows && a.K.SS > s.p.Dim
 	return s.rows(&s.k, &a.K, a, b, kv, key, n, s.p.Score.Rope, copies)
 }
 
-// valueRows returns n rows of values from a key on, which the loops can read.
+// valueRows returns n rows of V starting at key, in a form that the loops can read.
 func (s *Stage) valueRows(a *attn.Args, b, kv, key, n int) asm.Rows {
 	return s.rows(&s.v, &a.V, a, b, kv, key, n, attn.NoRope, s.copies)
 }
 
-// rows returns rows of K or V where they are stored, or else copies of them: c then holds the whole
-// block.
+// rows returns rows of K or V in place, or else copies of them: c then holds the whole block.
 func (s *Stage) rows(c *copied, t *attn.Tensor, a *attn.Args, b, kv, key, n int, rope attn.Rope, copies bool) asm.Rows {
 	if t.D == 0 {
 		return asm.Rows{}
@@ -276,8 +278,8 @@ func (s *Stage) rows(c *copied, t *attn.Tensor, a *attn.Args, b, kv, key, n int,
 	return asm.Rows{Data: c.rows[(key-c.span.key)*t.D:], Stride: t.D}
 }
 
-// whole returns the block that a key is in, up to the last key in use: tiles that start their block
-// later then find it there.
+// whole returns the block that holds a key, up to the last key in use. It begins at the start of
+// the block, so that tiles that see earlier keys find those there too.
 func (s *Stage) whole(a *attn.Args, b, kv, key int) blockSpan {
 	first := key - key%s.Block
 	return blockSpan{b, kv, first, min(s.Block, a.Keys(s.p, b)-first)}

@@ -10,7 +10,8 @@ import (
 	"attnlab/kernels/asm/asmtest"
 )
 
-// stageCall returns a filled call of a problem whose rows of a head are next to those of others.
+// stageCall returns a filled call of a problem in which the rows of different heads are
+// interleaved.
 func stageCall(t *testing.T, p attn.Problem) *attn.Args {
 	t.Helper()
 	a, err := cases.NewArgs(p, "bshd", nil)
@@ -23,7 +24,7 @@ func stageCall(t *testing.T, p attn.Problem) *attn.Args {
 	return a
 }
 
-// TestStage checks the rows of blocks, and which are copied, once for all tiles.
+// TestStage checks the rows of blocks, and which of them are copied, once for all tiles.
 func TestStage(t *testing.T) {
 	base := attn.Problem{Batch: 2, SeqQ: 40, SeqKV: 100, HeadsQ: 2, HeadsKV: 2, Dim: 8, DimV: 4}
 	rope, half, pages := base, base, base
@@ -31,10 +32,10 @@ func TestStage(t *testing.T) {
 	half.KV = attn.F16
 	pages.Page = 16
 	for _, c := range []struct {
-		name           string
-		p              attn.Problem
-		copies, gather bool
-		pieces         int // that two blocks of K and of V are copied in
+		name               string
+		p                  attn.Problem
+		copies, copiesRows bool
+		pieces             int // pieces in which two blocks of K and of V are copied
 	}{
 		{"in place", base, false, false, 0},
 		{"copies that no call wants", base, false, true, 0},
@@ -45,7 +46,7 @@ func TestStage(t *testing.T) {
 		{"pages", pages, false, false, 2 * (2 + 1)},
 	} {
 		ops, pieces := *asm.Go(), 0
-		ops.Tuning.Gathers = c.gather
+		ops.Tuning.CopiesRows = c.copiesRows
 		ops.Vector.Widen = func(to []float32, from *asm.Cells, n, d int) {
 			pieces++
 			asm.Go().Vector.Widen(to, from, n, d)
@@ -60,7 +61,8 @@ func TestStage(t *testing.T) {
 		if want := StageFloats(&c.p, &ops, s.Config); floats != want {
 			t.Errorf("%s: %d numbers of scratch, counted %d", c.name, floats, want)
 		}
-		for _, block := range [][][2]int{{{40, 24}, {32, 32}, {48, 10}}, {{96, 3}, {96, 4}}} { // keys and rows for one tile after the other
+		// First keys and rows, for one tile after another.
+		for _, block := range [][][2]int{{{40, 24}, {32, 32}, {48, 10}}, {{96, 3}, {96, 4}}} {
 			for _, tile := range block {
 				key, n := tile[0], tile[1]
 				keys, values := keysOf(s, a, 1, 1, key, n), valuesOf(s, a, 1, 1, key, n)
@@ -88,7 +90,7 @@ func checkRows(t *testing.T, name string, p *attn.Problem, a *attn.Args, of *att
 	}
 }
 
-// TestStageForgets checks that a stage takes rows anew for another head, and once it has forgotten.
+// TestStageForgets checks that a stage reads rows again for another head, and after forget.
 func TestStageForgets(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 40, SeqKV: 64, HeadsQ: 2, HeadsKV: 2, Dim: 8, DimV: 4, KV: attn.F16}
 	a, ops := stageCall(t, p), asm.Go()
@@ -111,8 +113,8 @@ func TestStageForgets(t *testing.T) {
 	}
 }
 
-// TestStageCleans checks that values that are not finite become zeros, whatever is in place, that
-// their keys are found, and that the next block has its own values again.
+// TestStageCleans checks that values that are not finite become zeros in every kind of storage,
+// that found is called with their keys, and that the next block has its own values again.
 func TestStageCleans(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 40, SeqKV: 64, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 4}
 	a := stageCall(t, p)
@@ -159,7 +161,7 @@ func TestPacking(t *testing.T) {
 			forward, backward bool
 		}{
 			{"plain", base, true, true},
-			{"means of scores", mean, false, true}, // which the backward pass does not make again
+			{"means of scores", mean, false, true}, // backward does not compute it
 			{"entropies", entropy, false, false},
 			{"keys without columns", narrow, false, false},
 		} {
@@ -172,7 +174,7 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// keysOf and valuesOf return what Keys and Values make of a zero block.
+// keysOf and valuesOf return a block that Keys or Values has set.
 func keysOf(s *Stage, a *attn.Args, b, kv, key, n int) (to asm.KeyBlock) {
 	s.Keys(&to, a, b, kv, key, n)
 	return to

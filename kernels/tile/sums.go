@@ -7,13 +7,13 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Sums is what a tile keeps of its lanes between one block and the next.
+// Sums are the running sums of a tile's lanes, which it keeps from one block to the next.
 type Sums struct {
 	asm.Sums
-	best   []float32 // at the limits of temperature: the largest score, or the sum of scores
+	best   []float32 // at temperature 0 the largest score, at +Inf the sum of scores
 	max    []float32 // the largest score so far, where the call wants it
 	first  []int32   // the first key that has it
-	hidden []bool    // the lane is answered by definition
+	hidden []bool    // the lane's row is computed by definition
 }
 
 // SumsPerLane is the number of float32 numbers that Sums keep for a lane, rounded up.
@@ -45,21 +45,21 @@ func (s *Sums) empty(temp float64, want attn.Want) {
 	}
 }
 
-// limit rewrites scores for the limits of temperature, as scores that mean the same at T = 1: 0 for
-// the keys that share the weight, -Inf for others. Where Frozen finds a larger score than before,
-// what the lane has summed counts no more: L and keep become 0.
+// limit rewrites scores for the limits of temperature, to scores that give the same weights at T =
+// 1: 0 for the keys that share the weight, -Inf for others. Where a larger score than before is
+// found at temperature 0, the lane's earlier sums no longer count: L and keep become 0.
 func (s *Sums) limit(p *asm.Panel, keep []float32, temp float64) {
 	rows := p.P[:p.N*p.Lanes]
 	for lane := range p.Width {
 		top := maximum(rows, lane, p.Lanes)
-		if top-top != 0 { // NaN or an infinity, which mean the same at any temperature
+		if top-top != 0 { // NaN or an infinity: the weights are the same at any temperature
 			continue
 		}
 		if temp == attn.Frozen {
 			s.freeze(rows, lane, p.Lanes, top, keep)
 			continue
 		}
-		sum := 0.0 // of the block: the same score again and again would be rounded the same way
+		sum := 0.0 // in float64: in float32, equal scores would be rounded the same way each time
 		for at := lane; at < len(rows); at += p.Lanes {
 			if x := rows[at]; x != -inf {
 				sum += float64(x)
@@ -70,7 +70,7 @@ func (s *Sums) limit(p *asm.Panel, keep []float32, temp float64) {
 	}
 }
 
-// freeze is limit for a lane at temperature 0, whose largest score in the block is top.
+// freeze implements limit for a lane at temperature 0, whose largest score in the block is top.
 func (s *Sums) freeze(rows []float32, lane, lanes int, top float32, keep []float32) {
 	if top > s.best[lane] {
 		s.best[lane], s.M[lane] = top, asm.Unset
@@ -88,7 +88,7 @@ func (s *Sums) freeze(rows []float32, lane, lanes int, top float32, keep []float
 	}
 }
 
-// maximum returns the largest number of a lane, NaN if there is one.
+// maximum returns the largest number of a lane, or NaN if there is one.
 func maximum(rows []float32, lane, lanes int) float32 {
 	top := -inf
 	for at := lane; at < len(rows); at += lanes {
@@ -97,8 +97,8 @@ func maximum(rows []float32, lane, lanes int) float32 {
 	return top
 }
 
-// largest moves max and first on to n rows of scores that were taken into max already; was is what
-// max was before them, and key the first row's.
+// largest updates first after a panel of scores, which max includes already. was is max before
+// these rows, and key is the key of the first row.
 func (s *Sums) largest(was, p []float32, lanes, rows, key int) {
 	for lane := range rows {
 		if top := s.max[lane]; top > was[lane] {
@@ -111,7 +111,7 @@ func (s *Sums) largest(was, p []float32, lanes, rows, key int) {
 	}
 }
 
-// numbers returns M, L and S of a lane, 0 for an S that is not wanted.
+// numbers returns M, L and S of a lane; S is 0 if it is not wanted.
 func (s *Sums) numbers(lane int) (m, l, sum float64) {
 	if s.S != nil {
 		sum = float64(s.S[lane])

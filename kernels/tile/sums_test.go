@@ -11,7 +11,7 @@ import (
 
 var nan = float32(math.NaN())
 
-// TestSumsEmpty checks that nothing is left of what a tile has summed before.
+// TestSumsEmpty checks that empty resets everything that a tile has summed before.
 func TestSumsEmpty(t *testing.T) {
 	for _, temp := range []float64{1, attn.Frozen} {
 		s := NewSums(asm.Portable(2, 1, 8, 1, 1))
@@ -32,7 +32,7 @@ func TestSumsEmpty(t *testing.T) {
 	}
 }
 
-// TestSumsLimit checks what scores become at the limits of temperature, block after block.
+// TestSumsLimit checks how limit rewrites scores at the limits of temperature, block after block.
 func TestSumsLimit(t *testing.T) {
 	type block struct{ scores, want []float32 }
 	for _, c := range []struct {
@@ -40,8 +40,8 @@ func TestSumsLimit(t *testing.T) {
 		temp   float64
 		blocks []block
 		best   float32
-		l      float32 // of 4 before the last block
-		keep   float32 // of 1 before the last block
+		l      float32 // L, which was 4 before the last block
+		keep   float32 // keep, which was 1 before the last block
 	}{
 		{"the largest alone", attn.Frozen, []block{{[]float32{1, 3, 2}, []float32{-inf, 0, -inf}}}, 3, 0, 0},
 		{"all largest", attn.Frozen, []block{{[]float32{3, 1, 3}, []float32{0, -inf, 0}}}, 3, 0, 0},
@@ -102,7 +102,7 @@ func TestSumsLargest(t *testing.T) {
 	if s.largest(was, p, 4, 4, 10); !slices.Equal(s.first, []int32{11, 11, 2, 2}) {
 		t.Errorf("first keys are %v", s.first)
 	}
-	s.max[3], s.first[1] = 7, 2 // a lane without a query is not looked at
+	s.max[3], s.first[1] = 7, 2 // a lane without a query is not checked
 	if s.largest(was, p, 4, 3, 10); s.first[3] != 2 {
 		t.Errorf("the key of lane 3, which has no query, is %d", s.first[3])
 	}

@@ -1,29 +1,35 @@
-// Package tile is what the blocked softmax kernels share: a tile of queries on its way through the
-// loops of package asm. Tiled and flash differ in when they call its steps, and in nothing else.
+// Package tile holds what the blocked softmax kernels share: a tile of queries and the steps that
+// take it over blocks of keys, on the loops of package asm. Tiled and flash call the same steps in
+// different orders.
 //
-//	At           says which queries are in the lanes, and which keys each may see
-//	Load         loads them, transposed, rotated and multiplied by a metric, and empties the sums
+//	At           chooses the queries of the lanes, and the keys that each may see
+//	Load         loads the queries into lanes, rotated and multiplied by a metric; empties the sums
 //	Block        begins a block of the keys that the tile sees
-//	Weights      turns the block into weights (flash); Scores and Softmax do it in two steps (tiled)
+//	Weights      computes the block's weights (flash); Scores and Softmax do it in two steps (tiled)
 //	Mix          adds the block's values to the output
-//	Finish       writes rows and by-products, or asks for one more round
+//	Finish       writes rows and by-products, or reports that a careful round is needed
 //
 // A Back is a tile of the backward pass (back.go).
 //
-// # Rooms
+// # Parts of a tile
 //
-// A place says which queries are in the lanes and what they see; stairs divide a block between the
-// lanes where the mask's edges cross it; Sums are what a lane keeps from block to block; edits
-// change scores before they become weights; a Stage holds the block of keys and values that a
-// worker's tiles share, packed; a prefetcher chooses which rows the loops prefetch.
+//	place       the queries of the lanes, and the keys that they see
+//	stairs      the rows of a block for each vector of lanes, where the band's edges cross the block
+//	Sums        the running sums of the lanes
+//	edits       changes of scores before they become weights
+//	Stage       the block of keys and values that a worker's tiles share, packed
+//	prefetcher  the choice of the rows that the loops prefetch
 //
 // # Numbers that are not finite
 //
-// The loops have no case for them. A score that is NaN or +Inf makes its lane's sums NaN, and NaN
-// or Inf in V reaches lanes that must not see it, as 0 times NaN. So when a row comes out not
-// finite, the tile is done once more with care: Mix then takes such rows of V as zeros. The rows of
-// lanes that do see them, and those that are still not finite, Finish answers by the definition,
-// key by key. Other lanes keep their bits, and a call without such numbers pays nothing.
+// The loops have no case for them. A score that is NaN or +Inf makes its lane's sums NaN. NaN or
+// Inf in V reaches lanes that must not see it, as 0 times NaN. So when a row comes out not finite,
+// the tile is computed once more, in a careful round: Mix then reads rows of V that are not finite
+// as zeros.
+//
+// Finish then computes some rows by their definition, key by key: rows of lanes that see such keys,
+// and rows that are still not finite. Other lanes keep their bits, and a call without such numbers
+// costs nothing more.
 package tile
 
 import (
@@ -38,9 +44,9 @@ import (
 // Have is the set of abilities of a kernel made of tiles.
 const Have = attn.AllSoftmax &^ (attn.NeedWeights | attn.NeedScores)
 
-// A Tile is one worker's tile.
+// A Tile is one tile of a worker.
 type Tile struct {
-	Split int // which KV split the tile is restricted to
+	Split int // index of the KV split that the tile is restricted to
 
 	ops      *asm.Ops
 	p        *attn.Problem
@@ -56,22 +62,22 @@ type Tile struct {
 	moves    moves
 	prefetch prefetcher
 	row      scalar.Row
-	careful  bool // the second round
+	careful  bool // this is the careful round
 }
 
-// Floats returns the number of float32 numbers in a tile whose queries are packed so.
+// Floats returns the number of float32 numbers in a tile whose queries pack packs.
 func Floats(p *attn.Problem, ops *asm.Ops, pack asm.Pack) int {
 	return ops.Shape.Lanes*p.DimV + sharedFloats(p, ops, pack)
 }
 
-// sharedFloats is Floats without the output, which a Back does without.
+// sharedFloats is Floats without the output, which a Back does not have.
 func sharedFloats(p *attn.Problem, ops *asm.Ops, pack asm.Pack) int {
 	lanes := ops.Shape.Lanes
 	return lanes*(p.Dim+SumsPerLane+4) + pack.Size(asm.Queries, lanes, p.Dim) + movesFloats(p, lanes) + editsFloats(p, lanes) + scalar.RowFloats(p)
 }
 
-// New allocates a tile for a worker of a plan of problem p, which must stay where it is. The
-// worker's tiles share a stage.
+// New allocates a tile for a worker of a plan of problem p, which must not be moved or copied
+// afterwards. The worker's tiles share a stage.
 func New(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	t := newTile(p, ops, stage)
 	t.mix.O = make([]float32, ops.Shape.Lanes*p.DimV)
@@ -93,9 +99,9 @@ func newTile(p *attn.Problem, ops *asm.Ops, stage *Stage) *Tile {
 	f.Lo, f.Hi = t.place.lo, t.place.hi
 	t.mix.Lanes, t.mix.C, t.mix.Keep = s.Lanes, p.DimV, f.Keep
 	t.Use(NewSums(ops))
-	// Queries take the factor on their way in where that saves a product for each score. It rounds
-	// each of their numbers: so not where means are taken of scores, nor where it could drive
-	// numbers out of range.
+	// Queries are multiplied by the factor as they are loaded, where that saves a multiplication
+	// for each score. It rounds each of their numbers, so it is not done where means of scores are
+	// wanted, or where the factor could drive numbers out of range.
 	if x := math.Abs(f.Factor); ops.Tuning.Prescaled && !stage.backward && !t.edits.terms && f.S == nil && x >= 0x1p-30 && x <= 0x1p30 {
 		t.moves.factor, f.Factor = f.Factor, 1
 	}
@@ -114,13 +120,14 @@ func (t *Tile) Use(s Sums) {
 	t.sums, t.flash.Sums = s, s.Sums
 }
 
-// SetPanel makes p, which is [rows of a block][Lanes], hold the scores and weights of a block.
+// SetPanel makes the tile keep the scores and weights of a block in p, which is [rows of a
+// block][Lanes].
 func (t *Tile) SetPanel(p []float32) { t.flash.P = p }
 
-// At makes the tile one of those that the queries of head h in batch entry b fill.
+// At places the tile: it becomes tile number tile of the queries of head h in batch entry b.
 func (t *Tile) At(a *attn.Args, b, h, tile int) { t.put(a, b, h, 1, tile) }
 
-// put places the tile among the queries of heads heads, h the first.
+// put places the tile among the queries of heads heads, the first of which is h.
 func (t *Tile) put(a *attn.Args, b, h, heads, tile int) {
 	t.a, t.careful, t.Split = a, false, 0
 	t.place.put(t.p, &t.ops.Shape, a, b, h, heads, tile)
@@ -129,11 +136,12 @@ func (t *Tile) put(a *attn.Args, b, h, heads, tile int) {
 	t.stage.forget()
 }
 
-// CopyRows makes the stage copy rows of V into contiguous rows from now on, and rows of K where
-// Tuning.Gathers, or stop it. The stage must have Copies.
+// CopyRows sets whether the stage copies rows of V into contiguous rows, and rows of K where
+// Tuning.CopiesRows. The stage must have Copies.
 func (t *Tile) CopyRows(on bool) { t.stage.copies = on }
 
-// Load loads the queries and empties the sums.
+// Load loads the queries and empties the sums. Rows whose sink is NaN or +Inf are left to Finish,
+// in a careful round.
 func (t *Tile) Load() {
 	t.loadQueries()
 	t.stage.Pack.Queries(&t.flash.Queries, t.place.width, t.p.Dim, t.flash.Factor, asm.Form{})
@@ -141,13 +149,13 @@ func (t *Tile) Load() {
 	t.sums.empty(t.p.Temperature(), t.p.Want)
 	for lane := 0; t.p.Score.Terms&attn.TermSinks != 0 && lane < t.place.rows; lane++ {
 		h, _ := t.Query(lane)
-		if sink := t.a.Sink(t.p, h); sink != sink || sink == inf { // the row is answered by definition
+		if sink := t.a.Sink(t.p, h); sink != sink || sink == inf {
 			t.careful, t.sums.hidden[lane] = true, true
 		}
 	}
 }
 
-// Empty makes the output 0. Finish may be called then, whatever has been mixed.
+// Empty makes the output 0. Finish may be called then, without any Mix.
 func (t *Tile) Empty() { t.mix.Fresh = true }
 
 // First returns the start of the first block of size keys that the tile sees. Blocks start at
@@ -157,18 +165,18 @@ func (t *Tile) First(size int) int { return t.place.start(size) }
 // Begins reports whether the block of size keys at key is the first one that the tile sees.
 func (t *Tile) Begins(key, size int) bool { return t.place.begins(key, size) }
 
-// End returns the key after the last one that the tile sees, 0 if it sees none.
+// End returns the key after the last one that the tile sees, or 0 if it sees none.
 func (t *Tile) End() int { return t.place.keys.hi }
 
 // Key returns the index of the key in the panel's row 0.
 func (t *Tile) Key() int { return t.flash.Key }
 
-// Query returns the head and the number of the query in a lane.
+// Query returns the head and the index of the query in a lane.
 func (t *Tile) Query(lane int) (h, i int) { return t.place.query(lane) }
 
-// Block begins the block of size keys that starts at key, and reports false if the tile sees none
-// of it. The first block begins with the group that holds the tile's first key, and the last one
-// ends with its last: keys that are left out are hidden from every query.
+// Block begins the block of size keys that starts at key. It reports false if the tile sees none of
+// it. The first block begins with the group that holds the tile's first key, and the last block
+// ends with its last key: keys that are left out are hidden from every query.
 func (t *Tile) Block(key, size int) bool {
 	keys := t.place.block(key, size, t.ops.Shape.Group)
 	if keys.empty() {
@@ -182,14 +190,14 @@ func (t *Tile) Block(key, size int) bool {
 	return true
 }
 
-// bringKeys makes the stage's keys the block's.
-func (t *Tile) bringKeys() {
+// stageKeys sets the call's keys to the stage's block.
+func (t *Tile) stageKeys() {
 	t.stage.Keys(&t.flash.Keys, t.a, t.place.b, t.place.kv, t.flash.Key, t.flash.N)
 }
 
 // Scores fills the panel with finished scores; hidden keys are -Inf.
 func (t *Tile) Scores() {
-	t.bringKeys()
+	t.stageKeys()
 	f := &t.flash
 	for row := 0; row < f.N; row += t.edits.step {
 		n := min(t.edits.step, f.N-row)
@@ -201,7 +209,7 @@ func (t *Tile) Scores() {
 	}
 }
 
-// Weights turns the block into weights by the lazy softmax.
+// Weights computes the block's weights by the lazy softmax.
 func (t *Tile) Weights() {
 	f := &t.flash
 	switch {
@@ -210,19 +218,19 @@ func (t *Tile) Weights() {
 		t.sums.limit(&f.Panel, f.Keep, t.p.Temperature())
 		t.exp()
 	case t.edits.any:
-		t.bringKeys()
+		t.stageKeys()
 		t.edited()
 	case t.place.common.holds(span{f.Key, f.Key + f.N}):
-		t.bringKeys()
+		t.stageKeys()
 		t.fused()
 	default:
-		t.bringKeys()
+		t.stageKeys()
 		t.band()
 	}
 }
 
-// Softmax turns scores into weights in two passes, and writes those that the call wants. The block
-// must be all the keys that the tile sees.
+// Softmax turns scores into weights in two passes, and writes the scores and weights that the call
+// wants. The block must hold all the keys that the tile sees.
 func (t *Tile) Softmax() {
 	if Limit(t.p) {
 		t.sums.limit(&t.flash.Panel, t.flash.Keep, t.p.Temperature())
@@ -247,7 +255,7 @@ func (t *Tile) exp() {
 	}
 }
 
-// fused computes scores and makes weights of them, as exp does.
+// fused computes scores and turns them into weights in one loop, raising references as exp does.
 func (t *Tile) fused() {
 	f := &t.flash
 	for t.ops.Panel.Flash(f); f.Done < f.N; t.ops.Panel.Flash(f) {
@@ -255,7 +263,7 @@ func (t *Tile) fused() {
 	}
 }
 
-// edited is Weights where scores are edited.
+// edited implements Weights where scores are edited.
 func (t *Tile) edited() {
 	e, f, end := &t.edits, &t.flash, t.flash.N
 	see := func(row int) (n int, v view) {
@@ -271,7 +279,7 @@ func (t *Tile) edited() {
 			continue
 		}
 		fused := view == all && !e.terms
-		if fused { // as far as it goes, in one
+		if fused { // all rows up to the next edit, in one call
 			for row+n < end {
 				more, view := see(row + n)
 				if view != all {
@@ -294,7 +302,7 @@ func (t *Tile) edited() {
 	f.N = end
 }
 
-// band is Weights where the mask's edges cross the block: it goes in stairs.
+// band implements Weights where the band's edges cross the block: it computes the block in stairs.
 func (t *Tile) band() {
 	s, f := &t.stairs, &t.flash
 	s.divide(&t.place, f.Key)
@@ -306,7 +314,7 @@ func (t *Tile) band() {
 	f.N, f.Until = n, nil
 }
 
-// climb takes rows through the lanes that use each of them; masked, from row plain on.
+// climb computes rows for the lanes that use each of them. Rows from plain on are masked.
 func (t *Tile) climb(rows span, plain int) {
 	early := asm.Normal(t.flash.Factor)
 	for scored := false; !rows.empty(); {
@@ -322,7 +330,7 @@ func (t *Tile) climb(rows span, plain int) {
 	}
 }
 
-// lanes returns the call of a step: the tile's own if it is of all lanes.
+// lanes returns the call for a step: the tile's own if the step takes all lanes.
 func (t *Tile) lanes(s step) *asm.Flash {
 	f := &t.flash
 	if s.width < f.Width {
@@ -336,8 +344,8 @@ func (t *Tile) lanes(s step) *asm.Flash {
 	return f
 }
 
-// zeros makes weights 0 in the rows before a vector's first, which the stairs leave as they were
-// and Mix does not read.
+// zeros makes the weights 0 in the rows before each vector's first one. The stairs leave these rows
+// unset, as Mix does not read them.
 func (t *Tile) zeros() {
 	s := &t.stairs
 	for v := 0; s.divided && v < s.vectors; v++ {
@@ -347,8 +355,8 @@ func (t *Tile) zeros() {
 	}
 }
 
-// Mix adds the block's values to the output. With care, it takes rows of V that are not finite as
-// zeros and hides the lanes that see them.
+// Mix adds the block's values to the output. In the careful round it reads rows of V that are not
+// finite as zeros, and hides the lanes that see them.
 func (t *Tile) Mix() {
 	used := t.edits.used
 	if used.empty() {
@@ -368,7 +376,7 @@ func (t *Tile) Mix() {
 	m.Fresh = false
 }
 
-// hide hides the lanes that see a key.
+// hide hides the lanes that see a key: Finish computes their rows by definition.
 func (t *Tile) hide(key int) {
 	for lane := range t.place.rows {
 		if t.place.sees(lane, key) {
@@ -380,7 +388,7 @@ func (t *Tile) hide(key int) {
 	}
 }
 
-// settle makes an output that nothing was mixed into 0.
+// settle makes the output 0 if no values have been added to it.
 func (t *Tile) settle() {
 	if t.mix.Fresh {
 		clear(t.mix.O)
@@ -388,9 +396,9 @@ func (t *Tile) settle() {
 	}
 }
 
-// Finish writes the rows and the by-products that the call wants. If it reports true, what it wrote
-// is not sound: the output, or the weights with it, must be done again from the first block, and
-// Finish called again.
+// Finish writes the rows and the by-products that the call wants. If it reports true, a number is
+// not finite: compute the tile again from its first block, and call Finish again. Tiled, which
+// keeps the weights, repeats Mix alone.
 func (t *Tile) Finish() (again bool) {
 	t.settle()
 	sound := t.scales()
@@ -415,7 +423,7 @@ func (t *Tile) Finish() (again bool) {
 	return false
 }
 
-// farSums reports whether by-products of a lane cannot be made from its sums.
+// farSums reports whether the by-products of a lane cannot be computed from its sums.
 func (t *Tile) farSums(lane int) bool {
 	m, l, s := t.sums.numbers(lane)
 	if t.sums.S == nil || !(l > 0) {
@@ -427,7 +435,7 @@ func (t *Tile) farSums(lane int) bool {
 	return t.row.FarSums(m, s)
 }
 
-// finishRow writes the by-products of a row that the loops have answered.
+// finishRow writes the by-products of a row that the loops have computed.
 func (t *Tile) finishRow(lane, h int) {
 	r := &t.row
 	r.Largest(float64(t.sums.max[lane])/t.edits.Beta, int(t.sums.first[lane]))

@@ -9,9 +9,9 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// TestWeightsInStairs checks the weights of blocks that the mask's edges cross, against the softmax
-// in float64, where scores rise so that references must be raised again and again; and that the
-// calls of the steps are such as assembly takes.
+// TestWeightsInStairs checks the weights of blocks that the band's edges cross, against the softmax
+// in float64. Scores rise so that references must be raised several times. The calls of the steps
+// must be such as assembly supports.
 func TestWeightsInStairs(t *testing.T) {
 	for _, mask := range []attn.Mask{attn.Causal(), attn.Window(9, 2)} {
 		p := attn.Problem{Batch: 1, SeqQ: 24, SeqKV: 64, HeadsQ: 1, HeadsKV: 1, Dim: 4, DimV: 4, Mask: mask}
@@ -19,7 +19,7 @@ func TestWeightsInStairs(t *testing.T) {
 		for i := range p.SeqQ {
 			a.Q.Row(0, i, 0)[0] = 1
 		}
-		for j := range p.SeqKV { // some 60 times as large as the key before
+		for j := range p.SeqKV { // far larger than the key before
 			copy(a.K.Row(0, j, 0), []float32{float32(j * 150), 0, 0, 0})
 		}
 		ops, raises, narrow := asm.Portable(24, 4, 4, 4, 6), 0, 0
@@ -43,7 +43,7 @@ func TestWeightsInStairs(t *testing.T) {
 		tile := New(&p, ops, NewStage(&p, ops, Config{Block: 64}))
 		tile.SetPanel(make([]float32, 64*24))
 		tile.At(a, 0, 0, 0)
-		for range 2 { // the second time after all that the first one left in the calls
+		for range 2 { // the second time with the state that the first one left in the calls
 			if tile.Load(); !tile.Block(0, 64) {
 				t.Fatal("no block")
 			}
@@ -77,8 +77,9 @@ func TestWeightsInStairs(t *testing.T) {
 	}
 }
 
-// TestFactorOfQueries checks that queries take the factor on their way in where the tuning says so
-// and no edit needs scores without it: once, by the queries or by the products.
+// TestFactorOfQueries checks that queries are multiplied by the factor when they are loaded, if the
+// tuning says so and no edit needs scores without it. The factor must be applied once, to the
+// queries or to the products.
 func TestFactorOfQueries(t *testing.T) {
 	base := attn.Problem{Batch: 1, SeqQ: 8, SeqKV: 8, HeadsQ: 1, HeadsKV: 1, Dim: 4, DimV: 4}
 	capped, means, large := base, base, base
@@ -114,7 +115,7 @@ func TestFactorOfQueries(t *testing.T) {
 	}
 }
 
-// TestFloats checks that the count of scratch has room for what a Back allocates.
+// TestFloats checks that the count of scratch covers everything that a Back allocates.
 func TestFloats(t *testing.T) {
 	for _, c := range cases.All() {
 		p := c.Problem
@@ -130,9 +131,9 @@ func TestFloats(t *testing.T) {
 			}
 			return n
 		}
-		m, s := &b.marks, &b.sums
-		n := floats(m.lse, m.sub, m.h, m.gh, m.norm, m.lnNorm, m.sunk) + 2*len(m.less)
-		n += floats(b.met, b.unbend.P, b.table.mix.O, b.table.outs, b.dq.O, b.dot.Lanes())
+		m, s := &b.perLane, &b.sums
+		n := floats(m.lse, m.lifted, m.entropy, m.dEntropy, m.norm, m.logNorm, m.sinkWeight) + 2*len(m.delta)
+		n += floats(b.prepared, b.metric.P, b.table.mix.O, b.table.outs, b.dq.O, b.dot.Lanes())
 		n += floats(b.flash.Queries.Lanes(), b.flash.Keep, b.moves.scale, b.moves.rows, b.moves.raw, b.moves.metric.P, b.moves.outs)
 		n += floats(s.M, s.L, s.best, s.max) + len(s.first) + len(s.hidden)
 		n += floats(b.edits.was, b.edits.edit.Bias, b.edits.relative.P, b.edits.edit.SlopeHi, b.edits.edit.SlopeLo) + len(b.edits.edit.Pos) + len(b.edits.edit.Bits)

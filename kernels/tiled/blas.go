@@ -12,11 +12,11 @@ import (
 // Gemm. In panel layout they are plain matrix products, P = K Qt and O += V^T P.
 //
 // A Gemm that covers four or more 64 x 64 blocks of its result starts goroutines and allocates.
-// Sixty-four lanes by at most 128 rows are two.
+// Sixty-four lanes by at most 128 rows are two such blocks.
 func NewBLAS() attn.Kernel {
 	ops := asm.Portable(lanes, 1, 8, 1, 1)
 	ops.ISA = "blas"
-	score, mix := ops.Panel.Score, ops.Panel.Mix // for rows that overlap, as broadcast ones do: Gemm refuses them
+	score, mix := ops.Panel.Score, ops.Panel.Mix // for overlapping rows, which Gemm refuses
 	ops.Panel.Score = func(s *asm.Scores) {
 		keys, queries := s.Keys.Rows(), s.Queries.Lanes()
 		if keys.Stride < s.D || s.D == 0 {
@@ -25,8 +25,7 @@ func NewBLAS() attn.Kernel {
 		}
 		k, q := general(s.N, s.D, keys), general(s.D, s.Width, asm.Rows{Data: queries, Stride: s.Lanes})
 		blas32.Gemm(blas.NoTrans, blas.NoTrans, 1, k, q, 0, panel(&s.Panel))
-		// Gemm skips elements of K that are 0, and with them what 0 makes of a query that is not
-		// finite.
+		// Gemm skips elements of K that are 0, so it misses that 0 times an infinity or NaN is NaN.
 		var lost [lanes]float32
 		for x := range s.D {
 			for lane, q := range queries[x*s.Lanes:][:s.Width] {

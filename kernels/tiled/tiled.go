@@ -1,7 +1,7 @@
-// Package tiled is attention as two blocked matrix products with a softmax in between: S = K Q^T
-// for a whole head, a two-pass softmax over it, O = V^T P. It runs on the same loops as flash and
-// in the same layout, and differs by not fusing: the score matrix goes out to memory and comes back
-// twice. What flash gains over tiled is what fusion buys.
+// Package tiled computes attention as two blocked matrix products with a softmax in between: S = K
+// Q^T for a whole head, a two-pass softmax over it, O = V^T P. It runs on the same loops as flash
+// and in the same layout, and differs by not fusing: the score matrix is written to memory and read
+// back twice. What flash gains over tiled is what fusion buys.
 //
 // The backward pass is unfused too: all the weights of some queries, then all their gradients,
 // product by product.
@@ -19,7 +19,7 @@ import (
 // block is the number of keys in one product.
 const block = 64
 
-// have is what tiles do, and what there is a matrix for.
+// have is the set of abilities of tiles, and of a kernel that stores the score matrix.
 const have = tile.Have | attn.NeedWeights | attn.NeedScores
 
 type kernel struct {
@@ -27,7 +27,7 @@ type kernel struct {
 	name string
 }
 
-// New returns the kernel tiled on the given loops.
+// New returns the kernel tiled on a set of loops.
 func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "tiled/" + ops.ISA} }
 
 func (k kernel) Name() (algo, isa string) { return "tiled", k.ops.ISA }
@@ -39,7 +39,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	if err := p.Require(k.name, have); err != nil {
 		return 0, err
 	}
-	// per worker: a tile, the score matrix of a head, and what each row keeps between the passes
+	// For each worker: a tile, the score matrix of a head, and the sums of each row.
 	rows := tile.Count(&p, k.ops, p.SeqQ) * k.ops.Shape.Lanes
 	per, err := attn.Floats(rows, p.SeqKV+tile.SumsPerLane)
 	if err != nil {
@@ -54,13 +54,13 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	return forward + back, err
 }
 
-// config returns what the tiles of a worker share in the forward pass.
+// config returns the tile configuration of the forward pass.
 func (k kernel) config(p *attn.Problem) tile.Config {
 	return tile.Config{Block: block, Pack: tile.Packing(p, k.ops, asm.Forward)}
 }
 
-// blocking returns that of the backward pass: a tile at a time takes all its keys through each of
-// the five products before the next.
+// blocking returns the sizes of the backward pass: one tile at a time takes all its keys through
+// each of the five products before the next.
 func (k kernel) blocking(p *attn.Problem) tile.Blocking {
 	return tile.Blocking{Block: max(p.SeqKV, 1), Tiles: 1, Unfused: true, Pack: tile.Packing(p, k.ops, asm.Backward)}
 }
@@ -120,11 +120,11 @@ func (pl *plan) head(id, task int) {
 	w, a, p := &pl.workers[id], pl.a, &pl.p
 	b, h := task/p.HeadsQ, task%p.HeadsQ
 	t, tiles := w.t, tile.Count(p, pl.ops, a.Queries(p, b))
-	at := func(n int) { // tile n, with the sums it keeps
+	at := func(n int) { // moves to tile n and its sums
 		t.Use(w.kept[n])
 		t.At(a, b, h, n)
 	}
-	panel := func(n int) []float32 { // from the block's first key on
+	panel := func(n int) []float32 { // rows of tile n starting at the block's first key
 		return w.matrix[(n*p.SeqKV+t.Key())*pl.ops.Shape.Lanes:]
 	}
 	for n := range tiles { // S
@@ -137,7 +137,7 @@ func (pl *plan) head(id, task int) {
 	}
 	for n := range tiles { // P
 		at(n)
-		t.Outside()
+		t.WriteUnseen()
 		if t.Block(0, p.SeqKV) {
 			t.SetPanel(panel(n))
 			t.StoreScores()

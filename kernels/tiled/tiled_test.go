@@ -13,6 +13,7 @@ const claims = attn.AllSoftmax
 
 var hold = attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5}
 
+// TestTiled runs the suite on every set of loops.
 func TestTiled(t *testing.T) {
 	for _, l := range asmtest.All(t) {
 		o := hold
@@ -21,6 +22,7 @@ func TestTiled(t *testing.T) {
 	}
 }
 
+// TestBLAS runs the suite on the loops with gonum's products.
 func TestBLAS(t *testing.T) {
 	o := hold
 	o.Core = asmtest.Core()

@@ -1,4 +1,4 @@
-// Package asmtest lists the loops that tests of kernels go through.
+// Package asmtest lists the loops that tests of kernels run on.
 package asmtest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Levels are the instruction sets that this machine has, portable first; with -short the fastest
-// alone. It says which it leaves out.
+// Levels returns the instruction sets that this machine has, portable first; with -short, the
+// fastest alone. It logs the sets that it leaves out.
 func Levels(t testing.TB) []asm.Level {
 	t.Helper()
 	levels := available(t)
@@ -23,7 +23,7 @@ func Levels(t testing.TB) []asm.Level {
 	return levels
 }
 
-// available are all that this machine has. It says which it has not.
+// available returns all sets that this machine has, and logs the others.
 func available(t testing.TB) (levels []asm.Level) {
 	t.Helper()
 	for _, l := range asm.Levels() {
@@ -36,13 +36,13 @@ func available(t testing.TB) (levels []asm.Level) {
 	return levels
 }
 
-// Core is whether the core of the suite is enough for portable loops. With the tag purego they go
-// through the whole of it, as others do.
+// Core reports whether the core of the suite is enough for portable loops: it is where assembly
+// runs too. With the tag purego they run the whole suite, as others do.
 func Core() bool {
 	return slices.ContainsFunc(asm.Levels(), func(l asm.Level) bool { return l.Available && l.ISA != "go" })
 }
 
-// Loops are those of an instruction set, or portable ones in the geometry of one.
+// Loops are the loops of an instruction set, or portable loops in the geometry of one.
 type Loops struct {
 	Name string
 	Ops  *asm.Ops
@@ -54,10 +54,11 @@ func Packs(ops *asm.Ops) bool { return ops.Pack.Size(asm.Keys, ops.Shape.Group, 
 
 // All returns the loops of the instruction sets that this machine has, and portable loops in the
 // geometries of the others, so that each geometry is tested on every machine. With -short it
-// returns the former alone, of which the core of the suite is enough for all but the fastest. Sets
-// that have a packing are there twice: packing every problem, for the whole suite, and packing
-// where it pays, for its core, since few of its problems are large enough and the others take
-// another set's loops.
+// returns only the machine's sets, and the core of the suite is enough for all but the fastest.
+//
+// Sets that have a packing are listed twice. The first runs the core and packs where that pays,
+// which few problems of the suite are large enough for. The second packs every problem, and runs
+// the whole suite.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
 	for _, l := range available(t) {

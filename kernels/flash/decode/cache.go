@@ -9,24 +9,23 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// Rows of K and V are read in place and as they are stored: float32 or less, after one another or
-// in pages. The keys of a split are divided into runs, each in one page; loops take all runs of a
-// split in one call, with the bits of one run. While they read a run they prefetch the one that
-// comes some KiB later, so that nothing waits at the end of a page, or where values follow keys and
-// the next head follows this one.
+// Rows of K and V are read in place and as they are stored: in float32 or less, contiguous or in
+// pages. The keys of a split are divided into runs, each in one page. Loops read all runs of a
+// split in one call, with the bits of one run. While they read a run they prefetch a run some KiB
+// ahead. So nothing waits at the end of a page, or where values follow keys and one head another.
 
-// A cache is the keys and values of the key heads of a task.
+// A cache locates the keys and values of the key heads of a task.
 type cache struct {
-	heads []head
-	k, v  pool
-	pages []int32 // of the batch entry; nil: keys follow one another
-	shift int     // a key's page is key>>shift
-	turn  int     // heads whose runs are interleaved
-	run   int     // keys in a run
-	ahead ahead
-	size  uintptr   // bytes of an element
-	runs  []uintptr // addresses of the runs that are read, and of some that are read next
-	lines []uintptr // addresses of the scales of the runs that are read next; nil: there are none
+	heads      []head
+	k, v       pool
+	pages      []int32 // pages of the batch entry; nil: keys are contiguous
+	shift      int     // a key's page is key>>shift
+	interleave int     // heads whose runs are interleaved
+	run        int     // keys in a run
+	ahead      ahead
+	size       uintptr   // bytes of an element
+	runs       []uintptr // addresses of the runs that are read, and of the runs after them
+	lines      []uintptr // addresses of the scales of the runs after them; nil: there are no scales
 }
 
 // ahead describes what is prefetched while a run is read.
@@ -36,30 +35,29 @@ type ahead struct {
 	pages int // number of these pages
 }
 
-// A head has its rows from key 0 on, or from the first page of the pool on.
+// A head holds the rows of a key head, starting at key 0 or at the first page of the pool.
 type head struct{ k, v asm.Cells }
 
-// A pool describes how the rows of K, or of V, are stored, which is the same for all heads.
+// A pool describes how the rows of K, or of V, of all heads are stored.
 type pool struct {
-	row, page, head distance // from one to the next
-	now, next       places   // of the keys that are read, and of those after them
+	row, page, head distance // distance from one row, page or head to the next
+	now, next       places   // places of the runs that are read, and of the runs after them
 }
 
-// A distance is in elements, and in scales.
+// A distance is a number of elements, and of scales.
 type distance struct{ at, scales int }
 
-// places are where runs begin: in elements, and in scales.
+// places are the starts of runs, as indices of elements and of scales.
 type places struct{ at, scales []int }
 
-// Sizes in bytes of a run that no page ends, and of what it prefetches.
-//
-// Runs are as far ahead as is best for the loops: far enough for rows to come from memory, near
-// enough for the cache to keep them until then. Loops that take less than wideVector bytes at a
-// time keep the CPU busier, and want rows further ahead. Further still a run is touched once in
-// each page of memory, so that its address is translated when its rows are prefetched.
+// Sizes in bytes of a run that does not end with its page, and distances of its prefetches. Runs
+// are prefetched early enough for rows to arrive from memory, and late enough for the cache to keep
+// them. Loops that read less than wideVector bytes at a time keep the CPU busier, and need rows
+// earlier. touchAhead bytes ahead, a run is touched once in each page of memory, so that its
+// addresses are translated before its rows are prefetched.
 //
 // A long run has fewer sums to load and store; a short one has less to wait for at its end. Loops
-// that prefetch nothing suit a CPU that follows a stream by itself, which it does best where many
+// that prefetch nothing suit a CPU that prefetches streams by itself, which it does best where many
 // pages are touched together.
 //
 // Tuning: docs/tuning.md#decode-runs
@@ -90,7 +88,7 @@ func runOf(p *attn.Problem, longest int) (run, bytes int) {
 // ahead.
 func mostRuns(p *attn.Problem) (read, touch int) {
 	run, bytes := runOf(p, shortRun)
-	return max(spanLimit(p), headLimit(p)) * splitKeys / run, cover(touchAhead, bytes)
+	return max(splitLimit(p), headLimit(p)) * splitKeys / run, cover(touchAhead, bytes)
 }
 
 func newCache(p *attn.Problem) cache {
@@ -115,7 +113,8 @@ func cacheFloats(p *attn.Problem) int {
 	return p.HeadsKV*int(unsafe.Sizeof(head{}))/4 + 2*(10*n+touch)
 }
 
-// fit makes runs as long, and prefetches as far ahead, as suits the loops and interleaved heads.
+// fit chooses the length of runs and the distance of prefetches that suit the loops and interleaved
+// heads.
 func (c *cache) fit(p *attn.Problem, loops *asm.Ops, interleaved bool) {
 	reach, longest := loops.Tuning.Ahead, shortRun
 	switch {
@@ -131,12 +130,12 @@ func (c *cache) fit(p *attn.Problem, loops *asm.Ops, interleaved bool) {
 	c.run, c.ahead = run, ahead{cover(reach, bytes), cover(touchAhead, bytes), cover(bytes, memoryPage)}
 }
 
-// open finds the keys and values of a task's heads, of which turn are interleaved: where the runs
-// of keys first..end-1 begin and, as far as any of them is prefetched or touched, those of the next
+// open locates the keys and values of a task's heads, interleave of which are interleaved. It finds
+// the runs of keys first..end-1 and, as far as they are prefetched or touched, the runs of the next
 // split.
-func (c *cache) open(p *attn.Problem, a *attn.Args, t *task, turn, first, end int) {
+func (c *cache) open(p *attn.Problem, a *attn.Args, t *task, interleave, first, end int) {
 	at, row, keys := 0, 0, a.Keys(p, t.b)
-	c.turn = turn
+	c.interleave = interleave
 	if c.pages = nil; p.Page != 0 {
 		c.pages, c.shift = a.Pages[t.b*p.PagesEach():], bits.TrailingZeros(uint(p.Page))
 	} else if keys > 0 {
@@ -148,7 +147,7 @@ func (c *cache) open(p *attn.Problem, a *attn.Args, t *task, turn, first, end in
 	}
 	c.k.measure(&a.K)
 	c.v.measure(&a.V)
-	n := cover(end-first, c.run) * turn
+	n := cover(end-first, c.run) * interleave
 	ahead := min(c.ahead.touch, len(c.k.next.at))
 	if c.lines != nil {
 		ahead = max(ahead, n)
@@ -165,15 +164,15 @@ func (p *pool) measure(t *attn.Tensor) {
 	}
 }
 
-// find finds the first n runs of those that begin with a key, in K and in V. A run that would begin
-// behind the last key is where that one is.
+// find finds n runs of K and of V, starting with the run that begins at key. A run that would begin
+// after the last key gets the place of the last key.
 func (c *cache) find(k, v *places, n, key, keys int) {
 	for i := 0; i < n; key += c.run {
 		page, row := 0, min(key, keys-1)
 		if c.pages != nil {
 			page, row = int(c.pages[row>>c.shift]), row&(1<<c.shift-1)
 		}
-		for h := 0; h < c.turn && i < n; h++ {
+		for h := 0; h < c.interleave && i < n; h++ {
 			c.k.place(k, i, page, row, h)
 			c.v.place(v, i, page, row, h)
 			i++
@@ -186,9 +185,9 @@ func (p *pool) place(to *places, i, page, row, head int) {
 	to.scales[i] = page*p.page.scales + row*p.row.scales + head*p.head.scales
 }
 
-// read points a loop at its runs of K or V, key from of the block first.
+// read sets a loop's runs to runs of K or V, starting at key from of the block.
 func (c *cache) read(w *asm.Walk, of *asm.Cells, runs places, from int) {
-	first, n := from/c.run*c.turn, cover(w.N, c.run)*c.turn
+	first, n := from/c.run*c.interleave, cover(w.N, c.run)*c.interleave
 	w.Cache = *of
 	w.Run, w.At, w.Scales = c.run, runs.at[first:][:n], runs.scales[first:][:n]
 	base := of.Address(0)
@@ -197,10 +196,11 @@ func (c *cache) read(w *asm.Walk, of *asm.Cells, runs places, from int) {
 	}
 }
 
-// prefetch sets what the runs of a loop prefetch: later ones of its own, and then the next ones,
-// key from of a block first, of which it touches the scales.
+// prefetch sets what a loop prefetches while it reads its runs: later runs of its own, and then the
+// runs that are read next, starting at key from of the block. It also touches the scales of the
+// latter.
 func (c *cache) prefetch(w *asm.Walk, next *asm.Cells, runs places, from int) {
-	n, first, last := len(w.At), from/c.run*c.turn, len(runs.at)-1
+	n, first, last := len(w.At), from/c.run*c.interleave, len(runs.at)-1
 	base := next.Address(0)
 	for i := range c.ahead.touch {
 		c.runs[n+i] = base + c.size*uintptr(runs.at[min(first+i, last)])
@@ -214,15 +214,15 @@ func (c *cache) prefetch(w *asm.Walk, next *asm.Cells, runs places, from int) {
 	}
 }
 
-// prefetchValues returns the prefetch of Weigh, key from of a block first: of values that Dot did
-// not prefetch, nor did Weigh for the keys before these, and for the heads before this one that are
-// interleaved with it. All weights of a block together prefetch a line a step, or as much as the
-// cache has room for.
+// prefetchValues returns the prefetch of Weigh, starting at key from of a block. It prefetches
+// values that Dot has not prefetched, nor Weigh for earlier keys, nor for earlier heads that are
+// interleaved with this one. All weights of a block together prefetch at most one line for each
+// step, and at most what the cache has room for.
 func (c *cache) prefetchValues(w *asm.Weigh, k *block, from, columns int, loops *asm.Ops) asm.Prefetch {
 	steps := func(keys int) int { return 2 * w.R * cover(keys, loops.Shape.Vec) }
-	at, before, row := c.v.now.at, k.head%c.turn, columns*int(c.size)
+	at, before, row := c.v.now.at, k.head%c.interleave, columns*int(c.size)
 	run := max(1, c.run*row)
-	by := min(line, min(loops.Tuning.Room, c.turn*k.n*row)/(c.turn*steps(k.n)))
+	by := min(line, min(loops.Tuning.Room, c.interleave*k.n*row)/(c.interleave*steps(k.n)))
 	done := (before*steps(w.N) + steps(from)) * by
 	return asm.Prefetch{
 		At: c.heads[k.head-before].v.Address(at[min(c.ahead.runs+done/run, len(at)-1)]) + uintptr(done%run),

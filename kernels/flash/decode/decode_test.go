@@ -15,8 +15,9 @@ func run(ops *asm.Ops, p attn.Problem, team *attn.Team, a *attn.Args) {
 	Kernel{Ops: ops}.Plan(p, team).Run(a)
 }
 
-// TestPagesKeepBits checks that a row's bits do not depend on whether its keys are in pages, on the
-// order of these, on whether a task takes several heads or several splits, or on other workers.
+// TestPagesKeepBits checks that a row's bits do not depend on whether its keys are in pages or on
+// the order of the pages, on whether a task scans several heads or several splits, or on the number
+// of workers.
 func TestPagesKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
@@ -82,8 +83,8 @@ func TestPagesKeepBits(t *testing.T) {
 	}
 }
 
-// TestInterleavedKeepBits checks that heads that are interleaved, all of them or a few at a time,
-// give the bits of heads that are far apart.
+// TestInterleavedKeepBits checks that interleaved heads, all of them or some at a time, give the
+// bits of heads that are far apart.
 func TestInterleavedKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
@@ -123,8 +124,8 @@ func TestInterleavedKeepBits(t *testing.T) {
 	}
 }
 
-// TestKeysWithoutValues checks that keys of int8 find their scales where there are no values, with
-// the same sums.
+// TestKeysWithoutValues checks that keys of int8 find their scales where values have no columns,
+// with the same sums.
 func TestKeysWithoutValues(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		var sums [2]float32
@@ -143,7 +144,8 @@ func TestKeysWithoutValues(t *testing.T) {
 	}
 }
 
-// TestDecodeOfCellsAllocatesNothing checks that steady state allocates nothing, whatever the cache.
+// TestDecodeOfCellsAllocatesNothing checks that calls after the first allocate nothing, for every
+// kind of cache.
 func TestDecodeOfCellsAllocatesNothing(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 300, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 16, Q: attn.F16, KV: attn.I8, Out: attn.BF16, Page: 16}
 	for _, l := range asmtest.Levels(t) {
@@ -156,8 +158,8 @@ func TestDecodeOfCellsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestStreams checks that keys of one query each that more than fill the last cache, and no others,
-// go through the loops for a stream, with the bits of the other loops.
+// TestStreams checks which calls use the loops for a stream: keys that more than fill the last
+// cache, each for one query. They must give the bits of the other loops.
 func TestStreams(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		for _, c := range []struct {
@@ -167,7 +169,8 @@ func TestStreams(t *testing.T) {
 			streams bool
 		}{
 			{"one query", func(p *attn.Problem) {}, "bhsd", true},
-			{"behind a window", func(p *attn.Problem) { p.Mask = attn.Window(500, 0) }, "bhsd", true}, // runs of other lengths begin elsewhere
+			// Here runs of other lengths begin at other keys.
+			{"behind a window", func(p *attn.Problem) { p.Mask = attn.Window(500, 0) }, "bhsd", true},
 			{"float16", func(p *attn.Problem) { p.KV = attn.F16 }, "bhsd", false},
 			{"bfloat16", func(p *attn.Problem) { p.KV = attn.BF16 }, "bhsd", false},
 			{"int8", func(p *attn.Problem) { p.KV = attn.I8 }, "bhsd", false},
@@ -203,22 +206,22 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestWeightsPrefetchOn checks that a task that makes weights, query after query, split after split
-// and head after head, prefetches values that it has not prefetched, and no more than there is room
-// for.
+// TestWeightsPrefetchOn checks what Weigh prefetches in a task, query after query, split after
+// split and head after head: values that it has not prefetched before, and no more than the cache
+// has room for.
 func TestWeightsPrefetchOn(t *testing.T) {
 	for _, c := range []struct {
 		layout      string
-		calls, room int // of Weigh, in a task
+		calls, room int // calls of Weigh in a task; bytes of room
 		step        int
 	}{
-		{"bhsd", maxSpan, 1 << 30, 64},
-		{"bhsd", maxSpan, 64 << 10, 8},
+		{"bhsd", maxSplits, 1 << 30, 64},
+		{"bhsd", maxSplits, 64 << 10, 8},
 		{"bshd", 2, 1 << 30, 64},
 		{"bshd", 2, 32 << 10, 8},
 	} {
 		const group, vec = 2, 4
-		p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: maxSpan * splitKeys, HeadsQ: 2 * group, HeadsKV: 2, Dim: 64, DimV: 128}
+		p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: maxSplits * splitKeys, HeadsQ: 2 * group, HeadsKV: 2, Dim: 64, DimV: 128}
 		a := flashtest.NewArgs(t, p, c.layout)
 		ops := *asm.Go()
 		ops.Tuning.Ahead, ops.Tuning.Room, ops.Shape.Vec = shortRun, c.room, vec
@@ -232,7 +235,7 @@ func TestWeightsPrefetchOn(t *testing.T) {
 			weigh(w)
 		}
 		run(&ops, p, nil, a)
-		if want := 2 * maxSpan; len(at) != want {
+		if want := 2 * maxSplits; len(at) != want {
 			t.Fatalf("%s: %d calls of Weigh, want %d", c.layout, len(at), want)
 		}
 		asked := uintptr(2 * group * splitKeys / vec * c.step)
@@ -244,7 +247,7 @@ func TestWeightsPrefetchOn(t *testing.T) {
 	}
 }
 
-// TestNoQueries checks that a call without queries gives no worker anything to do.
+// TestNoQueries checks that a call without queries runs no task.
 func TestNoQueries(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()

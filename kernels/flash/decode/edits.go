@@ -10,20 +10,21 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// edits are what a worker changes scores with. A query's scores are in a row; loops of panels take
-// as many of them as there are lanes for a row of a panel, and then the rest.
+// edits are the scratch for a worker's changes of scores. A query's scores are in a row. Loops of
+// panels edit Shape.Lanes of them as one row of a panel, and then the rest.
 type edits struct {
 	call     asm.Edit
-	rest     []float32 // [lanes]: what goes with the scores that fill no row
-	relative asm.Dot   // of one query with rows of the table
-	products []float32 // [split]: its result
+	rest     []float32 // [lanes]: addends of the scores that do not fill a row
+	relative asm.Dot   // product of one query with rows of the table
+	products []float32 // [split]: result of relative
 	apart    distances
 }
 
-// distances are those of keys from the queries of a task.
+// distances are the distances of keys from the queries of a task.
 type distances struct {
-	last    []float32 // [split+queries-1]: from the last query; those of the one before it begin one further on
-	from, n int       // how far the first key is before the last query, and the number of them
+	// [split+queries-1]: distances from the last query. Those of the query before begin one later.
+	last    []float32
+	from, n int // distance of the first key before the last query; number of distances
 }
 
 // editsSizes returns the lengths of the slices.
@@ -50,8 +51,8 @@ func newEdits(p *attn.Problem, ops *asm.Ops) edits {
 	return e
 }
 
-// change applies a loop to the first n of a row of scores, of which Weigh may write whole vectors.
-// add has a number for each, for Add.
+// change applies a loop to the first n of a row of scores, whose memory is whole vectors. For Add,
+// add has an addend for each score.
 func (e *edits) change(loop func(*asm.Edit), vec int, scores, add []float32, n int) {
 	c := &e.call
 	c.Width, c.N, c.P, c.Bias = c.Lanes, n/c.Lanes, scores, add
@@ -67,8 +68,8 @@ func (e *edits) change(loop func(*asm.Edit), vec int, scores, add []float32, n i
 	loop(c)
 }
 
-// of returns the distances of query i, of queries, from n keys, of which the first is before keys
-// before the first query.
+// of returns the distances of query i, of queries, from n keys. before is the distance of the first
+// key before the first query.
 func (d *distances) of(i, queries, before, n int) []float32 {
 	if from, all := before+queries-1, n+queries-1; d.from != from || d.n != all {
 		d.from, d.n = from, all
@@ -79,8 +80,8 @@ func (d *distances) of(i, queries, before, n int) []float32 {
 	return d.last[queries-1-i:][:n]
 }
 
-// edit finishes the scores of one query, which is row of the worker and row at of the block: terms
-// are added, hidden keys become -Inf. key is the first key.
+// edit finishes the scores of one query, which is row row of the worker and row at of the block: it
+// adds the terms and sets hidden keys to -Inf. key is the first key.
 func (pl *Plan) edit(w *worker, k *block, row, at, key int) {
 	p, a, e, b := &pl.p, pl.a, &w.edits, k.b
 	h, i := pl.query(k, at)
@@ -96,7 +97,7 @@ func (pl *Plan) edit(w *worker, k *block, row, at, key int) {
 	if s.Terms&attn.TermBias != 0 {
 		bias := &a.Terms.Bias
 		c.Scale, c.Factor, c.Bounded = f.Add, f.Beta, true
-		if off, step := bias.Offset(b, i, h); step == 0 { // one for all keys
+		if off, step := bias.Offset(b, i, h); step == 0 { // all keys share one number
 			for j, x := range scores[:n] {
 				scores[j] = c.Biased(x, bias.Data[off])
 			}
@@ -123,8 +124,8 @@ func (pl *Plan) edit(w *worker, k *block, row, at, key int) {
 	}
 }
 
-// addRelative adds the products of a query with the rows of the table that go with the keys: one
-// row after another, but where distances are clipped, the same.
+// addRelative adds the products of a query with the rows of the table for its keys. They are
+// consecutive rows, except that clipped distances share one row.
 func (pl *Plan) addRelative(w *worker, b, h, i int, scores []float32, key int) {
 	p, a, e, c, n, table := &pl.p, pl.a, &w.edits, &w.edits.relative, w.weigh.N, &pl.a.Terms.Relative
 	first, last := a.Relative(p, b, i, key), a.Relative(p, b, i, key+n-1)
@@ -134,7 +135,8 @@ func (pl *Plan) addRelative(w *worker, b, h, i int, scores []float32, key int) {
 	pl.loops.Decode.Dot(c)
 	products := e.products[:n]
 	if different < n {
-		near := min(max(a.Pos(p, b)+i-a.Terms.RelativeClip-key, 0), n-different) // keys too far before the query
+		// near is the number of keys at the clipped distance before the query.
+		near := min(max(a.Pos(p, b)+i-a.Terms.RelativeClip-key, 0), n-different)
 		low, high := products[0], products[different-1]
 		copy(products[near:], products[:different])
 		fill(products[:near], low)
@@ -157,7 +159,7 @@ func hide(scores []float32, first, end int) {
 	}
 }
 
-// hideBitmap hides keys, whose first is key, that the bitmap hides from query i.
+// hideBitmap hides the keys that the bitmap hides from query i. key is the first key of scores.
 func (pl *Plan) hideBitmap(b, h, i int, scores []float32, key int) {
 	if pl.p.Mask.Bitmap == attn.BlockBitmap {
 		i /= pl.p.Mask.Block

@@ -8,7 +8,7 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// scanTask takes the queries of a task over its keys, and leaves their partial states.
+// scanTask takes the queries of a task over its keys, and stores their partial states.
 func (pl *Plan) scanTask(worker, i int) {
 	w, p, a := pl.workers[worker], &pl.p, pl.a
 	w.cache.fit(p, pl.loops, pl.schedule.interleaved)
@@ -19,7 +19,7 @@ func (pl *Plan) scanTask(worker, i int) {
 	if rows == 0 {
 		return
 	}
-	lo, hi := keys, 0 // of all rows
+	lo, hi := keys, 0 // keys that any row sees
 	for r := range rows {
 		l, h := a.Visible(p, t.b, (begin+r)%nq)
 		if w.visible.lo[r], w.visible.hi[r] = l, h; l < h {
@@ -31,15 +31,15 @@ func (pl *Plan) scanTask(worker, i int) {
 		clear(pl.states.o[k*p.DimV:][:p.DimV])
 	})
 	if first, end := t.keys(lo, hi, w.cache.run); first < end {
-		turn := 1
+		interleave := 1
 		if pl.schedule.interleaved {
-			turn = t.heads
+			interleave = t.heads
 		}
-		w.cache.open(p, a, &t, turn, first, end)
+		w.cache.open(p, a, &t, interleave, first, end)
 		w.dot.Stride, w.weigh.Stride, w.sum.Stride = t.splits*splitKeys, t.splits*splitKeys, t.splits*splitKeys
-		for head := 0; head < t.heads; head += turn {
+		for head := 0; head < t.heads; head += interleave {
 			pl.scanHeads(w, block{
-				b: t.b, kv: t.kv + head, head: head, heads: turn, first: begin, rows: rows, split: t.split, key: first, n: end - first,
+				b: t.b, kv: t.kv + head, head: head, heads: interleave, first: begin, rows: rows, split: t.split, key: first, n: end - first,
 			})
 		}
 	}
@@ -50,7 +50,7 @@ func (pl *Plan) scanTask(worker, i int) {
 // plan.
 func (pl *Plan) eachState(t *task, begin, rows int, do func(j, k int)) {
 	group, j := pl.p.Group()*pl.a.Queries(&pl.p, t.b), 0
-	for i := range t.splits { // heads or splits are one
+	for i := range t.splits { // the task has one head or one split
 		for h := range t.heads {
 			k := pl.stateOf(pl.rowOf(t.b, 0, 0)+(t.kv+h)*group+begin) + t.split + i
 			for range rows {
@@ -61,25 +61,25 @@ func (pl *Plan) eachState(t *task, begin, rows int, do func(j, k int)) {
 	}
 }
 
-// A block is what goes through scores, weights and output together: queries of one key head, or of
-// several that are interleaved, and keys of one split or of several.
+// A block is the queries and keys that one call of each loop takes together. The queries are of one
+// key head, or of several that are interleaved; the keys are of one split or of several.
 type block struct {
 	b, kv, head int // batch entry; first key head, and its index among those of the task
 	heads       int // key heads that are interleaved
 	first, rows int // first row of a key head, and number of rows
-	row         int // the worker's row of the first one, for the first split
-	scores      int // its row of scores
+	row         int // the worker's row of the first query, for the first split
+	scores      int // the first query's row of scores
 	split       int // the first split
 	key, n      int // first key, and number of keys
 }
 
-// only returns the block of one of its heads.
+// only returns the block of head h of the block.
 func (k block) only(h int) block {
 	k.kv, k.head, k.row, k.scores, k.heads = k.kv+h, k.head+h, k.row+h*k.rows, k.scores+h*k.rows, 1
 	return k
 }
 
-// query returns the head and the number of the query in a row of the block's first head.
+// query returns the head and the index of the query in a row of the block's first head.
 func (pl *Plan) query(k *block, row int) (h, i int) {
 	nq := pl.a.Queries(&pl.p, k.b)
 	return k.kv*pl.p.Group() + (k.first+row)/nq, (k.first + row) % nq
@@ -102,7 +102,7 @@ func (pl *Plan) scanHeads(w *worker, k block) {
 	}
 }
 
-// dot computes the scores of a block. Keys that have to be rotated are, first.
+// dot computes the scores of a block, after rotating the keys if the problem has a rotation.
 func (pl *Plan) dot(w *worker, k *block) {
 	c, p := &w.dot, &pl.p
 	c.Rows, c.HeadStep = pl.queryRows(k.b, k.kv, k.first)
@@ -121,7 +121,7 @@ func (pl *Plan) dot(w *worker, k *block) {
 	pl.loops.Decode.Dot(c)
 }
 
-// weigh makes weights of the scores of a head, split by split.
+// weigh turns the scores of a head into weights, split by split.
 func (pl *Plan) weigh(w *worker, k block) {
 	c := &w.weigh
 	for from := 0; from < k.n; from += c.N {
@@ -139,8 +139,8 @@ func (pl *Plan) weigh(w *worker, k block) {
 	}
 }
 
-// sum adds the values of a block, split by split. Behind its last keys come those of the next head
-// of the task, or of the first head in the next split.
+// sum adds the values of a block, split by split. After its last keys it prefetches the keys of the
+// next head of the task, or of the first head in the next split.
 func (pl *Plan) sum(w *worker, k block) {
 	c, cache := &w.sum, &w.cache
 	for from := 0; from < k.n; from += c.N {
@@ -166,8 +166,8 @@ func (pl *Plan) sum(w *worker, k block) {
 	}
 }
 
-// beginSplit points Weigh and Sum at the keys of one split, key from of the block first. It returns
-// the worker's row of the first query.
+// beginSplit sets the calls of Weigh and Sum to the keys of one split, starting at key from of the
+// block. It returns the worker's row of the first query.
 func (pl *Plan) beginSplit(w *worker, k *block, from int) (row int) {
 	p := &pl.p
 	split := (k.key + from) / splitKeys
@@ -183,8 +183,8 @@ func (pl *Plan) beginSplit(w *worker, k *block, from int) (row int) {
 	return row
 }
 
-// seed makes the largest of the first scores of row i, score from first, its reference if it has
-// none: Weigh would leave before each such row.
+// seed gives row i a reference if it has none: the largest of its first scores, starting at score
+// from. Otherwise Weigh would leave early before each such row.
 func seed(w *asm.Weigh, i, from int) {
 	if w.M[i] != asm.Unset || from >= w.N {
 		return
@@ -196,8 +196,8 @@ func seed(w *asm.Weigh, i, from int) {
 	}
 }
 
-// raise lifts the reference of row i of the block, which is row of the worker, to its largest
-// score, and scales what was summed below the old one. A row with a score of +Inf is hidden
+// raise lifts the reference of row i of the block, which is row row of the worker, to its largest
+// score. It scales what was summed below the old reference. A row with a score of +Inf is hidden
 // instead.
 func (pl *Plan) raise(w *worker, row, i int) {
 	top, s := w.weigh.Top, &w.states
@@ -215,8 +215,9 @@ func (pl *Plan) raise(w *worker, row, i int) {
 	}
 }
 
-// cleanValues copies the values of a split, key from of the block first, without the rows that are
-// not finite, and marks the queries that see one of those, the first of which is row of the worker.
+// cleanValues copies the values of a split, starting at key from of the block, with zeros for rows
+// that are not finite. It marks the queries that see such a row; the first query is row row of the
+// worker.
 func (pl *Plan) cleanValues(w *worker, k *block, from, row int) {
 	p, a := &pl.p, pl.a
 	for j := range w.sum.N {

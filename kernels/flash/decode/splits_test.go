@@ -12,8 +12,8 @@ import (
 	"attnlab/kernels/flash/flashtest"
 )
 
-// TestSchedule checks how calls are divided into tasks, and that tasks cover each query of each key
-// head and split once.
+// TestSchedule checks how calls are divided into tasks, and that the tasks cover each query of each
+// key head and split once.
 func TestSchedule(t *testing.T) {
 	const d = 64
 	apart, between, pages := attn.Tensor{SS: d, SH: 9000 * d}, attn.Tensor{SS: 4 * d, SH: d}, attn.Tensor{SS: d, SH: 64 * d}
@@ -30,12 +30,12 @@ func TestSchedule(t *testing.T) {
 		{"fewer splits than a task may take", 1, 4, 4, nil, apart, 3, 1, 1, 3, 1, false},
 		{"tasks for two workers", 1, 4, 4, nil, apart, 5, 2, 1, 2, 1, false},
 		{"tasks for many workers", 1, 4, 4, nil, apart, 5, 9, 1, 1, 1, false},
-		{"rows of several heads in turn", 1, 4, 4, nil, between, 5, 1, 4, 1, 1, true},
+		{"interleaved rows of several heads", 1, 4, 4, nil, between, 5, 1, 4, 1, 1, true},
 		{"as many heads as there are rows of scores for", 3, 16, 4, nil, between, 5, 1, 2, 1, 1, true},
 		{"pages", 1, 4, 4, nil, pages, 5, 1, 4, 1, 1, false},
 		{"one row, as far apart as heads", 1, 4, 4, nil, attn.Tensor{SS: d, SH: d}, 5, 1, 4, 1, 1, false},
 		{"pages, two workers", 1, 4, 4, nil, pages, 3, 2, 1, 1, 1, false},
-		{"rotated keys of heads in turn", 1, 4, 4, func(p *attn.Problem) { p.Score.Rope = attn.RopeHalves }, between, 5, 1, 4, 1, 1, false},
+		{"rotated keys of interleaved heads", 1, 4, 4, func(p *attn.Problem) { p.Score.Rope = attn.RopeHalves }, between, 5, 1, 4, 1, 1, false},
 		{"rotated keys", 1, 4, 4, func(p *attn.Problem) { p.Score.Rope = attn.RopeHalves }, apart, 5, 1, 1, 1, 1, false},
 		{"more queries than rows of scores", 1, 48, 1, nil, apart, 1, 1, 1, 1, 2, false},
 		{"shares for many workers, not all alike", 1, 50, 1, nil, apart, 1, 4, 1, 1, 6, false},
@@ -50,11 +50,11 @@ func TestSchedule(t *testing.T) {
 		if c.change != nil {
 			c.change(&p)
 		}
-		if c.workers == 2 && c.kv == 4 { // heads and splits for two
+		if c.workers == 2 && c.kv == 4 { // enough heads and splits for two workers
 			p.Batch = 1
 		}
 		s := newSchedule(&p, &c.keys, c.splits, c.workers)
-		if s.set != c.set || s.span != c.span || s.shares != c.shares || s.interleaved != c.interleaved {
+		if s.taskHeads != c.set || s.taskSplits != c.span || s.shares != c.shares || s.interleaved != c.interleaved {
 			t.Errorf("%s: %+v, want sets of %d heads, spans of %d, %d shares, interleaved %v", c.name, s, c.set, c.span, c.shares, c.interleaved)
 		}
 		type cell struct{ b, kv, split, row int }
@@ -117,13 +117,13 @@ func TestTaskKeys(t *testing.T) {
 		{0, 4, 0, 9000, 64, 0, 8192},
 		{4, 1, 0, 9000, 64, 8192, 9000},
 		{1, 2, 0, 9000, 64, 2048, 6144},
-		{1, 2, 2500, 9000, 64, 2496, 6144}, // a whole run before it
-		{1, 2, 2520, 9000, 16, 2496, 6144}, // whole vectors
+		{1, 2, 2500, 9000, 64, 2496, 6144}, // from the start of a run
+		{1, 2, 2520, 9000, 16, 2496, 6144}, // from the start of a vector
 		{1, 2, 2500, 9000, 256, 2304, 6144},
 		{1, 2, 2500, 2600, 256, 2304, 2600},
 		{1, 2, 2050, 9000, 4096, 2048, 6144}, // not before the split
-		{0, 2, 5000, 5100, 64, 4992, 4096},   // none
-		{2, 1, 0, 3000, 64, 4096, 3000},      // none
+		{0, 2, 5000, 5100, 64, 4992, 4096},   // no keys
+		{2, 1, 0, 3000, 64, 4096, 3000},      // no keys
 	} {
 		task := task{split: c.split, splits: c.splits}
 		if first, end := task.keys(c.lo, c.hi, c.run); first != c.first || end != c.end {
@@ -132,7 +132,7 @@ func TestTaskKeys(t *testing.T) {
 	}
 }
 
-// TestRunLengths checks the lengths of runs, and how far ahead they prefetch, of rows of 64
+// TestRunLengths checks the lengths of runs, and how far ahead they prefetch, for rows of 64
 // numbers.
 func TestRunLengths(t *testing.T) {
 	const kib = 1 << 10
@@ -179,14 +179,14 @@ func stored(p *attn.Problem, a *attn.Args, x *attn.Tensor, b, kv, key int) (row,
 // TestRuns checks where runs of keys and values begin, and what is prefetched and touched while a
 // loop reads them.
 func TestRuns(t *testing.T) {
-	const batch, from, keys = 1, 1, 4500 // the call's second entry, from its second key head on
+	const batch, from, keys = 1, 1, 4500 // the call's second entry, starting at its second key head
 	for _, kv := range []attn.DType{attn.F32, attn.I8} {
 		for _, c := range []struct {
-			layout string
-			page   int
-			turn   int
-			split  int
-			first  int
+			layout     string
+			page       int
+			interleave int
+			split      int
+			first      int
 		}{
 			{"bhsd", 0, 1, 0, 0},
 			{"bhsd", 0, 1, 1, 2112},
@@ -202,11 +202,13 @@ func TestRuns(t *testing.T) {
 			ch.ahead = ahead{runs: 2, touch: 5, pages: 1}
 			task := task{b: batch, kv: from, heads: 2, split: c.split, splits: 1}
 			end := (c.split + 1) * splitKeys
-			ch.open(&p, a, &task, c.turn, c.first, end)
-			// run returns the first key and the head of run i of those that begin with a key.
-			run := func(begin, i int) (key, head int) { return min(begin+i/c.turn*ch.run, keys-1), from + i%c.turn }
+			ch.open(&p, a, &task, c.interleave, c.first, end)
+			// run returns the first key and the head of run i, counted from key begin.
+			run := func(begin, i int) (key, head int) {
+				return min(begin+i/c.interleave*ch.run, keys-1), from + i%c.interleave
+			}
 			at := fmt.Sprintf("%v, %+v", kv, c)
-			n, far := cover(end-c.first, ch.run)*c.turn, ch.ahead.touch
+			n, far := cover(end-c.first, ch.run)*c.interleave, ch.ahead.touch
 			for i := range n {
 				key, head := run(c.first, i)
 				k, kScale := stored(&p, a, &a.K, batch, head, key)
@@ -234,17 +236,17 @@ func TestRuns(t *testing.T) {
 			w.N = 5*ch.run - 3
 			ch.read(&w, &ch.heads[0].k, ch.k.now, 2*ch.run)
 			ch.prefetch(&w, &ch.heads[0].v, ch.v.now, 8*ch.run)
-			read := 5 * c.turn
+			read := 5 * c.interleave
 			if w.Run != ch.run || len(w.At) != read || w.FarPages != 1 {
 				t.Fatalf("%s: %d runs of %d keys, touched in %d pages", at, len(w.At), w.Run, w.FarPages)
 			}
-			later := func(i int) uintptr { // run i of what is read, and then prefetched
+			later := func(i int) uintptr { // run i of the runs that are read, and then prefetched
 				if i < read {
-					key, head := run(c.first, 2*c.turn+i)
+					key, head := run(c.first, 2*c.interleave+i)
 					k, _ := stored(&p, a, &a.K, batch, head, key)
 					return k
 				}
-				key, head := run(c.first, 8*c.turn+i-read)
+				key, head := run(c.first, 8*c.interleave+i-read)
 				v, _ := stored(&p, a, &a.V, batch, head, key)
 				return v
 			}
@@ -253,7 +255,7 @@ func TestRuns(t *testing.T) {
 					t.Fatalf("%s: run %d prefetches or touches something else", at, i)
 				}
 				if kv == attn.I8 {
-					key, head := run(c.first, 8*c.turn+i)
+					key, head := run(c.first, 8*c.interleave+i)
 					if _, scale := stored(&p, a, &a.V, batch, head, key); w.FarScale[i] != scale {
 						t.Fatalf("%s: run %d touches other scales", at, i)
 					}
@@ -263,13 +265,14 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestPrefetchOrder checks what each loop prefetches after its own rows: values after keys, and
-// after values those of the next split, the keys of the next head, or those of the next task.
+// TestPrefetchOrder checks what each loop prefetches after its own rows: values after keys and,
+// after values, the values of the next split, the keys of the next head, or the keys of the next
+// task.
 func TestPrefetchOrder(t *testing.T) {
 	for _, c := range []struct {
 		layout string
 		page   int
-		order  []string // what is read, and then prefetched: K or V, head, split
+		order  []string // read, and then prefetched: K or V, head, split
 	}{
 		{"bhsd", 0, []string{"K00 V00", "V00 V01", "V01 V02", "V02 K02", "K10 V10", "V10 V11", "V11 V12", "V12 K12"}},
 		{"bshd", 0, []string{"K00 V00", "V00 K01", "K01 V01", "V01 K02", "K02 V02", "V02 K02"}},
@@ -286,7 +289,7 @@ func TestPrefetchOrder(t *testing.T) {
 				}
 			}
 		}
-		last := func(name string, kv int) uintptr { // where the keys behind the last one are
+		last := func(name string, kv int) uintptr { // place of keys after the last one
 			row, _ := stored(&p, a, map[string]*attn.Tensor{"K": &a.K, "V": &a.V}[name], 0, kv, p.SeqKV-1)
 			return row
 		}
@@ -395,7 +398,7 @@ func TestMerge(t *testing.T) {
 		},
 	} {
 		n := len(c.m)
-		s := newPartials(n + 1) // another query's before them
+		s := newPartials(n + 1) // the first state belongs to another query
 		s.set(0, 1000, nan, nan, 1000, 3, true)
 		for i := range n {
 			s.set(1+i, c.m[i], c.l[i], c.s[i], c.max[i], c.first[i], c.bad[i])

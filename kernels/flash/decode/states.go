@@ -8,12 +8,12 @@ import (
 	"attnlab/kernels/scalar"
 )
 
-// partials are the partial states of queries, but for their outputs.
+// partials are the partial states of queries, except their outputs.
 type partials struct {
 	asm.Sums
 	max   []float32 // the largest score
 	first []int32   // its key
-	bad   []bool    // the query is to be answered by definition
+	bad   []bool    // the row must be computed by definition
 }
 
 func newPartials(n int) partials {
@@ -26,12 +26,12 @@ func (s *partials) reset(i int) {
 	s.set(i, asm.Unset, 0, 0, float32(math.Inf(-1)), -1, false)
 }
 
-// set sets state i. A sum that is NaN is bad.
+// set sets state i. A sum that is NaN makes it bad.
 func (s *partials) set(i int, m, l, weighted, largest float32, first int32, bad bool) {
 	s.M[i], s.L[i], s.S[i], s.max[i], s.first[i], s.bad[i] = m, l, weighted, largest, first, bad || l != l
 }
 
-// copy copies state j of others to state i.
+// copy copies state j of from to state i.
 func (s *partials) copy(i int, from *partials, j int) {
 	s.set(i, from.M[j], from.L[j], from.S[j], from.max[j], from.first[j], from.bad[j])
 }
@@ -52,8 +52,8 @@ type merged struct {
 	bad                bool
 }
 
-// merge brings the n splits of a query, the first of which is state at, to a common reference, in
-// the order of their keys. M of each becomes the factor of its output.
+// merge scales the n splits of a query, starting at state at, to a common reference and adds their
+// sums, in the order of their keys. It replaces M of each split by the factor of its output.
 func (s *partials) merge(at, n int) merged {
 	to := merged{ref: asm.Unset, largest: float32(math.Inf(-1)), key: -1}
 	for k := at; k < at+n; k++ {
@@ -75,7 +75,7 @@ func (s *partials) merge(at, n int) merged {
 			f = float32(math.Exp2(float64(s.M[k]) - float64(to.ref)))
 		}
 		s.M[k] = f
-		if f > 0 { // otherwise its sums may be anything
+		if f > 0 { // otherwise the sums are meaningless
 			to.sum += float32(f * s.L[k])
 			to.weighted += float32(f * s.S[k])
 		}

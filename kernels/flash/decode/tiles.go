@@ -8,34 +8,34 @@ import (
 
 // Tiles plans calls whose queries go through KV splits in the lanes of tiles.
 type Tiles struct {
-	Floats func(p *attn.Problem) int // float32 numbers in the scratch of a worker
+	Floats func(p *attn.Problem) int // number of float32 numbers in the scratch of a worker
 	Plan   func(p attn.Problem, team *attn.Team, workers int) Walker
 }
 
 // A Walker takes tiles over keys.
 type Walker interface {
-	// Run answers a whole call.
+	// Run computes a whole call.
 	Run(a *attn.Args)
-	// Begin starts a call whose splits are scanned by Scan. leave takes each tile after each split.
-	Begin(a *attn.Args, leave func(*tile.Tile))
-	// Scan takes the queries that share key head kv of batch entry b over a split, of n keys
-	// starting at first. With care, values that are not finite count as 0.
+	// Begin starts a call whose splits are scanned by Scan. collect is called with each tile after
+	// each split.
+	Begin(a *attn.Args, collect func(*tile.Tile))
+	// Scan takes the queries that share key head kv of batch entry b over a split: n keys starting
+	// at first. In a careful round, values that are not finite are read as 0.
 	Scan(worker, b, kv, split, first, n int, careful bool)
 }
 
-// byTiles reports whether enough queries share a key head that multiply-adds of rows would take
-// longer than memory does: they go through its keys in the lanes of tiles, split by split.
-//
+// byTiles reports whether queries go through their keys in the lanes of tiles, split by split. They
+// do where many queries share a key head: in rows, multiply-adds would take longer than memory.
 // Tuning: docs/tuning.md#decode-tiles
 func byTiles(p *attn.Problem) bool {
 	n := sharers(p)
 	return tile.JoinsHeads(p) && (n > maxRows || n == maxRows && p.Dim <= 64)
 }
 
-// useTiles makes pl such a plan.
+// useTiles sets up a plan whose queries are in the lanes of tiles.
 func (pl *Plan) useTiles(workers int) {
 	pl.walker = pl.Tiles.Plan(pl.p, pl.team, workers)
-	pl.scan, pl.leave = pl.scanTiles, pl.leaveTile
+	pl.scan, pl.collect = pl.scanTiles, pl.collectTile
 	for range workers {
 		w := &worker{row: scalar.NewRow(&pl.p), clean: make([]float32, pl.p.DimV)}
 		w.merge.Fresh = true
@@ -43,14 +43,14 @@ func (pl *Plan) useTiles(workers int) {
 	}
 }
 
-// runTiles answers a call: where there is one split, without states.
+// runTiles computes a call; with one split, it needs no partial states.
 func (pl *Plan) runTiles(splits int) {
 	if splits == 1 {
 		pl.walker.Run(pl.a)
 		return
 	}
-	pl.schedule = schedule{batch: pl.p.Batch, heads: pl.p.HeadsKV, splits: splits, set: 1, span: 1, shares: 1}
-	pl.walker.Begin(pl.a, pl.leave)
+	pl.schedule = schedule{batch: pl.p.Batch, heads: pl.p.HeadsKV, splits: splits, taskHeads: 1, taskSplits: 1, shares: 1}
+	pl.walker.Begin(pl.a, pl.collect)
 	pl.scanAndMerge(pl.schedule.tasks())
 }
 
@@ -60,8 +60,8 @@ func (pl *Plan) scanTiles(worker, i int) {
 	pl.walker.Scan(worker, t.b, t.kv, t.split, t.split*tileSplitKeys, tileSplitKeys, pl.careful)
 }
 
-// leaveTile keeps the partial states of a tile after a split.
-func (pl *Plan) leaveTile(t *tile.Tile) {
+// collectTile stores the partial states of a tile after a split.
+func (pl *Plan) collectTile(t *tile.Tile) {
 	b, rows := t.Batch(), t.Sums()
 	for lane := range t.Rows() {
 		h, i := t.Query(lane)

@@ -32,19 +32,19 @@ func packs(p *attn.Problem, ops *asm.Ops) bool {
 	return packs
 }
 
-// TestCopiesKeepBits checks that rows of V that are far apart are copied for tiles enough to share
-// them, and as many of K where loops gather, unless they are packed; and that they give the bits of
-// contiguous rows, also where one is not finite.
+// TestCopiesKeepBits checks when rows are copied: rows of V that are far apart, if enough tiles
+// share them, and rows of K too where the tuning copies them, unless they are packed. Copies must
+// give the bits of contiguous rows, also where one is not finite.
 func TestCopiesKeepBits(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
 	for _, l := range asmtest.Levels(t) {
 		k, copies := counted(l)
-		mgathers := []attn.Mask{attn.Causal(), {}, attn.Window(70, 20)}
+		masks := []attn.Mask{attn.Causal(), {}, attn.Window(70, 20)}
 		if testing.Short() {
-			mgathers = mgathers[:1]
+			masks = masks[:1]
 		}
-		for _, mask := range mgathers {
+		for _, mask := range masks {
 			p := attn.Problem{Batch: 2, SeqQ: 300, SeqKV: 300, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16, Mask: mask, Lengths: true}
 			between := flashtest.NewArgs(t, p, "bshd")
 			apart := flashtest.NewArgs(t, p, "bhsd")
@@ -65,17 +65,17 @@ func TestCopiesKeepBits(t *testing.T) {
 				}
 				for _, team := range []*attn.Team{nil, team} {
 					var values int64
-					for _, gathers := range []bool{false, true} {
-						k.Ops.Tuning.Gathers = gathers
+					for _, copies := range []bool{false, true} {
+						k.Ops.Tuning.CopiesRows = copies
 						n := call(team, between)
 						switch {
 						case packs(&p, k.Ops):
 							if n != 0 {
 								t.Errorf("%s, %v: %d copies of rows that are packed", l.ISA, mask, n)
 							}
-						case !gathers && n == 0:
+						case !copies && n == 0:
 							t.Errorf("%s, %v: no copies", l.ISA, mask)
-						case gathers && n != 2*values:
+						case copies && n != 2*values:
 							t.Errorf("%s, %v: %d copies of K and V, %d of V alone", l.ISA, mask, n, values)
 						}
 						values = n
@@ -87,8 +87,8 @@ func TestCopiesKeepBits(t *testing.T) {
 	}
 }
 
-// TestCopiesArePrefetched checks that, where loops gather, Flash prefetches once in each bundle
-// every 32 columns of K and V of every block but its first.
+// TestCopiesArePrefetched checks that, where the tuning copies rows, Flash prefetches every 32
+// columns of K and V of every block but the first, once in each bundle.
 func TestCopiesArePrefetched(t *testing.T) {
 	const columns = 32
 	p := attn.Problem{Batch: 1, SeqQ: 500, SeqKV: 700, HeadsQ: 2, HeadsKV: 2, Dim: 2 * columns, DimV: columns + 8}
@@ -96,10 +96,10 @@ func TestCopiesArePrefetched(t *testing.T) {
 	cases.Fill("normal", p, a, 1)
 	for _, l := range asmtest.Levels(t) {
 		k, _ := counted(l)
-		if asmtest.Packs(k.Ops) { // it copies nothing
+		if asmtest.Packs(k.Ops) { // packing copies rows instead
 			continue
 		}
-		k.Ops.Tuning.Gathers, k.L2 = true, 1<<20
+		k.Ops.Tuning.CopiesRows, k.L2 = true, 1<<20
 		asked := map[uintptr]int{}
 		pl := prefetching(t, k, p, a, func(next uintptr) { asked[next]++ })
 		bundles, all := cover(tile.Count(&p, k.Ops, p.SeqQ), pl.size), 0
@@ -121,8 +121,8 @@ func TestCopiesArePrefetched(t *testing.T) {
 	}
 }
 
-// prefetching has a plan answer a call, and tells prefetched the address that Flash prefetches when
-// it begins a block.
+// prefetching runs a call of a plan, and calls prefetched with the address that Flash prefetches
+// when it begins a block.
 func prefetching(t *testing.T, k Kernel, p attn.Problem, a *attn.Args, prefetched func(at uintptr)) *Plan {
 	t.Helper()
 	flash := k.Ops.Panel.Flash
@@ -137,21 +137,21 @@ func prefetching(t *testing.T, k Kernel, p attn.Problem, a *attn.Args, prefetche
 	return pl
 }
 
-// TestLoneTilePrefetches checks that a tile that walks alone has Flash prefetch the values of each
-// of its blocks, where the set's loops prefetch.
+// TestLoneTilePrefetches checks that a tile that walks alone makes Flash prefetch the values of
+// each of its blocks, where the set's loops prefetch.
 func TestLoneTilePrefetches(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 12, SeqKV: 700, HeadsQ: 2, HeadsKV: 2, Dim: 16, DimV: 40}
 	a := flashtest.NewArgs(t, p, "bhsd")
 	cases.Fill("normal", p, a, 1)
 	for _, l := range asmtest.Levels(t) {
-		for _, gathers := range []bool{false, true} {
+		for _, copies := range []bool{false, true} {
 			k, _ := counted(l)
-			if k.Ops.Tuning.Gathers = gathers; asmtest.Packs(k.Ops) && !gathers || k.Ops.Shape.Lanes < p.SeqQ { // it prefetches in any case; there are two tiles
-				continue
+			if k.Ops.Tuning.CopiesRows = copies; asmtest.Packs(k.Ops) && !copies || k.Ops.Shape.Lanes < p.SeqQ {
+				continue // sets that pack always prefetch; or there are two tiles
 			}
 			var asked, want []uintptr
 			pl := prefetching(t, k, p, a, func(next uintptr) { asked = append(asked, next) })
-			for kv := 0; kv < p.HeadsKV && gathers; kv++ {
+			for kv := 0; kv < p.HeadsKV && copies; kv++ {
 				for key := 0; key < p.SeqKV; key += pl.layout.Block {
 					want = append(want, operand.Rows(&a.V, 0, key, kv).Prefetch().At)
 				}
@@ -159,14 +159,14 @@ func TestLoneTilePrefetches(t *testing.T) {
 			slices.Sort(asked)
 			slices.Sort(want)
 			if !slices.Equal(asked, want) {
-				t.Errorf("%s, gathers %v: %d blocks of values prefetched, want %d", l.ISA, gathers, len(asked), len(want))
+				t.Errorf("%s, copies %v: %d blocks of values prefetched, want %d", l.ISA, copies, len(asked), len(want))
 			}
 		}
 	}
 }
 
-// TestCopiesAreForgotten checks that what was copied for one call is not used in the next, although
-// its only block is the last of the one and the first of the other.
+// TestCopiesAreForgotten checks that rows copied for one call are not used in the next, although
+// its only block is the last of the first call and the first of the second.
 func TestCopiesAreForgotten(t *testing.T) {
 	all := attn.Problem{Batch: 1, SeqQ: 390, SeqKV: 100, HeadsQ: 16, HeadsKV: 16, Dim: 8, DimV: 16}
 	a := flashtest.NewArgs(t, all, "bshd")
@@ -174,7 +174,7 @@ func TestCopiesAreForgotten(t *testing.T) {
 	p := all
 	p.HeadsQ, p.HeadsKV = 1, 1
 	for _, x := range []*attn.Tensor{&a.Q, &a.K, &a.V, &a.Out} {
-		x.H = 1 // the first head, whose rows are between those of others
+		x.H = 1 // the first head: its rows are between the rows of other heads
 	}
 	for _, l := range asmtest.Levels(t) {
 		k, copies := counted(l)

@@ -10,7 +10,7 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// packing returns the sets of loops that pack, and portable ones that copy.
+// packing returns the sets that pack, and portable loops with a packing that copies.
 func packing(t *testing.T) (all []*asm.Ops) {
 	copying := *asm.Go()
 	copying.Pack = asm.Copying()
@@ -23,8 +23,8 @@ func packing(t *testing.T) (all []*asm.Ops) {
 	return all
 }
 
-// TestPacksOnce checks that rows are packed once for a bundle of tiles and a block, and only where
-// that pays and no by-product forbids it; and that all products then read what is packed.
+// TestPacksOnce checks that rows are packed once for each block and bundle of tiles, and only where
+// that pays and no by-product forbids it. All products must then read packed rows.
 func TestPacksOnce(t *testing.T) {
 	for _, l := range packing(t) {
 		packed := map[bool]int{}
@@ -67,7 +67,7 @@ func TestPacksOnce(t *testing.T) {
 			packs, least, most := packs(&p, l), 0, 0
 			if packed[packs]++; packs {
 				bundles, blocks := cover(2*tile.Count(&p, l, p.SeqQ), pl.size), cover(p.SeqKV, pl.layout.Block)
-				if least, most = bundles*blocks, bundles*blocks; c.mask.Band { // bundles see some of the blocks
+				if least, most = bundles*blocks, bundles*blocks; c.mask.Band { // some are unseen
 					least = blocks
 				}
 			}

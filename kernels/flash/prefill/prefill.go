@@ -4,13 +4,13 @@
 // A tile walks over the keys in blocks that start at multiples of a constant in absolute key index.
 // For each block it computes S^T = K Q^T into a small panel, turns scores into weights against a
 // lazily raised reference, and adds O^T += V^T P^T. Blocks that no query of the tile may see are
-// never visited. At the end O^T is transposed out, times 1/l. A task is a bundle of tiles that
-// share a key head: all of them go over one block of its keys, and then over the next.
+// skipped. At the end O^T is transposed into the output, times 1/l.
 //
-// What a problem does to scores besides the product, package tile does between the two steps, a few
-// rows of a block at a time; blocks without any of it go through both in one loop. Keys that are
-// rotated, in pages or not float32 are copied into float32 rows once for a bundle, and so are
-// values that are far apart.
+// A task is a bundle of tiles that share a key head: all of them go over one block of its keys, and
+// then over the next. Package tile edits scores between the two steps, a few rows of a block at a
+// time; blocks without edits run both steps in one loop. Keys that are rotated, in pages or not
+// float32 are copied into contiguous float32 rows once for a bundle. So are values whose rows are
+// far apart.
 package prefill
 
 import (
@@ -21,10 +21,10 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// A Kernel plans calls on some loops, for caches of some sizes.
+// A Kernel plans calls on a set of loops, for caches of the given sizes.
 type Kernel struct {
 	Ops    *asm.Ops
-	L1, L2 int // bytes of a core's first and second cache
+	L1, L2 int // bytes of a core's first and second caches
 }
 
 // Bytes returns the scratch of a plan.
@@ -48,7 +48,7 @@ func (k Kernel) Plan(p attn.Problem, team *attn.Team) *Plan {
 	return k.PlanFor(p, team, k.workers(&p, team.Workers()))
 }
 
-// PlanFor returns a plan for some workers of a team.
+// PlanFor returns a plan for the given number of workers of a team.
 func (k Kernel) PlanFor(p attn.Problem, team *attn.Team, workers int) *Plan {
 	pl := &Plan{Kernel: k, p: p, layout: k.layout(&p), team: team, starts: make([]int, p.Batch+1)}
 	pl.task = pl.bundle
@@ -64,7 +64,7 @@ func (k Kernel) PlanFor(p attn.Problem, team *attn.Team, workers int) *Plan {
 	return pl
 }
 
-// A Plan answers calls of one problem.
+// A Plan computes calls of one problem.
 type Plan struct {
 	Kernel
 	p       attn.Problem
@@ -72,14 +72,15 @@ type Plan struct {
 	team    *attn.Team
 	workers [][]*tile.Tile
 	a       *attn.Args
-	copies  bool  // this call copies rows of V, for tiles enough
+	copies  bool  // this call copies rows of V for bundles of enough tiles
 	size    int   // tiles in a bundle
 	starts  []int // tasks before each batch entry, and of all
 	task    func(worker, task int)
-	leave   func(*tile.Tile) // takes the partial state of a tile of a KV split; nil: tiles have all keys, and finish
+	// collect reads the partial state of a tile after a KV split. nil: tiles see all keys.
+	collect func(*tile.Tile)
 }
 
-// Run answers a call.
+// Run computes a call.
 func (pl *Plan) Run(a *attn.Args) {
 	pl.Begin(a, nil)
 	all := 0
@@ -87,7 +88,7 @@ func (pl *Plan) Run(a *attn.Args) {
 		all += pl.p.HeadsKV * pl.tiles(b)
 	}
 	pl.size = pl.layout.tiles
-	if n := len(pl.workers); n > 1 { // enough bundles for each worker that all end at about the same time
+	if n := len(pl.workers); n > 1 { // enough bundles for all workers to end at about the same time
 		pl.size = min(pl.size, max(all/(16*n), 1))
 	}
 	for b := range pl.p.Batch {
@@ -96,15 +97,15 @@ func (pl *Plan) Run(a *attn.Args) {
 	pl.team.Run(pl.starts[pl.p.Batch], pl.task)
 }
 
-// Begin starts a call whose KV splits are scanned by Scan. leave takes the partial state of a tile
-// after a split.
-func (pl *Plan) Begin(a *attn.Args, leave func(*tile.Tile)) {
-	pl.a, pl.leave = a, leave
+// Begin starts a call whose KV splits are scanned by Scan. collect is called with each tile after a
+// split, and reads its partial state.
+func (pl *Plan) Begin(a *attn.Args, collect func(*tile.Tile)) {
+	pl.a, pl.collect = a, collect
 	pl.copies = pl.layout.Copies && pl.copiesValues(&pl.p, a.V.SS, pl.layout.Block)
 }
 
-// Scan takes the queries that share key head kv of batch entry b over a KV split, of n keys
-// starting at first. With care, values that are not finite count as 0 (package tile).
+// Scan takes the queries that share key head kv of batch entry b over a KV split: n keys starting
+// at first. In a careful round, values that are not finite are read as 0 (package tile).
 func (pl *Plan) Scan(worker, b, kv, split, first, n int, careful bool) {
 	p := &pl.p
 	all := tile.Count(p, pl.Ops, p.Group()*pl.a.Queries(p, b))
@@ -127,8 +128,8 @@ func (pl *Plan) tiles(b int) int {
 	return group * tile.Count(&pl.p, pl.Ops, n)
 }
 
-// joins reports whether tiles of batch entry b have queries of all heads that share a key head:
-// where that pays, and leaves enough of them for all workers.
+// joins reports whether tiles of batch entry b have queries of all heads that share a key head.
+// They do where that pays and leaves enough tiles for all workers.
 func (pl *Plan) joins(b int) bool {
 	p, n := &pl.p, pl.a.Queries(&pl.p, b)
 	if !tile.JoiningPays(p, pl.Ops, n) {
@@ -141,8 +142,8 @@ func (pl *Plan) joins(b int) bool {
 // bundles returns the number of tasks of a key head of batch entry b.
 func (pl *Plan) bundles(b int) int { return cover(pl.tiles(b), pl.size) }
 
-// bundle answers some tiles of queries that share a key head. The last queries of a head go first:
-// under a causal mask they take the longest.
+// bundle computes some tiles of queries that share a key head. The last queries of a head come
+// first: under a causal mask they take the longest.
 func (pl *Plan) bundle(worker, task int) {
 	a, p := pl.a, &pl.p
 	b, _ := slices.BinarySearch(pl.starts, task+1) // the first that is above task
@@ -162,7 +163,7 @@ func (pl *Plan) bundle(worker, task int) {
 		t.At(a, b, kv*group+h, rows-1-row)
 	}
 	if p.Mask.Band && p.Mask.Left != attn.Unbounded {
-		// The first queries then see the earliest keys, and lead.
+		// The first queries see the earliest keys of the window, so they come first.
 		// Tuning: docs/tuning.md#window-order
 		slices.Reverse(tiles)
 	}
@@ -175,23 +176,22 @@ func (pl *Plan) walkTogether(tiles []*tile.Tile) {
 	pl.walk(tiles)
 }
 
-// prefetchers is the number of tiles, the last ones to mix a block, that prefetch the values of the
-// next block, each its share. Mix reads a few columns of all rows, a pattern that a CPU left to
-// itself finds too late for the first tile.
-//
+// prefetchers is the number of tiles that prefetch the values of the next block: the last ones to
+// mix a block, each its share. Mix reads a few columns of all rows, a pattern that a CPU by itself
+// detects too late for the first tile.
 // Tuning: docs/tuning.md#next-values
 const prefetchers = 4
 
 // walk takes tiles over the keys that they see: all over one block, then all over the next. A tile
-// is loaded at the first of its blocks and finished after the last one: its queries, and its
-// output, are then in the nearest cache.
+// is loaded at its first block and finished after its last one, so that its queries and its output
+// are then in the nearest cache.
 func (pl *Plan) walk(tiles []*tile.Tile) {
 	block := pl.layout.Block
 	first, end := pl.p.SeqKV, 0
 	for _, t := range tiles {
 		if t.End() > 0 {
 			first, end = min(first, t.First(block)), max(end, t.End())
-		} else { // it sees nothing
+		} else { // the tile sees no key
 			t.Load()
 			t.Empty()
 			pl.finish(t)
@@ -220,8 +220,8 @@ func (pl *Plan) walk(tiles []*tile.Tile) {
 			if last {
 				t.PrefetchOut()
 			} else if n := min(prefetchers, len(tiles)); i >= len(tiles)-n {
-				turn := i - len(tiles) + n
-				for quarter := turn * prefetchers / n; quarter < (turn+1)*prefetchers/n; quarter++ {
+				share := i - len(tiles) + n
+				for quarter := share * prefetchers / n; quarter < (share+1)*prefetchers/n; quarter++ {
 					t.PrefetchValues(later+quarter*block/prefetchers, end)
 				}
 			}
@@ -233,10 +233,10 @@ func (pl *Plan) walk(tiles []*tile.Tile) {
 	}
 }
 
-// finish ends a tile, and reports whether it must be done again.
+// finish ends a tile, and reports whether it must be computed again.
 func (pl *Plan) finish(t *tile.Tile) (again bool) {
-	if pl.leave != nil {
-		pl.leave(t)
+	if pl.collect != nil {
+		pl.collect(t)
 		return false
 	}
 	return t.Finish()

@@ -6,22 +6,21 @@ import (
 	"attnlab/kernels/tile"
 )
 
-// sizes returns the number of keys in a block, and of tiles that go over a block together, for the
-// sizes in bytes of the first two caches.
+// sizes returns the number of keys in a block and of tiles in a bundle, for the sizes in bytes of
+// the first two caches.
 //
-// A long block has more of its exponentials amid products, and fewer sums to add up, but its rows
-// of K and V should take half of the second cache at most. Tiles share three quarters of what is
-// left, so that each finds rows of K and V where the one before left them. 512 keys make a block
-// where they take a quarter of the second cache, unless the weights of 256 leave room in the first
-// cache.
+// In a long block more exponentials overlap with products, and fewer sums are added up. But the
+// block's rows of K and V should take at most half of the second cache. The tiles share three
+// quarters of the rest, so that each finds rows of K and V where the one before left them. Blocks
+// have 512 keys where these take a quarter of the second cache, unless the weights of 256 keys
+// leave room in the first cache.
 //
-// A sum over a whole block is also where most of the error comes from. The shortest rows, whose
-// tolerance is the tightest, pay for shorter sums.
-//
+// A sum over a whole block is also where most of the rounding error comes from. The shortest rows,
+// whose tolerance is the tightest, have shorter blocks.
 // Tuning: docs/tuning.md#flash-blocks
 func sizes(p *attn.Problem, ops *asm.Ops, pack *asm.Pack, l1, l2 int) (block, tiles int) {
 	lanes, columns := ops.Shape.Lanes, max(p.Dim+p.DimV, 1)
-	longest, most, row, query := 256, 16, 4*columns, 4*columns // row and query: bytes of a key and of a query
+	longest, most, row, query := 256, 16, 4*columns, 4*columns // row, query: bytes of each
 	number, packs := packedBytes(pack)
 	if packs {
 		row, query, most = number*columns, 4*columns+number*p.Dim, 11
@@ -40,16 +39,16 @@ func sizes(p *attn.Problem, ops *asm.Ops, pack *asm.Pack, l1, l2 int) (block, ti
 	return block, min(max(tiles, 1), most)
 }
 
-// packedBytes returns the bytes of a number in rows that are packed, padding aside, and whether
-// rows are packed at all.
+// packedBytes returns the bytes of a number in packed rows, padding aside, and whether rows are
+// packed at all.
 func packedBytes(pack *asm.Pack) (bytes int, packs bool) {
 	const n, d = 512, 64 // whole blocks of every packing
 	size := pack.Size(asm.Keys, n, d)
 	return 4 * size / (n * d), size > 0
 }
 
-// wholeBlocks returns the length of a block of the mask's bitmap, of which all or nothing is
-// visible, if it is shorter than longest and not too short.
+// wholeBlocks returns the side of a block of the mask's bitmap, if it is shorter than longest and
+// not too short; else longest. All or nothing of such a block is visible.
 func wholeBlocks(p *attn.Problem, ops *asm.Ops, longest int) int {
 	if side := p.Mask.Block; side >= 64 && side < longest && side%ops.Shape.Group == 0 {
 		return side
@@ -57,13 +56,13 @@ func wholeBlocks(p *attn.Problem, ops *asm.Ops, longest int) int {
 	return longest
 }
 
-// Blocking returns the sizes of the backward pass. Of the second cache, keys take three eighths, of
-// four rows each, and queries a quarter, of five rows each. 192 keys are whole groups for Outer
-// too, whose micro-tiles have six rows.
+// Blocking returns the sizes of the backward pass. A key has four rows (K, V, dK, dV), for which
+// blocks take three eighths of the second cache. A query has five rows, for which tiles take a
+// quarter. 192 keys are whole groups for Outer too, whose micro-tiles have six rows.
 //
-// Where operands are packed, a key has rows of dK and dV, K packed twice and V once, and a query
-// has its row and its gradient packed as lanes and as lines: half of the cache for each.
-//
+// Where operands are packed, a key has rows of dK and dV, K packed twice and V once. A query has
+// its row and its gradient, each packed as lanes and as lines. Keys and queries take half of the
+// cache each.
 // Tuning: docs/tuning.md#backward-blocks
 func (k Kernel) Blocking(p *attn.Problem) tile.Blocking {
 	group, lanes := k.Ops.Shape.Group, k.Ops.Shape.Lanes
@@ -83,13 +82,13 @@ func (k Kernel) Blocking(p *attn.Problem) tile.Blocking {
 	return tile.Blocking{Block: block, Tiles: min(max(tiles, 1), most), Pack: pack}
 }
 
-// A layout is what a worker has: the tiles of a bundle, and what they share.
+// A layout holds the scratch sizes of a worker: the number of its tiles, and what they share.
 type layout struct {
 	tile.Config
 	tiles int
 }
 
-// layout returns that of a worker, without tiles that no call can fill.
+// layout returns the layout of a worker, without tiles that no call can fill.
 func (k Kernel) layout(p *attn.Problem) layout {
 	pack := tile.Packing(p, k.Ops, asm.Forward)
 	block, tiles := sizes(p, k.Ops, &pack, k.L1, k.L2)
@@ -99,8 +98,9 @@ func (k Kernel) layout(p *attn.Problem) layout {
 	return l
 }
 
-// copiedTiles is the least number of tiles for which rows of V that are far apart are copied: a
-// copy pays when enough tiles read it.
+// copiedTiles is the least number of tiles for which V is copied into contiguous rows: a copy pays
+// when enough tiles read it.
+// Tuning: docs/tuning.md#copy-values
 const copiedTiles = 4
 
 // copies reports whether rows may be copied for a bundle of n tiles. Packing copies them anyway.
@@ -113,16 +113,15 @@ func (l *layout) copies(n int) bool {
 // contiguous rows. Mix re-reads each block Dim/Cols times from the second cache. When other heads'
 // rows lie in between, those rows map to few of its sets and evict each other; copying pays once
 // the block exceeds what those sets hold.
-//
 // Tuning: docs/tuning.md#copy-values
 func (k Kernel) copiesValues(p *attn.Problem, stride, block int) bool {
-	const columns = 8 // of a loop that just holds its own
+	const columns = 8 // with as many columns at once, a loop loses as much as the copy costs
 	row, next := 4*p.DimV, min(4*stride, memoryPage)
-	return row < next && (k.Ops.Tuning.Gathers || k.L2/next*row*k.Ops.Shape.Cols < columns*4*(p.Dim+p.DimV)*block)
+	return row < next && (k.Ops.Tuning.CopiesRows || k.L2/next*row*k.Ops.Shape.Cols < columns*4*(p.Dim+p.DimV)*block)
 }
 
-// memoryPage is the size of a page of memory: at which set of a cache a row is depends on its place
-// there.
+// memoryPage is the size of a page of memory: the set of a cache that a row maps to depends on its
+// place in the page.
 const memoryPage = 4 << 10
 
 // cover returns the number of pieces of a size that cover n.

@@ -9,8 +9,8 @@ import (
 	"attnlab/kernels/asm/asmtest"
 )
 
-// TestSizes checks that, whatever the cache, a block is whole groups of keys, a worker's scratch
-// does not grow with the length, and at d = 128 it stays under 2 MiB.
+// TestSizes checks for many sizes of caches that a block is whole groups of keys and that a
+// worker's scratch does not grow with the length. At d = 128 it must stay below 2 MiB.
 func TestSizes(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		for _, cache := range []int{0, 32 << 10, 256 << 10, 1 << 20, 2 << 20, 64 << 20} {
@@ -41,7 +41,7 @@ func TestSizes(t *testing.T) {
 }
 
 // TestLongBlocks checks that a block has 512 keys where the second cache has room for them, unless
-// the first one has room for more than the weights of 256.
+// the first cache has room for more than the weights of 256.
 func TestLongBlocks(t *testing.T) {
 	const second = 1 << 20
 	for _, c := range []struct{ lanes, d, first, block int }{

@@ -15,7 +15,7 @@ var (
 		tables:       tables{entries: 8, degree: 3},
 		probes:       probes{chains: 12, reads: 8},
 		rows:         4, cols: []int{12, 6, 4}, queries: 2, wide: 2, storeLanes: 8,
-		powers: avx2Powers, ways: x86Ways,
+		powers: avx2Powers, readings: x86Readings,
 	}
 	avx512 = &target{
 		name: "avx512", arch: "amd64", vec: 16, vecs: 3, spell: newX86("Z"), smaller: avx2,
@@ -24,30 +24,30 @@ var (
 		probes:       probes{chains: 24, reads: 8},
 		traits:       traits{checksEach: true},
 		rows:         8, cols: []int{16, 8, 8}, queries: 4, wide: 4, storeLanes: 8,
-		powers: avx512Powers, ways: x86Ways,
+		powers: avx512Powers, readings: x86Readings,
 	}
 )
 
 // x86Sets are the instruction sets of amd64.
 var x86Sets = []*target{avx2, avx512, amx}
 
-// On some CPUs both units that multiply 512 bits do all other vector work too. There a sum, a
-// comparison into a mask and VSCALEFPS cost as much as a multiply-add. On others comparisons and
-// look-ups in two vectors cost that much, and sums and integers are free.
+// The ways to compute 2^x. On some CPUs both units that multiply 512 bits do all other vector work
+// too. There a sum, a comparison into a mask and VSCALEFPS cost as much as a multiply-add. On
+// others comparisons and look-ups in two vectors cost that much, while sums and integers are free.
 // Tuning: docs/tuning.md#vector-units
 var (
 	avx2Powers   = []power{{way: "Table", ulps: "1.25", emit: (*gen).exp2Table, constants: (*gen).tableConstants}}
 	avx512Powers = []power{
 		{way: "Table", ulps: "1.75", emit: (*gen).exp2Tables, constants: (*gen).tableConstants},
-		{way: "Reduced", name: "Floored", ulps: "1.6", emit: (*gen).exp2Floored, constants: (*gen).flooredConstants, asks: true},
+		{way: "Reduced", name: "Floored", ulps: "1.6", emit: (*gen).exp2Floored, constants: (*gen).flooredConstants, prefetches: true},
 	}
 )
 
-// x86Ways are the two hints for rows that are read once. Non-temporal lines go to the first cache
-// and are dropped from there. On some CPUs that saves the transfer to the second cache; on others
-// it also passes by the second cache's queue, which waits for more lines.
+// x86Readings are the two hints for rows that are read once. Non-temporal lines go to the first
+// cache and are dropped from there. On some CPUs that saves the transfer to the second cache. On
+// others it also bypasses the second cache's queue, which can wait for more lines.
 // Tuning: docs/tuning.md#prefetch-hints
-var x86Ways = []way{{"Once", "PREFETCHNTA", true}, {"Kept", "PREFETCHT1", false}}
+var x86Readings = []reading{{"NonTemporal", "PREFETCHNTA", true}, {"Temporal", "PREFETCHT1", false}}
 
 // x86 spells AVX2 and AVX-512, which differ in the letter of their registers and little else. Go
 // writes the destination last.
@@ -66,7 +66,7 @@ var x86Regs = map[reg]string{
 
 func (x x86) v(v vec) string    { return x.letter + strconv.Itoa(x.number(v)) }
 func (x x86) low(v vec) string  { return "X" + strconv.Itoa(x.number(v)) } // the lowest 128 bits
-func (x x86) half(v vec) string { return "Y" + strconv.Itoa(x.number(v)) } // the lower half of 512 bits
+func (x x86) half(v vec) string { return "Y" + strconv.Itoa(x.number(v)) } // lower 256 of 512 bits
 
 func (x x86) m(m mem) string {
 	s := "(" + x.register(m.base) + ")"
@@ -128,7 +128,7 @@ func (x x86) loadFour(dst vec, m mem)       { x.emit("VMOVUPS", x.m(m), x.low(ds
 func (x x86) storeFour(m mem, src vec)      { x.emit("VMOVUPS", x.low(src), x.m(m)) }
 func (x x86) hint(m mem)                    { x.emit("PREFETCHT1", x.m(m)) }
 func (x x86) hintNear(m mem)                { x.emit("PREFETCHT0", x.m(m)) }
-func (x x86) hintOnce(m mem)                { x.emit(x.way.asks, x.m(m)) }
+func (x x86) hintRead(m mem)                { x.emit(x.reading.instruction, x.m(m)) }
 func (x x86) get(dst reg, m mem)            { x.emit("MOVQ", x.m(m), x.register(dst)) }
 func (x x86) put(m mem, src reg)            { x.emit("MOVQ", x.register(src), x.m(m)) }
 func (x x86) getBool(dst reg, m mem)        { x.emit("MOVBQZX", x.m(m), x.register(dst)) }
@@ -185,7 +185,7 @@ func (x x86) widen(dst vec, m mem, c cells) {
 	}
 }
 
-// widenOne inserts a bfloat16 directly into the upper half of its element.
+// widenOne loads one cell. It inserts a bfloat16 directly into the upper half of its element.
 func (x x86) widenOne(dst vec, m mem, c cells) {
 	insert, place := "VPINSRW", 0
 	switch c {
@@ -225,8 +225,8 @@ func (x x86) gatherFour(dst vec, at, stride, stride3 reg) {
 	}
 }
 
-// pairs adds elements at odd places to those at even places in AVX-512, which has no horizontal
-// addition.
+// pairs adds neighbouring elements. AVX-512 has no horizontal addition, so it adds the elements at
+// odd places to those at even places.
 func (x x86) pairs(dst, a, b, temp vec) {
 	if x.letter == "Y" {
 		x.emit("VHADDPS", x.v(b), x.v(a), x.v(dst))
@@ -355,7 +355,8 @@ func (x x86) shuffle(op, selects string, a, b, dst int) {
 	x.emit(op, append(strings.Fields(selects), x.v(vec(b)), x.v(vec(a)), x.v(vec(dst)))...)
 }
 
-// transpose takes twice the steps in AVX-512, where quarters are exchanged in two steps.
+// transpose takes twice the steps in AVX-512, where quarters of registers are exchanged in two
+// steps.
 func (x x86) transpose() {
 	x.transposeFours(x.vec)
 	if x.letter == "Y" {
@@ -395,7 +396,7 @@ func (x x86) transposeFours(n int) {
 	}
 }
 
-// exchange joins the even and the odd parts of two registers, four times.
+// exchange joins the even and the odd quarters of two registers, four times.
 func (x x86) exchange(op, even, odd string) {
 	for i := range 4 {
 		x.shuffle(op, even, i, 4+i, 8+i)

@@ -3,8 +3,8 @@ package asmgen
 import "fmt"
 
 // AMX has eight registers, T0 to T7, each an AMX tile of 16 rows of 64 bytes. TDPBF16PS adds the
-// products of 32 pairs of bf16 numbers to each of 16 x 16 float32 sums: a row of one AMX tile by a
-// column of another, which stores pairs of rows in one:
+// products of 32 pairs of bf16 numbers to each of 16 x 16 float32 sums. It multiplies a row of one
+// AMX tile by a column of another, which stores two rows of numbers in each of its rows:
 //
 //	C[i][l] += Σ_k A[i][k] B[k/2][2l+k%2]    k < 32
 //
@@ -13,19 +13,18 @@ import "fmt"
 // lanes and d = 64 these are 36 products of AMX tiles, of 16 cycles each: 576 cycles. The 3072
 // multiply-adds of AVX-512, two a cycle, take 1536.
 //
-// Terms are stored as AMX tiles, the three of a tile one after another. Those of keys are A in
-// Score, 16 keys by 32 columns; those of values are A in Mix, 16 columns by 32 keys. Those of
-// queries, 32 columns by 16 lanes, and of weights, 32 keys by 16 lanes, are B. Of 32 columns of
-// keys and queries, column c is stored beside column c+16, so two vectors of a row are joined as
-// they are loaded.
+// Terms are stored as AMX tiles: three consecutive ones for the terms of each tile of numbers. Keys
+// are A in Score, 16 keys by 32 columns; values are A in Mix, 16 columns by 32 keys. Queries, 32
+// columns by 16 lanes, and weights, 32 keys by 16 lanes, are B. Of 32 columns of keys and queries,
+// column c is stored beside column c+16, so two vectors of a row are joined as they are loaded.
 //
 //	Score   T0 to T2 sums of one group of keys and all vectors of lanes, T3 to T5 terms of keys,
 //	        T6 and T7 alternately terms of queries
-//	Mix     T0 to T3 sums of up to 64 columns and one vector of lanes, T4 terms of values in turn,
+//	Mix     T0 to T3 sums of up to 64 columns and one vector of lanes, T4 each term of values,
 //	        T5 to T7 terms of weights
 //
 // The other units split the weights of the next keys into terms while AMX tiles are multiplied.
-// Rows of bf16 have one term each, and loops of their own with half of the products.
+// Rows of bf16 have one term a number, and loops of their own with half of the products.
 var amx = func() *target {
 	t := *avx512
 	t.name = "amx"
@@ -35,8 +34,8 @@ var amx = func() *target {
 const (
 	tileRows   = 16
 	tileBytes  = tileRows * line
-	partsBytes = 3 * tileBytes
-	tileDepth  = 32 // terms of one sum
+	termsBytes = 3 * tileBytes
+	tileDepth  = 32 // products in one sum
 )
 
 func (g *gen) tileLoops() {
@@ -45,7 +44,7 @@ func (g *gen) tileLoops() {
 	g.hiddenConstants()
 	g.power.constants(g)
 	for vecs := 1; vecs <= g.vecs; vecs++ {
-		for _, rows := range partsOfRows {
+		for _, rows := range termCounts {
 			g.tileScore(vecs, rows)
 			g.tileFlash(vecs, rows)
 		}
@@ -56,7 +55,7 @@ func (g *gen) tileLoops() {
 		}
 	}
 	for tiles := 1; tiles <= 4; tiles++ {
-		for _, rows := range partsOfRows {
+		for _, rows := range termCounts {
 			g.tileMix(tiles, rows)
 		}
 	}
@@ -72,25 +71,25 @@ func (g *gen) tileLoops() {
 		return 0
 	})
 	g.tilePeak()
-	for _, rows := range partsOfRows {
-		g.cutRows(rows)
-		g.cutColumns(rows)
+	for _, rows := range termCounts {
+		g.packRows(rows)
+		g.packColumns(rows)
 	}
-	g.cutPairs()
-	g.cutLines()
+	g.packLanes()
+	g.packLines()
 }
 
-// partsOf is the number of terms that rows of keys and values have: three, or one for rows of bf16.
-// With one, three of the six products are left.
-type partsOf struct {
+// termCount is the number of terms of a number in rows of keys and values: three, or one in rows of
+// bf16. With one, three of the six products are left.
+type termCount struct {
 	name  string // suffix of the loops' names
 	count int
 }
 
-var partsOfRows = []partsOf{{"", 3}, {"Half", 1}}
+var termCounts = []termCount{{"", 3}, {"Single", 1}}
 
-// products returns the number of products of a term of rows and a term of queries or weights.
-func (p partsOf) products() (n int) {
+// products returns the number of products of the terms of rows with those of queries or weights.
+func (p termCount) products() (n int) {
 	for b := range 3 {
 		n += min(3-b, p.count)
 	}
@@ -98,12 +97,12 @@ func (p partsOf) products() (n int) {
 }
 
 // tileScore emits the products of keys and queries.
-func (g *gen) tileScore(vecs int, rows partsOf) {
+func (g *gen) tileScore(vecs int, rows termCount) {
 	x := g.isa.(x86)
 	g.function(fmt.Sprint("Score", rows.name, vecs), "(q, k *uint16, p *float32, groups, steps int, config *tileConfig)", 0, 48, fmt.Sprintf(`
-for i := range %[1]d * groups { // %[1]d at a time, or the rows that config says
+for i := range %[1]d * groups { // %[1]d at a time, or the number of rows in config
 	for lane := range %[2]d {
-		p[i*%[3]d+lane] = Σ k[i][c] * q[c][lane] // over %[4]d*steps columns, by parts
+		p[i*%[3]d+lane] = Σ k[i][c] * q[c][lane] // over %[4]d*steps columns, by terms
 	}
 }`, tileRows, vecs*g.vec, g.vecs*g.vec, tileDepth))
 	g.take(panel, lanes, elem, elemAt, stride, out, count, steps, outStride)
@@ -144,7 +143,7 @@ func (g *gen) tilePeak() {
 	g.function("Peak", "(rounds int)", 0, 8, fmt.Sprintf(`
 for range rounds {
 	for t := range 6 {
-		sum[t] += a * b // tiles of %d x %d x %d products
+		sum[t] += a * b // AMX tiles: %d x %d x %d products
 	}
 }`, tileRows, g.vec, tileDepth))
 	g.take(panel, count)
@@ -165,31 +164,31 @@ for range rounds {
 }
 
 // scoreStep emits a step of the sums of a group, with other instructions strewn among its products.
-func (g *gen) scoreStep(vecs int, rows partsOf, strewn []string) {
+func (g *gen) scoreStep(vecs int, rows termCount, strewn []string) {
 	x := g.isa.(x86)
-	for part := range rows.count {
-		x.tileLoad(3+part, lineBy(lanes, part*tileBytes))
+	for term := range rows.count {
+		x.tileLoad(3+term, lineBy(lanes, term*tileBytes))
 	}
 	strew := g.strew(vecs*rows.products(), strewn)
 	for v := range vecs {
 		for b := range 3 {
 			t := 6 + (3*v+b)%2
-			x.tileLoad(t, lineBy(elemAt, v*partsBytes+b*tileBytes))
+			x.tileLoad(t, lineBy(elemAt, v*termsBytes+b*tileBytes))
 			for a := range min(3-b, rows.count) {
 				x.tileProduct(v, 3+a, t)
 				strew()
 			}
 		}
 	}
-	g.increase(lanes, partsBytes)
-	g.increase(elemAt, g.vecs*partsBytes)
+	g.increase(lanes, termsBytes)
+	g.increase(elemAt, g.vecs*termsBytes)
 }
 
 // tileFlash emits Ops.Flash for whole groups: the weights of one group amid the products of the
-// next. Each step computes half a group of weights, as many rows as Exp takes. The last group's
-// weights, and those that do not fit into the steps, go alone. With each half it prefetches two
-// lines of as many rows elsewhere, starting at next.
-func (g *gen) tileFlash(vecs int, rows partsOf) {
+// next. Each step computes half a group of weights, as many rows as Exp computes at once. The
+// weights of the last group, and weights for which there are too few steps, are computed alone.
+// With each half it prefetches two lines of each of as many rows elsewhere, starting at next.
+func (g *gen) tileFlash(vecs int, rows termCount) {
 	x := g.isa.(x86)
 	const weights, sums, next, by = lanesAt, elemAt4, nextRow, stride3
 	half := g.rows * g.row()
@@ -386,16 +385,16 @@ func (g *gen) hideRows(vecs int, at, rows reg) {
 }
 
 // tileMix emits the products of weights and values, for one vector of lanes and tiles AMX tiles of
-// columns. Weights are split into terms in one of two buffers while those in the other are
+// columns. Weights are split into terms in one of two buffers while the terms in the other are
 // multiplied. The old output is added after the products, because an AMX tile takes a sum below
 // 2^-126 as 0.
-func (g *gen) tileMix(tiles int, parts partsOf) {
+func (g *gen) tileMix(tiles int, terms termCount) {
 	x := g.isa.(x86)
 	const width, by, next, from, to = stride3, aux, elemAt4, elem, elemAt
-	g.function(fmt.Sprint("Mix", parts.name, tiles), "(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)", 2*partsBytes+64, 72, fmt.Sprintf(`
+	g.function(fmt.Sprint("Mix", terms.name, tiles), "(v *uint16, p, o, keep *float32, rows, by, columns, fresh int, config *tileConfig)", 2*termsBytes+64, 72, fmt.Sprintf(`
 for c := range columns { // up to %[1]d
 	for lane := range %[2]d {
-		sum := Σ v[j][c] * p[j*%[3]d+lane] // over the rows, by parts: those of v are by bytes apart for %[4]d rows
+		sum := Σ v[j][c] * p[j*%[3]d+lane] // over the rows, by terms; by is the bytes of %[4]d rows of v
 		if fresh == 0 {
 			sum = fma(o[c*%[3]d+lane], keep[lane], sum)
 		}
@@ -403,10 +402,10 @@ for c := range columns { // up to %[1]d
 	}
 }`, tiles*tileRows, g.vec, g.vecs*g.vec, tileDepth))
 	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, aux, products)
-	g.takeParts()
+	g.takeTerms()
 	g.scratch(products)
 	g.move(next, products)
-	g.increase(next, partsBytes)
+	g.increase(next, termsBytes)
 	g.arg(lanes, "v", 0)
 	g.arg(out, "o", 16)
 	g.arg(by, "by", 40)
@@ -419,18 +418,18 @@ for c := range columns { // up to %[1]d
 	}
 	g.arg(from, "p", 8)
 	g.arg(count, "rows", 32)
-	x.partBits()
+	x.termBits()
 	g.jumpBelow(count, 1, "sums")
 	g.move(to, products)
 	g.joinedRows("first")
 	step := func(strewn []string) {
-		strew := g.strew(tiles*parts.products(), strewn)
-		for part := range 3 {
-			x.tileLoad(5+part, lineBy(products, part*tileBytes))
+		strew := g.strew(tiles*terms.products(), strewn)
+		for term := range 3 {
+			x.tileLoad(5+term, lineBy(products, term*tileBytes))
 		}
 		for t := range tiles {
-			for a := range parts.count {
-				x.tileLoad(4, lineBy(lanes, t*partsBytes+a*tileBytes))
+			for a := range terms.count {
+				x.tileLoad(4, lineBy(lanes, t*termsBytes+a*tileBytes))
 				for b := range 3 - a {
 					x.tileProduct(t, 4, 5+b)
 					strew()
@@ -447,7 +446,7 @@ for c := range columns { // up to %[1]d
 		for i := range tileDepth / 2 {
 			g.load(evenRow, mem{base: from, off: 2 * i * g.row()})
 			g.load(oddRow, mem{base: from, off: (2*i + 1) * g.row()})
-			x.joinParts(evenRow, oddRow, 3, func(part int, word vec) { g.store(mem{base: next, off: part*tileBytes + i*line}, word) })
+			x.joinTerms(evenRow, oddRow, 3, func(term int, word vec) { g.store(mem{base: next, off: term*tileBytes + i*line}, word) })
 		}
 	}))
 	g.increase(from, tileDepth*g.row())

@@ -3,19 +3,19 @@ package asmgen
 import "fmt"
 
 // The backward pass has two products besides those of Score and Mix. DScore is Score of values and
-// incoming gradients, multiplied into weights.
+// the gradients of outputs, multiplied into weights.
 //
-// Outer sums over lanes. An AMX tile has two vectors of them side by side, as terms. A vector alone
-// would be half of the terms that a product of AMX tiles sums. The other half are other terms of
-// the same vector: a row of 16 lanes of weights has two terms of each number, a tile of rows of Y
-// has the terms that they are multiplied by, and one product gives two of the six:
+// Outer sums over lanes. An AMX tile holds the terms of two vectors of lanes side by side. If only
+// one vector is left, half of each sum would be empty, so the tile holds two terms of that vector
+// instead. A row of 16 lanes of weights has two terms of each number, and a tile of rows of Y has
+// the terms to multiply them by. Then one product of AMX tiles computes two of the six products:
 //
 //	(0, 1) (1, 0)    a0 b1 + a1 b0
 //	(0, 1) (0, 1)    a0 b0 + a1 b1
 //	(0, 2) (2, 0)    a0 b2 + a2 b0
 //
-// T0 to T3 are sums of 16 rows of weights and up to 64 columns, T4 terms of weights, and T5 to T7
-// in turn those of Y.
+// T0 to T3 are sums of 16 rows of weights and up to 64 columns, T4 holds terms of weights, and T5
+// to T7 alternately hold terms of Y.
 
 // tileDScore emits Ops.DScore. The sums of a group of rows are finished amid the first products of
 // the next group.
@@ -26,7 +26,7 @@ func (g *gen) tileDScore(vecs int) {
 	g.function(fmt.Sprint("DScore", vecs), "(dot, v *uint16, p, sub *float32, rows, steps int, config *tileConfig)", tileRows*g.row()+64, 56, fmt.Sprintf(`
 for j := range rows { // %[1]d at a time
 	for lane := range %[2]d {
-		p[j*%[3]d+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over %[4]d*steps columns, by parts
+		p[j*%[3]d+lane] *= Σ v[j][c] * dot[c][lane] - sub[lane] // over %[4]d*steps columns, by terms
 	}
 }`, tileRows, vecs*g.vec, g.vecs*g.vec, tileDepth))
 	g.take(panel, lanes, elem, elemAt, elemAt4, stride, out, count, steps, aux, apart, outStride)
@@ -53,7 +53,7 @@ for j := range rows { // %[1]d at a time
 			g.store(mem{base: out, off: off}, vec(v))
 		}
 	}
-	g.note("nothing is to be multiplied yet: sums go where others will be")
+	g.note("the first time there are no sums to finish: write to the scratch for them")
 	g.move(out, sums)
 	g.label("group")
 	g.move(elemAt, elem)
@@ -61,7 +61,7 @@ for j := range rows { // %[1]d at a time
 	for v := range vecs {
 		x.tileZero(v)
 	}
-	g.scoreStep(vecs, partsOfRows[0], g.lines(func() {
+	g.scoreStep(vecs, termCounts[0], g.lines(func() {
 		for r := range tileRows {
 			multiply(sums, r)
 		}
@@ -69,7 +69,7 @@ for j := range rows { // %[1]d at a time
 	g.increase(steps, -1)
 	g.jumpBelow(steps, 1, "stepped")
 	g.label("step")
-	g.scoreStep(vecs, partsOfRows[0], nil)
+	g.scoreStep(vecs, termCounts[0], nil)
 	g.increase(steps, -1)
 	g.jumpAtLeast(steps, 1, "step")
 	g.label("stepped")
@@ -92,9 +92,10 @@ for j := range rows { // %[1]d at a time
 	g.ret()
 }
 
-// outerSteps returns the products that Outer sums for vecs vectors, each as the index of a tile of
-// weights and of a tile of Y, and the number of tiles of weights. If vecs is odd, those of a vector
-// alone come first, then those of pairs. Each vector has three tiles of Y.
+// outerSteps returns the products that Outer sums for vecs vectors, each as the index of an AMX
+// tile of weights and of one of Y, and the number of AMX tiles of weights. If vecs is odd, the
+// products of the single vector come first, then those of pairs. Each vector has three AMX tiles of
+// Y.
 func outerSteps(vecs int) (steps [][2]int, weights int) {
 	if vecs%2 == 1 {
 		steps, weights = [][2]int{{0, 0}, {0, 1}, {1, 2}}, 2
@@ -110,8 +111,8 @@ func outerSteps(vecs int) (steps [][2]int, weights int) {
 	return steps, weights
 }
 
-// outerTiles are the numbers of AMX tiles of columns that a loop of Outer takes: as many as there
-// are registers for sums, half of them, or one.
+// outerTiles lists the numbers of AMX tiles of columns that a loop of Outer computes at once: as
+// many as there are registers for sums, half of them, or one.
 var outerTiles = []int{4, 2, 1}
 
 // tileOuter emits Ops.Outer for tiles AMX tiles of columns. Amid the products it adds earlier sums
@@ -119,16 +120,16 @@ var outerTiles = []int{4, 2, 1}
 func (g *gen) tileOuter(vecs, tiles int) {
 	x := g.isa.(x86)
 	const sums, xby, other, cursor, xAt, addAt, addBy = stride3, panel, nextRow, pause, elemAt4, elemAt, lanesAt
-	const factor, firstColumn, mask = cutFactor, vec(4), "K1"
+	const factor, firstColumn, mask = packFactor, vec(4), "K1"
 	all, weights := outerSteps(vecs)
 	g.function(fmt.Sprint("Outer", tiles, "x", vecs), "(p *float32, y *uint16, x *float32, rows, xby, mask int, config *tileConfig, factor float32)", (2*weights+tiles)*tileBytes+64, 60, fmt.Sprintf(`
 for r := range rows { // %[1]d at a time
-	for c := range %[2]d { // of the last %[1]d, those that mask has
-		x[r*xby/4+c] += factor * Σ p[r*%[4]d+lane] * y[lane][c] // over %[3]d lanes, by parts
+	for c := range %[2]d { // of the last %[1]d columns, those in mask
+		x[r*xby/4+c] += factor * Σ p[r*%[4]d+lane] * y[lane][c] // over %[3]d lanes, by terms
 	}
 }`, tileRows, tiles*g.vec, vecs*g.vec, g.vecs*g.vec))
 	g.take(panel, lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, count, steps, nextRow, products, pause)
-	g.takeParts()
+	g.takeTerms()
 	g.vectors(span{"columns", firstColumn, tiles}, span{"factor", factor, 1})
 	g.arg(xby, "config", 48)
 	x.tileConfig(xby)
@@ -146,16 +147,16 @@ for r := range rows { // %[1]d at a time
 	g.increase(products, tiles*tileBytes)
 	g.move(other, products)
 	g.increase(other, weights*tileBytes)
-	x.partBits()
-	cut := func(to reg, from, off int) {
+	x.termBits()
+	split := func(to reg, from, off int) {
 		row := func(v int) mem { return mem{base: elem, off: from*g.row() + v*g.bytes()} }
 		if vecs%2 == 1 {
-			x.twoParts(row(0), func(second int, word vec) { g.store(mem{base: to, off: second*tileBytes + off}, word) })
+			x.twoTerms(row(0), func(second int, word vec) { g.store(mem{base: to, off: second*tileBytes + off}, word) })
 		}
 		for v := vecs % 2; v < vecs; v += 2 {
 			g.load(evenRow, row(v))
 			g.load(oddRow, row(v+1))
-			x.joinParts(evenRow, oddRow, 3, func(part int, word vec) { g.store(mem{base: to, off: (vecs%2*2+part)*tileBytes + off}, word) })
+			x.joinTerms(evenRow, oddRow, 3, func(term int, word vec) { g.store(mem{base: to, off: (vecs%2*2+term)*tileBytes + off}, word) })
 		}
 	}
 	add := func(from reg, r int) {
@@ -184,7 +185,7 @@ for r := range rows { // %[1]d at a time
 			}
 			for c := range tiles {
 				y := 5 + (i*tiles+c)%3
-				x.tileLoad(y, lineBy(lanes, c*g.vecs*partsBytes+step[1]*tileBytes))
+				x.tileLoad(y, lineBy(lanes, c*g.vecs*termsBytes+step[1]*tileBytes))
 				x.tileProduct(c, 4, y)
 				strew()
 			}
@@ -208,17 +209,17 @@ for r := range rows { // %[1]d at a time
 		g.down(xAt, xby, tileRows)
 		g.increase(count, -tileRows)
 	}
-	g.label("cut")
+	g.label("split")
 	g.move(addAt, products)
 	g.move(cursor, elem)
 	atHand("row")
 	rolled("row", func() {
-		cut(addAt, 0, 0)
+		split(addAt, 0, 0)
 		g.increase(elem, g.row())
 		g.increase(addAt, line)
 	})
 	g.move(elem, cursor)
-	g.note("nothing is to be added yet: sums go where others will be")
+	g.note("the first time there are no sums to add: write to the scratch for them")
 	g.move(addAt, sums)
 	g.move(addBy, stride)
 	g.label("rows")
@@ -226,7 +227,7 @@ for r := range rows { // %[1]d at a time
 	g.jumpBelow(count, 2*tileRows, "last")
 	product(g.lines(func() {
 		for r := range tileRows {
-			cut(other, r, r*line)
+			split(other, r, r*line)
 			add(sums, r)
 		}
 	})...)
@@ -250,18 +251,18 @@ for r := range rows { // %[1]d at a time
 	atHand("add")
 	rolled("add", addRow)
 	next()
-	g.jumpAtLeast(count, 1, "cut")
+	g.jumpAtLeast(count, 1, "split")
 	x.tileRelease()
 	g.ret()
 }
 
-// twoParts splits a vector into terms, and calls do with the first beside the second and with the
-// first beside the third.
-func (x x86) twoParts(from mem, do func(second int, word vec)) {
+// twoTerms splits a vector into terms. It calls do with the first term beside the second, and with
+// the first beside the third.
+func (x x86) twoTerms(from mem, do func(second int, word vec)) {
 	const rest, first, second, low = vec(0), vec(1), vec(2), vec(3)
 	x.load(rest, from)
-	x.part(rest, first, true)
-	x.part(rest, second, false)
+	x.term(rest, first, true)
+	x.term(rest, second, false)
 	x.shiftRight(low, first, 16)
 	x.emit("VPORD", x.v(second), x.v(low), x.v(second))
 	do(0, second)
@@ -269,27 +270,27 @@ func (x x86) twoParts(from mem, do func(second int, word vec)) {
 	do(1, low)
 }
 
-// cutLines emits the split of Y into terms for Outer, of up to 16 columns that a mask selects: up
-// to 16 rows, one a lane, or up to 32, a pair of vectors.
-func (g *gen) cutLines() {
+// packLines emits the split of Y into terms for Outer, of up to 16 columns that a mask selects. The
+// rows are up to 16, one for each lane of a vector, or up to 32, for a pair of vectors.
+func (g *gen) packLines() {
 	x := g.isa.(x86)
 	const args = "(to *uint16, from *float32, rows, stride, mask int, factor float32)"
 	const end = lanesAt
 	const rest, first, second, low = vec(0), vec(1), vec(2), vec(3)
 	begin := func() {
-		g.takeParts()
-		g.vectors(span{"factor", cutFactor, 1})
-		g.cutArgs()
-		g.argFloat(cutFactor, "factor", 40)
+		g.takeTerms()
+		g.vectors(span{"factor", packFactor, 1})
+		g.packArgs()
+		g.argFloat(packFactor, "factor", 40)
 		g.move(elemAt, out)
 		g.move(end, elemAt)
 		g.increase(end, tileBytes)
 	}
-	g.function("CutLines", args, 0, 44, `
+	g.function("PackLines", args, 0, 44, `
 for j := range 16 {
 	for c := range 16 {
 		at := j*32 + 2*c
-		b0, b1, b2 := parts(from[j*stride+c] * factor) // or of 0, from rows on
+		b0, b1, b2 := terms(from[j*stride+c] * factor) // 0 for j >= rows
 		to[at], to[at+1] = b1, b0
 		to[at+512], to[at+513] = b0, b1
 		to[at+1024], to[at+1025] = b2, b0
@@ -299,12 +300,12 @@ for j := range 16 {
 	begin()
 	g.label("row")
 	x.loadTimes(rest, mem{base: elem}, "K1")
-	x.part(rest, first, true)
-	x.part(rest, second, false)
-	for part, pair := range [][2]vec{{second, first}, {first, second}, {rest, first}} {
+	x.term(rest, first, true)
+	x.term(rest, second, false)
+	for term, pair := range [][2]vec{{second, first}, {first, second}, {rest, first}} {
 		x.shiftRight(low, pair[0], 16)
 		x.emit("VPORD", x.v(pair[1]), x.v(low), x.v(low))
-		g.store(mem{base: elemAt, off: part * tileBytes}, low)
+		g.store(mem{base: elemAt, off: term * tileBytes}, low)
 	}
 	g.increase(elemAt, line)
 	g.offset(elem, elem, stride, 4)
@@ -312,11 +313,11 @@ for j := range 16 {
 	g.jumpAtLeast(count, 1, "row")
 	g.emptyRows("empty", end)
 	g.ret()
-	g.function("CutLinePairs", args, 0, 44, `
+	g.function("PackLinePairs", args, 0, 44, `
 for j := range 32 {
 	for c := range 16 {
 		at := j%16*32 + 2*c + j/16
-		to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor) // or of 0, from rows on
+		to[at], to[at+512], to[at+1024] = terms(from[j*stride+c] * factor) // 0 for j >= rows
 	}
 }`)
 	g.take(lanes, lanesAt, elem, elemAt, stride, out, count, steps)

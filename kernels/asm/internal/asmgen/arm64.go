@@ -5,17 +5,17 @@ import (
 	"math/bits"
 )
 
-// neon is written for cores with two to four pipes that multiply, add, shift and compare, and two
-// or three loads a cycle. A multiply-add takes four cycles, so 16 accumulators, 4 vectors of lanes
-// by 4 rows, keep four pipes busy. With 4 registers for lanes and 4 for elements, 8 are left for
-// the weights of Flash. Nothing can be hidden behind products, so what counts is the number of
-// instructions.
+// neon is tuned for cores with two to four pipes that multiply, add, shift and compare, and with
+// two or three loads a cycle. A multiply-add takes four cycles, so 16 accumulators, 4 vectors of
+// lanes by 4 rows, keep four pipes busy. With 4 registers for lanes and 4 for elements, 8 are left
+// for the weights of Flash. These instructions compete with products, so their number decides the
+// speed.
 //
 // Elements are loaded four at a time, and fma multiplies by one of them in its register. So 16
 // multiply-adds take 5 loads and no broadcast.
 //
-// Alternatives: 3 vectors by 8 rows needs 35 registers; 5 by 4 leaves 3 registers, and its lanes
-// divide few lengths; 6 by 4 leaves none.
+// Alternatives: 3 vectors by 8 rows need 35 registers; 5 by 4 leave 3 registers, and few lengths
+// are multiples of their 20 lanes; 6 by 4 leave none.
 // Tuning: docs/tuning.md#neon
 var neon = &target{
 	name: "neon", arch: "arm64", vec: 4, vecs: 4, spell: newARM,
@@ -24,15 +24,15 @@ var neon = &target{
 	probes:       probes{chains: 24, reads: 8},
 	traits:       traits{byElement: true, pooled: true},
 	rows:         4, cols: []int{16, 8, 4, 4}, queries: 4, wide: 3, storeLanes: 4,
-	powers: []power{{way: "Series", ulps: "1", emit: (*gen).exp2Series, constants: (*gen).seriesConstants}},
-	ways:   []way{{"Once", "PLDL1STRM", true}},
+	powers:   []power{{way: "Series", ulps: "1", emit: (*gen).exp2Series, constants: (*gen).seriesConstants}},
+	readings: []reading{{"NonTemporal", "PLDL1STRM", true}},
 }
 
 // armSets are the instruction sets of arm64.
 var armSets = []*target{neon}
 
 // arm spells NEON. Go writes the destination last. Its assembler lacks the arithmetic of float
-// vectors but for VFMLA and VFMLS. The missing instructions are WORDs, with a comment in the
+// vectors except VFMLA and VFMLS. The missing instructions are WORDs, with a comment in the
 // spelling of later assemblers; TestWords checks one against the other. The instruction decides
 // whether a vector register is written V or F.
 type arm struct{ *file }
@@ -58,7 +58,8 @@ func (a arm) f(v vec) string   { return fmt.Sprintf("F%d", a.number(v)) }
 func (a arm) s4(v vec) string  { return a.v(v) + ".S4" }
 func (a arm) b16(v vec) string { return a.v(v) + ".B16" }
 
-// m returns an operand in memory. If it has an index, it emits what computes the address first.
+// m returns an operand in memory. If it has an index, m first emits instructions that compute the
+// address.
 func (a arm) m(m mem) string {
 	base := a.register(m.base)
 	if m.times != 0 {
@@ -223,7 +224,7 @@ func (a arm) storeFour(m mem, src vec)      { a.store(m, src) }
 func (a arm) pairs(dst, x, y, _ vec)        { a.word(0x6e20d400, "VFADDP", dst, x, y) }
 func (a arm) quarters(_, _ vec)             {} // a vector is one four
 func (a arm) hintNear(m mem)                { a.emit("PRFM", a.m(m), "PLDL1KEEP") }
-func (a arm) hintOnce(m mem)                { a.emit("PRFM", a.m(m), a.way.asks) }
+func (a arm) hintRead(m mem)                { a.emit("PRFM", a.m(m), a.reading.instruction) }
 func (a arm) hint(m mem)                    { a.emit("PRFM", a.m(m), "PLDL2KEEP") }
 func (a arm) shiftLeft(dst, x vec, n int)   { a.emit("VSHL", imm(n), a.s4(x), a.s4(dst)) }
 func (a arm) shiftRight(dst, x vec, n int)  { a.emit("VUSHR", imm(n), a.s4(x), a.s4(dst)) }

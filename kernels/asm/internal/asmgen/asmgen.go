@@ -1,4 +1,4 @@
-// Package asmgen writes the assembly of package asm.
+// Package asmgen generates the assembly of package asm.
 //
 // # Nests and sets
 //
@@ -6,18 +6,18 @@
 // target, a value with its geometry and registers, and a spelling of operations. A nest calls only
 //
 //   - the operations of isa, which every set spells (isa.go);
-//   - those of the capabilities that it needs, which all checks before it calls the nest;
-//   - prefetch, prefetchNear and ask, which emit nothing where a set has no hints;
+//   - the operations of the capabilities that it needs, which all checks before it calls the nest;
+//   - prefetch, prefetchNear and prefetchRead, which emit nothing where a set has no hints;
 //   - loadCells and loadCell, which load stored rows of any type;
 //   - function, label, note, lines and strew, which write text, and take, free, vectors and
 //     freeVectors, which declare what registers hold.
 //
-// A nest never checks which set it is for; it reads the geometry from the target. AMX, whose units
-// multiply AMX tiles and do nothing else, has nests of its own, which may use the spelling of
+// A nest never checks which set it is for; it reads the geometry from the target. AMX, whose unit
+// multiplies AMX tiles and does nothing else, has nests of its own, which may use the spelling of
 // amd64.
 //
 // A loop whose capability a set lacks is not written: the table of the set has nil there, and
-// package asm keeps the portable loop. A set may bring one loop alone (target.only). To add a set,
+// package asm keeps the portable loop. A set may supply a single loop (target.only). To add a set,
 // write a target and its spelling, and list it in x86Sets or armSets.
 //
 // # Registers
@@ -32,8 +32,8 @@
 // # Vectors
 //
 // Offsets in whole vectors are mem.vectors, and step moves by whole vectors. Only the spelling
-// knows the length of a vector, which need not be a constant. Nests whose rows are a row of lanes
-// apart still read the geometry from the target.
+// knows the length of a vector, which need not be a constant. Nests that step from one row of lanes
+// to the next still read the length from the target.
 //
 // # Files
 //
@@ -44,7 +44,7 @@
 //	flash.go     Score, a mask and Exp at once: Flash
 //	move.go      transposes: Load and Store
 //	decode.go    products of rows with rows, weights, sums of rows: Dot, Weigh and Sum
-//	inner.go     products of rows, each with its own: Inner
+//	inner.go     products of pairs of rows: Inner
 //	outer.go     products whose columns are in lanes: Outer and OuterT; DScore
 //	cells.go     rows stored in less than a float32: Widen and Narrow
 //	elu.go       the feature map of linear attention
@@ -52,16 +52,16 @@
 //	rotate.go    rotary embedding: Rotate
 //	probe.go     Peak, Chain, Slots and Read
 //	amx.go       products of AMX tiles: Score, Flash and Mix
-//	amxback.go   and those of the backward pass: DScore and Outer
+//	amxback.go   products of AMX tiles in the backward pass: DScore and Outer
 //	terms.go     splitting rows into the bf16 terms that AMX multiplies
 //	amd64.go     the spelling of AVX2 and AVX-512; arm64.go that of NEON; vex.go that of AMX
 //	registers.go registers and their roles
 //
 // The emitted text is in the syntax of Go's assembler, one instruction a line, with the equivalent
 // Go loop above each function. Loops with 2^x are written once for each way to compute it. The
-// loops that decoding reads memory with differ in one hint. Where a set has two hints, these loops
-// are one text in a header, which the set's file includes once for each hint, with macros for what
-// differs.
+// loops of decode that read memory differ in one hint. Where a set has two hints, these loops are
+// one text in a header. The set's file includes it once for each hint, with macros for the
+// differences.
 //
 // # Tests
 //
@@ -124,13 +124,13 @@ type file struct {
 	*target
 	done    strings.Builder // functions
 	power   power           // how loops compute 2^x
-	way     way             // how loops prefetch rows that are read once
-	shared  strings.Builder // functions that exist once for each way
+	reading reading         // how loops prefetch rows that are read once
+	shared  strings.Builder // functions that exist once for each reading
 	macros  []string        // names of the shared functions while they are emitted
 	current string          // the current function
-	call    string          // type of the current function's argument block
+	call    string          // type of the current function's call
 	registers
-	head     string           // of the current function: all before its first instruction
+	head     string           // text of the current function before its first instruction
 	setup    string           // first instruction of the current function, if its isa needs one
 	text     *strings.Builder // further instructions of the current function
 	stubs    strings.Builder  // declarations in Go
@@ -196,7 +196,7 @@ func (g *gen) all() {
 	g.loop("Peak", true, g.peak)
 	g.loop("Chain", true, g.chain)
 	g.loop("Slots", true, g.slots)
-	g.asking(func() {
+	g.eachReading(func() {
 		g.loop("Dot", decodes, func() {
 			for c := range allCells {
 				g.dot(c)
@@ -213,27 +213,26 @@ func (g *gen) all() {
 	})
 }
 
-// loop calls emit for a loop, or for a group of loops, if the set is able to run it and target.only
-// does not leave it out.
+// loop calls emit for a loop, or for a group of loops, if the set has the capabilities (able) and
+// target.only does not leave it out.
 func (g *gen) loop(name string, able bool, emit func()) {
 	if able && (g.only == nil || slices.Contains(g.only, name)) {
 		emit()
 	}
 }
 
-// Macros of the loops that prefetch what is read once: the prefetch instruction, and whether Read
-// prefetches. The loops' names are macros too.
+// Macros of the loops that prefetch rows that are read once: the prefetch instruction, and whether
+// Read prefetches. The loops' names are macros too.
 const (
-	askMacro    = "ASK"
-	probedMacro = "READASKS"
+	prefetchMacro = "HINT"
+	probedMacro   = "HINTREAD"
 )
 
-// asking emits loops once for each way to prefetch what is read once. Where a set has several ways,
-// the loops are one text, a header that the set's file includes once for each way with different
-// macros.
-func (g *gen) asking(emit func()) {
-	if len(g.ways) < 2 {
-		for _, g.way = range g.ways {
+// eachReading emits loops once for each reading. Where a set has several readings, the loops are
+// one text, a header that the set's file includes once for each reading, with different macros.
+func (g *gen) eachReading(emit func()) {
+	if len(g.readings) < 2 {
+		for _, g.reading = range g.readings {
 			emit()
 		}
 		return
@@ -241,7 +240,7 @@ func (g *gen) asking(emit func()) {
 	g.end()
 	before := g.done.String()
 	g.done.Reset()
-	g.way, g.macros = way{asks: askMacro, probed: true}, []string{}
+	g.reading, g.macros = reading{instruction: prefetchMacro, probed: true}, []string{}
 	emit()
 	g.end()
 	g.shared.WriteString(g.done.String())
@@ -251,9 +250,9 @@ func (g *gen) asking(emit func()) {
 		g.macros = nil
 		return
 	}
-	for _, w := range g.ways {
-		macros := []string{askMacro}
-		fmt.Fprintf(&g.done, "\n#define %s %s\n", askMacro, w.asks)
+	for _, w := range g.readings {
+		macros := []string{prefetchMacro}
+		fmt.Fprintf(&g.done, "\n#define %s %s\n", prefetchMacro, w.instruction)
 		if w.probed {
 			macros = append(macros, probedMacro)
 			fmt.Fprintf(&g.done, "#define %s\n", probedMacro)
@@ -287,7 +286,8 @@ func (g *gen) declarations(table string) string {
 	return string(src)
 }
 
-// table declares the value that package asm makes Ops of. Loops that the set lacks are nil there.
+// table returns the declaration of the value that package asm makes Ops from. Loops that the set
+// lacks are nil there.
 func (g *gen) table() string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "\n// %[1]s are the loops of this file, by the number of vectors in use where there are several.\nvar %[1]s = loops{\n", g.name)
@@ -306,16 +306,16 @@ func (g *gen) table() string {
 		}
 		t.WriteString(g.field("flash", "func(p *Flash, from, to, scored int) int", g.byVectors("Flash"+p.name)...))
 		t.WriteString(g.field("exp", "", "Exp"+p.name) + g.field("expSums", "", "ExpSums"+p.name))
-		t.WriteString(g.field("weigh", "func(p *Weigh, from, vectors int) int", g.byWays("Weigh"+p.name)...))
-		t.WriteString(g.field("weighSums", "func(p *Weigh, from, vectors int) int", g.byWays("WeighSums"+p.name)...))
+		t.WriteString(g.field("weigh", "func(p *Weigh, from, vectors int) int", g.byReadings("Weigh"+p.name)...))
+		t.WriteString(g.field("weighSums", "func(p *Weigh, from, vectors int) int", g.byReadings("WeighSums"+p.name)...))
 		t.WriteString("}, ")
 	}
 	t.WriteString("},\nreading: []readingLoops{")
-	ways := g.ways
-	if len(ways) == 0 {
-		ways = []way{{}}
+	readings := g.readings
+	if len(readings) == 0 {
+		readings = []reading{{}}
 	}
-	for _, w := range ways {
+	for _, w := range readings {
 		t.WriteString("{\n")
 		t.WriteString(g.field("dot", "func(*Dot)", byCells("Dot", w.name)...) + g.field("sum", "func(*Walk)", byCells("Sum", w.name)...))
 		t.WriteString(g.field("read", "", "Read"+w.name))
@@ -376,18 +376,18 @@ func (g *gen) byVectors(loop string) (names []string) {
 	return names
 }
 
-// byWays returns the names of a loop, one for each way to prefetch.
-func (g *gen) byWays(loop string) (names []string) {
-	for _, w := range g.ways {
+// byReadings returns the names of a loop, one for each reading.
+func (g *gen) byReadings(loop string) (names []string) {
+	for _, w := range g.readings {
 		names = append(names, loop+w.name)
 	}
 	return names
 }
 
 // byCells returns the names of a loop, one for each type of cells.
-func byCells(loop, way string) (names []string) {
+func byCells(loop, reading string) (names []string) {
 	for c := range allCells {
-		names = append(names, loop+c.name()+way)
+		names = append(names, loop+c.name()+reading)
 	}
 	return names
 }
@@ -441,7 +441,7 @@ func global(symbol constant, size int) string {
 	return fmt.Sprintf("GLOBL %s<>(SB), RODATA|NOPTR, $%d\n\n", symbol, size)
 }
 
-// nosplit is the largest frame that a function may have without a check of how much stack is left.
+// nosplit is the largest frame that a function may have without a check of the stack that is left.
 // It leaves room for the callers.
 const nosplit = 512
 
@@ -457,7 +457,7 @@ func (f *file) function(name, args string, frame, size int, doc string) {
 	if f.macros != nil {
 		f.macros = append(f.macros, name)
 		symbol, names = macro(name), nil
-		for _, w := range f.ways {
+		for _, w := range f.readings {
 			names = append(names, name+w.name)
 		}
 	}
@@ -493,7 +493,8 @@ func (f *file) lines(emit func()) []string {
 	return lines[:len(lines)-1]
 }
 
-// strew returns a function that emits the lines in the given number of shares, one share a call.
+// strew returns a function that emits the lines in the given number of shares, one share each time
+// it is called.
 func (f *file) strew(shares int, lines []string) func() {
 	i := 0
 	return func() {

@@ -10,7 +10,8 @@ import (
 
 var generate = flag.Bool("generate", false, "rewrite the generated files")
 
-// The generated files of package asm are what Files returns, and there are no others.
+// TestFiles checks that the generated files of package asm are what Files returns, and that there
+// are no others.
 func TestFiles(t *testing.T) {
 	const dir = "../.."
 	files := Files()

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A block describes a struct of package asm that loops read: the structs it embeds, and its own
-// fields. A field of a field is written K.Data and has a path.
+// A block describes a struct of package asm that loops read: the structs that it embeds, and its
+// own fields. A field of a field is written K.Data and has a path.
 type block struct {
 	embeds []string
 	fields []string
@@ -52,7 +52,7 @@ var blocks = map[string]block{
 	"Edit":     {embeds: []string{"Panel"}, fields: []string{"Bias", "SlopeHi", "SlopeLo", "Pos", "Bits"}},
 	"RowPanel": {fields: []string{"R", "N", "P", "Stride"}},
 	"Runs": {fields: []string{
-		"Run", "At", "Scales", "Ahead", "Far", "FarScale", "FarPages", "Heads", "run", "left", "keys", "head", "rows", "turn", "turns",
+		"Run", "At", "Scales", "Ahead", "Far", "FarScale", "FarPages", "Heads", "run", "left", "keys", "head", "rows", "share", "shares",
 	}},
 	"Walk": {
 		embeds: []string{"RowPanel", "Runs"}, fields: []string{"D", "HeadStep"},
@@ -70,7 +70,7 @@ const (
 	rowsStride = "packed_rows+Rows_Stride"
 )
 
-// path returns the sum of go_asm.h's names that is a field's offset in a block, or "" if the block
+// path returns the offset of a field in a block as a sum of go_asm.h's names, or "" if the block
 // has no such field.
 func path(of, field string) string {
 	b := blocks[of]

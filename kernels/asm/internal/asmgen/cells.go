@@ -44,7 +44,7 @@ func (c cells) float(rows, at string) string {
 const cellStride = "Cells_Rows+Rows_Stride"
 
 // scaleKeys emits the product of scores or weights with the scales of their keys, for all queries.
-// It takes a vector of keys at once where the scales are contiguous, and otherwise four.
+// It multiplies a vector of keys at once where the scales are contiguous, and otherwise four.
 func (g *gen) scaleKeys() {
 	g.function("ScaleKeys", "(p *Walk, scale *float32, apart int)", 0, 24, fmt.Sprintf(`
 for j := range p.N { // %d at a time if apart is 1, or else 4
@@ -175,7 +175,7 @@ for j := range n {
 }
 
 // narrowRow emits Ops.Narrow for whole vectors. The upper half of a float32 is a bfloat16. Adding
-// 2^15-1 carries into it if the lower half is above the middle; at the middle, one more carries if
+// 2^15-1 carries into it if the lower half is above the middle; at the middle, 1 more is added if
 // the upper half is odd. NaN could carry into infinity, and is replaced.
 func (g *gen) narrowRow(c cells) {
 	g.function("Narrow"+c.name(), "(to *uint16, from *float32, vectors int)", 0, 24, fmt.Sprintf(`

@@ -3,27 +3,27 @@ package asmgen
 import "fmt"
 
 // dot emits Ops.Dot: products of rows with rows. Their columns are in lanes, so a micro-tile has a
-// vector of sums for each pair of a query and a key. At the end it adds up the elements of four
-// keys' vectors at once, pair by pair.
+// vector of sums for each pair of a query and a key. At the end it adds up the elements of the
+// vectors of four keys at once, pair by pair.
 //
 //	0 .. 4*R-1   sums of R queries with 4 keys
 //	4*R ..       elements of R queries
 //	the next     elements of a key
 //
 // Remainders are computed with fewer queries, with one key, and with one column. The order of the
-// additions is the same for all of them, so the bits are too.
+// additions does not depend on the micro-tile, so neither do the bits.
 //
 // While it reads these keys, it prefetches the rows at Runs.Ahead line by line, and a line of each
 // page at Runs.Far.
 //
 // A hardware prefetcher tells streams apart by the address of the load instruction, and loses track
-// when a loop has many of them. So one query takes keys one after another. Int8 keeps the CPU
-// busier, so there one query takes four keys by four vectors of columns, which are 16 loads.
+// when a loop has many of them. So one query multiplies keys one after another. Int8 keeps the CPU
+// busier, so there one query multiplies four keys by four vectors of columns, which are 16 loads.
 // Tuning: docs/tuning.md#dot-loads
 //
 // K may be cells of any type. ScaleKeys multiplies by their scales afterwards.
 func (g *gen) dot(c cells) {
-	g.function("Dot"+c.name()+g.way.name, "(p *Dot)", 8, 8, fmt.Sprintf(`
+	g.function("Dot"+c.name()+g.reading.name, "(p *Dot)", 8, 8, fmt.Sprintf(`
 for j := range p.N { // 4 at a time
 	for r := range p.R { // %d at a time
 		var sum [%[2]d]float32
@@ -55,13 +55,13 @@ for j := range p.N { // 4 at a time
 	for _, keys := range []int{4, 1} {
 		g.jumpBelow(count, keys, fmt.Sprint("end", keys))
 		g.label(fmt.Sprint("keys", keys))
-		g.firstTurn()
+		g.firstShare()
 		g.get(lanes, g.of("rows"))
 		g.get(rowsLeft, g.of("R"))
 		for queries := g.queries; queries > 0; queries /= 2 {
 			dots{g, c, queries, keys}.emit()
 		}
-		g.note("the first query of the keys that follow")
+		g.note("move to the first query of the next keys")
 		g.get(rowsLeft, g.of("R"))
 		g.get(steps, g.of("Stride"))
 		g.scale(steps, 4)
@@ -77,8 +77,8 @@ for j := range p.N { // 4 at a time
 	g.ret()
 }
 
-// runs begins a loop over the runs of keys. Its progress is kept in the argument block, because
-// other loops need the registers.
+// runs begins a loop over the runs of keys. Its progress is stored in the call, because other loops
+// need the registers.
 func (g *gen) runs() {
 	g.set(steps, 0)
 	g.put(g.of("run"), steps)
@@ -87,7 +87,7 @@ func (g *gen) runs() {
 	g.put(g.of("left"), steps)
 }
 
-// runAt loads the address at which the run whose number is in steps begins. It destroys temp.
+// runAt loads the address at which the run begins whose number is in steps. It destroys temp.
 func (g *gen) runAt(dst reg, list, from string, size int, temp reg) {
 	g.get(dst, g.of(list))
 	g.offset(dst, dst, steps, 8)
@@ -121,8 +121,8 @@ func (g *gen) leadOf(at reg, c cells, temp reg) {
 	g.subtract(lead, at)
 }
 
-// rowsOfHead computes where the rows of Q or O of the current run's head begin. It destroys steps
-// and temp.
+// rowsOfHead computes the address of the rows of Q or O of the current run's head. It destroys
+// steps and temp.
 func (g *gen) rowsOfHead(temp reg) {
 	g.get(steps, g.of("head"))
 	g.get(temp, g.of("HeadStep"))
@@ -132,8 +132,8 @@ func (g *gen) rowsOfHead(temp reg) {
 	g.put(g.of("rows"), steps)
 }
 
-// scoresOfRun computes where P holds the first query's scores for the run's keys. It destroys steps
-// and temp.
+// scoresOfRun computes the address in P of the first query's scores for the run's keys. It destroys
+// steps and temp.
 func (g *gen) scoresOfRun(dst, temp reg) {
 	g.get(steps, g.of("head"))
 	g.get(temp, g.of("R"))
@@ -162,12 +162,12 @@ func (g *gen) keysOfRun(dst, temp reg) {
 	g.get(steps, g.of("head"))
 	g.increase(steps, 1)
 	g.get(temp, g.of("Heads"))
-	g.jumpLess(steps, temp, "turn")
+	g.jumpLess(steps, temp, "head")
 	g.get(steps, g.of("left"))
 	g.subtract(steps, dst)
 	g.put(g.of("left"), steps)
 	g.set(steps, 0)
-	g.label("turn")
+	g.label("head")
 	g.put(g.of("head"), steps)
 }
 
@@ -177,27 +177,27 @@ func (g *gen) moreRuns(label string) {
 	g.jumpAtLeast(steps, 1, label)
 }
 
-// ifTurn emits the prefetch of one row of four, for tiles of queries whose turn it is. The tiles of
-// queries divide the prefetches among themselves: if one tile made them all, memory would be idle
-// during the others. The lowest bits of Runs.turn select the current tile's rows.
+// ifShare emits the prefetch of one row of four, if the row is in the current micro-tile's share.
+// The micro-tiles of all queries divide the prefetches among themselves: if one made them all,
+// memory would be idle during the others. The lowest bits of Runs.share select the rows.
 // Tuning: docs/tuning.md#decode-turns
-func (g *gen) ifTurn(row int, name string, ask func()) {
-	g.jumpUnless(g.of("turn"), row, "asked"+name)
-	ask()
-	g.label("asked" + name)
+func (g *gen) ifShare(row int, name string, prefetch func()) {
+	g.jumpUnless(g.of("share"), row, "prefetched"+name)
+	prefetch()
+	g.label("prefetched" + name)
 }
 
-// firstTurn sets the bits of Runs.turn for the first tile. It destroys steps.
-func (g *gen) firstTurn() {
-	g.get(steps, g.of("turns"))
-	g.put(g.of("turn"), steps)
+// firstShare sets Runs.share to the share of the first micro-tile. It destroys steps.
+func (g *gen) firstShare() {
+	g.get(steps, g.of("shares"))
+	g.put(g.of("share"), steps)
 }
 
-// nextTurn sets the bits of Runs.turn for the next tile. It destroys steps.
-func (g *gen) nextTurn() {
-	g.get(steps, g.of("turn"))
+// nextShare sets Runs.share to the share of the next micro-tile. It destroys steps.
+func (g *gen) nextShare() {
+	g.get(steps, g.of("share"))
 	g.lower(steps, 4)
-	g.put(g.of("turn"), steps)
+	g.put(g.of("share"), steps)
 }
 
 // dots is a micro-tile: sums of queries with keys.
@@ -224,7 +224,7 @@ func (d dots) emit() {
 	d.label("queries" + name)
 	keys := 1
 	if d.queries == 1 && d.cells == i8 {
-		keys = turnVectors
+		keys = heldVectors
 	}
 	d.take(keys)
 	if d.queries == 1 && d.cells != i8 {
@@ -234,7 +234,7 @@ func (d dots) emit() {
 	}
 	d.finish()
 	d.freeVectors()
-	d.nextTurn()
+	d.nextShare()
 	d.increase(rowsLeft, -d.queries)
 	d.jumpAtLeast(rowsLeft, d.queries, "queries"+name)
 	d.label("done" + name)
@@ -252,7 +252,7 @@ func (d dots) together(name string) {
 	d.offset(leadAt, elem, lead, 1)
 	d.get(steps, d.of("D"))
 	if d.queries == 1 {
-		d.inTurn(name)
+		d.heldQuery(name)
 	} else if many := min(line/(d.vec*d.size()), 4); many > 1 {
 		d.columns(name+"line", many, false)
 	}
@@ -263,14 +263,14 @@ func (d dots) together(name string) {
 // line is the size of a cache line.
 const line = 64
 
-// turnVectors is the number of vectors of a query that inTurn holds in registers.
-const turnVectors = 4
+// heldVectors is the number of vectors of a query that heldQuery holds in registers.
+const heldVectors = 4
 
-// inTurn emits the products of one query by four vectors of columns, which it holds in registers,
-// and then by two.
-func (d dots) inTurn(name string) {
-	for vecs := turnVectors; vecs > 1; vecs /= 2 {
-		name, n := fmt.Sprint(name, "turn", vecs), vecs*d.vec
+// heldQuery emits the products of one query by four vectors of columns, which it holds in
+// registers, and then by two.
+func (d dots) heldQuery(name string) {
+	for vecs := heldVectors; vecs > 1; vecs /= 2 {
+		name, n := fmt.Sprint(name, "held", vecs), vecs*d.vec
 		d.jumpBelow(steps, n, "end"+name)
 		d.label("columns" + name)
 		for v := range vecs {
@@ -280,7 +280,7 @@ func (d dots) inTurn(name string) {
 			for v := range vecs {
 				off := v * d.vec * d.size()
 				if off%line == 0 {
-					d.ask(row(leadAt, stride, stride3, j, off))
+					d.prefetchRead(row(leadAt, stride, stride3, j, off))
 				}
 				d.loadCells(d.query(0), row(elemAt, stride, stride3, j, off), d.cells)
 				d.fma(d.sum(0, j), d.key()+vec(v), d.query(0))
@@ -288,15 +288,14 @@ func (d dots) inTurn(name string) {
 		}
 		d.next(n)
 		d.increase(leadAt, d.size()*n)
-		if vecs == turnVectors {
+		if vecs == heldVectors {
 			d.jumpAtLeast(steps, n, "columns"+name)
 		}
 		d.label("end" + name)
 	}
 }
 
-// columns emits the loop over columns, which takes vecs vectors at a time, or one element if
-// single.
+// columns emits the loop over columns, vecs vectors at a time, or one element if single.
 func (d dots) columns(name string, vecs int, single bool) {
 	load, widen, n := d.load, d.loadCells, vecs*d.vec
 	if single {
@@ -311,7 +310,7 @@ func (d dots) columns(name string, vecs int, single bool) {
 		for j := range d.keys {
 			widen(d.key(), row(elemAt, stride, stride3, j, v*d.vec*d.size()), d.cells)
 			if v == 0 && !single {
-				d.ifTurn(j, fmt.Sprint(name, j), func() { d.ask(row(leadAt, stride, stride3, j, 0)) })
+				d.ifShare(j, fmt.Sprint(name, j), func() { d.prefetchRead(row(leadAt, stride, stride3, j, 0)) })
 			}
 			for r := range d.queries {
 				d.fma(d.sum(r, j), d.query(r), d.key())
@@ -324,8 +323,8 @@ func (d dots) columns(name string, vecs int, single bool) {
 	d.label("end" + name)
 }
 
-// alone emits the sums of an only query whose row is 16, 8 or 4 vectors, as rows of common sizes
-// are. It takes keys one after another, and stores the scores of four at once. The query stays in
+// alone emits the sums of an only query whose row is 16, 8 or 4 vectors, the common sizes. It
+// multiplies keys one after another, and stores the scores of four at once. The query stays in
 // registers for the whole run; vectors that do not fit are read again with each key. Few
 // instructions between one row and the next let a CPU keep more rows in flight.
 // Tuning: docs/tuning.md#dot-alone
@@ -348,10 +347,10 @@ func (d dots) alone() {
 		}
 		d.label(name)
 		d.eachKey(name, func(key reg) {
-			asks := d.askRow(key, vecs, d.cells)
+			prefetch := d.prefetchRow(key, vecs, d.cells)
 			for v := range vecs {
 				at := mem{base: key, off: v * d.vec * d.size()}
-				asks(at.off)
+				prefetch(at.off)
 				switch {
 				case v >= kept:
 					d.loadCells(d.key(), at, d.cells)
@@ -378,7 +377,7 @@ func (d dots) alone() {
 }
 
 // keyByKey emits the sums of one query with keys one after another. The current key's sum is the
-// last, and moves up when the next key comes.
+// last, and moves to the place before when the next key begins.
 func (d dots) keyByKey(name string) {
 	const most = 8
 	d.eachKey(name, func(key reg) {
@@ -409,16 +408,16 @@ func (d dots) eachKey(name string, body func(key reg)) {
 	d.jumpAtLeast(keysLeft, 1, "key"+name)
 }
 
-// askRow returns a function that prefetches a row of vecs vectors, four lines at a time, before the
-// first of the four is read. Fewer lines at a time leave fewer reads of memory in flight; more
-// delay the products.
+// prefetchRow returns a function that prefetches a row of vecs vectors, four lines at a time,
+// before the first of the four is read. Fewer lines at a time leave fewer reads of memory in
+// flight; more delay the products.
 // Tuning: docs/tuning.md#prefetch-row
-func (g *gen) askRow(at reg, vecs int, c cells) (each func(off int)) {
+func (g *gen) prefetchRow(at reg, vecs int, c cells) (each func(off int)) {
 	const together = 4 * line
 	bytes := vecs * g.vec * c.size()
 	return func(off int) {
 		for next := off; off%together == 0 && next < min(off+together, bytes); next += line {
-			g.ask(mem{base: at, index: lead, times: 1, off: next})
+			g.prefetchRead(mem{base: at, index: lead, times: 1, off: next})
 		}
 	}
 }
@@ -435,7 +434,7 @@ func (d dots) columnsOfKey(name string, vecs int, loop, single bool) {
 	for v := range vecs {
 		off := v * d.vec * d.size()
 		if off%line == 0 && !single {
-			d.ask(mem{base: elemAt, index: lead, times: 1, off: off})
+			d.prefetchRead(mem{base: elemAt, index: lead, times: 1, off: off})
 		}
 		load(d.query(0), mem{base: lanesAt, vectors: v})
 		widen(d.key(), mem{base: elemAt, off: off}, d.cells)
@@ -467,7 +466,7 @@ func row(at, stride, stride3 reg, r, off int) mem {
 	return m
 }
 
-// finish adds up and stores the sums, and moves on to the next queries.
+// finish adds up and stores the sums, and advances to the next queries.
 func (d dots) finish() {
 	d.get(steps, d.of("Stride"))
 	d.scale(steps, 4)
@@ -502,14 +501,13 @@ func (d dots) total(r int) {
 	}
 }
 
-// sum emits Ops.Sum. It reads a run of V once for all columns of all queries and keeps the sums in
-// O meanwhile. Separate passes over all runs for some of the columns would read rows from memory in
-// pieces. The micro-tiles are those of Outer, except that one query takes keys one after another,
-// as in Dot.
+// sum emits Ops.Sum. It reads a run of V once for all columns of all queries, with the sums in O.
+// Separate passes over all runs for some of the columns would read rows from memory in pieces. The
+// micro-tiles are those of Outer, except that one query sums keys one after another, as in Dot.
 //
-// V may be cells of any type. ScaleKeys multiplies their scales into the weights before.
+// V may be cells of any type. ScaleKeys multiplies the weights by their scales before.
 func (g *gen) sum(c cells) {
-	g.function("Sum"+c.name()+g.way.name, "(p *Walk)", 8, 8, fmt.Sprintf(`
+	g.function("Sum"+c.name()+g.reading.name, "(p *Walk)", 8, 8, fmt.Sprintf(`
 for k := range p.N {
 	for r := range p.R {
 		for c := range p.D {
@@ -535,7 +533,7 @@ for k := range p.N {
 	g.scoresOfRun(elem, count)
 	g.keysOfRun(count, elemAt)
 	g.put(g.of("keys"), count)
-	g.firstTurn()
+	g.firstShare()
 	g.get(out, g.of("rows"))
 	g.get(count, g.of("R"))
 	for _, rows := range outerRows.tiles {
@@ -543,7 +541,7 @@ for k := range p.N {
 		g.label(fmt.Sprint("rows", rows))
 		g.get(columns, g.of("D"))
 		g.columns(tile{gen: g, rows: rows, along: true, apart: true, ahead: true, cells: c}, tile.sumColumns)
-		g.note("the first column of the rows that follow")
+		g.note("move to the first column of the next rows")
 		g.get(steps, g.of("D"))
 		g.scale(steps, c.size())
 		g.subtract(lanes, steps)
@@ -552,7 +550,7 @@ for k := range p.N {
 		g.subtract(out, steps)
 		g.down(out, outStride, rows)
 		g.down(elem, stride, rows)
-		g.nextTurn()
+		g.nextShare()
 		g.increase(count, -rows)
 		g.jumpAtLeast(count, rows, fmt.Sprint("rows", rows))
 		g.label(fmt.Sprint("end", rows))
@@ -579,7 +577,7 @@ func (t tile) sumColumns() {
 	t.eachResult(func(r, v int, at mem) { t.storeLanes(at, t.sum(r, v)) })
 }
 
-// keyByKey reports whether the micro-tile has one query, which takes keys one after another. Int8
+// keyByKey reports whether the micro-tile has one query, which sums keys one after another. Int8
 // keeps the CPU too busy for that.
 func (t tile) keyByKey() bool { return t.ahead && t.rows == 1 && t.cells != i8 }
 
@@ -607,10 +605,10 @@ func (t tile) sumKeys() {
 	t.get(steps, t.of("keys"))
 	t.label("key" + t.name)
 	t.broadcast(weight, mem{base: elemAt})
-	asks := t.askRow(lanesAt, t.vecs, t.cells)
+	prefetch := t.prefetchRow(lanesAt, t.vecs, t.cells)
 	for v := range t.vecs {
 		off := v * t.vec * t.size()
-		asks(off)
+		prefetch(off)
 		widen(row, mem{base: lanesAt, off: off}, t.cells)
 		if v < kept {
 			t.fma(vec(v), row, weight)
@@ -629,15 +627,15 @@ func (t tile) sumKeys() {
 	}
 }
 
-// weigh emits Ops.Weigh for queries from..R, with or without S. It takes whole vectors of a row, up
-// to the one with the last key. Memory would be idle meanwhile, so it prefetches the lines of
+// weigh emits Ops.Weigh for queries from..R, with or without S. It computes whole vectors of a row,
+// up to the one with the last key. Memory would be idle meanwhile, so it prefetches the lines of
 // Weigh.Prefetch.
 func (g *gen) weigh(sums bool) {
 	name, s := "Weigh", ""
 	if sums {
 		name, s = "WeighSums", "\n\tp.S[r] += Σ e*p.P[r*p.Stride+j]"
 	}
-	g.function(name+g.power.name+g.way.name, "(p *Weigh, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
+	g.function(name+g.power.name+g.reading.name, "(p *Weigh, from, vectors int) (done int)", 8, 32, fmt.Sprintf(`
 n := %[1]d * vectors
 for r := from; r < p.R; r++ {
 	if any p.P[r*p.Stride+j] > p.M[r]+Limit { // j < n
@@ -652,11 +650,11 @@ return p.R`, g.vec, s))
 	const (
 		weights, sumsOf     = lanes, elem // L, S
 		at                  = lanesAt
-		ref, sum, sumZ      = vec(0), vec(1), vec(2) // of weighted
-		top, highest, score = vec(4), vec(5), vec(6) // of the check
+		ref, sum, sumZ      = vec(0), vec(1), vec(2) // used by weighted
+		top, highest, score = vec(4), vec(5), vec(6) // used by the check
 	)
-	asks := func() {
-		g.ask(mem{base: lead})
+	prefetch := func() {
+		g.prefetchRead(mem{base: lead})
 		g.plus(lead, leadBy)
 	}
 	g.arg(panel, "p", 0)
@@ -688,7 +686,7 @@ return p.R`, g.vec, s))
 	g.add(highest, ref, limit)
 	g.move(at, out)
 	g.arg(steps, "vectors", 16)
-	g.largest(top, score, at, g.bytes(), "check", asks)
+	g.largest(top, score, at, g.bytes(), "check", prefetch)
 	g.load(score, top)
 	g.jumpAbove(score, highest, "over")
 
@@ -698,7 +696,7 @@ return p.R`, g.vec, s))
 	}
 	g.move(at, out)
 	g.arg(steps, "vectors", 16)
-	g.weighted(at, g.bytes(), "vector", sums, asks)
+	g.weighted(at, g.bytes(), "vector", sums, prefetch)
 	g.total(sum, weights)
 	if sums {
 		g.total(sumZ, sumsOf)

@@ -58,18 +58,18 @@ func column(base reg) mem { return mem{base: base, index: vectorAt, times: 1} }
 //	e^2x - 1 = 2^n*(e^2r - 1) + (2^n - 1)    tanh x = (e^2x - 1) / (e^2x + 1)
 //
 // The polynomial for e^2r - 1 has no constant, so that a small x, where n is 0, loses nothing.
-// Adding 1.5*2^23 rounds and leaves n in the low bits, to be shifted into the exponent. The result
-// is off by 3.33 ulp at most (TestCap). A rational function of x, of degrees 5 and 4 in x², takes
-// four instructions fewer and is off by 4.7 ulp.
+// Adding 1.5*2^23 rounds and leaves n in the low bits, which are shifted into the exponent. The
+// result is off by 3.33 ulp at most (TestCap). A rational function of x, of degrees 5 and 4 in x²,
+// takes four instructions fewer and is off by 4.7 ulp.
 //
-// From 9.02, tanh is 1 in float32, and so is this. Rows are computed together because their
-// dependency chains are long.
+// From 9.02 on, tanh is 1 in float32, and so is this result. Rows are computed together because
+// their dependency chains are long.
 func (g *gen) capScores() {
 	g.function("Cap", "(p *Edit, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
 		*x = scale * tanh(*x)`))
 	g.take(panel, lanesAt, stride, stride3, out, count, steps)
-	together := 3 // as many rows as registers allow, up to 4, which divides 32
+	together := 3 // as many rows as registers allow, up to 4, a divisor of 32
 	if g.regs > 16 {
 		together = 4
 	}
@@ -135,7 +135,7 @@ func (g *gen) capScores() {
 //
 // Where p is infinite, e has the other sign, or is NaN, before the score is added. It is clamped to
 // finite numbers there, and is unchanged where p is finite. The output is the larger of the result
-// and the least of lowest, bias and score: it is -Inf where one of these is.
+// and the least of lowest, bias and score: it is -Inf where bias or score is.
 func (g *gen) addScores() {
 	g.function("Add", "(p *Edit, from, to int, scale, factor, rest, lowest float32)", 0, 40, g.sweptDoc(`
 		x, bias := &p.P[j*%[1]d+lane], p.Bias[j*%[1]d+lane]
@@ -181,8 +181,8 @@ func (g *gen) addScores() {
 	}, func() {})
 }
 
-// slopeScores emits Ops.Slope. Distances count down by rows, exactly. The first is a difference of
-// integers, since positions may be too large for a float32.
+// slopeScores emits Ops.Slope. Distances decrease from row to row, exactly. The first is a
+// difference of integers, since positions may be too large for a float32.
 func (g *gen) slopeScores() {
 	g.function("Slope", "(p *Edit, from, to int, scale float32)", 0, 28, g.sweptDoc(`
 		x := &p.P[j*%[1]d+lane]
@@ -228,7 +228,7 @@ func (g *gen) slopeScores() {
 	}, func() {})
 }
 
-// slopeRows is the number of rows that Slope does at a time.
+// slopeRows is the number of rows that Slope computes at a time.
 const slopeRows = 4
 
 // hideScores emits Ops.Hide for the rows of one row of words: from is a multiple of 32, and to is
@@ -282,11 +282,11 @@ const (
 
 func (g *gen) editConstants() {
 	const most = 1 << 110
-	g.constant(errorMost, "more than what rounding a finite product loses", same(most))
+	g.constant(errorMost, "more than the rounding error of a finite product", same(most))
 	g.constant(errorLeast, "", same(-most))
 	g.constant(absolute, "all bits but the sign", func(int) uint32 { return math.MaxInt32 })
-	g.constant(slopeStep, "rows that Slope does at a time", same(slopeRows))
-	g.constant(capMost, "what has a tanh of 1", same(10))
+	g.constant(slopeStep, "rows that Slope computes at a time", same(slopeRows))
+	g.constant(capMost, "has a tanh of 1", same(10))
 	g.constant(capLeast, "", same(-10))
 	g.constant(capLog, "2/ln 2", same(2*math.Log2E))
 	g.constant(capLn, "-(ln 2)/2", same(-math.Ln2/2))

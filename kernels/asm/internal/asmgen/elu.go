@@ -11,11 +11,11 @@ import (
 //
 //	e^x = 2^n * e^r    with r = x - n*ln 2, |r| <= (ln 2)/2
 //
-// Adding 1.5*2^23 rounds and leaves n in the low bits, to be shifted into the exponent. 126 is
-// added along, so that n = -126, where x is clamped, gets the exponent of 0; the polynomial makes
-// up for the missing 1 of 127. It has degree 6, which is off by 3e-9. ln 2 as a float32 is off by
-// 2e-9, which n multiplies. So the result is within 1.1 ulp, and 0.04 ulp more for each 1 that x is
-// below 0 (TestElu).
+// Adding 1.5*2^23 rounds and leaves n in the low bits, which are shifted into the exponent. 126 is
+// added with it, so that n = -126, where x is clamped, gets the exponent of 0; the polynomial
+// includes the missing 1 of 127. It has degree 6, which is off by 3e-9. ln 2 as a float32 is off by
+// 2e-9, times n. So the result is within 1.1 ulp, and 0.04 ulp more for each 1 that x is below 0
+// (TestElu).
 //
 // A rest of less than a vector is computed one element at a time. With 32 registers the constants
 // stay in registers: loading them for each vector would delay the prefetches of rows from memory.
@@ -109,7 +109,7 @@ func (t tile) eluVectors() {
 // eluTemps is the number of registers that a vector needs.
 const eluTemps = 5
 
-// eluHeld returns the constants that stay in registers, starting with the second.
+// eluHeld returns the constants that stay in registers, starting with register 1.
 func (g *gen) eluHeld() []constant {
 	held := []constant{eluRound, eluLeast}
 	all := append(held, eluLog, eluLn)

@@ -13,37 +13,38 @@ type power struct {
 	ulps      string // largest error of its results
 	emit      func(g *gen, t [4]vec, z mem, m operand)
 	constants func(g *gen)
-	asks      bool // Flash prefetches the rows at Flash.Prefetch meanwhile
+	// Flash prefetches the rows at Flash.Prefetch while it computes these weights.
+	prefetches bool
 }
 
 // exp2 emits 2^(z-m) for one vector, by the current power. The result is in t[2]. NaN stays NaN.
 func (g *gen) exp2(t [4]vec, z mem, m operand) { g.power.emit(g, t, z, m) }
 
-// exp2Table and exp2Tables are exp2 for CPUs on which a table look-up costs products little or
-// nothing. Let K be the length of a table that fits one or two vector registers, and n the multiple
-// of 1/K nearest to x = z-m:
+// exp2Table and exp2Tables are exp2 for CPUs on which a table look-up delays products little or
+// not at all. Let K be the length of a table that fits one or two vector registers, and n the
+// multiple of 1/K nearest to x = z-m:
 //
 //	2^x = 2^⌊n⌋ * table[K*(n-⌊n⌋)] * 2^r    with r = x-n, |r| <= 1/2K
 //
 // Adding 1.5*2^23/K rounds x to a multiple of 1/K and leaves K*n in the low bits. The lowest of
 // these select the table's entry. All of them, shifted so that the whole part is at the exponent,
-// are added to the entry's bits; the table makes up for what the lowest bits add to the fraction.
-// 2^r = 1 + r*q(r). With 8 entries q is of degree 2, off by 2e-8; with 32 it is of degree 1, off by
-// 5e-8. The entry and the last multiply-add are rounded: together they are off by 1.25 and 1.75 ulp
-// at most. Whole x are exact.
+// are added to the entry's bits; from each entry, what its own index adds to the fraction is
+// subtracted in advance. 2^r = 1 + r*q(r). With 8 entries q is of degree 2, off by 2e-8; with 32 it
+// is of degree 1, off by 5e-8. The entry and the last multiply-add are rounded: together they are
+// off by 1.25 and 1.75 ulp at most. Whole x are exact.
 //
 // Results up to 2^-100 are 0. Times a value they would be subnormal, and multiply-adds with
-// subnormal results are slow on some CPUs. So x is at least -100, and 2^-100 is subtracted at the
+// subnormal results are slow on some CPUs. So x is clamped to -100, and 2^-100 is subtracted at the
 // end, which changes only results below 2^-75. That saves a comparison, which costs a multiply-add
 // where its result is a mask.
 // Tuning: docs/tuning.md#subnormal-weights
 //
-// These instructions take more time from the loop around them than their products do, and their
-// order matters.
+// These instructions delay the loop around them by more than their own products, and their order
+// matters.
 // Tuning: docs/tuning.md#weights-order
 
 // exp2Table computes exp2 with one vector of entries. q(r) is c*((r+a)²+b), and c, multiplied by
-// the entry, is looked up along with it. That takes three products, where coefficients would take
+// the entry, is looked up too. That takes three products, where separate coefficients would take
 // four.
 func (g *gen) exp2Table(t [4]vec, z mem, m operand) {
 	isa := g.isa.(tabled)
@@ -95,12 +96,12 @@ func (g *gen) exp2Tables(t [4]vec, z mem, m operand) {
 //
 //	2^x = 2^⌊x⌋ * 2^r    with 0 <= r < 1
 //
-// The polynomial has degree 6, which is off by 8e-9. With rounding, that of r included, results are
-// off by 1.6 ulp at most. It is 1 at 0: whole x are exact. Results up to 2^-100 are 0, and others
-// lose nothing.
+// The polynomial has degree 6, which is off by 8e-9. With rounding, including that of r, results
+// are off by 1.6 ulp at most. It is 1 at 0: whole x are exact. Results up to 2^-100 are 0, and
+// others lose nothing.
 //
 // A table of 32 entries takes as many instructions. Constants are broadcast from one element each,
-// as reading whole vectors costs power.
+// since reading whole vectors takes more power and can lower the clock.
 // Tuning: docs/tuning.md#floored-weights
 func (g *gen) exp2Floored(t [4]vec, z mem, m operand) {
 	isa := g.isa.(flooring)
@@ -130,9 +131,9 @@ const (
 	round  constant = "round"  // adding it rounds
 	table  constant = "table"  // 2^(i/K), less what i adds to the fraction
 	table2 constant = "table2" // second half of the table, if it takes two vectors
-	leads  constant = "leads"  // table times c, of exp2Table
-	vertex constant = "vertex" // a, of exp2Table
-	rise   constant = "rise"   // b, of exp2Table
+	leads  constant = "leads"  // exp2Table: table times c
+	vertex constant = "vertex" // exp2Table: a
+	rise   constant = "rise"   // exp2Table: b
 	linear constant = "linear" // coefficients of exp2Tables
 	square constant = "square"
 
@@ -144,7 +145,7 @@ const (
 	lightest constant = "lightest"
 	one      constant = "one"
 
-	hidden   constant = "hidden" // of masks
+	hidden   constant = "hidden" // score of a hidden key
 	next     constant = "next"
 	previous constant = "previous"
 )
@@ -156,14 +157,14 @@ func (g *gen) constants() {
 	g.limitConstants()
 	g.constant(lowest, "lowest finite number", same(-math.MaxFloat32))
 	g.constant(whole, "rounds to a whole number", same(1.5*(1<<fraction)))
-	g.constant(far, "the most that a sum is scaled down by, as a power of two", same(126))
-	g.constant(lightest, "taken off weights; Raise leaves none that is less, but 0", same(math.Ldexp(1, leastPower)))
+	g.constant(far, "largest exponent of a power of two that sums are divided by", same(126))
+	g.constant(lightest, "subtracted from weights; Raise sets smaller weights to 0", same(math.Ldexp(1, leastPower)))
 	g.constant(one, "", same(1))
 	g.hiddenConstants()
 	g.constant(previous, "-1", func(int) uint32 { return math.MaxUint32 })
 }
 
-// limitConstants emits the constants of Flash and of its weights, however they are computed.
+// limitConstants emits the constants of Flash that every power shares.
 func (g *gen) limitConstants() {
 	g.constant(limit, "Limit", same(40))
 	if g.entries > 0 {
@@ -203,9 +204,10 @@ const flooredDegree = 6
 func floored(power int) constant { return constant(fmt.Sprint("floored", power)) }
 
 // flooredConstants emits the constants that exp2Floored does not share with exp2Tables. Each
-// coefficient takes over the rounding error of the one before, which cancels it at r = 1.
+// coefficient includes the rounding error of the one before, which cancels it at r = 1.
 func (g *gen) flooredConstants() {
-	from := 1 - 2/(1+math.Cos(math.Pi/2/(flooredDegree+1))) // to 1, whose lowest Chebyshev point is 0
+	// The lowest Chebyshev point of from..1 is 0.
+	from := 1 - 2/(1+math.Cos(math.Pi/2/(flooredDegree+1)))
 	lost := 0.
 	for i, c := range minimax(from, 1, flooredDegree) {
 		c += lost
@@ -220,7 +222,8 @@ func same(x float64) func(int) uint32 { return func(int) uint32 { return float(x
 
 // series returns the coefficients of r, r^2, ... of a polynomial of degree 2 or 3, with constant 1,
 // that approximates 2^r on [-h, h]. It agrees with 2^r at 0 and the points ±h*√3/2 and, if the
-// degree is 3, with its slope at 0. That is close to the polynomial with the least maximum error.
+// degree is 3, its slope at 0 agrees too. That is close to the polynomial with the least maximum
+// error.
 func series(h float64, degree int) []float64 {
 	x := h * math.Sqrt(3) / 2
 	up, down := math.Expm1(x*math.Ln2)/x, math.Expm1(-x*math.Ln2)/-x
@@ -230,8 +233,8 @@ func series(h float64, degree int) []float64 {
 	return []float64{math.Ln2, (up - down) / (2 * x), (up + down - 2*math.Ln2) / (2 * x * x)}
 }
 
-// exp emits Ops.Exp for rows from..to, with or without S. It takes any width, a vector at a time.
-// The dependency chains of the rows overlap.
+// exp emits Ops.Exp for rows from..to, with or without S. It computes any width, a vector at a
+// time. The dependency chains of the rows overlap.
 func (g *gen) exp(sums bool) {
 	name, s := "Exp", ""
 	if sums {
@@ -252,10 +255,10 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 	g.take(panel, lanes, lanesAt, elem, elemAt, stride, stride3, out, count, steps, aux)
 	const (
 		refs, weights, sumsOf = aux, lanes, elem               // M, L, S
-		rows, at              = elemAt, lanesAt                // rows of the group; current vector of a row
-		off, width            = stride3, stride                // bytes from the first lane; of all lanes
-		top, highest          = vec(0), vec(1)                 // of the check
-		ref, sum, sumZ, z     = vec(0), vec(1), vec(2), vec(3) // of weighted
+		rows, at              = elemAt, lanesAt                // rows of a group; a vector of a row
+		off, width            = stride3, stride                // bytes before and of all lanes
+		top, highest          = vec(0), vec(1)                 // used by the check
+		ref, sum, sumZ, z     = vec(0), vec(1), vec(2), vec(3) // used by weighted
 	)
 	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
 
@@ -329,7 +332,7 @@ return to`, g.rows, g.vecs*g.vec, g.vec, s))
 }
 
 // largest emits a loop over steps vectors, by bytes apart, that makes top the largest element of
-// each lane. top must not be NaN. Each iteration begins with what meanwhile emits.
+// each lane. top must not be NaN. Each iteration begins with the instructions that meanwhile emits.
 func (g *gen) largest(top, x vec, at reg, by int, label string, meanwhile func()) {
 	g.label(label)
 	meanwhile()
@@ -347,7 +350,7 @@ func (g *gen) takeWeighted() {
 
 // weighted emits a loop over steps vectors that replaces scores by weights. Register 0 holds their
 // reference and 1 the sum of weights; with sums, 2 holds the sum of weights times scores. Each
-// iteration begins as in largest.
+// iteration begins with the instructions that meanwhile emits.
 func (g *gen) weighted(at reg, by int, label string, sums bool, meanwhile func()) {
 	const ref, sum, sumZ, z, e = vec(0), vec(1), vec(2), vec(3), vec(6)
 	g.label(label)
@@ -366,7 +369,7 @@ func (g *gen) weighted(at reg, by int, label string, sums bool, meanwhile func()
 
 // addProduct adds a weight times its score to a sum.
 func (g *gen) addProduct(sum, e, z vec) {
-	g.note("0 times a score of -Inf is 0 here")
+	g.note("makes 0 times a score of -Inf 0")
 	g.max(z, z, lowest)
 	g.fma(sum, e, z)
 }

@@ -15,23 +15,25 @@ import "fmt"
 //
 // One row of weights goes with 64/rows steps of the products, so that at D = 64 the last row of
 // weights falls on the last steps. When D is smaller, the remaining rows follow in a loop of their
-// own; when it is larger, the last steps go alone. Where registers are left, a weight's
-// instructions are strewn among the multiply-adds. AVX2 has none left: it computes a whole weight
-// between two steps, in the registers of lanes and of the broadcast element, which are dead there.
-// At which steps this happens matters more than the order of the instructions.
+// own; when it is larger, the last steps go alone.
+//
+// Where registers are left, a weight's instructions are strewn among the multiply-adds. AVX2 has
+// none left: it computes a whole weight between two steps, in the registers of lanes and of the
+// broadcast element, which are dead there. At which steps this happens matters more than the order
+// of the instructions.
 // Tuning: docs/tuning.md#flash-steps
 //
 // With each row of weights it prefetches the first 64 numbers of a row of K of the next group into
 // the first cache.
 // Tuning: docs/tuning.md#flash-next-keys
 //
-// If power.asks, it also prefetches the rows at Flash.Prefetch, two lines with each
-// row of weights. Mix prefetches values and has less room for more: it reads six times as much from
+// If power.prefetches, it also prefetches the rows at Flash.Prefetch, two lines with each row of
+// weights. Mix, which prefetches values, has less room for more: it reads six times as much from
 // the second cache, through the same line-fill buffers.
 //
 // Where Until is set, the first vectors leave on the way, a unit at a time. The groups after that
-// have a loop of their own. Before it, the first of these groups is computed with the weights of
-// the group before, which still has all vectors. So only the very last weights go alone.
+// have a loop of their own. The first of these groups is computed with the weights of the group
+// before, which still has all vectors. So only the very last weights go alone.
 func (g *gen) flash(vecs int) {
 	t := tile{gen: g, vecs: vecs, rows: g.rows, along: true, name: "0"}
 	g.function(fmt.Sprint("Flash", g.power.name, vecs), "(p *Flash, from, to, scored int) (done int)", 8, 40, fmt.Sprintf(`
@@ -67,7 +69,7 @@ for j := from; ; j += %[1]d {
 	g.scoreRows(8)
 	g.free(aux)
 	g.take(refs)
-	if g.power.asks {
+	if g.power.prefetches {
 		g.take(source)
 		g.get(source, g.of("At"))
 		g.jumpAtLeast(source, 1, "next")
@@ -110,7 +112,7 @@ func (t *target) unit() int { return max(1, unitLanes/t.vec) }
 // unitLanes is the least number of lanes that leave together. Products of fewer lanes are slow.
 const unitLanes = 8
 
-// groups emits what follows a group's products, and a loop over more groups of the same vectors.
+// groups emits the work after a group's products, and a loop over more groups of the same vectors.
 func (t tile) groups() {
 	t.jump("scores" + t.name)
 	t.label("group" + t.name)
@@ -161,8 +163,8 @@ func (t tile) groups() {
 	t.jump("fits" + t.name)
 }
 
-// edges emits the work on a group's scores between its products and the next group's, in four
-// registers starting with that of lanes.
+// edges emits the work on a group's scores between its products and the next group's. It uses four
+// registers starting with those of lanes.
 func (t tile) edges(emit func()) { t.meanwhile(span{"edges", t.lane(0), 4}, emit) }
 
 // amid emits the products of a group amid the weights of the one before.
@@ -173,14 +175,14 @@ func (t tile) amid(before tile, name string) {
 	t.mixed(before, name)
 }
 
-// The weights of a group are added to L when half of the next group's are done, and are read back
-// from P. No register is free for their sum. A sum in memory would cost each weight a load, an
+// The weights of a group are added to L when half of the next group's are computed, and are read
+// back from P. No register is free for their sum. A sum in memory would cost each weight a load, an
 // addition and a store. Adding between the products of two groups would put more accesses where the
 // stores of scores already fill the store queue.
 // Tuning: docs/tuning.md#flash-sums
 
-// mark notes that all groups before out have been added. The slot of the argument from, which is no
-// longer needed, keeps the place where the weights of the group at out will pause. Later pauses
+// mark records that all groups before out have been added. The slot of the argument from, which is
+// no longer needed, holds the place where the weights of the group at out will pause. Later pauses
 // follow a group that has not been added.
 func (t tile) mark() {
 	t.move(pause, out)
@@ -284,8 +286,8 @@ func (t tile) firstHalf() {
 	t.increase(pause, t.half())
 }
 
-// halfWay emits what happens where weights pause. Half way, it adds the group before, if it has not
-// been added, and goes on. At the end it jumps to done.
+// halfWay emits the code for a pause of the weights. Half way, it adds the group before, if it has
+// not been added, and continues. At the end it jumps to done.
 func (t tile) halfWay(label, done string) {
 	t.jumpLess(pause, out, label+"Way")
 	t.jump(done)
@@ -299,15 +301,15 @@ func (t tile) halfWay(label, done string) {
 	t.move(pause, out)
 }
 
-// mixed emits the products, and with them the rows of weights from weightsAt to out, which may have
+// mixed emits the products, and with them the rows of weights from weightsAt to out. These may have
 // more vectors than the products.
 func (t tile) mixed(w tile, name string) {
 	n := 64 / t.rows // steps a row
-	ask := func(k int) {
+	prefetch := func(k int) {
 		if lines := 4; k%(n/lines) == 0 {
 			t.prefetchNear(mem{base: nextRow, off: k / (n / lines) * line})
 		}
-		if t.power.asks && k == n/2+1 {
+		if t.power.prefetches && k == n/2+1 {
 			t.prefetch(mem{base: source})
 			t.prefetch(mem{base: source, off: line})
 			t.plusAt(source, t.of("By"))
@@ -324,7 +326,7 @@ func (t tile) mixed(w tile, name string) {
 			}
 		}))
 		for k := range n {
-			ask(k)
+			prefetch(k)
 			t.step(k, n, strew)
 		}
 	} else {
@@ -334,7 +336,7 @@ func (t tile) mixed(w tile, name string) {
 				w.weight(v)
 				v++
 			}
-			ask(k)
+			prefetch(k)
 			t.step(k, n, nil)
 		}
 	}
@@ -367,16 +369,16 @@ func (t tile) seed() {
 		for r := range t.rows {
 			t.larger(top, t.sum(r, v), top)
 		}
-		t.note("no more than 0 if the lane has seen no key, and else 1 at least, or NaN")
+		t.note("at most 0 if the lane has seen no key, and else at least 1, or NaN")
 		t.load(least, one)
 		t.replaceAbove(ref, top, least, begun, least)
 		t.store(at, ref)
 	}
 }
 
-// check jumps if a score is over its limit. The sums are the scores now. One comparison for all
-// vectors replaces one for each. That pays where a comparison costs a multiply-add, and maxima and
-// differences cost nothing.
+// check jumps if a score is over its limit. The scores are still in the registers of the sums. One
+// comparison for all vectors can replace one for each. That pays where a comparison costs a
+// multiply-add, and maxima and differences cost nothing.
 // Tuning: docs/tuning.md#flash-check
 func (t tile) check(over string) {
 	top, highest, excess := t.lane(0), t.lane(0)+1, t.lane(0)+2
@@ -394,7 +396,7 @@ func (t tile) check(over string) {
 			continue
 		}
 		t.sub(top, top, highest)
-		t.note("NaN if both are +Inf, and then it is not above")
+		t.note("NaN if both are +Inf: not above 0")
 		t.larger(excess, top, excess)
 	}
 	if !t.checksEach {

@@ -3,8 +3,8 @@ package asmgen
 import "fmt"
 
 // inner emits Ops.Inner: products of pairs of rows. Four pairs have a vector of sums each, whose
-// elements are added up at the end as Dot adds up those of four keys. Remaining rows and columns
-// are computed one by one, in the same order.
+// elements are added up at the end as in Dot. Remaining rows and columns are computed one by one,
+// in the same order.
 func (g *gen) inner() {
 	g.function("Inner", "(to, x *float32, xStride int, y *float32, yStride, rows, d int)", 0, 56, fmt.Sprintf(`
 for i := range rows { // 4 at a time

@@ -1,7 +1,7 @@
 package asmgen
 
-// A target is an instruction set: its geometry, its registers, and how it spells the operations of
-// the nests.
+// A target is an instruction set: its geometry, its registers, and how it spells the operations
+// that nests call.
 type target struct {
 	name, arch string
 	registerFile
@@ -11,13 +11,13 @@ type target struct {
 	vec        int     // floats in a vector
 	vecs       int     // vectors in a row of lanes
 	rows       int     // rows of a micro-tile: Shape.Keys and Shape.Cols
-	cols       []int   // columns that Mix takes at once, by vectors in use, less one
-	queries    int     // queries that Dot takes at once
+	cols       []int   // columns that Mix computes at once, by vectors in use, less one
+	queries    int     // queries that Dot computes at once
 	wide       int     // vectors in a row of a micro-tile of Outer
 	storeLanes int     // lanes that Store moves at once
-	smaller    *target // set whose moves take what is too small for this set's; nil: none
+	smaller    *target // set whose Load and Store move what is too small for this set's; nil: none
 	powers     []power
-	ways       []way
+	readings   []reading
 	only       []string // loops that the set has; nil: all that it is able to run
 	spell      func(*file) isa
 }
@@ -42,16 +42,17 @@ type probes struct {
 
 // traits are differences between sets that nests depend on.
 type traits struct {
-	byElement  bool // fma takes one element of a register; if not, the element is broadcast first
+	byElement  bool // fma multiplies by one element of a register; if not, it is broadcast first
 	checksEach bool // Flash compares each vector with its limit separately
 	pooled     bool // constants are stored one after another, under one symbol
 }
 
-// A way is one way to prefetch rows that are read once.
-type way struct {
-	name   string // suffix of the names of the loops that use it
-	asks   string // the prefetch instruction, or its operand
-	probed bool   // Read prefetches too; if not, contiguous memory is read fastest without prefetches
+// A reading is one way to prefetch rows that are read once.
+type reading struct {
+	name        string // suffix of the names of the loops that use it
+	instruction string // the prefetch instruction, or its operand
+	// Read prefetches too. If not, contiguous memory is read fastest without prefetches.
+	probed bool
 }
 
 // bytes returns the size of a vector.
@@ -65,7 +66,7 @@ type vec int
 
 // Roles of integer registers.
 const (
-	panel     reg = "panel"     // the argument block
+	panel     reg = "panel"     // the call
 	lanes     reg = "lanes"     // rows of lanes that a micro-tile multiplies: Qt, P
 	lanesAt   reg = "lanesAt"   // current row of lanes
 	weightsAt reg = "weightsAt" // Flash: current row of weights
@@ -87,7 +88,7 @@ const (
 	pause     reg = "pause"     // Flash: the row of weights to pause at
 	columns   reg = "columns"   // columns left
 	rowsLeft  reg = "rowsLeft"  // rows left
-	apart     reg = "apart"     // bytes from one row of lanes to the next, where it varies
+	apart     reg = "apart"     // bytes from one row of lanes to the next, if not a constant
 	apart3    reg = "apart3"    // three times apart
 	outStride reg = "outStride" // bytes from one row of results to the next
 	refsOf    reg = "refsOf"    // Weigh: M
@@ -98,9 +99,9 @@ const (
 	resultAt  reg = "resultAt"  // the row of results to prefetch
 )
 
-// A mem is an operand in memory. It is at base + times*index + off bytes and vectors vectors, or is
-// a field of package asm's structs. Only the spelling knows the size of a vector, which need not be
-// a constant.
+// A mem is an operand in memory, at base + times*index + off bytes + vectors vectors, or a field of
+// package asm's structs. Only the spelling knows the size of a vector, which need not be a
+// constant.
 type mem struct {
 	base    reg
 	index   reg
@@ -110,8 +111,8 @@ type mem struct {
 	field   string // field of the block at base, as go_asm.h names it
 }
 
-// An operand is a vec, a mem or a constant. fma also takes an element where the set multiplies by
-// element.
+// An operand is a vec, a mem or a constant. fma also accepts an element, where the set multiplies
+// by element.
 type operand interface{ operand() }
 
 func (vec) operand()      {}
@@ -132,9 +133,9 @@ type element struct {
 	at int
 }
 
-// An isa spells operations, destination first. These are the ones that every set has, which suffice
-// for Score, Mix and the probes. Whether a vector holds floats or integers of 32 bits is up to the
-// operation. Further operations are capabilities.
+// An isa spells operations, destination first. Every set has these operations, which suffice for
+// Score, Mix and the probes. The operation decides whether a vector holds floats or integers of 32
+// bits. Further operations are capabilities.
 type isa interface {
 	// vectors of floats
 	load(dst vec, from operand)
@@ -242,8 +243,8 @@ type paired interface {
 	swapPairs(dst, a vec)
 }
 
-// A celled isa converts cells to float32, without their scale: a vector of them, or one with zeros
-// after it.
+// A celled isa converts cells to float32, without their scale: a vector of them, or one cell
+// followed by zeros.
 type celled interface {
 	widen(dst vec, m mem, c cells)
 	widenOne(dst vec, m mem, c cells)
@@ -257,9 +258,10 @@ type celled interface {
 type summing interface {
 	pairs(dst, a, b, temp vec)
 	quarters(v, temp vec)
-	loadFour(dst vec, m mem)                     // loads four elements and clears the others
-	storeFour(m mem, src vec)                    // stores the first four elements
-	gatherFour(dst vec, at, stride, stride3 reg) // loads four, stride bytes apart, and clears the others
+	loadFour(dst vec, m mem)  // loads four elements and clears the others
+	storeFour(m mem, src vec) // stores the first four elements
+	// gatherFour loads four elements, stride bytes apart, and clears the others.
+	gatherFour(dst vec, at, stride, stride3 reg)
 }
 
 // A dividing isa divides.
@@ -277,7 +279,7 @@ type transposing interface{ transpose() }
 type hinting interface {
 	hint(m mem)     // to the second-level cache
 	hintNear(m mem) // to the first-level cache
-	hintOnce(m mem) // by the current way
+	hintRead(m mem) // by the current reading
 }
 
 // prefetch prefetches to the second cache, if the set has hints.
@@ -294,10 +296,10 @@ func (g *gen) prefetchNear(m mem) {
 	}
 }
 
-// ask prefetches a line that is read once, by the current way, if the set has hints.
-func (g *gen) ask(m mem) {
+// prefetchRead prefetches a line that is read once, by the current reading, if the set has hints.
+func (g *gen) prefetchRead(m mem) {
 	if g.hinting != nil {
-		g.hintOnce(m)
+		g.hintRead(m)
 	}
 }
 
@@ -329,9 +331,10 @@ type halved interface {
 
 // A tabled isa has the operations of exp2 with a table.
 type tabled interface {
-	muladd(acc, a vec, b operand)                          // acc = acc*a + b, rounded once
-	lookup(dst, index vec, in constant)                    // dst[i] = in[index[i] mod its length]
-	lookupTwo(dst, index vec, low, high constant, tmp vec) // dst[i] = (low, high)[index[i] mod their length]
+	muladd(acc, a vec, b operand)       // acc = acc*a + b, rounded once
+	lookup(dst, index vec, in constant) // dst[i] = in[index[i] mod its length]
+	// lookupTwo sets dst[i] = (low, high)[index[i] mod their length].
+	lookupTwo(dst, index vec, low, high constant, tmp vec)
 }
 
 // A flooring isa has the operations of exp2Floored.

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestCapabilities checks that a set without a capability has the loops that do not need it, that
-// the table leaves out the others, and that no loop uses what it does not say it needs.
+// TestCapabilities checks a set without a capability. It must have the loops that do not need the
+// capability, and its table must leave out the others. No loop may use a capability that it does
+// not declare.
 func TestCapabilities(t *testing.T) {
 	for _, set := range []*target{avx2, avx512, neon} {
 		whole := newGen(set)
@@ -31,8 +32,8 @@ func TestCapabilities(t *testing.T) {
 				g.all()
 				g.declarations(g.table())
 				if text := g.assembly() + g.shared.String(); capability == "hinting" {
-					if strings.Contains(text, "PREFETCH") && strings.Count(text, "PREFETCH") != strings.Count(text, "#define ASK PREFETCH") || strings.Contains(text, "PRFM") {
-						t.Error("asks for memory")
+					if strings.Contains(text, "PREFETCH") && strings.Count(text, "PREFETCH") != strings.Count(text, "#define HINT PREFETCH") || strings.Contains(text, "PRFM") {
+						t.Error("a set without hints prefetches")
 					}
 					return
 				}
@@ -55,15 +56,15 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// TestOnly checks that a set may bring one loop alone.
+// TestOnly checks that a set may supply a single loop.
 func TestOnly(t *testing.T) {
 	for only, want := range map[string][]string{
 		"Score": {"Score1", "Score2", "Score3"},
 		"Top":   {"Top"},
-		"Dot":   {"DotBF16Once", "DotF16Once", "DotI8Once", "DotOnce", "ScaleKeys", "SumBF16Once", "SumF16Once", "SumI8Once", "SumOnce"},
+		"Dot":   {"DotBF16NonTemporal", "DotF16NonTemporal", "DotI8NonTemporal", "DotNonTemporal", "ScaleKeys", "SumBF16NonTemporal", "SumF16NonTemporal", "SumI8NonTemporal", "SumNonTemporal"},
 	} {
 		toy := *avx2
-		toy.name, toy.only, toy.ways = "toy", []string{only}, avx2.ways[:1]
+		toy.name, toy.only, toy.readings = "toy", []string{only}, avx2.readings[:1]
 		g := newGen(&toy)
 		g.all()
 		if got := slices.Sorted(maps.Keys(g.declared)); !slices.Equal(got, want) {
@@ -76,8 +77,8 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// TestLength checks that loops over whole vectors do not depend on how long these are, where the
-// set's spelling leaves that open.
+// TestLength checks that loops over whole vectors do not depend on the vectors' length, where the
+// set's spelling does not fix it.
 func TestLength(t *testing.T) {
 	loops := map[string]func(g *gen){"Finite": (*gen).finite, "Inverse": (*gen).inverse, "Peak": (*gen).peak}
 	for name, emit := range loops {

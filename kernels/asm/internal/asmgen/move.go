@@ -2,8 +2,8 @@ package asmgen
 
 import "fmt"
 
-// A move is made of squares, or halves of squares, vec columns wide: it loads one side, transposes
-// in registers, and stores the other. Package asm moves the edges. A factor of Load is the sum of
+// Load and Store move squares, or halves of squares, vec columns wide: they load rows or lanes,
+// transpose in registers, and store. Package asm moves the edges. A factor of Load is the sum of
 // two float32 numbers, so that it costs one rounding.
 
 // moveIn emits Ops.Load for vec lanes.
@@ -36,8 +36,8 @@ for c := range %[1]d * squares { // %[1]d at a time
 }
 
 // moveOut emits Ops.Store for storeLanes lanes and vec columns. AVX-512 stores half as many lanes
-// as a vector has elements. Rows of a tensor are often a power of two apart, and one line of each
-// of 16 rows would exceed the ways of a cache's set.
+// as a vector has elements. Rows of a tensor are often a power of two apart, so one line of each of
+// 16 rows could exceed the ways of one set of a cache.
 func (g *gen) moveOut() {
 	frame := 0
 	if g.checksApart() {
@@ -108,10 +108,10 @@ func (t *target) checks() (nothing, sum, sum2 vec) {
 }
 
 // checksApart reports whether no registers are left for the checks, so that their sum is in memory
-// meanwhile.
+// between squares.
 func (t *target) checksApart() bool { return t.regs < 2*t.storeLanes+4 }
 
-// checkProducts adds 0 times each of the products that Store has in its first registers to the
+// checkProducts adds 0 times each of Store's products, which are in its first registers, to the
 // sums.
 func (g *gen) checkProducts() {
 	nothing, sum, sum2 := g.checks()
@@ -133,7 +133,7 @@ func (g *gen) checkProducts() {
 // halves emits loads of columns that are half a vector, their products, and the transposition.
 func (g *gen) halves() {
 	h, scale := g.isa.(halved), vec(g.vec)
-	for c := 0; c < g.vec; c += 2 { // two a step, as each step waits for the one before
+	for c := 0; c < g.vec; c += 2 { // two columns a step, as each step waits for the one before
 		h.loadHalf(vec(c/8*4+c%4), c/4%2, mem{base: out})
 		h.loadHalf(vec(c/8*4+c%4+1), c/4%2, mem{base: out, index: aux, times: 1})
 		g.offset(out, out, aux, 2)
@@ -147,8 +147,8 @@ func (g *gen) halves() {
 	g.transposed(h.transposeHalves)
 }
 
-// transposed emits the transposition of what Store has in its first registers. Its scratch
-// registers may be those of the checks.
+// transposed emits the transposition of Store's first registers. Its scratch registers may be those
+// of the checks.
 func (g *gen) transposed(transpose func()) {
 	g.freeVectors("scale")
 	if g.checksApart() {

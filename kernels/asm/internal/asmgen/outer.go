@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// outer emits a product whose rows, factors and results are all rows of floats, any stride apart:
+// outer emits a product whose rows, factors and results are all rows of floats, at any stride:
 //
 //	x[r][c] += Σ_k weights[r][k] * y[k][c]
 //
 // Columns are in lanes: rows of y are loaded, weights are broadcast, and nothing is packed. It is
 // Ops.Outer, and Ops.OuterT with the weights transposed.
 //
-// While it sums, Outer prefetches the rows of x that the micro-tile is added to, and those of the
-// next one where a row is several lines.
+// While it sums, Outer prefetches the rows of x that the micro-tile is added to and, where a row is
+// several lines, those of the next micro-tile.
 // Tuning: docs/tuning.md#outer-results
 //
-// Both prefetch the lines of Outer.Stream, one or two in every four terms of a micro-tile; OuterT
-// also prefetches a second stream beside it. The caller knows what comes from memory next, and a
-// product leaves time to fetch it. Prefetching amid shorter loops would end before a line arrives.
+// Both prefetch the lines of Outer.Stream, one or two in every four steps of a micro-tile; OuterT
+// also prefetches a second stream beside it. The caller knows which rows will be read from memory
+// next, and a product leaves time to fetch them. A shorter loop would end before a line arrives.
 // Tuning: docs/tuning.md#outer-stream
 //
 // Micro-tiles have 6 rows by as many vectors as registers allow; those of OuterT have 8 rows where
@@ -59,16 +59,16 @@ for r := range p.N { // %d at a time
 		g.get(leadAt, g.of("Beside"))
 	}
 	g.get(lead, g.of("At"))
-	g.jumpAtLeast(lead, 1, "asks")
+	g.jumpAtLeast(lead, 1, "prefetches")
 	g.move(lead, elem)
-	g.label("asks")
+	g.label("prefetches")
 	for _, rows := range g.outerTiles(o) {
 		g.jumpBelow(count, rows, fmt.Sprint("end", rows))
 		g.label(fmt.Sprint("rows", rows))
 		g.get(columns, g.of("C"))
 		g.get(lanes, g.of("Y.Data"))
 		g.columns(tile{gen: g, rows: rows, along: !o.transposed, apart: true}, func(t tile) { t.outerColumns(o) })
-		g.note("the first column of the rows that follow")
+		g.note("move to the first column of the next rows")
 		g.get(steps, g.of("C"))
 		g.scale(steps, 4)
 		g.subtract(out, steps)
@@ -88,7 +88,7 @@ for r := range p.N { // %d at a time
 // outer is one of the two forms of the product.
 type outer struct {
 	name          string
-	weight, after string // Go: index of the weight of row r and term k; what becomes of a sum
+	weight, after string // Go: index of the weight of row r and step k; how a sum is stored
 	tiles         []int  // rows of micro-tiles
 	byElement     []int  // rows where a register holds four elements, one a row; nil: tiles
 	transposed    bool   // if not, it also prefetches results, and supports Fresh and Scale
@@ -97,7 +97,7 @@ type outer struct {
 var (
 	outerRows = outer{
 		name: "Outer", weight: "r*p.Lanes+k", tiles: []int{6, 2, 1},
-		after: "p.X[r*p.XStride+c] += sum // what was there counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\tp.X[r*p.XStride+c] *= p.Scale[r]\n\t\t}",
+		after: "p.X[r*p.XStride+c] += sum // the old X counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\tp.X[r*p.XStride+c] *= p.Scale[r]\n\t\t}",
 	}
 	outerTransposed = outer{name: "OuterT", weight: "k*p.Lanes+r", tiles: []int{6, 4, 2, 1}, byElement: []int{8, 4, 1}, transposed: true, after: "p.X[r*p.XStride+c] += sum"}
 )
@@ -115,12 +115,12 @@ func (g *gen) outerLoop(o outer) string {
 	if !g.declared[o.name] {
 		return ""
 	}
-	return fmt.Sprintf("%s: outerLoop{%d, %d, %d, %s%s},\n", strings.ToLower(o.name[:1])+o.name[1:], g.outerTiles(o)[0], g.wide*g.vec, g.asks(), g.name, o.name)
+	return fmt.Sprintf("%s: outerLoop{%d, %d, %d, %s%s},\n", strings.ToLower(o.name[:1])+o.name[1:], g.outerTiles(o)[0], g.wide*g.vec, g.streamLines(), g.name, o.name)
 }
 
-// asks returns the number of lines that a micro-tile prefetches in every four terms. With one line,
-// the widest would prefetch less than it reads.
-func (g *gen) asks() int {
+// streamLines returns the number of lines that a micro-tile prefetches in every four steps. With
+// one line, the widest would prefetch less than it reads.
+func (g *gen) streamLines() int {
 	if g.wide*g.vec >= 64 {
 		return 2
 	}
@@ -165,7 +165,7 @@ func (t tile) outerColumns(o outer) {
 	if t.results = !o.transposed && t.vecs*t.bytes() > line; t.results {
 		t.move(resultAt, out)
 	}
-	t.asks, t.beside = t.gen.asks(), o.transposed
+	t.streamLines, t.beside = t.gen.streamLines(), o.transposed
 	t.get(steps, t.of("Width"))
 	t.increase(steps, -unroll)
 	t.rest(t.name)

@@ -33,16 +33,17 @@ for range rounds {
 
 // touchAhead is the distance in bytes at which the probe of bandwidth touches a line of each page,
 // so that the CPU has translated the page's address in time. More than one touch a page would cost
-// cached reads as much as it gains the others.
+// cached reads as much as it gains reads from memory.
+// Tuning: docs/tuning.md#probe-pages
 const (
 	touchAhead = 28 << 10
 	page       = 4 << 10
 )
 
-// read emits the probe of bandwidth for one way to prefetch, ahead bytes ahead. It returns a sum of
-// everything that it read, so that no read can be left out.
+// read emits the probe of bandwidth for one reading, which prefetches ahead bytes ahead. It returns
+// a sum of all elements, so that no read can be left out.
 func (g *gen) read() {
-	g.function("Read"+g.way.name, "(x *float32, rounds, ahead int, sum *float32)", 0, 32, fmt.Sprintf(`
+	g.function("Read"+g.reading.name, "(x *float32, rounds, ahead int, sum *float32)", 0, 32, fmt.Sprintf(`
 for i := range %d * rounds {
 	sum[i%%%d] += x[i]
 }`, g.reads*g.vec, g.vec))
@@ -62,8 +63,8 @@ for i := range %d * rounds {
 	if g.macros != nil {
 		fmt.Fprintf(g.text, "#ifdef %s\n", probedMacro)
 	}
-	for off := 0; off < g.reads*g.bytes() && g.way.probed; off += line {
-		g.ask(mem{base: lanes, index: aux, times: 1, off: off})
+	for off := 0; off < g.reads*g.bytes() && g.reading.probed; off += line {
+		g.prefetchRead(mem{base: lanes, index: aux, times: 1, off: off})
 	}
 	if g.macros != nil {
 		g.text.WriteString("#endif\n")
@@ -91,20 +92,20 @@ for i := range %d * rounds {
 }
 
 // chainLength is the number of additions in a round of the chain, and chainPass the number in one
-// pass of its loop. They are large, so that the loop's own instructions do not show, even while a
-// sibling thread is busy.
+// pass of its loop. They are large, so that the loop's own instructions take a negligible part of
+// the time, even while a sibling thread is busy.
 const chainLength, chainPass = 512, 128
 
 // chain emits the probe of the clock: additions that wait for one another. They add a register, as
-// some CPUs fold additions of constants. A few multiply-adds run beside them and take none of their
-// time. Some CPUs lower the clock for wide multiply-adds, and for a while after.
+// some CPUs fold additions of constants. Some CPUs lower the clock for wide multiply-adds, and for
+// a while after them. So a few multiply-adds run beside the additions, without delaying them.
 // Tuning: docs/tuning.md#probe-chain
 func (g *gen) chain() {
 	const apart = 32
 	g.function("Chain", "(rounds int)", 0, 8, fmt.Sprintf(`
 for range rounds {
 	x += 1 // %d times, each a cycle after the one before
-	sum[i] = fma(sum[i], sum[i], sum[i]) // once for %d of them
+	sum[i] = fma(sum[i], sum[i], sum[i]) // once in %d additions
 }`, chainLength, apart))
 	g.take(elem, count, aux)
 	g.arg(count, "rounds", 0)
@@ -145,17 +146,16 @@ func (g *gen) beside(i int) {
 // with its jump.
 const slotsLength, slotsPass = 504, 126
 
-// slots emits the probe of how many instructions a CPU begins in a cycle: four additions
-// alternating with two copies, none of which waits for another. A sibling thread on the core takes
-// a share of these slots, even where multiply-adds alone would not be slowed. Multiply-adds run
-// beside them, as in chain.
+// slots emits the probe of how many instructions a CPU starts in a cycle: four additions, then two
+// copies, none of which waits for another. A busy sibling thread takes a share of these slots, even
+// where multiply-adds alone would not be slowed. Multiply-adds run beside them, as in chain.
 func (g *gen) slots() {
 	const apart = 42
 	g.function("Slots", "(rounds int)", 0, 8, fmt.Sprintf(`
 for range rounds {
-	x[i] += y // four by turns with
-	z[i] = y // two, %d instructions in all, with those of the loop
-	sum[i] = fma(sum[i], sum[i], sum[i]) // once for %d of them
+	x[i] += y // four times, then
+	z[i] = y // twice; with those of the loop, %d instructions in all
+	sum[i] = fma(sum[i], sum[i], sum[i]) // once in %d instructions
 }`, slotsLength, apart))
 	g.take(lanes, lanesAt, elem, elemAt, elemAt4, stride, stride3, out, count, steps, aux, nextRow)
 	g.arg(count, "rounds", 0)
@@ -169,11 +169,11 @@ for range rounds {
 	g.align()
 	g.label("pass")
 	for i := range slotsPass - 2 {
-		switch turn, in := i/6, i%6; {
+		switch period, in := i/6, i%6; {
 		case i%apart == 0:
 			g.beside(i / apart)
 		case in < 4:
-			g.plus(x[(4*turn+in)%len(x)], y)
+			g.plus(x[(4*period+in)%len(x)], y)
 		default:
 			g.move(z[in-4], y)
 		}

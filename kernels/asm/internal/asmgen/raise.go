@@ -25,17 +25,17 @@ for lane := range p.Width { // %[2]d at a time
 	p.S[lane] *= f // if there is S
 	p.Keep[lane] *= f
 	for j := range p.Done {
-		p.P[j*%[1]d+lane] *= f // 0 where that is less than 2^-100
+		p.P[j*%[1]d+lane] *= f // 0 if the product is less than 2^-100
 	}
 }`, g.vecs*g.vec, g.vec))
 	g.take(panel, lanesAt, elem, stride, stride3, out, count, steps, aux)
 	const (
 		refs, sums         = aux, elem                      // M; L, S
-		off, width         = stride3, stride                // bytes from the first lane; size of all lanes
+		off, width         = stride3, stride                // bytes before and of all lanes
 		at                 = lanesAt                        // current vector of a row
-		m, top, highest, d = vec(0), vec(1), vec(2), vec(3) // of the current vector of lanes
+		m, top, highest, d = vec(0), vec(1), vec(2), vec(3) // of a vector of lanes
 		k, f, nothing, tmp = vec(4), vec(5), vec(6), vec(7) // of the raise
-		least, x           = vec(8), vec(9)                 // the least weight that stays; a vector of a row
+		least, x           = vec(8), vec(9)                 // least weight; vector of a row
 	)
 	g.vectors(span{"m", m, 1}, span{"top", top, 1}, span{"highest", highest, 1}, span{"d", d, 1}, span{"k", k, 1}, span{"f", f, 1}, span{"nothing", nothing, 1}, span{"tmp", tmp, 1}, span{"least", least, 1}, span{"x", x, 1})
 	vector := func(base reg) mem { return mem{base: base, index: off, times: 1} }
@@ -96,7 +96,7 @@ for lane := range p.Width { // %[2]d at a time
 	g.get(sums, g.of("Keep"))
 	multiply()
 
-	g.note("weights that would become subnormal are 0 before they take the time that such products do")
+	g.note("set weights that would become subnormal to 0 first: such products are slow")
 	g.get(at, g.of("P"))
 	g.offset(at, at, off, 1)
 	g.get(steps, g.of("Done"))

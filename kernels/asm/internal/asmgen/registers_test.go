@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRegisters checks that a nest which uses a register for two roles at a time, or for a role
-// that is not live, panics and names them.
+// TestRegisters checks that a nest panics and names the roles if it uses a register for two roles
+// at a time, or for a role that is not live.
 func TestRegisters(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -15,7 +15,7 @@ func (g *gen) rotate() {
 	g.function("Rotate", "(x, cos, sin *float32, n int)", 0, 32, fmt.Sprintf(`
 for c := range n { // %d at a time
 	a, b := x[c], x[c+n]
-	x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+	x[c], x[c+n] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // the second product is rounded only with the sum
 }`, g.vec))
 	g.take(lanes, elem, elemAt, out, count)
 	g.arg(low, "x", 0)
@@ -44,14 +44,14 @@ for c := range n { // %d at a time
 	})
 }
 
-// rotatePairs emits Ops.Rotate for neighbours. It reads every angle twice, swaps the pairs, and
+// rotatePairs emits Ops.Rotate for neighbours. It loads every angle twice, swaps the pairs, and
 // negates their first elements; the sums are then those of rotate.
 func (g *gen) rotatePairs() {
 	const at, cosines, sines = lanes, elem, elemAt
 	g.function("RotatePairs", "(x, cos, sin *float32, n int)", 0, 32, fmt.Sprintf(`
 for c := range n { // %d at a time
 	a, b := x[2*c], x[2*c+1]
-	x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // what is added is rounded with the sum alone
+	x[2*c], x[2*c+1] = a*cos[c]-b*sin[c], b*cos[c]+a*sin[c] // the second product is rounded only with the sum
 }`, g.vec/2))
 	g.take(lanes, elem, elemAt, count)
 	g.arg(at, "x", 0)

@@ -14,9 +14,9 @@ import (
 
 var parent = flag.String("parent", "", "root of a checkout of another commit, whose generated text TestSameText compares with this one's")
 
-// TestSameText checks that each set has the text that it has in another commit, but for operands'
-// names, whole functions that are gone, and text that has become a macro's. So a set that no CPU at
-// hand runs can be shown to be what it was:
+// TestSameText checks that each set has the same text as in another commit. Names of operands may
+// differ, whole functions may be gone, and text may have moved into a macro. So a set that no CPU
+// at hand runs can be shown to be unchanged:
 //
 //	go test ./kernels/asm/internal/asmgen -run TestSameText/avx512 -parent DIR
 func TestSameText(t *testing.T) {
@@ -53,7 +53,7 @@ func TestSameText(t *testing.T) {
 	}
 }
 
-// functions returns the lines of each function and constant, by name: without comments, and with
+// functions returns the lines of each function and constant by name, without comments, and with
 // headers and macros expanded.
 func functions(text string, include func(name string) string) map[string][]string {
 	all, macros := map[string][]string{}, map[string]string{}
@@ -112,13 +112,13 @@ var (
 	codes  = regexp.MustCompile(`^\t(WORD|BYTE)`) // instructions whose comment says what they are
 	word   = regexp.MustCompile(`\b[A-Z][A-Z0-9]*\b`)
 	symbol = regexp.MustCompile(`^(?:TEXT|DATA|GLOBL) ·?([A-Za-z0-9]+)`)
-	// The names that operands have in package asm: fields, and arguments with where they are. The
-	// sizes of arguments.
+	// Names of operands in package asm: fields, arguments with offsets, and sizes of arguments.
 	operandName = regexp.MustCompile(`\([A-Z]\w*_\w+(?:\+\w+)*\)\(|\b\w+\+\d+\(FP\)|-\d+$`)
 )
 
-// differences says in what functions differ from those of a parent. Operands may have other names:
-// within a function each name stands for one and the same of the parent's. Functions may be gone.
+// differences describes the functions that differ from those of a parent. Operands may have other
+// names, if within a function each name always replaces the same name of the parent's. Functions
+// may be gone.
 func differences(old, now map[string][]string) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		was, is := old[name], now[name]
@@ -148,7 +148,7 @@ func differences(old, now map[string][]string) (all []string) {
 	return all
 }
 
-// TestDifferences checks what TestSameText takes for the same text and what it does not.
+// TestDifferences checks which texts TestSameText accepts as the same.
 func TestDifferences(t *testing.T) {
 	const old = `// func f(p *Panel)
 TEXT ·f(SB), NOSPLIT, $8-8
@@ -168,7 +168,7 @@ TEXT ·g(SB), NOSPLIT, $0-0
 DATA one<>+0(SB)/8, $0x3f8000003f800000
 `
 	without := strings.Split(old, "// func g()")[0] + "DATA one<>+0(SB)/8, $0x3f8000003f800000\n"
-	header := "// func F(p *Panel)\n" + strings.NewReplacer("·f", "F", "PREFETCHNTA", "ASK", "\tRET", "#ifdef MORE\n\tNOP\n#endif\n\tRET").Replace(without[strings.Index(without, "TEXT"):strings.Index(without, "DATA")])
+	header := "// func F(p *Panel)\n" + strings.NewReplacer("·f", "F", "PREFETCHNTA", "HINT", "\tRET", "#ifdef MORE\n\tNOP\n#endif\n\tRET").Replace(without[strings.Index(without, "TEXT"):strings.Index(without, "DATA")])
 	for _, c := range []struct {
 		name, now string
 		want      string // in the only difference; "" for none
@@ -178,9 +178,9 @@ DATA one<>+0(SB)/8, $0x3f8000003f800000
 		{"a function gone", without, ""},
 		{"another field", strings.ReplaceAll(old, "(Panel_P)", "(Scores_P)"), ""},
 		{"another argument, elsewhere", strings.ReplaceAll(strings.ReplaceAll(old, "p+0(FP)", "call+8(FP)"), "$8-8", "$8-16"), ""},
-		{"a macro", "#define ASK PREFETCHNTA\n#define F ·f\n#include \"loops_x.h\"\n#undef F\n" + without[strings.Index(without, "DATA"):], ""},
-		{"another macro", "#define ASK PREFETCHT1\n#define F ·f\n#include \"loops_x.h\"\n#undef F\n", "line 6"},
-		{"a macro with more", "#define MORE\n#define ASK PREFETCHNTA\n#define F ·f\n#include \"loops_x.h\"\n#undef F\n", "10 lines, the parent has 9"},
+		{"a macro", "#define HINT PREFETCHNTA\n#define F ·f\n#include \"loops_x.h\"\n#undef F\n" + without[strings.Index(without, "DATA"):], ""},
+		{"another macro", "#define HINT PREFETCHT1\n#define F ·f\n#include \"loops_x.h\"\n#undef F\n", "line 6"},
+		{"a macro with more", "#define MORE\n#define HINT PREFETCHNTA\n#define F ·f\n#include \"loops_x.h\"\n#undef F\n", "10 lines, the parent has 9"},
 		{"two fields in one", strings.ReplaceAll(old, "(Panel_P)", "(Panel_K+Rows_Data)"), "line 4"},
 		{"a field that changes on the way", strings.Replace(old, "\tRET", "\tMOVQ (Panel_P)(AX), DX\n\tRET", 1), "10 lines"},
 		{"another register", strings.ReplaceAll(old, ", Z1", ", Z3"), "line 5"},

@@ -6,17 +6,17 @@ import (
 )
 
 // exp2Series is exp2 for sets on which every vector instruction competes with the products, so that
-// the fewest win. Let n be the integer nearest to x = z-m:
+// the number of instructions counts. Let n be the integer nearest to x = z-m:
 //
 //	2^x = 2^n * 2^r    with r = x-n, |r| <= 1/2
 //
-// Adding 1.5*2^23 rounds x and leaves n in the low bits, to be shifted into the exponent. 100 is
-// added along, so that n = -100, where x is clamped, gets the exponent of 0: results up to 2^-99.5
-// are 0. The polynomial makes up for the missing 27 of 127. It has degree 6, which is off by 3e-9;
-// with rounding, results are off by 1 ulp at most. It is 1 at 0: whole x are exact.
+// Adding 1.5*2^23 rounds x and leaves n in the low bits, which are shifted into the exponent. 100
+// is added with it, so that n = -100, where x is clamped, gets the exponent of 0: results up to
+// 2^-99.5 are 0. The polynomial includes the missing 27 of 127. It has degree 6, which is off by
+// 3e-9; with rounding, results are off by 1 ulp at most. It is 1 at 0: whole x are exact.
 //
-// These are 13 vector instructions. A table of four entries would save two of the polynomial's, and
-// the look-up would take more, as VTBL takes byte indices.
+// These are 13 vector instructions. A table of four entries would save two of the polynomial's, but
+// its look-up would take more than two, as VTBL takes byte indices.
 func (g *gen) exp2Series(t [4]vec, z mem, m operand) {
 	x, n, p, r := t[0], t[1], t[2], t[3]
 	g.load(x, z)
@@ -50,7 +50,7 @@ func (g *gen) seriesConstants() {
 // an interval, one of which is 0. It is close to the polynomial that is 1 at 0 and has the least
 // maximum error.
 func minimax(from, to float64, degree int) []float64 {
-	var at, q []float64 // the points but 0, and (2^r-1)/r at them; then Newton's divided differences
+	var at, q []float64 // points other than 0, and (2^r-1)/r there; then Newton's differences
 	for i := range degree + 1 {
 		if r := (from+to)/2 + (to-from)/2*math.Cos(math.Pi*(float64(i)+.5)/float64(degree+1)); math.Abs(r) > 1e-9 {
 			at, q = append(at, r), append(q, math.Expm1(r*math.Ln2)/r)

@@ -2,29 +2,29 @@ package asmgen
 
 import "fmt"
 
-// cutRows emits the split of up to 16 rows and 32 columns into terms. Columns that the mask lacks
-// count as 0. Column c is stored beside column c+16.
-func (g *gen) cutRows(parts partsOf) {
+// packRows emits the split of up to 16 rows and 32 columns into terms. Columns that are not in the
+// mask count as 0. Column c is stored beside column c+16.
+func (g *gen) packRows(terms termCount) {
 	x := g.isa.(x86)
-	g.function("CutRows"+parts.name, "(to *uint16, from *float32, rows, stride, mask int, factor float32)", 0, 44, `
+	g.function("PackRows"+terms.name, "(to *uint16, from *float32, rows, stride, mask int, factor float32)", 0, 44, `
 for j := range rows {
 	for c := range 32 {
 		at := j*32 + c%16*2 + c/16
-		to[at], to[at+512], to[at+1024] = parts(from[j*stride+c] * factor)
+		to[at], to[at+512], to[at+1024] = terms(from[j*stride+c] * factor)
 	}
 }`)
 	g.take(elem, stride, out, count, steps)
 	const left, right = vec(0), vec(2)
-	g.takeParts()
-	g.vectors(span{"factor", cutFactor, 1})
-	g.cutArgs()
-	g.argFloat(cutFactor, "factor", 40)
+	g.takeTerms()
+	g.vectors(span{"factor", packFactor, 1})
+	g.packArgs()
+	g.argFloat(packFactor, "factor", 40)
 	g.lower(steps, 16)
 	x.emit("KMOVW", x.register(steps), "K2")
 	g.label("row")
 	x.loadTimes(left, mem{base: elem}, "K1")
 	x.loadTimes(right, mem{base: elem, off: line}, "K2")
-	x.joinParts(left, right, parts.count, func(part int, word vec) { g.store(mem{base: out, off: part * tileBytes}, word) })
+	x.joinTerms(left, right, terms.count, func(term int, word vec) { g.store(mem{base: out, off: term * tileBytes}, word) })
 	g.offset(elem, elem, stride, 4)
 	g.increase(out, line)
 	g.increase(count, -1)
@@ -32,21 +32,21 @@ for j := range rows {
 	g.ret()
 }
 
-// cutColumns emits the split of up to 32 rows and 16 columns into terms, transposed into the rows
+// packColumns emits the split of up to 32 rows and 16 columns into terms, transposed into the rows
 // of an AMX tile: it joins pairs of rows, and transposes all 16 pairs. Missing rows and columns
-// count as 0. The result small is not 0 if there are numbers below 2^leastCut.
-func (g *gen) cutColumns(parts partsOf) {
+// count as 0. The result small is not 0 if there are numbers below 2^leastTermPower.
+func (g *gen) packColumns(terms termCount) {
 	x := g.isa.(x86)
-	g.function("CutColumns"+parts.name, "(to *uint16, from *float32, rows, stride, mask int) (small int)", 2*tileBytes+64, 48, `
+	g.function("PackColumns"+terms.name, "(to *uint16, from *float32, rows, stride, mask int) (small int)", 2*tileBytes+64, 48, `
 for c := range 16 {
 	for j := range 32 {
-		to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = parts(from[j*stride+c]) // or of 0, from rows on
+		to[c*32+j], to[c*32+j+512], to[c*32+j+1024] = terms(from[j*stride+c]) // 0 for j >= rows
 	}
 }`)
 	g.take(elem, stride, out, count, steps, products)
 	const even, odd, magnitude, lowest, sign, one = vec(16), vec(18), vec(20), vec(21), vec(22), vec(23)
 	g.vectors(span{"pairs", 0, 16}, span{"even", even, 2}, span{"odd", odd, 2}, span{"magnitude", magnitude, 1}, span{"lowest", lowest, 1}, span{"sign", sign, 1}, span{"one", one, 1}, span{"bits", half16, 2})
-	g.cutArgs()
+	g.packArgs()
 	x.emit("VPSLLD", imm(15), x.v(upper16), x.v(sign))
 	x.emit("VPSRLD", imm(15), x.v(half16), x.v(one))
 	x.emit("VPTERNLOGD", imm(0xff), x.v(lowest), x.v(lowest), x.v(lowest))
@@ -57,7 +57,7 @@ for c := range 16 {
 		x.emit("VPMINUD", x.v(magnitude), x.v(lowest), x.v(lowest))
 	}
 	g.scratch(products)
-	kept := func(part, i int) mem { return mem{base: products, off: (part-1)*tileBytes + i*line} }
+	kept := func(term, i int) mem { return mem{base: products, off: (term-1)*tileBytes + i*line} }
 	for i := range 16 {
 		none := fmt.Sprint("none", i)
 		g.zero(even)
@@ -67,65 +67,65 @@ for c := range 16 {
 		g.jumpBelow(count, 2*i+2, none)
 		load(odd, mem{base: elem, index: stride, times: 4})
 		g.label(none)
-		x.joinParts(even, odd, parts.count, func(part int, word vec) {
-			if part == 0 {
+		x.joinTerms(even, odd, terms.count, func(term int, word vec) {
+			if term == 0 {
 				g.load(vec(i), word)
 			} else {
-				g.store(kept(part, i), word)
+				g.store(kept(term, i), word)
 			}
 		})
 		g.offset(elem, elem, stride, 8)
 	}
-	g.set(steps, (127+leastCut)<<fraction-1)
+	g.set(steps, (127+leastTermPower)<<fraction-1)
 	x.emit("VPBROADCASTD", x.register(steps), x.v(magnitude))
 	x.emit("VPCMPUD", imm(1), x.v(magnitude), x.v(lowest), "K1")
 	x.emit("KMOVW", "K1", x.register(steps))
 	g.result("small", 40, steps)
 	g.freeVectors()
 	g.vectors(span{"square", 0, 16}, span{"room", 16, 16})
-	for part := range parts.count {
-		for i := 0; i < 16 && part > 0; i++ {
-			g.load(vec(i), kept(part, i))
+	for term := range terms.count {
+		for i := 0; i < 16 && term > 0; i++ {
+			g.load(vec(i), kept(term, i))
 		}
 		g.transpose()
 		for i := range 16 {
-			g.store(mem{base: out, off: part*tileBytes + i*line}, vec(i))
+			g.store(mem{base: out, off: term*tileBytes + i*line}, vec(i))
 		}
 	}
 	g.ret()
 }
 
-// leastCut is the exponent of the least number that is split into terms. With it, products of terms
-// with those of a weight are not 0 while the weight is at least 2^-50. AMX takes operands below
-// 2^-126 as 0, and makes such results 0.
-const leastCut = -60
+// leastTermPower is the exponent of the least number that is split into terms. Products of its
+// terms with those of a weight are not 0 while the weight is at least 2^-50. AMX takes operands
+// below 2^-126 as 0, and sets such results to 0.
+const leastTermPower = -60
 
-// cutPairs emits the split of up to 32 rows of a vector of lanes into terms. Missing rows count as
+// packLanes emits the split of up to 32 rows of a vector of lanes into terms. Missing rows count as
 // 0. Row j is stored beside row j+16.
-func (g *gen) cutPairs() {
+func (g *gen) packLanes() {
 	x := g.isa.(x86)
-	g.function("CutPairs", "(to *uint16, from *float32, rows int, factor float32)", 0, 28, fmt.Sprintf(`
+	g.function("PackLanes", "(to *uint16, from *float32, rows int, factor float32)", 0, 28, fmt.Sprintf(`
 for j := range 32 {
 	for lane := range 16 {
 		at := j%%16*32 + 2*lane + j/16
-		to[at], to[at+512], to[at+1024] = parts(from[j*%d+lane] * factor) // or of 0, from rows on
+		to[at], to[at+512], to[at+1024] = terms(from[j*%d+lane] * factor) // 0 for j >= rows
 	}
 }`, g.vecs*g.vec))
 	g.take(lanesAt, elem, elemAt, count)
 	const end = lanesAt
-	g.takeParts()
-	g.vectors(span{"factor", cutFactor, 1})
+	g.takeTerms()
+	g.vectors(span{"factor", packFactor, 1})
 	g.arg(elemAt, "to", 0)
 	g.arg(elem, "from", 8)
 	g.arg(count, "rows", 16)
-	g.argFloat(cutFactor, "factor", 24)
-	x.partBits()
+	g.argFloat(packFactor, "factor", 24)
+	x.termBits()
 	g.move(end, elemAt)
 	g.increase(end, tileBytes)
 	pair := func(two bool) {
-		g.mul(evenRow, cutFactor, mem{base: elem})
+		g.mul(evenRow, packFactor, mem{base: elem})
 		if two {
-			g.mul(oddRow, cutFactor, mem{base: elem, off: 16 * g.row()})
+			g.mul(oddRow, packFactor, mem{base: elem, off: 16 * g.row()})
 		} else {
 			g.zero(oddRow)
 		}
@@ -155,8 +155,8 @@ func (g *gen) pairsOfRows(pair func(two bool), end reg) {
 	g.ret()
 }
 
-// cutArgs loads the arguments that cutRows, cutColumns and cutLines share.
-func (g *gen) cutArgs() {
+// packArgs loads the arguments that packRows, packColumns and packLines share.
+func (g *gen) packArgs() {
 	x := g.isa.(x86)
 	g.arg(out, "to", 0)
 	g.arg(elem, "from", 8)
@@ -164,26 +164,26 @@ func (g *gen) cutArgs() {
 	g.arg(stride, "stride", 24)
 	g.arg(steps, "mask", 32)
 	x.emit("KMOVW", x.register(steps), "K1")
-	x.partBits()
+	x.termBits()
 }
 
 // evenRow and oddRow are the registers of two rows of lanes that are joined.
 const evenRow, oddRow = vec(0), vec(2)
 
-// takeParts takes the registers of the terms of two rows, and of the bits that part uses.
-func (g *gen) takeParts() {
+// takeTerms takes the registers of the terms of two rows, and of the bits that term uses.
+func (g *gen) takeTerms() {
 	g.vectors(span{"even", evenRow, 2}, span{"odd", oddRow, 2}, span{"bits", half16, 2})
 }
 
 // joined stores the terms of two joined rows to the row at elemAt of three AMX tiles, and advances
 // elemAt.
 func (g *gen) joined() {
-	g.isa.(x86).joinParts(evenRow, oddRow, 3, func(part int, word vec) { g.store(mem{base: elemAt, off: part * tileBytes}, word) })
+	g.isa.(x86).joinTerms(evenRow, oddRow, 3, func(term int, word vec) { g.store(mem{base: elemAt, off: term * tileBytes}, word) })
 	g.increase(elemAt, line)
 }
 
-// joinedRows emits the split of up to 32 of count rows of weights at elem into terms, joined by
-// pairs of neighbours, in the AMX tiles at elemAt. It advances elem.
+// joinedRows emits the split of up to 32 rows of weights into terms, from count rows at elem. Pairs
+// of neighbours are joined in the AMX tiles at elemAt. It advances elem.
 func (g *gen) joinedRows(name string) {
 	const end = lanesAt
 	g.move(end, elemAt)
@@ -215,8 +215,8 @@ func (g *gen) emptyRows(name string, end reg) {
 	g.zero(evenRow)
 	g.jump(name + "More")
 	g.label(name)
-	for part := range 3 {
-		g.store(mem{base: elemAt, off: part * tileBytes}, evenRow)
+	for term := range 3 {
+		g.store(mem{base: elemAt, off: term * tileBytes}, evenRow)
 	}
 	g.increase(elemAt, line)
 	g.label(name + "More")
@@ -224,47 +224,47 @@ func (g *gen) emptyRows(name string, end reg) {
 }
 
 const (
-	upper16   = vec(31) // the bits of a bf16 number
-	half16    = vec(30) // half a unit in the last place of a bf16 number
-	cutFactor = vec(29) // factor of all numbers
+	upper16    = vec(31) // the bits of a bf16 number
+	half16     = vec(30) // half a unit in the last place of a bf16 number
+	packFactor = vec(29) // factor of all numbers
 )
 
-// partBits sets the registers that part uses.
-func (x x86) partBits() {
+// termBits sets the registers that term uses.
+func (x x86) termBits() {
 	x.emit("VPTERNLOGD", imm(0xff), x.v(upper16), x.v(upper16), x.v(upper16))
 	x.emit("VPSRLD", imm(31), x.v(upper16), x.v(half16))
 	x.emit("VPSLLD", imm(15), x.v(half16), x.v(half16))
 	x.emit("VPSLLD", imm(16), x.v(upper16), x.v(upper16))
 }
 
-// part stores in part the bf16 number nearest to v, or the nearest one towards 0, and subtracts it
+// term stores in term the bf16 number nearest to v, or the nearest one towards 0, and subtracts it
 // from v. A NaN stays NaN in some term, as the last term is not rounded.
-func (x x86) part(v, part vec, rounded bool) {
+func (x x86) term(v, term vec, rounded bool) {
 	if rounded {
-		x.addInt(part, v, half16)
-		x.emit("VPANDD", x.v(part), x.v(upper16), x.v(part))
+		x.addInt(term, v, half16)
+		x.emit("VPANDD", x.v(term), x.v(upper16), x.v(term))
 	} else {
-		x.emit("VPANDD", x.v(v), x.v(upper16), x.v(part))
+		x.emit("VPANDD", x.v(v), x.v(upper16), x.v(term))
 	}
-	x.sub(v, v, part)
+	x.sub(v, v, term)
 }
 
-// joinParts calls do with each of the first count terms of two vectors: those of even in the lower
+// joinTerms calls do with each of the first count terms of two vectors: those of even in the lower
 // halves of the elements, those of odd in the upper halves. It destroys both vectors and the
 // registers after them.
-func (x x86) joinParts(even, odd vec, count int, do func(part int, word vec)) {
-	for part := range count {
+func (x x86) joinTerms(even, odd vec, count int, do func(term int, word vec)) {
+	for term := range count {
 		word, high := even+1, odd+1
-		if part < 2 {
-			x.part(even, word, part == 0)
-			x.part(odd, high, part == 0)
+		if term < 2 {
+			x.term(even, word, term == 0)
+			x.term(odd, high, term == 0)
 		} else {
 			word, high = even, odd
 			x.emit("VPANDD", x.v(odd), x.v(upper16), x.v(odd))
 		}
 		x.shiftRight(word, word, 16)
 		x.emit("VPORD", x.v(high), x.v(word), x.v(word))
-		do(part, word)
+		do(term, word)
 	}
 }
 
@@ -272,5 +272,5 @@ func (x x86) loadMasked(dst vec, m mem, mask string) { x.emit("VMOVUPS.Z", x.m(m
 
 // loadTimes loads the masked elements, multiplied by the factor.
 func (x x86) loadTimes(dst vec, m mem, mask string) {
-	x.emit("VMULPS.Z", x.m(m), x.v(cutFactor), mask, x.v(dst))
+	x.emit("VMULPS.Z", x.m(m), x.v(packFactor), mask, x.v(dst))
 }

@@ -8,9 +8,9 @@ import "fmt"
 //	sum[r][lane] = Σ_k elem(r, k) * lanes[k][lane]
 //
 // Lanes are loaded and elements are broadcast from where they are stored; nothing is packed. A set
-// that multiplies by element loads as many contiguous elements as a register holds: those of one
-// row for the next steps, or those of the next rows for one step. The registers of R rows and V
-// vectors are:
+// that multiplies by element loads as many contiguous elements as a register holds: elements of one
+// row for the next steps, or of the next rows for one step. The registers of R rows and V vectors
+// are:
 //
 //	0 .. R*V-1       sums, row after row
 //	R*V .. R*V+V-1   the row of lanes
@@ -20,19 +20,19 @@ import "fmt"
 // micro-tiles with fewer rows and vectors give the same bits.
 type tile struct {
 	*gen
-	vecs, rows int
-	along      bool   // elements of a row are contiguous along k, and rows a stride apart
-	apart      bool   // rows of lanes are any stride apart
-	single     bool   // there is one lane
-	name       string // suffix of its labels, unique in the function
-	ahead      bool   // prefetch rows at lead bytes from those of lanes
-	below      bool   // prefetch elements eight steps ahead
-	results    bool   // prefetch the results that the sums are added to
-	asks       int    // lines to prefetch from a stream in every four steps
-	beside     bool   // prefetch a line of a second stream with each line of the first
-	first      int    // vectors before this one take no more steps
-	late       int    // number of last vectors that take no steps yet
-	cells             // how rows of lanes are stored
+	vecs, rows  int
+	along       bool   // elements of a row are contiguous along k, and rows a stride apart
+	apart       bool   // the stride of rows of lanes is in a register
+	single      bool   // there is one lane
+	name        string // suffix of its labels, unique in the function
+	ahead       bool   // prefetch rows lead bytes after the rows of lanes
+	below       bool   // prefetch elements eight steps ahead
+	results     bool   // prefetch the results that the sums are added to
+	streamLines int    // lines to prefetch from a stream in every four steps
+	beside      bool   // prefetch a line of a second stream with each line of the first
+	first       int    // vectors before this one compute no more steps
+	late        int    // number of last vectors that compute no steps yet
+	cells              // how rows of lanes are stored
 }
 
 func (t tile) sum(r, v int) vec { return vec(r*t.vecs + v) }
@@ -59,7 +59,7 @@ func (t tile) takeOperands() {
 	t.vectors(span{"lanes", t.lane(0), n}, span{"elements", t.lane(0) + vec(n), t.elems()})
 }
 
-// meanwhile emits instructions between steps that use the registers of operands for something else.
+// meanwhile emits instructions between steps that use the registers of operands for other values.
 func (t tile) meanwhile(other span, emit func()) {
 	t.freeVectors("lanes", "elements")
 	t.vectors(other)
@@ -81,7 +81,7 @@ func (t tile) elems() int {
 
 // element emits the load of the element of row r in step k of n, and returns its operand. Where a
 // set multiplies by element, one load fetches a vector of elements, for the next steps or the next
-// rows; their number is one or a multiple of the vector's length.
+// rows. n is one or a multiple of the vector's length.
 func (t tile) element(r, k, n int) operand {
 	in, i := r, k
 	if !t.along {
@@ -98,7 +98,7 @@ func (t tile) element(r, k, n int) operand {
 }
 
 // unroll is the number of steps along k in one iteration of the main loop. It is four because rows
-// up to four strides apart can be addressed.
+// up to four strides away can be addressed.
 const unroll = 4
 
 // cursors are the cursors of elements, four strides apart.
@@ -115,7 +115,7 @@ func (t tile) at(r, k int) mem {
 	return m
 }
 
-// reach returns how many rows or steps one cursor addresses. Six rows are split into three and
+// reach returns how many rows or steps one cursor addresses. Six rows are divided into three and
 // three, which leaves the register of stride3 free.
 func (t tile) reach() int {
 	if t.along && t.rows == 6 {
@@ -144,7 +144,7 @@ func (t tile) products() {
 	t.rest(fmt.Sprint(t.rows))
 }
 
-// empty emits what sets the sums to 0.
+// empty emits instructions that set the sums to 0.
 func (t tile) empty() {
 	for r := range t.rows {
 		for v := range t.vecs {
@@ -205,9 +205,9 @@ func (t tile) rest(suffix string) {
 // step emits step k of n from the cursors, and calls between after each row's multiply-adds.
 func (t tile) step(k, n int, between func()) {
 	if t.ahead {
-		t.ifTurn(k, fmt.Sprint(t.name, "step", k, "of", n), func() {
+		t.ifShare(k, fmt.Sprint(t.name, "step", k, "of", n), func() {
 			for off := 0; off < t.vecs*t.vec*t.size(); off += line {
-				t.ask(mem{base: lanesAt, index: lead, times: 1, off: off})
+				t.prefetchRead(mem{base: lanesAt, index: lead, times: 1, off: off})
 			}
 		})
 	}
@@ -222,7 +222,7 @@ func (t tile) step(k, n int, between func()) {
 			t.offset(resultAt, resultAt, outStride, 1)
 		}
 	}
-	if t.asks > 0 && k%(unroll/t.asks) == unroll/t.asks-1 {
+	if t.streamLines > 0 && k%(unroll/t.streamLines) == unroll/t.streamLines-1 {
 		t.prefetchNear(mem{base: lead})
 		if t.beside {
 			t.prefetchNear(mem{base: lead, index: leadAt, times: 1})
@@ -298,8 +298,8 @@ func (t tile) advance(n int) {
 }
 
 // tiles emits the loop over micro-tiles. It computes as many as count has room for with the first
-// number of rows, and so on down to the last, 1. sums sets the cursors of a micro-tile and computes
-// it; finish stores its sums and advances to the next.
+// number of rows, and so on down to the last number, 1. sums sets the cursors of a micro-tile and
+// computes it; finish stores its sums and advances to the next.
 func (g *gen) tiles(vecs int, along bool, rows []int, sums, finish func(t tile)) {
 	for _, rows := range rows {
 		t := tile{gen: g, vecs: vecs, rows: rows, along: along}
@@ -337,8 +337,8 @@ for j := from; j < to; j++ { // %d at a time
 	g.takeFar()
 	g.arg(out, "scores", 8)
 	g.scoreRows(16)
-	// The remaining keys are often half a micro-tile. Single rows have only one or two sums to
-	// overlap, and take almost as long each.
+	// The remaining keys are often half a micro-tile. A single row has only one or two sums to
+	// overlap, and takes almost as long as half a micro-tile.
 	g.tiles(vecs, true, []int{g.rows, g.rows / 2, 1}, func(t tile) {
 		t.startScore()
 		t.products()
@@ -350,8 +350,8 @@ for j := from; j < to; j++ { // %d at a time
 	g.ret()
 }
 
-// scoreRows sets the registers that stay the same for all micro-tiles of keys: from out, from the
-// first argument p, and from the arguments from and to at offset at.
+// scoreRows sets the registers whose values all micro-tiles of keys share. It reads out, the first
+// argument p, and the arguments from and to at offset at.
 func (g *gen) scoreRows(at int) {
 	g.arg(panel, "p", 0)
 	g.arg(count, "to", at+8)
@@ -361,7 +361,7 @@ func (g *gen) scoreRows(at int) {
 	g.subtract(count, aux)
 	g.scale(stride, 4)
 	g.offset(stride3, stride, stride, 2)
-	g.note("from rows on, in K and in P")
+	g.note("skip from rows of K and of P")
 	g.move(steps, aux)
 	g.multiply(steps, stride)
 	g.offset(elem, elem, steps, 1)
@@ -375,7 +375,7 @@ func (t tile) startScore() {
 	t.get(steps, t.of("D"))
 }
 
-// scaleScores multiplies by the factor unless the queries have it already. It destroys steps.
+// scaleScores multiplies by the factor unless it is 1. It destroys steps.
 func (t tile) scaleScores() {
 	scaled := fmt.Sprint("scaled", t.rows, t.name)
 	t.getBool(steps, t.of("plain"))
@@ -445,8 +445,8 @@ for c := range p.C { // %d at a time
 		t.move(lanesAt, lanes)
 		t.move(elemAt, elem)
 		if t.below = t.rows > 1; t.below {
-			t.asks = 1
-			t.askColumns()
+			t.streamLines = 1
+			t.prefetchColumns()
 		}
 		t.stairs()
 	}, func(t tile) {
@@ -473,28 +473,28 @@ for c := range p.C { // %d at a time
 	g.ret()
 }
 
-// askColumns makes Mix prefetch the current columns of the rows at Mix.Next, and exchanges Next
-// with Then. If Next is zero, it prefetches those of the first row of V.
-func (t tile) askColumns() {
-	for _, part := range []string{".At", ".By"} {
-		t.get(lead, t.of("Then"+part))
-		t.get(steps, t.of("Next"+part))
-		t.put(t.of("Then"+part), steps)
-		t.put(t.of("Next"+part), lead)
+// prefetchColumns makes Mix prefetch the current columns of the rows at Mix.Next, and swaps Next
+// and Then. If Next is zero, it prefetches those columns of the first row of V.
+func (t tile) prefetchColumns() {
+	for _, field := range []string{".At", ".By"} {
+		t.get(lead, t.of("Then"+field))
+		t.get(steps, t.of("Next"+field))
+		t.put(t.of("Then"+field), steps)
+		t.put(t.of("Next"+field), lead)
 	}
 	t.move(lead, elem)
 	t.get(steps, t.of("Next.At"))
-	t.jumpBelow(steps, 1, fmt.Sprint("asks", t.rows))
+	t.jumpBelow(steps, 1, fmt.Sprint("prefetches", t.rows))
 	t.plus(lead, steps)
 	t.get(steps, t.of("V.Data"))
 	t.subtract(lead, steps)
-	t.label(fmt.Sprint("asks", t.rows))
+	t.label(fmt.Sprint("prefetches", t.rows))
 }
 
-// stairs emits a micro-tile whose vectors all take N steps or, if Until is not nil, steps
-// Since..Until of each vector. It computes the first vector alone, adds one vector after another
-// until it computes all, and then leaves the first ones out one by one. A vector that takes no step
-// keeps its sums.
+// stairs emits a micro-tile whose vectors all compute N steps or, if Until is not nil, steps
+// Since..Until of each vector. It begins with the first vector alone and adds one vector after
+// another until it computes all. Then it drops the first ones one by one. A vector that computes no
+// step keeps its sums.
 func (t tile) stairs() {
 	const of, before = aux, nextRow
 	suffix := func(field string, v int) string { return fmt.Sprint(t.rows, field, v) }

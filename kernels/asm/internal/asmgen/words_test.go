@@ -20,9 +20,9 @@ var (
 	arrangement = regexp.MustCompile(`\.(\d+)([BHSD])`)
 )
 
-// Every instruction that is written as a number is the one that its comment says. The package that
-// decodes knows all that are in use: one that it does not know fails. Numbers without a comment are
-// constants, in symbols that hold nothing else.
+// TestWords checks that every instruction that is written as a number is the one in its comment. A
+// number that the decoder does not know fails. Numbers without a comment are constants, in symbols
+// that hold nothing else.
 func TestWords(t *testing.T) {
 	for name, text := range Files() {
 		words := map[string]int{} // by mnemonic
@@ -66,7 +66,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// bytesOf are those that a line has.
+// bytesOf returns the bytes of a line's BYTE directives.
 func bytesOf(line string) (code []byte) {
 	for s := range strings.SplitSeq(line, "; ") {
 		b, err := strconv.ParseUint(strings.TrimPrefix(s, "BYTE $"), 0, 8)
@@ -78,10 +78,9 @@ func bytesOf(line string) (code []byte) {
 	return code
 }
 
-// tileInstruction decodes an instruction of tiles, as the manual of Intel's architecture has it: a
-// VEX prefix of three bytes for 128 bits and the map 0F38, an operation, a byte with the operands,
-// and where that says so a second one and a displacement. The package that decodes others does not
-// know these.
+// tileInstruction decodes an AMX instruction, which the decoder for others does not know. As
+// Intel's manual says, it is a VEX prefix of three bytes for 128 bits and the map 0F38, an opcode,
+// and a byte with the operands. In some cases a second such byte and a displacement follow.
 func tileInstruction(code []byte) string {
 	registers := strings.Fields("AX CX DX BX SP BP SI DI R8 R9 R10 R11 R12 R13 R14 R15")
 	if len(code) < 5 || code[0] != 0xc4 || code[1]&0x1f != 2 || code[2]&0x84 != 0 {
@@ -115,7 +114,7 @@ func tileInstruction(code []byte) string {
 	return "no instruction of tiles that is in use"
 }
 
-// Some codes as another assembler writes them.
+// TestTileInstruction checks tileInstruction on codes that another assembler writes.
 func TestTileInstruction(t *testing.T) {
 	for code, want := range map[string]string{
 		"\xc4\xe2\x7b\x49\xd8":                     "TILEZERO T3",
@@ -133,7 +132,7 @@ func TestTileInstruction(t *testing.T) {
 }
 
 // decoded returns an instruction in the spelling of Go's assembler: the destination last, and the
-// arrangement behind the register.
+// arrangement after the register.
 func decoded(code uint32) string {
 	inst, err := arm64asm.Decode(binary.LittleEndian.AppendUint32(nil, code))
 	if err != nil {
@@ -149,8 +148,8 @@ func decoded(code uint32) string {
 	return fmt.Sprintf("V%s %s", inst.Op, strings.Join(args, ", "))
 }
 
-// Some codes from the architecture's manual: the test above would find a wrong register, element or
-// operation.
+// TestDecoded checks decoded on codes from the architecture's manual, so that TestWords finds a
+// wrong register, element or operation.
 func TestDecoded(t *testing.T) {
 	for code, want := range map[uint32]string{
 		0x4f851080: "VFMLA V5.S[0], V4.S4, V0.S4",
