@@ -7,7 +7,7 @@ import (
 	"attnlab/kernels"
 )
 
-// The fastest kernel for a problem, on this machine.
+// ExampleBest computes attention with the fastest kernel for a problem on this machine.
 func ExampleBest() {
 	p := attn.Problem{Batch: 1, SeqQ: 2, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1, Mask: attn.Causal()}
 	k, err := kernels.Best(p)
@@ -28,8 +28,8 @@ func ExampleBest() {
 	// Output: flash [2 3]
 }
 
-// Linear attention carries a state from call to call, of a size that does not grow: here the sum of
-// k v, which every query multiplies.
+// Linear attention carries a state of constant size from call to call: here the sum of k v, which
+// every query is multiplied by.
 func Example_recurrent() {
 	p := attn.Problem{Op: attn.OpLinear, Batch: 1, SeqQ: 1, SeqKV: 1, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1, Mask: attn.Causal()}
 	p.Linear = attn.Linear{Feature: attn.Identity, Unnormalised: true}

@@ -38,7 +38,7 @@ func FuzzProblems(f *testing.F) {
 	})
 }
 
-// longSeeds is the number of seeds beside the corpus.
+// longSeeds is the number of seeds besides the corpus.
 const longSeeds = 16
 
 // fuzzed returns naive and the kernels of the chosen set.
@@ -72,15 +72,15 @@ func words(seed uint64, n int) (all []byte) {
 }
 
 // endless returns the input followed by random numbers. A problem draws some hundred numbers, and
-// an input that ends before is thrown away. The numbers depend on the first eight bytes alone, so
-// that another change of the input changes one choice and not all that follow.
+// an input that ends earlier would be thrown away. The random numbers depend on the first eight
+// bytes alone, so that a change of a later byte changes one choice and not all that follow.
 func endless(input []byte) []byte {
 	whole := append(slices.Clone(input), make([]byte, max(8, (len(input)+7)&^7)-len(input))...)
 	return append(whole, words(binary.LittleEndian.Uint64(whole), 1<<14)...)
 }
 
 // TestFuzzReachesKernels checks that at least four of five inputs of FuzzProblems become a problem
-// that kernels answer: random ones, long and short, and every one of the corpus.
+// that kernels support: random inputs, long and short, and every input of the corpus.
 func TestFuzzReachesKernels(t *testing.T) {
 	reaches := func(input []byte) (reached bool) {
 		t.Run("", func(t *testing.T) { // rapid skips the test of an input that ends too soon

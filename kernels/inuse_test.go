@@ -15,7 +15,8 @@ import (
 	"attnlab/nn"
 )
 
-// hooked are portable loops, some of which call *hook first. Each kind of call goes through one.
+// hooked returns portable loops, some of which call *hook first. Each kind of call runs one of
+// these.
 func hooked(hook *func()) *asm.Ops {
 	o := asm.Go()
 	load, weigh, elu, outer := o.Vector.Load, o.Decode.Weigh, o.Vector.Elu, o.Back.Outer
@@ -26,7 +27,7 @@ func hooked(hook *func()) *asm.Ops {
 	return o
 }
 
-// said returns what a call panics with.
+// said returns the text that a call panics with.
 func said(call func()) (text string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -38,17 +39,17 @@ func said(call func()) (text string) {
 }
 
 // TestPlanInUse checks that a plan refuses a second call while one is running, and that it is free
-// again after a call has ended, by a panic too.
+// again when the call has ended, also by a panic.
 func TestPlanInUse(t *testing.T) {
 	type calls map[string]func()
-	// hold has each of the calls begin while each of them is running. inside has its argument
-	// called from within the next call.
+	// hold begins each call of second while each call of running is running. inside makes the next
+	// call run its argument.
 	hold := func(t *testing.T, running, second calls, inside func(func())) {
 		for outer, call := range running {
 			for inner, again := range second {
 				texts := []string{}
 				inside(func() {
-					inside(func() {}) // once: a plan that does not refuse would go on for ever
+					inside(func() {}) // once: a plan that does not refuse would recurse for ever
 					texts = append(texts, said(again))
 				})
 				call()
@@ -79,7 +80,7 @@ func TestPlanInUse(t *testing.T) {
 		for _, nq := range []int{1, 30} {
 			p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 30, HeadsQ: 2, HeadsKV: 1, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
 			if p.Op = op; op == attn.OpLinear {
-				p.SeqKV = nq // Step takes as many keys as queries
+				p.SeqKV = nq // Step needs as many keys as queries
 			}
 			t.Run(fmt.Sprintf("%s/%d", algo, nq), func(t *testing.T) {
 				plan, all := everyCall(t, k, p)
@@ -108,7 +109,7 @@ func TestPlanInUse(t *testing.T) {
 	})
 }
 
-// everyCall returns a plan of a kernel, and each kind of call that it takes.
+// everyCall returns a plan of a kernel, and one function for each kind of call that it supports.
 func everyCall(t *testing.T, k attn.Kernel, p attn.Problem) (attn.Plan, map[string]func()) {
 	t.Helper()
 	plan, err := k.Plan(p, nil)

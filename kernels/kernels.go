@@ -13,8 +13,8 @@ import (
 	"attnlab/kernels/tiled"
 )
 
-// All lists the kernels that run on this machine: the readable ones first, and of each algorithm
-// the portable one first.
+// All lists the kernels that run on this machine: the readable ones first, and for each algorithm
+// its instruction sets, portable first.
 func All() []attn.Kernel {
 	all, levels := []attn.Kernel{naive.New(), tiled.NewBLAS()}, asm.Levels()
 	for _, algo := range []func(*asm.Ops) attn.Kernel{tiled.New, flash.New, linear.New} {
@@ -27,7 +27,8 @@ func All() []attn.Kernel {
 	return all
 }
 
-// ByName finds a kernel by its pair of names, such as flash and go. The error says what there is.
+// ByName returns a kernel by its pair of names, such as flash and go. The error lists the kernels
+// that exist.
 func ByName(algo, isa string) (attn.Kernel, error) {
 	var names []string
 	for _, k := range All() {
@@ -42,11 +43,12 @@ func ByName(algo, isa string) (attn.Kernel, error) {
 			return nil, fmt.Errorf("%s/%s is not available: %s", algo, isa, l.Reason)
 		}
 	}
-	return nil, fmt.Errorf("no kernel %s/%s: there is %s", algo, isa, strings.Join(names, ", "))
+	return nil, fmt.Errorf("no kernel %s/%s: use one of %s", algo, isa, strings.Join(names, ", "))
 }
 
-// Best returns the fastest kernel that does a problem: flash or linear on the last available
-// instruction set, or the first other one that can. If none can, the error says what each lacks.
+// Best returns the fastest kernel that supports a problem: flash or linear on the last available
+// instruction set, or the first other one that supports it. If none does, the error says what each
+// lacks.
 func Best(p attn.Problem) (attn.Kernel, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -60,5 +62,5 @@ func Best(p attn.Problem) (attn.Kernel, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("no kernel does this problem: %w", errors.Join(errs...))
+	return nil, fmt.Errorf("no kernel supports this problem: %w", errors.Join(errs...))
 }

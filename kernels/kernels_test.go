@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// benchstat reads units and their direction from lines such as these
+	// benchstat reads units and their direction from such lines.
 	if f := os.Args; strings.Contains(strings.Join(f, " "), "-test.bench=") {
 		fmt.Println("Unit FLOP/s better=higher")
 		fmt.Println("Unit scratch-B better=lower assume=exact")
@@ -28,13 +28,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// BenchmarkAttention runs every kernel on one core, in the names of a sweep's bench.txt.
+// BenchmarkAttention runs every kernel on one core, with the benchmark names of a sweep's
+// bench.txt.
 //
 //	go test -run '^$' -bench Attention -count 6 ./kernels > new.txt
 //	go tool benchstat -col /kernel -filter '/isa:go' new.txt
 func BenchmarkAttention(b *testing.B) { benchmark(b, "forward") }
 
-// BenchmarkBackward is the same for the backward pass.
+// BenchmarkBackward runs the backward pass of every kernel on one core.
 func BenchmarkBackward(b *testing.B) { benchmark(b, "backward") }
 
 func benchmark(b *testing.B, pass string) {
@@ -72,7 +73,7 @@ func benchmark(b *testing.B, pass string) {
 					}
 				}
 				b.ReportAllocs()
-				call() // warm
+				call() // warm up
 				for b.Loop() {
 					call()
 				}
@@ -87,8 +88,8 @@ func benchmark(b *testing.B, pass string) {
 	}
 }
 
-// TestBenchstat runs the benchmark's tiny cell as a process, and reads what it prints as benchstat
-// would with -col /kernel -filter /isa:go: every portable kernel must be a column of one table,
+// TestBenchstat runs the benchmark's tiny cell as a process, and reads its output as benchstat
+// would with -col /kernel -filter /isa:go. Every portable kernel must be a column of one table,
 // with enough samples for a verdict.
 func TestBenchstat(t *testing.T) {
 	out, err := exec.Command(processtest.Self(t), "-test.run=^$", "-test.bench=Attention", "-test.benchtime=1x", "-test.count=6", "-test.short").Output()
@@ -139,6 +140,8 @@ func TestBenchstat(t *testing.T) {
 	}
 }
 
+// TestByName checks that ByName finds every kernel of All, and that its errors list the kernels or
+// the reason.
 func TestByName(t *testing.T) {
 	for _, k := range kernels.All() {
 		algo, isa := k.Name()
@@ -150,7 +153,7 @@ func TestByName(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ algo, isa, want string }{
-		{"flash", "sse", "no kernel flash/sse: there is naive/go, "}, {"slow", "go", "no kernel slow/go"}, {"", "", "no kernel /"},
+		{"flash", "sse", "no kernel flash/sse: use one of naive/go, "}, {"slow", "go", "no kernel slow/go"}, {"", "", "no kernel /"},
 	} {
 		if _, err := kernels.ByName(c.algo, c.isa); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("ByName(%q, %q): %v, want %q", c.algo, c.isa, err, c.want)
@@ -158,6 +161,7 @@ func TestByName(t *testing.T) {
 	}
 }
 
+// TestBest checks which kernel Best returns, and its error for a problem that no kernel supports.
 func TestBest(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 8, SeqKV: 8, HeadsQ: 1, HeadsKV: 1, Dim: 4, DimV: 4}
 	for _, c := range []struct {
@@ -190,7 +194,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// Example is attention on eight queries and keys, by the fastest kernel there is.
+// Example computes attention on eight queries and keys with the fastest kernel.
 func Example() {
 	p := attn.Problem{Batch: 1, SeqQ: 8, SeqKV: 8, HeadsQ: 2, HeadsKV: 1, Dim: 4, DimV: 4, Mask: attn.Causal()}
 	k, err := kernels.Best(p)

@@ -22,11 +22,11 @@ import (
 var cuts = []int{0, 9, 10, 10, 33, 41}
 
 const (
-	partOf = "ATTNLAB_PART"   // which part a process does
-	partTo = "ATTNLAB_FOLDER" // where it leaves its partial results
+	partOf = "ATTNLAB_PART"   // index of the part that a process computes
+	partTo = "ATTNLAB_FOLDER" // folder for its partial results
 )
 
-// splits are problems whose keys are split over processes.
+// splits returns problems whose keys are divided among processes.
 func splits(t *testing.T) map[string]attn.Problem {
 	plain := attn.Problem{
 		Batch: 2, SeqQ: 5, SeqKV: 41, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 7, Mask: attn.Causal(), Lengths: true, Want: attn.WantLSE,
@@ -44,7 +44,7 @@ func splits(t *testing.T) map[string]attn.Problem {
 	return all
 }
 
-// whole is the call over all keys. Its first batch entry has keys to spare.
+// whole returns the call over all keys. Its first batch entry has fewer keys than the capacity.
 func whole(t *testing.T, p attn.Problem) *attn.Args {
 	a, err := cases.NewArgs(p, "bshd", nil)
 	if err != nil {
@@ -58,8 +58,8 @@ func whole(t *testing.T, p attn.Problem) *attn.Args {
 	return a
 }
 
-// part is a call over the keys from lo to hi, with operands that are views of the whole: everything
-// that counts keys counts from lo.
+// part returns the call over the keys from lo to hi. Its operands are views of the whole call's,
+// and positions and lengths count from lo.
 func part(p attn.Problem, a *attn.Args, lo, hi int) *attn.Args {
 	to := *a
 	for _, t := range []*attn.Tensor{&to.K, &to.V} {
@@ -72,13 +72,13 @@ func part(p attn.Problem, a *attn.Args, lo, hi int) *attn.Args {
 		to.KLen[b] = int32(max(0, min(int(to.KLen[b]), hi)-lo))
 		to.QPos[b] -= int32(lo)
 	}
-	if p.Score.Terms&attn.TermSinks != 0 && lo > 0 { // the sink is the first part's
+	if p.Score.Terms&attn.TermSinks != 0 && lo > 0 { // the sink belongs to the first part
 		to.Terms.Sinks = slices.Repeat([]float32{float32(math.Inf(-1))}, p.HeadsQ)
 	}
 	return &to
 }
 
-// answer is what a kernel leaves of a call.
+// answer returns the partial result of a kernel for a call.
 func answer(t *testing.T, k attn.Kernel, p attn.Problem, a *attn.Args) attn.Partial {
 	plan, err := k.Plan(p, nil)
 	if err != nil {
@@ -91,7 +91,7 @@ func answer(t *testing.T, k attn.Kernel, p attn.Problem, a *attn.Args) attn.Part
 	return s
 }
 
-// able are the kernels that do a problem.
+// able returns the kernels that support a problem.
 func able(p attn.Problem) map[string]attn.Kernel {
 	all := map[string]attn.Kernel{}
 	for _, k := range kernels.All() {
@@ -104,7 +104,7 @@ func able(p attn.Problem) map[string]attn.Kernel {
 }
 
 // TestPart is one process of TestPartialsOfProcesses: it attends over its part of the keys, and
-// leaves a file for each problem and kernel.
+// writes a file for each problem and kernel.
 func TestPart(t *testing.T) {
 	i, err := strconv.Atoi(os.Getenv(partOf))
 	if err != nil {
@@ -128,9 +128,10 @@ func partialFile(dir, problem, kernel string, part int) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%s-%d", problem, kernel, part))
 }
 
-// Processes that each see a part of the keys agree, through files, with the definition over all of
-// them: in whatever order their partial results are merged, and though each kernel rounds in its
-// own way. It is what attention over a sequence that no one machine holds rests on.
+// TestPartialsOfProcesses checks that processes that each see a part of the keys agree, through
+// files, with the definition over all keys. Their partial results are merged in any order, and each
+// kernel rounds in its own way. Attention over a sequence that no single machine holds depends on
+// it.
 func TestPartialsOfProcesses(t *testing.T) {
 	self := processtest.Self(t)
 	dir, parts := t.TempDir(), len(cuts)-1
@@ -144,7 +145,7 @@ func TestPartialsOfProcesses(t *testing.T) {
 	for name, p := range splits(t) {
 		for kernel := range able(p) {
 			t.Run(name+"/"+kernel, func(t *testing.T) {
-				read := func(i int) attn.Partial { // anew, as Merge changes what it absorbs into
+				read := func(i int) attn.Partial { // reads again, as Merge changes its receiver
 					text, err := os.ReadFile(partialFile(dir, name, kernel, i))
 					if err != nil {
 						t.Fatal(err)
@@ -168,7 +169,7 @@ func TestPartialsOfProcesses(t *testing.T) {
 				right.Merge(read(2))
 				right.Merge(left)
 				judgePartial(t, p, right, "(4 3 2) (1 0)")
-				for i := range parts { // from either side, the same bits
+				for i := range parts { // merging from either side gives the same bits
 					for j := range i {
 						x, y := read(i), read(j)
 						x.Merge(read(j))

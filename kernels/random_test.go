@@ -46,8 +46,8 @@ type randomCase struct {
 	args   *attn.Args
 }
 
-// randomProblem draws a case, or nil: two of the choices exclude each other, or a position is
-// outside a table of angles.
+// randomProblem draws a case. It returns nil if two of the choices exclude each other, or if a
+// position is outside a table of angles.
 func randomProblem(t *rapid.T) *randomCase {
 	size := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 	p := attn.Problem{
@@ -60,7 +60,7 @@ func randomProblem(t *rapid.T) *randomCase {
 	}
 	group := 1 + size("group", 2)
 	switch rapid.IntRange(0, 15).Draw(t, "long") {
-	case 0, 1: // parts of the keys, and heads enough that share them
+	case 0, 1: // several splits, and many heads that share them
 		p.SeqQ, p.SeqKV, group = size("few", 9), size("cache", 5000), 1+size("sharing", 20)
 		p.Dim, p.DimV = min(p.Dim, 20), min(p.DimV, 20)
 	case 2: // several bundles of tiles
@@ -71,7 +71,7 @@ func randomProblem(t *rapid.T) *randomCase {
 	if p.Op == attn.OpSoftmax {
 		randomSoftmax(t, &p)
 		if p.Score != (attn.Score{}) {
-			p.Dim = max(p.Dim, 1) // without a product of any size, the tolerance of a term alone is less than its roundings
+			p.Dim = max(p.Dim, 1) // else a term's tolerance is below its roundings
 		}
 	} else {
 		p.Dim = max(p.Dim, 1) // without features, weights are 0/0
@@ -93,7 +93,7 @@ func randomProblem(t *rapid.T) *randomCase {
 		t.Fatal(err)
 	}
 	data := cases.Distributions()
-	if p.Op == attn.OpLinear { // inputs of -90 have features that float32 does not hold
+	if p.Op == attn.OpLinear { // float32 does not hold the features of inputs near -90
 		data = []string{"normal"}
 	}
 	if err := cases.Fill(rapid.SampledFrom(data).Draw(t, "data"), p, a, rapid.Uint64().Draw(t, "seed")); err != nil {
@@ -114,11 +114,10 @@ func (c *randomCase) judge(t *rapid.T, all []attn.Kernel) {
 		t.Fatal(err)
 	}
 	rows := oracle.Sample(&p, a, 64, 1)
-	before := randomCall(t, &p, layout) // what it leaves in a plan is nobody's
-	// A score far below its row's reference, which may itself be 2^40 below the largest weight, is
-	// rounded as the distance between the two. The sums of products that tolerance comes from are
-	// larger than that, but for those of a few columns, and of some beside a term; least so in
-	// gradients.
+	before := randomCall(t, &p, layout) // a later call must not read its rest
+	// The distance of a score from its row's reference is rounded, and the reference may be 40
+	// below the largest score. The tolerance comes from sums of products. With few columns, or with
+	// few columns and a score term, it can be smaller than that rounding, mostly in gradients.
 	most := 1.0
 	switch columns := min(p.Dim, p.QDim()); {
 	case min(columns, p.DimV) < 4 && p.Want&attn.WantGrad != 0:
@@ -140,15 +139,17 @@ func (c *randomCase) judge(t *rapid.T, all []attn.Kernel) {
 	for _, k := range all {
 		algo, isa := k.Name()
 		most := most
-		switch { // naive adds up one key after another, with errors that grow with their number,
+		// Naive adds one key after another. Its errors grow with the number of keys, and have the
+		// same sign where all pages are the same rows.
+		switch {
 		case algo == "naive" && p.SeqKV > 1000:
 			continue
-		case algo == "naive" && layout == "broadcast" && p.Page != 0: // and that go one way where all pages are the same rows
+		case algo == "naive" && layout == "broadcast" && p.Page != 0:
 			most *= 2
 		}
 		plan, err := k.Plan(p, team)
 		if err != nil {
-			continue // the suite holds Plan to what is claimed
+			continue // the suite checks that Plan supports what is claimed
 		}
 		if before != nil {
 			plan.Forward(before)
@@ -181,7 +182,7 @@ func (c *randomCase) judge(t *rapid.T, all []attn.Kernel) {
 	}
 }
 
-// written is all that a call writes.
+// written returns everything that a call writes.
 func written(a *attn.Args, g *attn.Grads) []float32 {
 	var all []float32
 	add := func(_ string, t *attn.Tensor) {
@@ -234,8 +235,8 @@ func randomSoftmax(t *rapid.T, p *attn.Problem) {
 	}
 }
 
-// randomCall draws another call of the same problem, with numbers that are not finite among its
-// values, or none.
+// randomCall draws another call of the same problem. Some of its values may be numbers that are not
+// finite.
 func randomCall(t *rapid.T, p *attn.Problem, layout string) *attn.Args {
 	if rapid.Bool().Draw(t, "alone") {
 		return nil
@@ -256,8 +257,8 @@ func randomCall(t *rapid.T, p *attn.Problem, layout string) *attn.Args {
 	return a
 }
 
-// randomArgs draws what a call brings besides numbers: what its bitmap hides, how long its
-// sequences are, and where its queries stand.
+// randomArgs draws the arguments of a call other than numbers: its bitmap, the lengths of its
+// sequences, and the positions of its queries.
 func randomArgs(t *rapid.T, p *attn.Problem, a *attn.Args) {
 	step := rapid.IntRange(1, 5).Draw(t, "holes")
 	for i := range a.Allowed.Bool {

@@ -7,14 +7,14 @@ import (
 	"attnlab/attn"
 )
 
-// This file is attention in float64, written from the doc of package attn alone: it shares no code
-// with package oracle, nor with a kernel. TestReference holds every kernel to it.
+// This file defines attention in float64. It is written from the doc of package attn alone and
+// shares no code with package oracle or with a kernel. TestReference holds every kernel to it.
 
 const (
 	rounding = 0x1p-24  // half of the distance from 1 to the next float32
-	noWeight = 0x1p-250 // an upper bound of a weight that is 0 in float32, whatever it is taken from
-	tiny     = 0x1p-70  // weights below are of no account: float32 may not hold them
-	behind   = 64       // how far the reference of a sum may be from the largest z
+	noWeight = 0x1p-250 // upper bound of a weight that is 0 in float32, however it is computed
+	tiny     = 0x1p-70  // smaller weights are ignored: float32 may not hold them
+	behind   = 64       // largest distance of the reference of a sum from the largest z
 	oneLSE   = 1 << 12  // the largest LSE that one float32 holds well enough, by the doc of Merge
 )
 
@@ -22,16 +22,16 @@ const (
 type number struct {
 	x    float64
 	err  float64 // the bound; +Inf: nothing is promised
-	size float64 // the sum of the sizes of the terms of x, which may cancel
+	size float64 // sum of the sizes of the terms of x, which may cancel
 }
 
-// operand returns a number that is given.
+// operand returns the number of an operand.
 func operand(x float32) number { return number{x: float64(x), size: math.Abs(float64(x))} }
 
 // rounded returns a number that was rounded once, as a constant is.
 func rounded(x float64) number { return number{x, rounding * math.Abs(x), math.Abs(x)} }
 
-// unpromised is a number that may be anything.
+// unpromised returns a number that may have any value.
 func unpromised() number { return number{err: math.Inf(1)} }
 
 func (a number) times(b number) number {
@@ -47,7 +47,7 @@ func (a number) plus(b number) number {
 
 func (a number) minus(b number) number { return a.plus(number{-b.x, b.err, b.size}) }
 
-// over returns the quotient. If the divisor may be 0, nothing is promised.
+// over returns the quotient. If the divisor may be 0, the result is unpromised.
 func (a number) over(b number) number {
 	if b.err >= math.Abs(b.x) {
 		return unpromised()
@@ -56,8 +56,8 @@ func (a number) over(b number) number {
 	return number{x, (a.err+math.Abs(x)*b.err)/least + rounding*math.Abs(x), a.size / math.Abs(b.x)}
 }
 
-// restored returns a score as a by-product: a kernel may hold it as a base-2 logarithm, and
-// multiply that back.
+// restored returns a score as a by-product: a kernel may hold it as a base-2 logarithm, and convert
+// it back.
 func (a number) restored() number {
 	if !math.IsInf(a.x, 0) {
 		a.err += 2 * rounding * a.size
@@ -65,12 +65,12 @@ func (a number) restored() number {
 	return a
 }
 
-// growth bounds the roundings of a sum of n numbers, and of a few operations besides, as a multiple
-// of rounding times the sum of the numbers' sizes. If one number is added after another, each
-// addition rounds a partial sum, which is half of the whole on average.
+// growth bounds the roundings of a sum of n numbers, and of a few more operations, as a multiple of
+// rounding times the sum of the numbers' sizes. If one number is added after another, each addition
+// rounds a partial sum, which is half of the whole on average.
 func growth(n int) float64 { return float64(n)/2 + 6 }
 
-// A total is a sum in an order that a kernel is free to choose.
+// A total is a sum in any order.
 type total struct {
 	x, err, size float64
 	n            int
@@ -104,18 +104,18 @@ func dot(a, b []number) number {
 	return t.number()
 }
 
-// An output is what the definition says of a tensor that a kernel writes.
+// An output is the definition's value of a tensor that a kernel writes.
 type output struct {
 	name    string
 	tensor  *attn.Tensor
-	d       int      // elements of a row: 1 for an LSE, which may be stored as two numbers
+	d       int      // elements of a row; 1 for an LSE, although it may be stored as two numbers
 	numbers []number // in the order [batch][row][head][element]
 	sums    []total  // the numbers of a gradient, until it is complete
 }
 
 func (o *output) at(b, s, h, d int) int { return ((b*o.tensor.S+s)*o.tensor.H+h)*o.d + d }
 
-// row returns the numbers of a row of an output, none if the call does not have it.
+// row returns the numbers of a row of an output, or none if the call does not have the output.
 func (o *output) row(b, s, h int) []number {
 	if o == nil {
 		return nil
@@ -136,19 +136,19 @@ type reference struct {
 	p       *attn.Problem
 	a       *attn.Args
 	g       *attn.Grads // nil: forward only
-	merged  bool        // the answer is merged from partial results of parts of the keys
+	merged  bool        // the results are merged from partial results of parts of the keys
 	outputs []*output
 
-	// Outputs by name, nil if the call does not have them.
+	// The outputs; nil: the call does not have it.
 	out, lse, mean, entropy, max, weights, scores *output
 	dQ, dK, dV                                    *output
 	dBias, dSlopes, dSinks, dRelative, dMetric    *output
 
-	most    [][]int       // for each row of ArgMax, the keys that it may be; nil if nothing is promised
+	most    [][]int       // for each row of ArgMax, the keys that it may be; nil: any
 	logSums []attn.LogSum // for each row, the LSE as two numbers
 }
 
-// refer computes a call.
+// refer computes a call by definition.
 func refer(p *attn.Problem, a *attn.Args, g *attn.Grads, merged bool) *reference {
 	r := &reference{p: p, a: a, g: g, merged: merged}
 	rows := a.Q.B * a.Q.S * p.HeadsQ
@@ -185,8 +185,8 @@ func refer(p *attn.Problem, a *attn.Args, g *attn.Grads, merged bool) *reference
 	return r
 }
 
-// rowwise adds an output that has a row for each query and head. Rows of no sequence are not
-// promised.
+// rowwise adds an output that has a row for each query and head. Rows that belong to no sequence
+// are unpromised.
 func (r *reference) rowwise(name string, t *attn.Tensor, d int) *output {
 	if t.Data == nil && t.Bits == nil {
 		return nil
@@ -199,7 +199,7 @@ func (r *reference) rowwise(name string, t *attn.Tensor, d int) *output {
 	return o
 }
 
-// gradient adds an output that is summed up.
+// gradient adds an output that is a sum.
 func (r *reference) gradient(name string, t *attn.Tensor) *output {
 	if t.Data == nil {
 		return nil
@@ -209,7 +209,7 @@ func (r *reference) gradient(name string, t *attn.Tensor) *output {
 	return o
 }
 
-// add adds a number to a gradient, if the call asks for it.
+// add adds a number to a gradient, if the call wants it.
 func (o *output) add(b, s, h, d int, x number) {
 	if o != nil {
 		o.sums[o.at(b, s, h, d)].add(x)
@@ -221,14 +221,14 @@ func numbersOf(t *attn.Tensor, b, s, h int) []number {
 	row := make([]number, t.D)
 	for i, x := range t.Read(make([]float32, t.D), b, s, h) {
 		row[i] = operand(x)
-		if t.Type == attn.I8 { // the product with the scale is rounded, or taken later
+		if t.Type == attn.I8 { // the product with the scale is rounded, or computed later
 			row[i].err = rounding * row[i].size
 		}
 	}
 	return row
 }
 
-// broadcast is an index along an extent that may be 1.
+// broadcast returns index i, or 0 in an extent of 1.
 func broadcast(i, extent int) int {
 	if extent == 1 {
 		return 0
@@ -255,7 +255,7 @@ func (r *reference) keys(b int) int {
 	return r.a.K.S
 }
 
-// position returns where query 0 of a batch entry stands.
+// position returns the position of query 0 of a batch entry.
 func (r *reference) position(b int) int {
 	switch {
 	case r.a.QPos != nil:
@@ -347,7 +347,7 @@ func (r *reference) limit() bool { return r.frozen() || math.IsInf(r.p.Score.Tem
 
 func (r *reference) frozen() bool { return r.p.Score.Temp == attn.Frozen }
 
-// lowest returns the score below which no bias takes another.
+// lowest returns the least value that a bias can make of a score.
 func (r *reference) lowest() float64 {
 	if r.limit() {
 		return -math.MaxFloat32
@@ -355,16 +355,16 @@ func (r *reference) lowest() float64 {
 	return max(-math.MaxFloat32, -math.MaxFloat32*math.Ln2*r.temperature())
 }
 
-// A keyHead is what the queries of a group share: the keys in use, as they meet a query, and their
-// values.
+// A keyHead is the data that the queries of a key head share: the keys in use, after rotation, and
+// their values.
 type keyHead struct {
 	b, kv int
 	k, v  [][]number
-	twin  []int     // for each key, the first one that is the same row
-	dK    [][]total // gradients by k
+	twin  []int     // for each key, the first key with the same row
+	dK    [][]total // [key]: gradients
 }
 
-// keyHead does the queries of a batch entry that share a key head.
+// keyHead computes the queries of a batch entry that share a key head.
 func (r *reference) keyHead(b, kv int) {
 	p, n, seen := r.p, r.keys(b), map[string]int{}
 	m := &keyHead{b: b, kv: kv, k: make([][]number, n), v: make([][]number, n), twin: make([]int, n), dK: make([][]total, n)}
@@ -421,21 +421,21 @@ func nameOf(row []number) string {
 // A pair is a query and a key that it sees, or the sink.
 type pair struct {
 	j       int    // -1 for the sink
-	s, z    number // the score, and that over the temperature
+	s, z    number // the score, and the score over the temperature
 	damp    number // the derivative of the softcap
 	kind    kind
-	p, logP number // the weight
+	p, logP number // the weight and its logarithm
 }
 
-// A kind tells pairs of a row apart by what goes into their scores: pairs of one kind have the same
-// score, whatever its roundings.
+// A kind identifies pairs of a row with the same operands: they have the same score, whatever its
+// roundings.
 type kind struct {
 	key, relative, distance int
 	bias                    float64
 	sink, lowest            bool
 }
 
-// A query is a row of Q: as it is, turned to its position, and as it meets keys.
+// A query is a row of Q: as stored, after rotation, and after rotation and metric.
 type query struct {
 	b, i, h, pos       int
 	raw, turned, meets []number
@@ -468,7 +468,7 @@ func (r *reference) metric(c, h int) []number {
 	return numbersOf(t, 0, c, broadcast(h, t.H))
 }
 
-// relative returns the number of the row of the table that goes with a pair.
+// relative returns the row of the table for a pair.
 func (r *reference) relative(q *query, j int) int {
 	if c := r.a.Terms.RelativeClip; c != 0 {
 		return min(max(j-q.pos, -c), c) + c
@@ -481,7 +481,7 @@ func (r *reference) relativeRow(q *query, j int) []number {
 	return numbersOf(t, 0, r.relative(q, j), broadcast(q.h, t.H))
 }
 
-// pair computes a score. One that a bias makes infinite has no other fields.
+// pair computes a score. If a bias makes it infinite, the other fields are unset.
 func (r *reference) pair(m *keyHead, q *query, j int) pair {
 	score, scale := &r.p.Score, rounded(r.scale())
 	to := pair{j: j, damp: number{x: 1, size: 1}, kind: kind{key: m.twin[j]}}
@@ -519,7 +519,7 @@ func (r *reference) pair(m *keyHead, q *query, j int) pair {
 	return to
 }
 
-// softmaxRow does one query of one head.
+// softmaxRow computes one query of one head.
 func (r *reference) softmaxRow(m *keyHead, i, h int) {
 	q := r.query(m.b, i, h)
 	batch, row := r.place(m.b, i)
@@ -558,20 +558,20 @@ func (r *reference) softmaxRow(m *keyHead, i, h int) {
 		z := rounded(float64(r.a.Terms.Sinks[h]))
 		pairs = append(pairs, pair{j: -1, s: z.times(rounded(t)), z: z, kind: kind{sink: true}})
 	}
-	if r.merged { // the reference of a partial result is a rounded number too
+	if r.merged { // the reference of a partial result is rounded too
 		for k := range pairs {
 			pairs[k].z.err += 2 * rounding * pairs[k].z.size
 		}
 	}
 	lse := r.soften(pairs, at)
-	for k := range pairs { // so is its log of the sum
+	for k := range pairs { // and so is the logarithm of its sum
 		if x := &pairs[k]; r.merged {
 			x.p.err += 2 * rounding * behind * x.p.x
 		}
 	}
 	out, ent := r.mix(m, pairs), entropy(pairs)
 	near := math.Abs(lse.x) <= oneLSE
-	if near { // a kernel may take LSE - sum p z as it is written
+	if near { // a kernel may compute LSE - sum p z as written
 		ent.err += growth(len(pairs)) * rounding * math.Abs(lse.x)
 	}
 	copy(r.out.row(batch, row, h), out)
@@ -586,7 +586,8 @@ func (r *reference) softmaxRow(m *keyHead, i, h int) {
 	if r.g == nil {
 		return
 	}
-	for k := range pairs { // a kernel may make weights again, of scores with other roundings and a rounded LSE
+	// A kernel may compute weights again, from scores with other roundings and a rounded LSE.
+	for k := range pairs {
 		if x := &pairs[k]; near && x.p.size != 0 {
 			again := x.z.err + 2*rounding*math.Abs(lse.x)
 			x.p.err += again * x.p.x
@@ -596,14 +597,14 @@ func (r *reference) softmaxRow(m *keyHead, i, h int) {
 	r.backward(m, q, pairs, out, ent)
 }
 
-// infiniteRow does a row with scores of +Inf.
+// infiniteRow computes a row with scores of +Inf.
 func (r *reference) infiniteRow(m *keyHead, batch, row, h, at int, keys []int) {
 	first := keys[0]
 	if len(keys) > 1 {
 		for _, o := range []*output{r.out, r.lse, r.mean, r.entropy, r.max} {
 			o.set(batch, row, h, number{x: math.NaN()})
 		}
-		// The doc does not say whether scores, and weights of hidden keys, are numbers of the row.
+		// The doc does not say whether scores, and weights of hidden keys, belong to the row.
 		r.weights.set(batch, row, h, unpromised())
 		r.scores.set(batch, row, h, unpromised())
 		for _, j := range keys {
@@ -628,8 +629,8 @@ func (r *reference) infiniteRow(m *keyHead, batch, row, h, at int, keys []int) {
 	}
 }
 
-// largest does Max and ArgMax: of keys with the same score the first one, and of those whose scores
-// are closer than their roundings any.
+// largest computes Max and ArgMax: the first of the keys with the same score, or any of the keys
+// whose scores are closer than their roundings.
 func (r *reference) largest(pairs []pair, batch, row, h, at int) {
 	least, most, top := math.Inf(-1), math.Inf(-1), number{x: math.Inf(-1)}
 	for _, k := range pairs {
@@ -658,7 +659,7 @@ func (r *reference) largest(pairs []pair, batch, row, h, at int) {
 	}
 }
 
-// A class is the pairs of a row that are of one kind.
+// A class is the pairs of a row that have one kind.
 type class struct{ n, z, err float64 }
 
 // classes sorts pairs by kind, and returns the class of each.
@@ -681,8 +682,8 @@ func (r *reference) classes(pairs []pair) (all []class, of []int) {
 	return all, of
 }
 
-// freeze makes z of scores in the limit T -> 0: a class that may have the largest score has all the
-// weight if it is the only one, and is not known to have any otherwise.
+// freeze sets z in the limit T -> 0. A class that may have the largest score gets all the weight if
+// it is the only one. Otherwise its weight is unknown.
 func freeze(all []class) {
 	least, top, few := math.Inf(-1), math.Inf(-1), 0
 	for _, c := range all {
@@ -705,9 +706,9 @@ func freeze(all []class) {
 	}
 }
 
-// soften makes weights of scores, and returns the LSE. Each z may be off by its bound, and pairs of
-// one kind by the same: the weight of a kind is at most what it is if its z is as high and the
-// others are as low as may be, and at least what it is the other way round.
+// soften computes weights from scores, and returns the LSE. Each z may be off by its bound, and
+// pairs of one kind are off by the same error. So the weight of a kind is largest if its z is as
+// high and the others are as low as possible, and smallest in the opposite case.
 func (r *reference) soften(pairs []pair, at int) number {
 	if len(pairs) == 0 {
 		r.logSums[at] = attn.LogSum{Ref: math.Inf(-1)}
@@ -722,11 +723,11 @@ func (r *reference) soften(pairs []pair, at int) number {
 		top = max(top, c.z)
 	}
 	n := len(all)
-	// Logarithms of the part of the sum that each class has, by the doc and within the bounds.
+	// Logarithms of each class's share of the sum, by the doc and at both bounds.
 	low, mid, high := make([]float64, n), make([]float64, n), make([]float64, n)
 	for i, c := range all {
 		if !r.limit() {
-			c.err += rounding * (top - c.z + 8) // of exp
+			c.err += rounding * (top - c.z + 8) // rounding of exp
 		}
 		mid[i] = math.Log(c.n) + (c.z - top)
 		low[i], high[i] = mid[i]-c.err, mid[i]+c.err
@@ -796,8 +797,8 @@ func logSumsExcept(x []float64) []float64 {
 	return to
 }
 
-// average returns sum p x over pairs. Weights sum to 1, so an error in a weight counts by how far
-// its x is from the average.
+// average returns sum p x over pairs. Weights sum to 1, so an error in a weight counts in
+// proportion to the distance of its x from the average.
 func average(pairs []pair, x func(k *pair) number) number {
 	var t total
 	for i := range pairs {
@@ -841,7 +842,7 @@ func (r *reference) mix(m *keyHead, pairs []pair) []number {
 	return out
 }
 
-// incoming reads a row of an incoming gradient, of zeros if it is not set.
+// incoming reads a row of an incoming gradient: zeros if it is not set.
 func incoming(t *attn.Tensor, b, s, h, d int) []number {
 	if t.Data == nil {
 		return make([]number, d)
@@ -849,7 +850,7 @@ func incoming(t *attn.Tensor, b, s, h, d int) []number {
 	return numbersOf(t, b, s, h)
 }
 
-// backward adds what one query of one head contributes to the gradients.
+// backward adds the contributions of one query of one head to the gradients.
 func (r *reference) backward(m *keyHead, q *query, pairs []pair, out []number, ent number) {
 	p, g, scale := r.p, r.g, rounded(r.scale())
 	batch, row := r.place(q.b, q.i)
@@ -909,7 +910,7 @@ func (r *reference) backward(m *keyHead, q *query, pairs []pair, out []number, e
 	}
 }
 
-// features maps a row of Q or K of a linear problem.
+// features applies the feature map to a row of Q or K of a linear problem.
 func (r *reference) features(row []number) []number {
 	to := make([]number, len(row))
 	for i, x := range row {
@@ -939,7 +940,7 @@ func (r *reference) featureSlope(x number) number {
 	return number{}
 }
 
-// linearRow does one query of one head of a linear problem.
+// linearRow computes one query of one head of a linear problem.
 func (r *reference) linearRow(m *keyHead, i, h int) {
 	p := r.p
 	batch, row := r.place(m.b, i)
@@ -974,7 +975,7 @@ func (r *reference) linearRow(m *keyHead, i, h int) {
 		return
 	}
 	dOut := incoming(&r.g.Out, batch, row, h, p.DimV)
-	var common number // what all weights change the output by
+	var common number // the change of the output by all weights
 	if !p.Linear.Unnormalised {
 		common = dot(dOut, out)
 	}

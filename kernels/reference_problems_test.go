@@ -9,13 +9,13 @@ import (
 	"attnlab/attn"
 )
 
-// A trial is a problem with operands, and where its answers go.
+// A trial is a problem with operands and outputs.
 type trial struct {
 	p    attn.Problem
 	a    *attn.Args
 	g    *attn.Grads // nil: forward only
-	cuts []int       // bounds of the parts of the keys whose partial results are merged; nil: one call
-	far  string      // how scores are far from 0; empty: they are not
+	cuts []int       // bounds of the parts of the keys; their results are merged. nil: one call
+	far  string      // the way in which scores are far from 0; empty: they are not
 }
 
 // String describes a trial in one line.
@@ -50,13 +50,13 @@ func newTrial(seed uint64) *trial {
 // oneIn reports true once in n times.
 func (d drawer) oneIn(n int) bool { return d.IntN(n) == 0 }
 
-// pick draws one of some values.
+// pick draws one of several values.
 func pick[T any](d drawer, from ...T) T { return from[d.IntN(len(from))] }
 
 // size draws 1 to most, small sizes more often.
 func (d drawer) size(most int) int { return 1 + d.IntN(1+d.IntN(most)) }
 
-// problem draws all but the score.
+// problem draws a problem without its score.
 func (d drawer) problem() attn.Problem {
 	p := attn.Problem{
 		Batch: 1 + d.IntN(2), SeqQ: d.size(200), SeqKV: d.size(200), HeadsKV: 1 + d.IntN(2), Dim: d.size(40), DimV: d.size(40),
@@ -81,7 +81,7 @@ func (d drawer) problem() attn.Problem {
 	return p
 }
 
-// wants draws by-products; or gradients, which are of fewer problems.
+// wants draws by-products, or gradients, which fewer problems have.
 func (d drawer) wants(p *attn.Problem) {
 	for w := attn.WantLSE; w <= attn.WantScores; w <<= 1 {
 		if d.oneIn(3) {
@@ -142,7 +142,7 @@ func (d drawer) near() trial {
 	case p.Score.Terms&attn.TermBias == 0 || hide > 2:
 	case hide == 0 && p.Want&attn.WantGrad == 0: // a few of +Inf
 		b.Data[d.IntN(len(b.Data))] = float32(math.Inf(1))
-	default: // -Inf hides keys, the lowest number takes their weight: a row of them sees none, or all
+	default: // -Inf hides keys: a row of them sees none; the lowest number gives them equal weights
 		low := float32(math.Inf(-1))
 		if d.oneIn(2) {
 			low = -math.MaxFloat32
@@ -153,8 +153,8 @@ func (d drawer) near() trial {
 	return x
 }
 
-// some replaces some numbers of a bias, and some rows of it if these are to have weights that do
-// not depend on how scores are rounded.
+// some replaces some numbers of a bias by by. It replaces some whole rows if their weights are to
+// be independent of the roundings of scores.
 func (d drawer) some(b *attn.Tensor, by float32) {
 	each(b, func(bb, s, h int) {
 		whole, row := by <= -math.MaxFloat32 && d.oneIn(8), b.Row(bb, s, h)
@@ -166,7 +166,7 @@ func (d drawer) some(b *attn.Tensor, by float32) {
 	})
 }
 
-// normal fills numbers.
+// normal fills a slice with numbers from a normal distribution.
 func (d drawer) normal(to []float32) []float32 {
 	for i := range to {
 		to[i] = float32(d.NormFloat64())
@@ -183,7 +183,7 @@ func (d drawer) tensor(b, s, h, n int) attn.Tensor {
 	return t
 }
 
-// typed makes an operand whose rows are NaN until they are written: those that no call uses must
+// typed returns an operand whose rows are NaN until they are written: rows that no call uses must
 // not matter.
 func (d drawer) typed(typ attn.DType, b, s, h, n int) attn.Tensor {
 	t := attn.NewTyped(typ, d.layout(), b, s, h, n)
@@ -203,11 +203,11 @@ func each(t *attn.Tensor, f func(b, s, h int)) {
 	}
 }
 
-// args draws operands of a problem: all keys are in use, or not.
+// args draws operands of a problem. If all is set, all keys are in use.
 func (d drawer) args(p *attn.Problem, all bool) *attn.Args {
 	a := &attn.Args{}
 	batch, nq, nk := p.Batch, p.SeqQ, p.SeqKV
-	if d.oneIn(4) && !p.Ragged { // less than the capacity
+	if d.oneIn(4) && !p.Ragged { // fewer keys than the capacity
 		nq = 1 + d.IntN(nq)
 	}
 	if p.Ragged {
@@ -244,14 +244,14 @@ func (d drawer) args(p *attn.Problem, all bool) *attn.Args {
 	}
 	fill := func(row []float32) { d.normal(row) }
 	d.each(&trial{p: *p, a: a}, fill, fill)
-	values := *a // as each goes to keys
+	values := *a // each visits rows of K
 	values.K = a.V
 	d.each(&trial{p: *p, a: &values}, nil, fill)
 	d.operands(p, a)
 	return a
 }
 
-// starts draws where sequences begin, with gaps.
+// starts draws the starts of sequences, with gaps.
 func (d drawer) starts(n, most int) []int32 {
 	to := []int32{int32(d.IntN(3))}
 	for range n {
@@ -286,7 +286,7 @@ func (d drawer) each(x *trial, query, key func(row []float32)) {
 	}
 }
 
-// grid is the extents of what has a number for each query and key.
+// grid returns the extents of a tensor that has a number for each query and key.
 func grid(p *attn.Problem, a *attn.Args) (nq, nk int) {
 	nq, nk = a.Q.S, a.K.S
 	if p.Ragged {
@@ -298,7 +298,7 @@ func grid(p *attn.Problem, a *attn.Args) (nq, nk int) {
 	return nq, nk
 }
 
-// operands draws masks and terms, and makes room for by-products.
+// operands draws masks and terms, and allocates by-products.
 func (d drawer) operands(p *attn.Problem, a *attn.Args) {
 	nq, nk := grid(p, a)
 	t, score := &a.Terms, &p.Score
@@ -310,7 +310,7 @@ func (d drawer) operands(p *attn.Problem, a *attn.Args) {
 		m := &a.Allowed
 		m.B, m.S, m.H, m.D = or1(p.Batch), or1((nq+side-1)/side), or1(p.HeadsQ), (nk+side-1)/side
 		m.SH, m.SS, m.SB = m.D, m.D*m.H, m.D*m.H*m.S
-		show := pick(d, 2, 3, 10) // one key in so many is hidden
+		show := pick(d, 2, 3, 10) // one key in show is hidden
 		n := m.B * m.SB
 		m.Bool = make([]bool, n)
 		for i := range m.Bool {
@@ -357,7 +357,7 @@ func (d drawer) operands(p *attn.Problem, a *attn.Args) {
 	if score.Rope != attn.NoRope {
 		positions, r := 1, &reference{p: p, a: a}
 		for b := range p.Batch {
-			if a.QPos != nil { // no table has rows for positions before 0
+			if a.QPos != nil { // tables have no rows for positions before 0
 				a.QPos[b] = max(a.QPos[b], 0)
 			}
 			positions = max(positions, r.position(b)+r.queries(b), r.keys(b))
@@ -384,7 +384,7 @@ func (d drawer) operands(p *attn.Problem, a *attn.Args) {
 	}
 }
 
-// grads draws incoming gradients, and makes room for outgoing ones.
+// grads draws incoming gradients, and allocates outgoing ones.
 func (d drawer) grads(x *trial) {
 	p, a := &x.p, x.a
 	if p.Want&attn.WantGrad == 0 {
@@ -432,14 +432,14 @@ func (d drawer) grads(x *trial) {
 	}
 }
 
-// Scores far from 0 are rounded to coarse steps. These are ways in which answers do not depend on
-// that, and one in which they do.
+// Scores far from 0 are rounded to coarse steps. These are ways to draw them. Only with anything do
+// results depend on the rounding.
 const (
 	zeroQueries = "zero queries" // all products of a row are 0
 	equalKeys   = "equal keys"   // all products of a row are the same number
 	oneLeads    = "one leads"    // a key of each row leads the others by more than any rounding
 	fewLeft     = "few left"     // most keys are far below the others, which are near 0
-	anything    = "anything"     // little is judged, except near 1e4
+	anything    = "anything"     // few numbers are judged, except near 1e4
 )
 
 // far draws a problem whose scores are far from 0.
@@ -461,12 +461,12 @@ func (d drawer) far() trial {
 		way, shift, temp = anything, pick(d, 1e4, -1e4), pick[float64](d, 0, 7)
 	}
 	p := d.farProblem(temp)
-	if way == anything { // one such problem must not be most of what few trials have
+	if way == anything { // one such problem must not dominate a run of few trials
 		p.SeqQ = min(p.SeqQ, 8)
 	}
 	s := &p.Score
 	s.Terms |= attn.TermBias
-	if way != equalKeys && d.oneIn(3) { // terms that would tell equal keys apart
+	if way != equalKeys && d.oneIn(3) { // terms that would give equal keys different scores
 		s.Terms |= pick(d, attn.TermRelative, attn.TermMetric)
 		s.Rope = pick(d, attn.NoRope, attn.RopeInterleaved, attn.RopeHalves)
 	}
@@ -506,7 +506,7 @@ func (d drawer) far() trial {
 	return x
 }
 
-// farProblem draws what is common to problems with scores far from 0.
+// farProblem draws the common part of problems with scores far from 0.
 func (d drawer) farProblem(temp float64) attn.Problem {
 	p := d.problem()
 	p.Score.Temp = temp
@@ -527,8 +527,7 @@ func (d drawer) farProblem(temp float64) attn.Problem {
 	return p
 }
 
-// shift adds a number to a whole bias that is 0 otherwise, or to that of some queries or of some
-// keys.
+// shift adds a number to a whole bias of zeros, or to its numbers for some queries or some keys.
 func (d drawer) shift(b *attn.Tensor, by float32) {
 	clear(b.Data)
 	queries, keys := make([]bool, b.S), make([]bool, b.D)
@@ -548,8 +547,8 @@ func (d drawer) shift(b *attn.Tensor, by float32) {
 	})
 }
 
-// lead makes a bias that gives each row a key that leads by at least 2^13 steps of float32, and by
-// so much that the weights of the others are 0.
+// lead returns a bias that makes one key of each row lead by at least 2^13 steps of float32, so
+// that the weights of the others are 0.
 func (d drawer) lead(x *trial, shift float64) {
 	p, a := &x.p, x.a
 	nq, nk := grid(p, a)
@@ -589,8 +588,8 @@ func (d drawer) farSinks(x *trial) {
 	}
 }
 
-// products draws a problem with products of about 1e9: of equal keys, or of random ones, of which
-// one leads.
+// products draws a problem with products of about 1e9: either all keys are equal, or one of random
+// keys leads.
 func (d drawer) products() trial {
 	p := d.farProblem(pick(d, 0, 0, 0.1, 7))
 	p.Score.Softcap, p.KV = 0, attn.F32
@@ -613,8 +612,8 @@ func (d drawer) products() trial {
 	return x
 }
 
-// positions draws a problem whose queries stand far from the keys, mostly with slopes that leave
-// weights to be judged.
+// positions draws a problem whose queries have positions far from the keys, mostly with slopes that
+// leave weights to be judged.
 func (d drawer) positions() trial {
 	p := d.farProblem(pick(d, 0, 0, 0.1, 7))
 	p.Score.Terms |= attn.TermALiBi

@@ -24,10 +24,9 @@ var (
 //	go test ./kernels -run TestReference -reference 3000
 //	go test ./kernels -run TestReference -reference 1 -reference.seed 1234
 //
-// Each number has a bound of first order: see the type number. A number whose bound is above 2^-8
-// of the sum of its terms' sizes is not judged, but an error beyond the bound fails even then. At
-// least 95 % of all numbers must be judged; one that is a sum of nothing does not count, and must
-// be exact.
+// Each number has a first-order bound: see the type number. A number whose bound is above 2^-8 of
+// the sum of its terms' sizes is not judged, but an error beyond the bound fails even then. At
+// least 95 % of all numbers must be judged. An empty sum does not count, and must be exact.
 func TestReference(t *testing.T) {
 	all := tally{}
 	for seed := *referenceSeed; seed < *referenceSeed+uint64(*referenceTrials); seed++ {
@@ -62,7 +61,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// run lets a kernel answer, with one to three workers. Where it writes, there was NaN before.
+// run computes a trial with a kernel, on one to three workers. All outputs are NaN before.
 func (x *trial) run(t *testing.T, k attn.Kernel, seed uint64) {
 	team := attn.NewTeam(1 + int(seed%3))
 	defer team.Close()
@@ -81,7 +80,7 @@ func (x *trial) run(t *testing.T, k attn.Kernel, seed uint64) {
 	}
 }
 
-// spoil fills what a kernel is to write.
+// spoil fills the outputs with NaN.
 func (x *trial) spoil() {
 	s := &x.a.Stats
 	lists := [][]float32{x.a.Out.Data, s.LSE.Data, s.Mean.Data, s.Entropy.Data, s.Max.Data, s.Weights.Data, s.Scores.Data}
@@ -102,7 +101,8 @@ func (x *trial) spoil() {
 	}
 }
 
-// merge answers by parts of the keys, starting with any of them.
+// merge computes the parts of the keys separately and merges their results, starting with part
+// first.
 func (x *trial) merge(plan attn.Plan, first int) {
 	o := &x.a.Out
 	all := attn.NewPartial(o.B, o.S, o.H, o.D)
@@ -120,7 +120,7 @@ func (x *trial) merge(plan attn.Plan, first int) {
 	write(&x.a.Stats.LSE, &all.LSE)
 }
 
-// part is the call over a part of the keys. Sinks are in the first part.
+// part returns the call over a part of the keys. Sinks belong to the first part.
 func (x *trial) part(i int, to attn.Partial) *attn.Args {
 	a, lo, hi := *x.a, x.cuts[i], x.cuts[i+1]
 	a.Out, a.Stats = to.Out, attn.Stats{LSE: to.LSE}
@@ -140,16 +140,16 @@ func (x *trial) part(i int, to attn.Partial) *attn.Args {
 	return &a
 }
 
-// A count is what was judged of an output.
+// A count is the result of judging one kind of output.
 type count struct {
 	numbers, judged int
 	worst           float64 // error over bound of the numbers judged
 }
 
-// A tally has the counts by name of the output.
+// A tally holds the counts by name of the output.
 type tally map[string]*count
 
-// of returns the count of an output, a new one at first.
+// of returns the count of an output, and creates it the first time.
 func (all tally) of(name string) *count {
 	if all[name] == nil {
 		all[name] = &count{}
@@ -157,7 +157,7 @@ func (all tally) of(name string) *count {
 	return all[name]
 }
 
-// share returns the part of all numbers that is judged.
+// share returns the judged share of all numbers.
 func (all tally) share() float64 {
 	var sum count
 	for _, c := range all {
@@ -166,7 +166,7 @@ func (all tally) share() float64 {
 	return float64(sum.judged) / float64(sum.numbers)
 }
 
-// String returns a table.
+// String returns the counts as a table.
 func (all tally) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%.2f %% of the numbers judged\n", 100*all.share())
@@ -178,8 +178,7 @@ func (all tally) String() string {
 	return s.String()
 }
 
-// judge compares what is in the outputs with the reference, and returns a text for each output that
-// is wrong.
+// judge compares the outputs with the reference, and returns a text for each output that is wrong.
 func (all tally) judge(r *reference) (wrong []string) {
 	for _, o := range r.outputs {
 		c, bad, worst, text := all.of(o.name), 0, 0.0, ""
@@ -219,8 +218,7 @@ func (all tally) judge(r *reference) (wrong []string) {
 	return wrong
 }
 
-// judge compares a number whose storing adds an error of its own, and returns the error over the
-// bound.
+// judge compares a number whose storage adds an error, and returns the error over the bound.
 func (c *count) judge(got float64, want number, stored float64) float64 {
 	if math.IsInf(want.err, 1) {
 		return 0
@@ -243,7 +241,7 @@ func (c *count) judge(got float64, want number, stored float64) float64 {
 	return ratio
 }
 
-// half returns half of the last place of a number of a size.
+// half returns half of the last place of a number of the given size.
 func half(t attn.DType, size float64) float64 {
 	bits, least := 24, -149
 	switch t {
@@ -256,7 +254,8 @@ func half(t attn.DType, size float64) float64 {
 	return math.Ldexp(0.5, max(exp-bits, least))
 }
 
-// A definition is a plan that answers by definition, or without the logarithms of sums in its LSE.
+// A definition is a plan that computes by definition, or does so but leaves the logarithms of sums
+// out of its LSE.
 type definition struct {
 	p     *attn.Problem
 	lossy bool
@@ -274,7 +273,7 @@ func (f definition) Forward(a *attn.Args) {
 	r.write()
 }
 
-// write stores the answers of a reference where those of a kernel go.
+// write stores the results of a reference in the outputs of a kernel.
 func (r *reference) write() {
 	for _, o := range r.outputs {
 		each(o.tensor, func(b, s, h int) {
@@ -296,8 +295,8 @@ func (r *reference) write() {
 	}
 }
 
-// A mutant is a plausible mistake in what is computed, or in what is written. It reports whether it
-// changes anything in a trial.
+// A mutant is a plausible mistake in a computation or in an output. It reports whether it changes
+// anything in a trial.
 type mutant struct {
 	name    string
 	compute func(p *attn.Problem, a *attn.Args) bool
@@ -397,7 +396,7 @@ func mutants() []mutant {
 	}
 }
 
-// TestReferenceFinds checks that right answers, rounded to what they are stored as and merged from
+// TestReferenceFinds checks that right results, rounded to the types of the outputs and merged from
 // partial results, are within the bounds, and that plausible mistakes are not.
 func TestReferenceFinds(t *testing.T) {
 	tried, found := map[string]int{}, map[string]int{}

@@ -12,8 +12,8 @@ import (
 )
 
 // A stack is two layers of self-attention: the output of the first is query, key and value of the
-// second. Heads of queries share heads of keys in the first one, so that its output can be all
-// three in the second.
+// second. Query heads of the first layer share key heads, so that its output can be all three in
+// the second.
 type stack struct{ first, second attn.Problem }
 
 func newStack() stack {
@@ -26,7 +26,7 @@ func newStack() stack {
 	return stack{first, second}
 }
 
-// dualStack is the number w . O of the second layer, in dual numbers.
+// dualStack returns the number w . O of the second layer, in dual numbers.
 func (s stack) dualStack(q, k, v []dual.Number, w []float32) dual.Number {
 	o := dualAttention(&s.first, q, k, v)
 	var sum dual.Number
@@ -36,7 +36,7 @@ func (s stack) dualStack(q, k, v []dual.Number, w []float32) dual.Number {
 	return sum
 }
 
-// dualAttention is causal attention over numbers that lie as [head][row][column].
+// dualAttention computes causal attention over numbers stored as [head][row][column].
 func dualAttention(p *attn.Problem, q, k, v []dual.Number) []dual.Number {
 	n, d := p.SeqQ, p.Dim
 	out := make([]dual.Number, p.HeadsQ*n*d)
@@ -68,11 +68,11 @@ func dualAttention(p *attn.Problem, q, k, v []dual.Number) []dual.Number {
 	return out
 }
 
-// TestStack: the gradients of a stack of two layers, taken back layer by layer, are those that dual
-// numbers give end to end.
+// TestStack checks that the gradients of a stack of two layers, computed layer by layer, are the
+// derivatives that dual numbers give end to end.
 //
-// The tolerance is what a handful of roundings at each of the sums on the way may leave of the
-// largest number of a gradient: 2^-24 times the root of the terms of every sum, for the four
+// The tolerance allows for a handful of roundings in each sum. Relative to the largest number of a
+// gradient, it is 2^-24 times the square root of the number of terms of every sum, for the four
 // products of each layer.
 func TestStack(t *testing.T) {
 	s := newStack()
@@ -97,7 +97,7 @@ func TestStack(t *testing.T) {
 	cases.FillGrads(gb, 5)
 	ga.LSE, gb.LSE = attn.Tensor{}, attn.Tensor{}
 
-	// the derivative by each number of Q, K and V
+	// The derivative by each number of Q, K and V.
 	inputs := [3][]float32{a.Q.Data, a.K.Data, a.V.Data}
 	var want [3][]float64
 	for which, x := range inputs {
@@ -119,7 +119,7 @@ func TestStack(t *testing.T) {
 		algo, isa := k.Name()
 		first, err := k.Plan(s.first, nil)
 		if err != nil {
-			continue // another kind of attention
+			continue // linear attention is another function
 		}
 		t.Run(algo+"/"+isa, func(t *testing.T) {
 			second, err := k.Plan(s.second, nil)
@@ -129,7 +129,7 @@ func TestStack(t *testing.T) {
 			first.Forward(a)
 			second.Forward(b)
 			second.(attn.Differentiable).Backward(b, gb)
-			for i := range ga.Out.Data { // the output went three ways
+			for i := range ga.Out.Data { // the output was used three times
 				ga.Out.Data[i] = gb.Q.Data[i] + gb.K.Data[i] + gb.V.Data[i]
 			}
 			first.(attn.Differentiable).Backward(a, ga)

@@ -16,9 +16,9 @@ import (
 
 var allUnits = flag.Bool("units", false, "TestUnits takes each loop of a set alone, too")
 
-// TestUnits runs the core of the suite on portable loops with one unit of a set in the place of
-// theirs. A unit is what a set may supply alone: the loops of the lazy softmax together, a packing
-// with all loops that read it, or any other loop.
+// TestUnits runs the core of the suite on portable loops with one unit of a set. A unit is what a
+// set may supply alone: the loops of the lazy softmax together, a packing with all loops that read
+// it, or any other loop.
 func TestUnits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: the loops of a set are tested together")
@@ -47,11 +47,11 @@ func TestUnits(t *testing.T) {
 type unit struct {
 	name   string
 	fields []string // Group.Field
-	pack   bool     // and the packing
+	pack   bool     // includes the packing
 	linear bool     // linear attention uses them too
 }
 
-// units returns those of a set.
+// units returns the units of a set.
 func units(o *asm.Ops) []unit {
 	all := []unit{{name: "softmax", fields: []string{"Panel.Score", "Panel.Exp", "Panel.Flash", "Panel.Raise"}}}
 	together := map[string]bool{}

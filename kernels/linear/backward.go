@@ -6,23 +6,27 @@ import (
 	"attnlab/kernels/operand"
 )
 
-// The backward pass of o_i = f(q_i)^T X_i / Z_i, X_i and Z_i being the state at query i, goes over
-// the keys twice. With dN_i = dO_i / Z_i and dZ_i = -dO_i.o_i / Z_i, or dN_i = scale dO_i and dZ_i
-// = 0 where nothing is divided,
+// backward is the scratch of the backward pass of o_i = f(q_i)^T X_i / Z_i, where X_i and Z_i are
+// the state at query i. Let dN_i = dO_i / Z_i and dZ_i = -dO_i.o_i / Z_i, or dN_i = scale dO_i and
+// dZ_i = 0 if outputs are not normalised. The pass goes over the keys twice. First to last, X and z
+// sum keys as in the forward pass:
 //
-//	first to last    df(q_i) = X_i dN_i + z_i dZ_i                  X and z sum keys, as in the forward pass
-//	last to first    df(k_j) = G_j V_j + g_j    dV_j = G_j^T f(k_j)     G = Σ f(q_i) dN_i^T and g = Σ f(q_i) dZ_i sum the queries that see key j
+//	df(q_i) = X_i dN_i + z_i dZ_i
 //
-// each in chunks, with the pairs inside a chunk weighed one by one. A query belongs to the chunk
-// that holds the last key it sees.
+// Last to first, G = Σ f(q_i) dN_i^T and g = Σ f(q_i) dZ_i sum the queries that see key j:
+//
+//	df(k_j) = G_j V_j + g_j    dV_j = G_j^T f(k_j)
+//
+// Both walks are in chunks, with the pairs inside a chunk weighed one by one. A query belongs to
+// the chunk that holds the last key it sees.
 type backward struct {
 	dN   []float32 // [block][d_v]
 	dZ   []float32 // [block]
 	rows []float32 // [block][d] gradients of features
 	dW   []float32 // [chunk][chunk]
-	g    []float32 // [d][d_v] the state of queries
-	gz   []float32 // [d]
-	over []float32 // [group][n_q] factors of rows, 1 / Z or scale
+	g    []float32 // [d][d_v] G, the state of queries
+	gz   []float32 // [d] g
+	over []float32 // [query head][n_q] factors of rows, 1 / Z or scale
 }
 
 func backwardFloats(p *attn.Problem) int {
@@ -31,14 +35,14 @@ func backwardFloats(p *attn.Problem) int {
 
 func newBackward(p *attn.Problem) *backward {
 	all := make([]float32, backwardFloats(p))
-	cut := func(n int) []float32 {
+	take := func(n int) []float32 {
 		x := all[:n:n]
 		all = all[n:]
 		return x
 	}
 	return &backward{
-		dN: cut(block * p.DimV), dZ: cut(block), rows: cut(block * p.Dim), dW: cut(chunk * chunk),
-		g: cut(p.Dim * p.DimV), gz: cut(p.Dim), over: cut(p.Group() * p.SeqQ),
+		dN: take(block * p.DimV), dZ: take(block), rows: take(block * p.Dim), dW: take(chunk * chunk),
+		g: take(p.Dim * p.DimV), gz: take(p.Dim), over: take(p.Group() * p.SeqQ),
 	}
 }
 
@@ -51,7 +55,7 @@ func (pl *plan) Backward(a *attn.Args, g *attn.Grads) {
 	pl.team.Run(pl.p.Batch*pl.p.HeadsKV, pl.reverse)
 }
 
-// headBack is the backward pass of all the queries that share one key head.
+// headBack computes the backward pass of all the queries that share one key head.
 func (pl *plan) headBack(id, task int) {
 	w, p, a := pl.workers[id], &pl.p, pl.a
 	w.a, w.grads, w.b, w.kv = a, pl.g, task/p.HeadsKV, task%p.HeadsKV
@@ -70,7 +74,7 @@ func (pl *plan) headBack(id, task int) {
 	w.causalBack(a.Pos(p, w.b), keys, nq)
 }
 
-// fullBack is the parallel form: all keys, then all queries, then all keys again.
+// fullBack computes the parallel form: all keys, then all queries, then all keys again.
 func (w *worker) fullBack(keys, nq int) {
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
@@ -93,14 +97,14 @@ func (w *worker) fullBack(keys, nq int) {
 	}
 }
 
-// causalBack is the chunked form.
+// causalBack computes the chunked form.
 func (w *worker) causalBack(pos, keys, nq int) {
 	blind := min(max(-pos, 0), nq)
-	keys = min(keys, max(pos+nq, 0)) // no query sees the others
+	keys = min(keys, max(pos+nq, 0)) // no query sees later keys
 	if keys == 0 {
 		return
 	}
-	span := func(key, n int) (from, to int) { // the queries of a chunk
+	span := func(key, n int) (from, to int) { // queries of the chunk of n keys at key
 		from, to = min(max(key-pos, blind), nq), nq
 		if key+n < keys {
 			to = min(max(key+n-pos, blind), nq)
@@ -164,7 +168,7 @@ func (w *worker) over(i, n, h int) []float32 {
 }
 
 // queryBack writes the gradients of queries i to i+n-1, which see the state and some of the loaded
-// keys, and leaves their features, dN and dZ.
+// keys. It leaves their features, dN and dZ in the scratch.
 func (w *worker) queryBack(i, n, h, key, keys, pos int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	w.features(w.queries, operand.Rows(&w.a.Q, w.b, i, h), n, true)
@@ -193,21 +197,21 @@ func (w *worker) queryBack(i, n, h, key, keys, pos int) {
 		w.sum(b.rows[r*d:], d, m, d, b.dW[r*chunk:], chunk, some, loaded)
 	}
 	for r := range n {
-		w.through(w.grads.Q.Row(w.b, i+r, h), b.rows[r*d:], w.a.Q.Row(w.b, i+r, h), w.queries[r*d:])
+		w.throughFeature(w.grads.Q.Row(w.b, i+r, h), b.rows[r*d:], w.a.Q.Row(w.b, i+r, h), w.queries[r*d:])
 	}
 }
 
-// finite reports whether all numbers of n queries and of the loaded keys are finite. Others must
-// not be multiplied by the weight 0 of keys that only a neighbour sees: sums then take a row at a
-// time, and begin or end with the first or last pair that counts. What a sum leaves out is a
-// product with 0, so its bits stay.
+// finite reports whether all numbers of n queries and of the loaded keys are finite. If not, they
+// must not be multiplied by the weight 0 of keys that only a neighbour sees. Sums then take one row
+// at a time, and begin or end with the first or last visible pair. A sum only leaves out products
+// with 0, so the bits are the same.
 func (w *worker) finite(n, keys int) bool {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	return len(w.chunk.bad) == 0 && w.ops.Vector.Finite(w.keys[:keys*d]) && w.ops.Vector.Finite(w.queries[:n*d]) && w.ops.Vector.Finite(b.dN[:n*dv]) && w.ops.Vector.Finite(b.dZ[:n])
 }
 
-// pairs fills dW of queries r to r+m-1 and the loaded keys, of which query r sees the first
-// first+r.
+// pairs fills dW of queries r to r+m-1 and the loaded keys. Query r sees the first first+r of the
+// keys.
 func (w *worker) pairs(r, m, first, keys int, values asm.Rows) {
 	b, dv := w.back, w.p.DimV
 	w.dotTo(b.dW[r*chunk:], chunk, b.dN[r*dv:], dv, m, values.Data, values.Stride, keys, dv)
@@ -221,8 +225,8 @@ func (w *worker) pairs(r, m, first, keys int, values asm.Rows) {
 	}
 }
 
-// pairsBack adds what queries i to i+n-1 contribute to the gradients of the loaded keys that they
-// see, and leaves their features, dN and dZ.
+// pairsBack adds the contributions of queries i to i+n-1 to the gradients of the loaded keys that
+// they see. It leaves their features, dN and dZ in the scratch.
 func (w *worker) pairsBack(i, n, h, key, keys, pos int) {
 	w.features(w.queries, operand.Rows(&w.a.Q, w.b, i, h), n, true)
 	w.incoming(i, n, h)
@@ -247,7 +251,7 @@ func (w *worker) pairsBack(i, n, h, key, keys, pos int) {
 	}
 }
 
-// keyPairs adds what queries r to r+m-1 contribute to the gradients of loaded keys j to j+n-1.
+// keyPairs adds the contributions of queries r to r+m-1 to the gradients of loaded keys j to j+n-1.
 func (w *worker) keyPairs(r, m, key, j, n int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	if w.grads.V.Data != nil {
@@ -266,7 +270,7 @@ func (w *worker) absorbQueries(n int) {
 	}
 }
 
-// keyBack begins the gradients of n loaded keys with those from the state of queries.
+// keyBack starts the gradients of n loaded keys with the contributions of the state of queries.
 func (w *worker) keyBack(key, n int) {
 	d, dv, b := w.p.Dim, w.p.DimV, w.back
 	if w.grads.V.Data != nil {
@@ -284,12 +288,12 @@ func (w *worker) keyBack(key, n int) {
 func (w *worker) finishKeys(key, n int) {
 	d := w.p.Dim
 	for r := 0; r < n && w.grads.K.Data != nil; r++ {
-		w.through(w.grads.K.Row(w.b, key+r, w.kv), w.back.rows[r*d:], w.a.K.Row(w.b, key+r, w.kv), w.keys[r*d:])
+		w.throughFeature(w.grads.K.Row(w.b, key+r, w.kv), w.back.rows[r*d:], w.a.K.Row(w.b, key+r, w.kv), w.keys[r*d:])
 	}
 }
 
-// through writes the gradient of a row, given that of its features.
-func (w *worker) through(to, by, row, features []float32) {
+// throughFeature writes the gradient of a row, given the gradient by of its features.
+func (w *worker) throughFeature(to, by, row, features []float32) {
 	by = by[:len(to)]
 	switch w.p.Linear.Feature {
 	case attn.EluPlusOne:
@@ -308,7 +312,7 @@ func (w *worker) through(to, by, row, features []float32) {
 	}
 }
 
-// dotTo writes the products of n rows of q, of terms numbers each, with rows of k.
+// dotTo writes the products of n rows of q with rows rows of k, each of terms numbers.
 func (w *worker) dotTo(to []float32, stride int, q []float32, qStride, n int, k []float32, kStride, rows, terms int) {
 	c := &w.dot
 	c.R, c.N, c.D, c.P, c.Stride = n, rows, terms, to, stride
@@ -325,7 +329,7 @@ func (w *worker) sumT(to []float32, stride, n, cols int, weights []float32, wStr
 	w.ops.Back.OuterT(w.outerOf(to, stride, n, cols, weights, wStride, terms, y))
 }
 
-// outerOf returns the worker's call for n rows of a sum of terms rows of y.
+// outerOf returns the worker's call of Outer or OuterT for n rows, each a sum of terms rows of y.
 func (w *worker) outerOf(to []float32, stride, n, cols int, weights []float32, wStride, terms int, y asm.Rows) *asm.Outer {
 	o := &w.outer
 	o.Fresh, o.Scale = false, nil

@@ -1,20 +1,24 @@
 // Package linear computes attention whose weights are products of features, f(q).f(k). Keys and
-// values are summed into a state, from which each query is answered: time and memory grow with n
-// and not with n^2.
+// values are summed into a state, from which each query's output is computed: time and memory grow
+// with n and not with n^2.
 //
 //	state  X = Σ_j f(k_j) v_j^T    z = Σ_j f(k_j)        over the keys seen so far
 //	output o_i = f(q_i)^T X / (f(q_i) . z + eps)         or scale * f(q_i)^T X, not normalised
 //
-// It has three forms. Without a mask, all keys are summed, then all queries answered (parallel).
-// Under a causal mask, keys are split into chunks: a query is answered from the state before its
-// chunk plus the keys of the chunk that it sees, weighed one by one (chunked). With one row at a
-// time, the state absorbs the key and answers the query (recurrent): decoding in constant memory.
+// There are three forms.
+//
+//   - Parallel, without a mask: all keys are summed, then all outputs are computed.
+//   - Chunked, under a causal mask: an output is computed from the state before the query's chunk,
+//     plus the visible keys of the chunk, weighed one by one.
+//   - Recurrent, for one row at a time: the key is added to the state, and the output is computed
+//     from it. This is decode in constant memory.
+//
 // The last two carry the state from call to call through attn.Recurrent.
 //
-// The backward pass goes over the keys once for the queries and once more, from the end, for the
-// keys (backward.go).
+// The backward pass goes over the keys forwards for the gradients of queries, and then backwards
+// for those of keys (backward.go).
 //
-// All of it is products of rows, on the loops of package asm: the output is Outer with X for Y, the
+// All of it is products of rows, on the loops of package asm. The output is Outer with X for Y, the
 // state is OuterT with the keys' features for P, weights are Dot and denominators Inner. Nothing is
 // packed or transposed.
 package linear
@@ -31,17 +35,17 @@ import (
 const have = attn.NeedLinear | attn.NeedLengths | attn.NeedGrad
 
 const (
-	// chunk is the number of keys weighed one by one under a causal mask. Weighing costs
-	// chunk*(d+d_v) operations a query, the state 4*d*d_v; products with the state are short in a
-	// short chunk.
+	// chunk is the number of keys weighed one by one under a causal mask. A query costs
+	// chunk*(d+d_v) operations for these keys and 4*d*d_v for the state. In a short chunk, the
+	// products with the state have few rows.
 	// Tuning: docs/tuning.md#linear-chunk
 	chunk = 16
-	// step is the number of queries weighed in one call, by the keys that the last of them sees:
-	// more queries compute more weights that are not used.
+	// step is the number of queries weighed in one call, with the keys that the last of them sees.
+	// More queries compute more weights that are not used; fewer make more calls.
 	// Tuning: docs/tuning.md#linear-chunk
 	step = 8
-	// block is the number of rows in one call where nothing is weighed. Fewer make short products;
-	// operands of more leave the first-level cache.
+	// block is the number of rows in one call of the parallel form. Fewer rows make short products;
+	// the operands of more rows do not stay in the first-level cache.
 	// Tuning: docs/tuning.md#linear-chunk
 	block = 32
 )
@@ -51,12 +55,12 @@ type kernel struct {
 	name string
 }
 
-// New returns the kernel linear on the given loops.
+// New returns the kernel linear on a set of loops.
 func New(ops *asm.Ops) attn.Kernel { return kernel{ops, "linear/" + ops.ISA} }
 
 func (k kernel) Name() (algo, isa string) { return "linear", k.ops.ISA }
 
-// Path names the sizes of what is summed at once, which change bits.
+// Path names the numbers of rows that are summed at once, which change bits.
 func (k kernel) Path() string { return fmt.Sprintf("chunk=%d,step=%d,block=%d", chunk, step, block) }
 
 func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
@@ -70,7 +74,7 @@ func (k kernel) Check(p attn.Problem, workers int) (int64, error) {
 	return attn.Floats(max(1, min(workers, p.Batch*p.HeadsKV)), floats)
 }
 
-// stateLen is the length of the state of one head.
+// stateLen returns the length of the state of one head.
 func stateLen(p *attn.Problem) int {
 	if p.Linear.Unnormalised {
 		return p.Dim * p.DimV
@@ -102,10 +106,10 @@ type plan struct {
 	scratch int64
 	workers []*worker
 	a       *attn.Args
-	state   []float32 // of the whole batch in a Step, otherwise nil
+	state   []float32 // the caller's state of the whole batch in a Step, otherwise nil
 	task    func(worker, task int)
 
-	g       *attn.Grads // of a backward pass
+	g       *attn.Grads // gradients of a backward pass
 	reverse func(worker, task int)
 }
 
@@ -122,7 +126,7 @@ func (pl *plan) run(a *attn.Args, state []float32) {
 	pl.team.Run(pl.p.Batch*pl.p.HeadsKV, pl.task)
 }
 
-// recurrent is a plan whose mask lets a state be carried from call to call.
+// A recurrent is a plan whose mask allows the state to be carried from call to call.
 type recurrent struct{ *plan }
 
 func (r recurrent) StateLen() int { return r.p.Batch * r.p.HeadsKV * stateLen(&r.p) }
@@ -131,15 +135,15 @@ func (r recurrent) Step(a *attn.Args, state []float32) {
 	defer r.guard.Enter(r.name).Leave()
 	r.p.Must(r.name, a)
 	if a.Q.S != a.K.S {
-		panic(fmt.Errorf("%s: Step: %d rows of Q and %d of K, they must be as many", r.name, a.Q.S, a.K.S))
+		panic(fmt.Errorf("%s: Step: %d rows of Q and %d of K: give as many of both", r.name, a.Q.S, a.K.S))
 	}
 	if len(state) != r.StateLen() {
-		panic(fmt.Errorf("%s: state: %d numbers, this plan has %d", r.name, len(state), r.StateLen()))
+		panic(fmt.Errorf("%s: state: got %d numbers, want %d: allocate StateLen of this plan", r.name, len(state), r.StateLen()))
 	}
 	r.run(a, state)
 }
 
-// head answers all the queries that share one key head.
+// head computes all the queries that share one key head.
 func (pl *plan) head(id, task int) {
 	w, p, a := pl.workers[id], &pl.p, pl.a
 	b, kv := task/p.HeadsKV, task%p.HeadsKV
@@ -167,7 +171,7 @@ func (pl *plan) head(id, task int) {
 	}
 }
 
-// A state is what is known of the keys absorbed so far.
+// A state holds the sums over the keys absorbed so far.
 type state struct {
 	x []float32 // [d][d_v]
 	z []float32 // [d]; nil when outputs are not normalised
@@ -177,7 +181,7 @@ type state struct {
 type worker struct {
 	p       *attn.Problem
 	ops     *asm.Ops
-	own     state     // for calls that carry none
+	own     state     // for calls without a caller's state
 	keys    []float32 // [block][d]: features of keys
 	queries []float32 // [block][d]: features of queries
 	chunk   values
@@ -191,16 +195,16 @@ type worker struct {
 
 	a     *attn.Args
 	b, kv int
-	state // of the head
+	state // state of the head
 
 	grads *attn.Grads
 	back  *backward // scratch of a backward pass, nil if there is none
 }
 
-// values are those of a chunk's keys.
+// values are the values of a chunk's keys.
 type values struct {
 	rows  asm.Rows  // V in place, or clean
-	clean []float32 // [chunk][d_v]: rows of V, 0 in place of those that are not finite
+	clean []float32 // [chunk][d_v]: rows of V, with zeros for rows that are not finite
 	bad   []int     // rows that are not finite
 }
 
@@ -226,13 +230,13 @@ func newWorker(p *attn.Problem, ops *asm.Ops) *worker {
 	return w
 }
 
-// Positions of queries that see all keys, or none.
+// Positions of queries that see all keys, and of queries that see none.
 const (
 	everything = math.MaxInt / 2
 	nothing    = -everything
 )
 
-// full is the parallel form: all keys, then all queries.
+// full computes the parallel form: all keys, then all queries.
 func (w *worker) full(keys int) {
 	for key := 0; key < keys; key += block {
 		n := min(block, keys-key)
@@ -248,8 +252,8 @@ func (w *worker) full(keys int) {
 	}
 }
 
-// causal is the chunked form: query i sees the keys up to pos+i. If rest is set, keys that no query
-// sees are absorbed too.
+// causal computes the chunked form: query i sees the keys up to pos+i. If rest is set, keys that no
+// query sees are absorbed too.
 func (w *worker) causal(pos, keys int, rest bool) {
 	i, nq := 0, w.a.Q.S
 	blind := min(max(-pos, 0), nq) // queries before the first key
@@ -276,9 +280,9 @@ func (w *worker) causal(pos, keys int, rest bool) {
 	}
 }
 
-// load computes the features of the n keys starting at key, and finds their values. A weight of 0
-// times a value that is not finite is not 0: where there is such a row, the values are copied and
-// the row is 0 in the copy.
+// load computes the features of n keys starting at key, and finds their values. A weight of 0 times
+// a value that is not finite would not be 0. So if a row is not finite, the values are copied with
+// zeros in its place.
 func (w *worker) load(key, n int) {
 	w.features(w.keys, operand.Rows(&w.a.K, w.b, key, w.kv), n, false)
 	v, d := &w.chunk, w.p.DimV
@@ -320,15 +324,15 @@ func (w *worker) absorb(key, n int) {
 	}
 }
 
-// after returns the address of the row that follows n rows, which need not exist.
+// after returns the address after n rows, where the next row begins. It need not exist.
 func after(r asm.Rows, n int) uintptr {
 	p := r.Prefetch()
 	return p.At + uintptr(n*p.By)
 }
 
-// answer writes the rows of queries i to i+n-1, for each head of the group, from the state and from
-// the loaded keys that they see, which start at key: query i sees keys up to pos+i. A query that
-// sees no key at all gets a zero row.
+// answer writes the outputs of queries i to i+n-1, for each query head of the key head, from the
+// state and from the loaded keys that they see. The loaded keys start at key; query i sees keys up
+// to pos+i. A query that sees no key gets a zero row.
 func (w *worker) answer(i, n, key, keys, pos int) {
 	d, dv, state := w.p.Dim, w.p.DimV, asm.Rows{Data: w.x, Stride: w.p.DimV}
 	for h := w.kv * w.p.Group(); h < (w.kv+1)*w.p.Group(); h++ {
@@ -359,8 +363,8 @@ func (w *worker) answer(i, n, key, keys, pos int) {
 	}
 }
 
-// seen returns the number of keys that a query sees of the loaded ones, if it sees the first all of
-// a longer sequence.
+// seen returns the number of loaded keys that a query sees, if it sees the first all keys of a
+// longer sequence.
 func seen(all, keys int) int { return min(max(all, 0), keys) }
 
 // weigh computes the weights of the loaded keys for queries r to r+n-1. Query r sees the first
@@ -373,8 +377,8 @@ func (w *worker) weigh(r, n, first, keys int) {
 	}
 }
 
-// scales computes the factors of the output rows of n queries. Weights are summed over the whole
-// chunk, so that the additions are the same whatever keys there are.
+// scales computes the factors of n output rows. Weights are summed over the whole chunk, so that
+// the additions do not depend on the number of keys.
 func (w *worker) scales(n, keys int) {
 	if w.z == nil {
 		for r := range n {
@@ -392,8 +396,8 @@ func (w *worker) scales(n, keys int) {
 	}
 }
 
-// product sets n rows of the output, or adds to them if they are not fresh: rows of y, weighed by
-// rows of weights. Then it multiplies them by scale, unless that is nil.
+// product adds rows of y, weighed by rows of weights, to n rows of the output; if fresh, the old
+// output counts as 0. Then it multiplies the rows by scale, unless that is nil.
 func (w *worker) product(out asm.Rows, weights []float32, stride, n, terms int, y asm.Rows, fresh bool, scale []float32) {
 	o := w.outerOf(out.Data, out.Stride, n, w.p.DimV, weights, stride, terms, y)
 	o.Fresh, o.Scale = fresh, scale
@@ -401,8 +405,8 @@ func (w *worker) product(out asm.Rows, weights []float32, stride, n, terms int, 
 	o.Stream = asm.Stream{}
 }
 
-// addBad adds the values that are not finite to the rows of those of n queries that see them. Query
-// 0 sees the first first keys.
+// addBad adds the values that are not finite to the outputs of the queries that see them, of n
+// queries. Query 0 sees the first first keys.
 func (w *worker) addBad(out asm.Rows, n, first int, values asm.Rows) {
 	for _, j := range w.chunk.bad {
 		for r := max(j+1-first, 0); r < n; r++ {
@@ -414,7 +418,7 @@ func (w *worker) addBad(out asm.Rows, n, first int, values asm.Rows) {
 	}
 }
 
-// row is the recurrent form: it adds one key to the state and answers the query from it.
+// row computes the recurrent form: it adds one key to the state and computes the output from it.
 func (w *worker) row() {
 	if w.a.K.S == 0 {
 		return
@@ -453,8 +457,8 @@ func (w *worker) row() {
 	}
 }
 
-// features applies the feature map to n rows, and prefetches the next n. Of contiguous rows it
-// prefetches only if prefetch is set.
+// features applies the feature map to n rows, and prefetches the next n. Contiguous rows are
+// prefetched only if prefetch is set.
 func (w *worker) features(to []float32, from asm.Rows, n int, prefetch bool) {
 	d, ahead := w.p.Dim, n
 	if from.Stride == d { // as if they were one

@@ -9,6 +9,7 @@ import (
 	"attnlab/kernels/linear"
 )
 
+// TestLinear runs the suite on every set of loops.
 func TestLinear(t *testing.T) {
 	for _, l := range asmtest.All(t) {
 		t.Run(l.Name, func(t *testing.T) {

@@ -6,17 +6,17 @@ import (
 	"attnlab/attn"
 )
 
-// Staged is what a plan with a backward pass is here besides: it shows the matrices that the pass
-// goes through.
+// A Staged plan is a plan of this kernel with a backward pass. It shows the matrices that the pass
+// computes.
 type Staged interface {
 	attn.Differentiable
-	// Watch has f see every head from the next Backward on; nil ends it. The workers of a team call
-	// it side by side, and what it is shown is good until it returns.
+	// Watch makes every later Backward call f for each head; nil ends that. The workers of a team
+	// call f concurrently, and its argument is valid until it returns.
 	Watch(f func(Stages))
 }
 
-// Stages are the matrices of one head in the backward pass, [query][key], in the order in which
-// they come to be. A hidden pair is 0 in all of them.
+// Stages are the matrices of one head in the backward pass, [query][key], in the order of their
+// computation. A hidden pair is 0 in all of them.
 //
 //	A_ij   the weights
 //	dV_j   = sum_i A_ij dO_i
@@ -44,7 +44,7 @@ func (d *differentiable) Backward(a *attn.Args, g *attn.Grads) {
 	p.MustGrads("naive/go", a, g)
 	g.Begin()
 	d.a, d.g = a, g
-	if pairs := p.Batch * p.HeadsKV; g.Shared() { // one after the other
+	if pairs := p.Batch * p.HeadsKV; g.Shared() { // then key heads must take turns
 		for task := range pairs {
 			d.pair(0, task)
 		}
@@ -53,7 +53,7 @@ func (d *differentiable) Backward(a *attn.Args, g *attn.Grads) {
 	}
 }
 
-// pair goes through the heads that share a key head.
+// pair computes the heads that share a key head.
 func (d *differentiable) pair(worker, task int) {
 	w, p := d.workers[worker], &d.p
 	b, kv := task/p.HeadsKV, task%p.HeadsKV
@@ -71,14 +71,14 @@ func (d *differentiable) pair(worker, task int) {
 	w.back.RotateBack(d.a, d.g, b, kv)
 }
 
-// weights turns a row of S into one of A, adds the sink's share to its gradient, and returns the
-// row's entropy. A row with scores that are not finite has weights that are not numbers.
+// weights turns a row of S into a row of A, adds its contribution to the gradient of the sink, and
+// returns the row's entropy. A row with scores that are not finite has weights that are NaN.
 func (w *worker) weights(g *attn.Grads, b, h, i int) (entropy float32) {
 	p, s := &w.p, w.row(b, i)
 	sink := w.a.Sink(p, h)
 	sound := sink < inf
 	for _, x := range s {
-		sound = sound && x < inf // NaN is not
+		sound = sound && x < inf // false for NaN
 	}
 	if !sound {
 		nan := float32(math.NaN())
@@ -111,7 +111,7 @@ func (w *worker) sink(g *attn.Grads, h int, x float32) {
 	}
 }
 
-// incoming are the gradients of what a row gave.
+// incoming returns the gradients of a row's results.
 func (w *worker) incoming(g *attn.Grads, b, h, i int) (dout []float32, dlse, dentropy float32) {
 	at, row := w.a.QRow(&w.p, b, i)
 	if g.Out.Data != nil {
@@ -126,7 +126,7 @@ func (w *worker) incoming(g *attn.Grads, b, h, i int) (dout []float32, dlse, den
 	return dout, dlse, dentropy
 }
 
-// along is dO . V_j.
+// along returns dO . V_j.
 func (w *worker) along(dout []float32, j int) float32 {
 	if dout == nil {
 		return 0
@@ -166,7 +166,7 @@ func (w *worker) gradient(g *attn.Grads, b, h, i int, entropy float32) {
 	}
 }
 
-// pass hands dS on to Q, K and the terms, and dO to V.
+// pass passes dS on to Q, K and the score terms, and dO to V.
 func (w *worker) pass(g *attn.Grads, b, h int) {
 	for i := range w.a.Queries(&w.p, b) {
 		w.back.Query(w.a, g, b, i, h)
@@ -185,7 +185,7 @@ func (w *worker) pass(g *attn.Grads, b, h int) {
 	}
 }
 
-// stages are the head's matrices, to be looked at.
+// stages returns the head's matrices for Watch.
 func (w *worker) stages(b, h int) Stages {
 	nq, nk := w.a.Queries(&w.p, b), w.a.Keys(&w.p, b)
 	n := nq * nk

@@ -9,8 +9,8 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// The stages of the backward pass hold what their equations say: weights of a row sum to 1,
-// gradients of its scores to 0, and the gradients that go out are products of them.
+// TestStages checks the stages of the backward pass by their equations: the weights of a row sum to
+// 1, the gradients of its scores to 0, and dQ and dV are products of stages.
 func TestStages(t *testing.T) {
 	p := attn.Problem{Batch: 2, SeqQ: 5, SeqKV: 7, HeadsQ: 4, HeadsKV: 2, Dim: 6, DimV: 3, Mask: attn.Causal(), Want: attn.WantGrad}
 	a, err := cases.NewArgs(p, "bhsd", nil)
@@ -31,7 +31,7 @@ func TestStages(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := made.(naive.Staged)
-	// some dozens of roundings
+	// near allows for some dozens of roundings.
 	near := func(what string, got, want float64) {
 		t.Helper()
 		if !(math.Abs(got-want) <= 0x1p-18*(1+math.Abs(want))) {

@@ -1,13 +1,13 @@
-// Package naive writes out the whole score matrix: the equations as they stand in the papers, in
-// float32, one loop an equation. It is the baseline that every other kernel is compared with, and
-// it has every power that softmax attention has here.
+// Package naive computes attention by the equations as papers state them, in float32, with one loop
+// for each equation and the whole score matrix in memory. It is the baseline that every other
+// kernel is compared with, and it supports everything that softmax attention has here.
 //
-//	S_ij = scale * q_i . k_j + bias_ij, and what other terms there are (scalar.Scorer); hidden keys: -Inf
+//	S_ij = scale * q_i . k_j + bias_ij, and other terms (scalar.Scorer); hidden keys: -Inf
 //	A_ij = exp(S_ij / T) / (sum_j exp(S_ij / T) + exp(sink))
 //	O_ib = sum_j A_ij V_jb
 //
-// For each (batch, head) the n_q x n_k matrix lives in scratch, one a worker, so memory grows with
-// the square of the length.
+// The n_q x n_k matrix of one head is in a worker's scratch, so memory grows with the square of the
+// length.
 package naive
 
 import (
@@ -105,7 +105,7 @@ func (pl *plan) head(worker, task int) {
 
 var inf = float32(math.Inf(1))
 
-// row is that of query i in the matrix.
+// row returns the row of query i in the matrix.
 func (w *worker) row(b, i int) []float32 {
 	nk := w.a.Keys(&w.p, b)
 	return w.matrix[i*nk:][:nk]
@@ -126,8 +126,8 @@ func (w *worker) scores(b, h int) {
 	}
 }
 
-// softmax turns S into A in place. A hidden key keeps its -Inf, which is no weight, so that output
-// can tell it from a weight of 0.
+// softmax turns S into A in place. A hidden key keeps its -Inf, so that output can tell it from a
+// key with weight 0.
 func (w *worker) softmax(b, h int) {
 	p, a, st := &w.p, w.a, &w.a.Stats
 	sink := a.Sink(p, h)
@@ -159,8 +159,7 @@ func store(t *attn.Tensor, b, i, h int, x float32) {
 	}
 }
 
-// fill writes a row of scores or weights, with hidden in place of keys that are hidden or not in
-// use.
+// fill writes a row of scores or weights, with hidden for keys that are hidden or not in use.
 func fill(t *attn.Tensor, b, i, h int, s []float32, hidden float32) {
 	if t.Data == nil {
 		return
@@ -174,7 +173,7 @@ func fill(t *attn.Tensor, b, i, h int, s []float32, hidden float32) {
 	}
 }
 
-// largest is the largest score and the first key that has it.
+// largest returns the largest score and the first key that has it.
 func largest(s []float32) (top float32, first int32) {
 	top, first = -inf, -1
 	for j, x := range s {
@@ -185,8 +184,8 @@ func largest(s []float32) (top float32, first int32) {
 	return top, first
 }
 
-// row is the softmax of one row at temperature t beside a sink, whose weight it returns, with the
-// limits and the infinite scores as package attn states them.
+// row computes the softmax of one row at temperature t, in place, with a sink whose weight it
+// returns. Limits of t and infinite scores follow the doc of package attn.
 func row(s []float32, t float64, sink float32) (lse attn.LogSum, mean, entropy, weight float32) {
 	top, infinite := float32(float64(sink)*t), 0
 	if sink == -inf {
@@ -211,7 +210,7 @@ func row(s []float32, t float64, sink float32) (lse attn.LogSum, mean, entropy, 
 			}
 		}
 		return attn.LogSum{Ref: math.NaN()}, top - top, top - top, top - top
-	case infinite == 1: // it takes all the weight
+	case infinite == 1: // the infinite score gets all the weight
 		for j, x := range s {
 			if s[j] = -inf; x == inf {
 				s[j] = 1
@@ -226,9 +225,10 @@ func row(s []float32, t float64, sink float32) (lse attn.LogSum, mean, entropy, 
 	if t == attn.Frozen {
 		beta = inf
 	}
-	sum, means, meanZ := float32(0), 0.0, 0.0 // the same score again and again would be rounded the same way
+	// Means are float64: in float32, equal scores would be rounded the same way each time.
+	sum, means, meanZ := float32(0), 0.0, 0.0
 	if sink != -inf {
-		z := min(sink-float32(top*beta), 0) // it may be the top, rounded
+		z := min(sink-float32(top*beta), 0) // rounding top could make it positive
 		weight = float32(math.Exp(float64(z)))
 		sum = weight
 		means, meanZ = float64(sum)*float64(sink)*t, float64(sum)*float64(z)
@@ -259,14 +259,14 @@ func row(s []float32, t float64, sink float32) (lse attn.LogSum, mean, entropy, 
 	return lse, float32(means / float64(sum)), logSum - float32(meanZ/float64(sum)), weight / sum
 }
 
-// output is O = A V over the keys that are not hidden.
+// output computes O = A V over the keys that are not hidden.
 func (w *worker) output(b, h int) {
 	p, a := &w.p, w.a
 	sink := a.Sink(p, h)
 	for i := range a.Queries(p, b) {
 		w.Query(a, b, i, h)
 		clear(w.out)
-		if sink != sink { // whether it sees a key or not
+		if sink != sink { // NaN, also in a row that sees no key
 			for c := range w.out {
 				w.out[c] = sink
 			}

@@ -8,6 +8,7 @@ import (
 	"attnlab/kernels/naive"
 )
 
+// TestNaive runs the suite on naive.
 func TestNaive(t *testing.T) {
 	attntest.Run(t, naive.New(), attn.AllSoftmax, attntest.Options{})
 }

@@ -1,5 +1,5 @@
-// Package operand makes rows that the inner loops read out of tensors: of any layout, element type
-// and page table, rotated to their positions.
+// Package operand converts tensors into rows that the inner loops read: from any layout, element
+// type and page table, rotated to their positions.
 package operand
 
 import (
@@ -7,7 +7,7 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Rows returns the float32 rows of head h in batch b, row s of the tensor first.
+// Rows returns the float32 rows of head h in batch b, starting at row s of the tensor.
 func Rows(t *attn.Tensor, b, s, h int) asm.Rows {
 	if t.D == 0 {
 		return asm.Rows{}
@@ -15,7 +15,8 @@ func Rows(t *attn.Tensor, b, s, h int) asm.Rows {
 	return asm.Rows{Data: t.Data[b*t.SB+s*t.SS+h*t.SH:], Stride: t.SS}
 }
 
-// Cells returns the rows, of any element type, of head h in batch b, row s of the tensor first.
+// Cells returns the rows of head h in batch b, of any element type, starting at row s of the
+// tensor.
 func Cells(t *attn.Tensor, b, s, h int) asm.Cells {
 	if t.D == 0 {
 		return asm.Cells{}
@@ -33,22 +34,22 @@ func Cells(t *attn.Tensor, b, s, h int) asm.Cells {
 	return c
 }
 
-// InPlace reports whether the loops can read rows of K and V where they are stored, unless they
-// must be rotated: they are float32 and not in pages.
+// InPlace reports whether the loops can read rows of K and V in place, unless they must be rotated:
+// they are float32 and not in pages.
 func InPlace(p *attn.Problem) bool { return p.KV == attn.F32 && p.Page == 0 }
 
 // A Copier copies rows of K or V into contiguous float32 rows. It belongs to one worker.
 type Copier struct {
 	ops   *asm.Ops
 	p     *attn.Problem
-	cells asm.Cells // here, since loops are func fields: on the stack it would escape
+	cells asm.Cells // a field, as on the stack it would escape through the func fields of Ops
 }
 
-// NewCopier returns a Copier for calls of problem p, which it keeps.
+// NewCopier returns a Copier for calls of problem p, to which it keeps a pointer.
 func NewCopier(p *attn.Problem, ops *asm.Ops) Copier { return Copier{ops: ops, p: p} }
 
-// Copy copies n rows of key head kv, which are those of keys key, key+1, ... of batch entry b, to
-// to. t is K or V of the call.
+// Copy copies n rows of key head kv of t, which is K or V of the call, to to. The rows are those of
+// keys key, key+1, ... of batch entry b.
 func (c *Copier) Copy(to []float32, t *attn.Tensor, a *attn.Args, b, key, kv, n int) {
 	for j := 0; j < n; {
 		rows := n - j
@@ -78,8 +79,8 @@ func RotateBack(ops *asm.Ops, p *attn.Problem, a *attn.Args, row []float32, b, p
 	ops.Vector.Rotate(row, cos.Row(b%cos.B, pos, 0), back, p.Score.Rope == attn.RopeInterleaved)
 }
 
-// Angles returns the most angles that the rotation tables of a problem can have, 0 without
-// rotation.
+// Angles returns the largest number of angles that the rotation tables of a problem can have, or 0
+// without rotation.
 func Angles(p *attn.Problem) int {
 	if p.Score.Rope == attn.NoRope {
 		return 0
@@ -87,8 +88,8 @@ func Angles(p *attn.Problem) int {
 	return min(p.QDim(), p.Dim) / 2
 }
 
-// Finite reports whether n rows of head h in batch b are finite, row s of the tensor first. A
-// tensor without data is. The tensor is float32.
+// Finite reports whether n rows of head h in batch b are finite, starting at row s of a float32
+// tensor. A tensor without data is finite.
 func Finite(ops *asm.Ops, t *attn.Tensor, b, s, h, n int) bool {
 	if t.Data == nil || n == 0 || t.D == 0 {
 		return true

@@ -14,7 +14,7 @@ import (
 )
 
 // layouts returns tensors of 2 batches, 5 rows and 3 heads of 4 numbers, in each layout. Each
-// number says where it is.
+// number encodes its indices.
 func layouts(typ attn.DType) map[string]attn.Tensor {
 	all := map[string]attn.Tensor{
 		"bhsd": attn.NewTyped(typ, attn.BHSD, 2, 5, 3, 4),
@@ -40,8 +40,8 @@ func layouts(typ attn.DType) map[string]attn.Tensor {
 	return all
 }
 
-// place returns a number that all types hold exactly, in rows whose largest is 127 times a power of
-// two.
+// place returns the number at an index. All types hold it exactly, in rows whose largest number is
+// 127 times a power of two.
 func place(b, s, h, c int) float32 {
 	if c == 3 {
 		return 127
@@ -92,8 +92,8 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestCopy checks copies of any keys of a call, one page or many, against the rows that the page
-// table names.
+// TestCopy checks copies of any keys of a call, in one page or in several, against the rows that
+// the page table names.
 func TestCopy(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		for _, page := range []int{0, 8, 16} {
@@ -138,7 +138,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestInPlace checks which operands loops read where they are stored.
+// TestInPlace checks which operands the loops read in place.
 func TestInPlace(t *testing.T) {
 	for _, c := range []struct {
 		kv   attn.DType
@@ -151,13 +151,14 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestRotate checks a rotation by a quarter and the tables of each batch entry, in exact numbers,
-// and that RotateBack undoes a rotation by any angle up to rounding.
+// TestRotate checks a rotation by a quarter turn, and that each batch entry uses its own tables, in
+// exact numbers. RotateBack must undo a rotation by any angle, up to rounding.
 func TestRotate(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		for _, c := range []struct {
 			rope attn.Rope
-			want []float32 // (1, 2, 3, 4, 5) with one angle of a quarter and one of a half, for 4 of 5 columns
+			// (1, 2, 3, 4, 5) with 4 columns rotated, by a quarter and a half turn.
+			want []float32
 		}{
 			{attn.RopeInterleaved, []float32{-2, 1, -3, -4, 5}},
 			{attn.RopeHalves, []float32{-3, -2, 1, -4, 5}},
@@ -175,7 +176,7 @@ func TestRotate(t *testing.T) {
 			if want := []float32{1, 2, 3, 4, 5}; !slices.Equal(row, want) {
 				t.Errorf("%s, %v: rotated back to %v, want %v", l.ISA, c.rope, row, want)
 			}
-			// One table for all batch entries.
+			// All batch entries share one table.
 			a.Terms.Cos, a.Terms.Sin = attn.RopeTables(100, 9, 4)
 			r := rand.New(rand.NewPCG(1, 2))
 			for i := range row {
@@ -202,7 +203,7 @@ func near(t *testing.T, name string, got, want []float32) {
 	}
 }
 
-// TestAngles checks the room for the tables of a problem.
+// TestAngles checks the size of the tables of a problem.
 func TestAngles(t *testing.T) {
 	for _, c := range []struct {
 		p    attn.Problem
@@ -220,7 +221,7 @@ func TestAngles(t *testing.T) {
 	}
 }
 
-// TestFinite checks that Finite sees each number of its rows, and none of another row.
+// TestFinite checks that Finite reads each number of its rows, and none of another row.
 func TestFinite(t *testing.T) {
 	for _, l := range asmtest.Levels(t) {
 		for name := range layouts(attn.F32) {

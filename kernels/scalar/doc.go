@@ -1,13 +1,13 @@
 // Package scalar computes attention by definition in float32, one query and one key at a time.
-// Package naive is made of it. Kernels that work in blocks use it for rows whose scores, sums or
+// Package naive is built on it. Kernels that work in blocks use it for rows whose scores, sums or
 // operands are not finite.
 //
-//	             of a pair     of a query and all its keys
+//	             one pair      one query and all its keys
 //	forward      Scorer        Row
 //	backward     Gradient      RowGradient
 //
-// Each is the scratch of one worker: it is allocated with its plan, moved from query to query, and
-// what it returns is valid until it moves.
+// Each value is the scratch of one worker. It is allocated with a plan and moved from query to
+// query; what it returns is valid until it moves.
 package scalar
 
 import "math"

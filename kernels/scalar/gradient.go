@@ -6,29 +6,28 @@ import (
 	"attnlab/attn"
 )
 
-// A Gradient passes the gradient of a score on to what the score is made of, one query and one key
-// at a time. It is to the backward pass what Scorer is to the forward pass. For each query call
-// Query, then AddScore and AddValue for its keys, then Done. When all queries of a key head are
-// done, call RotateBack.
+// A Gradient passes the gradient of a score on to the operands of the score, one query and one key
+// at a time. It is the backward pass of Scorer. For each query call Query, then AddScore and
+// AddValue for its keys, then Done. When all queries of a key head are done, call RotateBack.
 type Gradient struct {
 	*Scorer
 	g     *attn.Grads
-	dq    []float32 // of the query after rotation and metric
-	bent  []float32 // of the query after rotation, before the metric
-	draw  []float32 // of the query as it is stored, from its relative positions
+	dq    []float32 // gradient of the query after rotation and metric
+	dqRot []float32 // gradient of the query after rotation, before the metric
+	draw  []float32 // gradient of the stored query, from its relative positions
 	sines []float32 // -sin of a position
 }
 
-// GradientFloats returns the number of float32 numbers in a Gradient, its Scorer's included.
+// GradientFloats returns the number of float32 numbers in a Gradient, including its Scorer's.
 func GradientFloats(p *attn.Problem) int { return ScorerFloats(p) + p.Dim + 2*p.QDim() + angles(p) }
 
-// angles returns the most angles that the rotation tables of a problem can have.
+// angles returns the largest number of angles that the rotation tables of a problem can have.
 func angles(p *attn.Problem) int { return min(p.Dim, p.QDim()) / 2 }
 
-// NewGradient allocates a Gradient for calls of problem p, which the Gradient keeps.
+// NewGradient allocates a Gradient for calls of problem p, to which it keeps a pointer.
 func NewGradient(p *attn.Problem) *Gradient {
 	return &Gradient{
-		Scorer: NewScorer(p), dq: make([]float32, p.Dim), bent: make([]float32, p.QDim()), draw: make([]float32, p.QDim()),
+		Scorer: NewScorer(p), dq: make([]float32, p.Dim), dqRot: make([]float32, p.QDim()), draw: make([]float32, p.QDim()),
 		sines: make([]float32, angles(p)),
 	}
 }
@@ -41,8 +40,8 @@ func (r *Gradient) Query(a *attn.Args, g *attn.Grads, b, i, h int) {
 	clear(r.draw)
 }
 
-// AddScore adds to all gradients what ds gives, the gradient of the finished score of a key that
-// the query sees.
+// AddScore adds the contributions of ds to all gradients. ds is the gradient of the finished score
+// of key j, which the query sees.
 func (r *Gradient) AddScore(j int, ds float32) {
 	p, a, t := r.p, r.a, &r.g.Terms
 	if t.Bias.Data != nil {
@@ -78,7 +77,7 @@ func (r *Gradient) AddValue(j int, w float32, row []float32) {
 	}
 }
 
-// keyRow returns the row of dK or dV of key j, nil if the call does not ask for it.
+// keyRow returns the row of dK or dV of key j, or nil if the call does not want it.
 func (r *Gradient) keyRow(t *attn.Tensor, j int) []float32 {
 	if t.Data == nil {
 		return nil
@@ -87,7 +86,7 @@ func (r *Gradient) keyRow(t *attn.Tensor, j int) []float32 {
 	return t.Row(at, row, r.kv)
 }
 
-// Done writes the gradient of the query and adds its share to that of the metric.
+// Done writes the gradient of the query and adds its contribution to that of the metric.
 func (r *Gradient) Done() {
 	p, a, dq := r.p, r.a, r.dq
 	if p.Score.Terms&attn.TermMetric != 0 {
@@ -97,13 +96,13 @@ func (r *Gradient) Done() {
 			r.rotate(rotated, r.pos)
 		}
 		g, dg := &a.Terms.Metric, &r.g.Terms.Metric
-		for x := range r.bent {
-			r.bent[x] = dot(dq, g.Row(0, x, r.h%g.H))
+		for x := range r.dqRot {
+			r.dqRot[x] = dot(dq, g.Row(0, x, r.h%g.H))
 			if dg.Data != nil {
 				add(dg.Row(0, x, r.h%dg.H), rotated[x], dq)
 			}
 		}
-		dq = r.bent
+		dq = r.dqRot
 	}
 	if r.g.Q.Data == nil {
 		return
@@ -128,8 +127,8 @@ func (r *Gradient) rotateBack(x []float32, pos int) {
 	r.p.Score.Rope.Turn(x, cos.Row(r.b%cos.B, pos, 0), sines)
 }
 
-// RotateBack makes dK of a key head, which sums gradients of rotated keys, that of the keys as they
-// are stored.
+// RotateBack turns dK of a key head from gradients of rotated keys into gradients of the stored
+// keys.
 func (r *Gradient) RotateBack(a *attn.Args, g *attn.Grads, b, kv int) {
 	r.a, r.g, r.b, r.kv = a, g, b, kv
 	if r.p.Score.Rope == attn.NoRope || g.K.Data == nil {

@@ -19,7 +19,7 @@ func inner(x, y []float32) float32 {
 	return sum
 }
 
-// differentiate computes all gradients of a call by definition, and has the oracle judge them.
+// differentiate computes all gradients of a call by definition, and judges them by the oracle.
 func differentiate(t *testing.T, p attn.Problem, a *attn.Args, edits ...func(g *attn.Grads)) (*attn.Grads, oracle.Verdict) {
 	t.Helper()
 	answer(t, p, a)
@@ -67,7 +67,7 @@ func TestRowGradient(t *testing.T) {
 	}
 	for i, x := range extremes {
 		if x.temp != 0 {
-			continue // no gradients
+			continue // these have no gradients
 		}
 		p, a := extreme(t, i, want)
 		if _, v := differentiate(t, p, a); !(v.Worst <= 1) {
@@ -76,8 +76,8 @@ func TestRowGradient(t *testing.T) {
 	}
 }
 
-// TestWholeWeight checks that the gradient of the only score of a row is exactly 0: what is summed
-// in another order than dO . O leaves a rounding error.
+// TestWholeWeight checks that the gradient of the only score of a row is exactly 0. Products that
+// are summed in another order than dO . O would leave a rounding error.
 func TestWholeWeight(t *testing.T) {
 	p := base()
 	p.SeqQ, p.SeqKV, p.DimV, p.Want = 1, 1, 50, attn.WantGrad|attn.WantLSE
@@ -91,7 +91,8 @@ func TestWholeWeight(t *testing.T) {
 	}
 }
 
-// TestSomeGradients checks that gradients that a call leaves out are neither computed nor needed.
+// TestSomeGradients checks that gradients that a call does not want are neither computed nor
+// needed.
 func TestSomeGradients(t *testing.T) {
 	p := base()
 	forms[slices.IndexFunc(forms, func(f form) bool { return f.name == "all" })].add(&p)
@@ -113,7 +114,7 @@ func TestSomeGradients(t *testing.T) {
 	}
 }
 
-// TestGradient checks what one pair gives, in numbers that float32 holds.
+// TestGradient checks the contributions of one pair, in numbers that float32 holds exactly.
 func TestGradient(t *testing.T) {
 	type operands struct {
 		relative, metric []float32
@@ -129,8 +130,7 @@ func TestGradient(t *testing.T) {
 		{name: "product", dq: []float32{6, 10}, dk: []float32{2, 4}},
 		{name: "metric", with: operands{metric: []float32{1, 2, 3, 4}}, dq: []float32{26, 58}, dk: []float32{14, 20}, dmet: []float32{6, 10, 12, 20}},
 		{name: "relative", with: operands{relative: []float32{7, 9}}, dq: []float32{6 + 14, 10 + 18}, dk: []float32{2, 4}, drel: []float32{2, 4}},
-		// The query turns by a quarter to (-2, 1), and what comes back turns by a quarter the other
-		// way.
+		// The query turns by a quarter to (-2, 1), and its gradient turns by a quarter back.
 		{name: "rotation", with: operands{rope: attn.RopeHalves}, dq: []float32{10, -6}, dk: []float32{-4, 2}},
 		// The product 6.5 is far beyond a cap of 1/8, where tanh is 1.
 		{name: "softcap", with: operands{softcap: 0.125}, dq: []float32{0, 0}, dk: []float32{0, 0}},
@@ -155,7 +155,7 @@ func TestGradient(t *testing.T) {
 			if c.with.metric != nil {
 				copy(a.Terms.Metric.Row(0, i, 0), c.with.metric[2*i:])
 			}
-			if c.with.rope != attn.NoRope { // by a quarter for each position
+			if c.with.rope != attn.NoRope { // a quarter turn for each position
 				a.Terms.Cos.Row(0, i, 0)[0], a.Terms.Sin.Row(0, i, 0)[0] = float32(1-i), float32(i)
 			}
 		}
@@ -201,7 +201,7 @@ func padded(x []float32, t *attn.Tensor) []float32 {
 	return append(slices.Clip(x), make([]float32, t.Size()-len(x))...)
 }
 
-// TestSound checks which queries blocked loops cannot do.
+// TestSound checks which queries blocked loops cannot compute.
 func TestSound(t *testing.T) {
 	p := base()
 	p.Want = attn.WantGrad | attn.WantLSE | attn.WantEntropy

@@ -6,8 +6,8 @@ import (
 	"attnlab/attn"
 )
 
-// A Row writes the answer of one query: computed by definition, or from sums that a kernel has
-// made. It is the scratch of one worker.
+// A Row writes the results of one query, either computed by definition or from sums that a kernel
+// has computed. It is the scratch of one worker.
 type Row struct {
 	p       *attn.Problem
 	a       *attn.Args
@@ -16,7 +16,7 @@ type Row struct {
 	out     []float32 // the output, before it is rounded to the type of Out
 }
 
-// NewRow allocates a Row for calls of problem p, which the Row keeps.
+// NewRow allocates a Row for calls of problem p, to which it keeps a pointer.
 func NewRow(p *attn.Problem) Row {
 	return Row{p: p, scorer: NewScorer(p), out: make([]float32, p.DimV)}
 }
@@ -30,11 +30,11 @@ func (r *Row) At(a *attn.Args, b, i, h int) { r.a, r.b, r.i, r.h = a, b, i, h }
 // Prepared returns any query after rotation and metric, as Scorer.Prepared does.
 func (r *Row) Prepared(a *attn.Args, b, i, h int) []float32 { return r.scorer.Prepared(a, b, i, h) }
 
-// Raw returns any query as it is stored, in float32.
+// Raw returns any query in float32, before rotation and metric.
 func (r *Row) Raw(a *attn.Args, b, i, h int) []float32 { return r.scorer.Raw(a, b, i, h) }
 
-// ByDefinition answers the row one key at a time. Blocked kernels call it for rows with scores that
-// are not finite, and for rows whose sums overflowed. It reads only keys that the row may see.
+// ByDefinition computes the row one key at a time. Blocked kernels call it for rows with scores
+// that are not finite, and for rows whose sums overflowed. It reads only keys that the row may see.
 func (r *Row) ByDefinition() {
 	sc, out := r.scorer, r.out
 	sc.Query(r.a, r.b, r.i, r.h)
@@ -91,7 +91,7 @@ func (r *Row) ByDefinition() {
 	if temp == attn.Frozen {
 		beta = math.Inf(1)
 	}
-	high := float64(top) // the largest score, that of the sink included
+	high := float64(top) // the largest score, including the sink's
 	if sink > math.Inf(-1) {
 		high = max(high, sink*temp)
 	}
@@ -137,7 +137,7 @@ func (r *Row) ByDefinition() {
 	r.Largest(float64(top), first)
 }
 
-// scores writes the row's scores, where the call asks for them.
+// scores writes the row's scores, if the call wants them.
 func (r *Row) scores(lo, hi int) {
 	to := r.pairs(&r.a.Stats.Scores)
 	for j := range to {
@@ -148,8 +148,7 @@ func (r *Row) scores(lo, hi int) {
 	}
 }
 
-// weights writes of(score) as the weight of each key that is not hidden, where the call asks for
-// weights.
+// weights writes of(score) as the weight of each key that is not hidden, if the call wants weights.
 func (r *Row) weights(lo, hi int, of func(s float32) float64) {
 	to := r.pairs(&r.a.Stats.Weights)
 	for j := range to {
@@ -162,7 +161,8 @@ func (r *Row) weights(lo, hi int, of func(s float32) float64) {
 	}
 }
 
-// pairs returns the row of a tensor that has a number for each query and key, nil without one.
+// pairs returns the row of a tensor that has a number for each query and key, or nil without a
+// tensor.
 func (r *Row) pairs(t *attn.Tensor) []float32 {
 	if t.Data == nil {
 		return nil
@@ -184,17 +184,18 @@ func (r *Row) FromSums(m, l, s float64) {
 	r.Stats(lse, z*math.Ln2*r.p.Temperature(), max(lse.Log+(m-z)*math.Ln2, 0))
 }
 
-// farLSE is the magnitude of an LSE above which one float32 no longer holds the log of its sum:
-// just below it, the last place is 2^-14.
+// farLSE is the magnitude of an LSE above which one float32 no longer holds the logarithm of its
+// sum: just below it, the last place is 2^-14.
 const farLSE = 1 << 10
 
-// Far reports whether an LSE, or a z, is so far from 0 that float32 loses the log of the sum in it,
-// and sums of base-2 logarithms lose Mean and Entropy. Kernels treat such rows apart.
+// Far reports whether an LSE, or a score over T, is so far from 0 that a float32 loses the
+// logarithm of the sum in it. Sums of base-2 logarithms then lose Mean and Entropy too. Kernels
+// treat such rows separately.
 func Far(z float64) bool { return math.Abs(z) > farLSE && !math.IsInf(z, 0) }
 
-// FarSums reports whether FromSums cannot make the by-products of a row with reference m, and sum s
-// of weights times scores, so that ByDefinition must. The sum of far scores may have overflowed,
-// even where a nearer score has since taken all the weight.
+// FarSums reports whether a row with reference m, and sum s of weights times scores, needs
+// ByDefinition because FromSums would lose its by-products. The sum of far scores may have
+// overflowed, even where a nearer score has since taken all the weight.
 func (r *Row) FarSums(m, s float64) bool {
 	return r.p.Want&(attn.WantMean|attn.WantEntropy) != 0 && (Far(m*math.Ln2) || s-s != 0)
 }
@@ -218,8 +219,8 @@ func AddSink(p *attn.Problem, a *attn.Args, h int, m, l, s float64) (m2, l2, s2,
 	}
 }
 
-// Sink returns the sink of a query head as a base-2 logarithm, -Inf without one. A far one is
-// rounded as a score is, so that a score that equals it has the same weight.
+// Sink returns the sink of a query head as a base-2 logarithm, or -Inf without one. A far sink is
+// rounded as a score is, so that a score equal to it has the same weight.
 func Sink(p *attn.Problem, a *attn.Args, h int) float64 {
 	sink := float64(a.Sink(p, h))
 	base2 := sink * math.Log2E
@@ -229,7 +230,7 @@ func Sink(p *attn.Problem, a *attn.Args, h int) float64 {
 	return base2
 }
 
-// Stats writes LSE, mean and entropy, as far as the call asks for them.
+// Stats writes LSE, mean and entropy, if the call wants them.
 func (r *Row) Stats(lse attn.LogSum, mean, entropy float64) {
 	s := &r.a.Stats
 	if s.LSE.Data != nil {
@@ -240,8 +241,8 @@ func (r *Row) Stats(lse attn.LogSum, mean, entropy float64) {
 	r.put(&s.Entropy, entropy)
 }
 
-// Largest writes the largest score and its key, as far as the call asks for them. A score that was
-// held as a base-2 logarithm can come out just beyond the largest float32, and is written as that.
+// Largest writes the largest score and its key, if the call wants them. A score that was a base-2
+// logarithm can come out just beyond the largest float32, and is written as that.
 func (r *Row) Largest(top float64, key int) {
 	if !math.IsInf(top, 0) {
 		top = max(min(top, math.MaxFloat32), -math.MaxFloat32)
@@ -253,7 +254,7 @@ func (r *Row) Largest(top float64, key int) {
 	}
 }
 
-// put writes a number of the row, where the call has a tensor for it.
+// put writes a number of the row, if the call has a tensor for it.
 func (r *Row) put(t *attn.Tensor, x float64) {
 	if t.Data != nil {
 		at, row := r.a.QRow(r.p, r.b, r.i)

@@ -7,7 +7,7 @@ import (
 )
 
 // A RowGradient computes the gradients of one query and all its keys by definition. It reads only
-// keys that the query may see. At moves it to a query, whose numbers it shows.
+// keys that the query may see. At moves it to a query and sets its exported fields.
 type RowGradient struct {
 	p     *attn.Problem
 	inner func(x, y []float32) float32
@@ -16,7 +16,7 @@ type RowGradient struct {
 	a          *attn.Args
 	g          *attn.Grads
 	b, i, h    int
-	batch, row int       // of Q
+	batch, row int       // the query's batch entry and row in Q
 	dout       []float32 // nil: 0
 
 	LSE               float32
@@ -24,9 +24,9 @@ type RowGradient struct {
 	Delta             float64 // dO . O - dLSE
 }
 
-// NewRowGradient allocates a RowGradient for calls of problem p, which it keeps. inner returns
-// x . y. It must add in the order in which the caller computes dO . O, so that the gradient of a
-// score that has all the weight comes out as 0.
+// NewRowGradient allocates a RowGradient for calls of problem p, to which it keeps a pointer. inner
+// returns x . y. It must add in the order in which the caller computes dO . O, so that the gradient
+// of a score that has all the weight comes out as 0.
 func NewRowGradient(p *attn.Problem, inner func(x, y []float32) float32) *RowGradient {
 	return &RowGradient{p: p, inner: inner, pair: NewGradient(p)}
 }
@@ -48,7 +48,7 @@ func (r *RowGradient) At(a *attn.Args, g *attn.Grads, b, i, h int, incoming floa
 	}
 }
 
-// number returns the query's number of a tensor that has one for each query, 0 without a tensor.
+// number returns the query's number of a tensor that has one for each query, or 0 without a tensor.
 func (r *RowGradient) number(t *attn.Tensor) float32 {
 	if t.Data == nil {
 		return 0
@@ -56,18 +56,19 @@ func (r *RowGradient) number(t *attn.Tensor) float32 {
 	return t.Row(r.batch, r.row, r.h)[0]
 }
 
-// Sound reports whether blocked loops can do the query: all its numbers are finite, but for the LSE
-// of a query that sees no key, and no score is too large for a base-2 logarithm. A gradient that is
-// not finite shows in dO . O. Sound reads the query itself unless it is known to be finite.
+// Sound reports whether blocked loops can compute the query. All its numbers must be finite, except
+// the LSE of a query that sees no key, and no score may be too large for a base-2 logarithm. A
+// gradient that is not finite shows in dO . O. Set known if the query itself is known to be finite;
+// else Sound reads it.
 func (r *RowGradient) Sound(known bool) bool {
 	delta, h := float32(r.Delta), r.Entropy+r.DEntropy
 	return r.LSE <= 0x1p127 && delta-delta == 0 && h-h == 0 && (known || finite(r.a.Q.Row(r.batch, r.row, r.h)))
 }
 
-// AddAll adds what the query gives to all gradients. It visits its keys three times: for the
-// largest score, for the sum of weights, and for the gradients. It computes the sum anew because
-// the LSE is rounded: where float32 holds no fractions of the scores, weights made from it would be
-// 0 or 1.
+// AddAll adds the query's contributions to all gradients. It visits its keys three times: for the
+// largest score, for the sum of weights, and for the gradients. It computes the sum again because
+// the LSE is rounded: where float32 holds no fractions of the scores, weights computed from it
+// would be 0 or 1.
 func (r *RowGradient) AddAll() {
 	pair := r.pair
 	pair.Query(r.a, r.g, r.b, r.i, r.h)
@@ -117,8 +118,8 @@ func (r *RowGradient) AddAll() {
 	pair.Done()
 }
 
-// RotateBack makes dK of a key head that of the keys as they are stored, when all its queries are
-// done.
+// RotateBack turns dK of a key head from gradients of rotated keys into gradients of the stored
+// keys. Call it when all queries are done.
 func (r *RowGradient) RotateBack(a *attn.Args, g *attn.Grads, b, kv int) {
 	r.pair.RotateBack(a, g, b, kv)
 }

@@ -58,14 +58,14 @@ func extreme(t *testing.T, i int, want attn.Want) (attn.Problem, *attn.Args) {
 		p.Score.Terms = attn.TermBias
 	}
 	if p.Score.Temp == attn.Frozen {
-		p.Want &^= attn.WantLSE // has no limit
+		p.Want &^= attn.WantLSE // the LSE has no limit
 	}
 	a := call(t, p)
 	extremes[i].edit(a)
 	return p, a
 }
 
-// TestRow checks rows by definition, by-products included, against the oracle.
+// TestRow checks rows by definition, including by-products, against the oracle.
 func TestRow(t *testing.T) {
 	for _, f := range forms {
 		p := base()
@@ -83,7 +83,7 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// TestRowSeesNothing checks the answer of a query without keys.
+// TestRowSeesNothing checks the results of a query without keys.
 func TestRowSeesNothing(t *testing.T) {
 	p := base()
 	p.SeqQ, p.SeqKV, p.Want = 7, 3, stats
@@ -113,8 +113,8 @@ func TestFirstOfEqual(t *testing.T) {
 	}
 }
 
-// TestFromSums checks by-products that are made from sums, in numbers that are known: keys with
-// scores of 0 and 2 ln 2, which weigh 1 and 4.
+// TestFromSums checks by-products that are computed from sums, in a known case: keys with scores of
+// 0 and 2 ln 2, whose weights are as 1 to 4.
 func TestFromSums(t *testing.T) {
 	p := attn.Problem{
 		Batch: 1, SeqQ: 1, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1,
@@ -125,7 +125,7 @@ func TestFromSums(t *testing.T) {
 		a := call(t, p)
 		r := scalar.NewRow(&p)
 		r.At(a, 0, 0, 0)
-		const m, l, s = 2, 1.25, 2 // base-2 logarithms 0 and 2, over the larger
+		const m, l, s = 2, 1.25, 2 // scores 0 and 2 as base-2 logarithms, reference 2
 		r.FromSums(m, l, s)
 		r.Largest(math.Inf(1), 1)
 		z := 0.8 * 2 * math.Ln2
@@ -153,7 +153,7 @@ func TestFromSums(t *testing.T) {
 	}
 }
 
-// TestFarSums checks which rows FromSums is not for.
+// TestFarSums checks which rows need ByDefinition instead of FromSums.
 func TestFarSums(t *testing.T) {
 	for _, c := range []struct {
 		want attn.Want
@@ -182,7 +182,7 @@ func TestFarSums(t *testing.T) {
 
 // TestAddSink checks sums with a sink, in base-2 logarithms that are exact.
 func TestAddSink(t *testing.T) {
-	const e = math.Log2E // of a sink of 1, and close to it
+	const e = math.Log2E // a sink of 1 as a base-2 logarithm, nearly
 	type sums struct{ m, l, s, keep float64 }
 	for _, c := range []struct {
 		name    string

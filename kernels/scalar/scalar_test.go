@@ -17,13 +17,13 @@ func base() attn.Problem {
 	return attn.Problem{Batch: 2, SeqQ: 3, SeqKV: 7, HeadsQ: 4, HeadsKV: 2, Dim: 6, DimV: 5, Mask: attn.Causal()}
 }
 
-// A form adds to a problem.
+// A form is a change to a problem.
 type form struct {
 	name string
 	add  func(p *attn.Problem)
 }
 
-// forms add one thing each to a score, or to what becomes of it, and one adds many.
+// forms each add one thing to a score or to its processing; the last adds many.
 var forms = []form{
 	{"plain", func(*attn.Problem) {}},
 	{"scale", func(p *attn.Problem) { p.Score.Scale = 0.7 }},
@@ -64,7 +64,7 @@ func call(t *testing.T, p attn.Problem) *attn.Args {
 	return a
 }
 
-// answer answers all rows of a call by definition, and has the oracle judge them.
+// answer computes all rows of a call by definition, and judges them by the oracle.
 func answer(t *testing.T, p attn.Problem, a *attn.Args) oracle.Verdict {
 	t.Helper()
 	r, rows := scalar.NewRow(&p), oracle.All(&p, a)
@@ -118,7 +118,7 @@ func TestScorer(t *testing.T) {
 	}
 }
 
-// TestScorerTypes checks that a score and a value are made of the numbers as stored.
+// TestScorerTypes checks that scores and values are computed from the numbers as they are stored.
 func TestScorerTypes(t *testing.T) {
 	for _, typ := range []attn.DType{attn.F16, attn.BF16, attn.I8} {
 		p := base()
@@ -155,7 +155,8 @@ func TestBiasFloor(t *testing.T) {
 	}
 }
 
-// TestPrepared checks that Prepared returns the query that meets keys, and Raw the query as stored.
+// TestPrepared checks that Prepared returns the query after rotation and metric, and Raw the query
+// before.
 func TestPrepared(t *testing.T) {
 	p := attn.Problem{
 		Batch: 1, SeqQ: 1, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 2, DimV: 1,
@@ -165,7 +166,8 @@ func TestPrepared(t *testing.T) {
 	copy(a.Q.Row(0, 0, 0), []float32{1, 2})
 	copy(a.Terms.Metric.Row(0, 0, 0), []float32{3, 4})
 	copy(a.Terms.Metric.Row(0, 1, 0), []float32{5, 6})
-	a.Terms.Cos.Row(0, 1, 0)[0], a.Terms.Sin.Row(0, 1, 0)[0] = 0, 1 // the query's position: (1, 2) becomes (-2, 1)
+	// At the query's position, (1, 2) becomes (-2, 1).
+	a.Terms.Cos.Row(0, 1, 0)[0], a.Terms.Sin.Row(0, 1, 0)[0] = 0, 1
 	r := scalar.NewRow(&p)
 	if x := r.Prepared(a, 0, 0, 0); x[0] != -1 || x[1] != -2 {
 		t.Errorf("prepared query is %v, want [-1 -2]", x)

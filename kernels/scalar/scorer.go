@@ -8,7 +8,7 @@ import (
 
 // A Scorer computes the score of a query and a key by definition.
 //
-//	q' = (R_i q_i) g                                           rotation and metric, where the problem has them
+//	q' = (R_i q_i) g    with rotation R and metric g, where the problem has them
 //	s_j = softcap(scale * q' . (R_j k_j) + scale * q_i . r_ij) - slope |pos_i-j| + bias_ij
 type Scorer struct {
 	p           *attn.Problem
@@ -17,21 +17,21 @@ type Scorer struct {
 	pos         int
 	scale       float32
 	lowest      float32
-	raw         []float32 // the query as it is stored
+	raw         []float32 // the query before rotation and metric
 	q           []float32 // the query after rotation and metric
-	own         struct{ raw, q, bent, k, v []float32 }
+	own         struct{ raw, q, prepared, k, v []float32 }
 }
 
 // ScorerFloats returns the number of float32 numbers in a Scorer.
 func ScorerFloats(p *attn.Problem) int { return 2*(p.QDim()+p.Dim) + p.DimV }
 
-// NewScorer allocates a Scorer for calls of problem p, which the Scorer keeps.
+// NewScorer allocates a Scorer for calls of problem p, to which it keeps a pointer.
 func NewScorer(p *attn.Problem) *Scorer {
 	s := &Scorer{p: p, scale: float32(p.Scale()), lowest: p.Lowest()}
 	for _, r := range [...]struct {
 		row *[]float32
 		n   int
-	}{{&s.own.raw, p.QDim()}, {&s.own.q, p.QDim()}, {&s.own.bent, p.Dim}, {&s.own.k, p.Dim}, {&s.own.v, p.DimV}} {
+	}{{&s.own.raw, p.QDim()}, {&s.own.q, p.QDim()}, {&s.own.prepared, p.Dim}, {&s.own.k, p.Dim}, {&s.own.v, p.DimV}} {
 		*r.row = make([]float32, r.n)
 	}
 	return s
@@ -50,24 +50,24 @@ func (s *Scorer) Query(a *attn.Args, b, i, h int) {
 		s.rotate(s.q, s.pos)
 	}
 	if p.Score.Terms&attn.TermMetric != 0 {
-		bent := s.own.bent
-		clear(bent)
+		prepared := s.own.prepared
+		clear(prepared)
 		for x, q := range s.q {
 			for y, g := range t.Metric.Row(0, x, h%t.Metric.H) {
-				bent[y] += float32(q * g)
+				prepared[y] += float32(q * g)
 			}
 		}
-		s.q = bent
+		s.q = prepared
 	}
 }
 
-// Prepared moves to a query and returns it after rotation and metric: what is multiplied by keys.
+// Prepared moves to a query and returns it after rotation and metric, as it is multiplied by keys.
 func (s *Scorer) Prepared(a *attn.Args, b, i, h int) []float32 {
 	s.Query(a, b, i, h)
 	return s.q
 }
 
-// Raw returns a query as it is stored, in float32.
+// Raw returns a query in float32, before rotation and metric.
 func (s *Scorer) Raw(a *attn.Args, b, i, h int) []float32 {
 	at, row := a.QRow(s.p, b, i)
 	return a.Q.Read(s.own.raw, at, row, h)
@@ -82,7 +82,7 @@ func (s *Scorer) rotate(x []float32, pos int) {
 // Visible returns the interval lo <= j < hi of keys that the band shows to the query.
 func (s *Scorer) Visible() (lo, hi int) { return s.p.Mask.Keys(s.pos, s.a.Keys(s.p, s.b)) }
 
-// Score returns the finished score of a key that the band shows, -Inf where the bitmap hides it.
+// Score returns the finished score of a key that the band shows, or -Inf if the bitmap hides it.
 func (s *Scorer) Score(j int) float32 {
 	p, a, t := s.p, s.a, &s.a.Terms
 	if !a.Shows(p, s.b, s.i, s.h, j) {
@@ -102,8 +102,7 @@ func (s *Scorer) Score(j int) float32 {
 	return x
 }
 
-// biased returns the sum of a score and a bias, and lowest where both are finite and the sum is
-// lower.
+// biased returns the sum of a score and a bias, or lowest if both are finite and the sum is lower.
 func biased(x, bias, lowest float32) float32 {
 	if sum := x + bias; sum >= lowest || min(x, bias) < -math.MaxFloat32 || sum != sum {
 		return sum
@@ -139,5 +138,5 @@ func (s *Scorer) Value(j int) []float32 {
 	return s.a.V.Read(s.own.v, at, row, s.kv)
 }
 
-// Sink returns the z of the sink of the query's head, -Inf without one.
+// Sink returns the sink of the query's head, or -Inf without one.
 func (s *Scorer) Sink() float32 { return s.a.Sink(s.p, s.h) }
