@@ -6,14 +6,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// largePage is the size of a large page; where it is another one, some advice goes unheard.
+// largePage is the size of a large page. Where the system uses another size, it may ignore the
+// advice.
 const largePage = 2 << 20
 
-// askLargePages asks for the large pages that lie within so many bytes: when memory is touched, and
-// at once where it has been, as what make has zeroed. What is at the ends stays in small ones:
-// large pages there would be resident for whoever comes next, and a plan's scratch beside a slab
-// would seem to take no memory. Whether there are any is for the system to say, and no error.
-func askLargePages(start unsafe.Pointer, bytes uintptr) {
+// adviseLargePages advises the kernel to back the whole large pages of a memory range with large
+// pages. MADV_HUGEPAGE applies to memory when it is first touched, MADV_COLLAPSE to memory that
+// make has already zeroed.
+//
+// The ends of the range stay in small pages. A large page that also held a neighbouring allocation
+// would be resident for it from the start: a plan's scratch would then seem to take no memory.
+//
+// The system decides whether it grants large pages, so a refusal is no error.
+func adviseLargePages(start unsafe.Pointer, bytes uintptr) {
 	skip := -uintptr(start) & (largePage - 1)
 	if bytes < skip+largePage {
 		return

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Large pages are asked for where whole ones lie.
+// TestAllocAsks checks that Alloc requests large pages wherever a whole large page fits.
 func TestAllocAsks(t *testing.T) {
 	plain, err := unix.Mmap(-1, 0, largePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -19,22 +19,22 @@ func TestAllocAsks(t *testing.T) {
 	}
 	defer unix.Munmap(plain)
 	if unix.Madvise(plain, unix.MADV_HUGEPAGE) != nil || !asked(&plain[0]) {
-		t.Skip("SKIPPED: this system has no large pages, or does not say what was asked for")
+		t.Skip("SKIPPED: this system has no large pages, or does not report which memory requested them")
 	}
-	x := Alloc[float32](largePage) // four pages, three of them whole at least
+	x := Alloc[float32](largePage) // four large pages, of which at least three are whole
 	for i := largePage / 4; i <= 3*largePage/4; i += largePage / 4 {
 		if !asked(&x[i]) {
-			t.Errorf("no large page was asked for at number %d", i)
+			t.Errorf("no large page was requested at number %d", i)
 		}
 	}
 	for _, n := range []int{0, 1, largePage/4 - 1} {
 		if x := Alloc[float32](n); len(x) != n {
-			t.Errorf("%d numbers: there are %d", n, len(x))
+			t.Errorf("got %d numbers, want %d", len(x), n)
 		}
 	}
 }
 
-// asked is whether the system says that large pages have been asked for where a number lies.
+// asked reports whether the system lists the memory of x as requesting large pages.
 func asked[T any](x *T) bool {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {

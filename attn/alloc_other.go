@@ -4,4 +4,4 @@ package attn
 
 import "unsafe"
 
-func askLargePages(unsafe.Pointer, uintptr) {}
+func adviseLargePages(unsafe.Pointer, uintptr) {}

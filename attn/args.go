@@ -8,36 +8,55 @@ import (
 
 // Args are the operands of one call.
 type Args struct {
-	Q, K, V, Out   Tensor
-	QStart, KStart []int32  // ragged: sequence b is rows QStart[b] to QStart[b+1] of Q, Out and Stats, which are one batch
-	KLen, QPos     []int32  // keys in use and first query position, from -2^30 to 2^30, per batch entry; nil: all keys, and the mask's alignment
-	Pages          []int32  // page table: K and V are pools [page, row, head, dim], and key j of entry b is row j%Page of Pages[b*PagesEach+j/Page]
-	Allowed        Bits     // element mask
-	Terms          Operands // operands of score terms
-	Stats          Stats    // where by-products go
+	Q, K, V, Out Tensor
+
+	// With Ragged: sequence b is rows QStart[b] to QStart[b+1] of Q, Out and Stats, and rows
+	// KStart[b] to KStart[b+1] of K and V.
+	QStart, KStart []int32
+
+	// With Lengths, one number for each batch entry: the keys in use, and the position of the first
+	// query, from -2^30 to 2^30. A nil KLen uses all keys; a nil QPos uses the mask's alignment.
+	KLen, QPos []int32
+
+	// With Page: the page table. K and V are pools [page, row, head, dim], and key j of batch entry
+	// b is row j%Page of page Pages[b*PagesEach+j/Page].
+	Pages []int32
+
+	Allowed Bits     // the element mask
+	Terms   Operands // operands of score terms
+	Stats   Stats    // by-products to write
 }
 
 // Operands are the operands of score terms.
 type Operands struct {
-	Bias         Tensor    // [batch, query, head, key], each extent the problem's or 1
-	Slopes       []float32 // ALiBi, one a query head
-	Sinks        []float32 // one a query head: the z of a key that has no value
-	Relative     Tensor    // [1, row, head or 1, dim of Q]; method Args.Relative says which row
-	RelativeClip int       // the table has 2*RelativeClip+1 rows, and distances are held within it; 0: n_q+n_k-1 rows
-	Metric       Tensor    // [1, dim of Q, head or 1, dim of K]
-	Cos, Sin     Tensor    // [batch or 1, position, 1, angle]
+	Bias     Tensor    // [batch, query, head, key], each extent the problem's or 1
+	Slopes   []float32 // ALiBi, one for each query head
+	Sinks    []float32 // one for each query head: the z of a key without a value
+	Relative Tensor    // [1, row, head or 1, dim of Q]; method Args.Relative returns the row
+
+	// A positive RelativeClip limits distances to -RelativeClip..RelativeClip; the table then has
+	// 2*RelativeClip+1 rows. With 0 it has n_q+n_k-1 rows, one for every distance.
+	RelativeClip int
+
+	Metric   Tensor // [1, dim of Q, head or 1, dim of K]
+	Cos, Sin Tensor // [batch or 1, position, 1, angle]
 }
 
-// Stats are by-products: each one that is set is written. Row values have shape [batch, query,
+// Stats are by-products. A call writes each one that is set. Row values have shape [batch, query,
 // head, 1].
 type Stats struct {
-	LSE                Tensor // [batch, query, head, 1], or 2: a reference near the largest z, and the log of the sum over it
+	// LSE has shape [batch, query, head, 1], or [batch, query, head, 2] for a [LogSum].
+	LSE Tensor
+
 	Mean, Entropy, Max Tensor
-	Weights, Scores    Tensor  // [batch, query, head, key]
-	ArgMax             []int32 // [batch][query][head]: the first key with the largest score, -1 where no key is visible
+	Weights, Scores    Tensor // [batch, query, head, key]
+
+	// ArgMax is [batch][query][head]: the first key with the largest score, or -1 where no key is
+	// visible.
+	ArgMax []int32
 }
 
-// Queries is the number of query rows of batch entry b.
+// Queries returns the number of query rows of batch entry b.
 func (a *Args) Queries(p *Problem, b int) int {
 	if p.Ragged {
 		return int(a.QStart[b+1] - a.QStart[b])
@@ -45,7 +64,7 @@ func (a *Args) Queries(p *Problem, b int) int {
 	return a.Q.S
 }
 
-// Keys is the number of keys in use in batch entry b.
+// Keys returns the number of keys in use in batch entry b.
 func (a *Args) Keys(p *Problem, b int) int {
 	if a.KLen != nil {
 		return int(a.KLen[b])
@@ -53,7 +72,7 @@ func (a *Args) Keys(p *Problem, b int) int {
 	return a.room(p, b)
 }
 
-// room is the number of key rows that batch entry b has, in use or not.
+// room returns the number of key rows that batch entry b has, in use or not.
 func (a *Args) room(p *Problem, b int) int {
 	switch {
 	case p.Page != 0:
@@ -64,8 +83,7 @@ func (a *Args) room(p *Problem, b int) int {
 	return a.K.S
 }
 
-// QRow says where query i of batch entry b lies in Q, Out and Stats: in which batch of the tensor,
-// and in which row.
+// QRow returns the tensor batch and row that hold query i of batch entry b in Q, Out and Stats.
 func (a *Args) QRow(p *Problem, b, i int) (batch, row int) {
 	if p.Ragged {
 		return 0, int(a.QStart[b]) + i
@@ -73,7 +91,7 @@ func (a *Args) QRow(p *Problem, b, i int) (batch, row int) {
 	return b, i
 }
 
-// KRow says where key j of batch entry b lies in K and V.
+// KRow returns the tensor batch and row that hold key j of batch entry b in K and V.
 func (a *Args) KRow(p *Problem, b, j int) (batch, row int) {
 	switch {
 	case p.Page != 0:
@@ -84,7 +102,7 @@ func (a *Args) KRow(p *Problem, b, j int) (batch, row int) {
 	return b, j
 }
 
-// PagesEach is the number of entries that each batch entry has in the page table.
+// PagesEach returns the number of page table entries of each batch entry.
 func (p *Problem) PagesEach() int {
 	if p.Page == 0 {
 		return 0
@@ -92,7 +110,7 @@ func (p *Problem) PagesEach() int {
 	return (p.SeqKV + p.Page - 1) / p.Page
 }
 
-// grid is the extent, in queries and keys, of operands that have a number for each pair.
+// grid returns the extents, in queries and keys, of operands with a number for each pair.
 func (a *Args) grid(p *Problem) (nq, nk int) {
 	nq, nk = a.Q.S, a.K.S
 	if p.Ragged {
@@ -104,7 +122,7 @@ func (a *Args) grid(p *Problem) (nq, nk int) {
 	return nq, nk
 }
 
-// Pos is the position of the first query of batch entry b; query i stands at Pos+i.
+// Pos returns the position of the first query of batch entry b. Query i is at position Pos+i.
 func (a *Args) Pos(p *Problem, b int) int {
 	switch {
 	case a.QPos != nil:
@@ -115,7 +133,7 @@ func (a *Args) Pos(p *Problem, b int) int {
 	return a.Keys(p, b) - a.Queries(p, b)
 }
 
-// Sink returns the z of the sink of a query head, -Inf without one.
+// Sink returns the z of the sink of query head h, or -Inf if the problem has no sinks.
 func (a *Args) Sink(p *Problem, h int) float32 {
 	if p.Score.Terms&TermSinks == 0 {
 		return float32(math.Inf(-1))
@@ -123,12 +141,13 @@ func (a *Args) Sink(p *Problem, h int) float32 {
 	return a.Terms.Sinks[h]
 }
 
-// Visible is the interval of keys that the band shows to query i of batch entry b.
+// Visible returns the interval lo <= j < hi of keys that the band shows to query i of batch entry
+// b.
 func (a *Args) Visible(p *Problem, b, i int) (lo, hi int) {
 	return p.Mask.Keys(a.Pos(p, b)+i, a.Keys(p, b))
 }
 
-// Relative is the row of Terms.Relative that goes with query i and key j of batch entry b.
+// Relative returns the row of Terms.Relative that query i and key j of batch entry b use.
 func (a *Args) Relative(p *Problem, b, i, j int) int {
 	if c := a.Terms.RelativeClip; c > 0 {
 		return min(max(j-i-a.Pos(p, b), -c), c) + c
@@ -136,8 +155,8 @@ func (a *Args) Relative(p *Problem, b, i, j int) int {
 	return j - i + a.Queries(p, b) - 1
 }
 
-// Check says what is wrong with the operands of a call, naming the operand and both shapes. It
-// allocates nothing when all is well.
+// Check reports what is wrong with the operands of a call. The error names the operand, what it got
+// and what it wants. Check allocates nothing when the operands are right.
 func (p *Problem) Check(a *Args) error {
 	if a == nil {
 		return errors.New("args: nil")
@@ -199,7 +218,7 @@ func (a *Args) output(name string, t *Tensor, typ DType, b, s, h, d int) error {
 	return a.apartFromInputs(name, t.region())
 }
 
-// apartFromInputs refuses an output whose memory overlaps that of an operand which a call reads.
+// apartFromInputs returns an error if an output overlaps an operand that a call reads.
 func (a *Args) apartFromInputs(name string, output region) error {
 	t := &a.Terms
 	names := [...]string{
@@ -233,42 +252,42 @@ func (p *Problem) checkRagged(a *Args) error {
 		return starts("KStart", a.KStart, p.Batch, a.K.S, p.SeqKV)
 	}
 	if a.KStart != nil {
-		return errors.New("KStart: given, but the keys are in pages: say how many with KLen")
+		return errors.New("KStart: given, but the keys are in pages: give their numbers in KLen")
 	}
 	return nil
 }
 
-// starts checks the offsets of the sequences of a ragged batch: one more than there are sequences,
-// none longer than the capacity.
+// starts checks the offsets of the sequences of a ragged batch: there is one more offset than
+// sequences, offsets do not decrease, and no sequence exceeds the capacity.
 func starts(name string, at []int32, batch, rows, capacity int) error {
 	if len(at) != batch+1 {
-		return fmt.Errorf("%s: %d offsets for %d sequences, want one more than sequences", name, len(at), batch)
+		return fmt.Errorf("%s: %d offsets for %d sequences, want one more than there are sequences", name, len(at), batch)
 	}
 	for b, end := range at[1:] {
 		switch from := at[b]; {
 		case from < 0 || end < from:
-			return fmt.Errorf("%s: sequence %d is rows %d to %d: offsets start at 0 or above and do not decrease", name, b, from, end)
+			return fmt.Errorf("%s: sequence %d is rows %d to %d, want offsets of 0 or more that do not decrease", name, b, from, end)
 		case int(end-from) > capacity:
 			return fmt.Errorf("%s: sequence %d has %d rows, the plan's capacity is %d", name, b, end-from, capacity)
 		case int(end) > rows:
-			return fmt.Errorf("%s: sequence %d ends at row %d of %d", name, b, end, rows)
+			return fmt.Errorf("%s: sequence %d ends at row %d, and there are %d rows", name, b, end, rows)
 		}
 	}
 	return nil
 }
 
-// farthest from the first key that a query may stand, on either side: loops have distances in 32
-// bits.
+// farthest is the largest distance of a query from the first key, on either side. Kernels' loops
+// hold distances in 32 bits.
 const farthest = 1 << 30
 
 func (p *Problem) checkLengths(a *Args) error {
 	switch {
 	case !p.Lengths && (a.KLen != nil || a.QPos != nil):
-		return errors.New("KLen, QPos: given, but the problem does not say Lengths")
+		return errors.New("KLen, QPos: given, but the problem has no Lengths")
 	case a.KLen != nil && len(a.KLen) != p.Batch:
-		return fmt.Errorf("KLen: %d entries for batch %d", len(a.KLen), p.Batch)
+		return fmt.Errorf("KLen: %d entries for a batch of %d, want one for each entry", len(a.KLen), p.Batch)
 	case a.QPos != nil && len(a.QPos) != p.Batch:
-		return fmt.Errorf("QPos: %d entries for batch %d", len(a.QPos), p.Batch)
+		return fmt.Errorf("QPos: %d entries for a batch of %d, want one for each entry", len(a.QPos), p.Batch)
 	}
 	for b, at := range a.QPos {
 		if at < -farthest || at > farthest {
@@ -277,7 +296,7 @@ func (p *Problem) checkLengths(a *Args) error {
 	}
 	for b, n := range a.KLen {
 		if room := a.room(p, b); n < 0 || int(n) > room {
-			return fmt.Errorf("KLen[%d]: %d keys in use of %d", b, n, room)
+			return fmt.Errorf("KLen[%d]: %d keys in use, want 0 to %d", b, n, room)
 		}
 	}
 	return nil
@@ -298,7 +317,7 @@ func (p *Problem) checkPages(a *Args) error {
 		used := (a.Keys(p, b) + p.Page - 1) / p.Page
 		for i, page := range a.Pages[b*each:][:used] {
 			if page < 0 || int(page) >= a.K.B {
-				return fmt.Errorf("Pages[%d]: page %d of a pool of %d", b*each+i, page, a.K.B)
+				return fmt.Errorf("Pages[%d]: page %d, and the pool has %d pages", b*each+i, page, a.K.B)
 			}
 		}
 	}
@@ -371,10 +390,10 @@ func (p *Problem) checkTerms(a *Args) error {
 		}
 	}
 	if terms&TermALiBi != 0 && len(t.Slopes) != p.HeadsQ {
-		return fmt.Errorf("Slopes: %d slopes for %d query heads", len(t.Slopes), p.HeadsQ)
+		return fmt.Errorf("Slopes: %d slopes for %d query heads, want one for each", len(t.Slopes), p.HeadsQ)
 	}
 	if terms&TermSinks != 0 && len(t.Sinks) != p.HeadsQ {
-		return fmt.Errorf("Sinks: %d sinks for %d query heads", len(t.Sinks), p.HeadsQ)
+		return fmt.Errorf("Sinks: %d sinks for %d query heads, want one for each", len(t.Sinks), p.HeadsQ)
 	}
 	if terms&TermRelative != 0 {
 		if err := p.checkRelative(a, nq, nk); err != nil {
@@ -396,7 +415,7 @@ func (p *Problem) checkTerms(a *Args) error {
 	return nil
 }
 
-// numbers checks a float32 operand whose extents have been checked.
+// numbers checks that an operand whose extents have been checked is float32 and large enough.
 func (t *Tensor) numbers(name string) error { return t.fits(name, F32, t.B, t.S, t.H, t.D) }
 
 func (p *Problem) checkRelative(a *Args, nq, nk int) error {
@@ -406,7 +425,7 @@ func (p *Problem) checkRelative(a *Args, nq, nk int) error {
 		rows = 2*clip + 1
 	}
 	if clip < 0 || clip > farthest {
-		return fmt.Errorf("RelativeClip: %d, want a distance, at most %d, or 0 for a table that covers every one", clip, farthest)
+		return fmt.Errorf("RelativeClip: %d, want a distance of at most %d, or 0 for a table of all distances", clip, farthest)
 	}
 	if t.B != 1 || t.S != rows || t.H != 1 && t.H != p.HeadsQ || t.D != p.QDim() {
 		return fmt.Errorf("Relative: shape %s, want batch 1, seq %d (a row for each distance), head 1 or %d, dim %d", t.Shape(), rows, p.HeadsQ, p.QDim())
@@ -417,7 +436,7 @@ func (p *Problem) checkRelative(a *Args, nq, nk int) error {
 func (p *Problem) checkRope(a *Args) error {
 	cos, sin := &a.Terms.Cos, &a.Terms.Sin
 	if cos.B != sin.B || cos.S != sin.S || cos.H != sin.H || cos.D != sin.D {
-		return fmt.Errorf("Sin: shape %s, and that of Cos is %s", sin.Shape(), cos.Shape())
+		return fmt.Errorf("Sin: shape %s, want that of Cos, %s", sin.Shape(), cos.Shape())
 	}
 	if cos.B != 1 && cos.B != p.Batch || cos.H != 1 || 2*cos.D > min(p.QDim(), p.Dim) {
 		return fmt.Errorf("Cos, Sin: shape %s, want batch 1 or %d, seq (positions), head 1, and dim (angles) up to half of %d", cos.Shape(), p.Batch, min(p.QDim(), p.Dim))
@@ -431,7 +450,7 @@ func (p *Problem) checkRope(a *Args) error {
 	for b := range p.Batch {
 		pos, n, nk := a.Pos(p, b), a.Queries(p, b), a.Keys(p, b)
 		if n > 0 && (pos < 0 || pos+n > cos.S) || nk > cos.S {
-			return fmt.Errorf("Cos, Sin: a table of %d positions, and batch entry %d has queries at %d to %d and keys at 0 to %d", cos.S, b, pos, pos+n-1, nk-1)
+			return fmt.Errorf("Cos, Sin: a table of %d positions, but batch entry %d has queries at %d to %d and keys at 0 to %d", cos.S, b, pos, pos+n-1, nk-1)
 		}
 	}
 	return nil
@@ -496,7 +515,7 @@ func (p *Problem) checkStats(a *Args) error {
 	return nil
 }
 
-// Must panics when the operands of a call are wrong. Every Forward begins with it.
+// Must panics when the operands of a call are wrong. Every Forward calls it first.
 func (p *Problem) Must(kernel string, a *Args) {
 	if err := p.Check(a); err != nil {
 		panic(fmt.Errorf("%s: %w", kernel, err))

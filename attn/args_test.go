@@ -34,7 +34,8 @@ func TestCheckNamesTheOperand(t *testing.T) {
 	}
 }
 
-// Every case passes the check, in every layout that holds it, and the check allocates nothing.
+// TestCheckTakesWhatIsRight checks that every case passes Check in every layout that holds it, and
+// that Check allocates nothing.
 func TestCheckTakesWhatIsRight(t *testing.T) {
 	for _, c := range cases.Core() {
 		a, _, err := c.Args()
@@ -132,7 +133,7 @@ func TestValidate(t *testing.T) {
 		{"pages of 12 rows", func(p *attn.Problem) { p.Page = 12 }},
 		{"pages of 4 rows", func(p *attn.Problem) { p.Page = 4 }},
 		{"int8 is a type for K and V", func(p *attn.Problem) { p.Q = attn.I8 }},
-		{"a sink has no part", func(p *attn.Problem) { p.Score.Temp, p.Score.Terms = attn.Frozen, attn.TermSinks }},
+		{"sinks at temperature Frozen", func(p *attn.Problem) { p.Score.Temp, p.Score.Terms = attn.Frozen, attn.TermSinks }},
 		{"dim_q 3 and dim 8", func(p *attn.Problem) { p.DimQ = 3 }},
 		{"with blocks of 0", func(p *attn.Problem) { p.Mask.Bitmap = attn.BlockBitmap }},
 		{"with blocks of 4", func(p *attn.Problem) { p.Mask.Block = 4 }},
@@ -185,8 +186,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A table that covers every distance has its rows in the order of keys as the last query sees them;
-// a clipped one has distance 0 in the middle.
+// TestRelativeRows checks the rows of both kinds of table. A table of all distances has its rows in
+// the order of keys as the last query sees them. A clipped table has distance 0 in the middle.
 func TestRelativeRows(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 3, SeqKV: 5}
 	a := &attn.Args{Q: attn.Tensor{S: 3}, K: attn.Tensor{S: 5}}
@@ -197,7 +198,7 @@ func TestRelativeRows(t *testing.T) {
 			}
 		}
 	}
-	a.Terms.RelativeClip = 2 // the queries stand at 2, 3 and 4
+	a.Terms.RelativeClip = 2 // the queries are at positions 2, 3 and 4
 	for i, want := range [][]int{{0, 1, 2, 3, 4}, {0, 0, 1, 2, 3}, {0, 0, 0, 1, 2}} {
 		for j := range 5 {
 			if got := a.Relative(&p, 0, i, j); got != want[j] {
@@ -207,7 +208,7 @@ func TestRelativeRows(t *testing.T) {
 	}
 }
 
-// Where rows lie.
+// TestRowsOfSequencesAndPages checks where QRow and KRow find rows.
 func TestRowsOfSequencesAndPages(t *testing.T) {
 	p := attn.Problem{Batch: 2, SeqQ: 4, SeqKV: 20, Ragged: true}
 	a := &attn.Args{QStart: []int32{1, 3, 7}, KStart: []int32{0, 5, 9}}
@@ -221,7 +222,8 @@ func TestRowsOfSequencesAndPages(t *testing.T) {
 		t.Errorf("%d queries, %d keys, the first of the other at %d; want 4, 4, 3", q, k, pos)
 	}
 	p.Ragged, p.Page = false, 8
-	a = &attn.Args{Pages: []int32{7, 0, 2, 5, 5, 5}} // the second entry's cache is a ring of one page
+	// the second entry's cache is a ring of one page
+	a = &attn.Args{Pages: []int32{7, 0, 2, 5, 5, 5}}
 	for _, c := range []struct{ b, j, page, row int }{{0, 0, 7, 0}, {0, 7, 7, 7}, {0, 8, 0, 0}, {0, 19, 2, 3}, {1, 3, 5, 3}, {1, 19, 5, 3}} {
 		if page, row := a.KRow(&p, c.b, c.j); page != c.page || row != c.row {
 			t.Errorf("key %d of entry %d is row %d of page %d, want row %d of page %d", c.j, c.b, row, page, c.row, c.page)

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Pack makes a packed bitmap [1, n_q, 1, n_k] of what show says. Rows begin at whole words.
+// Pack returns a packed bitmap [1, n_q, 1, n_k] that shows key j to query i where show(i, j) is
+// true. Each row begins at a whole word.
 func Pack(nq, nk int, show func(i, j int) bool) Bits {
 	words := (nk + 63) / 64
 	m := Bits{Words: make([]uint64, nq*words), B: 1, S: nq, H: 1, D: nk, SS: 64 * words}
@@ -19,37 +20,38 @@ func Pack(nq, nk int, show func(i, j int) bool) Bits {
 	return m
 }
 
-// Local shows the keys at most width/2 before or after the query: i and j with |i-j| <= width/2.
-// The band Window(width/2, width/2) is the same without a bitmap, and faster.
+// Local shows the keys at most width/2 before or after the query: |i-j| <= width/2. The band
+// Window(width/2, width/2) shows the same keys without a bitmap, and is faster.
 func Local(n, width int) Bits {
 	return Pack(n, n, func(i, j int) bool { return max(i-j, j-i) <= width/2 })
 }
 
-// Strided shows the keys that are a multiple of stride away.
+// Strided shows the keys whose distance from the query is a multiple of stride.
 func Strided(n, stride int) Bits {
 	return Pack(n, n, func(i, j int) bool { return (i-j)%stride == 0 })
 }
 
-// GlobalLocal shows the first global keys to every query and every key to the first global queries,
-// and to the others the keys at most width/2 away.
+// GlobalLocal shows every key to the first global queries. To the others it shows the first global
+// keys and the keys at most width/2 away.
 func GlobalLocal(n, global, width int) Bits {
 	return Pack(n, n, func(i, j int) bool { return i < global || j < global || max(i-j, j-i) <= width/2 })
 }
 
-// BlockDiagonal is a block bitmap that shows each query the keys of its own block of side:
-// n_blocks*side^2 pairs, if side divides n.
+// BlockDiagonal returns a block bitmap that shows each query the keys of its own block. The blocks
+// have side queries and side keys, so n_blocks*side^2 pairs are visible if side divides n.
 func BlockDiagonal(n, side int) Bits {
 	blocks := (n + side - 1) / side
 	return Pack(blocks, blocks, func(i, j int) bool { return i == j })
 }
 
-// BlockSparse is a block bitmap that shows each block of queries the blocks of keys that show says.
+// BlockSparse returns a block bitmap that shows block j of keys to block i of queries where show(i,
+// j) is true.
 func BlockSparse(nq, nk, side int, show func(i, j int) bool) Bits {
 	return Pack((nq+side-1)/side, (nk+side-1)/side, show)
 }
 
-// Padding shows keys that are no padding: keep has a row for each batch entry. It suits any mask;
-// where the kept keys come first, KLen says the same at no cost.
+// Padding returns a mask that hides padding. keep has one row for each batch entry, which is true
+// for the keys to show. If these come first in every row, KLen hides the padding at no cost.
 func Padding(keep [][]bool) (Bits, error) {
 	if len(keep) == 0 {
 		return Bits{}, nil
@@ -58,15 +60,15 @@ func Padding(keep [][]bool) (Bits, error) {
 	all := make([]bool, 0, len(keep)*n)
 	for b, row := range keep {
 		if len(row) != n {
-			return Bits{}, fmt.Errorf("padding: batch entry %d has %d keys, the first one %d", b, len(row), n)
+			return Bits{}, fmt.Errorf("padding: batch entry %d has %d keys and entry 0 has %d, want the same number for all", b, len(row), n)
 		}
 		all = append(all, row...)
 	}
 	return BoolMask(all, len(keep), 1, 1, n)
 }
 
-// Picture draws what a call shows to the queries of one head: a line a query, '#' for a key it sees
-// and '.' for one it does not.
+// Picture draws the keys that the queries of one head see: one line for each query, '#' for a
+// visible key and '.' for a hidden one.
 func (p *Problem) Picture(a *Args, b, h int) string {
 	var s strings.Builder
 	for i := range a.Queries(p, b) {

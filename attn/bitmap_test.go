@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// masked is a problem of one head with a mask, and a call that has its bitmap.
+// masked returns a problem of one head with a mask, and a call with its bitmap.
 func masked(nq, nk int, m attn.Mask, bits attn.Bits) (attn.Problem, *attn.Args) {
 	p := attn.Problem{Batch: 1, SeqQ: nq, SeqKV: nk, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1, Mask: m}
 	a := call(p)
@@ -84,7 +84,7 @@ func TestCountOfMasks(t *testing.T) {
 	}
 }
 
-// The local bitmap is the window, for any width.
+// TestLocalIsAWindow checks that Local shows the same keys as Window, for any width.
 func TestLocalIsAWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, width := rapid.IntRange(0, 70).Draw(t, "n"), rapid.IntRange(0, 80).Draw(t, "width")

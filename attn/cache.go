@@ -5,13 +5,15 @@ import (
 	"fmt"
 )
 
-// Append stores rows of k and v, of shape [batch, row, key head, dim], in the cache that a call
-// reads, behind the keys in use of each batch entry, and counts them in KLen. Rows are rounded to
-// the cache's type. It changes nothing if it returns an error. A page that two batch entries share
-// is written for both: who shares the beginning of a cache gives each its own last page first.
+// Append stores rows of k and v behind the keys in use of each batch entry, and adds their number
+// to KLen. Both have shape [batch, row, key head, dim]. Rows are rounded to the cache's type.
+// Append changes nothing if it returns an error.
+//
+// A page that two batch entries share is written for both. If entries share the beginning of a
+// cache, give each its own copy of the last page before Append.
 func (p *Problem) Append(a *Args, k, v *Tensor) error {
 	if !p.Lengths || a.KLen == nil {
-		return fmt.Errorf("append: the cache has no KLen: the problem must say Lengths, and the call how many keys are in use")
+		return errors.New("append: the cache has no KLen: set Lengths in the problem, and KLen to the keys in use")
 	}
 	if k == nil || v == nil {
 		return errors.New("append: k, v: nil")
@@ -20,7 +22,7 @@ func (p *Problem) Append(a *Args, k, v *Tensor) error {
 		return fmt.Errorf("append: %w", err)
 	}
 	for _, o := range [...]struct {
-		name, cache string // whole, since texts put together would be allocated in every step of a decoder
+		name, cache string // constants: joining texts would allocate in every step of a decoder
 		rows, own   *Tensor
 		d           int
 	}{{"append: k", "append: the cache of k", k, &a.K, p.Dim}, {"append: v", "append: the cache of v", v, &a.V, p.DimV}} {
@@ -37,11 +39,11 @@ func (p *Problem) Append(a *Args, k, v *Tensor) error {
 	for b := range p.Batch {
 		n, room := int(a.KLen[b]), a.room(p, b)
 		if k.S > room-n {
-			return fmt.Errorf("append: %d rows behind %d do not fit the %d of batch entry %d", k.S, n, room, b)
+			return fmt.Errorf("append: %d rows behind %d keys in use do not fit the %d of batch entry %d", k.S, n, room, b)
 		}
 		for s := range k.S {
 			if at, row := a.KRow(p, b, n+s); at < 0 || at >= a.K.B || row >= a.K.S || at >= a.V.B || row >= a.V.S {
-				return fmt.Errorf("append: key %d of batch entry %d is to lie in row %d of page %d, in a pool of %d pages", n+s, b, row, at, a.K.B)
+				return fmt.Errorf("append: key %d of batch entry %d belongs in row %d of page %d, which a pool of %d pages does not have", n+s, b, row, at, a.K.B)
 			}
 		}
 	}
@@ -58,8 +60,7 @@ func (p *Problem) Append(a *Args, k, v *Tensor) error {
 	return nil
 }
 
-// checkKeys says what is wrong with where the keys of each batch entry lie, and with how many they
-// are.
+// checkKeys checks the operands that locate and count the keys of each batch entry.
 func (p *Problem) checkKeys(a *Args) error {
 	var err error
 	switch {

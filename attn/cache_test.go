@@ -10,7 +10,7 @@ import (
 	"attnlab/attn"
 )
 
-// cached is a call whose cache holds so many keys of each of two entries.
+// cached returns a call of two batch entries, whose cache holds keys[b] keys of entry b.
 func cached(typ attn.DType, page int, keys ...int32) (attn.Problem, *attn.Args) {
 	p := attn.Problem{
 		Batch: 2, SeqQ: 1, SeqKV: 12, HeadsQ: 2, HeadsKV: 2, Dim: 3, DimV: 2, KV: typ, Page: page, Lengths: true, Mask: attn.Causal(),
@@ -20,7 +20,7 @@ func cached(typ attn.DType, page int, keys ...int32) (attn.Problem, *attn.Args) 
 	return p, a
 }
 
-// rows are new keys or values that no two places share.
+// rows returns n new keys or values, no two of whose numbers are equal.
 func rows(n, d int, first float32) *attn.Tensor {
 	x := attn.New(attn.BSHD, 2, n, 2, d)
 	for i := range x.Data {
@@ -47,8 +47,8 @@ func TestAppend(t *testing.T) {
 					for _, x := range o.from.Data {
 						top = max(top, math.Abs(float64(x)))
 					}
-					// half a step of int8 and the digits of bf16 are what is lost at most
-					lost := map[attn.DType]float64{attn.F16: 0, attn.BF16: top / 256, attn.I8: top * (.5 + 1e-5) / 127}[typ]
+					// The largest rounding errors: half a step for int8, the last digit for bf16.
+					lost := map[attn.DType]float64{attn.F16: 0, attn.BF16: top / 256, attn.I8: top * (0.5 + 1e-5) / 127}[typ]
 					for b, first := range []int{6, 0} {
 						for s := range 5 {
 							for h := range 2 {
@@ -61,7 +61,7 @@ func TestAppend(t *testing.T) {
 							}
 						}
 					}
-					written := 0 // and nothing else is
+					written := 0 // Append writes nothing else
 					cell := make([]float32, o.in.D)
 					for at := range o.in.B {
 						for row := range o.in.S {
@@ -81,7 +81,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// Keys that come one by one give the bits of keys that were there.
+// TestAppendThenDecode checks that keys appended one by one give the same bits as keys that were
+// there from the start.
 func TestAppendThenDecode(t *testing.T) {
 	for _, page := range []int{0, 8} {
 		p, whole := cached(attn.F16, page, 9, 9)
@@ -113,21 +114,21 @@ func TestAppendThenDecode(t *testing.T) {
 	}
 }
 
-// What cannot be appended is refused, and nothing changes.
+// TestAppendRefuses checks that Append returns an error for bad operands and then changes nothing.
 func TestAppendRefuses(t *testing.T) {
 	for _, c := range []struct {
 		says  string
 		page  int
 		spoil func(p *attn.Problem, a *attn.Args, k, v *attn.Tensor)
 	}{
-		{"3 rows behind 10 do not fit the 12 of batch entry 1", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen[1] = 10 }},
-		{"3 rows behind 10 do not fit the 12 of batch entry 1", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen[1] = 10 }},
-		{"9223372036854775807 rows behind 1 do not fit the 12 of batch entry 0", 8, func(_ *attn.Problem, a *attn.Args, k, v *attn.Tensor) {
+		{"3 rows behind 10 keys in use do not fit the 12 of batch entry 1", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen[1] = 10 }},
+		{"3 rows behind 10 keys in use do not fit the 12 of batch entry 1", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen[1] = 10 }},
+		{"9223372036854775807 rows behind 1 keys in use do not fit the 12 of batch entry 0", 8, func(_ *attn.Problem, a *attn.Args, k, v *attn.Tensor) {
 			a.KLen[0], a.KLen[1] = 1, 1
 			k.S, k.SS, v.S, v.SS = math.MaxInt, 0, math.MaxInt, 0
 		}},
 		{"the cache has no KLen", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen = nil }},
-		{"the problem must say Lengths", 0, func(p *attn.Problem, _ *attn.Args, _, _ *attn.Tensor) { p.Lengths = false }},
+		{"set Lengths in the problem", 0, func(p *attn.Problem, _ *attn.Args, _, _ *attn.Tensor) { p.Lengths = false }},
 		{"KLen[0]: -1", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.KLen[0] = -1 }},
 		{"append: k: shape", 0, func(_ *attn.Problem, _ *attn.Args, k, _ *attn.Tensor) { k.D-- }},
 		{"append: v: shape", 0, func(_ *attn.Problem, _ *attn.Args, _, v *attn.Tensor) { v.S-- }},
@@ -140,7 +141,7 @@ func TestAppendRefuses(t *testing.T) {
 		{"Pages: 3 entries, want 4", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.Pages = a.Pages[:3] }},
 		{"KStart: 0 offsets", 0, func(p *attn.Problem, _ *attn.Args, _, _ *attn.Tensor) { p.Ragged = true }},
 		{"QPos[1]: position 1073741825", 0, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.QPos = []int32{0, 1<<30 + 1} }},
-		{"in row 2 of page 9, in a pool of 4 pages", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.Pages[2] = 9 }},
+		{"in row 2 of page 9, which a pool of 4 pages", 8, func(_ *attn.Problem, a *attn.Args, _, _ *attn.Tensor) { a.Pages[2] = 9 }},
 	} {
 		p, a := cached(attn.F16, c.page, 4, 2)
 		k, v := rows(3, 3, 1), rows(3, 2, 1)
@@ -160,7 +161,8 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// A decoder appends in every step.
+// TestAppendAllocatesNothing checks that Append allocates nothing: a decoder calls it in every
+// step.
 func TestAppendAllocatesNothing(t *testing.T) {
 	for _, typ := range []attn.DType{attn.F32, attn.BF16, attn.I8} {
 		p, a := cached(typ, 8, 0, 0)

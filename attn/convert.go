@@ -2,9 +2,9 @@ package attn
 
 import "math"
 
-// Read returns the row at batch b, row s, head h as float32 numbers: the row itself if it holds
-// such, otherwise to, filled with its values. Nothing is rounded but the product of an int8 and its
-// scale.
+// Read returns the row at batch b, row s, head h as float32 numbers. It returns a float32 row
+// itself; it converts other rows into to and returns that. Only the product of an int8 and its
+// scale is rounded.
 func (t *Tensor) Read(to []float32, b, s, h int) []float32 {
 	if t.Type == F32 {
 		return t.Row(b, s, h)
@@ -33,8 +33,8 @@ func (t *Tensor) Read(to []float32, b, s, h int) []float32 {
 }
 
 // Write stores float32 numbers as the row at batch b, row s, head h, each rounded to the nearest
-// number of the tensor's type. An int8 row gets the scale that makes its largest number 127;
-// numbers that are not finite have no place in it and make its scale NaN.
+// number of the tensor's type. An int8 row gets the scale that makes its largest number 127. An
+// int8 row cannot hold a number that is not finite: its scale becomes NaN.
 func (t *Tensor) Write(from []float32, b, s, h int) {
 	if t.D == 0 {
 		return
@@ -56,11 +56,11 @@ func (t *Tensor) Write(from []float32, b, s, h int) {
 	}
 }
 
-// quantise rounds x to int8 numbers times the scale that it returns.
+// quantise rounds x to int8 numbers and returns their scale.
 func quantise(to []int8, x []float32) (scale float32) {
 	top := float32(0)
 	for _, v := range x {
-		top = max(top, v, -v) // NaN if one is
+		top = max(top, v, -v) // NaN if any v is NaN
 	}
 	scale = top / 127
 	if scale-scale != 0 {
@@ -77,7 +77,7 @@ func quantise(to []int8, x []float32) (scale float32) {
 	return scale
 }
 
-// FromF16 is the value of an IEEE half-precision number.
+// FromF16 returns the value of an IEEE half-precision number.
 func FromF16(x uint16) float32 {
 	sign, exponent, fraction := uint32(x>>15)<<31, uint32(x>>10&31), uint32(x&0x3ff)
 	switch exponent {
@@ -89,7 +89,7 @@ func FromF16(x uint16) float32 {
 	return math.Float32frombits(sign | (exponent+127-15)<<23 | fraction<<13)
 }
 
-// ToF16 rounds to the nearest half-precision number, to the even one of two. NaN stays NaN, quiet.
+// ToF16 returns the nearest half-precision number, ties to even. NaN stays a NaN and becomes quiet.
 func ToF16(x float32) uint16 {
 	bits := math.Float32bits(x)
 	sign, size := uint16(bits>>16&0x8000), bits&0x7fffffff
@@ -104,10 +104,10 @@ func ToF16(x float32) uint16 {
 	return sign | uint16((size-(127-15)<<23+0xfff+size>>13&1)>>13)
 }
 
-// FromBF16 is the value of a bfloat16 number.
+// FromBF16 returns the value of a bfloat16 number.
 func FromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
-// ToBF16 rounds to the nearest bfloat16 number, to the even one of two. NaN stays NaN, quiet.
+// ToBF16 returns the nearest bfloat16 number, ties to even. NaN stays a NaN and becomes quiet.
 func ToBF16(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&0x7fffffff > 0x7f800000 {

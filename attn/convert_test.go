@@ -8,8 +8,7 @@ import (
 	"attnlab/attn"
 )
 
-// A format is what defines a 16-bit type: numbers of so many binary digits, multiples of 2^least,
-// below 2^top.
+// A format defines a 16-bit type by its number of binary digits: multiples of 2^least below 2^top.
 type format struct {
 	name               string
 	digits, least, top int
@@ -22,8 +21,8 @@ var formats = []format{
 	{"bf16", 8, -133, 128, attn.FromBF16, attn.ToBF16},
 }
 
-// nearest is the definition of rounding: to the nearest number of the format, of two to the even
-// one, and to infinity past the last.
+// nearest defines rounding: to the nearest number of the format, ties to even, and to infinity past
+// the last number.
 func (f *format) nearest(x float64) float64 {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return x
@@ -42,7 +41,7 @@ func TestSixteenBitsRoundTrip(t *testing.T) {
 		for x := range 1 << 16 {
 			v := f.value(uint16(x))
 			got := f.round(v)
-			if v != v { // a signalling NaN comes back quiet
+			if v != v { // a signalling NaN becomes quiet
 				if back := f.value(got); back == back || got>>15 != uint16(x)>>15 {
 					t.Fatalf("%s %#04x is NaN and comes back as %#04x", f.name, x, got)
 				}
@@ -63,7 +62,8 @@ func TestSixteenBitsRound(t *testing.T) {
 				t.Fatalf("%s: %v (%#08x) is rounded to %v, want %v", f.name, x, math.Float32bits(x), got, want)
 			}
 		}
-		for x := range uint16(0x7fff) { // every number, what lies half way to the next one, and its neighbours
+		// Every number, the midpoint to the next number, and the neighbours of the midpoint.
+		for x := range uint16(0x7fff) {
 			low, high := f.value(x), f.value(x+1)
 			half := float32((float64(low) + float64(high)) / 2)
 			for _, v := range []float32{low, half, math.Nextafter32(half, 0), math.Nextafter32(half, high)} {
@@ -78,7 +78,7 @@ func TestSixteenBitsRound(t *testing.T) {
 	}
 }
 
-// The numbers that a reader can check by hand.
+// TestSixteenBitsByHand checks conversions that a reader can verify by hand.
 func TestSixteenBitsByHand(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, c := range []struct {
@@ -87,17 +87,17 @@ func TestSixteenBitsByHand(t *testing.T) {
 	}{
 		{1, 0x3c00, 0x3f80},
 		{-2, 0xc000, 0xc000},
-		{65504, 0x7bff, 0x4780}, // the last of f16
+		{65504, 0x7bff, 0x4780}, // the largest f16
 		{65519, 0x7bff, 0x4780},
 		{65520, 0x7c00, 0x4780},     // half way to 65536
-		{0x1p-24, 0x0001, 0x3380},   // the first of f16
-		{0x1p-25, 0x0000, 0x3300},   // half of it: to even
-		{0x1.8p-24, 0x0002, 0x33c0}, // and half way to the second
-		{0x1p-14, 0x0400, 0x3880},   // the first normal one
+		{0x1p-24, 0x0001, 0x3380},   // the smallest f16
+		{0x1p-25, 0x0000, 0x3300},   // half of it: ties to even
+		{0x1.8p-24, 0x0002, 0x33c0}, // half way to the second
+		{0x1p-14, 0x0400, 0x3880},   // the smallest normal f16
 		{inf, 0x7c00, 0x7f80},
 		{-inf, 0xfc00, 0xff80},
-		{math.MaxFloat32, 0x7c00, 0x7f80}, // bf16 has no room for its digits
-		{0x1p-133, 0x0000, 0x0001},        // the first of bf16
+		{math.MaxFloat32, 0x7c00, 0x7f80}, // too many digits for bf16
+		{0x1p-133, 0x0000, 0x0001},        // the smallest bf16
 		{0x1p-134, 0x0000, 0x0000},
 	} {
 		if f, b := attn.ToF16(c.x), attn.ToBF16(c.x); f != c.f16 || b != c.b16 {
@@ -106,7 +106,8 @@ func TestSixteenBitsByHand(t *testing.T) {
 	}
 }
 
-// An int8 row is off by half a step, its largest number by the rounding of its product alone.
+// TestInt8 checks the error of an int8 row: at most half a step, and for the largest number only
+// the rounding of its product.
 func TestInt8(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 8))
 	x := attn.NewTyped(attn.I8, attn.BSHD, 2, 3, 2, 33)
@@ -145,7 +146,8 @@ func TestInt8(t *testing.T) {
 	}
 }
 
-// Rows of every type lie where the strides say, and touch no other.
+// TestReadWrite checks that rows of every type are stored where the strides say, and that Write
+// changes no other row.
 func TestReadWrite(t *testing.T) {
 	for _, typ := range []attn.DType{attn.F32, attn.F16, attn.BF16, attn.I8} {
 		for _, layout := range []attn.Layout{attn.BHSD, attn.BSHD} {

@@ -5,21 +5,20 @@ import (
 	"math"
 )
 
-// A Count says how much work a call asks for: what any implementation must do, not what a certain
-// one does.
+// A Count is the amount of work in a call: what every implementation must do, not what one does.
 type Count struct {
-	Pairs int64 // visible (query, key) pairs, over batches and query heads
-	Keys  int64 // keys that some query of their batch may see by the band, over batches and key heads
+	Pairs int64 // visible (query, key) pairs, over batch entries and query heads
+	Keys  int64 // keys that the band shows to any query, over batch entries and key heads
 	Flop  int64 // arithmetic operations of the forward pass
 	Back  int64 // arithmetic operations of the backward pass
-	Bytes int64 // operands read and results written, each once, in their storage types
+	Bytes int64 // size of all operands and results as stored, each counted once
 }
 
-// Count counts the work of a call. With nil args every capacity is full and a bitmap shows every
-// key. Extra score terms and masks add no operations; a hidden pair counts none. Softmax takes
-// 2(d+d_v) operations per visible pair and query head. Linear takes 2 d_phi (d_v+1) per key and key
-// head and as many per query and query head, normalised or not. Both backward passes take 2.5 times
-// as many.
+// Count returns the work of a call. With nil args every capacity is full and a bitmap shows every
+// key. Score terms and masks add no operations, and a hidden pair has none. Softmax takes 2(d+d_v)
+// operations for each visible pair and query head. Linear takes 2 d_phi (d_v+1) for each key and
+// key head and as many for each query and query head, normalised or not. Both backward passes take
+// 2.5 times as many.
 func (p *Problem) Count(a *Args) Count {
 	if a == nil { // every capacity is full
 		full := *p
@@ -68,8 +67,8 @@ func (p *Problem) Count(a *Args) Count {
 	return c
 }
 
-// shown is the number of pairs that band and bitmap show to n queries of batch entry b, over query
-// heads.
+// shown returns the number of pairs that band and bitmap show to n queries of batch entry b, over
+// query heads.
 func (p *Problem) shown(a *Args, b, n int) (pairs int64) {
 	heads, share := p.HeadsQ, 1
 	if a.Allowed.H == 1 {
@@ -88,8 +87,7 @@ func (p *Problem) shown(a *Args, b, n int) (pairs int64) {
 	return pairs
 }
 
-// times is a product of two positive numbers, or the largest number there is: nobody will do so
-// much work.
+// times returns the product of two positive numbers, limited to the largest int64.
 func times(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64/b {
 		return math.MaxInt64
@@ -97,8 +95,8 @@ func times(a, b int64) int64 {
 	return a * b
 }
 
-// Count is the number of pairs that the band shows to n queries from position pos on, and the
-// number of keys in the union of their intervals.
+// Count returns the number of pairs that the band shows to n queries, the first at position pos,
+// and the number of keys in the union of their intervals.
 func (m Mask) Count(pos, n, nk int) (pairs int64, keys int) {
 	if !m.Band {
 		if n > 0 {
@@ -106,9 +104,9 @@ func (m Mask) Count(pos, n, nk int) (pairs int64, keys int) {
 		}
 		return int64(n) * int64(nk), keys
 	}
-	// the ends of the intervals move up one key a query, between 0 and nk
+	// From each query to the next, both ends of the interval move up one key, within 0..nk.
 	ends, begins := int64(n)*int64(nk), int64(0)
-	first, last := 0, n-1 // queries whose interval is not empty
+	first, last := 0, n-1 // the queries whose interval is not empty
 	if m.Right != Unbounded {
 		ends = staircase(pos+m.Right+1, n, nk)
 		first = max(first, -(pos + m.Right))
@@ -125,16 +123,16 @@ func (m Mask) Count(pos, n, nk int) (pairs int64, keys int) {
 	return ends - begins, keys
 }
 
-// staircase is the sum of from+i, held between 0 and top, for i from 0 to n-1.
+// staircase returns the sum of from+i over i = 0..n-1, each addend limited to 0..top.
 func staircase(from, n, top int) int64 {
-	low := min(max(-from, 0), n)                   // steps at 0
-	high := min(max(n-max(top-from, 0), 0), n-low) // steps at top
+	low := min(max(-from, 0), n)                   // addends that are 0
+	high := min(max(n-max(top-from, 0), 0), n-low) // addends that are top
 	rise := int64(n - low - high)
 	return rise*int64(from+low) + rise*(rise-1)/2 + int64(high)*int64(top)
 }
 
-// Floats is the size in bytes of n[0]*n[1]*... float32 numbers, or an error when no memory can hold
-// them.
+// Floats returns the size in bytes of n[0]*n[1]*... float32 numbers. It returns an error if no
+// memory can hold them.
 func Floats(n ...int) (int64, error) {
 	size := int64(4)
 	for _, k := range n {

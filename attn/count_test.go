@@ -8,7 +8,7 @@ import (
 )
 
 // drawCall draws a small problem with every kind of mask, length, position and layout of sequences,
-// and the operands that Count looks at.
+// and the operands that Count reads.
 func drawCall(t *rapid.T) (attn.Problem, *attn.Args) {
 	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 	group := n("group", 1, 3)
@@ -54,7 +54,7 @@ func drawCall(t *rapid.T) (attn.Problem, *attn.Args) {
 	return p, a
 }
 
-// drawBitmap draws an element mask of any form, broadcast in any way, or none.
+// drawBitmap draws an element mask of any form, broadcast along any dimensions, or none.
 func drawBitmap(t *rapid.T, p *attn.Problem, a *attn.Args) {
 	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 	dims := []int{p.Batch, p.HeadsQ, a.Q.S, a.K.S}
@@ -92,7 +92,7 @@ func drawBitmap(t *rapid.T, p *attn.Problem, a *attn.Args) {
 		}
 	case attn.PackedBitmap, attn.BlockBitmap:
 		m := attn.Bits{B: dims[0], H: dims[1], S: dims[2], D: dims[3], Words: make([]uint64, (size+63)/64)}
-		m.SS, m.SH, m.SB = m.D, m.S*m.D, m.H*m.S*m.D // rows need not begin at a word
+		m.SS, m.SH, m.SB = m.D, m.S*m.D, m.H*m.S*m.D // rows may begin within a word
 		for i, bit := range bits {
 			if bit {
 				m.Words[i/64] |= 1 << (i % 64)
@@ -102,7 +102,7 @@ func drawBitmap(t *rapid.T, p *attn.Problem, a *attn.Args) {
 	}
 }
 
-// room is the number of key rows of a batch entry, by definition.
+// room returns the number of key rows of a batch entry, by definition.
 func room(p *attn.Problem, a *attn.Args, b int) int {
 	switch {
 	case p.Page != 0:
@@ -120,8 +120,7 @@ func queries(p *attn.Problem, a *attn.Args, b int) int {
 	return a.Q.S
 }
 
-// sees is the definition of the masks, one pair at a time, and again apart from package attn's
-// intervals.
+// sees defines the masks one pair at a time. It does not use the intervals of package attn.
 func sees(p *attn.Problem, a *attn.Args, b, h, i, j int) (band, shown bool) {
 	nk := room(p, a, b)
 	if a.KLen != nil {
@@ -193,7 +192,7 @@ func TestCountAgainstBruteForce(t *testing.T) {
 	})
 }
 
-// Without operands, a problem is counted at its full capacity.
+// TestCountOfCapacity checks that a problem without operands is counted at its full capacity.
 func TestCountOfCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, _ := drawCall(t)
@@ -218,7 +217,7 @@ func TestCountOfByProducts(t *testing.T) {
 	}
 }
 
-// Mask.Keys is the interval of the keys that the band shows, for any position.
+// TestMaskKeys checks that Mask.Keys returns the keys that the band shows, for any position.
 func TestMaskKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := attn.Window(rapid.IntRange(-1, 20).Draw(t, "left"), rapid.IntRange(-1, 20).Draw(t, "right"))

@@ -1,140 +1,195 @@
-// Package attn is the vocabulary of attnlab: what an attention problem is, what its operands look
-// like, and what a kernel promises. No kernel lives here.
+// Package attn defines what an attention problem is, what its operands look like, and what a kernel
+// promises. It contains no kernel: package kernels has them.
+//
+// A [Problem] holds everything that determines the answer except the numbers. [Args] are the
+// operands of one call. A [Kernel] makes a [Plan] for a problem, and the plan runs any number of
+// calls.
 //
 // # The problem
 //
-// For every batch b, query head h and query row i, with kv = h / (HeadsQ/HeadsKV) the key head that
-// h shares,
+// For every batch entry b, query head h and query row i, softmax attention is
 //
-//	a_j = scale * (R q_i) g (R k_j)         the product; R turns a row to its position (RoPE), g is a metric
-//	s_j = softcap(a_j + scale * q_i . r)    r is the row of a table by how far key and query are apart; softcap(x) = cap tanh(x / cap)
+//	a_j = scale * (R q_i) g (R k_j)         R rotates a row by its position (RoPE), g is a metric
+//	s_j = softcap(a_j + scale * q_i . r)    r is the table row of a relative position
 //	      - slope |pos_i - j|               ALiBi
-//	      + bias_j                          the score of every visible key j
+//	      + bias_j                          s_j is the score of the visible key j
 //	z_j = s_j / T                           T is the temperature
 //	p_j = exp(z_j) / (sum_j exp(z_j) + exp(sink))
 //	o_i = sum_j p_j v_j                     the output row
 //
-// What a problem does not ask for is not there: R and g are the identity, there is no softcap, and
-// exp(sink) and the other terms are 0. The order is fixed: a softcap bends products and relative
-// positions, never a bias or a mask. The by-products of a row are
+// Query head h uses key head h / (HeadsQ/HeadsKV), and softcap(x) is cap tanh(x/cap). A term that
+// the problem leaves out has no effect: R, g and softcap are the identity; r, slope, bias and
+// exp(sink) are 0. The order is fixed: a softcap applies to products and relative positions, never
+// to a bias or a mask.
 //
-//	LSE     = log (sum_j exp(z_j) + exp(sink))   natural logarithm, as one number or as two: see far scores
-//	Mean    = sum_j p_j s_j                 the expected score
-//	Entropy = LSE - sum_j p_j z_j           of the weights, in nats, at least 0
-//	Max     = max_j s_j                     and ArgMax, the first key that has it
-//	Weights, Scores                         p_j, and s_j with -Inf for hidden keys
-//	F       = -T LSE                        the free energy: FreeEnergy
-//	n_eff   = exp(Entropy)                  EffectiveKeys
+// A linear problem replaces exp(z) by a product of features: see [Linear].
 //
-// the last two derived and not stored. A linear problem replaces exp(z) by a product of features
-// (type Linear).
+// A row also has by-products, which a call stores in [Stats]:
 //
-// # Layout
+//	LSE       log (sum_j exp(z_j) + exp(sink))   natural logarithm, stored as one number or two
+//	Mean      sum_j p_j s_j                      the expected score
+//	Entropy   LSE - sum_j p_j z_j                entropy of the weights in nats, at least 0
+//	Max       max_j s_j
+//	ArgMax    the first key whose score is Max
+//	Weights   p_j
+//	Scores    s_j, and -Inf for hidden keys
 //
-// A Tensor is a strided view of a [batch, sequence, head, dim] array. Only the last dimension must
-// be contiguous, so the layouts that real programs use are views of one another, and no kernel
-// copies to change layout:
+// [FreeEnergy] and [EffectiveKeys] are computed from these: -T LSE and exp(Entropy).
 //
-//	BSHD     b0 [ s0 [ h0 d.... | h1 d.... ] s1 [ h0 d.... | h1 d.... ] ... ]       SS = H*D   SH = D
-//	BHSD     b0 [ h0 [ s0 d.... | s1 d.... ] h1 [ s0 d.... | s1 d.... ] ... ]       SS = D     SH = S*D
-//	packed   b0 [ s0 [ q0 q1 q2 q3 | k0 k1 | v0 v1 ] s1 [ q0 q1 ... ] ... ]          three views of one slab, one SS
-//	broadcast    a zero stride: the same row for every index of that dimension
-//	ragged   b0 [ s0 s1 s2 | s0 | s0 s1 ... ]                                       one batch of rows; QStart and KStart say where each sequence begins
-//	pages    b7 [ s0 ... s7 ] b2 [ s0 ... s7 ] ...                                  K and V are pools of pages; Pages says which one is next
+// # Layouts
 //
-// New and NewTyped allocate tensors, and Alloc what tensors are views of, in large pages of memory
-// where there are some: long caches are read faster.
+// A [Tensor] is a strided view of a [batch, sequence, head, dim] array. Only the last dimension
+// must be contiguous. The layouts that programs use are therefore views of one another, and no
+// kernel copies to change the layout:
 //
-// Stats, bias and mask follow the same order: a row value is [batch, query, head, 1], LSE may be
-// [batch, query, head, 2], weights and bias are [batch, query, head, key]. Every operand has a
-// shape, and extents of bias and mask that are 1 broadcast:
+//	BSHD      b0 [ s0 [ h0 d.. | h1 d.. ] s1 [ h0 d.. | h1 d.. ] ... ]      SS = H*D   SH = D
+//	BHSD      b0 [ h0 [ s0 d.. | s1 d.. ] h1 [ s0 d.. | s1 d.. ] ... ]      SS = D     SH = S*D
+//	packed    b0 [ s0 [ q0 q1 q2 q3 | k0 k1 | v0 v1 ] s1 [ q0 ... ] ... ]   Q, K, V: one SS
+//	broadcast a stride of 0: the same row for every index of that dimension
+//	ragged    b0 [ s0 s1 s2 | s0 | s0 s1 ... ]      QStart and KStart delimit the sequences
+//	pages     b7 [ s0 ... s7 ] b2 [ s0 ... s7 ]     K and V are pools; Pages gives the order
 //
-//	Q, Out            [batch, query, query head, dim]       ragged: [1, all rows, head, dim], and so are Stats
-//	K, V              [batch, key, key head, dim]           pages: [page, row of a page, key head, dim]
-//	Allowed           [batch, query, query head, key]       in blocks of queries and keys for a block bitmap; ragged, pages: up to the capacities
-//	Terms.Bias        [batch, query, query head, key]       ragged, pages: up to the capacities
-//	Terms.Slopes      [query head]                          and so are Sinks
-//	Terms.Relative    [1, row, query head or 1, dim of Q]   row j-i+n_q-1 of n_q+n_k-1, or clip(j-pos)+c of 2c+1 with RelativeClip c
-//	Terms.Metric      [1, dim of Q, query head or 1, dim of K]     g_ab of sum_ab q_a g_ab k_b
-//	Terms.Cos, Sin    [batch or 1, position, 1, angle]
+// [New] and [NewTyped] allocate tensors and [Alloc] allocates slabs. All three use large memory
+// pages where the system grants them, which makes long caches faster to read.
+//
+// # Shapes
+//
+// Every operand has one shape. An extent of 1 in a bias or a mask broadcasts:
+//
+//	Q, Out            [batch, query, query head, dim]
+//	K, V              [batch, key, key head, dim]
+//	LSE               [batch, query, query head, 1 or 2]
+//	other row values  [batch, query, query head, 1]
+//	Weights, Scores   [batch, query, query head, key]
+//	Allowed, Bias     [batch, query, query head, key]
+//	Slopes, Sinks     [query head]
+//	Relative          [1, row, query head or 1, dim of Q]
+//	Metric            [1, dim of Q, query head or 1, dim of K]
+//	Cos, Sin          [batch or 1, position, 1, angle]
+//
+// Some problems change a shape:
+//
+//	ragged            Q, Out and Stats are [1, all rows, head, dim], and so are K and V;
+//	                  queries of Allowed and Bias extend to SeqQ, their keys to SeqKV
+//	pages             K and V are [page, row of a page, key head, dim];
+//	                  keys of Allowed and Bias extend to SeqKV
+//	block bitmap      Allowed counts blocks of queries and blocks of keys
+//
+// Relative has n_q+n_k-1 rows, and query i and key j use row j-i+n_q-1. With RelativeClip c it has
+// 2c+1 rows, and they use row clip(j-pos)+c. A metric replaces q . k by the sum over a and b of q_a
+// g_ab k_b.
 //
 // # Conventions
 //
-// Positions and masks:
+// The conventions at a glance; the sections below give the details:
 //
-//	position      query row i of batch b stands at QPos[b]+i if positions are given; otherwise bottom-right alignment puts the last query on
-//	              the last key in use (n_k-n_q+i), and top-left puts query i on key i. It may be negative. Key j stands at j
-//	band          shows keys pos-Left <= j <= pos+Right: Causal is Left unbounded, Right 0, and Window(0, 0) the query's own key alone.
-//	              Constructors elsewhere that count the query itself subtract one. Mask.Keys turns a position into an interval of keys
-//	bitmap        true shows. It is indexed by rows i and j, not by positions. Band, bitmap and key lengths combine: all must show a key
-//	selection     masks select, they never multiply: NaN or Inf behind a mask does not leak. NaN in a visible operand propagates to its row alone
-//	no keys       a query with no visible key has a zero output row, LSE -Inf, Mean and Entropy 0, Max -Inf, ArgMax -1 and zero weights
+//	scale            0 means 1/sqrt(Dim)
+//	temperature      0 means 1; Frozen is the limit T -> 0; +Inf gives visible keys equal weights
+//	softcap          0 means none
+//	position         of query i: QPos[b]+i; else n_k-n_q+i (BottomRight) or i (TopLeft); of key j: j
+//	band             shows keys pos-Left <= j <= pos+Right; Causal is Left unbounded, Right 0
+//	bitmap           true shows the key; indexed by rows i and j, never by positions
+//	no visible key   output 0, LSE and Max -Inf, Mean and Entropy 0, ArgMax -1, weights 0
+//	hidden NaN, Inf  has no effect
+//	visible NaN      makes its row NaN, and no other row
+//	LSE              natural logarithm, of z and not of s
+//	ALiBi slope      positive; far keys weigh less on both sides
+//	T5 distance      j-pos
+//	sizes            a Problem holds capacities; a call may bring fewer rows
+//	arithmetic       float32, whatever the operands' types are
+//	rounding         to nearest, ties to even
 //
-// Scores:
+// # Positions and masks
 //
-//	scale         0 means 1/sqrt(Dim)
-//	infinities    a score of -Inf has weight 0, and a row whose visible scores are all -Inf is one with no visible key. A single +Inf takes all
-//	              the weight: the output is that key's value row, LSE and Mean are +Inf, Entropy 0. Two or more +Inf, or a NaN, make every
-//	              number of the row NaN, and ArgMax -1; weights and scores of hidden keys stay 0 and -Inf
-//	far scores    a score is rounded to a float32, as it is or as a base-2 logarithm. At 1e9 float32
-//	              numbers are 64 apart: keys whose scores differ by less may count as equal, or not.
-//	              Weights are taken from the rounded scores, so they sum to 1 at any distance from 0.
-//	              A row whose scores are all one number has the Out and the gradients of scores 0
-//	far LSE       one float32 for the LSE loses the log of the sum there. An LSE tensor with D = 2 holds
-//	              a reference near the largest z, and the log of the sum of exp(z - reference), up to
-//	              64 of which makes up for rounding the reference; without a visible key -Inf and 0.
-//	              Forward writes either, Backward and Merge read either. Gradients do not suffer from
-//	              one number, but Merge refuses it beyond 2^12
-//	lowest score  a finite bias leaves no score below -2.36e38 T (Problem.Lowest): such scores count as
-//	              equal to it, because z as a base-2 logarithm is then -MaxFloat32. A row filled with
-//	              the lowest float32, as masks often are, sees its keys: its answer is the mean of
-//	              their values. A bias of -Inf hides its key
-//	temperature   0 means 1. Frozen is the limit T -> 0: the largest score takes all the weight, ties share it evenly. +Inf is the limit
-//	              of high temperature: visible keys share the weight evenly, -Inf scores excepted. In both limits Mean and Entropy are the
-//	              limits of their finite values; LSE diverges as T -> 0 and is refused there
-//	sinks         a sink is one more key of its query head, always visible, with z = sink, hence the score T sink, and no value. It counts in LSE, Mean
-//	              and Entropy and takes its part of the weight, so Weights sum to less than 1; it is not in Max, ArgMax or Scores. -Inf is no sink.
-//	              A row that sees no key but has a sink has LSE = sink. Neither limit of the temperature has sinks
-//	ALiBi         slopes are positive and make far keys weigh less, on both sides: ALiBiSlopes
-//	relative      the table is met by the query before its rotation
-//	T5 buckets    are a bias: T5Bias, whose distances are j-pos
-//	RoPE          pair c turns by the angle whose Cos and Sin are in row pos (query) or j (key) of the tables, (x, y) to (x cos - y sin, x sin + y cos).
-//	              A pair is elements 2c and 2c+1 (RopeInterleaved) or c and c+n (RopeHalves); n angles turn the first 2n elements. Keys are
-//	              stored unturned, unless Rotate turned them and the problem has no Rope
+//   - A position may be negative.
+//   - Window(0, 0) shows the query's own key alone. A window elsewhere may count the query itself:
+//     subtract one. [Mask.Keys] turns a position into an interval of keys.
+//   - Band, bitmap and key lengths combine: a key is visible when all of them show it.
+//   - A mask selects; it never multiplies. A NaN or Inf behind a mask therefore cannot leak.
 //
-// Sequences, caches and types:
+// # Scores
 //
-//	capacity      sizes in a Problem are capacities. A call may bring fewer query rows (Q.S <= SeqQ) or keys (K.S <= SeqKV, or KLen), so decoding
-//	              never replans. Zero-size problems are valid and do nothing
-//	ragged        sequence b is rows QStart[b] to QStart[b+1] of Q, Out and Stats, and KStart[b] to KStart[b+1] of K and V; Batch counts sequences
-//	pages         key j of entry b is row j % Page of page Pages[b*PagesEach+j/Page]. A contiguous cache is one page, a ring a table that repeats
-//	append        Problem.Append stores new keys behind KLen[b], and counts them; it changes nothing if they do not fit
-//	types         Q and Out are f32, f16 or bf16, K and V also int8 with a scale a row; all else is f32. Arithmetic is float32. Stores round to nearest,
-//	              to even of two. An answer is held to the definition on the numbers as stored: what storing K and V lost is not the kernel's error,
-//	              rounding Out adds half of its last place to the tolerance (package oracle), which is 2^-11 of the number for f16, up to 2^-8 for bf16
-//	parts         Out and LSE (D = 2) over a part of the keys are a Partial; Merge joins two, in any order. Sinks are in one part
+//   - Infinities: a score of -Inf has weight 0. A row whose visible scores are all -Inf counts as a
+//     row with no visible key. A single +Inf takes all the weight: the output is the value row of
+//     that key, LSE and Mean are +Inf, and Entropy is 0. Two or more +Inf, or a NaN, make every
+//     number of the row NaN and ArgMax -1. Hidden keys keep weight 0 and score -Inf even then.
+//   - Far scores: a score is rounded to float32, as it is or as a base-2 logarithm. At 1e9 float32
+//     numbers are 64 apart, so keys whose scores differ by less may count as equal. Weights are
+//     computed from the rounded scores, so they sum to 1 at any distance from 0. A row whose scores
+//     are all one number has the Out, and the gradients, of scores 0.
+//   - Far LSE: one float32 loses the log of the sum when scores are far from 0. An LSE tensor with
+//     D = 2 holds a reference near the largest z, and the log of the sum of exp(z - reference). The
+//     second number includes a correction of up to 64 for rounding the reference. Without a visible
+//     key the two are -Inf and 0. Forward writes either form; Backward and [Merge] read either.
+//     Gradients lose nothing with D = 1, but Merge refuses it beyond 2^12.
+//   - Lowest score: a finite bias never lowers a score below -2.36e38 T ([Problem.Lowest]). Lower
+//     scores count as equal to that, because z as a base-2 logarithm is then -MaxFloat32. A row
+//     masked with the lowest float32 therefore sees its keys, and its output is the mean of their
+//     values. To hide a key, use a bias of -Inf.
+//   - Temperature: in the limit [Frozen] the largest score takes all the weight, and ties share it
+//     evenly. At +Inf visible keys share the weight evenly, except keys of score -Inf. Mean and
+//     Entropy are the limits of their finite values. LSE diverges as T -> 0 and is refused there.
+//   - Sinks: a sink is one more key of its query head. It is always visible, has z = sink, hence
+//     the score T sink, and has no value. It counts in LSE, Mean and Entropy, not in Max, ArgMax or
+//     Scores. It takes its share of the weight, so Weights sum to less than 1. A sink of -Inf is no
+//     sink. A row that sees only the sink has LSE = sink. Neither limit of the temperature has
+//     sinks.
+//   - Relative positions: the table row multiplies the query before its rotation.
+//   - T5 buckets are a bias: see [T5Bias].
+//   - RoPE: row pos (query) or j (key) of Cos and Sin has one angle for each pair of elements. A
+//     pair (x, y) becomes (x cos - y sin, x sin + y cos). Pair c is elements 2c and 2c+1
+//     ([RopeInterleaved]), or c and c+n ([RopeHalves]). n angles turn the first 2n elements. Keys
+//     are stored unrotated; if [Rotate] rotated them beforehand, leave Rope out of the problem.
 //
-// Gradients: type Grads says what comes in, what goes out, and how.
+// # Sequences and caches
 //
-//	asked for     a problem with WantGrad has a plan with a Backward, which comes after a Forward on the same operands
-//	numbers       all float32, operands and gradients; a plan never changes what Forward left
-//	shapes        a gradient has the shape of what it is by: dBias is summed over the axes that the bias is broadcast along, dK and dV over the query heads
-//	              that share a key head
+//   - Capacities: a call may bring fewer query rows (Q.S <= SeqQ) or keys (K.S <= SeqKV, or KLen),
+//     so a decoder plans once. A problem of size zero is valid and does nothing.
+//   - Ragged batches: sequence b is rows QStart[b] to QStart[b+1] of Q, Out and Stats, and rows
+//     KStart[b] to KStart[b+1] of K and V. Batch counts the sequences.
+//   - Pages: key j of entry b is row j % Page of page Pages[b*PagesEach+j/Page]. A contiguous cache
+//     is one page. A ring is a page table that repeats.
+//   - Append: [Problem.Append] stores new keys after the KLen[b] keys in use and raises KLen[b]. It
+//     changes nothing if they do not fit.
+//   - KV splits: Out and LSE over a subset of the keys are a [Partial]. Merge joins two, in any
+//     order. Give the sinks to one of them only.
 //
-// Promises:
+// # Types
 //
-//	bad input     is an error from Check and Plan, or one checked panic from Forward whose text names the operand; it is never a wrong answer. Out and
-//	              Stats must not overlap an operand, nor one another
-//	support       a kernel says which abilities (Needs) it has, and refuses every other problem with ErrUnsupported, naming them
-//	same bits     for one kernel, instruction set and Problem.SeqQ path, an output row is a function of its query, its visible keys and their absolute
-//	              index only: not of the thread count, batch mates, layout or neighbouring rows. Gradients are sums over queries, in an order that
-//	              their indices alone fix: thread count, batch mates and layout do not change them either
+// Q and Out are f32, f16 or bf16. K and V may also be int8 with a scale for each row. Everything
+// else is f32.
 //
-// # What there is not
+// An answer is compared with the definition applied to the numbers as stored: what rounding K and V
+// lost is not the kernel's error. Rounding Out adds half a unit in the last place to the tolerance
+// (package oracle): 2^-11 of the number for f16, up to 2^-8 for bf16.
 //
-//	dropout of weights       none; training without it, or kernels elsewhere
-//	callbacks for scores     the terms above: what depends on batch, head and positions alone is a Bias, an inner product of another kind is a Metric
-//	callbacks for masks      a band, key lengths, or what Pack and BlockSparse make of a func
-//	any other score at all   packages naive and scalar are short, and made to be copied
-//	gradients of caches, 16-bit operands, limits of temperature      refused: a backward pass is of numbers that are trained
+// # Gradients
+//
+// [Grads] defines the gradients that come in and go out. A problem with WantGrad has a plan with a
+// Backward. Call it after a Forward on the same operands, which it leaves as they are. Operands and
+// gradients are float32. A gradient has the shape of its operand: dBias is summed over the axes
+// along which the bias is broadcast, dK and dV over the query heads that share a key head.
+//
+// # Promises of a kernel
+//
+//   - Bad input is an error from Check and Plan, or a panic from Forward whose text names the
+//     operand. It is never a wrong answer. Out and Stats must not overlap an operand or each other.
+//   - A kernel states its abilities ([Needs]). It refuses every other problem with [ErrUnsupported]
+//     and names the abilities that it lacks.
+//   - Same bits: fix a kernel, an instruction set and the path that Problem.SeqQ selects. An output
+//     row then depends on its query, its visible keys and their absolute indices only. The thread
+//     count, other batch entries, the layout and neighbouring rows change no bit. Gradients are
+//     sums over queries in an order that indices alone fix; thread count, other batch entries and
+//     layout do not change them either.
+//
+// # What the package leaves out
+//
+//   - Dropout of weights. Train without it, or use other kernels.
+//   - Callbacks for scores. A score that depends on batch, head and positions alone is a Bias;
+//     another inner product is a Metric. For anything else copy package naive or scalar, which are
+//     short and made for it.
+//   - Callbacks for masks. Use a band, key lengths, or [Pack] and [BlockSparse], which make a
+//     bitmap from a func.
+//   - Gradients of caches, of 16-bit operands and at the limits of temperature. Such problems are
+//     refused: train with float32 operands outside a cache.
 package attn

@@ -9,15 +9,15 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// column is one head of rows of one number.
+// column returns one head of rows of one number.
 func column(x ...float32) attn.Tensor { return attn.Wrap(attn.BHSD, x, 1, len(x), 1, 1) }
 
-// one is a problem of one head, of so many queries and keys of one number.
+// one returns a problem of one head, with nq queries and nk keys of one number each.
 func one(nq, nk int) attn.Problem {
 	return attn.Problem{Batch: 1, SeqQ: nq, SeqKV: nk, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1}
 }
 
-// answer plans and runs a problem on the plainest kernel. It makes room for Out.
+// answer plans and runs a problem on the plainest kernel. It allocates Out.
 func answer(p attn.Problem, a *attn.Args) []float32 {
 	plan, err := naive.New().Plan(p, nil)
 	if err != nil {
@@ -30,7 +30,7 @@ func answer(p attn.Problem, a *attn.Args) []float32 {
 	return a.Out.Data
 }
 
-// The masks, as they look.
+// Three masks, drawn.
 func ExampleProblem_Picture() {
 	for _, m := range []attn.Mask{attn.Causal(), attn.Window(1, 0), attn.CausalTopLeft()} {
 		p := one(2, 4)
@@ -50,8 +50,8 @@ func ExampleProblem_Picture() {
 	// ##..
 }
 
-// Key lengths and positions: the first chunk of a prompt of which three keys are there, and a later
-// chunk that stands at 2.
+// Key lengths and positions: the first chunk of a prompt when three keys are in use, and a later
+// chunk that begins at position 2.
 func Example_positions() {
 	p := one(2, 4)
 	p.Mask, p.Lengths = attn.Causal(), true
@@ -64,7 +64,7 @@ func Example_positions() {
 	// [6 6]
 }
 
-// A boolean mask and a causal band show what both show.
+// A boolean mask and a causal band together show the keys that both show.
 func ExamplePadding() {
 	p := one(3, 3)
 	p.Mask = attn.Causal().With(attn.BoolBitmap)
@@ -82,8 +82,8 @@ func ExamplePadding() {
 	// .##
 }
 
-// A packed bitmap has a bit for each pair: here the first key is for all, and the first query sees
-// all.
+// A packed bitmap has one bit for each pair. Here every query sees the first key, and the first
+// query sees every key.
 func ExampleGlobalLocal() {
 	p := one(5, 5)
 	p.Mask = attn.Full().With(attn.PackedBitmap)
@@ -99,7 +99,7 @@ func ExampleGlobalLocal() {
 	// 19
 }
 
-// A block bitmap has a bit for each pair of blocks, so that a kernel skips what it hides.
+// A block bitmap has one bit for each pair of blocks, so a kernel skips the hidden blocks.
 func ExampleBlockSparse() {
 	p := one(4, 6)
 	p.Mask = attn.Full().WithBlocks(2)
@@ -113,8 +113,8 @@ func ExampleBlockSparse() {
 	// ##..##
 }
 
-// Scores of 0 and log 3 weigh 1 to 3. At half of the temperature it is 1 to 9, and in the limits it
-// is all or nothing, and even.
+// Scores of 0 and log 3 have weights 1:3. At half the temperature the weights are 1:9. In the
+// limits the larger score takes all the weight, or both take half.
 func Example_temperature() {
 	for _, temp := range []float64{1, .5, attn.Frozen, math.Inf(1)} {
 		p := one(1, 2)
@@ -125,7 +125,7 @@ func Example_temperature() {
 	// Output: [0.75] [0.90] [1.00] [0.50]
 }
 
-// A softcap bends scores to stay below it. A bias comes after.
+// A softcap limits the magnitude of scores. A bias is added afterwards.
 func Example_softcap() {
 	p := one(1, 2)
 	p.Score = attn.Score{Softcap: 2, Terms: attn.TermBias}
@@ -139,10 +139,11 @@ func Example_softcap() {
 	// Output: [0.924 7.000]
 }
 
-// A bias of few dimensions is the last ones of [batch, head, query, key], and broadcasts over the
-// others.
+// The dimensions of a bias are the last ones of [batch, head, query, key]. It broadcasts over the
+// missing ones.
 func ExampleBiasTensor() {
-	bias, err := attn.BiasTensor([]float32{0, float32(math.Inf(-1)), 0}, 3) // hides the second key from all
+	// hides the second key from all queries
+	bias, err := attn.BiasTensor([]float32{0, float32(math.Inf(-1)), 0}, 3)
 	if err != nil {
 		panic(err)
 	}
@@ -152,7 +153,8 @@ func ExampleBiasTensor() {
 	// Output: [3 3]
 }
 
-// Attention with linear biases: of equal scores, each key further away weighs less by a factor.
+// Attention with linear biases: of keys with equal scores, each key further away has less weight by
+// a constant factor.
 func ExampleALiBiSlopes() {
 	fmt.Println(attn.ALiBiSlopes(2))
 	p := one(1, 3)
@@ -167,7 +169,7 @@ func ExampleALiBiSlopes() {
 	// [0.1429 0.2857 0.5714]
 }
 
-// A sink takes weight and gives no value: beside two keys of the same score, a third of it.
+// A sink takes weight and has no value. Beside two keys of the same score it takes a third.
 func Example_sinks() {
 	p := one(1, 2)
 	p.Score.Terms, p.Want = attn.TermSinks, attn.WantLSE
@@ -177,13 +179,14 @@ func Example_sinks() {
 	// Output: [3.000], LSE 1.0986 = log 3
 }
 
-// Relative positions: the query meets a row of a table by how far the key is from it, here at most
-// 1 on either side.
+// Relative positions: the query is multiplied by the table row of its distance to the key, here at
+// most 1 on either side.
 func Example_relative() {
 	p := one(3, 3)
 	p.Score.Terms, p.Want = attn.TermRelative, attn.WantScores
 	a := &attn.Args{Q: column(1, 1, 1), K: column(0, 0, 0), V: column(0, 0, 0)}
-	a.Terms.Relative, a.Terms.RelativeClip = column(-5, 0, 7), 1 // before, here, after
+	// before the query, at it, after it
+	a.Terms.Relative, a.Terms.RelativeClip = column(-5, 0, 7), 1
 	a.Stats.Scores = attn.New(attn.BHSD, 1, 3, 1, 3)
 	answer(p, a)
 	for i := range 3 {
@@ -195,19 +198,20 @@ func Example_relative() {
 	// [-5 -5 0]
 }
 
-// T5's buckets of distances are a bias: exact near the query, wider further away.
+// T5's buckets of distances are a bias. Buckets hold one distance near the query and more further
+// away.
 func ExampleT5Bias() {
-	table := []float32{0, .1, .2, .3} // a number for each bucket
+	table := []float32{0, 0.1, 0.2, 0.3} // one number for each bucket
 	bias, err := attn.T5Bias(table, 1, 4, 8, false, 5, 1, 6)
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(bias.Row(0, 0, 0)) // of the query at 5
+	fmt.Println(bias.Row(0, 0, 0)) // for the query at position 5
 	// Output: [0.3 0.3 0.2 0.2 0.1 0]
 }
 
-// A metric takes the place of the plain inner product. It need be neither symmetric nor square:
-// here queries of three numbers meet keys of two.
+// A metric replaces the plain inner product. It need be neither symmetric nor square: here queries
+// have three numbers and keys two.
 func Example_metric() {
 	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 2, DimQ: 3, DimV: 1, Want: attn.WantScores}
 	p.Score = attn.Score{Scale: 1, Terms: attn.TermMetric}
@@ -223,8 +227,8 @@ func Example_metric() {
 	// Output: [1 32]
 }
 
-// With RoPE in the problem, Q and K come as they are and a kernel turns them. Keys that Rotate
-// turned before give the same.
+// With RoPE in the problem, the kernel rotates Q and K. Keys that Rotate rotated beforehand, in a
+// problem without RoPE, give the same result.
 func ExampleRotate() {
 	cos, sin := attn.RopeTables(10000, 3, 2)
 	q, k := attn.Wrap(attn.BHSD, []float32{1, 2}, 1, 1, 1, 2), attn.Wrap(attn.BHSD, []float32{1, 0, 0, 1, 1, 1}, 1, 3, 1, 2)
@@ -234,7 +238,7 @@ func ExampleRotate() {
 	fmt.Printf("%.4f\n", answer(p, a))
 
 	for _, x := range []attn.Tensor{q, k} {
-		positions := []int32{0, 1, 2}[3-x.S:] // the query stands on the last key
+		positions := []int32{0, 1, 2}[3-x.S:] // the query is at the position of the last key
 		if err := attn.Rotate(attn.RopeHalves, x, x, cos, sin, positions); err != nil {
 			panic(err)
 		}
@@ -246,8 +250,8 @@ func ExampleRotate() {
 	// [2.6540]
 }
 
-// Two sequences, of three tokens and of one, lie one after the other without padding. Sizes of the
-// problem are those of the longest.
+// Two sequences, of three tokens and of one, follow each other without padding. The sizes of the
+// problem are those of the longer one.
 func Example_ragged() {
 	p := one(3, 3)
 	p.Batch, p.Ragged, p.Mask = 2, true, attn.Causal()
@@ -258,19 +262,20 @@ func Example_ragged() {
 	// Output: [2 3 4 8]
 }
 
-// A cache in pages of 8 rows, of a pool that other sequences share: the keys of this one are in
-// page 2, then in page 0.
+// A cache in pages of 8 rows. The pool may also hold pages of other sequences; the keys of this one
+// are in page 2, then in page 0.
 func Example_pages() {
 	p := one(1, 16)
-	p.Page, p.Lengths, p.Mask = 8, true, attn.Window(1, 0) // a key and the one before
+	p.Page, p.Lengths, p.Mask = 8, true, attn.Window(1, 0) // a query's own key and the one before
 	a := &attn.Args{Q: column(0), K: attn.New(attn.BHSD, 3, 8, 1, 1), V: attn.New(attn.BHSD, 3, 8, 1, 1), Pages: []int32{2, 0}, KLen: []int32{9}}
 	a.V.Row(2, 7, 0)[0], a.V.Row(0, 0, 0)[0] = 4, 10 // keys 7 and 8
 	fmt.Println(answer(p, a))
 	// Output: [7]
 }
 
-// A cache of int8 rows: Append rounds what it stores, and a kernel reads it as it is. The last
-// row's largest number is 2, so that its 1.27 is rounded to a multiple of 2/127, which is 1.276.
+// A cache of int8 rows. Append rounds what it stores, and a kernel reads the rows without a copy.
+// The largest number of the last row is 2, so 1.27 is rounded to a multiple of 2/127, which is
+// 1.276.
 func ExampleProblem_Append() {
 	p := one(1, 8)
 	p.DimV, p.KV, p.Lengths, p.Mask = 2, attn.I8, true, attn.Causal()
@@ -291,7 +296,7 @@ func ExampleProblem_Append() {
 	// 3 keys: [1.000 1.272]
 }
 
-// Operands and results of 16 bits. A third has eight binary digits in bf16.
+// Operands and results of 16 bits. In bf16 one third has eight binary digits.
 func Example_types() {
 	p := one(1, 3)
 	p.KV, p.Out = attn.F16, attn.BF16
@@ -305,7 +310,7 @@ func Example_types() {
 	// Output: [0.33398438]
 }
 
-// What a row's weights look like, from the by-products of one call.
+// Statistics of a row's weights, from the by-products of one call.
 func Example_statistics() {
 	p := one(1, 4)
 	p.Want = attn.WantLSE | attn.WantMean | attn.WantEntropy | attn.WantMax | attn.WantArgMax | attn.WantWeights
@@ -315,7 +320,8 @@ func Example_statistics() {
 	s.Weights = attn.New(attn.BHSD, 1, 1, 1, 4)
 	answer(p, a)
 	fmt.Printf("weights %.1f\n", s.Weights.Data)
-	fmt.Printf("LSE %.4f, free energy %.4f\n", s.LSE.Data[0], attn.FreeEnergy(s.LSE.Data[0], 1)) // log 5
+	// log 5
+	fmt.Printf("LSE %.4f, free energy %.4f\n", s.LSE.Data[0], attn.FreeEnergy(s.LSE.Data[0], 1))
 	fmt.Printf("mean score %.4f, largest %.4f at key %d\n", s.Mean.Data[0], s.Max.Data[0], s.ArgMax[0])
 	fmt.Printf("entropy %.4f, as that of %.2f keys\n", s.Entropy.Data[0], attn.EffectiveKeys(s.Entropy.Data[0]))
 	// Output:
@@ -325,13 +331,14 @@ func Example_statistics() {
 	// entropy 1.3322, as that of 3.79 keys
 }
 
-// The way back: from the gradient of the output to those of the operands. Both keys weigh a half,
-// whatever moves the second one up moves the output to the second value.
+// The backward pass computes the gradients of the operands from the gradient of the output. Both
+// keys have weight 1/2. Raising the score of the second key moves the output towards the second
+// value.
 func ExampleGrads() {
 	p := one(1, 2)
 	p.Want = attn.WantGrad
 	a := &attn.Args{Q: column(0), K: column(1, 3), V: column(2, 4), Out: column(0)}
-	a.Stats.LSE = column(0) // the backward pass makes the weights from it
+	a.Stats.LSE = column(0) // the backward pass computes the weights from it
 	plan, err := naive.New().Plan(p, nil)
 	if err != nil {
 		panic(err)
@@ -343,7 +350,7 @@ func ExampleGrads() {
 	// Output: out [3] dV [0.5 0.5] dQ [1] dK [0 0]
 }
 
-// Query heads 0 and 1 share the first key head, 2 and 3 the second.
+// Query heads 0 and 1 share the first key head, query heads 2 and 3 the second.
 func Example_groupedHeads() {
 	p := one(1, 1)
 	p.HeadsQ, p.HeadsKV = 4, 2
@@ -355,8 +362,8 @@ func Example_groupedHeads() {
 	// Output: [10 10 20 20]
 }
 
-// Two machines hold two keys each. What they send is a Partial; the merge of both is attention over
-// all four.
+// Two machines hold two keys each. Each sends a Partial, and merging both gives attention over all
+// four keys.
 func ExamplePartial() {
 	part := func(v ...float32) *bytes.Buffer {
 		p := one(1, 2)

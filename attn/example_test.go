@@ -15,7 +15,7 @@ func Example() {
 		panic(err)
 	}
 	a := &attn.Args{
-		Q:   attn.New(attn.BHSD, 1, 3, 1, 2), // zeros: every visible key weighs the same
+		Q:   attn.New(attn.BHSD, 1, 3, 1, 2), // zeros: all visible keys have equal weight
 		K:   attn.New(attn.BHSD, 1, 3, 1, 2),
 		V:   attn.Wrap(attn.BHSD, []float32{2, 4, 9}, 1, 3, 1, 1),
 		Out: attn.New(attn.BHSD, 1, 3, 1, 1),
@@ -29,7 +29,7 @@ func Example() {
 	// [0.0000 0.6931 1.0986]
 }
 
-// Decoding plans once for the longest cache and says in each call how many keys are in use.
+// A decoder plans once for the longest cache. Each call gives the number of keys in use.
 func Example_decode() {
 	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 4, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1, Mask: attn.Causal(), Lengths: true}
 	plan, err := naive.New().Plan(p, nil)
@@ -51,7 +51,7 @@ func Example_decode() {
 	// Output: 6 4 4 5
 }
 
-// A window is an interval of keys for each query, so loops skip what it hides.
+// A window is an interval of keys for each query, so loops skip the hidden keys.
 func ExampleMask_Keys() {
 	m := attn.Window(1, 0) // a query's own key and the one before it
 	for pos := range 4 {
@@ -61,7 +61,7 @@ func ExampleMask_Keys() {
 	// Output: [0,1) [0,2) [1,3) [2,3)
 }
 
-// Three views of one slab, as a fused projection leaves it.
+// Three views of one slab, the output of a fused projection.
 func ExamplePacked() {
 	slab := []float32{
 		1, 2, 10, 100, // two query heads, a key head, a value head
@@ -72,7 +72,7 @@ func ExamplePacked() {
 	// Output: [3] [4] [30] [300]
 }
 
-// Half of the pairs of a causal mask are hidden, and cost nothing.
+// A causal mask hides about half of the pairs, and hidden pairs cost nothing.
 func ExampleProblem_Count() {
 	p := attn.Problem{Batch: 1, SeqQ: 4, SeqKV: 4, HeadsQ: 2, HeadsKV: 1, Dim: 64, DimV: 64, Mask: attn.Causal()}
 	c := p.Count(nil)
@@ -80,8 +80,8 @@ func ExampleProblem_Count() {
 	// Output: 20 5120 6144
 }
 
-// Attention over two parts of the keys joins to attention over both. Three keys weigh three times
-// as much as one of the same score.
+// Merging the attention over two sets of keys gives attention over both. Three keys weigh three
+// times as much as one key of the same score.
 func ExampleMerge() {
 	o, lse := attn.Wrap(attn.BHSD, []float32{8}, 1, 1, 1, 1), attn.Wrap(attn.BHSD, []float32{1.0986123}, 1, 1, 1, 1)
 	o2, lse2 := attn.Wrap(attn.BHSD, []float32{4}, 1, 1, 1, 1), attn.New(attn.BHSD, 1, 1, 1, 1)
@@ -90,7 +90,7 @@ func ExampleMerge() {
 	// Output: 7.000, LSE 1.3863 = log 4
 }
 
-// A refusal says what a kernel lacks.
+// A refusal names what the kernel lacks.
 func ExampleProblem_Require() {
 	p := attn.Problem{Score: attn.Score{Softcap: 30, Terms: attn.TermALiBi}}
 	fmt.Println(p.Require("naive/go", attn.NeedSoftmax|attn.NeedBias))

@@ -41,8 +41,8 @@ func TestCheckGradsNamesTheOperand(t *testing.T) {
 	}
 }
 
-// Gradients of every layout pass the check, views of one slab among them, and the check allocates
-// nothing.
+// TestCheckGradsTakesWhatIsRight checks that gradients of every layout pass CheckGrads, also as
+// views of one slab, and that CheckGrads allocates nothing.
 func TestCheckGradsTakesWhatIsRight(t *testing.T) {
 	p := attn.Problem{Batch: 2, SeqQ: 5, SeqKV: 5, HeadsQ: 4, HeadsKV: 2, Dim: 3, DimV: 7, Want: attn.WantGrad | attn.WantEntropy}
 	p.Score.Terms = attn.TermBias | attn.TermALiBi | attn.TermSinks | attn.TermRelative | attn.TermMetric
@@ -61,7 +61,7 @@ func TestCheckGradsTakesWhatIsRight(t *testing.T) {
 	}
 }
 
-// Problems whose gradients nobody can give are refused with the reason.
+// TestGradientsRefused checks that problems without a defined gradient are refused with the reason.
 func TestGradientsRefused(t *testing.T) {
 	for text, edit := range map[string]func(p *attn.Problem){
 		"f16":         func(p *attn.Problem) { p.Q = attn.F16 },

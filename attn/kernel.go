@@ -8,106 +8,110 @@ import (
 // A Kernel is one implementation of attention for one instruction set. It is stateless and safe for
 // concurrent use.
 type Kernel interface {
-	// Name is the pair of benchmark keys, such as flash and avx2.
+	// Name returns the kernel's two benchmark keys, such as flash and avx2.
 	Name() (algo, isa string)
-	// Check says what a plan would cost in scratch bytes with so many workers, or why there can be
-	// none. It allocates nothing that grows with the problem. Plan fails exactly when Check does.
+	// Check returns the scratch bytes of a plan for a team of the given number of workers, or the
+	// reason why there can be no plan. It allocates nothing that grows with the problem. Plan fails
+	// exactly when Check does.
 	Check(p Problem, workers int) (scratch int64, err error)
-	// Plan decides and allocates.
+	// Plan makes every decision and allocation that calls need.
 	Plan(p Problem, team *Team) (Plan, error)
 }
 
-// A Plan runs one problem on any operands, one call at a time: plans of this module panic when a
-// second call begins before the first has ended. Its methods do not allocate. It may keep the
-// operands of its last call from being freed.
+// A Plan runs one problem on any operands, one call at a time. Plans of this module panic when a
+// second call begins before the first has ended. The methods of a plan do not allocate. A plan may
+// keep the operands of its last call from being freed.
 type Plan interface {
-	// Forward writes Out and the Stats that are set. What they held before does not matter. It
-	// panics on bad operands.
+	// Forward writes Out and the Stats that are set, whatever they held before. It panics on bad
+	// operands.
 	Forward(a *Args)
-	// Scratch is the number of bytes the plan holds.
+	// Scratch returns the number of bytes that the plan holds.
 	Scratch() int64
 }
 
-// Differentiable is a plan with a backward pass. The plan of a problem that Wants gradients has
-// one; others may have the method, which panics.
+// Differentiable is a plan with a backward pass. Every plan of a problem with WantGrad has one.
+// Another plan may have the method, which then panics.
 type Differentiable interface {
 	Plan
-	// Backward writes the outgoing gradients that are set, from the incoming ones and the operands
-	// of a Forward, as that has left them. What they held before does not matter. It panics on bad
-	// operands.
+	// Backward writes the outgoing gradients that are set, whatever they held before. It reads the
+	// incoming gradients, and the operands and outputs of a Forward as that Forward left them. It
+	// panics on bad operands.
 	Backward(a *Args, g *Grads)
 }
 
-// Recurrent is a plan that can carry a state from call to call: that of a linear problem under a
+// Recurrent is a plan that can carry a state from call to call: a plan of a linear problem under a
 // causal mask, without Lengths.
 //
-// Step absorbs all rows of a (one or many, up to SeqQ, as many queries as keys), writes their
-// outputs and leaves the state after them, in the chunked or one-row form that Problem.SeqQ
-// chooses. Forward is Step from the rule's zero state. A state is float32 [batch][key
-// head][d_phi][d_v], followed, when normalised, by [batch][key head][d_phi].
+// Step processes all rows of a, writes their outputs and leaves the state after them. There may be
+// 1 to SeqQ rows, with as many queries as keys. Problem.SeqQ selects the chunked form or the
+// one-row form. Forward is Step from the zero state.
+//
+// A state is float32 [batch][key head][d_phi][d_v]. A normalised problem has [batch][key
+// head][d_phi] behind it.
 type Recurrent interface {
 	Plan
 	StateLen() int
 	Step(a *Args, state []float32)
 }
 
-// Tuned is a kernel that chooses how it computes by what the CPU prefers. It is found by type
-// assertion.
+// Tuned is a kernel that adapts its computation to the CPU. It is found by type assertion.
 type Tuned interface {
 	Kernel
-	// Path names the choices of the kernel that change its bits, such as exp=reduced,prescaled. It
-	// is the same for all problems. Rows of different paths are those of different kernels: they
-	// are not compared with each other as two versions of one. A kernel without choices returns "".
+	// Path names the choices that change the kernel's bits, such as exp=reduced,prescaled. All
+	// problems have one path. Results of different paths count as results of different kernels:
+	// they are never compared as two versions of one. A kernel without choices returns "".
 	Path() string
 }
 
-// Native is the instruction set of a kernel that is not ours, and chooses for itself. It may also
-// refuse what any kernel of ours does.
+// Native is the instruction set of a kernel of another program, which chooses its instructions
+// itself. Such a kernel may refuse problems that every kernel of this module computes.
 const Native = "native"
 
-// A Foreign kernel is one that another program computes. It may refuse any problem and break at any
-// time, so what it can do is not found out by asking it for one ability at a time. What goes wrong
-// there is a RemoteError; a refusal is ErrUnsupported, as of any kernel.
+// A Foreign kernel is computed by another program. It may refuse any problem and may fail at any
+// time, so its abilities are not found by checking one after the other. Its failures are
+// RemoteErrors; its refusals are ErrUnsupported, like those of any kernel.
 type Foreign interface {
 	Kernel
-	// Claims returns every ability that a problem may ask of it.
+	// Claims returns every ability that a problem may need from it.
 	Claims() Needs
-	// Within bounds the time of everything that is asked of it from now on, together, until the
-	// next call of Within. 0 is no bound.
+	// Within limits the total time of all later calls, until the next call of Within. 0 means no
+	// limit.
 	Within(limit time.Duration)
-	// Watch has heard called when a program starts and again, with runs false, when it has ended.
-	// Its processes are the process group of that number.
+	// Watch registers a function that is called when a program starts, and again with runs false
+	// when it has ended. group is the process group of the program's processes.
 	Watch(heard func(group int, runs bool))
 }
 
-// A RemoteError says what a program that computes elsewhere did wrong.
+// A RemoteError describes a failure of a program that computes for a Foreign kernel.
 type RemoteError struct {
-	Kernel string // the name of its kernel
-	Stage  string // what it was asked, such as run
-	Fault  string // what it did
-	Late   bool   // it was given up because it did not answer in time
+	Kernel string // the name of the kernel
+	Stage  string // the request that failed, such as run
+	Fault  string // what the program did
+	Late   bool   // the program did not answer in time
 }
 
 func (e *RemoteError) Error() string {
 	return fmt.Sprintf("peer %s: %s: %s", e.Kernel, e.Stage, e.Fault)
 }
 
-// Remote is a plan computed elsewhere: a peer in a process, a library behind cgo. Forward is then
-// Load, Run(1), Store, and panics with their error. It is found by type assertion, as is io.Closer:
-// a plan that holds a process, a mapping or C memory; whoever plans, closes.
+// Remote is a plan that is computed elsewhere: by a peer process, or by a library behind cgo. Its
+// Forward is Load, Run(1) and Store, and panics with their errors. It is found by type assertion.
+//
+// A Remote that holds a process, a mapping or C memory is also an io.Closer. The caller of Plan
+// closes it.
 type Remote interface {
 	Plan
 	Load(a *Args) error
-	// Run times itself; copies in and out are not in it.
+	// Run computes the given number of calls and times itself, without the copies in and out.
 	Run(calls int) (cpu, wall time.Duration, err error)
 	Store(a *Args) error
-	// Process is the system's number of the process whose memory a call takes, 0 if none is to be
-	// watched.
+	// Process returns the ID of the process whose memory a call uses, or 0 if there is none to
+	// watch.
 	Process() int
 }
 
-// RemoteBackward is a Remote with a backward pass, of what its last Run has left. Backward is then
-// LoadGrads, RunBackward(1), StoreGrads.
+// RemoteBackward is a Remote with a backward pass, which uses the results of its last Run. Its
+// Backward is LoadGrads, RunBackward(1) and StoreGrads.
 type RemoteBackward interface {
 	Remote
 	Differentiable

@@ -5,60 +5,62 @@ import (
 	"math"
 )
 
-// Unbounded is a window side without limit.
+// Unbounded is a window side without a limit.
 const Unbounded = -1
 
-// An Align says where queries stand among the keys when no positions are given.
+// An Align defines the positions of queries when a call gives none.
 type Align uint8
 
 // Alignments.
 const (
-	BottomRight Align = iota // the last query sees the last key
-	TopLeft                  // query i stands on key i
+	BottomRight Align = iota // the last query is at the position of the last key
+	TopLeft                  // query i is at the position of key i
 )
 
-// A Bitmap says which form of element mask Args.Allowed brings.
+// A Bitmap is the form of the element mask in Args.Allowed.
 type Bitmap uint8
 
 // Forms of an element mask.
 const (
 	NoBitmap Bitmap = iota
 	BoolBitmap
-	PackedBitmap // a bit a key
-	BlockBitmap  // a bit for Block queries by Block keys
+	PackedBitmap // one bit for each key
+	BlockBitmap  // one bit for each block of Block queries and Block keys
 )
 
-// A Mask says which keys a query may see. The zero Mask shows all of them. A band and a bitmap
-// combine: a key is visible when both show it.
+// A Mask defines which keys a query may see. The zero Mask shows all keys. With both a band and a
+// bitmap, a key is visible when both show it.
 type Mask struct {
-	Band        bool  // Left and Right hold
-	Left, Right int   // with Band: keys pos-Left <= j <= pos+Right, or Unbounded
+	Band        bool  // Left and Right are in effect
+	Left, Right int   // keys pos-Left <= j <= pos+Right are shown; a side may be Unbounded
 	Align       Align // the positions of queries without QPos
 	Bitmap      Bitmap
-	Block       int // side of a block of a BlockBitmap
+	Block       int // the side of a block of a BlockBitmap
 }
 
 // Full shows every key.
 func Full() Mask { return Mask{} }
 
-// Causal shows each query the keys up to its own position, the last query standing on the last key.
+// Causal shows each query the keys up to its own position. The last query is at the position of the
+// last key.
 func Causal() Mask { return Mask{Band: true, Left: Unbounded} }
 
-// CausalTopLeft is Causal with query i standing on key i.
+// CausalTopLeft is Causal with query i at the position of key i.
 func CausalTopLeft() Mask { return Mask{Band: true, Left: Unbounded, Align: TopLeft} }
 
-// Window shows left keys before the query's position, the position itself, and right keys after it.
+// Window shows left keys before the query's position, the key at the position, and right keys after
+// it.
 func Window(left, right int) Mask { return Mask{Band: true, Left: left, Right: right} }
 
-// With returns the mask with an element mask of the given form besides.
+// With returns the mask with an added element mask of the given form.
 func (m Mask) With(b Bitmap) Mask { m.Bitmap = b; return m }
 
-// WithBlocks returns the mask with a bitmap besides that has a bit for so many queries by as many
-// keys.
+// WithBlocks returns the mask with an added block bitmap, which has one bit for each block of side
+// queries and side keys.
 func (m Mask) WithBlocks(side int) Mask { m.Bitmap, m.Block = BlockBitmap, side; return m }
 
-// Keys returns the interval lo <= j < hi of the nk keys in use that the band shows to a query at
-// pos. It is empty as lo == hi.
+// Keys returns the interval lo <= j < hi of keys that the band shows to a query at pos, of the nk
+// keys in use. An empty interval has lo == hi.
 func (m Mask) Keys(pos, nk int) (lo, hi int) {
 	hi = nk
 	if !m.Band {
@@ -73,8 +75,8 @@ func (m Mask) Keys(pos, nk int) (lo, hi int) {
 	return lo, max(lo, hi)
 }
 
-// Each is Keys for queries one after the other from pos on, as many as los and his have. Neither
-// bound ever decreases.
+// Each computes Keys for len(los) consecutive queries, the first at pos. Neither bound ever
+// decreases.
 func (m Mask) Each(pos, nk int, los, his []int32) {
 	lo, hi := -len(los), nk // unbounded
 	if m.Band && m.Left != Unbounded {
@@ -87,7 +89,7 @@ func (m Mask) Each(pos, nk int, los, his []int32) {
 	ramp(his, hi, nk)
 }
 
-// ramp is from, from+1 and so on, each as far as 0 to n goes.
+// ramp fills to with from, from+1, ..., each limited to 0..n.
 func ramp(to []int32, from, n int) {
 	from = min(max(from, -len(to)), n)
 	begin, end := max(-from, 0), min(n-from, len(to))
@@ -100,7 +102,7 @@ func ramp(to []int32, from, n int) {
 	}
 }
 
-// String returns the name of the mask in benchmark keys and flags.
+// String returns the mask's name in benchmark keys and flags.
 func (m Mask) String() string {
 	s := "full"
 	switch {
@@ -132,7 +134,7 @@ func (m Mask) String() string {
 	return s
 }
 
-// validate refuses a mask that means nothing.
+// validate reports what makes a mask invalid.
 func (m Mask) validate() error {
 	if m.Band && (min(m.Left, m.Right) < Unbounded || max(m.Left, m.Right) > math.MaxInt32) {
 		return fmt.Errorf("mask: window sides %d, %d: a side is a count of keys, at most %d, or Unbounded (-1)", m.Left, m.Right, math.MaxInt32)
@@ -149,9 +151,9 @@ func (m Mask) validate() error {
 	return nil
 }
 
-// Bits is an element mask: true shows the key. Extents are [batch, query, head, key], each the
-// problem's or 1, which broadcasts; in a block bitmap queries and keys are counted in blocks.
-// Strides are in elements, which in Words are bits, the lowest of a word first.
+// Bits is an element mask: true shows the key. Its extents are [batch, query, head, key]. Each is
+// the problem's, or 1, which broadcasts; a block bitmap counts blocks of queries and of keys.
+// Strides are in elements. An element of Words is a bit, the lowest bit of a word first.
 type Bits struct {
 	Bool       []bool   // BoolBitmap
 	Words      []uint64 // PackedBitmap, BlockBitmap
@@ -159,8 +161,8 @@ type Bits struct {
 	SB, SS, SH int
 }
 
-// Shows is whether the bitmap of a call, if it has one, shows key j to query i of head h in batch
-// entry b.
+// Shows reports whether the bitmap shows key j to query i of head h in batch entry b. It is true if
+// the problem has no bitmap.
 func (a *Args) Shows(p *Problem, b, i, h, j int) bool {
 	m := &a.Allowed
 	switch p.Mask.Bitmap {
@@ -177,8 +179,8 @@ func (a *Args) Shows(p *Problem, b, i, h, j int) bool {
 	return m.Words[off/64]>>(off%64)&1 != 0
 }
 
-// BoolMask views data of shape [batch, head, query, key], or the last one to three of these, as an
-// element mask.
+// BoolMask returns data of shape [batch, head, query, key] as an element mask. The first one to
+// three dimensions may be left out.
 func BoolMask(data []bool, dims ...int) (Bits, error) {
 	d, err := fromRight(len(data), dims)
 	if err != nil {
@@ -187,8 +189,8 @@ func BoolMask(data []bool, dims ...int) (Bits, error) {
 	return Bits{Bool: data, B: d[0], H: d[1], S: d[2], D: d[3], SB: d[1] * d[2] * d[3], SH: d[2] * d[3], SS: d[3]}, nil
 }
 
-// BiasTensor views data of shape [batch, head, query, key], or the last one to three of these, as
-// an additive bias.
+// BiasTensor returns data of shape [batch, head, query, key] as an additive bias. The first one to
+// three dimensions may be left out.
 func BiasTensor(data []float32, dims ...int) (Tensor, error) {
 	d, err := fromRight(len(data), dims)
 	if err != nil {
@@ -197,6 +199,8 @@ func BiasTensor(data []float32, dims ...int) (Tensor, error) {
 	return Tensor{Data: data, B: d[0], H: d[1], S: d[2], D: d[3], SB: d[1] * d[2] * d[3], SH: d[2] * d[3], SS: d[3]}, nil
 }
 
+// fromRight returns the extents of a shape of 1 to 4 dimensions, with extents of 1 for the missing
+// first ones. It checks that n elements fill the shape.
 func fromRight(n int, dims []int) (d [4]int, err error) {
 	if len(dims) < 1 || len(dims) > 4 {
 		return d, fmt.Errorf("rank %d, want 1 to 4", len(dims))
@@ -213,13 +217,13 @@ func fromRight(n int, dims []int) (d [4]int, err error) {
 	return d, nil
 }
 
-// Offset finds the mask of one query: that of key j is Bool[off+j*step].
+// Offset returns where the mask of one query begins: the element of key j is Bool[off+j*step].
 func (m *Bits) Offset(b, s, h int) (off, step int) {
 	return broadcastOffset(b, s, h, m.B, m.S, m.H, m.D, m.SB, m.SS, m.SH)
 }
 
-// Offset finds row (b, s, h) of a tensor whose extents of 1 broadcast, as those of a bias do:
-// element j is Data[off+j*step].
+// Offset returns where row (b, s, h) of a tensor begins, such as a bias, whose extents of 1
+// broadcast. Element j is Data[off+j*step].
 func (t *Tensor) Offset(b, s, h int) (off, step int) {
 	return broadcastOffset(b, s, h, t.B, t.S, t.H, t.D, t.SB, t.SS, t.SH)
 }
@@ -240,7 +244,7 @@ func broadcastOffset(b, s, h, eb, es, eh, ed, sb, ss, sh int) (off, step int) {
 	return off, step
 }
 
-// broadcastable checks extents that are each the problem's or 1.
+// broadcastable checks that each extent is the problem's or 1.
 func broadcastable(name string, b, s, h, d, pb, ps, ph, pd int) error {
 	ok := func(n, want int) bool { return n == want || n == 1 }
 	if !ok(b, pb) || !ok(s, ps) || !ok(h, ph) || !ok(d, pd) {

@@ -10,8 +10,8 @@ import (
 	"attnlab/attn"
 )
 
-// A mask or a bias of few dimensions is the last ones of [batch, head, query, key], and broadcasts
-// over the others.
+// TestBroadcastFromTheRight checks that the dimensions of a mask or bias are the last ones of
+// [batch, head, query, key], and that it broadcasts over the missing ones.
 func TestBroadcastFromTheRight(t *testing.T) {
 	const B, H, Q, K = 2, 3, 4, 5
 	data := make([]float32, B*H*Q*K)

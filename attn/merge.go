@@ -5,15 +5,15 @@ import (
 	"math"
 )
 
-// Merge joins the attention of one set of queries over two disjoint sets of keys: o and lse absorb
-// the second part. Outputs have shape [batch, query, head, d], LSE tensors [batch, query, head, 1
-// or 2]. A part without visible keys (LSE -Inf) changes no bit. Merge is commutative, and
-// associative up to rounding.
+// Merge combines the attention of the same queries over two disjoint sets of keys: o and lse become
+// the result over both sets. Outputs have shape [batch, query, head, d], LSE tensors [batch, query,
+// head, 1 or 2]. A side without visible keys (LSE -Inf) changes no bit of the other. Merge is
+// commutative, and associative up to rounding.
 //
-// The weight of a part is exp of its LSE, so an error in an LSE is a relative error of the output.
-// One float32 loses the log of the sum where scores are far from 0, hence an LSE tensor with D = 1
-// may hold numbers up to 2^12 in magnitude, besides infinities and NaN. Merge panics on others,
-// before it writes anything. With D = 2 it takes any score.
+// The weight of a side is exp of its LSE, so an error in an LSE is a relative error of the output.
+// One float32 loses the log of the sum where scores are far from 0. An LSE tensor with D = 1 may
+// therefore hold only numbers up to 2^12 in magnitude, infinities and NaN. Merge panics on others
+// before it writes anything. With D = 2 it accepts any score.
 func Merge(o, lse, o2, lse2 Tensor) {
 	if err := mergeable(&o, &lse, &o2, &lse2); err != nil {
 		panic(fmt.Errorf("attn.Merge: %w", err))
@@ -46,7 +46,7 @@ func mergeRow(x, y []float32, zx, zy LogSum) LogSum {
 		}
 		return zx
 	}
-	top := zx // two infinite scores make Inf - Inf, which is the NaN they should be
+	top := zx // with two infinite scores Inf - Inf gives the NaN that the row must have
 	if d := zy.over(zx); d > 0 || d == 0 && zy.Ref > zx.Ref {
 		top = zy
 	}
@@ -61,7 +61,7 @@ func mergeRow(x, y []float32, zx, zy LogSum) LogSum {
 	return LogSum{top.Ref, log}
 }
 
-// mergeable reports what is wrong with the shapes of two parts.
+// mergeable reports what is wrong with the shapes of the two sides.
 func mergeable(o, lse, o2, lse2 *Tensor) error {
 	for _, t := range [...]struct {
 		name string
@@ -81,12 +81,12 @@ func mergeable(o, lse, o2, lse2 *Tensor) error {
 	return o.apart("o", lse, "lse")
 }
 
-// farLSE is the largest magnitude of an LSE that one float32 holds well enough to merge: its last
-// place is 2^-12 there.
+// farLSE is the largest magnitude of an LSE that one float32 holds precisely enough to merge: its
+// last place is 2^-12 there.
 const farLSE = 1 << 12
 
-// mergeableRows reports the first row whose LSE is too far for one number: in either part, or where
-// the second would be stored.
+// mergeableRows returns an error for the first row whose LSE is too far from 0 for one float32, in
+// either side or where the result is stored.
 func mergeableRows(lse, lse2 *Tensor) error {
 	if lse.D == 2 && lse2.D == 2 {
 		return nil
@@ -100,7 +100,7 @@ func mergeableRows(lse, lse2 *Tensor) error {
 				}{{"lse", lse, lse}, {"lse2", lse2, lse2}, {"lse2", lse2, lse}} {
 					x := math.Abs(t.t.LogSum(b, s, h).Value())
 					if t.stored.D == 1 && x > farLSE && !math.IsInf(x, 1) {
-						return fmt.Errorf("%s[batch %d, query %d, head %d]: LSE %v; one float32 loses the log of the sum beyond ±%d: want LSE tensors with D = 2",
+						return fmt.Errorf("%s[batch %d, query %d, head %d]: LSE %v: one float32 loses the log of the sum beyond ±%d, want LSE tensors with D = 2",
 							t.name, b, s, h, t.t.LogSum(b, s, h).Value(), farLSE)
 					}
 				}

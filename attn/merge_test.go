@@ -10,18 +10,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A part is the attention of one query over some keys: its output and LSE, the latter as one number
-// or two.
+// A part is the attention of one query over some keys: its output, and its LSE as one number or
+// two.
 type part struct{ o, lse attn.Tensor }
 
 func partOf(lse float32, o ...float32) part { return partOver([]float32{lse}, o...) }
 
-// partOver has the given row of an LSE tensor.
+// partOver returns a part with the given LSE row and output.
 func partOver(lse []float32, o ...float32) part {
 	return part{attn.Wrap(attn.BHSD, slices.Clone(o), 1, 1, 1, len(o)), attn.Wrap(attn.BHSD, slices.Clone(lse), 1, 1, 1, len(lse))}
 }
 
-// merged leaves its arguments as they are.
+// merged returns the merge of x and y without changing them.
 func merged(x, y part) part {
 	m := partOver(x.lse.Data, x.o.Data...)
 	attn.Merge(m.o, m.lse, y.o, y.lse)
@@ -48,7 +48,7 @@ func TestMergeLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x, y, z := drawPart(t, "x"), drawPart(t, "y"), drawPart(t, "z")
 		nan := float32(math.NaN())
-		nothing := partOf(float32(math.Inf(-1)), nan, nan, nan) // whatever its output holds
+		nothing := partOf(float32(math.Inf(-1)), nan, nan, nan) // its output must not matter
 		if !slices.Equal(merged(x, nothing).bits(), x.bits()) || !slices.Equal(merged(nothing, x).bits(), x.bits()) {
 			t.Fatalf("a part without keys changes %v", x)
 		}
@@ -56,7 +56,7 @@ func TestMergeLaws(t *testing.T) {
 			t.Fatalf("x+y = %v, y+x = %v", a, b)
 		}
 		a, b := merged(merged(x, y), z), merged(x, merged(y, z))
-		// Each merge rounds an output once; the rounding of an intermediate LSE moves weights by as
+		// Each merge rounds an output once. Rounding an intermediate LSE changes the weights by as
 		// much.
 		const u = 1.0 / (1 << 24)
 		l := math.Max(math.Abs(float64(x.lse.Data[0])), math.Max(math.Abs(float64(y.lse.Data[0])), math.Abs(float64(z.lse.Data[0])))) + 2
@@ -114,8 +114,8 @@ func TestMergeInfinities(t *testing.T) {
 	}
 }
 
-// TestMergeFar checks that parts of 1 and 127 keys at -1e9 make the mean of all 128, and that one
-// number for the LSE of such rows is refused, naming the row, before anything is written.
+// TestMergeFar checks that parts of 1 and 127 keys at -1e9 merge to the mean of all 128. It also
+// checks that such rows with an LSE of one number are refused by name before anything is written.
 func TestMergeFar(t *testing.T) {
 	x, y := partOver([]float32{-1e9, 0}, 0), partOver([]float32{-1e9, float32(math.Log(127))}, 64)
 	if got := merged(x, y).o.Data[0]; math.Abs(float64(got)-63.5) > 64*0x1p-22 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// An Op is the kind of attention. It is an index into the table of operations below; packages
-// oracle and cases have a table each, of definitions and of families of cases.
+// An Op is a kind of attention. It is an index into the table of operations below. Package oracle
+// has a table of definitions and package cases a table of families of cases, both indexed by Op.
 type Op uint8
 
 // Operations.
@@ -17,35 +17,36 @@ const (
 	opEnd
 )
 
-// The first abilities are those to do an operation: one bit for each, at the place of its Op.
+// The first abilities are the operations: bit op is the ability to compute operation op.
 const (
 	NeedSoftmax Needs = 1 << OpSoftmax
 	NeedLinear  Needs = 1 << OpLinear
 )
 
-// Groups of abilities that a kind of attention takes together.
+// Groups of abilities that a kind of attention takes as a whole.
 const (
 	anyMask  = NeedWindow | NeedBool | NeedPacked | NeedBlock
 	anyStore = NeedTypes | NeedLengths | NeedRagged | NeedPages
 )
 
-// AllSoftmax is every ability that a problem of softmax attention can ask for.
+// AllSoftmax is every ability that a problem of softmax attention can need.
 const AllSoftmax = NeedSoftmax | AllNeeds&^(1<<opEnd-1)
 
 // An operation is one entry of the table.
 type operation struct {
 	name string
-	// takes is the set of abilities that a problem of this kind may ask for besides the kind
+	// takes is the set of abilities that a problem of this kind may need besides the operation
 	// itself.
 	takes Needs
-	// check refuses fields that no ability stands for; nil refuses none.
+	// check returns an error for a field that the operation does not take and that no ability
+	// covers. A nil check accepts all.
 	check func(p *Problem) error
-	// flop returns the arithmetic operations of the two passes, given the other counts and the
-	// number of query rows over batches and heads.
+	// flop returns the arithmetic operations of both passes. queries is the number of query rows
+	// over all batch entries and query heads.
 	flop func(p *Problem, c *Count, queries int64) (forward, backward int64)
-	// lse means that weights are exponentials over their sum, so that a row has an LSE.
+	// lse is set if weights are exponentials over their sum, so that a row has an LSE.
 	lse bool
-	// averages reports whether the weights of a row sum to 1; nil is never.
+	// averages reports whether the weights of a row sum to 1. A nil averages means never.
 	averages func(p *Problem) bool
 }
 
@@ -76,7 +77,7 @@ var operations = [opEnd]operation{
 	},
 }
 
-// noLinear refuses the fields of linear attention.
+// noLinear returns an error if a field of linear attention is set.
 func noLinear(p *Problem) error {
 	if p.Linear != (Linear{}) {
 		return fmt.Errorf("problem: fields of Linear are set, but op is %v", p.Op)
@@ -84,7 +85,8 @@ func noLinear(p *Problem) error {
 	return nil
 }
 
-// fiveForTwo counts a backward pass that makes five products for the two of the forward pass.
+// fiveForTwo returns the operations of both passes, given those of the forward pass. The backward
+// pass computes five products where the forward pass computes two.
 func fiveForTwo(flop int64) (forward, backward int64) { return flop, times(5, flop/2) }
 
 // Ops lists the operations in the order of their numbers.
@@ -96,7 +98,7 @@ func Ops() []Op {
 	return all
 }
 
-// OpByName finds an operation by its name.
+// OpByName returns the operation of that name.
 func OpByName(s string) (Op, error) {
 	names := make([]string, opEnd)
 	for i := range operations {
@@ -107,8 +109,8 @@ func OpByName(s string) (Op, error) {
 	return 0, fmt.Errorf("op %q: one of %s", s, strings.Join(names, ", "))
 }
 
-// OpsOf lists the operations that a kernel does. A Foreign kernel is taken at its claims; any other
-// is asked for a small plain problem of each.
+// OpsOf lists the operations that a kernel computes. It trusts the claims of a Foreign kernel. Of
+// any other kernel it checks a small plain problem of each operation.
 func OpsOf(k Kernel) []Op {
 	has := func(op Op) bool {
 		p := Problem{Op: op, Batch: 1, SeqQ: 4, SeqKV: 4, HeadsQ: 1, HeadsKV: 1, Dim: 8, DimV: 8}
@@ -125,7 +127,8 @@ func OpsOf(k Kernel) []Op {
 // String returns the name used in flags and benchmark keys.
 func (o Op) String() string { return o.entry().name }
 
-// entry returns the entry of an operation, for an unknown one an entry that has but a name.
+// entry returns the table's entry of an operation. An unknown operation has an entry with only a
+// name.
 func (o Op) entry() operation {
 	if o < opEnd {
 		return operations[o]
@@ -133,28 +136,28 @@ func (o Op) entry() operation {
 	return operation{name: fmt.Sprintf("op(%d)", uint8(o))}
 }
 
-// Need returns the ability to do the operation.
+// Need returns the ability to compute the operation.
 func (o Op) Need() Needs { return 1 << o & (1<<opEnd - 1) }
 
-// Takes returns the abilities that a problem of this kind may ask for besides Need.
+// Takes returns the abilities that a problem of this kind may need besides Need.
 func (o Op) Takes() Needs { return o.entry().takes }
 
-// HasLSE reports whether the weights of a row are exponentials over their sum. The row then has an
-// LSE, which the backward pass reads; a constant that is added to all its scores changes no weight;
-// and Merge joins parts of its keys.
+// HasLSE reports whether the weights of a row are exponentials over their sum. If so, three things
+// hold: a row has an LSE, which the backward pass reads; a constant added to all scores of a row
+// changes no weight; and Merge joins the results of KV splits.
 func (o Op) HasLSE() bool { return o.entry().lse }
 
 // ReadsLSE reports whether the backward pass of a problem reads Stats.LSE.
 func (p *Problem) ReadsLSE() bool { return p.Want&WantGrad != 0 && p.Op.HasLSE() }
 
-// Averages reports whether an output is a weighted mean of the values: the weights of a row sum to
-// 1.
+// Averages reports whether an output is a weighted mean of the values, that is, whether the weights
+// of a row sum to 1.
 func (p *Problem) Averages() bool {
 	averages := p.Op.entry().averages
 	return averages != nil && averages(p)
 }
 
-// checkOp reports what a valid problem may have, but not one of its kind.
+// checkOp returns an error for what a valid problem may have, but not a problem of its kind.
 func (p *Problem) checkOp() error {
 	if other := p.Needs() &^ (p.Op.Need() | p.Op.Takes()); other != 0 {
 		return fmt.Errorf("problem: op %v has no %v: leave it out", p.Op, other)

@@ -8,21 +8,22 @@ import (
 	"math"
 )
 
-// A Partial is the attention of some queries over a part of their keys, with all that is needed to
-// merge it with the other parts. Attention over a split sequence is the Merge of the partial
-// results, wherever each was computed. The part of keys lo to hi is a call of its own, with views
-// of these rows of K and V (and of these columns of a bias or mask), KLen and QPos counted from lo,
-// and the sinks in one of the parts: -Inf, no sink, in the others. Weights, scores, Mean and
-// Entropy do not merge.
+// A Partial is the attention of some queries over a subset of their keys (a KV split), with all
+// that merging needs. Attention over all keys is the Merge of the Partials of its KV splits,
+// wherever each was computed.
+//
+// The Partial of keys lo to hi is one call. K and V are views of those rows; a bias or mask is a
+// view of those columns. KLen and QPos count from lo. Only one split has the sinks; in the others
+// they are -Inf. Weights, Scores, Mean and Entropy cannot be merged.
 type Partial struct {
 	Out Tensor // [batch, query, head, dim]
-	LSE Tensor // [batch, query, head, 2]: reference, and the log of the sum over it. [..., 1] holds near scores only: see Merge
+	LSE Tensor // [batch, query, head, 2], or 1 if scores are near 0: see LogSum and Merge
 }
 
-// NewPartial returns the partial result of no keys, which changes no other.
+// NewPartial returns the Partial of no keys. Merging it changes nothing.
 func NewPartial(b, s, h, d int) Partial { return newPartial(b, s, h, d, 2) }
 
-// newPartial returns the partial result of no keys, with an LSE tensor of one or two numbers a row.
+// newPartial returns the Partial of no keys, with lse numbers (1 or 2) in each row of LSE.
 func newPartial(b, s, h, d, lse int) Partial {
 	x := Partial{New(BHSD, b, s, h, d), New(BHSD, b, s, h, lse)}
 	for i := 0; i < len(x.LSE.Data); i += lse {
@@ -31,15 +32,15 @@ func newPartial(b, s, h, d, lse int) Partial {
 	return x
 }
 
-// Merge absorbs the partial result of other keys. See the function of that name.
+// Merge adds the result over other keys to x. See function Merge.
 func (x *Partial) Merge(y Partial) { Merge(x.Out, x.LSE, y.Out, y.LSE) }
 
-// A written Partial begins with one of these marks. The first format has one number a row for LSE.
+// A written Partial begins with one of these marks. Format attnlab1 has an LSE of one number.
 const partialMark, partialMark1 = "attnlab2", "attnlab1"
 
-// WriteTo writes the partial result for another process, whatever its byte order: the mark
-// "attnlab2", the extents of Out, the D of LSE, the rows of Out by batch, head and query, and those
-// of LSE in the same order. Every number has 4 bytes, the lowest first.
+// WriteTo writes the Partial in a format for any machine: the mark "attnlab2", the extents of Out,
+// the D of LSE, the rows of Out by batch, head and query, and the rows of LSE in the same order.
+// Every number has 4 bytes, the lowest first.
 func (x *Partial) WriteTo(w io.Writer) (int64, error) {
 	if err := mergeable(&x.Out, &x.LSE, &x.Out, &x.LSE); err != nil {
 		return 0, fmt.Errorf("attn.Partial: %w", err)
@@ -59,8 +60,9 @@ func (x *Partial) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// ReadFrom replaces the partial result by one that WriteTo wrote, and reads no further. It also
-// reads the format "attnlab1", which has no D of LSE: that is 1. It allocates as much as comes.
+// ReadFrom replaces the Partial with one that WriteTo wrote, and reads no further. It also reads
+// the older format "attnlab1", which has no D of LSE: that is 1. It allocates no more memory than
+// the data received needs.
 func (x *Partial) ReadFrom(r io.Reader) (int64, error) {
 	mark := make([]byte, len(partialMark))
 	n, err := io.ReadFull(r, mark)
@@ -73,7 +75,7 @@ func (x *Partial) ReadFrom(r io.Reader) (int64, error) {
 	case partialMark1:
 		extents = 4
 	default:
-		return int64(n), fmt.Errorf("attn.Partial: this is not a partial result: it begins with %q, want %q", mark, partialMark)
+		return int64(n), fmt.Errorf("attn.Partial: not a partial result: it begins with %q, want %q", mark, partialMark)
 	}
 	head := make([]byte, 4*extents)
 	more, err := io.ReadFull(r, head)
@@ -86,10 +88,10 @@ func (x *Partial) ReadFrom(r io.Reader) (int64, error) {
 	}
 	b, s, h, d, lse := extent[0], extent[1], extent[2], extent[3], extent[4]
 	if lse != 1 && lse != 2 {
-		return int64(n), fmt.Errorf("attn.Partial: %d numbers a row for LSE, want 1 or 2", lse)
+		return int64(n), fmt.Errorf("attn.Partial: %d numbers in each row of LSE, want 1 or 2", lse)
 	}
 	if !fits(1<<46, b, s, h, d+lse) {
-		return int64(n), fmt.Errorf("attn.Partial: shape %s is more than any memory", shape(b, s, h, d))
+		return int64(n), fmt.Errorf("attn.Partial: shape %s is larger than any memory", shape(b, s, h, d))
 	}
 	var body bytes.Buffer
 	size, err := io.CopyN(&body, r, 4*int64(b)*int64(s)*int64(h)*int64(d+lse))
@@ -97,7 +99,7 @@ func (x *Partial) ReadFrom(r io.Reader) (int64, error) {
 		return int64(n) + size, fmt.Errorf("attn.Partial: shape %s: %w", shape(b, s, h, d), err)
 	}
 	*x = newPartial(b, s, h, d, lse)
-	if size == 0 { // extents may still be large
+	if size == 0 { // other extents may still be large
 		return int64(n), nil
 	}
 	for _, t := range [...]*Tensor{&x.Out, &x.LSE} {

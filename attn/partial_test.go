@@ -12,7 +12,7 @@ import (
 	"attnlab/attn"
 )
 
-// sample is a partial result with every kind of number, in a layout of gaps.
+// sample returns a partial result with every kind of number, in a layout with gaps.
 func sample() attn.Partial {
 	x := attn.Partial{
 		Out: attn.Tensor{Data: make([]float32, 200), B: 2, S: 3, H: 2, D: 5, SB: 90, SS: 20, SH: 7},
@@ -58,8 +58,8 @@ func TestPartialIsWrittenAndRead(t *testing.T) {
 	}
 }
 
-// TestPartialOfOneNumber checks that the first format, whose LSE has one number a row, is still
-// read.
+// TestPartialOfOneNumber checks that ReadFrom still reads the first format, whose LSE has one
+// number.
 func TestPartialOfOneNumber(t *testing.T) {
 	text := []byte("attnlab1\x01\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00")
 	for _, x := range []float32{3, 4, 5, 6} {
@@ -82,8 +82,7 @@ func TestPartialOfOneNumber(t *testing.T) {
 	}
 }
 
-// TestPartialOfNothing checks that a partial result without numbers has extents that need not be
-// small.
+// TestPartialOfNothing checks that a partial result without numbers may have large extents.
 func TestPartialOfNothing(t *testing.T) {
 	text := append([]byte("attnlab2"), 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0)
 	var x attn.Partial
@@ -102,7 +101,7 @@ func TestPartialRefuses(t *testing.T) {
 	huge := append(append([]byte("attnlab2"), bytes.Repeat([]byte{0xff}, 16)...), 2, 0, 0, 0)
 	three := slices.Clone(whole)
 	three[8+16] = 3
-	large := slices.Clone(whole) // says a lot, and brings little
+	large := slices.Clone(whole) // claims large extents, but holds little data
 	large[8+2] = 0xff
 	for says, raw := range map[string][]byte{
 		"EOF":             nil,
@@ -124,7 +123,8 @@ func TestPartialRefuses(t *testing.T) {
 	}
 }
 
-// TestNewPartial checks that the partial result of no keys changes none, from either side.
+// TestNewPartial checks that merging the partial result of no keys changes nothing, in either
+// order.
 func TestNewPartial(t *testing.T) {
 	x, left, right := sample(), attn.NewPartial(2, 3, 2, 5), sample()
 	left.Merge(x)

@@ -8,68 +8,69 @@ import (
 	"strings"
 )
 
-// ErrUnsupported is what Check and Plan wrap when a kernel does not do what a valid problem asks.
+// ErrUnsupported is the error that Check and Plan wrap when a kernel lacks an ability that a valid
+// problem needs.
 var ErrUnsupported = errors.New("unsupported")
 
-// A Problem is everything that determines the answer except the numbers. It is comparable, and the
-// zero value of each field after DimV is the plain case.
+// A Problem is everything that determines the answer except the numbers. It is comparable. The zero
+// value of each field after DimV is the plain case.
 type Problem struct {
-	Op              Op // the table of operations says which of the fields below a kind of attention takes
+	Op              Op // Op.Takes returns which of the fields below it takes
 	Batch           int
-	SeqQ, SeqKV     int // capacities: decoding never replans
+	SeqQ, SeqKV     int // capacities: a call may have fewer rows
 	HeadsQ, HeadsKV int // HeadsKV divides HeadsQ
-	Dim, DimV       int
-	DimQ            int // with TermMetric: columns of Q, where the metric is not square; 0: Dim
+	Dim, DimV       int // columns of K, and of V and Out
+	DimQ            int // columns of Q if a metric is not square; 0 means Dim
 	Mask            Mask
 	Score           Score
 	Linear          Linear
 	Q, KV, Out      DType
-	Ragged, Lengths bool // Args.QStart/KStart; Args.KLen/QPos
-	Page            int  // rows in a cache page, a power of two of 8 or more; 0: contiguous
-	Want            Want // by-products and gradients the plan must be able to give
+	Ragged          bool // calls have QStart and, unless K and V are in pages, KStart
+	Lengths         bool // calls may have KLen and QPos
+	Page            int  // rows of a cache page, a power of two from 8; 0 means contiguous
+	Want            Want // by-products and gradients that the plan must be able to compute
 }
 
-// MaxDim is the largest Dim, DimV and DimQ. Loops in assembly, which Go cannot interrupt, take some
-// rows at once.
+// MaxDim is the largest Dim, DimV and DimQ. A loop in assembly processes several rows in one call,
+// which Go cannot interrupt; the limit keeps that call short.
 const MaxDim = 8192
 
 // Frozen is the temperature of the limit T -> 0.
 const Frozen = -1.0
 
-// A Score says how the score of a query and a key is made.
+// A Score defines how the score of a query and a key is computed.
 type Score struct {
-	Scale   float64 // 0: 1/√Dim
-	Temp    float64 // 0: 1; Frozen: T -> 0; +Inf: uniform
-	Softcap float64
+	Scale   float64 // 0 means 1/√Dim
+	Temp    float64 // 0 means 1; Frozen is T -> 0; +Inf gives uniform weights
+	Softcap float64 // 0 means none
 	Terms   Terms
 	Rope    Rope
 }
 
-// Terms is the set of terms that enter a score besides the product; their operands are in
-// Args.Terms.
+// Terms is the set of terms that a score has besides the product. Their operands are in Args.Terms.
 type Terms uint8
 
 // Score terms.
 const (
-	TermBias     Terms = 1 << iota // added to the score
+	TermBias     Terms = 1 << iota // a bias, added to the score
 	TermALiBi                      // -slope of the head times the distance |pos-j|
-	TermSinks                      // one extra key a head, without a value
-	TermRelative                   // scale * q . r, a row of a table by how far key and query are apart
+	TermSinks                      // one extra key for each head, without a value
+	TermRelative                   // scale * q . r, with the table row r of the relative position
 	TermMetric                     // q . g . k in place of q . k
 )
 
-// Rope says whether and how Q and K are rotated by their positions: which two elements of a row
-// turn together. With n angles, the first 2n elements turn and the others stay.
+// Rope selects the rotation of Q and K by their positions: none, or which two elements of a row
+// form a pair. With n angles the first 2n elements turn; the others stay as they are.
 type Rope uint8
 
 // Rotations.
 const (
 	NoRope          Rope = iota
-	RopeInterleaved      // 2c and 2c+1
-	RopeHalves           // c and c+n
+	RopeInterleaved      // pairs 2c and 2c+1
+	RopeHalves           // pairs c and c+n
 )
 
-// A Linear says what a linear problem computes from features f:
+// A Linear defines what a linear problem computes from features f:
 //
 //	o_i = sum_j w_ij v_j / (sum_j w_ij + Eps)   w_ij = f(q_i) . f(k_j)
 //	o_i = scale * sum_j w_ij v_j                if Unnormalised
@@ -94,7 +95,7 @@ var featureNames = [...]string{"elu+1", "relu+1", "identity"}
 // String returns the name used in flags and benchmark keys.
 func (f Feature) String() string { return name(featureNames[:], int(f), "feature") }
 
-// FeatureByName finds a feature map by its name.
+// FeatureByName returns the feature map of that name.
 func FeatureByName(s string) (Feature, error) {
 	for i, n := range featureNames {
 		if n == s {
@@ -104,8 +105,8 @@ func FeatureByName(s string) (Feature, error) {
 	return 0, fmt.Errorf("unknown feature map %q: one of %s", s, strings.Join(featureNames[:], ", "))
 }
 
-// Want is the set of by-products and gradients a plan must be able to give. A call may still leave
-// any of them out.
+// Want is the set of by-products and gradients that a plan must be able to compute. A call may
+// leave any of them out.
 type Want uint16
 
 // By-products.
@@ -117,16 +118,17 @@ const (
 	WantArgMax
 	WantWeights
 	WantScores
-	WantGrad // a plan with a backward pass, which reads Stats.LSE: see Grads
+	WantGrad // gradients: the plan has a backward pass, which reads Stats.LSE
 )
 
-// Needs is a set of abilities: what a problem asks, or what a kernel has.
+// Needs is a set of abilities, which a problem needs or a kernel has.
 type Needs uint64
 
-// Abilities besides the operations. Any kernel does no mask and causal ones, any sizes, strides and
-// head groups.
+// Abilities besides the operations. Every kernel computes problems without a mask and with a causal
+// mask, of any sizes, strides and head groups.
 const (
-	NeedWindow Needs = 1 << (iota + Needs(opEnd)) // a band bounded on the left, or past the query's own position
+	// a band with a left bound, or a right bound other than 0
+	NeedWindow Needs = 1 << (iota + Needs(opEnd))
 	NeedBool
 	NeedPacked
 	NeedBlock
@@ -159,7 +161,7 @@ var needNames = [...]string{
 	"ragged batch", "pages", "LSE", "mean score", "entropy", "max", "argmax", "weights", "raw scores", "gradients",
 }
 
-// String lists the abilities by name.
+// String lists the names of the abilities.
 func (n Needs) String() string {
 	var s []string
 	for op := range opEnd {
@@ -180,10 +182,10 @@ func (n Needs) Wants() Want {
 	return Want(n >> bits.TrailingZeros64(uint64(NeedLSE)))
 }
 
-// AllNeeds is every ability that a problem can ask for.
+// AllNeeds is the set of all abilities.
 const AllNeeds = needsEnd - 1
 
-// Needs says which abilities the problem asks of a kernel.
+// Needs returns the abilities that the problem needs from a kernel.
 func (p *Problem) Needs() Needs {
 	n := p.Op.Need()
 	add := func(c bool, b Needs) {
@@ -212,8 +214,8 @@ func (p *Problem) Needs() Needs {
 	return n
 }
 
-// Require is the first line of every kernel's Check: it refuses a problem that is malformed, and
-// one that needs an ability the kernel named lacks, saying which.
+// Require returns an error if the problem is invalid, or if it needs an ability that the named
+// kernel lacks. Every kernel's Check calls it first.
 func (p *Problem) Require(kernel string, have Needs) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -224,7 +226,7 @@ func (p *Problem) Require(kernel string, have Needs) error {
 	return nil
 }
 
-// Validate says what is wrong with a problem, for any kernel.
+// Validate reports what makes a problem invalid for every kernel.
 func (p *Problem) Validate() error {
 	for _, f := range [...]struct {
 		name string
@@ -247,18 +249,18 @@ func (p *Problem) Validate() error {
 	if p.HeadsQ > 0 && (p.HeadsKV == 0 || p.HeadsQ%p.HeadsKV != 0) {
 		return fmt.Errorf("problem: %d key heads do not divide %d query heads", p.HeadsKV, p.HeadsQ)
 	}
-	// Neither an index nor a count of pairs may overflow, nor either of them times what scratch has
-	// for it.
+	// Indices and counts of pairs must not overflow, nor their products with the scratch bytes that
+	// a kernel holds for each.
 	if !fits(1<<46, p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV, p.DimQ)) ||
 		!fits(1<<58, p.Batch, p.HeadsQ, p.SeqQ, p.SeqKV) {
-		return fmt.Errorf("problem: batch %d, heads %d and %d, seq %d by %d, dim %d and %d are more than any machine can hold or do",
+		return fmt.Errorf("problem: batch %d, heads %d and %d, seq %d by %d, dim %d and %d are more than any machine can hold or compute",
 			p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV)
 	}
 	if n := max(p.SeqQ, p.SeqKV); n > math.MaxInt32 {
 		return fmt.Errorf("problem: seq %d, want at most %d: positions are numbers of 32 bits", n, math.MaxInt32)
 	}
 	if n := max(p.Dim, p.DimV, p.DimQ); n > MaxDim {
-		return fmt.Errorf("problem: rows of %d numbers, want dim, dim_v and dim_q of at most %d: loops take some rows at once, and must soon end", n, MaxDim)
+		return fmt.Errorf("problem: rows of %d numbers, want dim, dim_v and dim_q of at most %d: a loop over several rows cannot be interrupted", n, MaxDim)
 	}
 	if err := p.Mask.validate(); err != nil {
 		return err
@@ -278,21 +280,21 @@ func (p *Problem) Validate() error {
 	case s.Terms >= TermMetric<<1 || s.Rope > RopeHalves || p.Want >= WantGrad<<1:
 		return fmt.Errorf("problem: unknown bits in terms %#x, rope %d or want %#x", s.Terms, s.Rope, p.Want)
 	case p.Want&WantGrad != 0 && (p.Q != F32 || p.KV != F32 || p.Out != F32):
-		return fmt.Errorf("problem: gradients of %v, %v and %v operands; the backward pass takes f32", p.Q, p.KV, p.Out)
+		return fmt.Errorf("problem: gradients of %v, %v and %v operands; the backward pass wants f32", p.Q, p.KV, p.Out)
 	case p.Want&WantGrad != 0 && p.Page != 0:
-		return errors.New("problem: gradients of keys in pages; a cache is not trained through, give K and V as they lie before it")
+		return errors.New("problem: gradients of keys in pages: a paged cache has no gradients, give K and V without Page")
 	case p.Want&WantGrad != 0 && (s.Temp == Frozen || math.IsInf(s.Temp, 1)):
-		return errors.New("problem: gradients at a limit of temperature, where weights do not follow the scores; leave WantGrad out")
+		return errors.New("problem: gradients at temperature Frozen or +Inf, where weights do not follow the scores: leave WantGrad out")
 	case s.Temp == Frozen && p.Want&WantLSE != 0:
-		return errors.New("problem: LSE has no limit as T -> 0; ask for the mean score, which becomes the largest one")
+		return errors.New("problem: LSE has no limit as T -> 0: ask for the mean score, which becomes the largest score")
 	case s.Terms&TermSinks != 0 && (s.Temp == Frozen || math.IsInf(s.Temp, 1)):
-		return errors.New("problem: a sink has no part in the limits of temperature, where scores are all or nothing to one another; leave TermSinks out")
+		return errors.New("problem: sinks at temperature Frozen or +Inf, which are defined for scores alone: leave TermSinks out")
 	case p.DimQ != 0 && p.DimQ != p.Dim && s.Terms&TermMetric == 0:
-		return fmt.Errorf("problem: dim_q %d and dim %d differ, and only TermMetric can join them", p.DimQ, p.Dim)
+		return fmt.Errorf("problem: dim_q %d and dim %d differ: leave dim_q 0, or add TermMetric", p.DimQ, p.Dim)
 	case max(p.Q, p.KV, p.Out) > I8 || l.Feature > Identity:
 		return errors.New("problem: unknown element type or feature map")
 	case p.Q == I8 || p.Out == I8:
-		return errors.New("problem: int8 is a type for K and V; Q and Out are f32, f16 or bf16")
+		return errors.New("problem: int8 is a type for K and V: want f32, f16 or bf16 for Q and Out")
 	case p.Page != 0 && (p.Page < 8 || p.Page&(p.Page-1) != 0 || p.Page > 1<<30):
 		return fmt.Errorf("problem: pages of %d rows, want a power of two from 8 to %d", p.Page, 1<<30)
 	case math.IsNaN(l.Eps) || math.IsInf(l.Eps, 0) || l.Eps < 0:
@@ -301,10 +303,10 @@ func (p *Problem) Validate() error {
 	return p.checkOp()
 }
 
-// Sizes are checked on numbers of 64 bits: attnlab is for machines whose ints have as many.
+// Sizes are checked as 64-bit numbers: attnlab requires an int of 64 bits.
 const _ int = 1 << 62
 
-// fits says that a product of extents, of which those that are 0 count as 1, stays below a limit.
+// fits reports whether the product of extents is below limit. An extent of 0 counts as 1.
 func fits(limit uint64, n ...int) bool {
 	size := uint64(1)
 	for _, k := range n {
@@ -317,7 +319,7 @@ func fits(limit uint64, n ...int) bool {
 	return true
 }
 
-// Scale is the effective factor of q . k.
+// Scale returns the factor of q . k.
 func (p *Problem) Scale() float64 {
 	switch {
 	case p.Score.Scale != 0:
@@ -328,7 +330,7 @@ func (p *Problem) Scale() float64 {
 	return 1 / math.Sqrt(float64(p.Dim))
 }
 
-// QDim is the number of columns of Q.
+// QDim returns the number of columns of Q.
 func (p *Problem) QDim() int {
 	if p.DimQ != 0 {
 		return p.DimQ
@@ -336,7 +338,7 @@ func (p *Problem) QDim() int {
 	return p.Dim
 }
 
-// Temperature is the effective temperature: positive, +Inf, or Frozen.
+// Temperature returns the temperature in effect: positive, +Inf, or Frozen.
 func (p *Problem) Temperature() float64 {
 	if p.Score.Temp == 0 {
 		return 1
@@ -344,10 +346,12 @@ func (p *Problem) Temperature() float64 {
 	return p.Score.Temp
 }
 
-// Lowest is the lowest finite score that a bias leaves: -2.36e38 T, or -MaxFloat32 if that is
-// larger, as it is in the limits of temperature. Kernels hold z = s/T as a base-2 logarithm, in
-// which no lower one is finite. Scores below count as equal to it, so that a row that is filled
-// with the lowest float32, as a mask often is, has the mean of its values for an answer.
+// Lowest returns the lowest finite score that a bias can produce: -2.36e38 T, but at least
+// -MaxFloat32, which is also the value in the limits of temperature.
+//
+// Kernels hold z = s/T as a base-2 logarithm, and no lower score has a finite one. Lower scores
+// count as equal to it. The output of a row masked with the lowest float32 is therefore the mean of
+// its values.
 func (p *Problem) Lowest() float32 {
 	lowest := -math.MaxFloat32
 	if t := p.Temperature(); t > 0 && !math.IsInf(t, 1) {
@@ -356,7 +360,7 @@ func (p *Problem) Lowest() float32 {
 	return float32(lowest)
 }
 
-// Group is the number of query heads that share a key head: 0 where there are none.
+// Group returns the number of query heads that share a key head, or 0 if there are no heads.
 func (p *Problem) Group() int { return p.HeadsQ / max(p.HeadsKV, 1) }
 
 func name(names []string, i int, kind string) string {

@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// RopeTables makes the operands Cos and Sin of a Rope: one row for each position from 0 on, and
-// dims/2 angles in it, of which angle c of position m is m * base^(-2c/dims). The usual base is
-// 10000; dims may be less than the columns of Q and K, which leaves the rest of them unturned.
+// RopeTables returns the operands Cos and Sin of a Rope. Row m is position m and has dims/2 angles;
+// angle c is m * base^(-2c/dims). The usual base is 10000. If dims is less than the columns of Q
+// and K, the remaining columns are not rotated.
 func RopeTables(base float64, positions, dims int) (cos, sin Tensor) {
 	n := dims / 2
 	cos, sin = New(BHSD, 1, positions, 1, n), New(BHSD, 1, positions, 1, n)
@@ -22,7 +22,7 @@ func RopeTables(base float64, positions, dims int) (cos, sin Tensor) {
 	return cos, sin
 }
 
-// Turn rotates one row in place by the angles of one position.
+// Turn rotates the row x in place by the angles of one position.
 func (r Rope) Turn(x, cos, sin []float32) {
 	n := len(cos)
 	first, step, apart := 0, 1, n
@@ -36,21 +36,21 @@ func (r Rope) Turn(x, cos, sin []float32) {
 	}
 }
 
-// Rotate is the rotation alone: it writes the rows of from, turned by their positions, to the rows
-// of to, which has the same shape and may be from itself. It changes nothing if it returns an
-// error. Row s of batch b stands at positions[b*S+s], or at s if positions is nil.
+// Rotate writes the rows of from, rotated by their positions, to the rows of to. The two have the
+// same shape, and may be one tensor. Row s of batch b is at positions[b*S+s], or at s if positions
+// is nil. Rotate changes nothing if it returns an error.
 func Rotate(r Rope, to, from, cos, sin Tensor, positions []int32) error {
 	switch {
 	case r != RopeInterleaved && r != RopeHalves:
-		return fmt.Errorf("rotate: rope %d says not which elements turn together", r)
+		return fmt.Errorf("rotate: rope is %d, want RopeInterleaved (%d) or RopeHalves (%d)", r, RopeInterleaved, RopeHalves)
 	case to.Shape() != from.Shape():
-		return fmt.Errorf("rotate: to has shape %s, from %s", to.Shape(), from.Shape())
+		return fmt.Errorf("rotate: to has shape %s and from %s, want the same", to.Shape(), from.Shape())
 	case cos.Shape() != sin.Shape():
-		return fmt.Errorf("rotate: sin has shape %s, cos %s", sin.Shape(), cos.Shape())
+		return fmt.Errorf("rotate: sin has shape %s and cos %s, want the same", sin.Shape(), cos.Shape())
 	case cos.B != 1 && cos.B != from.B || cos.H != 1 || 2*cos.D > from.D:
 		return fmt.Errorf("rotate: cos and sin have shape %s, want batch 1 or %d, head 1, and dim (angles) up to half of %d", cos.Shape(), from.B, from.D)
 	case positions != nil && len(positions) != from.B*from.S:
-		return fmt.Errorf("rotate: %d positions for %d rows", len(positions), from.B*from.S)
+		return fmt.Errorf("rotate: %d positions for %d rows, want one for each row", len(positions), from.B*from.S)
 	}
 	for _, o := range [...]struct {
 		name string
@@ -75,7 +75,7 @@ func Rotate(r Rope, to, from, cos, sin Tensor, positions []int32) error {
 	for b := range from.B {
 		for s := range from.S {
 			if pos := at(b, s); pos < 0 || pos >= cos.S {
-				return fmt.Errorf("rotate: row %d of batch %d stands at %d, and the table has positions 0 to %d", s, b, pos, cos.S-1)
+				return fmt.Errorf("rotate: row %d of batch %d is at position %d, want 0 to %d, the positions of the table", s, b, pos, cos.S-1)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"attnlab/attn"
 )
 
-// turned is a row at a position, which may be negative: then angles turn the other way.
+// turned returns a row rotated to a position. At a negative position the rotation is reversed.
 func turned(r attn.Rope, pos int, row ...float32) []float32 {
 	cos, sin := attn.RopeTables(10000, max(pos, -pos)+1, len(row))
 	x, s := slices.Clone(row), slices.Clone(sin.Row(0, max(pos, -pos), 0))
@@ -35,7 +35,7 @@ func TestRopeByHand(t *testing.T) {
 		rope attn.Rope
 		x    []float32
 		want []float64
-	}{ // position 2 turns the first pair by 2, the second by 2/100
+	}{ // position 2 rotates the first pair by 2, the second by 2/100
 		{attn.RopeInterleaved, []float32{1, 0, 1, 0}, []float64{-.41614684, .90929743, .99980001, .01999867}},
 		{attn.RopeHalves, []float32{1, 1, 0, 0}, []float64{-.41614684, .99980001, .90929743, .01999867}},
 	} {
@@ -47,7 +47,8 @@ func TestRopeByHand(t *testing.T) {
 	}
 }
 
-// A product depends on how far two rows are apart, not on where they stand.
+// TestRopeIsRelative checks that a product depends on the distance of two rows, not on their
+// positions.
 func TestRopeIsRelative(t *testing.T) {
 	for _, at := range [][2]int{{3, 1}, {7, 5}, {0, -2}} {
 		got := product(turned(attn.RopeInterleaved, at[0], 1, 2, 3, 4), turned(attn.RopeInterleaved, at[1], 4, 3, 2, 1))
@@ -83,7 +84,7 @@ func TestRotate(t *testing.T) {
 	for i := range from.Data {
 		from.Data[i] = float32(i%11) - 5
 	}
-	cos, sin := attn.RopeTables(100, 9, 4) // two angles: elements 4 and 5 stay
+	cos, sin := attn.RopeTables(100, 9, 4) // two angles: elements 4 and 5 are not rotated
 	for _, rope := range []attn.Rope{attn.RopeInterleaved, attn.RopeHalves} {
 		for _, positions := range [][]int32{nil, {0, 8, 3, 3, 2, 1}} {
 			to := attn.New(attn.BHSD, b, s, h, d)
@@ -139,16 +140,16 @@ func TestRotateRefuses(t *testing.T) {
 	}
 	before := slices.Clone(x.Data)
 	for says, err := range map[string]error{
-		"which elements turn": attn.Rotate(attn.NoRope, x, x, cos, sin, nil),
-		"to has shape":        attn.Rotate(attn.RopeHalves, attn.New(attn.BHSD, 2, 3, 1, 5), x, cos, sin, nil),
-		"sin has shape":       attn.Rotate(attn.RopeHalves, x, x, cos, wide, nil),
-		"up to half of 4":     attn.Rotate(attn.RopeHalves, x, x, wide, wide, nil),
-		"5 positions for 6":   attn.Rotate(attn.RopeHalves, x, x, cos, sin, make([]int32, 5)),
-		"stands at 3":         attn.Rotate(attn.RopeHalves, x, x, cos, sin, []int32{0, 1, 2, 3, 0, 0}),
-		"stands at -1":        attn.Rotate(attn.RopeHalves, x, x, cos, sin, []int32{-1, 1, 2, 0, 0, 0}),
-		"rows of an output":   attn.Rotate(attn.RopeHalves, one, x, cos, sin, nil),
-		"rotate: from":        attn.Rotate(attn.RopeHalves, x, short, cos, sin, nil),
-		"must be f32":         attn.Rotate(attn.RopeHalves, x, x, half, half, nil),
+		"want RopeInterleaved": attn.Rotate(attn.NoRope, x, x, cos, sin, nil),
+		"to has shape":         attn.Rotate(attn.RopeHalves, attn.New(attn.BHSD, 2, 3, 1, 5), x, cos, sin, nil),
+		"sin has shape":        attn.Rotate(attn.RopeHalves, x, x, cos, wide, nil),
+		"up to half of 4":      attn.Rotate(attn.RopeHalves, x, x, wide, wide, nil),
+		"5 positions for 6":    attn.Rotate(attn.RopeHalves, x, x, cos, sin, make([]int32, 5)),
+		"is at position 3":     attn.Rotate(attn.RopeHalves, x, x, cos, sin, []int32{0, 1, 2, 3, 0, 0}),
+		"is at position -1":    attn.Rotate(attn.RopeHalves, x, x, cos, sin, []int32{-1, 1, 2, 0, 0, 0}),
+		"rows of an output":    attn.Rotate(attn.RopeHalves, one, x, cos, sin, nil),
+		"rotate: from":         attn.Rotate(attn.RopeHalves, x, short, cos, sin, nil),
+		"must be f32":          attn.Rotate(attn.RopeHalves, x, x, half, half, nil),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)

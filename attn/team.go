@@ -6,40 +6,40 @@ import (
 	"sync/atomic"
 )
 
-// A Team is a fixed set of workers that runs tasks without allocating. The nil Team is the caller's
-// goroutine alone. Tasks are handed out in order, one at a time, to whichever worker is free, so a
-// result must not depend on which worker ran a task. Runs of one Team wait for each other, so a
-// task must not call Run.
+// A Team is a fixed set of workers that runs tasks without allocating. The nil Team runs every task
+// on the caller's goroutine. Tasks are handed out in order, one at a time, to any worker that is
+// free, so a result must not depend on which worker ran a task. Concurrent Runs of one Team wait
+// for each other, so a task must not call Run.
 //
-// Workers that have nothing to do look out for the next Run for a while before they sleep: calls of
-// a model follow one another, and on a virtual machine of a Xeon (family 6, model 167) it took a
-// sleeper some 110 microseconds to be at work.
+// An idle worker polls for the next Run for a while before it sleeps: calls of a model follow one
+// another closely, and waking a sleeping thread takes long.
 type Team struct {
-	helpers []*bell    // of the workers from 1 on
+	helpers []*bell    // the bells of workers 1, 2, ...; worker 0 is the caller of Run
 	run     sync.Mutex // held during a Run
 	job     func(worker, task int)
 	tasks   int64
-	next    atomic.Int64
-	busy    atomic.Int64 // helpers that have not finished
-	done    *bell        // rung by the last of them
+	next    atomic.Int64 // the next task to hand out
+	busy    atomic.Int64 // helpers that have not finished this Run
+	done    *bell        // rung by the last helper that finishes
 	panics  sync.Mutex
 	panic   any // the first panic of a task in this Run
 	closed  bool
 }
 
-// NewTeam starts a team of so many workers, the caller of Run being one of them. Fewer than two
-// workers need no team: the result is nil. Close ends its goroutines.
+// NewTeam starts a team of the given number of workers, one of which is the caller of Run. With
+// fewer than two workers it returns nil, the team of the caller alone. Close ends the team's
+// goroutines.
 func NewTeam(workers int) *Team {
 	if workers < 2 {
 		return nil
 	}
-	looks := patience
+	patience := rounds
 	if workers > runtime.GOMAXPROCS(0) {
-		looks = 0 // who looks out would keep another from working
+		patience = 0 // a polling worker would hold a thread that another worker needs
 	}
-	t := &Team{done: newBell(looks)}
+	t := &Team{done: newBell(patience)}
 	for worker := 1; worker < workers; worker++ {
-		b := newBell(looks)
+		b := newBell(patience)
 		t.helpers = append(t.helpers, b)
 		go func() {
 			for b.wait(true); !t.closed; b.wait(true) {
@@ -53,7 +53,7 @@ func NewTeam(workers int) *Team {
 	return t
 }
 
-// Workers is the number of workers: the worker argument of a job is below it.
+// Workers returns the number of workers. The worker argument of a job is below it.
 func (t *Team) Workers() int {
 	if t == nil {
 		return 1
@@ -61,8 +61,8 @@ func (t *Team) Workers() int {
 	return 1 + len(t.helpers)
 }
 
-// Run calls job once for each task from 0 to tasks-1 and returns when all are done. If a job
-// panics, the tasks not yet begun are left out, and Run panics with the same value.
+// Run calls job once for each task from 0 to tasks-1 and returns when all calls have returned. If a
+// job panics, Run starts no further tasks and panics with the same value.
 func (t *Team) Run(tasks int, job func(worker, task int)) {
 	if t == nil || tasks < 2 {
 		for i := range tasks {
@@ -85,7 +85,7 @@ func (t *Team) Run(tasks int, job func(worker, task int)) {
 	t.work(0)
 	busy := int64(len(helpers))
 	for _, b := range helpers {
-		if b.hush() { // it has not come to it, and nothing is left to do
+		if b.cancel() { // the helper has not started, and no task is left for it
 			busy = t.busy.Add(-1)
 		}
 	}
@@ -118,7 +118,7 @@ func (t *Team) work(worker int) {
 	}
 }
 
-// Close ends the team's goroutines. The nil Team may be closed; a second Close does nothing.
+// Close ends the team's goroutines. Closing a nil Team, or a closed one, does nothing.
 func (t *Team) Close() {
 	if t == nil {
 		return
@@ -133,27 +133,30 @@ func (t *Team) Close() {
 	}
 }
 
-// A bell is rung by one goroutine and heard by another one, which looks out for it so many times
-// before it sleeps. Each ring is heard, or hushed, before the next one.
+// A bell wakes one waiting goroutine. The waiter polls it for a number of rounds before it sleeps.
+// Each ring is received or cancelled before the next one.
 type bell struct {
-	state atomic.Int32
-	looks int
-	wake  chan struct{}
-	_     [40]byte // a cache line for each: who looks at one is not disturbed by the others
+	state  atomic.Int32
+	rounds int
+	wake   chan struct{}
+	_      [40]byte // fills a cache line, so that polling one bell does not slow another
 }
 
 const (
 	quiet int32 = iota
 	rung
-	asleep // who waits does so for wake
+	asleep // the waiter is blocked on wake
 )
 
-const (
-	patience = 1000 // looks, which last half a millisecond if no other goroutine wants to run,
-	glances  = 1000 // of so many each, after which it may
-)
+// A waiter polls its bell this many rounds before it sleeps, and this many times in each round. It
+// may yield to other goroutines after a round. Longer polling saves wake-ups and costs CPU time.
+//
+// Tuning: docs/tuning.md#team-patience
+const rounds, polls = 1000, 1000
 
-func newBell(looks int) *bell { return &bell{wake: make(chan struct{}, 1), looks: looks} }
+func newBell(rounds int) *bell { return &bell{wake: make(chan struct{}, 1), rounds: rounds} }
+
+// ring wakes the waiter, now or when it next waits.
 
 func (b *bell) ring() {
 	if b.state.Swap(rung) == asleep {
@@ -161,16 +164,16 @@ func (b *bell) ring() {
 	}
 }
 
-// hush takes a ring back that has not been heard.
-func (b *bell) hush() bool { return b.state.CompareAndSwap(rung, quiet) }
+// cancel takes back a ring that has not been received, and reports whether there was one.
+func (b *bell) cancel() bool { return b.state.CompareAndSwap(rung, quiet) }
 
-// wait returns when the bell is rung. If it yields, other goroutines may run between looks; where a
-// goroutine is locked to its thread, that takes as long as to sleep.
+// wait returns when the bell is rung. With yields, other goroutines may run between rounds. A
+// goroutine that is locked to its thread should not yield: for it, a yield takes as long as sleep.
 func (b *bell) wait(yields bool) {
 	for {
-		for range b.looks {
-			for range glances {
-				if b.state.Load() == rung && b.hush() {
+		for range b.rounds {
+			for range polls {
+				if b.state.Load() == rung && b.cancel() {
 					return
 				}
 			}
@@ -181,7 +184,7 @@ func (b *bell) wait(yields bool) {
 		if b.state.CompareAndSwap(quiet, asleep) {
 			<-b.wake
 		}
-		if b.hush() {
+		if b.cancel() {
 			return
 		}
 	}

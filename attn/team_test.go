@@ -36,8 +36,8 @@ func TestTeamRunsEachTaskOnce(t *testing.T) {
 	}
 }
 
-// A task's panic comes out of Run with its value, whoever ran the task, and the team goes on
-// working.
+// TestTeamPanics checks that Run panics with the value of a task's panic, on whichever worker the
+// task ran, and that the team works afterwards.
 func TestTeamPanics(t *testing.T) {
 	for _, workers := range []int{1, 2, 5} {
 		team := attn.NewTeam(workers)
@@ -76,7 +76,7 @@ func TestTeamDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Two goroutines may share a team: their runs take turns.
+// TestTeamShared checks that goroutines may share a team: their runs wait for each other.
 func TestTeamShared(t *testing.T) {
 	team := attn.NewTeam(3)
 	defer team.Close()
@@ -102,8 +102,8 @@ func TestTeamShared(t *testing.T) {
 	}
 }
 
-// TestTeamInAHurry checks that helpers that come too late, sleep, or are woken for nothing lose no
-// task and run none twice.
+// TestTeamInAHurry checks that every task runs once although helpers start late, sleep, or are
+// woken when no task is left.
 func TestTeamInAHurry(t *testing.T) {
 	for _, procs := range []int{1, 2, 5} {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
@@ -117,7 +117,8 @@ func TestTeamInAHurry(t *testing.T) {
 				var wg sync.WaitGroup
 				for _, team := range teams {
 					wg.Go(func() {
-						var ran [6]int // a task's own: the team says that it is done
+						// not atomic: Run must order these writes before it returns
+						var ran [6]int
 						for i := range 1000 {
 							tasks := 2 + i%5
 							team.Run(tasks, func(_, task int) { ran[task]++ })
@@ -137,7 +138,8 @@ func TestTeamInAHurry(t *testing.T) {
 	}
 }
 
-// Close ends every goroutine: a synctest bubble does not end while one is left.
+// TestTeamClose checks that Close ends every goroutine: a synctest bubble does not end while one is
+// left.
 func TestTeamClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		team := attn.NewTeam(4)

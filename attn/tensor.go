@@ -9,7 +9,7 @@ import (
 // A DType is an element type.
 type DType uint8
 
-// Element types. Arithmetic is float32 whatever they are.
+// Element types. Arithmetic is float32 for all of them.
 const (
 	F32 DType = iota
 	F16
@@ -22,34 +22,34 @@ var dtypeNames = [...]string{"f32", "f16", "bf16", "int8"}
 // String returns the name used in flags, benchmark keys and errors.
 func (t DType) String() string { return name(dtypeNames[:], int(t), "dtype") }
 
-// Bytes is the size of an element; a row of I8 has a scale besides.
+// Bytes returns the size of an element. A row of I8 also has a scale.
 func (t DType) Bytes() int { return [...]int{F32: 4, F16: 2, BF16: 2, I8: 1}[t] }
 
 // A Tensor is a strided view of a [batch, sequence, head, dim] array. The last dimension is
-// contiguous; a zero stride broadcasts.
+// contiguous. A stride of 0 broadcasts.
 //
-// A row of I8 stands for its numbers times its scale. The scale of the row at element o is
-// Scale[o/D], in whatever order the rows lie, so strides are multiples of D.
+// The value of an I8 element is the element times the scale of its row. The row that begins at
+// element o has the scale Scale[o/D], so all strides must be multiples of D.
 type Tensor struct {
-	Data       []float32 // F32
-	Bits       []uint16  // F16, BF16
-	Int8       []int8    // I8, with
-	Scale      []float32 // one scale a row
-	Type       DType     // says which one of the three is set
-	B, S, H, D int       // extents
-	SB, SS, SH int       // strides in elements
+	Data       []float32 // elements of type F32
+	Bits       []uint16  // elements of type F16 or BF16
+	Int8       []int8    // elements of type I8
+	Scale      []float32 // scales of the rows of type I8
+	Type       DType
+	B, S, H, D int // extents
+	SB, SS, SH int // strides in elements
 }
 
-// A Layout names the order in which a fresh tensor lays out its dimensions.
+// A Layout is the order in which a new tensor stores its dimensions.
 type Layout uint8
 
-// Layouts of a tensor of its own slab. The packed layout is three views of one slab: see Packed.
+// Layouts of a tensor with a slab of its own. For three views of one slab see Packed.
 const (
 	BHSD Layout = iota
 	BSHD
 )
 
-// Wrap views data as a contiguous tensor in the given layout. It panics when data is shorter than
+// Wrap returns data as a contiguous tensor in the given layout. It panics if data is shorter than
 // the shape.
 func Wrap(l Layout, data []float32, b, s, h, d int) Tensor {
 	t := Tensor{Data: data, B: b, S: s, H: h, D: d}
@@ -67,7 +67,7 @@ func Wrap(l Layout, data []float32, b, s, h, d int) Tensor {
 	return t
 }
 
-// New allocates a zeroed contiguous tensor.
+// New returns a zeroed contiguous tensor.
 func New(l Layout, b, s, h, d int) Tensor { return Wrap(l, Alloc[float32](b*s*h*d), b, s, h, d) }
 
 // NewTyped is New for elements of any type.
@@ -89,8 +89,8 @@ func NewTyped(typ DType, l Layout, b, s, h, d int) Tensor {
 	return t
 }
 
-// Packed views one slab of rows [q heads | k heads | v heads], as a fused projection leaves them,
-// as Q, K and V.
+// Packed returns Q, K and V as views of one slab. Each row of the slab is [q heads | k heads | v
+// heads], the output of a fused projection.
 func Packed(data []float32, b, s, hq, hkv, d, dv int) (q, k, v Tensor) {
 	row := hq*d + hkv*(d+dv)
 	if len(data) < b*s*row {
@@ -112,10 +112,10 @@ func (t *Tensor) Row(b, s, h int) []float32 {
 	return t.Data[o : o+t.D : o+t.D]
 }
 
-// Size is the number of elements that the view addresses, counting broadcast ones each time.
+// Size returns the number of elements that the view addresses. Broadcast elements count each time.
 func (t *Tensor) Size() int { return t.B * t.S * t.H * t.D }
 
-// Shape formats the extents for messages.
+// Shape returns the extents as a text for messages.
 func (t *Tensor) Shape() string { return shape(t.B, t.S, t.H, t.D) }
 
 func shape(b, s, h, d int) string {
@@ -126,11 +126,12 @@ func (t *Tensor) isZero() bool {
 	return t.Data == nil && t.Bits == nil && t.Int8 == nil && t.empty()
 }
 
-// empty reports whether the view has no elements. Size may overflow where strides are 0.
+// empty reports whether the view has no elements. It does not use Size, which may overflow where
+// strides are 0.
 func (t *Tensor) empty() bool { return t.B == 0 || t.S == 0 || t.H == 0 || t.D == 0 }
 
-// span is one more than the largest index of the view, or -1 if that does not fit an int. A view of
-// no elements spans 0.
+// span returns one more than the largest index of the view, 0 if the view has no elements, or -1 if
+// an int cannot hold the index.
 func span(ext, stride [4]int) int {
 	if min(ext[0], ext[1], ext[2], ext[3]) == 0 {
 		return 0
@@ -147,7 +148,7 @@ func span(ext, stride [4]int) int {
 	return int(top) + 1
 }
 
-// fits checks an operand against the type and the extents it must have, its strides and its room.
+// fits checks an operand's type, extents, strides and length.
 func (t *Tensor) fits(name string, typ DType, b, s, h, d int) error {
 	if t.Type != typ {
 		return fmt.Errorf("%s: elements are %v, the problem needs %v", name, t.Type, typ)
@@ -182,7 +183,7 @@ func (t *Tensor) room(name string) error {
 
 func (t *Tensor) span() int { return span([4]int{t.B, t.S, t.H, t.D}, [4]int{t.SB, t.SS, t.SH, 1}) }
 
-// length is the number of elements in memory.
+// length returns the number of elements in memory.
 func (t *Tensor) length() int {
 	switch t.Type {
 	case F32:
@@ -193,8 +194,8 @@ func (t *Tensor) length() int {
 	return len(t.Bits)
 }
 
-// writable additionally demands that no two indices of an output share an element: taken by size,
-// each stride clears the ones below it.
+// writable returns an error if two indices of an output share an element. It sorts the dimensions
+// by stride: each stride must exceed the reach of the dimensions below it.
 func (t *Tensor) writable(name string) error {
 	ext, stride := [3]int{t.B, t.S, t.H}, [3]int{t.SB, t.SS, t.SH}
 	reach := t.D // elements spanned by the dimensions placed so far

@@ -75,8 +75,8 @@ func TestWrapTooShort(t *testing.T) {
 	}
 }
 
-// Offsets past 2^31 and past 2^63 are computed, not allocated: such a view is refused for its
-// reach, and never wraps around to look small.
+// TestReach checks that a view is refused if its offsets exceed 2^31 or 2^63: they do not wrap
+// around to look small. It allocates no such memory.
 func TestReach(t *testing.T) {
 	p := attn.Problem{Batch: 3, SeqQ: 4, SeqKV: 4, HeadsQ: 2, HeadsKV: 2, Dim: 8, DimV: 8}
 	for _, c := range []struct {
@@ -98,7 +98,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// A view whose extents are 0 reaches nothing, whatever its strides.
+// TestReachOfNothing checks that a view whose extents are 0 reaches nothing, whatever its strides.
 func TestReachOfNothing(t *testing.T) {
 	p := attn.Problem{Batch: 3, SeqQ: 0, SeqKV: 4, HeadsQ: 2, HeadsKV: 2, Dim: 8, DimV: 8}
 	a := call(p)

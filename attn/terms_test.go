@@ -18,8 +18,8 @@ func TestALiBiSlopes(t *testing.T) {
 		2: {1. / 16, 1. / 256},
 		3: {1. / 16, 1. / 256, 1. / 4},
 		8: eight,
-		// those of 8, then every other one of 16
-		12: append(slices.Clone(eight), .707106781, .353553391, .176776695, .0883883476),
+		// the slopes of 8 heads, then every other slope of 16
+		12: append(slices.Clone(eight), 0.707106781, 0.353553391, 0.176776695, 0.0883883476),
 	} {
 		if got := attn.ALiBiSlopes(heads); !slices.Equal(got, want) {
 			t.Errorf("%d heads: %v, want %v", heads, got, want)
@@ -37,7 +37,8 @@ func forward(t *testing.T, p attn.Problem, a *attn.Args) {
 	plan.Forward(a)
 }
 
-// Near keys weigh more. The last of four queries of equal scores, at a slope of 1/2.
+// TestALiBiWeights checks that near keys have more weight: the last of four queries with equal
+// scores, at slope 1/2.
 func TestALiBiWeights(t *testing.T) {
 	p := attn.Problem{
 		Batch: 1, SeqQ: 4, SeqKV: 4, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1, Mask: attn.Causal(),
@@ -53,8 +54,9 @@ func TestALiBiWeights(t *testing.T) {
 	}
 }
 
-// Both sides: 16 buckets each, 8 of them exact, and from 8 on two for each doubling up to 128. One
-// side: 16 exact ones, and from 16 on 16/3 for each doubling.
+// TestT5Bucket checks buckets of both kinds. With both sides there are 16 buckets a side: 8 exact
+// ones, then from distance 8 two for each doubling up to 128. With one side 16 are exact, then 16/3
+// for each doubling.
 func TestT5Bucket(t *testing.T) {
 	for _, c := range []struct {
 		distance       int
@@ -108,16 +110,16 @@ func TestT5Bias(t *testing.T) {
 	if want := "[batch 1, seq 2, head 2, dim 5]"; bias.Shape() != want {
 		t.Errorf("shape %s, want %s", bias.Shape(), want)
 	}
-	// the second query stands at 4, on the last key: distances -4 to 0
+	// The second query is at position 4, that of the last key: distances -4 to 0.
 	for j, bucket := range []int{2, 2, 2, 1, 0} {
 		if got, want := bias.Row(0, 1, 1)[j], float32(heads*bucket+1); got != want {
 			t.Errorf("key %d: %v, want %v", j, got, want)
 		}
 	}
 	for says, f := range map[string]func() (attn.Tensor, error){
-		"a table of 16 numbers": func() (attn.Tensor, error) { return attn.T5Bias(table, 3, 8, 20, true, 0, 1, 1) },
-		"two a side":            func() (attn.Tensor, error) { return attn.T5Bias(table[:4], 2, 2, 20, true, 0, 1, 1) },
-		"8 buckets up to":       func() (attn.Tensor, error) { return attn.T5Bias(table, 2, 8, 4, false, 0, 1, 1) },
+		"a table of 16 numbers":            func() (attn.Tensor, error) { return attn.T5Bias(table, 3, 8, 20, true, 0, 1, 1) },
+		"at least 2 buckets for each side": func() (attn.Tensor, error) { return attn.T5Bias(table[:4], 2, 2, 20, true, 0, 1, 1) },
+		"8 buckets up to":                  func() (attn.Tensor, error) { return attn.T5Bias(table, 2, 8, 4, false, 0, 1, 1) },
 	} {
 		if _, err := f(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)

@@ -6,8 +6,7 @@ import (
 	"attnlab/attn"
 )
 
-// A bounded number is known up to an error: its value, the error in units of u, and the sum of the
-// sizes of the terms that it is made of.
+// A bounded number is a value, its error in units of u, and the sum of the sizes of its terms.
 type bounded struct{ x, err, size float64 }
 
 // times returns the product with a factor that has no error.
@@ -15,24 +14,26 @@ func (n bounded) times(f float64) bounded {
 	return bounded{n.x * f, n.err * math.Abs(f), n.size * math.Abs(f)}
 }
 
-// loosened returns the number with a larger error: by, times what it is.
+// loosened returns the number with an error that is larger by the given multiple of the value.
 func (n bounded) loosened(by float64) bounded {
 	n.err += by * math.Abs(n.x)
 	return n
 }
 
-// sums are numbers that add up over rows and keys: rows of so many, with the error of what was
-// added and the sum of its absolute values, both in units of u, the sizes of its terms, and how
-// many additions each row saw.
+// sums are rows of numbers that accumulate over query rows and keys.
 type sums struct {
-	width             int
-	x, tol, abs, size []float64
-	n                 []float64
+	width int       // numbers of a row
+	x     []float64 // the sums
+	tol   []float64 // sums of the addends' errors, in units of u
+	abs   []float64 // sums of the addends' absolute values
+	size  []float64 // sums of the sizes of the addends' terms
+	n     []float64 // additions to each row
 }
 
 func newSums(rows, width int) sums {
 	f := func(n int) []float64 { return make([]float64, n) }
-	return sums{width, f(rows * width), f(rows * width), f(rows * width), f(rows * width), f(rows)}
+	n := rows * width
+	return sums{width: width, x: f(n), tol: f(n), abs: f(n), size: f(n), n: f(rows)}
 }
 
 func (s *sums) clear() {
@@ -41,8 +42,8 @@ func (s *sums) clear() {
 	}
 }
 
-// add takes in a row of products: w, which has an error, with numbers of from, which are made of
-// abs.
+// add adds the products of w with the numbers of from to a row. abs are the sums of absolute values
+// that from was computed from.
 func (s *sums) add(row int, w bounded, from, abs []float64) {
 	at := row * s.width
 	for c, x := range from {
@@ -54,15 +55,14 @@ func (s *sums) add(row int, w bounded, from, abs []float64) {
 	s.n[row]++
 }
 
-// estimates are numbers that are known up to a tolerance, with the sizes of the terms that each is
-// made of.
+// estimates are numbers with their tolerances and with the sizes of their terms.
 type estimates struct{ x, tol, size []float64 }
 
 func newEstimates(n int) estimates {
 	return estimates{make([]float64, n), make([]float64, n), make([]float64, n)}
 }
 
-// row returns the sums of a row. They are the caller's to change.
+// row returns a copy of the sums of a row, as estimates.
 func (s *sums) row(r int) estimates {
 	e, at := newEstimates(s.width), r*s.width
 	copy(e.x, s.x[at:])
@@ -75,24 +75,25 @@ func (s *sums) row(r int) estimates {
 	return e
 }
 
-// gradients is the state of a judgement of a backward pass.
+// gradients is the state of judging one backward pass.
 type gradients struct {
 	*Oracle
-	g                                     *attn.Grads
-	k, v                                  sums // of the key head at hand
-	q, raw                                sums // of the row at hand: as it meets the keys, and by relative positions
+	g    *attn.Grads
+	k, v sums // the current key head's keys and values
+	// the current query: from keys, from relative positions
+	q, raw                                sums
 	bias, slopes, sinks, relative, metric sums
 	dout, absDout, one                    []float64
 	dlse, dentropy                        float64
-	rows                                  int
+	rows                                  int // query rows so far
 	each                                  func(name string, at Index, got []float32, want estimates)
-	seenQ, seenK                          []bool // rows that belong to a sequence and are in use
-	turned                                operand
+	seenQ, seenK                          []bool  // rows that belong to a sequence and are in use
+	turned                                operand // the current query, rotated
 }
 
-// JudgeGrads compares every outgoing gradient that is set with the definition. Rows whose incoming
-// gradients are all 0 count for nothing: who has a large call judged sets those of all but some
-// rows to 0.
+// JudgeGrads compares every outgoing gradient that is set with the definition. A row whose incoming
+// gradients are all 0 costs next to nothing: to judge a large call, keep those of a few rows with
+// Thin.
 func (o *Oracle) JudgeGrads(g *attn.Grads) (v Verdict, err error) {
 	v.Rows, err = o.eachGrad(g, func(name string, at Index, got []float32, want estimates) {
 		v.vector(name, at, got, want)
@@ -119,9 +120,9 @@ func Thin(p *attn.Problem, a *attn.Args, g *attn.Grads, rows []Index) {
 	}
 }
 
-// EachGrad calls f for each row of the outgoing gradients that are set: the index of a query, of a
-// key and its head, or of a row of a term's gradient, what stands there, what the definition says,
-// and the tolerance. It returns the number of query rows.
+// EachGrad calls f for each row of the outgoing gradients that are set. at is the index of a query,
+// of a key and its head, or of a row of a term's gradient. f gets the row's numbers, the
+// definition's and their tolerances. EachGrad returns the number of query rows.
 func (o *Oracle) EachGrad(g *attn.Grads, f func(name string, at Index, got []float32, want, tol []float64)) (rows int, err error) {
 	return o.eachGrad(g, func(name string, at Index, got []float32, want estimates) { f(name, at, got, want.x, want.tol) })
 }
@@ -152,7 +153,7 @@ func (o *Oracle) eachGrad(g *attn.Grads, f func(name string, at Index, got []flo
 	return j.rows, nil
 }
 
-// like makes sums for a tensor of rows of so many.
+// like returns sums for the rows of a tensor, width numbers each.
 func like(t *attn.Tensor, width int) sums {
 	if t.Data == nil {
 		return sums{}
@@ -160,7 +161,7 @@ func like(t *attn.Tensor, width int) sums {
 	return newSums(t.Size()/max(width, 1), width)
 }
 
-// pair judges the rows of the query heads that share a key head, and the gradients of its keys.
+// pair judges the query rows of one key head, and the gradients of its keys and values.
 func (j *gradients) pair(b, kv int) {
 	p, a := &j.p, j.a
 	j.k.clear()
@@ -195,7 +196,7 @@ func (j *gradients) pair(b, kv int) {
 	}
 }
 
-// incoming reads the gradients of what a row gave, and says whether they make a difference.
+// incoming reads the incoming gradients of a row, and reports whether they can have an effect.
 func (j *gradients) incoming(at Index) (some bool) {
 	b, row := j.a.QRow(&j.p, at.B, at.I)
 	clear(j.dout)
@@ -216,19 +217,19 @@ func (j *gradients) incoming(at Index) (some bool) {
 		j.dentropy = float64(j.g.Entropy.Row(b, row, at.H)[0])
 	}
 	some = some || j.dlse != 0 || j.dentropy != 0
-	if !some && j.p.Op.HasLSE() { // 0 times NaN
+	if !some && j.p.Op.HasLSE() { // 0 times NaN is NaN
 		lse := j.a.Stats.LSE.Row(b, row, at.H)[0]
 		some = lse != lse || math.IsInf(float64(lse), 1)
 	}
 	return some
 }
 
-// softmaxRow adds what a row gives to the gradients of keys, values and terms, and returns that of
-// its query.
+// softmaxRow adds a row's contributions to the gradients of keys, values and terms, and returns the
+// gradient of its query.
 func (j *gradients) softmaxRow(at Index) estimates {
 	dlse, dentropy := j.dlse, j.dentropy
 	p, a, kv := &j.p, j.a, at.H/j.p.Group()
-	r := j.Row(at) // leaves the query as it meets keys in j.Oracle.q, and the keys that have a weight in keys
+	r := j.Row(at) // fills j.Oracle.q with the query, and j.keys with the keys that have a weight
 	j.q.clear()
 	j.raw.clear()
 	rootV := math.Sqrt(float64(p.DimV)) + 2
@@ -240,7 +241,8 @@ func (j *gradients) softmaxRow(at Index) estimates {
 	}
 	t, tolLSE := p.Temperature(), r.TolLSE/u
 	invalid := math.IsNaN(r.LSE) || math.IsInf(r.LSE, 1)
-	// by is the gradient of z over the weight, given dO . V of the key, and the error of z - LSE
+	// by returns the gradient of z over the weight. dp is dO . V of the key, w the error of z -
+	// LSE.
 	by := func(dp bounded, z, w float64) bounded {
 		x := bounded{dp.x - d.x + dlse, dp.err + d.err + 2*math.Abs(dlse), dp.size + d.size + math.Abs(dlse)}
 		if dentropy != 0 {
@@ -250,7 +252,7 @@ func (j *gradients) softmaxRow(at Index) estimates {
 		}
 		return x.loosened(1)
 	}
-	// weighed is that gradient times a weight, whose relative error is w
+	// weighed returns that gradient times a weight whose relative error is w.
 	weighed := func(weight, w float64, x bounded) bounded {
 		return bounded{weight * x.x, weight*(w*math.Abs(x.x)+x.err) + light/u*math.Abs(x.x), weight*x.size + absolute(light)*math.Abs(x.x)}
 	}
@@ -266,7 +268,7 @@ func (j *gradients) softmaxRow(at Index) estimates {
 	}
 	keyed := make([]float64, p.DimV)
 	for _, key := range j.keys {
-		s, e := j.score(at, key, kv) // leaves the key in j.Oracle.k
+		s, e := j.score(at, key, kv) // fills j.Oracle.k with the key
 		weight, z, w := r.Weights[key], s/t, e/t+tolLSE
 		if invalid {
 			weight = math.NaN()
@@ -281,17 +283,17 @@ func (j *gradients) softmaxRow(at Index) estimates {
 		dp.err = rootV * dp.size
 		ds := weighed(weight, w, by(dp, z, w)).times(1 / t)
 		j.pairTerms(at, key, ds)
-		da := ds.times(j.bend)
-		da.err += math.Abs(ds.x) * j.eBend
+		da := ds.times(j.slope)
+		da.err += math.Abs(ds.x) * j.errSlope
 		j.pairScore(at, key, da.times(p.Scale()))
 	}
 	return j.back(at)
 }
 
-// softmaxKey turns the gradient of a key back from its position.
+// softmaxKey rotates the gradient of a key back from its position.
 func (j *gradients) softmaxKey(at Index, dk estimates) { j.turnBack(dk, at.B, at.I) }
 
-// pairTerms takes the gradient of a finished score to what was added to it last.
+// pairTerms adds the gradient of a score to those of the bias and of the ALiBi slope.
 func (j *gradients) pairTerms(at Index, key int, ds bounded) {
 	if t := &j.g.Terms.Bias; t.Data != nil {
 		j.bias.add(((at.B%t.B*t.S+at.I%t.S)*t.H+at.H%t.H)*t.D+key%t.D, ds, j.one, j.one)
@@ -302,7 +304,8 @@ func (j *gradients) pairTerms(at Index, key int, ds bounded) {
 	}
 }
 
-// pairScore takes the gradient of a product, by the scale, to what it is made of.
+// pairScore adds the gradient of a product, times the scale, to those of the query, the key and the
+// relative position.
 func (j *gradients) pairScore(at Index, key int, da bounded) {
 	p := &j.p
 	if p.Score.Rope != attn.NoRope {
@@ -333,7 +336,8 @@ func (j *gradients) pairScore(at Index, key int, da bounded) {
 	}
 }
 
-// back is the gradient of the row's query, through metric and rotation.
+// back returns the gradient of the row's query as stored: it goes back through metric and rotation,
+// and adds that of relative positions.
 func (j *gradients) back(at Index) estimates {
 	p, a := &j.p, j.a
 	dq := j.q.row(0)
@@ -373,7 +377,7 @@ func (j *gradients) back(at Index) estimates {
 	return dq
 }
 
-// turnBack turns a gradient back from a position.
+// turnBack rotates a gradient back from a position.
 func (j *gradients) turnBack(g estimates, b, pos int) {
 	if j.p.Score.Rope == attn.NoRope {
 		return
@@ -394,7 +398,7 @@ func (j *gradients) turnBack(g estimates, b, pos int) {
 	}
 }
 
-// terms judges the gradients of the terms.
+// terms judges the gradients of the score terms.
 func (j *gradients) terms() {
 	t := &j.g.Terms
 	for _, o := range [...]struct {
@@ -405,7 +409,7 @@ func (j *gradients) terms() {
 		if o.t.Data == nil || o.s.width == 0 {
 			continue
 		}
-		per := o.t.D / o.s.width // rows of sums in a row of the tensor
+		per := o.t.D / o.s.width // rows of sums in each row of the tensor
 		for b := range o.t.B {
 			for s := range o.t.S {
 				for h := range o.t.H {
@@ -428,7 +432,7 @@ func (j *gradients) terms() {
 	}
 }
 
-// rest demands zeros of rows that belong to no sequence or are not in use.
+// rest checks that rows that belong to no sequence, or are not in use, have zero gradients.
 func (j *gradients) rest() {
 	for _, o := range [...]struct {
 		name string

@@ -14,8 +14,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// small are problems that between them have everything that a gradient goes through. A number of
-// the loss is a sum over all of their outputs.
+// small are problems that together have everything that a gradient passes through. The loss is a
+// sum over all of their outputs.
 var small = map[string]func(p *attn.Problem, a *attn.Args){
 	"full":        func(p *attn.Problem, a *attn.Args) {},
 	"causal":      func(p *attn.Problem, a *attn.Args) { p.Mask = attn.Causal() },
@@ -52,7 +52,7 @@ var small = map[string]func(p *attn.Problem, a *attn.Args){
 	},
 }
 
-// smallCall is one of them, with a bias that is shared by batch entries and heads.
+// smallCall lays out one of them, with a bias that batch entries and heads share.
 func smallCall(t *testing.T, set func(p *attn.Problem, a *attn.Args)) (attn.Problem, *attn.Args, *attn.Grads) {
 	p := attn.Problem{Batch: 2, SeqQ: 3, SeqKV: 4, HeadsQ: 4, HeadsKV: 2, Dim: 4, DimV: 3, Want: attn.WantGrad | attn.WantEntropy}
 	if set(&p, nil); p.Op == attn.OpLinear {
@@ -85,7 +85,7 @@ func smallCall(t *testing.T, set func(p *attn.Problem, a *attn.Args)) (attn.Prob
 	return p, a, g
 }
 
-// answers are the oracle's gradients, by name and in the order of cases.Rows.
+// answers returns the oracle's gradients by name, each in the order of cases.Rows.
 func answers(t *testing.T, p attn.Problem, a *attn.Args, g *attn.Grads) map[string][]float64 {
 	t.Helper()
 	o, err := oracle.New(p, a)
@@ -112,7 +112,7 @@ func answers(t *testing.T, p attn.Problem, a *attn.Args, g *attn.Grads) map[stri
 						return b, s - int(start[b])
 					}
 				}
-				return 0, s // nobody's
+				return 0, s // no sequence's
 			}
 		}
 		cases.Rows(tensor, func(b, s, h int, row []float32) {
@@ -129,7 +129,7 @@ func answers(t *testing.T, p attn.Problem, a *attn.Args, g *attn.Grads) map[stri
 	return all
 }
 
-// A number is what the loss can be computed in.
+// A number is the arithmetic of one type in which the loss can be computed.
 type number[T any] struct {
 	of             func(float64) T
 	value          func(T) float64
@@ -149,8 +149,8 @@ var reals = number[float64]{
 	exp: math.Exp, log: math.Log, tanh: math.Tanh, scale: func(f, x float64) float64 { return f * x },
 }
 
-// loss is Σ dO.O + dLSE LSE + dEntropy Entropy, written out anew from the conventions of package
-// attn, in any kind of number. Operand x of element e is read through at.
+// loss computes Σ dO.O + dLSE LSE + dEntropy Entropy from the conventions of package attn, in any
+// type of number. It reads element e of an operand through at.
 func loss[T any](p *attn.Problem, a *attn.Args, g *attn.Grads, n number[T], at func(name string, e int, x float32) T) T {
 	total := n.of(0)
 	term := &a.Terms
@@ -270,7 +270,7 @@ func loss[T any](p *attn.Problem, a *attn.Args, g *attn.Grads, n number[T], at f
 	return total
 }
 
-// linearLoss is dO.O of a row of a linear problem.
+// linearLoss computes dO.O of a row of a linear problem.
 func linearLoss[T any](p *attn.Problem, a *attn.Args, n number[T], b, i, nk int, q []T, dout []float32, at func(j int) (k, v []T)) T {
 	feature := func(x T) T {
 		switch positive := n.value(x) > 0; {
@@ -305,7 +305,7 @@ func linearLoss[T any](p *attn.Problem, a *attn.Args, n number[T], b, i, nk int,
 	return n.mul(sum, n.inv(den))
 }
 
-// inputs are the operands by the names of their gradients, in the order of cases.Rows.
+// inputs calls f with each operand under the name of its gradient, in the order of cases.Rows.
 func inputs(p *attn.Problem, a *attn.Args, g *attn.Grads, f func(name string, t *attn.Tensor)) {
 	row := func(x []float32) *attn.Tensor { return &attn.Tensor{Data: x, B: 1, S: 1, H: 1, D: len(x)} }
 	for name, t := range map[string]*attn.Tensor{
@@ -318,8 +318,8 @@ func inputs(p *attn.Problem, a *attn.Args, g *attn.Grads, f func(name string, t 
 	}
 }
 
-// TestGradientsAgainstDuals: forward-mode dual numbers give the derivative by one number of an
-// operand at a time, to the last digits of float64.
+// TestGradientsAgainstDuals checks gradients against forward-mode dual numbers. They give the
+// derivative by one number of an operand at a time, to the last digits of float64.
 func TestGradientsAgainstDuals(t *testing.T) {
 	for name, set := range small {
 		t.Run(name, func(t *testing.T) {
@@ -351,8 +351,8 @@ func TestGradientsAgainstDuals(t *testing.T) {
 	}
 }
 
-// TestGradientsAgainstDifferences: and so do central differences, to fewer digits, of all operands
-// at once.
+// TestGradientsAgainstDifferences checks gradients of all operands at once against central
+// differences, to fewer digits.
 func TestGradientsAgainstDifferences(t *testing.T) {
 	for name, set := range small {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestGradientsAgainstDifferences(t *testing.T) {
 			want := answers(t, p, a, g)
 			inputs(&p, a, g, func(name string, x *attn.Tensor) {
 				var at []float64
-				place := map[int]int{} // of an element among those of the rows
+				place := map[int]int{} // index of each element among the elements of the rows
 				cases.Rows(x, func(b, s, h int, row []float32) {
 					for c, v := range row {
 						place[b*x.SB+s*x.SS+h*x.SH+c] = len(at)
@@ -385,10 +385,11 @@ func TestGradientsAgainstDifferences(t *testing.T) {
 	}
 }
 
-// TestSecondDerivatives: hyper-dual numbers give those of the softmax, which its weights say in
-// closed form:
+// TestSecondDerivatives checks the second derivatives of the softmax by hyper-dual numbers. Its
+// weights give them in closed form:
 //
-//	∂²p_i/∂z_j∂z_k = p_i ((δ_ij - p_j)(δ_ik - p_k) - p_j(δ_jk - p_k))        ∂²LSE/∂z_j∂z_k = p_j(δ_jk - p_k)
+//	∂²p_i/∂z_j∂z_k = p_i ((δ_ij - p_j)(δ_ik - p_k) - p_j(δ_jk - p_k))
+//	∂²LSE/∂z_j∂z_k = p_j(δ_jk - p_k)
 func TestSecondDerivatives(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: 5, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1, Score: attn.Score{Scale: 1}, Want: attn.WantLSE}
 	a, err := cases.NewArgs(p, "bhsd", nil)

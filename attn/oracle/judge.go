@@ -11,19 +11,21 @@ import (
 
 // A Verdict is the outcome of a comparison.
 //
-// A tolerance that exceeds 2^-8 of the sum of the sizes of a number's terms is so wide that the
-// comparison has shown little: float32 arithmetic is entitled to the error, but a number that is
-// within it has not been judged. It must be within it all the same, up to a quarter of that sum.
-// Wider tolerances, which are of the first order, mean nothing: such a number is only to be finite
-// where the definition is. What tolerances have in absolute terms, for numbers near the bottom of
-// float32, counts for nothing here.
+// Each number has a tolerance and a size, the sum of the sizes of its terms. If the tolerance is at
+// most 2^-8 of the size, the number is judged. If it is wider, the comparison shows little: the
+// number must still be within the tolerance, but it counts as not judged. Beyond a quarter of the
+// size a first-order tolerance means nothing, and the number need only be finite where the
+// definition is. Absolute tolerances, for numbers near the bottom of float32, do not count here.
 type Verdict struct {
-	Rows    int     // compared
-	Numbers int     // compared
-	Judged  int     // of these, numbers whose tolerance is narrow
-	Worst   float64 // largest |error| / tolerance; +Inf where a NaN, an infinity or an exact value differs. Right means Worst <= 1
-	Where   string  // the number with the largest ratio: operand, index, got, want, tolerance
-	Out     float64 // the largest ratio in a.Out, without by-products
+	Rows    int // rows compared
+	Numbers int // numbers compared
+	Judged  int // numbers whose tolerance is narrow
+
+	// Worst is the largest |error| / tolerance. It is +Inf if a NaN, an infinity or an exact value
+	// differs. The answer is right if Worst <= 1.
+	Worst float64
+	Where string  // the number with the largest ratio: operand, index, got, want, tolerance
+	Out   float64 // the largest ratio in a.Out alone
 }
 
 // Join adds another comparison to the verdict.
@@ -34,12 +36,12 @@ func (v *Verdict) Join(w Verdict) {
 	}
 }
 
-// wide is the tolerance of a number, over the sum of the sizes of its terms, from which on the
-// number is not judged, and void that from which on any finite number will do.
+// A number is not judged if its tolerance exceeds wide times its size. Any finite number is
+// accepted if the tolerance exceeds void times its size.
 const wide, void = 0x1p-8, 0x1p-2
 
-// Judge compares a.Out, and every member of a.Stats that is set, with the definition in the given
-// rows.
+// Judge compares the given rows of a.Out, and of every member of a.Stats that is set, with the
+// definition.
 func (o *Oracle) Judge(rows []Index) Verdict {
 	v := Verdict{Rows: len(rows)}
 	buf := make([]float32, o.p.DimV)
@@ -49,17 +51,18 @@ func (o *Oracle) Judge(rows []Index) Verdict {
 	return v
 }
 
-// Answers are what an oracle said of rows of a call, kept: they are the answers to every call of
-// the same problem with the same inputs.
+// Answers are an oracle's answers for rows of a call. They apply to every call of the same problem
+// with the same inputs.
 type Answers struct {
-	p    attn.Problem
-	rows []Index
-	said []Row
+	p     attn.Problem
+	rows  []Index
+	right []Row
 }
 
-// Answers answers for rows, and keeps what Judge compares of the outputs that the call has.
+// Answers returns the answers for rows. It keeps only what Judge compares with the outputs that the
+// call has.
 func (o *Oracle) Answers(rows []Index) *Answers {
-	k := &Answers{p: o.p, rows: rows, said: make([]Row, len(rows))}
+	k := &Answers{p: o.p, rows: rows, right: make([]Row, len(rows))}
 	kept := func(x []float64, yes bool) []float64 {
 		if yes {
 			return slices.Clone(x)
@@ -70,8 +73,8 @@ func (o *Oracle) Answers(rows []Index) *Answers {
 	weights, scores := s.Weights.Data != nil, s.Scores.Data != nil || s.ArgMax != nil
 	for i, at := range rows {
 		r := o.Row(at)
-		k.said[i] = *r
-		to := &k.said[i]
+		k.right[i] = *r
+		to := &k.right[i]
 		to.Out, to.TolOut, to.SizeOut = kept(r.Out, true), kept(r.TolOut, true), kept(r.SizeOut, true)
 		to.Weights, to.TolWeights, to.SizeWeights = kept(r.Weights, weights), kept(r.TolWeights, weights), kept(r.SizeWeights, weights)
 		to.Scores, to.TolScores = kept(r.Scores, scores), kept(r.TolScores, scores)
@@ -79,23 +82,23 @@ func (o *Oracle) Answers(rows []Index) *Answers {
 	return k
 }
 
-// Len is how many numbers are kept.
+// Len returns the number of numbers that are kept.
 func (k *Answers) Len() int {
 	n := 0
-	for i := range k.said {
-		r := &k.said[i]
+	for i := range k.right {
+		r := &k.right[i]
 		n += 3*(len(r.Out)+len(r.Weights)) + 2*len(r.Scores) + 36
 	}
 	return n
 }
 
-// Judge is Oracle.Judge for a call with the inputs that the oracle saw, and outputs as that call
-// had them.
+// Judge is Oracle.Judge for a call with the same inputs, and with the outputs that the oracle's
+// call had.
 func (k *Answers) Judge(a *attn.Args) Verdict {
 	v := Verdict{Rows: len(k.rows)}
 	buf := make([]float32, k.p.DimV)
 	for i, at := range k.rows {
-		v.row(&k.p, a, at, &k.said[i], buf)
+		v.row(&k.p, a, at, &k.right[i], buf)
 	}
 	return v
 }
@@ -137,6 +140,7 @@ func (v *Verdict) row(p *attn.Problem, a *attn.Args, at Index, r *Row, buf []flo
 	}
 }
 
+// vector compares the numbers of a row and returns the largest error over the tolerance.
 func (v *Verdict) vector(name string, at Index, got []float32, want estimates) (worst float64) {
 	for c := range want.x {
 		worst = max(worst, v.number(name, at, c, float64(got[c]), want.x[c], want.tol[c], want.size[c]))
@@ -144,13 +148,13 @@ func (v *Verdict) vector(name string, at Index, got []float32, want estimates) (
 	return worst
 }
 
-// number compares one number, whose terms have sizes that sum to size: +Inf where the tolerance is
-// always narrow. It returns the error over the tolerance.
+// number compares one number and returns its error over the tolerance. size is the sum of the sizes
+// of the number's terms, or +Inf if the number is always judged.
 func (v *Verdict) number(name string, at Index, c int, got, want, tol, size float64) (ratio float64) {
 	ratio = Ratio(got, want, tol)
 	v.Numbers++
 	switch {
-	case !(tol > wide*size): // also where there is no number to be near to
+	case !(tol > wide*size): // also true if tol or size is NaN
 		v.Judged++
 	case tol > void*size && !math.IsInf(ratio, 1):
 		ratio = 0
@@ -162,8 +166,8 @@ func (v *Verdict) number(name string, at Index, c int, got, want, tol, size floa
 	return ratio
 }
 
-// Ratio is |got-want|/tol, 0 where both are equal or both NaN, +Inf where one of them is NaN or
-// infinite and the other is not the same, and where they differ though tol is 0. It is never NaN.
+// Ratio returns |got-want|/tol. It is 0 if both are equal or both are NaN. It is +Inf if they
+// differ and tol is 0, or if one is NaN or infinite and the other is not the same. It is never NaN.
 func Ratio(got, want, tol float64) float64 {
 	switch {
 	case got == want, math.IsNaN(got) && math.IsNaN(want):
@@ -187,8 +191,8 @@ func All(p *attn.Problem, a *attn.Args) []Index {
 	return rows
 }
 
-// Sample picks n rows, spread over the call: the first and the last query of random heads, and
-// random rows from seed. All rows are returned when there are no more than n.
+// Sample returns n rows of a call: the first and the last query of random heads, then random rows
+// from seed. It returns all rows if there are no more than n.
 func Sample(p *attn.Problem, a *attn.Args, n int, seed uint64) []Index {
 	total := 0
 	for b := range p.Batch {

@@ -6,7 +6,7 @@ import (
 	"attnlab/attn"
 )
 
-// feature is the definition of a feature map.
+// feature defines the feature maps.
 func feature(f attn.Feature, x float64) float64 {
 	switch f {
 	case attn.EluPlusOne:
@@ -21,7 +21,7 @@ func feature(f attn.Feature, x float64) float64 {
 	}
 }
 
-// linear answers for a row of a linear problem.
+// linear computes a row of a linear problem.
 func (o *Oracle) linear(at Index) {
 	p, a, r := &o.p, o.a, &o.row
 	if len(o.keys) == 0 {
@@ -60,15 +60,15 @@ func (o *Oracle) linear(at Index) {
 	}
 }
 
-// linearRow adds what a row of a linear problem gives to the gradients of keys and values, and
-// returns that of its query. With N the numerator and Z the denominator of o = N / Z, the gradient
-// of the weight W_j is (dO.V_j - dO.o) / Z, or scale dO.V_j where nothing is divided.
+// linearRow adds a row's contributions to the gradients of keys and values, and returns the
+// gradient of its query. With numerator N and denominator Z of o = N / Z, the gradient of the
+// weight W_j is (dO.V_j - dO.o) / Z. It is scale dO.V_j in an unnormalised problem.
 //
-// Kernels sum features with values before any query meets them, so what counts is the size of every
-// product, not of what is left of their sum.
+// Kernels sum features with values before a query multiplies them. The error therefore counts the
+// size of every product, not of their sum.
 func (j *gradients) linearRow(at Index) estimates {
 	p, a, kv := &j.p, j.a, at.H/j.p.Group()
-	r := j.Row(at) // leaves the visible keys in keys
+	r := j.Row(at) // fills j.keys with the visible keys
 	j.q.clear()
 	q := append([]float64(nil), j.Oracle.q.x[:p.Dim]...)
 	f, absF := make([]float64, p.Dim), make([]float64, p.Dim)
@@ -94,7 +94,7 @@ func (j *gradients) linearRow(at Index) estimates {
 		den += w
 		absDen += abs
 	}
-	by, eBy := p.Scale(), 1.0 // what a product is multiplied by, and its error over itself
+	by, eBy := p.Scale(), 1.0 // the factor of a product, and its relative error
 	d := bounded{}
 	if !p.Linear.Unnormalised {
 		by, eBy = 1/den, grow*absDen/math.Abs(den)
@@ -122,12 +122,12 @@ func (j *gradients) linearRow(at Index) estimates {
 	return dq
 }
 
-// linearKey takes the gradient of a key's features to the key.
+// linearKey converts the gradient of a key's features to the gradient of the key.
 func (j *gradients) linearKey(at Index, dk estimates) {
 	j.through(dk, j.key(j.Oracle.k.x[:j.p.Dim], &j.a.K, at.B, at.I, at.H))
 }
 
-// through takes the gradient of features of a row to the row.
+// through converts the gradient of a row's features to the gradient of the row.
 func (j *gradients) through(g estimates, row []float64) {
 	for c, y := range row {
 		slope := 1.0
@@ -137,7 +137,7 @@ func (j *gradients) through(g estimates, row []float64) {
 		case f == attn.ReluPlusOne && y <= 0:
 			slope = 0
 		}
-		lost := 0.0 // of a slope near the bottom of float32
+		lost := 0.0 // error of a slope near the bottom of float32
 		if slope < 1 {
 			lost = flush * math.Abs(g.x[c])
 		}

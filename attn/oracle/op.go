@@ -6,20 +6,20 @@ import (
 	"attnlab/attn"
 )
 
-// A definition is an operation as the oracle knows it.
+// A definition is an operation as the oracle computes it.
 type definition struct {
-	// row answers for a row: it fills o.row, in which all is zero but Visible, from the keys in
-	// o.keys.
+	// row computes a row from the keys in o.keys and fills o.row. All of o.row but Visible is zero
+	// before.
 	row func(o *Oracle, at Index)
-	// gradient adds what a row gives to the gradients of keys, values and terms, and returns that
-	// of its query.
+	// gradient adds a row's contributions to the gradients of keys, values and terms, and returns
+	// the gradient of its query.
 	gradient func(j *gradients, at Index) estimates
-	// key takes the gradient of a key as it meets queries to the key as it is stored. at.I is the
-	// key, at.H its head.
+	// key converts the gradient of a key from the form that queries multiply to the stored form: it
+	// reverses the rotation or the feature map. at.I is the key, at.H its head.
 	key func(j *gradients, at Index, dk estimates)
 }
 
-// definitions is the table of the definition and the gradient of each operation.
+// definitions is the table of all operations, indexed by Op.
 var definitions = [...]definition{
 	attn.OpSoftmax: {(*Oracle).softmax, (*gradients).softmaxRow, (*gradients).softmaxKey},
 	attn.OpLinear:  {(*Oracle).linear, (*gradients).linearRow, (*gradients).linearKey},

@@ -1,78 +1,98 @@
-// Package oracle is the definition of attention in float64, one row at a time, with the tolerance
-// that float32 arithmetic is entitled to accumulated beside it, and the judge that compares a
-// kernel's answer with both. It reads a problem through the definition alone: no interval, no
-// block, no shortcut of package attn or of a kernel.
+// Package oracle defines attention in float64, one row at a time. It computes the tolerance that
+// float32 arithmetic is entitled to, and judges a kernel's answer by both. It applies the
+// definition directly: it uses no interval, block or shortcut of package attn or of a kernel.
 //
 // # Tolerance
 //
-// With u = 2^-24 and A the weights, for a score s_j = c q.k_j + bias_j and z = s/T,
+// Let u = 2^-24, let A be the weights, s_j = c q.k_j + bias_j a score, and z = s/T. The first-order
+// error of a score, in units of u, is eS_j. It is the sum of these terms, of which all but the
+// first apply only if the problem has the feature:
 //
-//	eS_j  = (√d+2) |c| Σ_a |q_a||k_ja|                 first-order error of a score, in units of u, and for each term besides:
-//	        + (√d_q+2) |c| Σ_ab |q_a||g_ab||k_jb|      metric, which takes the place of the first product too
-//	        + 3 |c| Σ_a |q_a||k_ja|                    rotation, with the absolute values turned alike
-//	        + (√d_q+2) |c| Σ_a |q_a||r_a|              relative positions
-//	        + 4 |s_j|                                  softcap
-//	        + |bias_j|                                 bias; a finite one leaves no score below -MaxFloat32 T ln 2
-//	        + 3 slope |pos-j|                          ALiBi: its product, its sum, and what stands between it and the largest score
-//	eZ_j  = eS_j / T                                   0 in the limits of T, whose weights do not depend on small changes
-//	E     = Σ_j A_j eZ_j
+//	(√d+2) |c| Σ_a |q_a||k_ja|             product
+//	(√d_q+2) |c| Σ_ab |q_a||g_ab||k_jb|    metric; q g also replaces q in the product
+//	3 |c| Σ_a |q_a||k_ja|                  rotation, which also applies to the absolute values
+//	(√d_q+2) |c| Σ_a |q_a||r_a|            relative positions
+//	4 |s_j|                                softcap
+//	|bias_j|                               bias; scores stop at -MaxFloat32 T ln 2
+//	3 slope |pos-j|                        ALiBi: product, sum, difference to the largest score
 //
-//	tolO_b = u ( Σ_j A_j |V_jb| (eZ_j+E) + (√n+6) Σ_j A_j |V_jb| )
-//	tolLSE = u ( E + √n + 6 + 2|LSE| )
-//	tolA_j = u A_j ( eZ_j + E + √n + 6 )
-//	tolMean = u ( Σ_j A_j eS_j + Σ_j A_j |s_j| (eZ_j+E) + (√n+6) Σ_j A_j |s_j| )
-//	tolH   = tolLSE + tolMean of z
-//	tolMax = u max eS_j over the keys that may be the largest, tolScore = u eS_j
+// With it,
 //
-// n being the keys that the row sees, a sink one of them, without error. A 16-bit output may be off
-// by half its last place more: 2^-11 |o| + 2^-25 (f16), 2^-8 |o| (bf16). No constant in it is
-// tuned. Numbers near the bottom of float32 have an absolute error besides: a weight below 2^-126
-// may be flushed, which adds 2^-125 to tolA; one below 2^-86 may be left out of an output: blocked
-// kernels scale by a power of two that a float32 holds, and keep away from the subnormals that take
-// some CPUs a hundred cycles. That adds 2^-86 Σ_j |V_jb| to tolO, and shows only in a column in
-// which all heavier keys have zeros. A product that lands among the subnormals is off by up to half
-// their spacing, (√n+6) 2^-149 over the sum. So are the products of a score, and a scaled query
-// element that meets |k|: (√d+2) (1 + Σ_a |k_ja|) 2^-149 more in u eS_j.
+//	eZ_j = eS_j / T      0 in the limits of T, where small changes do not change weights
+//	E    = Σ_j A_j eZ_j
 //
-// A row that sees a single key must give that key's value exactly.
+//	tolO_b   = u ( Σ_j A_j |V_jb| (eZ_j+E) + (√n+6) Σ_j A_j |V_jb| )
+//	tolLSE   = u ( E + √n + 6 + 2|LSE| )
+//	tolA_j   = u A_j ( eZ_j + E + √n + 6 )
+//	tolMean  = u ( Σ_j A_j eS_j + Σ_j A_j |s_j| (eZ_j+E) + (√n+6) Σ_j A_j |s_j| )
+//	tolH     = tolLSE + tolMean of z
+//	tolMax   = u max eS_j over the keys that may be the largest
+//	tolScore = u eS_j
 //
-// For linear attention with features f, W_j = Σ_a |f(q_a)||f(k_ja)| and r = √d + √n + 8,
+// where n is the number of keys that the row sees. A sink counts as one of them and has no error.
+// No constant is tuned.
+//
+// Some errors are absolute:
+//
+//   - A 16-bit output may be off by half a unit in its last place: 2^-11 |o| + 2^-25 for f16, 2^-8
+//     |o| for bf16.
+//   - A weight below 2^-126 may be flushed to 0, which adds 2^-125 to tolA.
+//   - A weight below 2^-86 may be left out of an output, which adds 2^-86 Σ_j |V_jb| to tolO.
+//     Blocked kernels scale weights by a power of two that float32 holds, and avoid subnormal
+//     numbers, which are slow on some CPUs. The error shows only in a column where all heavier keys
+//     have zeros.
+//   - A subnormal product is off by up to half the spacing of subnormal numbers. That adds (√n+6)
+//     2^-149 to tolO, and (√d+2) (1 + Σ_a |k_ja|) 2^-149 to u eS_j.
+//
+// A row that sees a single key must return the value of that key exactly.
+//
+// For linear attention with features f, let W_j = Σ_a |f(q_a)||f(k_ja)| and r = √d + √n + 8. Then
 //
 //	tol(numerator_b) = u r Σ_j W_j |V_jb|      tol(denominator) = u r Σ_j W_j
 //	tolO_b = (tol(numerator_b) + |o_b| tol(denominator)) / |denominator| + 2u|o_b|
 //
 // # What is judged
 //
-// A tolerance follows the scores, so it forgives anything where they are far from 0: at 1e9 eS is
-// larger than any output. Beside each number stands the sum of the sizes of its terms, such as Σ_j
+// A tolerance grows with the scores, so far from 0 it would accept anything: at 1e9 eS is larger
+// than any output. Each number therefore has a size: the sum of the sizes of its terms, such as Σ_j
 // A_j |V_jb| for an output or Σ_j |k_ja| A_j (|dP_j| + |D| + ...) for dQ. A number whose tolerance
-// exceeds 2^-8 of that is counted as not judged (type Verdict). The suite fails where none is
-// judged, and holds scores far from 0 to the tolerance of the same scores near 0 (cases.Case.Near).
+// exceeds 2^-8 of its size counts as not judged (type Verdict). The suite fails where no number is
+// judged. It compares scores far from 0 with the tolerance of the same scores near 0
+// (cases.Case.Near).
 //
 // # Tolerance of gradients
 //
-// First order, and from the same data. With dP_j = dO.V_j and D = dO.o, the gradient of z_j is A_j
-// X_j, X_j = dP_j - D + dLSE - dH (z_j - LSE + H), and
+// This is also of first order and computed from the same data. With dP_j = dO.V_j and D = dO.o, the
+// gradient of z_j is A_j X_j, where X_j = dP_j - D + dLSE - dH (z_j - LSE + H). The error of a
+// weight recomputed from the LSE is
 //
-//	w_j   = eZ_j + tolLSE/u                                              of a weight made again from the LSE
-//	eX_j  = (√d_v+2) Σ_b |dO_b|(|V_jb|+|o_b|) + Σ_b |dO_b| tolO_b/u      of X_j
-//	        + 2|dLSE| + |X_j| + |dH| (w_j + tolH/u + 2(|z_j-LSE| + |H|))
-//	edS_j = A_j (w_j |X_j| + eX_j) / T                                   of the gradient of the finished score, ds_j
-//	edA_j = edS_j g_j + |ds_j| eg_j                                      after a softcap, with slope g = 1 - t², and eg = 2|t|g e_j/cap + 12t² + 2g
+//	w_j = eZ_j + tolLSE/u
 //
-// A gradient that is a sum of ds_j y over n pairs, y being a key, a query, a row of a table or 1,
-// has
+// The error of X_j is
 //
-//	tol = u Σ |y| (edA_j + (√n+4)|da_j|)       and dV_j: u Σ |dO| A (w + √n+4)
+//	eX_j = (√d_v+2) Σ_b |dO_b|(|V_jb|+|o_b|) + Σ_b |dO_b| tolO_b/u
+//	       + 2|dLSE| + |X_j| + |dH| (w_j + tolH/u + 2(|z_j-LSE| + |H|))
 //
-// 3|da_j||y| more with a rotation, as much once more for turning back, and (√d_q+2)|da_j||y| with a
-// metric. What passes through a metric or a feature map takes its tolerance along. A weight may be
-// off by 2^-86, as it may be left out of an output. In units of this, naive's worst is .31 over the
-// cases of the suite, .67 with those made to be extreme; kernels that work in blocks are held to
-// .5.
+// The error of the gradient of a score, ds_j, is edS_j. Behind a softcap with slope g = 1 - t² the
+// gradient is da_j, and its error is edA_j:
 //
-// The sums of linear attention run over features and values before a query or key meets them: what
-// counts there is the size of every product.
+//	edS_j = A_j (w_j |X_j| + eX_j) / T
+//	edA_j = edS_j g_j + |ds_j| eg_j      eg = 2|t|g e_j/cap + 12t² + 2g
+//
+// A gradient that is a sum of ds_j y over n pairs has the tolerance
+//
+//	u Σ |y| (edA_j + (√n+4)|da_j|)
+//
+// where y is a key, a query, a table row or 1. The tolerance of dV_j is u Σ |dO| A (w + √n+4). A
+// rotation adds 3|da_j||y|, and as much again for rotating back; a metric adds (√d_q+2)|da_j||y|. A
+// metric or a feature map applies to tolerances as it does to gradients. A weight may be off by
+// 2^-86, because it may be left out of an output.
+//
+// In units of this tolerance, the largest error of naive is 0.31 over the cases of the suite, and
+// 0.67 with the extreme cases. Blocked kernels must stay below 0.5.
+//
+// Linear attention sums features and values before a query or key multiplies them. Its tolerance
+// counts the size of every product.
 package oracle
 
 import (
@@ -84,30 +104,30 @@ import (
 const (
 	u         = 1.0 / (1 << 24)
 	flush     = 0x1p-125 // twice the smallest normal float32
-	light     = 0x1p-86  // weights that may be left out of an output
+	light     = 0x1p-86  // weights below this may be left out of an output
 	subnormal = 0x1p-149 // spacing of the subnormal float32 numbers
 )
 
-// An Index is one query row of a call.
+// An Index is one query row of a call: batch entry, query head and query.
 type Index struct{ B, H, I int }
 
 // A Row is the definition's answer for one query row, with the error that float32 arithmetic may
 // leave in each number.
 type Row struct {
-	Visible             int // keys the masks show
+	Visible             int // number of keys that the masks show
 	Out, TolOut         []float64
-	SizeOut             []float64 // sum of the sizes of the terms of each number of Out: see absolute
+	SizeOut             []float64 // sum of the sizes of each output's terms: see absolute
 	LSE, TolLSE         float64
 	Mean, TolMean       float64
 	SizeMean            float64
 	Entropy, TolEntropy float64
 	Max, TolMax         float64
-	Weights, TolWeights []float64 // by key, 0 for hidden ones; softmax only
+	Weights, TolWeights []float64 // by key, 0 for hidden keys; softmax only
 	SizeWeights         []float64
-	Scores, TolScores   []float64 // by key, -Inf for hidden ones; softmax only
+	Scores, TolScores   []float64 // by key, -Inf for hidden keys; softmax only
 }
 
-// MayBeFirst is whether an implementation may name key j as the one with the largest score.
+// MayBeFirst reports whether a kernel may name key j as the key with the largest score.
 func (r *Row) MayBeFirst(j int) bool {
 	if math.IsNaN(r.Max) || math.IsInf(r.Max, -1) {
 		return j == -1
@@ -116,28 +136,31 @@ func (r *Row) MayBeFirst(j int) bool {
 		return false
 	}
 	s := r.Scores[j]
-	return s == r.Max || !math.IsInf(s, 0) && s >= r.Max-r.TolMax-r.TolScores[j] // an infinite score has an infinite tolerance
+	// An infinite score has an infinite tolerance.
+	return s == r.Max || !math.IsInf(s, 0) && s >= r.Max-r.TolMax-r.TolScores[j]
 }
 
-// An Oracle answers for the rows of one call. It is used by one goroutine at a time.
+// An Oracle computes the rows of one call. One goroutine may use it at a time.
 type Oracle struct {
 	by   definition
 	p    attn.Problem
 	a    *attn.Args
 	row  Row
-	keys []int     // visible keys of the row at hand
-	q, k operand   // the query and the key at hand, as they meet
-	raw  operand   // the query as it came
-	v    []float64 // the value at hand
+	keys []int     // visible keys of the current row
+	q, k operand   // the current query and key, rotated, the query multiplied by the metric
+	raw  operand   // the current query as stored
+	v    []float64 // the current value
 
-	unrounded   bool    // scores stay as they are, unless float32 cannot hold them
-	bend, eBend float64 // of the score at hand: what a softcap multiplies a gradient with, and its error in units of u
+	unrounded bool // scores are not rounded to float32, unless float32 cannot hold them
+
+	// The softcap's slope at the current score, and its error in units of u.
+	slope, errSlope float64
 }
 
-// An operand is a row with the sums of absolute values that went into its numbers.
+// An operand is a row, with the sums of absolute values that its numbers were computed from.
 type operand struct{ x, abs []float64 }
 
-// New prepares to answer for a call. The operands must not change while the oracle is in use.
+// New returns an Oracle for a call. The operands must not change while the oracle is in use.
 func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -160,7 +183,7 @@ func New(p attn.Problem, a *attn.Args) (*Oracle, error) {
 	}, nil
 }
 
-// Row answers for one row. The result is overwritten by the next call.
+// Row returns the definition's answer for one row. The next call overwrites it.
 func (o *Oracle) Row(at Index) *Row {
 	r := &o.row
 	*r = Row{Out: r.Out, TolOut: r.TolOut, SizeOut: r.SizeOut, Weights: r.Weights, TolWeights: r.TolWeights, SizeWeights: r.SizeWeights, Scores: r.Scores, TolScores: r.TolScores}
@@ -190,17 +213,17 @@ func (o *Oracle) Row(at Index) *Row {
 	return r
 }
 
-// rounded adds what rounding a number of Out may lose.
+// rounded adds the error e of rounding number b of Out.
 func (r *Row) rounded(b int, e float64) {
 	r.TolOut[b] += e
 	r.SizeOut[b] += absolute(e)
 }
 
-// absolute is what an absolute tolerance adds to the size of a number, so that the number is judged
-// by its other tolerance.
+// absolute returns what an absolute tolerance adds to the size of a number. With it, the absolute
+// tolerance does not decide whether the number is judged.
 func absolute(tol float64) float64 { return tol / wide }
 
-// used is the number of keys in use.
+// used returns the number of keys in use.
 func (o *Oracle) used(b int) int {
 	a := o.a
 	switch {
@@ -214,7 +237,7 @@ func (o *Oracle) used(b int) int {
 	return a.K.S
 }
 
-// position is where a query stands.
+// position returns the position of a query.
 func (o *Oracle) position(at Index) int {
 	p, a := &o.p, o.a
 	switch {
@@ -230,7 +253,7 @@ func (o *Oracle) position(at Index) int {
 	return o.used(at.B) - queries + at.I
 }
 
-// visible is the definition of every mask.
+// visible defines every mask: it reports whether a query sees key j.
 func (o *Oracle) visible(at Index, j int) bool {
 	a, m, pos := o.a, o.p.Mask, o.position(at)
 	switch {
@@ -252,7 +275,7 @@ func (o *Oracle) visible(at Index, j int) bool {
 	return b.Words[bit/64]&(1<<(bit%64)) != 0
 }
 
-// numbers are the values of the row of a tensor that starts at an element.
+// numbers returns a row of a tensor.
 func numbers(to []float64, t *attn.Tensor, b, s, h int) []float64 {
 	at := b*t.SB + s*t.SS + h*t.SH
 	to = to[:t.D]
@@ -271,13 +294,15 @@ func numbers(to []float64, t *attn.Tensor, b, s, h int) []float64 {
 		}
 	case attn.I8:
 		for c := range to {
-			to[c] = float64(float32(t.Int8[at+c]) * t.Scale[at/t.D]) // the row as it is read, rounded; what it was before is another question
+			// The product is rounded as kernels round it. The number before int8 is not the
+			// operand.
+			to[c] = float64(float32(t.Int8[at+c]) * t.Scale[at/t.D])
 		}
 	}
 	return to
 }
 
-// half is the definition of IEEE half precision.
+// half defines IEEE half precision.
 func half(x uint16) float64 {
 	sign := 1 - 2*float64(x>>15)
 	switch exponent, fraction := int(x>>10)&31, float64(x&1023); {
@@ -291,7 +316,7 @@ func half(x uint16) float64 {
 	return math.NaN()
 }
 
-// key is the row of K or V that holds key j.
+// key returns the row of K or V that holds key j.
 func (o *Oracle) key(to []float64, t *attn.Tensor, b, j, kv int) []float64 {
 	p, a := &o.p, o.a
 	switch {
@@ -304,7 +329,7 @@ func (o *Oracle) key(to []float64, t *attn.Tensor, b, j, kv int) []float64 {
 	return numbers(to, t, b, j, kv)
 }
 
-// load fills an operand with a row turned to its position.
+// load fills an operand with the row x, rotated to position pos.
 func (o *Oracle) load(to *operand, x []float64, b, pos int, rope attn.Rope) {
 	to.x = to.x[:len(x)]
 	to.abs = to.abs[:len(x)]
@@ -329,7 +354,7 @@ func (o *Oracle) load(to *operand, x []float64, b, pos int, rope attn.Rope) {
 	}
 }
 
-// rawQuery is the row's query as it came.
+// rawQuery returns the row's query as stored.
 func (o *Oracle) rawQuery(at Index) []float64 {
 	b, row := at.B, at.I
 	if o.p.Ragged {
@@ -338,7 +363,7 @@ func (o *Oracle) rawQuery(at Index) []float64 {
 	return numbers(o.q.x[:cap(o.q.x)], &o.a.Q, b, row, at.H)
 }
 
-// query prepares the row's query: turned, and taken through the metric.
+// query loads the row's query, rotates it and multiplies it by the metric.
 func (o *Oracle) query(at Index) {
 	p, a := &o.p, o.a
 	o.load(&o.raw, o.rawQuery(at), at.B, 0, attn.NoRope)
@@ -360,7 +385,7 @@ func (o *Oracle) query(at Index) {
 	o.q.x, o.q.abs = o.q.x[:p.Dim], o.q.abs[:p.Dim]
 }
 
-// score is the finished score of a visible key, and its error in units of u.
+// score returns the score of a visible key, and its error in units of u.
 func (o *Oracle) score(at Index, j, kv int) (s, e float64) {
 	p, a := &o.p, o.a
 	c, rootD, rootQ := p.Scale(), math.Sqrt(float64(p.Dim)), math.Sqrt(float64(p.QDim()))
@@ -394,11 +419,11 @@ func (o *Oracle) score(at Index, j, kv int) (s, e float64) {
 		s += c * dot
 		e += (rootQ + 2) * math.Abs(c) * abs
 	}
-	o.bend, o.eBend = 1, 0
+	o.slope, o.errSlope = 1, 0
 	if limit := p.Score.Softcap; limit != 0 {
 		t := math.Tanh(s / limit)
-		o.bend = 1 - t*t
-		o.eBend = 2*math.Abs(t)*o.bend*e/limit + 12*t*t + 2*o.bend
+		o.slope = 1 - t*t
+		o.errSlope = 2*math.Abs(t)*o.slope*e/limit + 12*t*t + 2*o.slope
 		s = limit * t
 		e += 4 * math.Abs(s)
 	}
@@ -423,8 +448,8 @@ func (o *Oracle) score(at Index, j, kv int) (s, e float64) {
 	return s, e
 }
 
-// lowest is the lowest score that a finite bias leaves at a temperature: such that z, as a base-2
-// logarithm, is -MaxFloat32.
+// lowest returns the lowest score that a finite bias can produce at temperature t: the score whose
+// z, as a base-2 logarithm, is -MaxFloat32.
 func lowest(t float64) float64 {
 	if !(t > 0) || math.IsInf(t, 1) {
 		return -math.MaxFloat32
@@ -439,6 +464,7 @@ func (o *Oracle) queries(b int) int {
 	return o.a.Q.S
 }
 
+// softmax computes a row of a softmax problem.
 func (o *Oracle) softmax(at Index) {
 	p, a, r := &o.p, o.a, &o.row
 	kv, s, eS := at.H/p.Group(), r.Scores, r.TolScores
@@ -453,7 +479,7 @@ func (o *Oracle) softmax(at Index) {
 		case math.IsInf(s[j], 1):
 			infinite++
 		case math.IsInf(s[j], -1):
-			continue // weight 0, whatever its value row holds
+			continue // weight 0, whatever the value row holds
 		}
 		top = max(top, s[j])
 		n = append(n, j)
@@ -496,10 +522,10 @@ func (o *Oracle) softmax(at Index) {
 		return
 	}
 
-	// z relative to the largest one, and the partition function Z
+	// z relative to the largest z, and the partition function Z
 	beta := 1 / t
 	if t == attn.Frozen {
-		beta = 0 // of eZ: small changes of the scores leave the limit as it is
+		beta = 0 // eZ is 0: small changes of the scores do not change the limit
 	}
 	high := max(top*beta, sink)
 	if len(n) == 0 {
@@ -571,6 +597,7 @@ func (o *Oracle) softmax(at Index) {
 	}
 }
 
+// allNaN makes every number of the row NaN.
 func (o *Oracle) allNaN() {
 	r := &o.row
 	r.LSE, r.Mean, r.Entropy, r.Max = math.NaN(), math.NaN(), math.NaN(), math.NaN()
@@ -582,7 +609,7 @@ func (o *Oracle) allNaN() {
 	}
 }
 
-// copyValue answers with one value row as it is.
+// copyValue makes Out the value row of key j, with no tolerance.
 func (o *Oracle) copyValue(b, j, kv int) {
 	for c, v := range o.key(o.v, &o.a.V, b, j, kv) {
 		o.row.Out[c], o.row.TolOut[c] = v, 0

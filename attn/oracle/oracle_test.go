@@ -8,7 +8,7 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// worked is the source documents' worked example: two queries, three keys, scale 1/√2.
+// worked returns the worked example of the source documents: two queries, three keys, scale 1/√2.
 func worked(temp float64) (attn.Problem, *attn.Args) {
 	p := attn.Problem{
 		Batch: 1, SeqQ: 2, SeqKV: 3, HeadsQ: 1, HeadsKV: 1, Dim: 2, DimV: 2, Score: attn.Score{Temp: temp},
@@ -32,8 +32,9 @@ func near(t *testing.T, what string, got, want, tol float64) {
 	}
 }
 
-// The oracle is held to figures computed elsewhere, so that nothing it shares with a kernel can
-// hide a mistake. It rounds scores to float32, which is why the last digits are left out.
+// TestWorkedExample compares the oracle with figures that were computed elsewhere, so that no
+// mistake shared with a kernel stays hidden. The last digits are left out because the oracle rounds
+// scores to float32.
 func TestWorkedExample(t *testing.T) {
 	const tol = 1e-7
 	for _, c := range []struct {
@@ -89,7 +90,7 @@ func TestInfiniteScores(t *testing.T) {
 		bias  [3]float32
 		out   float64
 		lse   float64
-		first int // key with the largest score
+		first int // the key with the largest score
 	}{
 		{"one +Inf takes all", [3]float32{0, inf, 0}, 0, math.Inf(1), 1},
 		{"two +Inf", [3]float32{inf, inf, 0}, math.NaN(), math.NaN(), -1},
@@ -144,13 +145,14 @@ func TestJudge(t *testing.T) {
 		t.Errorf("NaN passes at %.2f", v.Worst)
 	}
 	a.Out.Data[3] = good
-	a.Stats.LSE.Data[1] /= math.Ln2 // a logarithm to base 2
+	a.Stats.LSE.Data[1] /= math.Ln2 // a base-2 logarithm
 	if v := o.Judge(rows); v.Worst <= 1 {
 		t.Errorf("LSE to base 2 passes at %.2f", v.Worst)
 	}
 }
 
-// Half of the last place of a 16-bit output is allowed, also where that does not shrink any more.
+// TestJudgeRounding checks that half a unit in the last place of a 16-bit output is allowed, also
+// for subnormal outputs.
 func TestJudgeRounding(t *testing.T) {
 	for typ, x := range map[attn.DType]float64{attn.F16: 0x1.8p-24, attn.BF16: 0x1.8p-133} {
 		p, a := worked(0)
