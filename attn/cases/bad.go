@@ -6,15 +6,15 @@ import (
 	"attnlab/attn"
 )
 
-// A Bad call has one operand that is wrong. A kernel must panic with an error whose text names it.
+// A Bad call has one wrong operand. A kernel must panic with an error that names the operand.
 type Bad struct {
 	Name, Operand string
 	Problem       attn.Problem
 	Break         func(a *attn.Args)
 }
 
-// BadCalls lists wrong operands for calls of an operation, one mistake each: those of which the
-// operation has the operands. They are those of NewArgs in layout bhsd.
+// BadCalls lists calls of an operation with one wrong operand each, of the operands that the
+// operation has. All others are those of NewArgs in layout bhsd.
 func BadCalls(op attn.Op) []Bad {
 	base := problem(2, 5, 6, 4, 2, 8, 7)
 	base.Op = op
@@ -103,7 +103,8 @@ func BadCalls(op attn.Op) []Bad {
 	return slices.DeleteFunc(bad, func(b Bad) bool { return b.Problem.Validate() != nil })
 }
 
-// argMaxOver has ArgMax end in the memory of a list of the call, which keeps its numbers.
+// argMaxOver moves one of the call's lists to the end of the memory of ArgMax. The list keeps its
+// numbers.
 func argMaxOver(list func(a *attn.Args) *[]int32) func(a *attn.Args) {
 	return func(a *attn.Args) {
 		x := list(a)
@@ -115,7 +116,7 @@ func argMaxOver(list func(a *attn.Args) *[]int32) func(a *attn.Args) {
 	}
 }
 
-// badPlaces are mistakes in where rows lie and how they are stored.
+// badPlaces returns mistakes in the location and the type of rows.
 func badPlaces(base attn.Problem) []Bad {
 	ragged, paged, both, half, small, packed, blocks := base, base, base, base, base, base, base
 	ragged.Ragged = true
@@ -167,7 +168,7 @@ func badPlaces(base attn.Problem) []Bad {
 	}
 }
 
-// badTerms are mistakes in the operands of score terms.
+// badTerms returns mistakes in the operands of score terms.
 func badTerms(base attn.Problem) []Bad {
 	with := func(t attn.Terms) attn.Problem {
 		p := base

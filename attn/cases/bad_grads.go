@@ -6,15 +6,15 @@ import (
 	"attnlab/attn"
 )
 
-// A BadGrad is a backward pass that has one operand that is wrong.
+// A BadGrad is a backward pass with one wrong operand.
 type BadGrad struct {
 	Name, Operand string
 	Problem       attn.Problem
 	Break         func(a *attn.Args, g *attn.Grads)
 }
 
-// BadGrads lists wrong operands for backward passes of an operation, one mistake each: those of
-// which the operation has the operands. They are those of NewArgs and NewGrads in layout bhsd.
+// BadGrads lists backward passes of an operation with one wrong operand each, of the operands that
+// the operation has. All others are those of NewArgs and NewGrads in layout bhsd.
 func BadGrads(op attn.Op) []BadGrad {
 	base := problem(2, 5, 6, 4, 2, 8, 7)
 	base.Op, base.Want = op, attn.WantGrad

@@ -11,34 +11,34 @@ import (
 	"attnlab/attn"
 )
 
-// A Case is one call worth trying.
+// A Case is one call to test.
 type Case struct {
 	Family, Name string // together they are the path of a subtest
 	Problem      attn.Problem
-	Core         bool // part of the quick subset
+	Core         bool // the case is part of the quick subset
 	Layout, Data string
-	edit         func(p *attn.Problem, a *attn.Args, r rnd) // what makes the case special, after Fill
-	shift        func(p *attn.Problem, a *attn.Args)        // takes its scores far from 0, after edit
+	edit         func(p *attn.Problem, a *attn.Args, r rnd) // changes operands after Fill
+	shift        func(p *attn.Problem, a *attn.Args)        // moves scores far from 0, after edit
 }
 
-// String is the case's path.
+// String returns the case's path.
 func (c *Case) String() string { return c.Family + "/" + c.Name }
 
-// Seed is a hash of the path.
+// Seed returns a hash of the path.
 func (c *Case) Seed() uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(c.String()))
 	return h.Sum64()
 }
 
-// Only returns the case without the by-products that are not in keep, for a kernel that has fewer
-// to offer.
+// Only returns the case with only those of its by-products that are in keep, for a kernel that
+// computes fewer.
 func (c Case) Only(keep attn.Want) Case {
 	c.Problem.Want &= keep
 	return c
 }
 
-// In returns the case in another layout. The numbers stay what they were, unless the layout shares
+// In returns the case in another layout. The numbers stay the same, unless the layout shares rows
 // or cannot hold them.
 func (c Case) In(layout string) Case {
 	c.Layout = layout
@@ -51,8 +51,8 @@ func (c Case) With(edit func(p *attn.Problem, a *attn.Args, r *rand.Rand)) Case 
 	return c
 }
 
-// Args builds fresh operands. Outputs, gaps and padding hold Poison; slab is the memory that all
-// float operands but a bias of special shape are cut from.
+// Args builds new operands. Outputs, gaps and padding hold Poison. All float operands are cut from
+// slab, except a bias with a shape of its own.
 func (c *Case) Args() (a *attn.Args, slab []float32, err error) {
 	n, err := SlabLen(c.Problem, c.Layout)
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *Case) Args() (a *attn.Args, slab []float32, err error) {
 	return a, slab, nil
 }
 
-// Poison is a NaN with a payload that no arithmetic makes, so that memory which nobody wrote can be
-// told from a computed NaN. Its rounding to 16 bits has such a payload too.
+// Poison is a NaN with a payload that no arithmetic produces. It distinguishes memory that was
+// never written from a computed NaN. Rounded to 16 bits it still has such a payload.
 var Poison = math.Float32frombits(0x7fda_dead)
 
 var poisons = [...]uint32{
@@ -94,7 +94,8 @@ func IsPoison(x float32) bool { return slices.Contains(poisons[:], math.Float32b
 // All lists every case, family by family.
 func All() []Case { return slices.Clone(all()) }
 
-// all takes some milliseconds, and kernels are asked about all cases many times over.
+// all builds the list of cases once: that takes time, and every kernel is tested with all cases
+// many times.
 var all = sync.OnceValue(func() []Case {
 	l := new(list)
 	for _, l.op = range attn.Ops() {
@@ -106,8 +107,8 @@ var all = sync.OnceValue(func() []Case {
 	return l.cases
 })
 
-// Core lists the quick subset: every family, every idea, the smallest sizes that reach past one
-// tile.
+// Core lists the quick subset. It has every family and every idea, at the smallest sizes that
+// exceed one tile.
 func Core() []Case {
 	var core []Case
 	for _, c := range All() {
@@ -143,7 +144,7 @@ type list struct {
 	cases  []Case
 }
 
-// add appends a case of the operation, with plain defaults. The returned pointer holds until the
+// add appends a case of the operation with plain defaults. The returned pointer is valid until the
 // next add.
 func (l *list) add(name string, p attn.Problem) *Case {
 	p.Op = l.op
@@ -162,17 +163,17 @@ func (c *Case) with(edit func(p *attn.Problem, a *attn.Args, r rnd)) *Case {
 	return c
 }
 
-// by-products that every row of a softmax has
+// rowStats are the by-products that every row of a softmax has.
 const rowStats = attn.WantLSE | attn.WantMean | attn.WantEntropy
 
-// head is a softmax problem of one batch entry and one head.
+// head returns a softmax problem of one batch entry and one head.
 func head(nq, nk, d, dv int) attn.Problem { return problem(1, nq, nk, 1, 1, d, dv) }
 
 func problem(b, nq, nk, hq, hkv, d, dv int) attn.Problem {
 	return attn.Problem{Batch: b, SeqQ: nq, SeqKV: nk, HeadsQ: hq, HeadsKV: hkv, Dim: d, DimV: dv}
 }
 
-// masked returns p under a mask.
+// masked returns p with a mask.
 func masked(p attn.Problem, m attn.Mask) attn.Problem {
 	p.Mask = m
 	return p

@@ -10,8 +10,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Every case is one the definition answers, has a name of its own, and is the same each time it is
-// built.
+// TestAll checks that the definition covers every case, that names are unique, and that building a
+// case twice gives the same operands.
 func TestAll(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range cases.All() {

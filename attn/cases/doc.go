@@ -1,25 +1,26 @@
-// Package cases holds the problems worth trying: families of named cases from plain sizes to the
-// nastiest numbers, the distributions that fill operands, and the reader of outside cases (ONNX
-// node tests).
+// Package cases provides problems to test kernels with: families of named cases from plain sizes to
+// extreme numbers, the distributions that fill operands, and a reader of outside cases (ONNX node
+// tests).
 //
-// A case is a name, a problem and a way to build operands. Building is lazy and deterministic: the
-// seed is a hash of the name, so a new case changes no other, and hundreds of cases are not
-// hundreds of sets of tensors in memory.
+// A case is a name, a problem and a way to build operands. Operands are built when a test asks for
+// them, from a seed that is a hash of the name. A new case therefore changes no other, and hundreds
+// of cases need no memory for tensors.
 //
 // # Operands in a slab
 //
-// NewArgs carves everything that a problem asks for out of one slab of floats, in one of these
-// layouts:
+// NewArgs cuts all operands of a problem from one slab of floats, in one of these layouts:
 //
-//	bhsd       contiguous, a head's rows together
-//	bshd       contiguous, a token's heads together
-//	packed     rows of [q heads | k heads | v heads] in one slab, as a fused projection leaves them; SeqQ = SeqKV
-//	padded     bshd with gaps between heads, rows and batches, at an odd offset: nothing is aligned and no two strides are alike
-//	broadcast  bhsd, but one batch entry and one head of K and V, with stride 0, serve them all
+//	bhsd       contiguous; the rows of a head are together
+//	bshd       contiguous; the heads of a token are together
+//	packed     rows of [q heads | k heads | v heads], the output of a fused projection;
+//	           SeqQ = SeqKV
+//	padded     bshd with gaps between heads, rows and batch entries, at an odd offset:
+//	           nothing is aligned, and all strides differ
+//	broadcast  bhsd, with one batch entry and one head of K and V for all, by stride 0
 //
 //	slab: gap | Q | gap | K | gap | V | gap | Out | gap | LSE | gap ...
 //
-// The gaps (a cache line) and the padding keep what the slab held before, which a test makes NaN to
-// find reads and writes that stray. A large operand begins at a multiple of 8 KiB, as what make
-// returns does.
+// A gap is a cache line. Gaps and padding keep the previous contents of the slab. A test fills the
+// slab with NaN to find reads and writes outside the operands. A large operand begins at a multiple
+// of 8 KiB, as a slice from make does.
 package cases

@@ -6,13 +6,13 @@ import (
 	"attnlab/attn"
 )
 
-// extremes has the numbers that break kernels: large and infinite scores, NaN on both sides of a
-// mask, denormals, ties, single keys. Finite scores stay below 2e38, since kernels work in base-2
-// logarithms, and values below 1e25. Products that overflow have one sign, since the order of a sum
-// would otherwise decide between an infinity and a NaN.
+// extremes has numbers that break kernels: large and infinite scores, NaN on both sides of a mask,
+// denormals, ties, and single keys. Finite scores stay below 2e38, because kernels use base-2
+// logarithms, and values stay below 1e25. Products that overflow all have one sign: otherwise the
+// order of a sum would decide between an infinity and a NaN.
 func extremes(l *list) {
 	both := func(name string, core bool, p attn.Problem, edit func(p *attn.Problem, a *attn.Args, r rnd)) {
-		l.add(name+"-alone", p).with(edit).core(core) // without by-products a kernel may look less closely
+		l.add(name+"-alone", p).with(edit).core(core) // a kernel may check less without by-products
 		p.Want = rowStats
 		l.add(name, p).with(edit).core(core)
 		p.SeqQ = 1
@@ -31,13 +31,14 @@ func extremes(l *list) {
 	both("scores-1e20", false, wide, scaled(1e20))
 	both("scores-1e36", true, wide, scaled(1e36))
 	both("scores-1e-30", false, wide, scaled(1e-30))
-	for _, scale := range []float64{1e-20, 1e-8, 1e8, 1e20} { // in the queries it would lose numbers, or nearly
+	// Multiplied into the queries, these scales would overflow or underflow, or come close to it.
+	for _, scale := range []float64{1e-20, 1e-8, 1e8, 1e20} {
 		p := wide
 		p.Score.Scale = scale
 		both(fmt.Sprintf("scale-%v", scale), scale == 1e20, p, scaled(float32(1/scale)))
 	}
 
-	// Queries are positive and around 1e30, so that a key of 1e30 overflows and the others do not.
+	// Queries are positive and about 1e30, so a key of 1e30 overflows and the others do not.
 	loud := func(keys ...func(*attn.Problem, *attn.Args, rnd)) func(*attn.Problem, *attn.Args, rnd) {
 		return func(p *attn.Problem, a *attn.Args, r rnd) {
 			Rows(&a.Q, func(_, _, _ int, row []float32) {
@@ -71,7 +72,7 @@ func extremes(l *list) {
 			fill(a.K.Row(0, j, 0), -1e30)
 		}
 	})
-	for _, nq := range []int{1, 33} { // which score is the largest
+	for _, nq := range []int{1, 33} { // with Max and ArgMax
 		p := wanting(head(nq, 150, 16, 16), everyRowStat)
 		l.add(fmt.Sprint("overflow-one-largest-", nq), p).with(loud(key(77, 1e30))).core(true)
 		l.add(fmt.Sprint("overflow-two-largest-", nq), p).with(loud(key(3, 1e30), key(140, 1e30))).core(true)
@@ -80,9 +81,10 @@ func extremes(l *list) {
 	}
 	both("overflow-and-underflow", false, wide, loud(key(20, -1e30), key(90, 1e30)))
 	hidden := masked(head(33, 33, 16, 16), attn.Causal())
-	l.add("overflow-hidden", wanting(hidden, rowStats)).with(loud(key(20, 1e30))).core(true) // rows before 20 do not see it
+	// Rows before 20 do not see the key.
+	l.add("overflow-hidden", wanting(hidden, rowStats)).with(loud(key(20, 1e30))).core(true)
 
-	// NaN and infinity, behind a mask and in front of it
+	// NaN and infinity, hidden and visible.
 	behind := func(x float32) func(*attn.Problem, *attn.Args, rnd) {
 		return func(p *attn.Problem, a *attn.Args, _ rnd) {
 			for _, j := range []int{3, 64, 149} {
@@ -99,7 +101,7 @@ func extremes(l *list) {
 	both("inf-behind-bool", false, boolean, behind(inf))
 	lower := func(x float32) func(*attn.Problem, *attn.Args, rnd) {
 		return func(_ *attn.Problem, a *attn.Args, _ rnd) {
-			for j := 17; j < a.K.S; j++ { // the upper half of the rows sees some of them
+			for j := 17; j < a.K.S; j++ { // rows from 17 see some of them
 				fill(a.K.Row(0, j, 0), x)
 				fill(a.V.Row(0, j, 0), x)
 			}
@@ -112,7 +114,7 @@ func extremes(l *list) {
 			lower(inf)(p, a, r)
 		})
 	both("nan-behind-window", true, masked(wide, attn.Window(3, 2)), func(p *attn.Problem, a *attn.Args, _ rnd) {
-		for j := range a.K.S - p.SeqQ - 3 { // no query reaches so far back
+		for j := range a.K.S - p.SeqQ - 3 { // keys before the window of every query
 			fill(a.K.Row(0, j, 0), nan)
 			fill(a.V.Row(0, j, 0), nan)
 		}
@@ -141,10 +143,11 @@ func extremes(l *list) {
 		Rows(&a.Q, func(_, _, _ int, row []float32) { row[4] = 1 })
 		a.K.Row(0, 33, 0)[4] = -inf
 	})
-	l.add("nan-in-query-causal", wanting(hidden, rowStats)).core(true). // one row, and no other
-										with(func(_ *attn.Problem, a *attn.Args, _ rnd) { fill(a.Q.Row(0, 11, 0), nan) })
+	// NaN in one row and in no other.
+	l.add("nan-in-query-causal", wanting(hidden, rowStats)).core(true).
+		with(func(_ *attn.Problem, a *attn.Args, _ rnd) { fill(a.Q.Row(0, 11, 0), nan) })
 
-	// ties, dominance, the smallest numbers
+	// Ties, dominance, the smallest numbers.
 	both("identical-keys", true, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
 		first := append([]float32(nil), a.K.Row(0, 0, 0)...)
 		Rows(&a.K, func(_, _, _ int, row []float32) { copy(row, first) })
@@ -158,7 +161,8 @@ func extremes(l *list) {
 			fill(a.K.Row(0, j, 0), 60)
 		})
 	}
-	both("weights-underflow", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) { // scores fall by 1 from key to key: e^-149
+	// Scores fall by 1 from key to key, so weights fall to e^-149.
+	both("weights-underflow", false, wide, func(_ *attn.Problem, a *attn.Args, _ rnd) {
 		Rows(&a.Q, func(_, _, _ int, row []float32) { fill(row, 1) })
 		Rows(&a.K, func(_, j, _ int, row []float32) { fill(row, -float32(j)/4) })
 	})
@@ -173,7 +177,7 @@ func extremes(l *list) {
 		Rows(&a.V, func(_, _, _ int, row []float32) { fill(row, 1+r.Float32()) })
 	})
 
-	// A single key gives its value, bit for bit, whatever its score.
+	// The output for a single key is its value, bit for bit, whatever its score.
 	single := head(9, 1, 16, 16)
 	both("single-key", true, single, nil)
 	both("single-key-1e4", false, single, scaled(1e4))

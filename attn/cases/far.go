@@ -8,11 +8,13 @@ import (
 	"attnlab/attn"
 )
 
-// far has scores that are far from 0: a padded row filled with -1e9 or with the lowest float32,
-// positions of 2^30 under ALiBi. float32 numbers are 64 apart at 1e9, so a tolerance that knows the
-// scores forgives anything. These cases are such that the shift makes no difference: the scores of
-// a row are all equal, or one key leads by so much that it has all the weight. So there is the same
-// case near 0, by whose tolerance an answer can be judged: Case.Near.
+// far has scores that are far from 0: a padded row filled with -1e9 or with the lowest float32, and
+// positions of 2^30 with ALiBi. At 1e9 float32 numbers are 64 apart, so a tolerance that follows
+// the scores accepts anything.
+//
+// The shift makes no difference in these cases: the scores of a row are all equal, or one key leads
+// by so much that it has all the weight. The same case near 0 therefore gives a tolerance to judge
+// the answer by: see Case.Near.
 func far(l *list) {
 	const lowest = -math.MaxFloat32
 	wide, causal := problem(1, 37, 128, 2, 1, 8, 10), masked(problem(1, 90, 300, 1, 1, 8, 8), attn.Causal())
@@ -72,7 +74,8 @@ func far(l *list) {
 			}
 		}
 	}
-	for i, p := range []attn.Problem{problem(1, 1, 2200, 2, 1, 8, 8), problem(1, 4, 4200, 8, 1, 8, 8)} { // keys that decoding splits
+	// Enough keys for decoding to split them.
+	for i, p := range []attn.Problem{problem(1, 1, 2200, 2, 1, 8, 8), problem(1, 4, 4200, 8, 1, 8, 8)} {
 		p.Score.Terms = attn.TermBias
 		for _, by := range []float32{-1e9, lowest} {
 			add(fmt.Sprintf("splits%.0e-%d", by, p.SeqQ), p, 1, i == 0 && by == lowest, equalKeys, shiftRows(by, func(int) bool { return true }))
@@ -84,7 +87,8 @@ func far(l *list) {
 			early(a, lowest)
 		})
 	}
-	for _, nq := range []int{16, 1} { // all distances are 2^30 in float32, and the same number as a base-2 logarithm
+	// All distances round to 2^30 in float32, and all scores to one number as a base-2 logarithm.
+	for _, nq := range []int{16, 1} {
 		p := problem(2, nq, 16, 4, 2, 8, 8)
 		p.Lengths = true
 		for _, terms := range []attn.Terms{attn.TermALiBi, attn.TermALiBi | attn.TermBias} {
@@ -110,7 +114,7 @@ func far(l *list) {
 	}
 }
 
-// equalKeys makes all keys of a head one row, so that a query has the same score with each, in any
+// equalKeys makes all keys of a head equal, so that a query has the same score with each in any
 // arithmetic.
 func equalKeys(_ *attn.Problem, a *attn.Args) {
 	Rows(&a.K, func(b, _, h int, row []float32) { copy(row, a.K.Row(b, 0, h)) })
@@ -127,7 +131,8 @@ func lead(a *attn.Args, by float32) {
 	Rows(&a.Terms.Bias, func(_, _, _ int, row []float32) { row[77%len(row)] = by })
 }
 
-// hideHalf gives every other key a bias of -Inf; shiftHalf one that leaves as little of it.
+// hideHalf gives every other key a bias of -Inf. shiftHalf gives it the bias by, which is low
+// enough for the same weights.
 func hideHalf(p *attn.Problem, a *attn.Args) {
 	equalKeys(p, a)
 	shiftHalf(-inf)(p, a)
@@ -159,12 +164,12 @@ func shiftRows(by float32, which func(i int) bool) func(p *attn.Problem, a *attn
 	}
 }
 
-// stand puts the first query of every batch entry at a position.
+// stand puts the first query of every batch entry at position pos.
 func stand(p *attn.Problem, a *attn.Args, pos int32) { a.QPos = slices.Repeat([]int32{pos}, p.Batch) }
 
 func clearTensor(t *attn.Tensor) { Rows(t, func(_, _, _ int, row []float32) { clear(row) }) }
 
-// twoNumbers has the LSE of a call written as a reference and the log of the sum over it.
+// twoNumbers gives the call an LSE of two numbers: a reference, and the log of the sum over it.
 func twoNumbers(a *attn.Args) {
 	if t := &a.Stats.LSE; t.Data != nil {
 		*t = attn.New(attn.BHSD, t.B, t.S, t.H, 2)
@@ -172,13 +177,13 @@ func twoNumbers(a *attn.Args) {
 	}
 }
 
-// Far reports whether the case has a shift that takes its scores far from 0, and changes nothing
+// Far reports whether the case has a shift, which moves its scores far from 0 and changes nothing
 // else.
 func (c *Case) Far() bool { return c.shift != nil }
 
-// Near returns the operands of a case that is Far without its shift, with those outputs of a call
-// with it that must be the same: Out, weights, entropy. An LSE is there as Backward reads it, and
-// is not to be judged.
+// Near returns the operands of a Far case without its shift. They have the outputs of the call a
+// with the shift that must be equal without it: Out, weights and entropy. For a backward pass they
+// also have its LSE, which must not be judged.
 func (c Case) Near(a *attn.Args) (*attn.Args, error) {
 	c.shift = nil
 	near, _, err := c.Args()
@@ -192,8 +197,8 @@ func (c Case) Near(a *attn.Args) (*attn.Args, error) {
 	return near, nil
 }
 
-// NearGrads returns those gradients of a call that a shift does not change: all but that of a
-// slope, which counts distances.
+// NearGrads returns the gradients of a call that a shift does not change: all but those of slopes,
+// which are multiplied by distances.
 func NearGrads(g *attn.Grads) *attn.Grads {
 	near := *g
 	near.Terms.Slopes = nil

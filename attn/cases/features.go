@@ -9,11 +9,11 @@ import (
 // everyRowStat are the by-products that every row of a softmax with a finite temperature has.
 const everyRowStat = rowStats | attn.WantMax | attn.WantArgMax
 
-// shapes are lengths around a tile and around a block, with more and with fewer queries than keys,
-// and a few queries as decoding has.
+// shapes are lengths around the size of a tile and of a block, with more and with fewer queries
+// than keys, and with a few queries as in decoding.
 var shapes = [][2]int{{33, 70}, {100, 300}, {1, 70}, {7, 300}}
 
-// terms has each term of a score alone, under every kind of band.
+// terms has each score term alone, with every kind of band.
 func terms(l *list) {
 	for _, f := range []struct {
 		name string
@@ -57,7 +57,7 @@ func terms(l *list) {
 				l.add(fmt.Sprintf("%s-%v-%dx%d", f.name, m, n[0], n[1]), p).with(f.edit).core(n == shapes[0] && m.Band && m.Left < 0 || n == shapes[3] && !m.Band)
 			}
 		}
-		p := problem(1, 65, 65, 2, 2, 40, 40) // nothing wanted: the shortest path
+		p := problem(1, 65, 65, 2, 2, 40, 40) // no by-products: the shortest path
 		f.set(&p)
 		l.add(f.name+"-alone", masked(p, attn.Causal())).with(func(p *attn.Problem, a *attn.Args, r rnd) {
 			if f.edit != nil && f.name != "sinks-infinite" {
@@ -68,7 +68,8 @@ func terms(l *list) {
 	for _, nq := range []int{3, 40} {
 		p := wanting(problem(3, nq, 300, 4, 2, 16, 8), everyRowStat)
 		p.Score.Terms, p.Lengths = attn.TermRelative|attn.TermALiBi, true
-		l.add(fmt.Sprint("relative-positions-", nq), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { // far before the keys, among them and behind
+		// Queries far before the keys, among them and behind them.
+		l.add(fmt.Sprint("relative-positions-", nq), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
 			a.Terms.RelativeClip, a.Terms.Relative.S = 9, 19
 			a.KLen, a.QPos = []int32{300, 290, 31}, []int32{-50, 100, 400}
 		})
@@ -76,10 +77,11 @@ func terms(l *list) {
 	p := wanting(problem(2, 20, 40, 4, 2, 8, 8), everyRowStat)
 	p.Score.Terms, p.Mask.Bitmap = attn.TermSinks, attn.BoolBitmap
 	l.add("sinks-hidden-rows", p).core(true).with(func(p *attn.Problem, a *attn.Args, r rnd) { a.Allowed = randomMask(r, 0.3, p.SeqQ, 1) })
-	for _, p.Want = range []attn.Want{everyRowStat, 0} { // a sink decides about a row that sees nothing, too
+	// A sink also determines a row that sees no key.
+	for _, p.Want = range []attn.Want{everyRowStat, 0} {
 		p.Mask, p.Lengths = attn.Causal(), true
 		l.add(fmt.Sprintf("sinks-infinite-blind-rows-%#x", int(p.Want)), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
-			a.QPos = []int32{-5, -20} // some of the rows, and all
+			a.QPos = []int32{-5, -20} // some of the rows see no key, or all of them
 			copy(a.Terms.Sinks, []float32{inf, -inf, nan, 1e12})
 		})
 	}
@@ -138,8 +140,8 @@ func bitmaps(l *list) {
 	})
 }
 
-// split makes the sequences of a ragged call have the given lengths, with some rows between them
-// that belong to none.
+// split gives the sequences of a ragged call the lengths nq and nk. The first two rows belong to no
+// sequence.
 func split(a *attn.Args, nq, nk []int) {
 	at := func(n []int) []int32 {
 		starts := []int32{2}
@@ -154,7 +156,7 @@ func split(a *attn.Args, nq, nk []int) {
 	}
 }
 
-// ragged has batches of sequences of different lengths, some of none.
+// ragged has batches of sequences of different lengths, some of them empty.
 func ragged(l *list) {
 	nq, nk := []int{7, 0, 60, 1, 33}, []int{20, 5, 100, 0, 33}
 	for _, m := range []attn.Mask{attn.Full(), attn.Causal(), attn.CausalTopLeft(), attn.Window(9, 2)} {
@@ -201,8 +203,8 @@ func caches(l *list) {
 			}
 		}
 	}
-	// A window over a ring of three pages: page i of the cache lies in i mod 3, and what it held
-	// before is out of sight.
+	// A window over a ring of three pages: page i of the cache is stored in page i mod 3. Keys that
+	// a later page has overwritten are outside the window.
 	for _, nq := range []int{20, 1} {
 		p := wanting(masked(problem(1, nq, 160, 2, 2, 8, 8), attn.Window(25, 0)), rowStats)
 		p.Page, p.Lengths = 16, true
@@ -228,7 +230,7 @@ func caches(l *list) {
 	})
 }
 
-// types has operands stored in 16 bits and int8.
+// types has operands stored in 16 bits and in int8.
 func types(l *list) {
 	for _, n := range shapes {
 		for _, d := range []int{16, 35, 64} {
@@ -249,7 +251,7 @@ func types(l *list) {
 	l.add("mixed", p).core(true)
 	p.Score.Rope, p.Score.Terms = attn.RopeInterleaved, attn.TermMetric
 	l.add("mixed-terms", p)
-	p = problem(1, 20, 1, 2, 2, 16, 16) // a single key: its own value
+	p = problem(1, 20, 1, 2, 2, 16, 16) // a single key: the output is its value
 	for _, typ := range []attn.DType{attn.F16, attn.BF16, attn.I8} {
 		p.KV = typ
 		l.add(fmt.Sprintf("single-%v", typ), p).core(true)
@@ -257,7 +259,8 @@ func types(l *list) {
 	for _, nq := range []int{33, 1} {
 		p := problem(1, nq, 70, 2, 1, 8, 8)
 		p.Q, p.KV, p.Out = attn.F16, attn.F16, attn.F16
-		l.add(fmt.Sprintf("special-%d", nq), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { // subnormal values, an infinity
+		// Subnormal values and an infinity.
+		l.add(fmt.Sprintf("special-%d", nq), p).core(true).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
 			Rows(&a.V, func(_, j, _ int, row []float32) {
 				if fill(row[:4], float32(j)*0x1p-24); j == 40 {
 					row[5] = inf

@@ -12,23 +12,26 @@ import (
 
 var distributions = []string{"normal", "std30", "rising", "sparse"}
 
-// Distributions lists the names that Fill knows:
+// Distributions lists the names that Fill accepts:
 //
-//	normal   unit normals: scores of standard deviation 1 at the default scale
-//	std30    unit normals with Q stretched until scores have standard deviation 30: a few keys take all the weight
-//	rising   every key scores about 1 higher than the key before it, for every query: the worst case for a lazily kept maximum
+//	normal   unit normals: scores have standard deviation 1 at the default scale
+//	std30    unit normals with Q scaled to scores of standard deviation 30:
+//	         a few keys take all the weight
+//	rising   each key scores about 1 higher than the key before it, for every query:
+//	         the worst case for a running maximum
 //	sparse   normal, but one key in 64 scores about 12 higher than the others
 //
-// V, a bias, sinks and relative positions are unit normals in each; slopes and angles are the usual
-// ones.
+// In all of them V, bias, sinks and relative positions are unit normals, and slopes and angles have
+// their usual values.
 func Distributions() []string { return slices.Clone(distributions) }
 
-// Fill writes the input operands of a call, the same ones for the same seed in every layout that
-// shares none of them.
+// Fill writes the input operands of a call. The same seed gives the same numbers in every layout
+// that shares no rows.
 func Fill(dist string, p attn.Problem, a *attn.Args, seed uint64) error {
 	random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 	q, k := random(1), random(2)
-	reach := p.Scale() * math.Sqrt(float64(p.Dim)) // the standard deviation of a score of unit normals
+	// the standard deviation of scores of unit normals
+	reach := p.Scale() * math.Sqrt(float64(p.Dim))
 	switch dist {
 	case "normal":
 		normal(&a.Q, q, 1)
@@ -67,7 +70,8 @@ func Fill(dist string, p attn.Problem, a *attn.Args, seed uint64) error {
 	return nil
 }
 
-// firstKeys is the key in the first row of each batch of K: 0, or in pages, what the table says.
+// firstKeys returns the key in the first row of each batch entry of K. It is 0, or for pages the
+// key that the page table puts there.
 func firstKeys(p *attn.Problem, a *attn.Args) []int {
 	first := make([]int, a.K.B)
 	for i := range a.Pages {
@@ -76,8 +80,8 @@ func firstKeys(p *attn.Problem, a *attn.Args) []int {
 	return first
 }
 
-// fillTerms fills the operands of score terms: as large as makes a difference, none so large that
-// nothing else counts.
+// fillTerms fills the operands of score terms with numbers that are large enough to matter and
+// small enough not to dominate.
 func fillTerms(p *attn.Problem, a *attn.Args, r *rand.Rand) {
 	t := &a.Terms
 	normal(&t.Bias, r, 1)
@@ -94,12 +98,12 @@ func fillTerms(p *attn.Problem, a *attn.Args, r *rand.Rand) {
 	}
 }
 
-// drawn is how many numbers of a tensor are drawn at most.
+// drawn is the largest number of elements of a tensor that are drawn.
 const drawn = 1 << 22
 
-// normal fills a tensor with numbers from a normal distribution. Rows beyond those that can be
-// drawn are copied from there, each from a place of its own that is a row's beginning only by
-// chance: to draw a gigabyte of keys and values took a quarter of a sample's time on a Zen 5.
+// normal fills a tensor with numbers from a normal distribution. The first rows are drawn. Once
+// drawn numbers are reached, each further row is a copy from a random place among them, which
+// seldom begins at a row. Drawing every number of a large operand would take too long.
 func normal(t *attn.Tensor, r *rand.Rand, std float32) {
 	var pool []float32
 	if rows := t.B * t.S * t.H; rows*t.D > drawn {

@@ -7,9 +7,9 @@ import (
 	"attnlab/attn"
 )
 
-// NewGrads lays out the gradients of a call, in the layout of its operands: an incoming one for
-// each output that Forward has left and that has a gradient, an outgoing one for each operand. They
-// are cut from slab, or from new memory if slab is nil, all of which then holds Poison.
+// NewGrads lays out the gradients of a call in the given layout. There is an incoming gradient for
+// each output of the call that has one, and an outgoing gradient for each operand. They are cut
+// from slab, or from new memory if slab is nil, and hold Poison.
 func NewGrads(p attn.Problem, a *attn.Args, layout string, slab []float32) (*attn.Grads, error) {
 	n := GradsLen(p, a, layout)
 	if slab == nil {
@@ -22,8 +22,8 @@ func NewGrads(p attn.Problem, a *attn.Args, layout string, slab []float32) (*att
 	return carveGrads(&p, a, layout, &carver{slab: slab}), nil
 }
 
-// GradsLen is the number of floats that NewGrads needs for the gradients of a call, of which only
-// the shapes count.
+// GradsLen returns the number of floats that NewGrads needs for the gradients of a call. It reads
+// only the shapes of the call.
 func GradsLen(p attn.Problem, a *attn.Args, layout string) int {
 	var c carver
 	carveGrads(&p, a, layout, &c)
@@ -64,15 +64,15 @@ func carveGrads(p *attn.Problem, a *attn.Args, layout string, c *carver) *attn.G
 	return g
 }
 
-// FillGrads writes the incoming gradients of a call: unit normals, the same ones for the same seed
-// in every layout.
+// FillGrads writes the incoming gradients of a call. They are unit normals. The same seed gives the
+// same numbers in every layout.
 func FillGrads(g *attn.Grads, seed uint64) {
 	for i, t := range []*attn.Tensor{&g.Out, &g.LSE, &g.Entropy} {
 		normal(t, rand.New(rand.NewPCG(seed, 16+uint64(i))), 1)
 	}
 }
 
-// Backward is whether the case is one of a backward pass.
+// Backward reports whether the case has a backward pass.
 func (c *Case) Backward() bool { return c.Problem.Want&attn.WantGrad != 0 }
 
 // Incoming calls f for each incoming gradient that is set.
@@ -96,9 +96,9 @@ func Outgoing(g *attn.Grads, f func(name string, t *attn.Tensor)) {
 	})
 }
 
-// Differentiated returns the case as one whose gradients are asked for, with those of by-products
-// that are in keep, and whether it makes one. Of the pairs, those do that pair features with
-// gradients; they are no cases of the forward pass.
+// Differentiated returns the case with its gradients wanted, and with those of its by-products'
+// gradients that are in keep. It reports whether there is such a case. In family pairs only the
+// cases with gradients have one, which are not cases of the forward pass.
 func (c Case) Differentiated(keep attn.Want) (Case, bool) {
 	if c.Family == "pairs" && !c.Backward() {
 		return c, false

@@ -7,8 +7,8 @@ import (
 )
 
 // linear has feature-map attention: each map, each mask a band can be, lengths, shared key heads,
-// and both ways to normalise. Identity features are not normalised, for their denominators may be
-// anything.
+// and both kinds of normalisation. Identity features are not normalised, because their denominators
+// may be anything.
 func linear(l *list) {
 	of := func(p attn.Problem, lin attn.Linear, m attn.Mask) attn.Problem {
 		p.Linear, p.Mask = lin, m
@@ -63,7 +63,7 @@ func linear(l *list) {
 				fill(a.V.Row(0, 20, 0), nan)
 			})
 		l.add(k.name+"-large", of(head(33, 33, 8, 8), k.lin, attn.Causal())).with(func(_ *attn.Problem, a *attn.Args, r rnd) {
-			normal(&a.Q, r, 30) // exp(-90) on one side of elu+1, 90 on the other
+			normal(&a.Q, r, 30) // elu+1 gives exp(-90) on one side and 90 on the other
 			normal(&a.K, r, 30)
 		})
 	}

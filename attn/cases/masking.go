@@ -7,7 +7,7 @@ import (
 )
 
 // masks has bands in both alignments with every relation of n_q to n_k, element masks of every
-// rank, and rows or whole tiles that see nothing.
+// rank, and rows or whole tiles without a visible key.
 func masks(l *list) {
 	for i, n := range [][2]int{{17, 17}, {9, 31}, {31, 9}, {1, 40}, {40, 1}, {65, 64}, {64, 65}, {33, 130}, {130, 33}} {
 		p := wanting(head(n[0], n[1], 8, 8), rowStats)
@@ -23,10 +23,11 @@ func masks(l *list) {
 		}
 		m.Align = attn.TopLeft
 		l.add(fmt.Sprintf("%v-33x70", m), masked(head(33, 70, 8, 8), m)).core(i == 3)
-		l.add(fmt.Sprintf("%v-70x33", m), masked(head(70, 33, 8, 8), m)) // the last rows look past the last key
+		// the last rows are positioned after the last key
+		l.add(fmt.Sprintf("%v-70x33", m), masked(head(70, 33, 8, 8), m))
 	}
 	l.add("window-sparse-tiles", masked(head(300, 300, 8, 8), attn.Window(16, 0)))
-	for _, n := range []int{1, 4} { // so many keys that decoding takes them apart
+	for _, n := range []int{1, 4} { // enough keys for decoding to split them
 		l.add(fmt.Sprintf("window-end-of-%dx2100", n), wanting(masked(head(n, 2100, 8, 8), attn.Window(300, 0)), everyRowStat)).core(n == 1)
 		long := wanting(problem(1, n, 11000, 4, 2, 8, 8), everyRowStat)
 		l.add(fmt.Sprintf("window-end-of-%dx11000", n), masked(long, attn.Window(5000, 0))).core(n == 4)
@@ -59,7 +60,8 @@ func masks(l *list) {
 	l.add("bool-heads", masked(problem(2, 9, 33, 4, 2, 8, 8), attn.Full().With(attn.BoolBitmap))).
 		with(func(p *attn.Problem, a *attn.Args, r rnd) { a.Allowed = randomMask(r, 0.5, 1, p.HeadsQ, 1, p.SeqKV) })
 	l.add("bool-whole-rows", bool1(21, 40, attn.Full())).core(true).
-		with(func(p *attn.Problem, a *attn.Args, r rnd) { a.Allowed = randomMask(r, 0.5, p.SeqQ, 1) }) // key extent 1: a query sees all or nothing
+		// Key extent 1: a query sees all keys or none.
+		with(func(p *attn.Problem, a *attn.Args, r rnd) { a.Allowed = randomMask(r, 0.5, p.SeqQ, 1) })
 	l.add("hidden-rows", bool1(40, 70, attn.Full())).with(hide(func(i, _ int) bool { return i%3 == 1 })).core(true)
 	l.add("hidden-all", bool1(20, 70, attn.Full())).with(hide(func(_, _ int) bool { return true })).core(true)
 	l.add("hidden-first-tiles", bool1(40, 300, attn.Full())).with(hide(func(i, j int) bool { return j < 256 })).core(true)
@@ -71,8 +73,8 @@ func masks(l *list) {
 	l.add("checkerboard", bool1(33, 70, attn.Full())).with(hide(func(i, j int) bool { return (i+j)%2 == 0 }))
 	l.add("hidden-rows-decode", bool1(1, 70, attn.Full())).with(hide(func(i, j int) bool { return true })).core(true)
 	l.add("hidden-first-tiles-decode", bool1(1, 600, attn.Full())).with(hide(func(i, j int) bool { return j < 530 }))
-	// The loudest keys are the hidden ones: a maximum taken over them pushes every visible weight
-	// to 0.
+	// The hidden keys have the largest scores. A maximum over them would make every visible weight
+	// 0.
 	loud := func(p *attn.Problem, a *attn.Args, r rnd) {
 		Rows(&a.Q, func(_, _, _ int, row []float32) { fill(row, 1) })
 		Rows(&a.K, func(_, j, _ int, row []float32) {
@@ -97,7 +99,7 @@ func randomMask(r rnd, show float64, dims ...int) attn.Bits {
 	}
 	m, err := attn.BoolMask(data, dims...)
 	if err != nil {
-		panic(err) // the shape above is the caller's bug
+		panic(err) // the caller passed a bad shape
 	}
 	return m
 }
@@ -108,15 +110,15 @@ func fill(row []float32, x float32) {
 	}
 }
 
-// lengths has batches whose entries use a part of their keys, and queries that stand where a cache
-// puts them: inside, at the ends, before the first key and past the last.
+// lengths has batches whose entries use some of their keys. Queries are positioned among the keys,
+// at the ends, before the first key and after the last.
 func lengths(l *list) {
 	add := func(name string, p attn.Problem, klen, qpos []int32) *Case {
 		p.Lengths = true
 		p.Want = rowStats
 		return l.add(name, p).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
 			a.KLen, a.QPos = klen, qpos
-			for b, n := range klen { // a cache beyond its length holds what it held before
+			for b, n := range klen { // rows beyond the keys in use hold anything
 				for j := int(n); j < a.K.S; j++ {
 					for h := range a.K.H {
 						fill(a.K.Row(b, j, h), Poison)
@@ -132,7 +134,8 @@ func lengths(l *list) {
 	for i, m := range []attn.Mask{attn.Causal(), attn.CausalTopLeft(), attn.Window(4, 0), attn.Window(3, 3)} {
 		p.Mask = m
 		add(fmt.Sprintf("%v", m), p, []int32{45, 33, 20}, nil).core(i == 0)
-		add(fmt.Sprintf("%v-short", m), p, []int32{3, 0, 19}, nil).core(i < 2) // fewer keys than queries: the first rows see nothing
+		// Fewer keys than queries: the first rows see nothing.
+		add(fmt.Sprintf("%v-short", m), p, []int32{3, 0, 19}, nil).core(i < 2)
 		add(fmt.Sprintf("%v-positions", m), p, nil, []int32{0, 13, 25}).core(i == 0)
 		add(fmt.Sprintf("%v-lengths-positions", m), p, []int32{44, 17, 2}, []int32{20, 0, 1}).core(i == 2)
 		add(fmt.Sprintf("%v-before", m), p, []int32{45, 20, 1}, []int32{-5, -19, -30}).core(i == 0)

@@ -13,15 +13,23 @@ import (
 	"attnlab/attn"
 )
 
-// An Outside is a case that somebody else computed: an ONNX node test with its expected outputs.
+// An Outside is a case that was computed elsewhere: an ONNX node test with its expected outputs.
 type Outside struct {
 	Name, File string
-	Lacks      string    // the feature that attnlab lacks for this case, by name; nothing below is set then
-	Norm       *Norm     // a normalisation, which no kernel answers; nothing below is set then
-	Call                 // what a kernel is asked. Out, and Stats that the case expects, are laid out and hold Poison
-	Raw        *Call     // asked besides: the scores before masks and bias, where the case expects them; or nil
-	State      []float32 // linear: the state before the first row, or nil
-	expect     []expected
+
+	// Lacks names the feature that attnlab lacks for this case. Norm is a normalisation, which no
+	// kernel computes. If one of these is set, nothing below is.
+	Lacks string
+	Norm  *Norm
+
+	// The call for a kernel. Out, and the Stats that the case expects, hold Poison.
+	Call
+
+	// Raw is a second call for a case that expects the scores before masks and bias, or nil.
+	Raw *Call
+
+	State  []float32 // linear: the state before the first row, or nil
+	expect []expected
 }
 
 // A Call is a problem and its operands.
@@ -30,26 +38,28 @@ type Call struct {
 	Args    *attn.Args
 }
 
-// An answer is what a kernel left of an outside case.
+// An answer is what a kernel computed for an outside case.
 type answer struct {
 	a     *attn.Args
-	raw   *attn.Args // nil: not given
+	raw   *attn.Args // nil: not computed
 	state []float32
 }
 
-// An expected output of a node, by its ONNX name.
+// An expected output of a node, under its ONNX name.
 type expected struct {
 	name string
-	want *attn.Tensor                    // in the layout of the operand that it is compared with
-	got  func(given answer) *attn.Tensor // nil result: the kernel did not write it
+	want *attn.Tensor                    // in the layout of the operand to compare with
+	got  func(given answer) *attn.Tensor // returns nil if the kernel did not write it
 }
 
-// A Result is how a kernel did on an outside case.
+// A Result is the outcome of a kernel on an outside case.
 type Result struct {
-	Ratio   float64  // worst |error| / (1e-7 + 1e-3 |want|), the tolerance of ONNX; right means at most 1
+	// Ratio is the largest |error| / (1e-7 + 1e-3 |want|), the tolerance of ONNX. The kernel is
+	// right if it is at most 1.
+	Ratio   float64
 	Where   string   // the number with that ratio
 	Skipped []string // outputs that the kernel cannot write, by name
-	Calls   []Call   // what the kernel answered: without the by-products it does not give
+	Calls   []Call   // the kernel's calls, without the by-products that it does not compute
 }
 
 // The tolerance of ONNX's own node tests.
@@ -58,15 +68,15 @@ const (
 	onnxAbs = 1e-7
 )
 
-// Run lets a kernel answer and compares every output that the case expects. A kernel that does not
-// hand out weights or scores is excused from that output, which Skipped then names. Any other
-// refusal is the error. Outputs stay in Calls, for a second judge.
+// Run lets a kernel compute the case and compares every output that the case expects. A kernel need
+// not compute weights or scores: Skipped then names that output. Any other refusal is the error.
+// Outputs stay in Calls for a second judge.
 func (o *Outside) Run(k attn.Kernel) (r Result, err error) {
 	switch {
 	case o.Lacks != "":
 		return r, fmt.Errorf("%s: %w: needs %s", o.Name, attn.ErrUnsupported, o.Lacks)
 	case o.Norm != nil:
-		return r, fmt.Errorf("%s: %w: a normalisation is not a call of attention: its answer is for Norm.Judge", o.Name, attn.ErrUnsupported)
+		return r, fmt.Errorf("%s: %w: a normalisation is no call of attention: compare it with Norm.Judge", o.Name, attn.ErrUnsupported)
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -84,7 +94,7 @@ func (o *Outside) Run(k attn.Kernel) (r Result, err error) {
 			continue
 		}
 		if got.Shape() != e.want.Shape() {
-			return r, fmt.Errorf("%s: the case expects %s of shape %s, the problem makes it %s", o.Name, e.name, e.want.Shape(), got.Shape())
+			return r, fmt.Errorf("%s: the case expects %s of shape %s, and the problem gives it %s", o.Name, e.name, e.want.Shape(), got.Shape())
 		}
 		buf := make([]float32, got.D)
 		Rows(e.want, func(b, s, h int, row []float32) {
@@ -132,7 +142,7 @@ func (o *Outside) ask(k attn.Kernel, r *Result) (given answer, err error) {
 	return given, err
 }
 
-// run answers one call, from the state of the case if the plan has one.
+// run runs one call, from the state of the case if the plan has a state.
 func (o *Outside) run(plan attn.Plan, a *attn.Args) (state []float32, err error) {
 	if c, ok := plan.(io.Closer); ok {
 		defer c.Close()
@@ -141,7 +151,7 @@ func (o *Outside) run(plan attn.Plan, a *attn.Args) (state []float32, err error)
 	switch {
 	case ok:
 		if state = make([]float32, rec.StateLen()); o.State != nil && len(o.State) != len(state) {
-			return nil, fmt.Errorf("a state of %d numbers, the plan has %d", len(o.State), len(state))
+			return nil, fmt.Errorf("a state of %d numbers, want %d as in the plan", len(o.State), len(state))
 		}
 		copy(state, o.State)
 		rec.Step(a, state)
@@ -154,7 +164,7 @@ func (o *Outside) run(plan attn.Plan, a *attn.Args) (state []float32, err error)
 }
 
 // Expect copies the expected outputs into Args, as if a kernel had written them, so that the oracle
-// can judge the outside world.
+// can judge them.
 func (o *Outside) Expect() {
 	given := answer{a: o.Args}
 	if o.Raw != nil {
@@ -167,8 +177,8 @@ func (o *Outside) Expect() {
 	}
 }
 
-// onnxRatio is the error of a number in units of its tolerance. Two right answers may be neighbours
-// among the numbers of bf16, which are further apart than ONNX's tolerance.
+// onnxRatio returns the error of a number over its tolerance. Two right answers may be neighbouring
+// bf16 numbers, which are further apart than ONNX's tolerance.
 func onnxRatio(got, want float32, typ attn.DType) float64 {
 	rel := onnxRel
 	if typ == attn.BF16 {
@@ -183,17 +193,22 @@ func onnxRatio(got, want float32, typ attn.DType) float64 {
 	return math.Abs(float64(got)-float64(want)) / (onnxAbs + rel*math.Abs(float64(want)))
 }
 
-// ReadONNX reads node tests from a JSON file, or from every *.json of a folder. A file is an array
-// of cases, tensors being raw little-endian bytes in base64:
+// ReadONNX reads node tests from a JSON file, or from every *.json file of a folder. A file is an
+// array of cases. Tensors are raw little-endian bytes in base64:
 //
-//	[{"case": "name", "node": {"op": "Attention", "inputs": ["Q","K","V","mask"], "outputs": ["Y"], "attrs": {"is_causal": 1}},
-//	  "inputs": [{"name": "Q", "dtype": "f32", "shape": [2,3,4,8], "b64": "..."}], "outputs": [{"name": "Y", ...}]}]
+//	[{"case": "name",
+//	  "node": {"op": "Attention", "inputs": ["Q","K","V","mask"], "outputs": ["Y"],
+//	           "attrs": {"is_causal": 1}},
+//	  "inputs": [{"name": "Q", "dtype": "f32", "shape": [2,3,4,8], "b64": "..."}],
+//	  "outputs": [{"name": "Y", ...}]}]
 //
-// Node inputs are positional, "" for one left out. Elements are f32, f64 (rounded to f32), f16 or
-// bf16. Operators are Attention, LinearAttention of the plain rule, Softmax, LogSoftmax and
-// RotaryEmbedding, each of which becomes a call of attention, so that kernels answer; and
-// LayerNormalization and RMSNormalization, which become a Norm. No case is dropped: one that asks
-// for what attnlab does not do says so in Lacks.
+// Node inputs are positional; "" is an input that is left out. Elements are f32, f64 (rounded to
+// f32), f16 or bf16.
+//
+// The operators Attention, LinearAttention with the plain rule, Softmax, LogSoftmax and
+// RotaryEmbedding become calls of attention, which kernels compute. LayerNormalization and
+// RMSNormalization become a Norm. No case is dropped: if attnlab lacks a feature for it, Lacks
+// names the feature.
 func ReadONNX(path string) ([]Outside, error) {
 	info, err := os.Stat(path)
 	if err != nil {

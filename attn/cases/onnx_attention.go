@@ -44,7 +44,8 @@ func (n *onnxTest) attention(o *Outside) error {
 	switch precision, err := n.integer("softmax_precision", 1); {
 	case err != nil:
 		return err
-	case precision != 1 && precision != 10 && precision != 11: // float32 is within the tolerance of float16 (10) and float64 (11)
+	// 1 is float32, which is also within the tolerance of float16 (10) and float64 (11).
+	case precision != 1 && precision != 10 && precision != 11:
 		return lack(fmt.Sprintf("softmax_precision %d", precision))
 	}
 	past := 0
@@ -111,8 +112,8 @@ func (o *Outside) expects(name string, want attn.Tensor, got func(g answer) *att
 	o.expect = append(o.expect, expected{name, &want, got})
 }
 
-// matrix asks for the output qk_matmul_output of a mode: 0 and 1 are scores before masks and bias,
-// which take a call of their own; 2 are the finished scores, 3 the weights.
+// matrix adds the output qk_matmul_output of a mode. Modes 0 and 1 are scores before masks and
+// bias, which need a call of their own. Mode 2 is the finished scores, mode 3 the weights.
 func (o *Outside) matrix(mode int, name string, want attn.Tensor) error {
 	place := poisoned(float32s(want))
 	given := func(t *attn.Tensor) *attn.Tensor {
@@ -148,7 +149,8 @@ func (o *Outside) matrix(mode int, name string, want attn.Tensor) error {
 	return nil
 }
 
-// prepend joins the cache and the new rows of K and V, which is what attnlab calls K and V.
+// prepend puts the rows of the cache before the new rows of K and V. It returns the number of rows
+// of the cache.
 func (n *onnxTest) prepend(a *attn.Args, heads int) (int, error) {
 	rows := 0
 	for i, t := range []*attn.Tensor{&a.K, &a.V} {
@@ -157,7 +159,7 @@ func (n *onnxTest) prepend(a *attn.Args, heads int) (int, error) {
 			return 0, err
 		}
 		if past.B != t.B || past.H != t.H || past.D != t.D || i > 0 && past.S != rows {
-			return 0, fmt.Errorf("past %s does not fit %s", past.Shape(), t.Shape())
+			return 0, fmt.Errorf("past %s does not fit %s: want the same batch, head and dim", past.Shape(), t.Shape())
 		}
 		rows = past.S
 		whole := attn.NewTyped(t.Type, attn.BHSD, t.B, rows+t.S, t.H, t.D)
@@ -168,8 +170,9 @@ func (n *onnxTest) prepend(a *attn.Args, heads int) (int, error) {
 	return rows, nil
 }
 
-// positions says where the queries stand: after the cache; at the end of the keys in use, which may
-// leave the first ones before key 0; or, without either, with query i on key i.
+// positions sets the positions of the queries. They follow the cache, or end at the last key in
+// use, which may put the first ones before key 0. With neither, query i is at the position of key
+// i.
 func (n *onnxTest) positions(p *attn.Problem, a *attn.Args, past int) error {
 	used := n.input(6)
 	switch {
@@ -189,8 +192,8 @@ func (n *onnxTest) positions(p *attn.Problem, a *attn.Args, past int) error {
 	return nil
 }
 
-// mask turns attn_mask into an element mask or a bias. One that is shorter than the keys hides the
-// rest.
+// mask converts attn_mask to an element mask or a bias. A mask with fewer keys hides the remaining
+// ones.
 func (n *onnxTest) mask(p *attn.Problem, a *attn.Args) error {
 	m := n.input(3)
 	if m == nil {
@@ -198,7 +201,7 @@ func (n *onnxTest) mask(p *attn.Problem, a *attn.Args) error {
 	}
 	dims := slices.Clone(m.Shape)
 	if len(dims) == 0 {
-		return errors.New("attn_mask has no dimension")
+		return errors.New("attn_mask has no dimension, want 1 to 4")
 	}
 	last := dims[len(dims)-1]
 	dims[len(dims)-1] = max(last, p.SeqKV)

@@ -89,7 +89,7 @@ func (t *onnxTensor) check() error {
 	return nil
 }
 
-// A lack ends the reading of a case that attnlab cannot do.
+// A lack is the name of a feature that attnlab lacks. It ends the reading of a case.
 type lack string
 
 func (l lack) Error() string { return string(l) }
@@ -121,7 +121,7 @@ func (n *onnxTest) outside() (o Outside, err error) {
 	return o, err
 }
 
-// at finds the tensor at a position of the node, or nil.
+// at returns the tensor at a position of the node, or nil.
 func at(names []string, tensors []onnxTensor, i int) *onnxTensor {
 	if i >= len(names) || names[i] == "" {
 		return nil
@@ -138,7 +138,8 @@ func (n *onnxTest) input(i int) *onnxTensor { return at(n.Node.Inputs, n.Inputs,
 
 func (n *onnxTest) output(i int) *onnxTensor { return at(n.Node.Outputs, n.Outputs, i) }
 
-// attrs checks that a node has no attribute but these, so that none is ignored.
+// attrs returns an error if a node has any attribute other than the known ones, so that none is
+// ignored.
 func (n *onnxTest) attrs(known ...string) error {
 	for a := range n.Node.Attrs {
 		if !slices.Contains(known, a) {
@@ -167,13 +168,13 @@ func (n *onnxTest) integer(attr string, otherwise int) (int, error) {
 	return int(x), err
 }
 
-// scale reads the attribute of that name, or 0 for the default.
+// scale returns the attribute scale, or 0 for the default.
 func (n *onnxTest) scale(q *attn.Tensor) (float64, error) {
 	x, err := n.number("scale", math.NaN())
 	switch {
 	case err != nil || math.IsNaN(x):
 		return 0, err
-	case x == 0: // which means the default to a Problem: scores of 0 are those of queries of 0
+	case x == 0: // a Problem's scale of 0 means the default; queries of 0 give the scores of 0
 		Rows(q, func(_, _, _ int, row []float32) {
 			for c := range row {
 				row[c] *= 0
@@ -184,8 +185,8 @@ func (n *onnxTest) scale(q *attn.Tensor) (float64, error) {
 	return x, nil
 }
 
-// operand views a float tensor as [batch, sequence, head, dim]: rank 4 is [batch, head, sequence,
-// dim], rank 3 is [batch, sequence, head*dim]. It keeps elements of 16 bits.
+// operand returns a float tensor as [batch, sequence, head, dim]. Rank 4 is [batch, head, sequence,
+// dim], rank 3 is [batch, sequence, head*dim]. Elements of 16 bits stay as they are.
 func operand(t *onnxTensor, name string, heads int) (attn.Tensor, error) {
 	if t == nil {
 		return attn.Tensor{}, fmt.Errorf("%s is missing", name)
@@ -218,14 +219,14 @@ func operand(t *onnxTensor, name string, heads int) (attn.Tensor, error) {
 	return view, nil
 }
 
-// float32s is a copy of a tensor in float32.
+// float32s returns a copy of a tensor in float32.
 func float32s(t attn.Tensor) attn.Tensor {
 	to := attn.New(attn.BHSD, t.B, t.S, t.H, t.D)
 	Rows(&t, func(b, s, h int, row []float32) { copy(to.Row(b, s, h), row) })
 	return to
 }
 
-// poisoned is a place for a result of that shape, layout and type.
+// poisoned returns a new tensor of the same shape, layout and type that holds Poison.
 func poisoned(like attn.Tensor) attn.Tensor {
 	like.Data, like.Bits = slices.Clone(like.Data), slices.Clone(like.Bits)
 	Rows(&like, func(_, _, _ int, row []float32) { fill(row, Poison) })

@@ -8,15 +8,15 @@ import (
 	"attnlab/attn"
 )
 
-// A Norm is an outside case of LayerNormalization or RMSNormalization: what a layer that normalises
-// rows is asked, and what it should answer. A row is all that X has from the operator's axis on,
-// and there is one for every index of the axes before:
+// A Norm is an outside case of LayerNormalization or RMSNormalization: the input of a layer that
+// normalises rows, and its expected output. The axes of X from the operator's axis on form a row.
+// The axes before it count the rows:
 //
 //	mean_i    = mean of row i                                     0 if not Centred
 //	inverse_i = 1 / sqrt(mean of (x_i - mean_i)^2 + Eps)
 //	y_ic      = Gain_c (x_ic - mean_i) inverse_i + Bias_c
 type Norm struct {
-	Centred   bool // LayerNormalization; RMSNormalization is not
+	Centred   bool // true for LayerNormalization
 	Eps       float64
 	Rows, Dim int
 	X         []float32 // [Rows][Dim]
@@ -34,7 +34,7 @@ type normOutput struct {
 }
 
 // Judge compares an answer with every output that the case expects, at the tolerance of Result. y
-// is [Rows][Dim]; mean and inverse have a number for each row.
+// is [Rows][Dim]; mean and inverse have one number for each row.
 func (n *Norm) Judge(y []float32, mean, inverse []float64) (r Result) {
 	compare := func(o *normOutput, width int, got func(i int) float32) {
 		for i, want := range o.want {
@@ -74,7 +74,7 @@ func (n *onnxTest) norm() (*Norm, error) {
 		axis += len(x.Shape)
 	}
 	if err != nil || axis < 0 || axis >= len(x.Shape) {
-		return nil, errors.Join(err, fmt.Errorf("axis %d of shape %v", first, x.Shape))
+		return nil, errors.Join(err, fmt.Errorf("axis %d of shape %v: there is no such axis", first, x.Shape))
 	}
 	to.Rows, to.Dim = product(x.Shape[:axis]), product(x.Shape[axis:])
 	if to.Dim == 0 {
@@ -106,8 +106,8 @@ func (n *onnxTest) norm() (*Norm, error) {
 	return to, nil
 }
 
-// columns reads an input that has a number for each column of a row, whose axes are those of shape.
-// Along axes where it has only 1, it is the same for all.
+// columns reads an input with one number for each column of a row, whose axes are those of shape.
+// An axis of extent 1 broadcasts.
 func (n *onnxTest) columns(i int, name string, shape []int) ([]float32, error) {
 	t := n.input(i)
 	if t == nil {
@@ -127,7 +127,7 @@ func (n *onnxTest) columns(i int, name string, shape []int) ([]float32, error) {
 	own = append(slices.Repeat([]int{1}, len(shape)-len(own)), own...)
 	for c := range shape {
 		if own[c] != shape[c] && own[c] != 1 {
-			return nil, fmt.Errorf("%s: shape %v for rows of %v", name, t.Shape, shape)
+			return nil, fmt.Errorf("%s: shape %v does not broadcast to rows of %v", name, t.Shape, shape)
 		}
 	}
 	all := make([]float32, product(shape))
@@ -144,7 +144,8 @@ func (n *onnxTest) columns(i int, name string, shape []int) ([]float32, error) {
 	return all, nil
 }
 
-// normOutput reads output i: Y has the shape of X, and Mean and InvStdDev have 1 from the axis on.
+// normOutput reads output i. Y has the shape of X. Mean and InvStdDev have extents of 1 from the
+// axis on.
 func (n *onnxTest) normOutput(i int, o *normOutput, shape []int, axis int) (err error) {
 	t := n.output(i)
 	if t == nil {

@@ -12,7 +12,7 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// normalised answers a case as its equations say, in float64.
+// normalised computes a case by its equations, in float64.
 func normalised(n *cases.Norm) (y []float32, mean, inverse []float64) {
 	for i := range n.Rows {
 		row, m, square := n.X[i*n.Dim:][:n.Dim], 0.0, 0.0
@@ -36,8 +36,9 @@ func normalised(n *cases.Norm) (y []float32, mean, inverse []float64) {
 	return y, mean, inverse
 }
 
-// The rows 1, 3 and 5, 7 have means 2 and 6, and squares about them of mean 1. With an epsilon of 3
-// they are halved; so are 1 and 1, whose mean square is 1.
+// TestReadONNXNorm checks cases that a reader can verify. The rows 1, 3 and 5, 7 have means 2 and 6
+// and variance 1. An epsilon of 3 halves the deviations, and halves the row 1, 1, whose mean square
+// is 1.
 func TestReadONNXNorm(t *testing.T) {
 	f := func(name string, shape []int, x ...float32) object { return tensor(name, "f32", shape, x) }
 	for _, c := range []struct {
@@ -94,7 +95,7 @@ func TestReadONNXNorm(t *testing.T) {
 		if r := o.Norm.Judge(y, mean, inverse); !(r.Ratio <= 1) {
 			t.Errorf("%s: %+v", c.name, r)
 		}
-		// Every number of every output counts.
+		// A change of any number of any output must be noticed.
 		for i := range y {
 			was := y[i]
 			y[i] = float32(math.NaN())
@@ -118,7 +119,7 @@ func TestReadONNXNorm(t *testing.T) {
 			}
 			inverse[i] /= 1.01
 		}
-		// No kernel is asked.
+		// No kernel can compute it.
 		if _, err := o.Run(naive.New()); !errors.Is(err, attn.ErrUnsupported) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -137,15 +138,15 @@ func TestReadONNXNormErrors(t *testing.T) {
 		attrs   object
 		in, out []object
 	}{
-		"axis 2 of shape [2 3]":                 {object{"axis": 2}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 2, 3)}},
-		"axis -3 of shape [2 3]":                {object{"axis": -3}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 2, 3)}},
-		"scale is missing":                      {object{}, []object{f("X", 2, 3)}, []object{f("Y", 2, 3)}},
-		"scale: shape [2] for rows of [3]":      {object{}, []object{f("X", 2, 3), f("W", 2)}, []object{f("Y", 2, 3)}},
-		"output Y: shape [3 2], want [2 3]":     {object{}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 3, 2)}},
-		"output M: shape [2], want [2 1]":       {object{}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 2, 3), f("M", 2)}},
-		"want an output Y":                      {object{}, []object{f("X", 2, 3), f("W", 3)}, []object{f("M", 2, 1)}},
-		"want an input X":                       {object{}, []object{f("W", 3)}, []object{f("Y", 2, 3)}},
-		"attribute epsilon is small, want a nu": {object{"epsilon": "small"}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 2, 3)}},
+		"axis 2 of shape [2 3]":                              {object{"axis": 2}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 2, 3)}},
+		"axis -3 of shape [2 3]":                             {object{"axis": -3}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 2, 3)}},
+		"scale is missing":                                   {object{}, []object{f("X", 2, 3)}, []object{f("Y", 2, 3)}},
+		"scale: shape [2] does not broadcast to rows of [3]": {object{}, []object{f("X", 2, 3), f("W", 2)}, []object{f("Y", 2, 3)}},
+		"output Y: shape [3 2], want [2 3]":                  {object{}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 3, 2)}},
+		"output M: shape [2], want [2 1]":                    {object{}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 2, 3), f("M", 2)}},
+		"want an output Y":                                   {object{}, []object{f("X", 2, 3), f("W", 3)}, []object{f("M", 2, 1)}},
+		"want an input X":                                    {object{}, []object{f("W", 3)}, []object{f("Y", 2, 3)}},
+		"attribute epsilon is small, want a nu":              {object{"epsilon": "small"}, []object{f("X", 2, 3), f("W", 3)}, []object{f("Y", 2, 3)}},
 	} {
 		test := object{"case": "x", "node": node("LayerNormalization", c.attrs, []string{"Y", "M"}, "X", "W"), "inputs": c.in, "outputs": c.out}
 		if _, err := tryRead(t, test); err == nil || !strings.Contains(err.Error(), want) {
@@ -154,7 +155,7 @@ func TestReadONNXNormErrors(t *testing.T) {
 	}
 }
 
-// The equations and ONNX agree on every case of a normalisation.
+// TestONNXNorms checks that the equations and ONNX agree on every case of a normalisation.
 func TestONNXNorms(t *testing.T) {
 	const file = "../../../shared/conformance/onnx_norm_softmax.json"
 	if _, err := os.Stat(file); err != nil {

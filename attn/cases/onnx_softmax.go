@@ -9,17 +9,17 @@ import (
 	"attnlab/attn"
 )
 
-// onnxMost is how many numbers may be made of a row of Softmax or an operand of RotaryEmbedding,
-// which takes the product of their size and the length of a row: 256 MiB.
+// onnxMost is the largest number of elements, 256 MiB, that a row of Softmax or an operand of
+// RotaryEmbedding may become. It is the product of their size and the length of a row.
 const onnxMost = 1 << 26
 
-// softmax asks for Softmax and LogSoftmax through attention. The numbers are the bias of queries
-// whose products are 0, and with the identity for values an output row is its weights:
+// softmax converts Softmax and LogSoftmax to attention. The input is the bias of queries whose
+// products are 0. The values are the identity, so an output row is the weights:
 //
 //	s_j = x_j    o_i = sum_j softmax(s)_j [i = j]
 //
-// so every kernel with a bias can answer. The rows of all other axes are queries, those of the axes
-// behind are heads.
+// Every kernel with a bias can therefore compute it. Rows over the axes before the softmax's axis
+// are queries, and the axes behind it are heads.
 func (n *onnxTest) softmax(o *Outside) error {
 	if err := n.attrs("axis"); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (n *onnxTest) softmax(o *Outside) error {
 	return errors.Join(o.Problem.Validate(), o.Problem.Check(o.Args))
 }
 
-// axes says how many rows a softmax over the axis of a shape has, how long they are, and how far
-// apart their numbers lie. Before opset 13 a row took in all axes from that one on.
+// axes returns the number of rows of a softmax over an axis, their length, and the distance of
+// their elements. Before opset 13 a row spanned that axis and all behind it.
 func (n *onnxTest) axes(shape []int) (rows, length, inner int, err error) {
 	old := n.Opset[""] > 0 && n.Opset[""] < 13
 	otherwise := -1
@@ -87,7 +87,7 @@ func (n *onnxTest) axes(shape []int) (rows, length, inner int, err error) {
 		axis += len(shape)
 	}
 	if err != nil || axis < 0 || axis >= len(shape) {
-		return 0, 0, 0, errors.Join(err, fmt.Errorf("axis %d of shape %v", axis, shape))
+		return 0, 0, 0, errors.Join(err, fmt.Errorf("axis %d of shape %v: there is no such axis", axis, shape))
 	}
 	rows, length, inner = product(shape[:axis]), shape[axis], product(shape[axis+1:])
 	if old {
@@ -96,7 +96,7 @@ func (n *onnxTest) axes(shape []int) (rows, length, inner int, err error) {
 	return rows, length, inner, nil
 }
 
-// product is the number of elements of a shape.
+// product returns the number of elements of a shape.
 func product(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -105,8 +105,9 @@ func product(shape []int) int {
 	return n
 }
 
-// logWeights is the logarithm of the weights. It is taken of them where it can be: score - LSE has
-// lost what scores of 10000 have no digits for. Weights that vanish are left to that difference.
+// logWeights returns the logarithm of the weights. It is computed from the weights where they are
+// not too small, because score - LSE loses digits at scores of 10000. For weights that vanish it is
+// that difference.
 func logWeights(g answer) *attn.Tensor {
 	log := attn.New(attn.BHSD, 1, g.a.Out.S, g.a.Out.H, g.a.Out.D)
 	Rows(&g.a.Out, func(b, s, h int, row []float32) {
@@ -120,8 +121,8 @@ func logWeights(g answer) *attn.Tensor {
 	return &log
 }
 
-// identity is an identity matrix in a tensor: the row at (s, h) has its 1 at s if there are many
-// rows, at h if there is one row and many heads.
+// identity returns an identity matrix as a tensor. The row at (s, h) has its 1 at s if there are
+// many rows, or at h if there is one row and many heads.
 func identity(b, s, h, d int) attn.Tensor {
 	t := attn.New(attn.BHSD, 1, s, h, d)
 	Rows(&t, func(_, s, h int, row []float32) { row[max(s, h)] = 1 })
@@ -130,13 +131,13 @@ func identity(b, s, h, d int) attn.Tensor {
 	return t
 }
 
-// rotary asks for RotaryEmbedding through the rotation that a kernel does to Q and K. LSE over a
-// single key is its score; with a row of the identity for that key, at a position that turns
-// nothing, and a head for each element,
+// rotary converts RotaryEmbedding to attention with a Rope. The LSE over a single key is its score.
+// The key is a row of the identity at a position without rotation, with one head for each element,
+// so
 //
 //	LSE_c = R q . e_c = (R q)_c
 //
-// Key 0 stands at position 0, query s at 1+s, so that the table of angles begins with those of no
+// Key 0 is at position 0 and query s at 1+s: the table of angles begins with a row without
 // rotation.
 func (n *onnxTest) rotary(o *Outside) error {
 	if err := n.attrs("interleaved", "num_heads", "rotary_embedding_dim"); err != nil {
@@ -155,7 +156,7 @@ func (n *onnxTest) rotary(o *Outside) error {
 		return err
 	}
 	if x.Shape() != y.Shape() {
-		return fmt.Errorf("X has shape %s, Y %s", x.Shape(), y.Shape())
+		return fmt.Errorf("X has shape %s and Y %s, want the same", x.Shape(), y.Shape())
 	}
 	if max(x.Size(), x.D)*x.D > onnxMost {
 		return lack("RotaryEmbedding of shape " + x.Shape())
@@ -204,8 +205,8 @@ func (n *onnxTest) rotary(o *Outside) error {
 	return errors.Join(o.Problem.Validate(), o.Problem.Check(o.Args))
 }
 
-// angles reads the cosines or sines of input i, for the rows of X: [batch, row, angle], or
-// [position, angle] where there are position_ids. The row before them is that of no rotation.
+// angles reads the cosines or sines of input i for the rows of X: [batch, row, angle], or
+// [position, angle] with position_ids. It adds a first row without rotation, which holds none.
 func (n *onnxTest) angles(i int, x *attn.Tensor, none float32) (attn.Tensor, error) {
 	t := n.input(i)
 	if t == nil || len(t.Shape) < 2 {
@@ -232,9 +233,9 @@ func (n *onnxTest) angles(i int, x *attn.Tensor, none float32) (attn.Tensor, err
 	}
 	switch {
 	case 2*c != turned:
-		return attn.Tensor{}, fmt.Errorf("%s: %d angles turn %d elements, not %d", t.Name, c, 2*c, turned)
+		return attn.Tensor{}, fmt.Errorf("%s: %d angles rotate %d elements, want %d", t.Name, c, 2*c, turned)
 	case positions == nil && !slices.Equal(t.Shape, []int{x.B, x.S, c}), positions != nil && (rank != 2 || len(positions) != x.B*x.S):
-		return attn.Tensor{}, fmt.Errorf("%s: shape %v with %d position_ids for %s", t.Name, t.Shape, len(positions), x.Shape())
+		return attn.Tensor{}, fmt.Errorf("%s: shape %v with %d position_ids does not fit X of %s", t.Name, t.Shape, len(positions), x.Shape())
 	}
 	table := attn.New(attn.BHSD, x.B, 1+x.S, 1, c)
 	for b := range x.B {
@@ -243,7 +244,7 @@ func (n *onnxTest) angles(i int, x *attn.Tensor, none float32) (attn.Tensor, err
 			at := b*x.S + s
 			if positions != nil {
 				if at = int(positions[at]); at < 0 || at >= t.Shape[0] {
-					return attn.Tensor{}, fmt.Errorf("position %d of a table of %d", at, t.Shape[0])
+					return attn.Tensor{}, fmt.Errorf("position %d, and the table has %d", at, t.Shape[0])
 				}
 			}
 			copy(table.Row(b, 1+s, 0), from[at*c:])

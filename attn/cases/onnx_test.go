@@ -65,8 +65,8 @@ func tryRead(t *testing.T, tests ...object) ([]cases.Outside, error) {
 	return cases.ReadONNX(file)
 }
 
-// Scores of 0 make weights equal, so answers are means that a reader can check by eye. Keys hold 0;
-// values count 1, 2, 3.
+// TestReadONNX checks cases with scores of 0. Weights are then equal, so answers are means that a
+// reader can verify. Keys hold 0; values count 1, 2, 3.
 func TestReadONNX(t *testing.T) {
 	zeros := func(n int) []float32 { return make([]float32, n) }
 	qkv := func(nq, nk int) []object {
@@ -87,7 +87,7 @@ func TestReadONNX(t *testing.T) {
 		node   object
 		in     []object
 		out    []object
-		ranges [][2]int // keys each query sees
+		ranges [][2]int // the keys that each query sees
 	}{
 		{"all keys", node("Attention", object{}, plain, "Q", "K", "V"), qkv(2, 3), []object{y(2, 2)}, [][2]int{{0, 3}, {0, 3}}},
 		{"causal is top-left", node("Attention", object{"is_causal": 1}, plain, "Q", "K", "V"), qkv(2, 3), []object{y(1, 1.5)}, [][2]int{{0, 1}, {0, 2}}},
@@ -133,7 +133,7 @@ func TestReadONNX(t *testing.T) {
 					t.Errorf("query %d sees [%d,%d), want %v", i, lo, hi, want)
 				}
 			}
-			// A wrong expectation is found out.
+			// A wrong expectation must be noticed.
 			wrong := y(slices.Repeat([]float32{99}, o.Args.Q.S)...)
 			o = read(t, object{"case": c.name, "node": c.node, "inputs": c.in, "outputs": []object{wrong}})[0]
 			if r, err := o.Run(naive.New()); err != nil || r.Ratio <= 1 {
@@ -155,7 +155,8 @@ func TestReadONNXCache(t *testing.T) {
 		},
 		"outputs": []object{
 			f("Y", []int{1, 1, 2}, 3, 30), f("PK", []int{1, 2, 3, 1}, 0, 0, 0, 0, 0, 0), f("PV", []int{1, 2, 3, 1}, 1, 5, 6, 10, 50, 60),
-			f("W", []int{1, 2, 1, 3}, .5, .5, 0, .5, .5, 0), // the query stands on the first key after the past
+			// The query is at the position of the first key after the past.
+			f("W", []int{1, 2, 1, 3}, 0.5, 0.5, 0, 0.5, 0.5, 0),
 		},
 	})[0]
 	if r, err := o.Run(naive.New()); o.Lacks != "" || err != nil || !(r.Ratio <= 1) || len(r.Skipped) != 0 {
@@ -167,8 +168,8 @@ func TestReadONNXCache(t *testing.T) {
 	}
 }
 
-// One query, two keys. Scores are 0 and 4 raw, 0 and 2 tanh 2 behind the softcap, and the mask
-// hides the second key.
+// TestReadONNXMatrix checks the modes of qk_matmul_output for one query and two keys. The scores
+// are 0 and 4 before the softcap and 0 and 2 tanh 2 behind it. The mask hides the second key.
 func TestReadONNXMatrix(t *testing.T) {
 	capped := float32(2 * math.Tanh(2))
 	f := func(name string, x ...float32) object { return tensor(name, "f32", []int{1, 1, len(x), 1}, x) }
@@ -190,10 +191,11 @@ func TestReadONNXMatrix(t *testing.T) {
 	}
 }
 
-// Operands of other types: 16 bits stay, 64 are rounded. Two keys of the same score make the mean
-// of 1 and 2.
+// TestReadONNXTypes checks operands of other types: those of 16 bits stay as they are, those of 64
+// bits are rounded. Two keys of the same score give the mean of 1 and 2.
 func TestReadONNXTypes(t *testing.T) {
-	half := map[string][]byte{"f16": {0x00, 0x3c, 0x00, 0x40, 0x00, 0x3e}, "bf16": {0x80, 0x3f, 0x00, 0x40, 0xc0, 0x3f}} // 1, 2, 1.5
+	// The numbers 1, 2 and 1.5.
+	half := map[string][]byte{"f16": {0x00, 0x3c, 0x00, 0x40, 0x00, 0x3e}, "bf16": {0x80, 0x3f, 0x00, 0x40, 0xc0, 0x3f}}
 	double := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, math.Float64bits(1)), math.Float64bits(2))
 	half["f64"] = binary.LittleEndian.AppendUint64(double, math.Float64bits(1.5))
 	for typ, want := range map[string]attn.DType{"f16": attn.F16, "bf16": attn.BF16, "f64": attn.F32} {
@@ -246,7 +248,8 @@ func TestReadONNXSoftmax(t *testing.T) {
 	}
 }
 
-// A quarter turn takes (1, 2) to (-2, 1), and no turn leaves it.
+// TestReadONNXRotary checks that a quarter turn rotates (1, 2) to (-2, 1), and that a turn of 0
+// changes nothing.
 func TestReadONNXRotary(t *testing.T) {
 	f := func(name string, shape []int, x ...float32) object { return tensor(name, "f32", shape, x) }
 	ids := tensor("P", "i64", []int{1, 2}, []int64{1, 0})
@@ -326,7 +329,7 @@ func TestReadONNXRotary(t *testing.T) {
 	}
 }
 
-// A state is read, carried on by the kernel, and compared.
+// TestReadONNXState checks that a state is read, updated by the kernel, and compared.
 func TestReadONNXState(t *testing.T) {
 	f := func(name string, shape []int, x ...float32) object { return tensor(name, "f32", shape, x) }
 	test := func(state float32) object {
@@ -352,7 +355,7 @@ func TestReadONNXState(t *testing.T) {
 	}
 }
 
-// weightless refuses to hand out weights and scores.
+// weightless is a kernel that refuses to compute weights and scores.
 type weightless struct{ attn.Kernel }
 
 func (k weightless) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -363,7 +366,7 @@ func (k weightless) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 }
 
 // TestReadONNXLacks checks that a case that no problem can express is unsupported, and that the
-// error names what it needs.
+// error names the missing feature.
 func TestReadONNXLacks(t *testing.T) {
 	f32 := func(name string) object { return tensor(name, "f32", []int{1, 1, 1, 1}, []float32{1}) }
 	in, out := []object{f32("Q"), f32("K"), f32("V")}, []object{f32("Y"), f32("S")}
@@ -391,7 +394,7 @@ func TestReadONNXLacks(t *testing.T) {
 
 func TestReadONNXErrors(t *testing.T) {
 	dir := t.TempDir()
-	lengths := func(dtype, b64 string) string { // of a case that is right but for its key lengths
+	lengths := func(dtype, b64 string) string { // a case that is right except for its key lengths
 		shape := map[string]string{"i64": "[1]", "bool": "[8]"}[dtype]
 		one := func(name string) string {
 			return `{"name":"` + name + `","dtype":"f32","shape":[1,1,1,1],"b64":"AAAAAA=="}`
@@ -433,7 +436,8 @@ func TestReadONNXErrors(t *testing.T) {
 	}
 }
 
-// The oracle and ONNX agree on every case that attnlab can do, each by the other's tolerance.
+// TestONNXAgainstOracle checks that the oracle and ONNX agree on every case that attnlab can
+// compute, each within the other's tolerance.
 func TestONNXAgainstOracle(t *testing.T) {
 	const folder = "../../../shared/conformance"
 	if _, err := os.Stat(folder); err != nil {
@@ -470,15 +474,15 @@ func TestONNXAgainstOracle(t *testing.T) {
 	}
 }
 
-// judged is what the oracle says of the outputs that a case expects, where they are all of a
-// call's.
+// judged returns the oracle's verdict on the outputs that a case expects, if they are all outputs
+// of a call.
 func judged(t *testing.T, o *cases.Outside) (worst float64) {
 	switch {
-	case o.State != nil: // the oracle starts from nothing
+	case o.State != nil: // the oracle starts from the zero state
 		return 0
-	case strings.HasPrefix(o.Name, "test_logsoftmax"): // whose weights are not told
+	case strings.HasPrefix(o.Name, "test_logsoftmax"): // its weights are not given
 		return 0
-	case o.Problem.Out == attn.F16 && o.Problem.Want != 0: // weights that were rounded to 16 bits
+	case o.Problem.Out == attn.F16 && o.Problem.Want != 0: // its weights were rounded to 16 bits
 		return 0
 	}
 	o.Expect()
@@ -494,7 +498,7 @@ func judged(t *testing.T, o *cases.Outside) (worst float64) {
 	return v.Worst
 }
 
-// The rotation alone answers ONNX's cases too.
+// TestONNXRotate checks that Rotate alone also computes ONNX's cases of RotaryEmbedding.
 func TestONNXRotate(t *testing.T) {
 	const file = "../../../shared/conformance/onnx_rope.json"
 	if _, err := os.Stat(file); err != nil {
@@ -507,7 +511,7 @@ func TestONNXRotate(t *testing.T) {
 	for _, o := range all {
 		o.Expect()
 		q, heads := o.Args.Q, o.Problem.HeadsQ/o.Problem.HeadsKV
-		q.H = heads // every element has heads of its own, and the same Q
+		q.H = heads // every element has heads of its own with the same Q
 		positions := make([]int32, 0, q.B*q.S)
 		for range q.B {
 			for s := range q.S {
@@ -528,14 +532,14 @@ func TestONNXRotate(t *testing.T) {
 	}
 }
 
-// Whatever a node says, it is read as a case, named as unsupported or refused as wrong; and what is
-// read, a kernel can run.
+// TestReadONNXAnything checks that any node is read as a case, named as unsupported, or refused as
+// wrong, and that a kernel can run every case that is read.
 func TestReadONNXAnything(t *testing.T) { rapid.Check(t, anyNode) }
 
 func FuzzReadONNX(f *testing.F) { f.Fuzz(rapid.MakeFuzz(anyNode)) }
 
-// An operator's operands as they may be, and its attributes: types and shapes of inputs and
-// outputs, in their order.
+// An operator is the attributes of an ONNX operator, and the possible types and shapes of its
+// inputs and outputs, in their order.
 type operator struct {
 	name    string
 	in, out []string
@@ -570,7 +574,7 @@ var operators = []operator{
 	{"RMSNormalization", strings.Fields("f32 f32"), strings.Fields("f32"), strings.Fields("123 3 123"), strings.Fields("axis epsilon")},
 }
 
-// anyNode draws a node that is right, but for a few strokes.
+// anyNode draws a valid node with a few random changes.
 func anyNode(t *rapid.T) {
 	n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 	seldom := func(name string) bool { return n(name, 0, 15) == 0 }

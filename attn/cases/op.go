@@ -10,11 +10,11 @@ import (
 // A family adds the cases of one idea.
 type family struct {
 	name  string
-	about string // what the name does not say, for help texts
+	about string // explains the name in help texts, if it needs that
 	add   func(*list)
 }
 
-// families is the table of the families that each operation has.
+// families is the table of the families of each operation.
 var families = [...][]family{
 	attn.OpSoftmax: {
 		{"sizes", "", sizes},
@@ -42,7 +42,7 @@ var families = [...][]family{
 	},
 }
 
-// Explained lists the families in order, with what each is about where its name does not say it.
+// Explained lists the families in order, each with an explanation if its name needs one.
 func Explained() string {
 	var all []string
 	for _, op := range attn.Ops() {
@@ -59,7 +59,8 @@ func Explained() string {
 	return strings.Join(all, ", ")
 }
 
-// familiesOf returns the families of an operation: none of one that the table has no room for.
+// familiesOf returns the families of an operation, or none if the table does not have the
+// operation.
 func familiesOf(op attn.Op) []family {
 	if int(op) < len(families) {
 		return families[op]

@@ -14,23 +14,22 @@ import (
 
 var layouts = []string{"bhsd", "bshd", "packed", "padded", "broadcast"}
 
-// Layouts lists the names that NewArgs knows.
+// Layouts lists the names that NewArgs accepts.
 func Layouts() []string { return slices.Clone(layouts) }
 
-// In floats: the gap between the operands of a slab, a cache line; what is a large operand, and
-// what its place is a multiple of. Go's make places slices so, as long as the slab itself does not
-// begin elsewhere: where rows lie in pages of memory decides how fast they are read.
+// Sizes in floats. Large operands are aligned as Go's make aligns large slices, because the
+// alignment of rows to memory pages affects how fast they are read.
 const (
-	gap     = 16
-	large   = 32 << 10 / 4
-	aligned = 8 << 10 / 4
+	gap     = 16           // between the operands of a slab: a cache line
+	large   = 32 << 10 / 4 // a larger operand is aligned
+	aligned = 8 << 10 / 4  // the alignment of large operands
 )
 
-// A carver cuts tensors off a slab; without a slab it only counts.
+// A carver cuts tensors from a slab. Without a slab it only counts.
 type carver struct {
 	slab []float32
 	used int
-	odd  int // how far from its place each operand lies
+	odd  int // offset that makes each operand unaligned
 }
 
 // view cuts a tensor with the given strides.
@@ -54,7 +53,7 @@ func (c *carver) view(typ attn.DType, b, s, h, d, sb, ss, sh int) attn.Tensor {
 	return t
 }
 
-// as views memory for floats as n smaller numbers.
+// as returns the memory of floats as n smaller numbers.
 func as[T any](x []float32, n int) []T {
 	if x == nil {
 		return nil
@@ -71,7 +70,7 @@ func (c *carver) take(n int) []float32 {
 	return c.slab[at : at+n : at+n]
 }
 
-// next is the place of the next operand, of n floats.
+// next returns the start of the next operand, which has n floats.
 func (c *carver) next(n int) int {
 	at := c.used + gap
 	if n > large {
@@ -80,7 +79,7 @@ func (c *carver) next(n int) int {
 	return at
 }
 
-// close leaves the last gap. A slab that is large ends where another may begin.
+// close adds the last gap. If the slab is large, its length is a multiple of the alignment.
 func (c *carver) close() { c.used = c.next(c.used) }
 
 func (c *carver) tensor(typ attn.DType, layout string, b, s, h, d int) attn.Tensor {
@@ -105,11 +104,11 @@ func (c *carver) shared(typ attn.DType, s, h, d, b int) attn.Tensor {
 	return t
 }
 
-// carve lays out the operands of p that are floats, or only their shapes if there is no slab.
+// carve lays out the float operands of p, or only their shapes if there is no slab.
 func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 	a := new(attn.Args)
 	b, nq, nk, hq, hkv, d, dv := p.Batch, p.SeqQ, p.SeqKV, p.HeadsQ, p.HeadsKV, p.Dim, p.DimV
-	qb, qn, kb, kn := b, nq, b, nk // of the tensors
+	qb, qn, kb, kn := b, nq, b, nk // batch and sequence extents of the tensors
 	if p.Ragged {
 		qb, qn, kb, kn = 1, b*nq, 1, b*nk
 	}
@@ -170,7 +169,7 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 	return a
 }
 
-// complete makes the operands that are not floats.
+// complete adds the operands that are not floats.
 func complete(p *attn.Problem, a *attn.Args) {
 	b, nq, nk := p.Batch, p.SeqQ, p.SeqKV
 	if p.Want&attn.WantArgMax != 0 {
@@ -192,7 +191,8 @@ func complete(p *attn.Problem, a *attn.Args) {
 		a.KStart = nil
 		n := b * p.PagesEach()
 		a.Pages = make([]int32, n)
-		for i, page := range rand.New(rand.NewPCG(uint64(n), 6)).Perm(n) { // caches are seldom in order
+		// real pages are seldom in order
+		for i, page := range rand.New(rand.NewPCG(uint64(n), 6)).Perm(n) {
 			a.Pages[i] = int32(page)
 		}
 	}
@@ -203,7 +203,7 @@ func complete(p *attn.Problem, a *attn.Args) {
 
 func shown(_, _ int) bool { return true }
 
-// evenly are the offsets of sequences that are all as long as can be.
+// evenly returns the offsets of sequences that all have the same length.
 func evenly(sequences, length int) []int32 {
 	at := make([]int32, sequences+1)
 	for b := range at {
@@ -212,7 +212,7 @@ func evenly(sequences, length int) []int32 {
 	return at
 }
 
-// SlabLen is the number of floats that NewArgs needs for a problem in a layout.
+// SlabLen returns the number of floats that NewArgs needs for a problem in a layout.
 func SlabLen(p attn.Problem, layout string) (int, error) {
 	if err := p.Validate(); err != nil {
 		return 0, err
@@ -223,9 +223,9 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 	if layout == "packed" {
 		switch {
 		case p.SeqQ != p.SeqKV:
-			return 0, fmt.Errorf("layout packed: %d query rows and %d key rows; a packed slab has one row for each token", p.SeqQ, p.SeqKV)
+			return 0, fmt.Errorf("layout packed: %d query rows and %d key rows; a packed slab has one row for each token, want equal numbers", p.SeqQ, p.SeqKV)
 		case p.Q != attn.F32 || p.KV != attn.F32 || p.Page != 0 || p.QDim() != p.Dim:
-			return 0, errors.New("layout packed: Q, K and V are f32, of one dim and without pages")
+			return 0, errors.New("layout packed: want Q, K and V in f32, with the same dim and without pages")
 		}
 	}
 	var c carver
@@ -233,12 +233,15 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 	return c.used, nil
 }
 
-// NewArgs lays out operands for the full capacity of a problem, with an output for everything it
-// Wants (for gradients, LSE): a bias of shape [1, query, head, key] if it has TermBias, every other
-// operand of its terms, an element mask [1, query, 1, key] that shows all, KLen at capacity if it
-// says Lengths, sequences of full length one after the other if it is Ragged, and pages out of
-// order if it has a Page. They are cut from slab, which keeps its contents, or from new zeroed
-// memory if slab is nil.
+// NewArgs lays out operands for the full capacity of a problem, with outputs for everything that it
+// Wants, and an LSE if it wants gradients. Operands are cut from slab, which keeps its contents, or
+// from new zeroed memory if slab is nil. Where the problem asks for them, there are
+//
+//   - a bias of shape [1, query, head, key], and the operands of the other terms;
+//   - an element mask of shape [1, query, 1, key] that shows all keys;
+//   - KLen at capacity;
+//   - ragged sequences of full length, one after the other;
+//   - pages in random order.
 func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) {
 	n, err := SlabLen(p, layout)
 	if err != nil {
@@ -255,15 +258,15 @@ func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) 
 	return a, nil
 }
 
-// Outline is NewArgs without memory for floats: the shapes, masks, lengths, offsets and pages by
-// which the work of a call is counted.
+// Outline is NewArgs without memory for floats. It has the shapes, masks, lengths, offsets and
+// pages that determine the work of a call.
 func Outline(p attn.Problem) *attn.Args {
 	a := carve(&p, "bhsd", new(carver))
 	complete(&p, a)
 	return a
 }
 
-// Inputs calls f for each tensor that a call reads and that is set.
+// Inputs calls f for each tensor that is set and that a call reads.
 func Inputs(a *attn.Args, f func(name string, t *attn.Tensor)) {
 	t := &a.Terms
 	visit(f, []named{
@@ -271,7 +274,7 @@ func Inputs(a *attn.Args, f func(name string, t *attn.Tensor)) {
 	})
 }
 
-// Outputs calls f for each tensor that a call writes and that is set.
+// Outputs calls f for each tensor that is set and that a call writes.
 func Outputs(a *attn.Args, f func(name string, t *attn.Tensor)) {
 	s := &a.Stats
 	visit(f, []named{
@@ -292,8 +295,8 @@ func visit(f func(string, *attn.Tensor), all []named) {
 	}
 }
 
-// Rows calls f for each row of a tensor. What f does to a row is done to the tensor, rounded to its
-// type.
+// Rows calls f for each row of a tensor. Changes that f makes to a row are stored, rounded to the
+// tensor's type.
 func Rows(t *attn.Tensor, f func(b, s, h int, row []float32)) {
 	if t.Type == attn.F32 {
 		for b := range t.B {
@@ -312,7 +315,9 @@ func Rows(t *attn.Tensor, f func(b, s, h int, row []float32)) {
 			for h := range t.H {
 				t.Read(row, b, s, h)
 				copy(was, row)
-				if f(b, s, h, row); !slices.EqualFunc(row, was, same) { // int8 does not come back from a second rounding as it was
+				// Rounding an int8 row a second time can change it, so only changed rows are
+				// written.
+				if f(b, s, h, row); !slices.EqualFunc(row, was, same) {
 					t.Write(row, b, s, h)
 				}
 			}
@@ -320,8 +325,8 @@ func Rows(t *attn.Tensor, f func(b, s, h int, row []float32)) {
 	}
 }
 
-// Trim shortens a call to its first nq query rows and nk key rows, which is how a plan's capacity
-// is used in part. The call is not ragged, has no pages and no block bitmap.
+// Trim shortens a call to its first nq query rows and nk key rows, below the plan's capacity. The
+// call must not be ragged and must not have pages or a block bitmap.
 func Trim(a *attn.Args, nq, nk int) {
 	a.Q.S = nq
 	Outputs(a, func(_ string, t *attn.Tensor) { t.S = nq })

@@ -15,8 +15,8 @@ var everything = attn.Problem{
 	Want: attn.WantLSE | attn.WantMean | attn.WantEntropy | attn.WantMax | attn.WantArgMax | attn.WantWeights | attn.WantScores,
 }
 
-// Every layout gives operands that pass the check, no two of which share memory that one of them
-// writes.
+// TestNewArgs checks that every layout gives operands that pass Check, and that no output shares
+// memory with another operand.
 func TestNewArgs(t *testing.T) {
 	for _, layout := range cases.Layouts() {
 		n, err := cases.SlabLen(everything, layout)
@@ -80,7 +80,8 @@ func TestNewArgsRefuses(t *testing.T) {
 	}
 }
 
-// The same seed gives the same numbers in every layout that shares none of them.
+// TestFillIsTheSameInEveryLayout checks that the same seed gives the same numbers in every layout
+// that shares no rows.
 func TestFillIsTheSameInEveryLayout(t *testing.T) {
 	for _, dist := range cases.Distributions() {
 		var first []float32
@@ -112,7 +113,7 @@ func TestFillIsTheSameInEveryLayout(t *testing.T) {
 	}
 }
 
-// Each distribution makes the scores that it is named for.
+// TestDistributions checks that each distribution has the scores that it is named for.
 func TestDistributions(t *testing.T) {
 	for _, scale := range []float64{0, 0.3} {
 		p := attn.Problem{Batch: 1, SeqQ: 40, SeqKV: 256, HeadsQ: 1, HeadsKV: 1, Dim: 32, DimV: 1, Score: attn.Score{Scale: scale}}
@@ -166,8 +167,8 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// Of a large operand not all numbers are drawn, but rows differ as they do in a small one: each
-// that comes twice is there by chance.
+// TestFillOfLargeOperands checks that the rows of a large operand, not all of which are drawn,
+// differ as much as those of a small one. A few rows are equal by chance.
 func TestFillOfLargeOperands(t *testing.T) {
 	const drawn, more, d = 1 << 16, 4000, 64
 	p := attn.Problem{Batch: 1, SeqQ: 1, SeqKV: drawn + more, HeadsQ: 1, HeadsKV: 1, Dim: d, DimV: d}
@@ -197,14 +198,14 @@ func TestFillOfLargeOperands(t *testing.T) {
 		if n := float64(more * d); !(math.Abs(sum/n) < .02 && math.Abs(squares/n-1) < .02) {
 			t.Errorf("rows after the first %d have mean %v and variance %v", drawn, sum/n, squares/n)
 		}
-		// One in 64 copies begins where a row does, and some eight begin where another one did.
+		// One copy in 64 begins where a row does, and about eight begin where another copy did.
 		if twice > more/16 {
 			t.Errorf("%d of %d rows were there before", twice, p.SeqKV)
 		}
 	}
 }
 
-// Trim shortens everything that has a row for each query or key.
+// TestTrim checks that Trim shortens every operand with a row for each query or key.
 func TestTrim(t *testing.T) {
 	p := everything
 	p.Mask.Bitmap = attn.BoolBitmap
@@ -221,7 +222,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// Keys in pages have the numbers that their place in the sequence calls for.
+// TestFillPages checks that keys in pages have the numbers of their place in the sequence.
 func TestFillPages(t *testing.T) {
 	p := attn.Problem{Batch: 2, SeqQ: 1, SeqKV: 20, HeadsQ: 1, HeadsKV: 1, Dim: 1, DimV: 1, Page: 8}
 	a, err := cases.NewArgs(p, "bhsd", nil)

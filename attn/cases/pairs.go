@@ -8,7 +8,7 @@ import (
 	"attnlab/attn"
 )
 
-// A choice is one value of a parameter: what it makes of a problem, and then of the operands.
+// A choice is one value of a parameter: how it changes a problem, and then its operands.
 type choice struct {
 	name         string // "" is the plain value
 	set          func(p *attn.Problem)
@@ -16,12 +16,12 @@ type choice struct {
 	data, layout string
 }
 
-// differentiated are the parameters of problems whose gradients are wanted.
+// differentiated returns the parameters of problems with gradients.
 func differentiated() [][]choice {
 	return append(parameters(), []choice{{name: "grad", set: func(p *attn.Problem) { p.Want |= attn.WantGrad }}})
 }
 
-// parameters are what features differ in. The plain value of each comes first; edits are made in
+// parameters returns the features that vary. The plain value of each comes first. Edits are made in
 // this order.
 func parameters() [][]choice {
 	set := func(name string, f func(p *attn.Problem)) choice { return choice{name: name, set: f} }
@@ -131,15 +131,15 @@ func parameters() [][]choice {
 	}
 }
 
-// uneven makes two sequences of unlike lengths, neither with more queries than keys.
+// uneven makes two sequences of different lengths, neither with more queries than keys.
 func uneven(p *attn.Problem, a *attn.Args, _ rnd) {
 	split(a, []int{p.SeqQ / 3, p.SeqQ}, []int{101, 130})
 }
 
-// A combination picks a choice of every parameter, by index; undecided ones are -1.
+// A combination is a choice for each parameter, by index, or -1 where it is undecided.
 type combination []int
 
-// problem is the combination's problem, with undecided parameters at their plain values.
+// problem returns the combination's problem. Undecided parameters have their plain values.
 func (c combination) problem(of [][]choice) attn.Problem {
 	p := problem(2, 37, 130, 4, 4, 16, 10)
 	for at, i := range c {
@@ -150,7 +150,7 @@ func (c combination) problem(of [][]choice) attn.Problem {
 	return p
 }
 
-// valid is whether anyone could answer it.
+// valid reports whether the combination is a valid problem.
 func (c combination) valid(of [][]choice) bool {
 	p := c.problem(of)
 	return p.Validate() == nil
@@ -159,7 +159,7 @@ func (c combination) valid(of [][]choice) bool {
 // A pair is a choice of each of two parameters: [parameter, choice, parameter, choice].
 type pair [4]int
 
-// allPairs are the pairs that do not contradict each other.
+// allPairs returns the pairs that do not contradict each other.
 func allPairs(of [][]choice) []pair {
 	var all []pair
 	for x := range of {
@@ -187,9 +187,9 @@ func undecided(of [][]choice) combination {
 	return c
 }
 
-// covering is a small set of combinations that has every pair somewhere. It is greedy: each
-// combination starts from the first pair that is still missing, and then takes, parameter by
-// parameter, the choice that brings the most missing pairs.
+// covering returns a small set of combinations that contains every pair. It is greedy: each
+// combination begins with the first missing pair. It then takes, for one parameter after the other,
+// the choice that adds the most missing pairs.
 func covering(of [][]choice) []combination {
 	var found []combination
 	all := allPairs(of)
@@ -218,8 +218,7 @@ func covering(of [][]choice) []combination {
 	return found
 }
 
-// best is the choice of parameter at that, beside what has been decided, brings the most missing
-// pairs.
+// best returns the choice of parameter at that adds the most missing pairs to the decided choices.
 func (c combination) best(of [][]choice, at int, missing map[pair]bool) int {
 	best, most := 0, -1
 	for i := range of[at] {
@@ -240,14 +239,13 @@ func (c combination) best(of [][]choice, at int, missing map[pair]bool) int {
 	return best
 }
 
-// corePairs is how many combinations are core: the first ones, which have the most pairs.
+// The numbers of combinations in the core. They are the first ones, which have the most pairs.
 const (
 	corePairs = 12
 	coreGrads = 6
 )
 
-// pairs has every feature together with every other one, two by two, and once more those that go
-// together in a backward pass.
+// pairs has every pair of features together, and again every pair that a backward pass can have.
 func pairs(l *list) {
 	combine(l, parameters(), corePairs)
 	combine(l, differentiated(), coreGrads)

@@ -2,11 +2,11 @@ package cases
 
 import "testing"
 
-// Every two choices that a call can have together are together in some case, and there are few of
-// those.
+// TestPairs checks that some case has each pair of choices that a call can have, and that there are
+// few such cases.
 func TestPairs(t *testing.T) {
-	// a sink at infinite temperature; and for gradients, types other than float32, pages and that
-	// temperature, each with everything else
+	// These cannot be combined: a sink with infinite temperature. With gradients: types other than
+	// float32, pages and infinite temperature, each with everything else.
 	covered(t, parameters(), 1, 60)
 	covered(t, differentiated(), -1, 40)
 }

@@ -12,7 +12,7 @@ var (
 	nan = float32(math.NaN())
 )
 
-// scores has scales and temperatures, with their limits.
+// scores has scales and temperatures, and the limits of temperature.
 func scores(l *list) {
 	sizes := [][2]int{{33, 70}, {1, 70}}
 	for i, c := range []float64{0.01, 1, 0.125, -0.5, 3} {
@@ -69,8 +69,8 @@ func scores(l *list) {
 	}
 }
 
-// integers makes scores small integers, exact in float32 at a power-of-two scale, so that ties are
-// ties for everyone.
+// integers makes scores small integers, which are exact in float32 at a power-of-two scale. Equal
+// scores are then equal in every kernel.
 func integers(_ *attn.Problem, a *attn.Args, r rnd) {
 	for _, t := range []*attn.Tensor{&a.Q, &a.K} {
 		Rows(t, func(_, _, _ int, row []float32) {
@@ -81,7 +81,7 @@ func integers(_ *attn.Problem, a *attn.Args, r rnd) {
 	}
 }
 
-// biases has additive terms of every shape that broadcasts, with infinities and large numbers.
+// biases has biases of every shape that broadcasts, with infinities and large numbers.
 func biases(l *list) {
 	biased := func(p attn.Problem) attn.Problem {
 		p.Score.Terms = attn.TermBias
@@ -102,7 +102,7 @@ func biases(l *list) {
 			}
 			t, err := attn.BiasTensor(data, d...)
 			if err != nil {
-				panic(err) // the shape is the caller's bug
+				panic(err) // the caller passed a bad shape
 			}
 			a.Terms.Bias = t
 		}
@@ -173,7 +173,8 @@ func biases(l *list) {
 	entry("large", false, func(i, j int, r rnd) float32 { return float32(1e4 * r.NormFloat64()) })
 	entry("huge", false, func(i, j int, r rnd) float32 { return float32(1e37 * r.NormFloat64()) })
 	entry("shift", true, func(i, j int, r rnd) float32 { return 1000 })
-	entry("filler", true, func(i, j int, r rnd) float32 { // the finite number that stands for -Inf in many programs
+	// The finite number that many programs use in place of -Inf.
+	entry("filler", true, func(i, j int, r rnd) float32 {
 		if (i+j)%3 > 0 {
 			return -1e9
 		}
@@ -188,7 +189,7 @@ func biases(l *list) {
 	}))
 }
 
-// byproducts asks for each by-product alone and for all of them, at every kind of mask.
+// byproducts wants each by-product alone and all of them together, with every kind of mask.
 func byproducts(l *list) {
 	all := []attn.Want{attn.WantLSE, attn.WantMean, attn.WantEntropy, attn.WantWeights, rowStats, rowStats | attn.WantWeights}
 	names := []string{"lse", "mean", "entropy", "weights", "rows", "everything"}

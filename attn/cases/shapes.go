@@ -6,9 +6,9 @@ import (
 	"attnlab/attn"
 )
 
-// sizes walks the lengths at which a block, a lane group or a tail can go wrong: primes, and every
-// tile size that a kernel may use, one less and one more. Each length is tried by many queries at
-// once and by a single one, which kernels send down different paths.
+// sizes has the lengths at which a block, a lane group or a tail can go wrong: primes, and every
+// tile size that a kernel may use, one less and one more. Each length is tried with many queries
+// and with a single one, which kernels process on different paths.
 func sizes(l *list) {
 	for i, n := range []int{17, 31, 61, 113, 127, 211, 799} {
 		l.add(fmt.Sprintf("full-%d", n), wanting(head(n, n, 8, 8), rowStats)).core(n == 61)
@@ -35,8 +35,8 @@ func sizes(l *list) {
 	}
 }
 
-// dims walks head sizes: powers of two, the odd ones of real models, and the ends. Values of
-// another width than keys stand beside them.
+// dims has head sizes: powers of two, the odd sizes of real models, and the smallest and largest.
+// Some values are wider or narrower than keys.
 func dims(l *list) {
 	add := func(d, dv int, core bool) {
 		l.add(fmt.Sprintf("%d-%d", d, dv), masked(head(35, 37, d, dv), attn.Causal())).core(core)
@@ -70,8 +70,7 @@ func groups(l *list) {
 	l.add("lengths", masked(p, attn.Causal())).with(func(_ *attn.Problem, a *attn.Args, _ rnd) { copy(a.KLen, []int32{11, 33}) })
 }
 
-// views has the same kinds of problem in every layout, and calls that use less than the slab they
-// lie in.
+// views has the same kinds of problem in every layout, and calls that use less than their slab.
 func views(l *list) {
 	for _, layout := range layouts {
 		for _, m := range []attn.Mask{attn.Full(), attn.Causal()} {
@@ -98,7 +97,7 @@ func views(l *list) {
 			t.SS *= 2
 		}
 	})
-	for off := 1; off <= 3; off++ { // float32s start at 4 bytes; vectors want 16 to 64
+	for off := 1; off <= 3; off++ { // float32 alignment is 4 bytes, that of vectors 16 to 64
 		l.add(fmt.Sprintf("unaligned-%d", off), problem(1, 9, 40, 1, 1, 32, 32)).with(func(_ *attn.Problem, a *attn.Args, _ rnd) {
 			Inputs(a, func(_ string, t *attn.Tensor) {
 				moved := make([]float32, len(t.Data)+off)
@@ -109,19 +108,20 @@ func views(l *list) {
 	}
 }
 
-// empty has nothing in some dimension, which is valid.
+// empty has an extent of 0 in one dimension, which is valid.
 func empty(l *list) {
 	add := func(name string, p attn.Problem) *Case { return l.add(name, wanting(p, rowStats)).core(true) }
 	add("no-queries", problem(2, 0, 5, 4, 2, 8, 8))
 	add("no-batch", problem(0, 5, 5, 4, 2, 8, 8))
-	for _, nq := range []int{1, 5, 40} { // few queries take a way of their own
+	for _, nq := range []int{1, 5, 40} { // few queries have a path of their own
 		add := func(name string, p attn.Problem) *Case { return add(fmt.Sprintf("%s-%d", name, nq), p) }
 		add("no-keys", problem(2, nq, 0, 4, 2, 8, 8))
 		add("no-keys-causal", masked(problem(1, nq, 0, 1, 1, 8, 8), attn.Causal()))
 		add("no-heads", problem(2, nq, 5, 0, 0, 8, 8))
 		add("no-query-heads", problem(2, nq, 5, 0, 4, 8, 8))
 		add("no-values", problem(2, nq, 5, 4, 2, 8, 0))
-		add("no-dim", problem(1, nq, 6, 2, 1, 0, 8)) // every score is 0: the mean of the values
+		// every score is 0: the output is the mean of the values
+		add("no-dim", problem(1, nq, 6, 2, 1, 0, 8))
 		small := problem(1, nq, 6, 4, 2, 8, 0)
 		small.Out = attn.F16
 		add("no-values-f16", small)
@@ -131,5 +131,5 @@ func empty(l *list) {
 	l.add("no-dim-causal", masked(problem(1, 80, 80, 1, 1, 0, 8), attn.Causal())).core(true)
 }
 
-// emptyLinear has no keys to sum.
+// emptyLinear has no keys to sum over.
 func emptyLinear(l *list) { l.add("linear-no-keys", problem(1, 6, 0, 2, 1, 8, 8)).core(true) }
