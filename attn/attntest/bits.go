@@ -10,11 +10,11 @@ import (
 	"attnlab/attn/cases"
 )
 
-// Same bits: a row of the output is a function of its query, its visible keys and their absolute
-// index, and of nothing else. Plans are compared that have one Problem.SeqQ, which is what chooses
-// between the wide and the decode path.
+// These checks require the same bits: a row of the output depends on its query, its visible keys
+// and their absolute indices only. They compare plans of the same Problem.SeqQ, because SeqQ
+// selects between the prefill and the decode path.
 
-// threads: any number of workers.
+// threads checks any number of workers.
 func threads(s *Subject) error {
 	for _, workers := range some(s, 3, 2, 5) {
 		team := attn.NewTeam(workers)
@@ -37,7 +37,7 @@ func threads(s *Subject) error {
 	return nil
 }
 
-// layouts: the same numbers at other strides and addresses.
+// layouts checks the same numbers with other strides and addresses.
 func layouts(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		want, err := s.answer(c, nil)
@@ -66,7 +66,7 @@ func layouts(s *Subject) error {
 	})
 }
 
-// batchMates: other batch entries hold NaN, and then are not there.
+// batchMates checks a batch entry when the other entries hold NaN, and when there are none.
 func batchMates(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		whole, err := s.answer(c, nil)
@@ -105,7 +105,7 @@ func batchMates(s *Subject) error {
 	})
 }
 
-// headsAlone: one query head with its key head is a problem of its own.
+// headsAlone checks one query head with its key head as a problem of its own.
 func headsAlone(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantArgMax)
@@ -126,8 +126,8 @@ func headsAlone(s *Subject) error {
 	})
 }
 
-// neighbours: the other queries of the tile hold NaN, or large numbers that move their maxima at
-// other keys.
+// neighbours checks a query when the other queries of its tile hold NaN, or large numbers whose
+// maxima are at other keys.
 func neighbours(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		whole, err := s.answer(c, nil)
@@ -161,8 +161,8 @@ func scale(row []float32, c float32) {
 	}
 }
 
-// rowsAlone: a few rows, through a plan of the same capacity, which puts them in other lanes of
-// another tile.
+// rowsAlone checks a few rows through a plan of the same capacity, which puts them in other lanes
+// of another tile.
 func rowsAlone(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantArgMax)
@@ -196,8 +196,8 @@ func rowsAlone(s *Subject) error {
 	})
 }
 
-// hiddenKeys: what the masks hide may be anything. Rows that see none of the keys that turn bad
-// must not notice, though others of their tile do.
+// hiddenKeys checks that hidden keys may hold anything. A row that sees no spoiled key must not
+// change, even if other rows of its tile do.
 func hiddenKeys(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		p := c.Problem
@@ -237,8 +237,8 @@ func hiddenKeys(s *Subject) error {
 	})
 }
 
-// capacity: a plan for more keys, with K of the same length or with key lengths over garbage, and
-// for the same number of queries.
+// capacity checks a plan for more keys and the same number of queries: with K of the same length,
+// and with key lengths and garbage behind them.
 func capacity(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantWeights) // its width is that of K
@@ -289,7 +289,7 @@ func capacity(s *Subject) error {
 	})
 }
 
-// concurrent: one kernel value, many plans at once.
+// concurrent checks many plans of one kernel value at once.
 func concurrent(s *Subject) error {
 	calls := s.calls()
 	errs := make([]error, 2*len(calls))
@@ -319,7 +319,7 @@ func concurrent(s *Subject) error {
 	return nil
 }
 
-// allocations: none in the steady state, with any team.
+// allocations checks that Forward allocates nothing after the first call, with any team.
 func allocations(s *Subject) error {
 	for _, workers := range []int{1, 2} {
 		team := attn.NewTeam(workers)

@@ -8,10 +8,10 @@ import (
 	"attnlab/attn/cases"
 )
 
-// Laws of where rows lie: ragged batches, pages, and a cache that fills.
+// Laws about the location of rows: ragged batches, pages, and a cache that fills.
 
-// raggedAlone: a ragged batch is its sequences, one by one, through plans of the same SeqQ that
-// know nothing of ragged batches.
+// raggedAlone checks that a ragged batch equals its sequences one by one, through plans of the same
+// SeqQ that are not ragged.
 func raggedAlone(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantWeights)
@@ -35,8 +35,8 @@ func raggedAlone(s *Subject) error {
 	})
 }
 
-// paginate moves the rows of K and V to pages of a pool, in which page i of a batch entry lies
-// where order says. The rest of the pool is spoiled.
+// paginate moves the rows of K and V to pages of a pool. Page i of batch entry b is stored at
+// order(b, i). The rest of the pool is spoiled.
 func paginate(p *attn.Problem, a *attn.Args, rows, pool int, order func(b, i int) int) {
 	p.Page = rows
 	each := p.PagesEach()
@@ -59,7 +59,7 @@ func paginate(p *attn.Problem, a *attn.Args, rows, pool int, order func(b, i int
 	}
 }
 
-// pages: a cache in pages, in any order, is a contiguous one.
+// pages checks that a cache in pages, in any order, gives the bits of a contiguous cache.
 func pages(s *Subject) error {
 	return s.twins(func(x *twin) error {
 		if x.p.Ragged || x.p.Page != 0 {
@@ -83,7 +83,8 @@ func pages(s *Subject) error {
 	})
 }
 
-// ring: a window needs no more pages than it spans. Keys that it has left behind are written over.
+// ring checks that a window needs no more pages than it spans, when pages that it has left behind
+// are overwritten.
 func ring(s *Subject) error {
 	for _, nq := range []int{20, 1} {
 		p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 157, HeadsQ: 4, HeadsKV: 2, Dim: 16, DimV: 20, Mask: attn.Window(12, 0), Want: s.Claims.Wants() & attn.WantLSE}
@@ -104,7 +105,7 @@ func ring(s *Subject) error {
 	return nil
 }
 
-// filling runs f on the calls that a cache can be filled for in steps: no query sees past its own
+// filling runs f on the calls whose cache can be filled step by step: no query sees past its own
 // key.
 func (s *Subject) filling(f func(p attn.Problem, whole *attn.Args) error) error {
 	if s.Claims&attn.NeedLengths == 0 {
@@ -124,7 +125,7 @@ func (s *Subject) filling(f func(p attn.Problem, whole *attn.Args) error) error 
 	})
 }
 
-// step is queries lo to hi of a call, in a cache that holds the keys up to the last of them.
+// step returns queries lo to hi of a call, with a cache that holds the keys up to the last of them.
 func step(p attn.Problem, whole *attn.Args, lo, hi int) (attn.Problem, *attn.Args) {
 	p, a := queries(p, clone(whole), lo, hi)
 	klen := make([]int32, p.Batch)
@@ -136,7 +137,7 @@ func step(p attn.Problem, whole *attn.Args, lo, hi int) (attn.Problem, *attn.Arg
 	return p, a
 }
 
-// chunks: a prompt in chunks, through the same plan, is the prompt in one pass.
+// chunks checks that a prompt in chunks through one plan has the bits of the prompt in one pass.
 func chunks(s *Subject) error {
 	return s.filling(func(p attn.Problem, whole *attn.Args) error {
 		for _, size := range some(s, 7, p.SeqQ/2+1) {
@@ -155,7 +156,8 @@ func chunks(s *Subject) error {
 	})
 }
 
-// decode: token by token, through a plan for one, is the prompt in one pass, within tolerance.
+// decode checks that a prompt token by token, through a plan for one query, equals the prompt in
+// one pass within the tolerance.
 func decode(s *Subject) error {
 	return s.filling(func(p attn.Problem, whole *attn.Args) error {
 		for _, i := range slices.Compact([]int{0, 1, p.SeqQ / 2, p.SeqQ - 1}) {

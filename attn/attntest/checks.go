@@ -9,10 +9,10 @@ import (
 	"attnlab/attn/cases"
 )
 
-// A Check is one thing that must hold for a kernel.
+// A Check is one property that a kernel must have.
 type Check struct {
 	Name string
-	Ours bool // asked of the lab's own kernels only, not of peers
+	Ours bool // required of the lab's own kernels, not of peers
 	Run  func(s *Subject) error
 }
 
@@ -67,10 +67,9 @@ func Checks() []Check {
 	}
 }
 
-// calls are the problems on which laws are tried: many queries and one, with and without bounds,
-// shared heads and batches, terms, bitmaps, ragged batches and caches. They have every by-product
-// that the claims cover. The short suite takes some of them, which between them have every path, in
-// smaller batches.
+// calls returns the calls for laws: many queries and one, with and without bounds, shared heads and
+// batches, terms, bitmaps, ragged batches and caches. They have every by-product that the claims
+// cover. The short suite uses some of them, in smaller batches; these still take every path.
 func (s *Subject) calls() []cases.Case {
 	var all []cases.Case
 	for _, c := range callTable {
@@ -144,7 +143,7 @@ var callTable = []struct {
 	}},
 }
 
-// some is everything, or the first of it in the short suite.
+// some returns all, or in the short suite the first one.
 func some[T any](s *Subject, all ...T) []T {
 	if s.Short {
 		return all[:1]
@@ -152,7 +151,7 @@ func some[T any](s *Subject, all ...T) []T {
 	return all
 }
 
-// sparsely shows two of three keys, or blocks.
+// sparsely shows two of three keys or blocks.
 func sparsely(p *attn.Problem, a *attn.Args, r *rand.Rand) {
 	show := func(_, _ int) bool { return r.IntN(3) > 0 }
 	if p.Mask.Bitmap == attn.BlockBitmap {
@@ -172,19 +171,19 @@ func unevenly(p *attn.Problem, a *attn.Args, _ *rand.Rand) {
 	}
 }
 
-// halfFull has a part of the cache in use, more in each batch entry.
+// halfFull puts some of the cache in use, more in each batch entry.
 func halfFull(p *attn.Problem, a *attn.Args, _ *rand.Rand) {
 	for b := range a.KLen {
 		a.KLen[b] = int32(p.SeqKV * (b + 3) / (p.Batch + 2))
 	}
 }
 
-// ops are the operations that the claims cover.
+// ops returns the operations that the claims cover.
 func (s *Subject) ops() []attn.Op {
 	return slices.DeleteFunc(attn.Ops(), func(op attn.Op) bool { return s.Claims&op.Need() == 0 })
 }
 
-// each runs f on every call and names the one that fails.
+// each runs f on every call and names the call that fails.
 func (s *Subject) each(f func(c cases.Case) error) error {
 	for _, c := range s.calls() {
 		if err := guarded(c, f); err != nil {
@@ -199,7 +198,7 @@ func guarded(c cases.Case, f func(c cases.Case) error) (err error) {
 	return f(c)
 }
 
-// answer runs a case through a plan of its own and returns its operands with the outputs written.
+// answer runs a case through a new plan and returns its operands, with the outputs written.
 func (s *Subject) answer(c cases.Case, team *attn.Team) (*attn.Args, error) {
 	a, _, err := c.Args()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"attnlab/attn/cases"
 )
 
-// abilities asks for each ability by itself: it is accepted if claimed, and otherwise refused with
-// ErrUnsupported and its name.
+// abilities checks each ability by itself: a claimed one must be accepted, any other refused by
+// name with ErrUnsupported.
 func abilities(s *Subject) error {
 	if len(s.ops()) == 0 {
 		return fmt.Errorf("the claims cover no operation: want one of %v", attn.Ops())
@@ -21,7 +21,7 @@ func abilities(s *Subject) error {
 	for need := attn.Needs(1); need&attn.AllNeeds != 0; need <<= 1 {
 		p := asking(need, s.ops()[0])
 		if p.Needs()&need == 0 {
-			return fmt.Errorf("no problem asks for %v: add it to the suite", need)
+			return fmt.Errorf("no problem needs %v: add one to function asking", need)
 		}
 		if err := p.Validate(); err != nil {
 			return fmt.Errorf("%v: %w", need, err)
@@ -33,8 +33,8 @@ func abilities(s *Subject) error {
 	return nil
 }
 
-// asking is a small problem that needs one ability besides an operation: op, or the first that
-// takes the ability.
+// asking returns a small problem that needs one ability besides its operation. The operation is op,
+// or the first that takes the ability.
 func asking(need attn.Needs, op attn.Op) attn.Problem {
 	for _, other := range attn.Ops() {
 		if need == other.Need() || need&^op.Takes() != 0 && need&other.Takes() != 0 {
@@ -80,7 +80,7 @@ func asking(need attn.Needs, op attn.Op) attn.Problem {
 
 func log2(n attn.Needs) int { return int(math.Log2(float64(n))) }
 
-// accepts demands that Check and Plan take a problem exactly when the claims cover it.
+// accepts returns an error unless Check and Plan accept a problem exactly when the claims cover it.
 func (s *Subject) accepts(p attn.Problem) (err error) {
 	defer catch(&err)
 	lack := p.Needs() &^ s.Claims
@@ -105,8 +105,7 @@ func (s *Subject) accepts(p attn.Problem) (err error) {
 	return nil
 }
 
-// claimedCases asks for every case as it stands, with the by-products that the values part leaves
-// out where they are not claimed.
+// claimedCases checks every case with all its by-products, whether the claims cover them or not.
 func claimedCases(s *Subject) error {
 	for _, c := range cases.All() {
 		if err := s.accepts(c.Problem); err != nil {
@@ -116,7 +115,8 @@ func claimedCases(s *Subject) error {
 	return nil
 }
 
-// malformed problems are refused by everyone, and not as unsupported: no kernel could do them.
+// malformed checks that invalid problems are refused, and not as unsupported: no kernel could
+// compute them.
 func malformed(s *Subject) error {
 	for _, bad := range []struct {
 		name string
@@ -162,12 +162,13 @@ func malformed(s *Subject) error {
 	return nil
 }
 
-// thrift: Check tells what a plan would take without taking it, so that a harness may ask about
-// lengths that no memory holds.
+// thrift checks that Check returns what a plan would allocate without allocating it: a harness may
+// check lengths that no memory holds.
 func thrift(s *Subject) error {
 	p := asking(0, s.ops()[0])
 	p.SeqQ, p.SeqKV, p.Dim, p.DimV = 1<<17, 1<<17, 128, 128
-	const calls, most = 16, 64 << 10 // an error text and its like, and what else the program does meanwhile
+	// The limit allows for error texts, and for allocations of the rest of the program.
+	const calls, most = 16, 64 << 10
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range calls {
@@ -182,8 +183,8 @@ func thrift(s *Subject) error {
 	return nil
 }
 
-// operands gives wrong operands, one at a time. Forward must panic with an error that names the
-// operand, and do so before it writes.
+// operands checks wrong operands, one at a time. Forward must panic with an error that names the
+// operand, before it writes anything.
 func operands(s *Subject) error {
 	for _, op := range s.ops() {
 		for _, bad := range cases.BadCalls(op) {
@@ -234,7 +235,7 @@ func named(operand string, call func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-			err = fmt.Errorf("the plan took it, want a panic that names %s", operand)
+			err = fmt.Errorf("the plan accepted it, want a panic that names %s", operand)
 		case error:
 			if !strings.Contains(r.Error(), operand) {
 				err = fmt.Errorf("the panic does not name %s: %w", operand, r)

@@ -9,10 +9,9 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Scores far from 0: the cases of family far have the same answer there as near 0, and are judged
-// by that.
+// Cases of family far have scores far from 0 and the same answer near 0, which judges them.
 
-// eachFar runs f on the cases of scores far from 0 that the claims cover in some form.
+// eachFar runs f on the cases of scores far from 0 that form accepts.
 func (s *Subject) eachFar(form func(cases.Case) (cases.Case, bool), f func(c cases.Case) error) error {
 	for _, c := range s.cases() {
 		c, ok := form(c)
@@ -26,7 +25,7 @@ func (s *Subject) eachFar(form func(cases.Case) (cases.Case, bool), f func(c cas
 	return nil
 }
 
-// within returns an error if a verdict is not right, and for one that has judged nothing.
+// within returns an error if a verdict is not right, or if it has judged no number.
 func within(v oracle.Verdict) error {
 	switch {
 	case !(v.Worst <= 1):
@@ -37,7 +36,8 @@ func within(v oracle.Verdict) error {
 	return nil
 }
 
-// farForward: Out, weights and entropy of scores far from 0 are those of the same scores near 0.
+// farForward checks that Out, weights and entropy of scores far from 0 equal those of the same
+// scores near 0.
 func farForward(s *Subject) error {
 	return s.eachFar(s.Covers, func(c cases.Case) error {
 		a, err := s.answer(c, nil)
@@ -59,14 +59,15 @@ func farForward(s *Subject) error {
 	})
 }
 
-// farParts: partial results of unequal parts of far keys merge to the answer near 0.
+// farParts checks that partial results over unequal splits of far keys merge to the answer near 0.
 func farParts(s *Subject) error {
 	if s.Claims.Wants()&attn.WantLSE == 0 {
 		return nil
 	}
 	return s.eachFar(s.Covers, func(c cases.Case) error {
 		p := c.Problem
-		if p.Mask.Band || p.Lengths || p.Score.Terms&attn.TermSinks != 0 { // a part has other positions
+		// positions differ in a split
+		if p.Mask.Band || p.Lengths || p.Score.Terms&attn.TermSinks != 0 {
 			return nil
 		}
 		p.Want = attn.WantLSE
@@ -103,7 +104,8 @@ func farParts(s *Subject) error {
 	})
 }
 
-// farGradients: the gradients of scores far from 0 are those of the same scores near 0.
+// farGradients checks that the gradients of scores far from 0 equal those of the same scores near
+// 0.
 func farGradients(s *Subject) error {
 	return s.eachFar(s.gradientOf, func(c cases.Case) error {
 		x, err := s.gradients(c, nil)
@@ -129,11 +131,11 @@ func farGradients(s *Subject) error {
 	})
 }
 
-// farLSE is the magnitude from which on an LSE is far: kernels then take the sum of a row's weights
-// from its scores.
+// farLSE is the magnitude above which an LSE is far. Kernels then compute the sum of a row's
+// weights from its scores.
 const farLSE = 1 << 10
 
-// weights: those of a row, and that of its sink, sum to 1.
+// weights checks that the weights of a row and the weight of its sink sum to 1.
 func weights(s *Subject) error {
 	return s.exponential(func(c cases.Case) error {
 		if s.Claims.Wants()&attn.WantWeights == 0 || c.Problem.Out != attn.F32 {
@@ -148,7 +150,8 @@ func weights(s *Subject) error {
 	})
 }
 
-// sumToOne demands that the weights of each row that sees a key, and that of its sink, sum to 1.
+// sumToOne returns an error unless the weights of each row that sees a key, and the weight of its
+// sink, sum to 1.
 func sumToOne(p *attn.Problem, a *attn.Args) error {
 	if a.Stats.Weights.Data == nil || a.Stats.LSE.Data == nil {
 		return nil
@@ -182,10 +185,11 @@ func sumToOne(p *attn.Problem, a *attn.Args) error {
 	return err
 }
 
-// u is half of the last place of 1.
+// u is half a unit in the last place of 1.
 const u = 0x1p-24
 
-// gradientColumns: every row hands its dOut on to values, in parts that sum to 1.
+// gradientColumns checks that every row distributes its dOut over the values, in shares that sum to
+// 1.
 func gradientColumns(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
 		if !c.Problem.Op.HasLSE() {
@@ -199,8 +203,8 @@ func gradientColumns(s *Subject) error {
 	})
 }
 
-// valuesFlow demands that each column of dV sums to that of dOut over the rows that see a key.
-// Where there is a sink it takes a part that only its own weight knows: nothing is demanded then.
+// valuesFlow returns an error unless each column of dV sums to that of dOut over the rows that see
+// a key. It accepts everything if there is a sink, whose share follows only from its own weight.
 func valuesFlow(p *attn.Problem, a *attn.Args, g *attn.Grads) error {
 	if p.Score.Terms&attn.TermSinks != 0 || g.V.Data == nil {
 		return nil
@@ -228,7 +232,7 @@ func valuesFlow(p *attn.Problem, a *attn.Args, g *attn.Grads) error {
 						continue
 					}
 					off := u * grow
-					if !(math.Abs(lse) > farLSE) { // forward and backward may round scores differently
+					if !(math.Abs(lse) > farLSE) { // the two passes may round scores differently
 						off += 4 * m[place[[3]int{batch, row, h}]].lse
 					}
 					for c, x := range g.Out.Row(batch, row, h) {

@@ -10,16 +10,16 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// differentiated returns a case as one of gradients, and whether it is taken and the claims cover
-// it. Those that pair features with gradients are, and every fourth one of the others: what there
-// is to see is the way back, and every case is one of the forward pass too.
+// differentiated returns a case with its gradients wanted, and reports whether to test it. That is
+// so if the claims cover it and it is a case of family pairs or one in four of the others. The
+// forward pass of every case is tested elsewhere.
 func (s *Subject) differentiated(c cases.Case) (cases.Case, bool) {
 	taken := c.Family == "pairs" || c.Seed()%4 == 0
 	d, ok := s.gradientOf(c)
 	return d, taken && ok
 }
 
-// gradientOf returns any case as one of gradients, and whether the claims cover it.
+// gradientOf returns a case with its gradients wanted, and reports whether the claims cover it.
 func (s *Subject) gradientOf(c cases.Case) (cases.Case, bool) {
 	d, ok := c.Differentiated(s.Claims.Wants())
 	return d, ok && d.Problem.Needs()&^s.Claims == 0
@@ -31,17 +31,18 @@ type backward struct {
 	plan attn.Differentiable
 	a    *attn.Args
 	g    *attn.Grads
-	slab []float32 // of g
+	slab []float32 // the memory of g
 }
 
-// backward makes a plan and operands for a case of gradients, has Forward run, and fills the
-// incoming gradients. Outgoing ones hold Poison.
+// backward makes a plan and operands for a case with gradients, runs Forward and fills the incoming
+// gradients. Outgoing ones hold Poison.
 func (s *Subject) backward(c cases.Case, team *attn.Team) (*backward, error) {
 	a, _, err := c.Args()
 	if err != nil {
 		return nil, err
 	}
-	if t := &a.Stats.LSE; t.Data == nil && c.Problem.ReadsLSE() { // a case that takes none of its by-products
+	// the case leaves its by-products out
+	if t := &a.Stats.LSE; t.Data == nil && c.Problem.ReadsLSE() {
 		*t = attn.New(attn.BHSD, a.Q.B, a.Q.S, a.Q.H, 1)
 	}
 	x, err := s.backwardOf(c.Problem, a, team)
@@ -58,7 +59,7 @@ func (s *Subject) backward(c cases.Case, team *attn.Team) (*backward, error) {
 	return x, nil
 }
 
-// backwardOf runs Forward on a call through a plan of its own.
+// backwardOf runs Forward on a call through a new plan.
 func (s *Subject) backwardOf(p attn.Problem, a *attn.Args, team *attn.Team) (*backward, error) {
 	plan, err := s.plan(p, team)
 	if err != nil {
@@ -73,8 +74,8 @@ func (s *Subject) backwardOf(p attn.Problem, a *attn.Args, team *attn.Team) (*ba
 	return &backward{plan: d, a: a}, nil
 }
 
-// some leaves the incoming gradients of a large call be 0 but in some rows, as many as the oracle
-// can judge in a few milliseconds.
+// some sets the incoming gradients of a large call to 0 except in a sample of rows, so that the
+// oracle has no more to do than judgedProducts allows.
 func (x *backward) some() {
 	p := &x.c.Problem
 	rows := max(24, judgedProducts/4/(x.a.K.S*(p.Dim+p.DimV)+1))
@@ -105,7 +106,7 @@ func collectGrads(g *attn.Grads) []float32 {
 	return all
 }
 
-// Gradient judges the backward pass of a kernel on a case, as Value does the forward one.
+// Gradient judges the backward pass of a kernel on a case, as Value judges the forward pass.
 func (s *Subject) Gradient(c cases.Case) (v oracle.Verdict, err error) {
 	defer catch(&err)
 	x, err := s.backward(c, nil)
@@ -136,7 +137,7 @@ func (s *Subject) Gradient(c cases.Case) (v oracle.Verdict, err error) {
 		return v, err
 	}
 	if err := same(outputs, collect(x.a, nil)); err != nil {
-		return v, fmt.Errorf("the backward pass writes an output of the forward one: %w", err)
+		return v, fmt.Errorf("the backward pass changed an output of the forward pass: %w", err)
 	}
 	if err := s.afterNaN(x); err != nil {
 		return v, err
@@ -148,8 +149,7 @@ func (s *Subject) Gradient(c cases.Case) (v oracle.Verdict, err error) {
 	return v, nil
 }
 
-// afterNaN has the plan do a call whose numbers are NaN throughout, so that whatever it leaves in
-// scratch is NaN.
+// afterNaN runs a call whose numbers are all NaN, so that everything it leaves in scratch is NaN.
 func (s *Subject) afterNaN(x *backward) error {
 	dirty, err := cases.NewArgs(x.c.Problem, "bhsd", nil)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Subject) eachGrad(f func(c cases.Case) error) error {
 	})
 }
 
-// gradients has Backward run on a case and returns what it wrote.
+// gradients runs Backward on a case and returns the call.
 func (s *Subject) gradients(c cases.Case, team *attn.Team) (*backward, error) {
 	x, err := s.backward(c, team)
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Subject) gradients(c cases.Case, team *attn.Team) (*backward, error) {
 	return x, nil
 }
 
-// gradientThreads: the same bits with any team.
+// gradientThreads checks that the bits are the same with any team.
 func gradientThreads(s *Subject) error {
 	for _, workers := range some(s, 3, 2, 8) {
 		team := attn.NewTeam(workers)
@@ -213,7 +213,7 @@ func gradientThreads(s *Subject) error {
 	return nil
 }
 
-// gradientLayouts: the same numbers at other strides and addresses, operands and gradients.
+// gradientLayouts checks the same operands and gradients with other strides and addresses.
 func gradientLayouts(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
 		want, err := s.gradients(c, nil)
@@ -236,8 +236,8 @@ func gradientLayouts(s *Subject) error {
 	})
 }
 
-// gradientRows calls f for each row of dQ, dK and dV, incoming gradients among those of queries,
-// that belongs to a batch entry.
+// gradientRows calls f for each row of the incoming gradients, dQ, dK and dV that belongs to a
+// batch entry. Incoming gradients and dQ count as rows of queries.
 func gradientRows(p *attn.Problem, a *attn.Args, g *attn.Grads, f func(b int, key bool, index int, row []float32)) {
 	for b := range p.Batch {
 		for _, t := range []*attn.Tensor{&g.Out, &g.LSE, &g.Entropy, &g.Q} {
@@ -259,7 +259,7 @@ func gradientRows(p *attn.Problem, a *attn.Args, g *attn.Grads, f func(b int, ke
 	}
 }
 
-// collectSome copies the rows that keep picks.
+// collectSome copies the rows for which keep is true.
 func collectSome(x *backward, p *attn.Problem, keep func(b int, key bool, index int) bool) []float32 {
 	var all []float32
 	gradientRows(p, x.a, x.g, func(b int, key bool, index int, row []float32) {
@@ -270,8 +270,8 @@ func collectSome(x *backward, p *attn.Problem, keep func(b int, key bool, index 
 	return all
 }
 
-// gradientBatch: a batch entry has the gradients that it has alone, but for those of terms, which
-// are sums over the batch.
+// gradientBatch checks that a batch entry alone has the same gradients. Gradients of terms are
+// excluded: they are sums over the batch.
 func gradientBatch(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
 		whole, err := s.gradients(c, nil)
@@ -288,7 +288,7 @@ func gradientBatch(s *Subject) error {
 			if alone.g, err = cases.NewGrads(p, a, "bhsd", nil); err != nil {
 				return err
 			}
-			cases.FillGrads(alone.g, 0) // rows of no sequence
+			cases.FillGrads(alone.g, 0) // for rows of no sequence
 			in := 0
 			gradientRows(&p, a, alone.g, func(_ int, _ bool, _ int, row []float32) { in += copy(row, want[in:]) })
 			poisonGrads(alone.g)
@@ -302,8 +302,8 @@ func gradientBatch(s *Subject) error {
 	})
 }
 
-// gradientLeaks: what a row does not see leaves its gradient alone, whatever numbers there are, and
-// so does a row the gradients of what it does not see.
+// gradientLeaks checks that a spoiled query or key changes only the gradients of the keys and
+// queries that see it.
 func gradientLeaks(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
 		p := &c.Problem
@@ -323,8 +323,8 @@ func gradientLeaks(s *Subject) error {
 				if bad.query >= nq || bad.key >= nk || nq == 0 || nk == 0 {
 					continue
 				}
-				// a bad query spoils the keys that it sees, a bad key the queries that see it, and
-				// through them the keys that those see
+				// A bad query spoils the keys that it sees. A bad key spoils the queries that see
+				// it, and through them the keys that those see.
 				query := make([]bool, nq)
 				key := make([]bool, nk)
 				for i := range query {
@@ -366,8 +366,8 @@ func gradientLeaks(s *Subject) error {
 	})
 }
 
-// gradientParts: outgoing gradients that are not asked for leave the bits of others as they are,
-// and incoming ones that are not given count as 0.
+// gradientParts checks that leaving out an outgoing gradient changes no bit of the others, and that
+// an incoming gradient that is not given counts as 0.
 func gradientParts(s *Subject) error {
 	return s.eachGrad(func(c cases.Case) error {
 		x, err := s.backward(c, nil)
@@ -408,7 +408,7 @@ func gradientParts(s *Subject) error {
 	})
 }
 
-// positive drops the sign of zeros.
+// positive removes the sign of zeros.
 func positive(x []float32) []float32 {
 	for i := range x {
 		x[i] += 0
@@ -416,7 +416,7 @@ func positive(x []float32) []float32 {
 	return x
 }
 
-// keepOnly sets one outgoing gradient of g, that of from.
+// keepOnly sets the named outgoing gradient of g to that of from.
 func keepOnly(g, from *attn.Grads, name string) {
 	switch name {
 	case "dQ":
@@ -438,7 +438,7 @@ func keepOnly(g, from *attn.Grads, name string) {
 	}
 }
 
-// gradientOperands: wrong ones are named in a panic, before anything is written.
+// gradientOperands checks that Backward panics and names a wrong operand before it writes anything.
 func gradientOperands(s *Subject) error {
 	for _, op := range s.ops() {
 		for _, bad := range cases.BadGrads(op) {
@@ -465,7 +465,7 @@ func gradientOperands(s *Subject) error {
 	return nil
 }
 
-// gradientAllocations: none in the steady state, with any team.
+// gradientAllocations checks that Backward allocates nothing after the first call, with any team.
 func gradientAllocations(s *Subject) error {
 	for _, workers := range []int{1, 2} {
 		team := attn.NewTeam(workers)

@@ -10,17 +10,18 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Laws hold without knowing the answer; the oracle is asked for tolerances only, the whole of them:
-// a law that compares two runs allows each its own.
+// Laws hold without knowledge of the answer. They use only the oracle's tolerances. A law that
+// compares two runs allows each run its whole tolerance.
 
-// A margin is the tolerance of one row, and the keys that it sees. A row of no sequence has none.
+// A margin is the tolerance of one row and the number of keys that it sees. A row that belongs to
+// no sequence has a zero margin.
 type margin struct {
 	seen int
 	out  []float64
 	lse  float64
 }
 
-// tolerances are the margins of a call.
+// tolerances returns the margins of a call.
 func tolerances(p attn.Problem, a *attn.Args) ([]margin, error) {
 	o, err := oracle.New(p, a)
 	if err != nil {
@@ -40,8 +41,8 @@ func tolerances(p attn.Problem, a *attn.Args) ([]margin, error) {
 	return m, nil
 }
 
-// near compares two outputs, and two LSE that should differ by shift if both calls have them,
-// within the sum of the margins.
+// near returns an error unless two outputs agree within the sum of the margins. If both calls have
+// an LSE, those must differ by shift.
 func near(x, y *attn.Args, mx, my []margin, shift float64) error {
 	at, out, outY := -1, make([]float32, y.Out.D), make([]float32, y.Out.D)
 	var err error
@@ -76,22 +77,22 @@ func (s *Subject) exponential(f func(c cases.Case) error) error {
 	})
 }
 
-// bare says that a problem has a product and a band, and nothing besides.
+// bare reports whether a problem has only a product and a band.
 func bare(p attn.Problem) bool {
 	return p.Score == attn.Score{} && p.Mask.Bitmap == attn.NoBitmap && p.Q == attn.F32 && p.KV == attn.F32 && p.Out == attn.F32 &&
 		!p.Ragged && !p.Lengths && p.Page == 0
 }
 
-// shift: a constant added to every score changes no weight and moves LSE by itself. It is added
-// through one more dimension, in which every query is 1 and every key is the constant, so that
-// every kernel can be asked.
+// shift checks that a constant added to every score changes no weight and adds to LSE. It is added
+// through one more dimension, in which every query is 1 and every key is the constant. Every kernel
+// can compute that.
 func shift(s *Subject) error {
 	const by = 3.5
 	return s.exponential(func(c cases.Case) error {
 		if !bare(c.Problem) {
 			return nil
 		}
-		c.Problem.Score.Scale = c.Problem.Scale() // that of the narrower problem
+		c.Problem.Score.Scale = c.Problem.Scale() // the scale of the narrower problem
 		x, err := s.answer(c, nil)
 		if err != nil {
 			return err
@@ -115,7 +116,7 @@ func shift(s *Subject) error {
 	})
 }
 
-// compare runs y and demands that it agrees with x.
+// compare runs y and returns an error unless it agrees with x.
 func (s *Subject) compare(px attn.Problem, x *attn.Args, py attn.Problem, y *attn.Args, shift float64) error {
 	if err := s.forward(py, y, nil); err != nil {
 		return err
@@ -131,7 +132,7 @@ func (s *Subject) compare(px attn.Problem, x *attn.Args, py attn.Problem, y *att
 	return near(x, y, mx, my, shift)
 }
 
-// permute: without a mask, the order of the keys does not matter.
+// permute checks that without a mask the order of the keys does not matter.
 func permute(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		if c.Problem.Mask.Band || !bare(c.Problem) {
@@ -151,8 +152,8 @@ func permute(s *Subject) error {
 	})
 }
 
-// average: an output is a weighted mean of values, so if all values are one row, that row comes
-// out.
+// average checks that an output is a weighted mean of values: if all values are one row, the output
+// is that row.
 func average(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		if !c.Problem.Averages() || c.Problem.KV == attn.I8 { // int8 cannot store the values
@@ -190,9 +191,11 @@ func average(s *Subject) error {
 	})
 }
 
-// merge: attention over two parts of the keys, joined by attn.Merge, is attention over the whole.
+// merge checks that attn.Merge of the attention over two splits of the keys is the attention over
+// all.
 func merge(s *Subject) error {
-	fits := func(p attn.Problem) bool { return bare(p) && !p.Mask.Band } // a part has other positions
+	// positions differ in a split
+	fits := func(p attn.Problem) bool { return bare(p) && !p.Mask.Band }
 	return s.joins(fits, func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args) {
 		from, to := part*split, split
 		if part == 1 {
@@ -208,8 +211,8 @@ func merge(s *Subject) error {
 	})
 }
 
-// parts: the same for any terms and any cache, the parts being what two bitmaps show. A sink
-// belongs to one of them.
+// parts checks the law of merge for any terms and any cache, with two bitmaps that each show one
+// split of the keys. A sink belongs to one split.
 func parts(s *Subject) error {
 	fits := func(p attn.Problem) bool { return s.Claims&attn.NeedPacked != 0 && p.Mask.Bitmap == attn.NoBitmap }
 	return s.joins(fits, func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args) {
@@ -225,7 +228,7 @@ func parts(s *Subject) error {
 	})
 }
 
-// grid is the extent of operands that have a number for each pair of query and key.
+// grid returns the extents of operands with a number for each pair of query and key.
 func grid(p *attn.Problem, a *attn.Args) (nq, nk int) {
 	nq, nk = a.Q.S, a.K.S
 	if p.Ragged {
@@ -237,8 +240,8 @@ func grid(p *attn.Problem, a *attn.Args) (nq, nk int) {
 	return nq, nk
 }
 
-// joins splits the keys of each call that fits in two, at several places, and demands that the
-// parts merge to the whole.
+// joins splits the keys of each call that fits in two, at several places, and returns an error
+// unless the results over both splits merge to the result over all.
 func (s *Subject) joins(fits func(p attn.Problem) bool, cut func(p attn.Problem, whole *attn.Args, split, part int) (attn.Problem, *attn.Args)) error {
 	if s.Claims.Wants()&attn.WantLSE == 0 {
 		return nil
@@ -272,8 +275,8 @@ func (s *Subject) joins(fits func(p attn.Problem) bool, cut func(p attn.Problem,
 			}
 			x, y := part[0], part[1]
 			attn.Merge(x.Out, x.Stats.LSE, y.Out, y.Stats.LSE)
-			// A merged output is a weighted mean of two, so the larger of their errors bounds its
-			// own, and it is rounded once more; the weights carry the errors of both LSE.
+			// A merged output is a weighted mean of two. Its error is at most the larger of their
+			// errors, one more rounding, and the errors of both LSE in the weights.
 			for r := range m[0] {
 				for b := range m[0][r].out {
 					reach := 2 * (m[0][r].lse + m[1][r].lse) * top
@@ -289,7 +292,7 @@ func (s *Subject) joins(fits func(p attn.Problem) bool, cut func(p attn.Problem,
 	})
 }
 
-// bound is the largest magnitude in a tensor.
+// bound returns the largest magnitude in a tensor.
 func bound(t *attn.Tensor) float64 {
 	top := 0.0
 	cases.Rows(t, func(_, _, _ int, row []float32) {

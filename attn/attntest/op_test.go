@@ -8,7 +8,7 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// TestOperations checks that every operation has its entry in the table of package attn, a
+// TestOperations checks that every operation has an entry in the table of package attn, a
 // definition with a gradient in package oracle, and cases in package cases, some of them in the
 // core.
 func TestOperations(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"attnlab/attn/cases"
 )
 
-// recurrences are the linear calls whose plans can step.
+// recurrences runs f on linear calls whose plans have Step.
 func (s *Subject) recurrences(f func(c cases.Case, a *attn.Args) error) error {
 	if s.Claims&attn.NeedLinear == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (s *Subject) recurrent(p attn.Problem) (attn.Recurrent, error) {
 	return r, nil
 }
 
-// span is a call on rows lo to hi of another.
+// span returns rows lo to hi of a call as a call.
 func span(a *attn.Args, lo, hi int) *attn.Args {
 	part := *a
 	for _, t := range []*attn.Tensor{&part.Q, &part.K, &part.V, &part.Out} {
@@ -58,8 +58,9 @@ func span(a *attn.Args, lo, hi int) *attn.Args {
 	return &part
 }
 
-// steps: a prefill is the sum of its steps. Any division into chunks, through one plan or through a
-// one-row plan, gives what one pass gives, and Forward starts from nothing even after steps.
+// steps checks that a prefill equals the sum of its steps. Any division into chunks, through the
+// same plan or a one-row plan, gives the result of one pass. Forward starts from the zero state,
+// also after steps.
 func steps(s *Subject) error {
 	return s.recurrences(func(c cases.Case, whole *attn.Args) error {
 		p, n := c.Problem, c.Problem.SeqQ
@@ -114,8 +115,8 @@ func steps(s *Subject) error {
 	})
 }
 
-// state: a state of the right length that is the sum it should be, per batch entry and key head,
-// however the step is made.
+// state checks that the state has the right length and the right sums for each batch entry and key
+// head, however the rows are divided into steps.
 func state(s *Subject) error {
 	return s.recurrences(func(c cases.Case, a *attn.Args) error {
 		p := c.Problem
@@ -140,7 +141,7 @@ func state(s *Subject) error {
 // stateIs compares a state that began at zero with Σ_j f(k_j) v_j^T and Σ_j f(k_j) over the keys of
 // a.
 func stateIs(p *attn.Problem, a *attn.Args, state []float32) error {
-	// Two roundings of each product and feature, and a sum of n terms in any order.
+	// Each product and each feature is rounded twice, and n terms are added in any order.
 	share := (math.Sqrt(float64(a.K.S)) + 8) / (1 << 24)
 	sums := p.Batch * p.HeadsKV * p.Dim * p.DimV
 	for b := range p.Batch {

@@ -10,8 +10,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Run is the suite. With -short it takes half of the core cases, and tries the laws on fewer calls;
-// where the core is enough, an eighth of its cases and a quarter of the other checks.
+// Run runs the suite. With -short it tests half of the core cases and the laws on fewer calls. With
+// -short and Options.Core it tests an eighth of the core cases and a quarter of the other checks.
 func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	algo, isa := k.Name()
 	s := &Subject{Kernel: k, Claims: claims, Options: o, Short: o.Core || testing.Short()}
@@ -23,8 +23,8 @@ func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 		}
 	}
 	t.Run(algo+"/"+isa, func(t *testing.T) {
-		// Each case makes its operands anew in a heap that is nearly empty, which would be
-		// collected a thousand times.
+		// Each case allocates its operands in a nearly empty heap. The default setting would
+		// collect it a thousand times.
 		percent := debug.SetGCPercent(800)
 		defer debug.SetGCPercent(percent)
 		for i, c := range Checks() {
@@ -42,8 +42,8 @@ func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	})
 }
 
-// judged runs one in nth of the cases that the claims cover in some form. A family whose tolerances
-// are all too wide to judge by fails.
+// judged runs one in nth of the cases that form accepts. A family fails if none of its numbers is
+// judged.
 func judged(t *testing.T, s *Subject, nth uint64, form func(cases.Case) (cases.Case, bool), judge func(cases.Case) (oracle.Verdict, error)) {
 	all := map[string]*oracle.Verdict{}
 	ran := map[string]int{}
@@ -67,7 +67,7 @@ func judged(t *testing.T, s *Subject, nth uint64, form func(cases.Case) (cases.C
 	}
 	for _, f := range cases.Families() {
 		v := all[f]
-		if v == nil { // none ran, or -run left out all
+		if v == nil { // none ran, or -run excluded all
 			continue
 		}
 		t.Logf("%-9s %4d cases, worst error %.3f of the tolerance, %d of %d numbers not judged", f, ran[f], v.Worst, v.Numbers-v.Judged, v.Numbers)
@@ -77,7 +77,7 @@ func judged(t *testing.T, s *Subject, nth uint64, form func(cases.Case) (cases.C
 	}
 }
 
-// cases are those of the suite.
+// cases returns the cases of the suite.
 func (s *Subject) cases() []cases.Case {
 	if s.Short {
 		return cases.Core()
@@ -85,9 +85,9 @@ func (s *Subject) cases() []cases.Case {
 	return cases.All()
 }
 
-// Examine is the suite without package testing: it runs the claims, then the values, on the core
-// cases when Short, then everything else, and returns the name of the first check that fails, with
-// its error.
+// Examine runs the suite without package testing: the claims, then the values, then everything
+// else. It tests only the core cases if the subject is Short. It returns the name and the error of
+// the first check that fails.
 func (s *Subject) Examine() (check string, err error) {
 	run := func(claims bool) (string, error) {
 		for _, c := range Checks() {

@@ -1,19 +1,32 @@
-// Package attntest is the conformance suite that every kernel runs: one line in the kernel's own
-// test.
+// Package attntest is the conformance suite that every kernel runs, with one call in the kernel's
+// own test:
 //
-//	func TestKernel(t *testing.T) { attntest.Run(t, flash.New(), claims, attntest.Options{Hold: 0.25, HoldNarrow: 0.5}) }
+//	func TestKernel(t *testing.T) {
+//		hold := attntest.Options{Hold: 0.25, HoldNarrow: 0.5}
+//		attntest.Run(t, flash.New(), claims, hold)
+//	}
 //
-// The suite has three parts. Values: every case of package cases that the claims cover, against the
-// float64 oracle, in units of the tolerance that float32 arithmetic is entitled to; outputs,
-// padding and scratch hold NaN beforehand, and nothing but the outputs may change. Scores far from
-// 0, where that tolerance forgives anything, are held to the tolerance of the same scores near 0.
-// Claims: a problem is accepted exactly when the claims cover it. Laws: what must hold without
-// knowing the answer, such as the same bits on any number of threads, two halves of the keys that
-// Merge to the whole, or two ways to say the same: a paged cache and a contiguous one, slopes and a
-// bias.
+// # Values
 //
-// Nothing in it that judges a kernel needs package testing, so the mutants (package mutants) are
-// judged by the same code.
+// Every case of package cases that the claims cover is compared with the float64 oracle, in units
+// of the tolerance that float32 arithmetic is entitled to. Outputs, padding and scratch hold NaN
+// beforehand, and only the outputs may change. Far from 0 that tolerance accepts anything, so
+// scores there are compared with the tolerance of the same scores near 0.
+//
+// # Claims
+//
+// A kernel must accept a problem exactly when its claims cover it.
+//
+// # Laws
+//
+// A law holds without knowledge of the answer. Some examples:
+//
+//   - The bits are the same on any number of threads.
+//   - The results over two halves of the keys Merge to the result over all.
+//   - A paged cache gives the same as a contiguous one, and slopes the same as a bias.
+//
+// The code that judges a kernel does not need package testing. It also judges the mutants of
+// package mutants.
 package attntest
 
 import (
@@ -28,28 +41,30 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// Options say how strictly a kernel is held.
+// Options define how strictly a kernel is judged.
 type Options struct {
-	Hold       float64 // the part of the tolerance that an error of Out may take at d >= 8; 0 means all of it, as for by-products
-	HoldNarrow float64 // the same below; 0 means Hold
-	HoldGrad   float64 // the part that an error of a gradient may take; 0 means all of it
-	Core       bool    // the core cases and fewer laws, as with -short
-	Peer       bool    // somebody else's kernel: values and claims only, no same bits, no allocation counts
+	// The largest allowed error as a share of the tolerance. 0 means 1, as for by-products.
+	Hold       float64 // for Out, if Dim is 8 or more
+	HoldNarrow float64 // for Out, if Dim is below 8; 0 means Hold
+	HoldGrad   float64 // for gradients
+
+	Core bool // only the core cases and fewer laws, as with -short
+	Peer bool // the kernel is a peer's: do not require same bits or a number of allocations
 }
 
-// A Subject is a kernel under examination.
+// A Subject is a kernel to judge.
 type Subject struct {
 	Kernel  attn.Kernel
 	Claims  attn.Needs
 	Options Options
-	Short   bool // fewer laws
+	Short   bool // only the core cases and fewer laws
 
-	Backward bool // Examine looks at the backward pass only
+	Backward bool // Examine judges only the backward pass
 }
 
-// hold is how much of the tolerance an error of Out may take. A pair of features puts few keys and
-// extreme scores together more often than other cases do: the worst of so many rows, in which a
-// handful of roundings is all there is, has reached .32 in plain Go too.
+// hold returns the largest allowed error of Out as a share of the tolerance. In family pairs it is
+// twice Hold: few keys and extreme scores meet there more often, and a row with a handful of
+// roundings may have larger errors. Plain Go exceeds Hold there, too.
 func (s *Subject) hold(c *cases.Case) float64 {
 	p := &c.Problem
 	h := s.Options.Hold
@@ -57,7 +72,7 @@ func (s *Subject) hold(c *cases.Case) float64 {
 		h *= 2
 	}
 	if p.Out != attn.F32 {
-		return 1 // rounding to 16 bits takes nearly all of it
+		return 1 // rounding to 16 bits takes nearly all of the tolerance
 	}
 	if p.Dim < 8 && s.Options.HoldNarrow > 0 {
 		h = s.Options.HoldNarrow
@@ -68,19 +83,19 @@ func (s *Subject) hold(c *cases.Case) float64 {
 	return h
 }
 
-// Covers returns the case with the by-products that the claims cover, and whether they cover all
-// else that it needs.
+// Covers returns the case with only the by-products that the claims cover, and reports whether they
+// cover everything else that it needs. It excludes cases with gradients, which Gradient judges.
 func (s *Subject) Covers(c cases.Case) (cases.Case, bool) {
-	if c.Backward() { // it has its place among the gradients
+	if c.Backward() {
 		return c, false
 	}
 	c = c.Only(s.Claims.Wants())
 	return c, c.Problem.Needs()&^s.Claims == 0
 }
 
-// Value judges a kernel on one case that the claims cover: the answer, by the oracle; that nothing
-// but the outputs was written; and that neither the answer nor its bits depend on what outputs and
-// scratch held before.
+// Value judges a kernel on one case that the claims cover. It compares the answer with the oracle's
+// and checks that only the outputs were written. It also checks that no bit depends on the previous
+// contents of outputs or scratch.
 func (s *Subject) Value(c cases.Case) (v oracle.Verdict, err error) {
 	defer catch(&err)
 	a, slab, err := c.Args()
@@ -110,8 +125,8 @@ func (s *Subject) Value(c cases.Case) (v oracle.Verdict, err error) {
 		return v, err
 	}
 
-	// The same call again, after one whose operands were NaN throughout, so that whatever it left
-	// in scratch is NaN.
+	// Repeat the call after one whose operands are all NaN, so that everything it left in scratch
+	// is NaN.
 	dirty, err := cases.NewArgs(c.Problem, "bhsd", nil)
 	if err != nil {
 		return v, err
@@ -131,8 +146,8 @@ func (s *Subject) Value(c cases.Case) (v oracle.Verdict, err error) {
 	return v, nil
 }
 
-// judgedProducts bounds the work of the oracle on one case: multiplications of float64, a few
-// milliseconds. A case that has more is judged on sampled rows.
+// judgedProducts limits the oracle's multiplications for one case. If a case needs more, a sample
+// of its rows is judged.
 const judgedProducts = 1 << 20
 
 func judge(c *cases.Case, a *attn.Args) (oracle.Verdict, error) {
@@ -140,7 +155,7 @@ func judge(c *cases.Case, a *attn.Args) (oracle.Verdict, error) {
 	return compared(c.Problem, a, max(24, judgedProducts/row), c.Seed())
 }
 
-// plan makes a plan and holds Check and Scratch to it.
+// plan returns a plan, and checks it against Check and Scratch.
 func (s *Subject) plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	scratch, err := s.Kernel.Check(p, team.Workers())
 	if err != nil {
@@ -152,7 +167,7 @@ func (s *Subject) plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	}
 	if got := plan.Scratch(); got != scratch {
 		done(plan)
-		return nil, fmt.Errorf("the plan holds %d bytes of scratch, Check said %d", got, scratch)
+		return nil, fmt.Errorf("the plan holds %d bytes of scratch, want %d as Check returned", got, scratch)
 	}
 	return plan, nil
 }
@@ -164,7 +179,7 @@ func done(plan attn.Plan) {
 	}
 }
 
-// forward runs one call through a plan of its own.
+// forward runs one call through a new plan.
 func (s *Subject) forward(p attn.Problem, a *attn.Args, team *attn.Team) error {
 	plan, err := s.plan(p, team)
 	if err != nil {
@@ -181,7 +196,7 @@ func catch(err *error) {
 	}
 }
 
-// collect copies the outputs of a call, of all rows or of those that keep picks.
+// collect copies the outputs of a call: all rows, or those for which keep is true.
 func collect(a *attn.Args, keep func(b, s, h int) bool) []float32 {
 	n := len(a.Stats.ArgMax)
 	cases.Outputs(a, func(_ string, t *attn.Tensor) { n += t.Size() })
@@ -201,17 +216,17 @@ func collect(a *attn.Args, keep func(b, s, h int) bool) []float32 {
 	return all
 }
 
-// unnamed is what ArgMax holds before a call.
+// unnamed is the content of ArgMax before a call.
 const unnamed = -7
 
-// written demands that a call wrote every number of the rows that it answers, and none of the
-// others that a ragged batch may have between them.
+// written returns an error unless the call wrote every number of every row of a sequence, and none
+// of the rows between sequences.
 func written(p *attn.Problem, a *attn.Args) (err error) {
 	own := owners(p, a)
 	answers := func(b, s int) bool { _, ok := own[[2]int{b, s}]; return ok }
 	fail := func(name string, b, s, h int, missing bool) {
 		if err == nil {
-			err = fmt.Errorf("%s[batch %d, row %d, head %d] was %s", name, b, s, h, map[bool]string{true: "not written", false: "written, and is no row of a sequence"}[missing])
+			err = fmt.Errorf("%s[batch %d, row %d, head %d] was %s", name, b, s, h, map[bool]string{true: "not written", false: "written, but belongs to no sequence"}[missing])
 		}
 	}
 	cases.Outputs(a, func(name string, t *attn.Tensor) {
@@ -245,22 +260,22 @@ func poison(a *attn.Args) {
 	}
 }
 
-// same compares bits. Any NaN equals any other: which one arithmetic makes depends on the order of
-// its operands.
+// same returns an error unless all bits are equal. All NaN are equal: which NaN an operation
+// returns depends on the order of its operands.
 func same(want, got []float32) error {
 	if len(want) != len(got) {
-		return fmt.Errorf("%d numbers and %d", len(want), len(got))
+		return fmt.Errorf("got %d numbers, want %d", len(got), len(want))
 	}
 	for i, w := range want {
 		if g := got[i]; math.Float32bits(w) != math.Float32bits(g) && (w == w || g == g) {
-			return fmt.Errorf("number %d of %d was %v (%#08x) and is %v (%#08x)", i, len(want), w, math.Float32bits(w), g, math.Float32bits(g))
+			return fmt.Errorf("number %d of %d: got %v (%#08x), want %v (%#08x)", i, len(want), g, math.Float32bits(g), w, math.Float32bits(w))
 		}
 	}
 	return nil
 }
 
-// A memory is what a call may not change: its slab with the outputs poisoned, and what lies outside
-// the slab.
+// A memory is a copy of everything that a call must not change: its slab with poisoned outputs, and
+// the operands outside the slab.
 type memory struct {
 	slab   []float32
 	inputs map[string][]float32
@@ -269,7 +284,7 @@ type memory struct {
 	ints   []int32
 }
 
-// ints are the lengths, offsets and pages of a call.
+// ints returns the lengths, offsets and pages of a call.
 func ints(a *attn.Args) []int32 { return slices.Concat(a.KLen, a.QPos, a.QStart, a.KStart, a.Pages) }
 
 func take(a *attn.Args, slab []float32) memory {
@@ -281,7 +296,8 @@ func take(a *attn.Args, slab []float32) memory {
 	return m
 }
 
-// unchanged compares with the present, after the outputs have been poisoned again.
+// unchanged returns an error if anything differs from the copy. The outputs must have been poisoned
+// again.
 func (m *memory) unchanged(a *attn.Args, slab []float32) error {
 	var err error
 	cases.Inputs(a, func(name string, t *attn.Tensor) {

@@ -9,13 +9,12 @@ import (
 	"attnlab/attn/cases"
 )
 
-// Laws of twins: two ways to say the same. A twin is made by editing a copy of a call.
-
+// A twin is one of two calls that must give the same answer. The other is an edited copy of it.
 type twin struct {
 	p    attn.Problem
 	a    *attn.Args
-	done bool     // its outputs are written
-	m    []margin // found so far
+	done bool     // the outputs are written
+	m    []margin // nil until needed
 }
 
 func (t *twin) copy(edit func(p *attn.Problem, a *attn.Args)) *twin {
@@ -24,7 +23,7 @@ func (t *twin) copy(edit func(p *attn.Problem, a *attn.Args)) *twin {
 	return c
 }
 
-// twins runs f on the calls, not yet answered.
+// twins runs f on the calls, whose outputs are not written yet.
 func (s *Subject) twins(f func(x *twin) error) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantWeights)
@@ -37,7 +36,7 @@ func (s *Subject) twins(f func(x *twin) error) error {
 	})
 }
 
-// agree compares the answers of twins, if both can be asked for and the claims cover them.
+// agree compares the answers of twins, if both are valid and the claims cover them.
 func (s *Subject) agree(what string, x, y *twin, compare func(x, y *twin) error) error {
 	for _, t := range []*twin{x, y} {
 		if t.p.Validate() != nil || t.p.Needs()&^s.Claims != 0 {
@@ -74,7 +73,7 @@ func closely(x, y *twin) error {
 	return near(x.a, y.a, x.m, y.m, 0)
 }
 
-// bitmaps: one that shows every key changes no bit.
+// bitmaps checks that a bitmap that shows every key changes no bit.
 func bitmaps(s *Subject) error {
 	return s.twins(func(x *twin) error {
 		if x.p.Mask.Bitmap != attn.NoBitmap {
@@ -101,14 +100,14 @@ func bitmaps(s *Subject) error {
 	})
 }
 
-// neutral: a bias of 0, slopes of 0, a sink of -Inf, a turn by nothing and the identity as metric
-// change nothing. They may change bits: a kernel takes another way to a score that has terms.
+// neutral checks that a bias of 0, slopes of 0, a sink of -Inf, a rotation by 0 and the identity as
+// metric change nothing but bits. Bits may change because a kernel takes another path for terms.
 func neutral(s *Subject) error {
 	return s.twins(func(x *twin) error {
 		nq, nk := grid(&x.p, x.a)
 		type nothing struct {
 			name string
-			term attn.Terms // 0: the rotation
+			term attn.Terms // 0 for the rotation
 			edit func(p *attn.Problem, o *attn.Operands)
 		}
 		for _, n := range some(s,
@@ -127,7 +126,7 @@ func neutral(s *Subject) error {
 				p.Score.Rope = attn.RopeHalves
 				o.Cos, o.Sin = attn.RopeTables(10000, p.SeqQ+p.SeqKV, p.Dim)
 				for _, t := range []*attn.Tensor{&o.Cos, &o.Sin} {
-					t.SS = 0 // every position is the first one
+					t.SS = 0 // every position has the angles of position 0
 				}
 			}},
 		) {
@@ -146,7 +145,7 @@ func neutral(s *Subject) error {
 	})
 }
 
-// alibi is a bias of -slope times the distance, written out.
+// alibi checks that slopes give the same as a bias of -slope times the distance.
 func alibi(s *Subject) error {
 	return s.twins(func(x *twin) error {
 		if x.p.Score.Terms&(attn.TermALiBi|attn.TermBias) != 0 || x.p.Ragged {
@@ -171,13 +170,13 @@ func alibi(s *Subject) error {
 	})
 }
 
-// turn: a rotated score depends on how far query and key are apart, not on where they stand: the
-// table of angles may begin anywhere.
+// turn checks that a rotated score depends on the distance of query and key and not on their
+// positions: the table of angles may begin anywhere.
 func turn(s *Subject) error {
 	const by = 23
 	return s.twins(func(x *twin) error {
 		if x.p.Score.Terms&attn.TermMetric != 0 {
-			return nil // which does not turn
+			return nil // a metric does not rotate with its operands
 		}
 		for _, rope := range some(s, attn.RopeInterleaved, attn.RopeHalves) {
 			from := func(first int) func(p *attn.Problem, a *attn.Args) {
@@ -198,7 +197,7 @@ func turn(s *Subject) error {
 	})
 }
 
-// rounding: an output of 16 bits is the rounded output of 32.
+// rounding checks that an output of 16 bits is the rounded output of 32 bits.
 func rounding(s *Subject) error {
 	return s.twins(func(x *twin) error {
 		for _, typ := range some(s, attn.BF16, attn.F16) {
@@ -223,7 +222,8 @@ func rounding(s *Subject) error {
 	})
 }
 
-// dequantised: keys and values of a narrow type are the float32 numbers that they stand for.
+// dequantised checks that keys and values of a narrow type give the same as the float32 numbers
+// that they stand for.
 func dequantised(s *Subject) error {
 	return s.twins(func(x *twin) error {
 		for _, typ := range some(s, attn.I8, attn.F16, attn.BF16) {

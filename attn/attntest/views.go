@@ -7,10 +7,10 @@ import (
 	"attnlab/attn/cases"
 )
 
-// Parts of a call as calls of their own. They share the memory of the call, so a law takes them
-// from a clone.
+// The functions of this file return parts of a call as calls. A part shares the memory of the call,
+// so a law uses a clone.
 
-// clone copies a call into memory of its own, contiguous and with the outputs poisoned.
+// clone copies a call into new memory, contiguous and with poisoned outputs.
 func clone(a *attn.Args) *attn.Args {
 	c := *a
 	cut(&c, func(t *attn.Tensor) { *t = contiguous(t) })
@@ -35,12 +35,12 @@ func contiguous(t *attn.Tensor) attn.Tensor {
 	return c
 }
 
-// A place is where a row of a tensor lies.
+// A place is the index of a row of a tensor.
 type place struct{ b, s, h int }
 
 func (x place) in(t *attn.Tensor) int { return x.b*t.SB + x.s*t.SS + x.h*t.SH }
 
-// move copies a row as it is stored.
+// move copies a row as stored, without conversion.
 func move(to *attn.Tensor, x place, from *attn.Tensor, y place) {
 	i, j, d := x.in(to), y.in(from), to.D
 	switch to.Type {
@@ -76,8 +76,8 @@ func skipBits(m *attn.Bits, n int) {
 	}
 }
 
-// owners says which batch entry and query each row of Q and Out belongs to, by [batch, row] of the
-// tensor. A ragged batch may have rows that belong to none.
+// owners returns the batch entry and the query of each row of Q and Out, by [batch, row] of the
+// tensor. A ragged batch may have rows that belong to no sequence.
 func owners(p *attn.Problem, a *attn.Args) map[[2]int][2]int {
 	own := map[[2]int][2]int{}
 	for b := range p.Batch {
@@ -89,7 +89,7 @@ func owners(p *attn.Problem, a *attn.Args) map[[2]int][2]int {
 	return own
 }
 
-// answered picks the output rows of batch entry b.
+// answered returns a function that is true for the output rows of batch entry b.
 func answered(p *attn.Problem, a *attn.Args, b int) func(at, row, _ int) bool {
 	own := owners(p, a)
 	return func(at, row, _ int) bool {
@@ -98,7 +98,7 @@ func answered(p *attn.Problem, a *attn.Args, b int) func(at, row, _ int) bool {
 	}
 }
 
-// entry is batch entry b of a call.
+// entry returns batch entry b of a call.
 func entry(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	c := *a
 	cut(&c, func(t *attn.Tensor) {
@@ -128,8 +128,8 @@ func entry(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	return p, &c
 }
 
-// sequence is one sequence of a ragged batch as a call that is not ragged. The problem has no
-// operand and wants nothing with a number for each pair of query and key.
+// sequence returns one sequence of a ragged batch as a call that is not ragged. The problem must
+// not have an operand or by-product with a number for each pair of query and key.
 func sequence(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	p, c := entry(p, a, b)
 	first, nq, nk := int(c.QStart[0]), c.Queries(&p, 0), c.Keys(&p, 0)
@@ -151,8 +151,8 @@ func sequence(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	return p, c
 }
 
-// head is query head h of a call with its key head. The problem does not want ArgMax, in which
-// heads lie side by side.
+// head returns query head h of a call with its key head. The problem must not want ArgMax, which
+// cannot be cut by heads.
 func head(p attn.Problem, a *attn.Args, h int) (attn.Problem, *attn.Args) {
 	c := *a
 	cut(&c, func(t *attn.Tensor) {
@@ -174,8 +174,8 @@ func head(p attn.Problem, a *attn.Args, h int) (attn.Problem, *attn.Args) {
 	return p, &c
 }
 
-// queries are rows lo to hi of a call that is not ragged, where they stood: the problem says
-// Lengths, unless positions count for nothing in it. It does not want ArgMax.
+// queries returns rows lo to hi of a call that is not ragged, at their positions. The new problem
+// has Lengths, unless it does not use positions. The problem must not want ArgMax.
 func queries(p attn.Problem, a *attn.Args, lo, hi int) (attn.Problem, *attn.Args) {
 	c := *a
 	n := c.Q.S
@@ -207,12 +207,12 @@ func queries(p attn.Problem, a *attn.Args, lo, hi int) (attn.Problem, *attn.Args
 	return p, &c
 }
 
-// positional is whether it matters where queries stand.
+// positional reports whether the positions of queries matter.
 func positional(p *attn.Problem) bool {
 	return p.Mask.Band || p.Score.Rope != attn.NoRope || p.Score.Terms&(attn.TermALiBi|attn.TermRelative) != 0
 }
 
-// hide spoils the keys of batch entry b that hidden says.
+// hide spoils the keys of batch entry b for which hidden is true.
 func hide(p *attn.Problem, a *attn.Args, b int, hidden func(j int) bool) {
 	for j := range a.Keys(p, b) {
 		if !hidden(j) {
@@ -226,14 +226,14 @@ func hide(p *attn.Problem, a *attn.Args, b int, hidden func(j int) bool) {
 	}
 }
 
-// spoilRow makes a row as disturbing as it can be.
+// spoilRow spoils a row of a tensor.
 func spoilRow(t *attn.Tensor, b, s, h int) {
 	row := make([]float32, t.D)
 	spoil(row)
 	t.Write(row, b, s, h)
 }
 
-// spoil is NaN, and large numbers that move every maximum.
+// spoil fills a row with NaN, and with large numbers that change every maximum.
 func spoil(row []float32) {
 	for i := range row {
 		row[i] = []float32{cases.Poison, 1e4, -1e4}[i%3]

@@ -98,7 +98,7 @@ func blockedMutants() []Mutant {
 		{maskMultiplies, "mask_multiplies", "a hidden score is multiplied by 0, which is a score like any other"},
 		{maskForgetsHead, "mask_forgets_head", "every head uses the element mask of head 0"},
 		{maskForgetsBatch, "mask_forgets_batch", "every batch entry uses the element mask of entry 0"},
-		{maxOverHidden, "max_over_hidden", "the maximum is taken before the mask, and a loud hidden key drowns the visible ones"},
+		{maxOverHidden, "max_over_hidden", "the maximum is taken before the mask, and a hidden key with a large score makes visible weights 0"},
 		{hiddenValueEnters, "hidden_value_enters", "hidden values enter with weight 0, and 0 times NaN is NaN"},
 		{hiddenRowDivided, "hidden_row_divided", "a row without visible keys is divided by its sum, 0"},
 		{hiddenRowSkipped, "hidden_row_skipped", "a row without visible keys is left as it was"},
@@ -113,7 +113,7 @@ func blockedMutants() []Mutant {
 		{firstTieWins, "first_tie_wins", "at temperature 0 the first of equal scores takes all the weight"},
 		{nanSkipped, "nan_skipped", "a NaN score is dropped, so that a broken input looks like an answer"},
 		{headModulo, "head_modulo", "query head h shares key head h mod n, not h div group"},
-		{alignByCapacity, "align_by_capacity", "the last query stands on the last key of the plan, not of the call"},
+		{alignByCapacity, "align_by_capacity", "the last query is positioned at the last key of the plan, not of the call"},
 		{contiguousRows, "contiguous_rows", "rows of K are taken to be contiguous"},
 		{sumInHalf, "sum_in_half", "the sum of weights keeps 11 bits"},
 		{staleOutput, "stale_output", "the output is added to what was there"},
@@ -129,38 +129,38 @@ func blockedMutants() []Mutant {
 		{unchecked, "unchecked", "wrong operands are not refused"},
 		{softcapAfterBias, "softcap_after_bias", "the softcap is applied to the score with its bias"},
 		{alibiByIndex, "alibi_by_index", "ALiBi counts from the row of a query, not from its position"},
-		{ropeByIndex, "rope_by_index", "a query is turned by its row, not by its position"},
-		{ropeForgetsKeys, "rope_forgets_keys", "keys are not turned"},
+		{ropeByIndex, "rope_by_index", "a query is rotated by its row, not by its position"},
+		{ropeForgetsKeys, "rope_forgets_keys", "keys are not rotated"},
 		{metricTransposed, "metric_transposed", "k . g . q in place of q . g . k"},
 		{metricBesides, "metric_besides", "the product through the metric is added to the plain one"},
 		{relativeOffByOne, "relative_off_by_one", "relative positions are taken from the row after theirs"},
-		{clipOffByOne, "clip_off_by_one", "relative positions are held within a distance less"},
-		{sinkForgetsLSE, "sink_forgets_lse", "the sink takes weight, but LSE does not know of it"},
-		{sinkWithoutScore, "sink_without_score", "the sink takes weight, but Mean does not know of it"},
+		{clipOffByOne, "clip_off_by_one", "relative positions are clipped to one less than the distance"},
+		{sinkForgetsLSE, "sink_forgets_lse", "the sink takes weight, but does not count in LSE"},
+		{sinkWithoutScore, "sink_without_score", "the sink takes weight, but does not count in Mean"},
 		{sinkHasValue, "sink_has_value", "the weight of the sink goes to the first value"},
-		{sinkInfinityIsZero, "sink_infinity_is_zero", "a sink of -Inf is one of 0"},
-		{entropyWithoutSink, "entropy_without_sink", "the entropy takes the LSE of the keys alone"},
+		{sinkInfinityIsZero, "sink_infinity_is_zero", "a sink of -Inf is taken for a sink of 0"},
+		{entropyWithoutSink, "entropy_without_sink", "the entropy uses the LSE of the keys alone"},
 		{mergeUnscaled, "merge_unscaled", "two halves of the keys are added up, each relative to its own maximum"},
 		{bitsReversed, "bits_reversed", "the first key is the highest bit of a word"},
-		{blockSideOffByOne, "block_side_off_by_one", "blocks of a bitmap have a key more than they have"},
+		{blockSideOffByOne, "block_side_off_by_one", "blocks of a bitmap are one key too long"},
 		{orderByMask, "order_by_mask", "a block under a bitmap sums from the other end: right, but its bits depend on the mask's form"},
 		{raggedNeighbour, "ragged_neighbour", "a sequence reads keys from where the one before it starts"},
-		{pageOffByOne, "page_off_by_one", "a key lies in the page after its own"},
+		{pageOffByOne, "page_off_by_one", "a key is read from the page after its own"},
 		{pageRowsReversed, "page_rows_reversed", "the rows of a page are read from its end"},
 		{scaleOfNeighbour, "scale_of_neighbour", "an int8 row is multiplied by the scale of the one after it"},
 		{halfFlushed, "half_flushed", "subnormal f16 numbers are read as 0"},
 		{outputTruncated, "output_truncated", "a bf16 output is cut off, not rounded"},
-		{argMaxInBlock, "argmax_in_block", "the largest score is named by its place in the block"},
+		{argMaxInBlock, "argmax_in_block", "ArgMax is an index in the block, not in the row"},
 		{maxOfSink, "max_of_sink", "the largest score may be that of the sink"},
 		{sinkByTemperature, "sink_by_temperature", "the sink is divided by the temperature, like a score"},
-		{metricBeforeRope, "metric_before_rope", "the query is turned behind the metric, where keys are turned before it"},
-		{relativeTurned, "relative_turned", "relative positions meet the query that is turned already"},
-		{bitmapByRow, "bitmap_by_row", "a sequence of a ragged batch takes its bitmap from the row that it lies in"},
+		{metricBeforeRope, "metric_before_rope", "the query is rotated after the metric, not before it"},
+		{relativeTurned, "relative_turned", "relative positions multiply the rotated query"},
+		{bitmapByRow, "bitmap_by_row", "a sequence of a ragged batch uses the bitmap of its row in the tensor"},
 		{capacityInTable, "capacity_in_table", "full relative positions count from the plan's queries, not the call's"},
 		{lowestHides, "lowest_hides", "a bias of the lowest float32 overflows as a base-2 logarithm, and hides its key"},
-		{lseRounded, "lse_rounded", "an LSE of two numbers is rounded to one, and nothing is left for the second"},
+		{lseRounded, "lse_rounded", "an LSE of two numbers is rounded to the first, and the second is 0"},
 		{mergeByLSE, "merge_by_lse", "two halves of the keys are merged by an LSE in one float32, which far from 0 has lost the logarithm of the sum"},
-		{weightsForgetSink, "weights_forget_sink", "the weights that are asked for leave no part to the sink"},
+		{weightsForgetSink, "weights_forget_sink", "the weights that are written leave no share to the sink"},
 	} {
 		all = append(all, Mutant{Name: m.name, Why: m.why, Kernel: blocked{m.name, m.bug, new(atomic.Int64)}, Claims: blockedClaims})
 	}
@@ -169,17 +169,17 @@ func blockedMutants() []Mutant {
 
 const blockedClaims = attn.AllSoftmax &^ (attn.NeedScores | attn.NeedGrad)
 
-// Blocked returns the healthy softmax kernel, and what it can do.
+// Blocked returns the healthy softmax kernel and its claims.
 func Blocked() (attn.Kernel, attn.Needs) { return blocked{"blocked", healthy, nil}, blockedClaims }
 
-// blockKeys is how many keys are scored before the maximum is looked at. Blocks start at multiples
-// of it.
+// blockKeys is the number of keys that are scored before the maximum is updated. Blocks start at
+// multiples of it.
 const blockKeys = 16
 
 type blocked struct {
 	name  string
 	bug   bug
-	plans *atomic.Int64 // made so far, for plansDiffer
+	plans *atomic.Int64 // number of plans made, for plansDiffer
 }
 
 func (k blocked) Name() (algo, is string) { return k.name, isa }
@@ -195,8 +195,8 @@ func (k blocked) Check(p attn.Problem, workers int) (int64, error) {
 	return floats, err
 }
 
-// rowFloats is what a worker needs: the scores of a block; a row of Q as it is and turned, of Q
-// behind the metric, K, V and Out, and Σ e v.
+// rowFloats returns the floats that a worker needs: the scores of a block; a row of Q as stored and
+// rotated; a row of Q multiplied by the metric, of K, V and Out; and Σ e v.
 func rowFloats(p *attn.Problem) int {
 	return blockKeys + p.QDim() + max(p.QDim(), p.Dim) + 2*p.Dim + 3*p.DimV
 }
@@ -228,8 +228,8 @@ type blockedPlan struct {
 	team  *attn.Team
 	block int
 	beta  float32     // 1/T
-	rows  []onlineRow // one a worker
-	waste []float32   // of allocates; a field, so that the allocation is not optimised away
+	rows  []onlineRow // one for each worker
+	waste []float32   // for allocates; a field, so that the allocation is not optimised away
 	a     *attn.Args
 	task  func(worker, task int)
 }
@@ -255,25 +255,25 @@ func (pl *blockedPlan) head(worker, task int) {
 	}
 }
 
-// An onlineRow is the softmax of one query while its keys pass by.
+// An onlineRow is the online softmax of one query.
 type onlineRow struct {
 	*blockedPlan
 	b, h, kv, i int
 	pos         int
-	q           []float32 // the query as it meets a key
-	score       []float32 // of the block at hand; -Inf counts for nothing
+	q           []float32 // the query, rotated and multiplied by the metric
+	score       []float32 // scores of the current block; -Inf has no weight
 	out         []float32 // Σ e v
-	top         float32   // the largest score so far, that of the sink too
+	top         float32   // the largest score so far, including the sink's
 	sum         float32   // Σ e, e = exp((s-top)/T)
 	scores      float64   // Σ e s
-	below       float64   // Σ e (s-top): far from 0, sums of scores lose what is between them
-	largest     float32   // score of a key
-	first       int32     // the first key that has it
-	infs        int       // scores that are +Inf
-	infKey      int       // where one of them is, or -1
+	below       float64   // Σ e (s-top), precise where scores are far from 0
+	largest     float32   // the largest score of a key
+	first       int32     // the first key with that score
+	infs        int       // number of scores that are +Inf
+	infKey      int       // a key with such a score, or -1
 	invalid     bool      // a score is NaN
 
-	raw, turned, bent, k, v, row []float32 // room for rows
+	raw, turned, bent, k, v, row []float32 // scratch rows
 }
 
 var inf = float32(math.Inf(1))
@@ -301,7 +301,7 @@ func (r *onlineRow) compute(b, h, i int) {
 	r.store()
 }
 
-// begin has seen no key, but the sink: one of score T*sink that has no value.
+// begin resets the row to no keys. A sink counts as a key of score T*sink without a value.
 func (r *onlineRow) begin() {
 	if r.bug != maxFromLastRow || !(r.top*r.top < 25) {
 		r.top = -inf
@@ -328,7 +328,7 @@ func (r *onlineRow) begin() {
 	}
 }
 
-// sink is T times the sink of the head, -Inf if it has none.
+// sink returns T times the sink of the head, or -Inf if it has none.
 func (r *onlineRow) sink() float32 {
 	if r.p.Score.Terms&attn.TermSinks == 0 {
 		return -inf
@@ -343,7 +343,7 @@ func (r *onlineRow) sink() float32 {
 	return sink * float32(r.p.Temperature())
 }
 
-// query reads the row of Q and makes of it what meets a key.
+// query reads a row of Q, rotates it and multiplies it by the metric.
 func (r *onlineRow) query() {
 	p := &r.p
 	at, row := r.a.QRow(p, r.b, r.i)
@@ -363,7 +363,7 @@ func (r *onlineRow) query() {
 	r.bend()
 }
 
-// place turns the query to its position.
+// place rotates the query to its position.
 func (r *onlineRow) place() {
 	if r.p.Score.Rope == attn.NoRope {
 		return
@@ -376,7 +376,7 @@ func (r *onlineRow) place() {
 	r.q = r.turn(r.turned[:len(r.q)], pos)
 }
 
-// bend takes the query through the metric.
+// bend multiplies the query by the metric.
 func (r *onlineRow) bend() {
 	if r.p.Score.Terms&attn.TermMetric == 0 {
 		return
@@ -405,7 +405,7 @@ func (r *onlineRow) turn(x []float32, pos int) []float32 {
 	return x
 }
 
-// read is Tensor.Read.
+// read is Tensor.Read with bugs.
 func (r *onlineRow) read(to []float32, t *attn.Tensor, b, s, h int) []float32 {
 	x := t.Read(to, b, s, h)
 	switch {
@@ -424,7 +424,7 @@ func (r *onlineRow) read(to []float32, t *attn.Tensor, b, s, h int) []float32 {
 	return x
 }
 
-// keyRow is Args.KRow.
+// keyRow is Args.KRow with bugs.
 func (r *onlineRow) keyRow(j int) (at, row int) {
 	at, row = r.a.KRow(&r.p, r.b, j)
 	switch {
@@ -458,7 +458,7 @@ func (r *onlineRow) value(j int) []float32 {
 	return r.read(r.v, &r.a.V, at, row, r.kv)
 }
 
-// absorb takes in the keys lo to hi of one block.
+// absorb adds keys lo to hi of one block.
 func (r *onlineRow) absorb(lo, hi int) {
 	top := r.top
 	for j := lo; j < hi; j++ {
@@ -507,7 +507,7 @@ func (r *onlineRow) absorb(lo, hi int) {
 			e = r.weight(s - r.top)
 			r.sum += e
 			r.scores += float64(e) * float64(s)
-			if e != 0 { // the score may be as far below as float32 numbers go
+			if e != 0 { // s - top may overflow to -Inf
 				r.below += float64(e) * float64(s-r.top)
 			}
 		case r.bug != hiddenValueEnters:
@@ -522,7 +522,7 @@ func (r *onlineRow) absorb(lo, hi int) {
 	}
 }
 
-// rescale moves everything accumulated to a new maximum.
+// rescale scales all sums to a new maximum.
 func (r *onlineRow) rescale(top float32) {
 	if r.top != -inf {
 		f := r.weight(r.top - top)
@@ -548,7 +548,7 @@ func (r *onlineRow) rescale(top float32) {
 	r.top = top
 }
 
-// weight is exp(d/T) for d = s - top, and its limits.
+// weight returns exp(d/T) for d = s - top, and its limits.
 func (r *onlineRow) weight(d float32) float32 {
 	switch {
 	case r.p.Score.Temp != attn.Frozen:
@@ -613,7 +613,7 @@ func (r *onlineRow) scoreOf(j int) float32 {
 	return s
 }
 
-// biased adds a bias to a score.
+// biased returns a score with a bias added.
 func (r *onlineRow) biased(s, bias float32) float32 {
 	sum := s + bias
 	switch lowest := r.p.Lowest(); {
@@ -634,7 +634,7 @@ func (r *onlineRow) cap(s float32) float32 {
 	return float32(limit * math.Tanh(float64(s)/limit))
 }
 
-// relative is Args.Relative.
+// relative is Args.Relative with bugs.
 func (r *onlineRow) relative(j int) int {
 	row, clip := r.a.Relative(&r.p, r.b, r.i, j), r.a.Terms.RelativeClip
 	switch {
@@ -756,13 +756,13 @@ func (r *onlineRow) weights(row []float32) {
 	}
 }
 
-// finish makes by-products of the sums.
+// finish computes by-products from the sums.
 func (r *onlineRow) finish() (lse attn.LogSum, mean, entropy float32) {
 	beta := r.beta
 	if r.p.Score.Temp == attn.Frozen {
-		beta = 0 // weights that are 1 or 0 leave nothing but their number
+		beta = 0 // the entropy is the log of the number of ties
 	}
-	rest := r.sum // without the sink
+	rest := r.sum // the sum without the sink
 	if sink := r.sink(); sink != -inf {
 		rest -= r.weight(sink - r.top)
 	}

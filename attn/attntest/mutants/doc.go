@@ -1,13 +1,16 @@
-// Package mutants holds kernels that are wrong on purpose, one bug each, so that the conformance
-// suite can be shown to find every one. A suite that lets one of them live proves nothing about the
-// kernels it passes.
+// Package mutants provides kernels that are wrong on purpose, one bug each. The conformance suite
+// must find every one of them: a suite that lets one pass proves nothing about the kernels that it
+// passes.
 //
-// There are four small kernels: Blocked, an online softmax over blocks of keys, Prefix, linear
-// attention by a running state, and with backward passes, a row at a time, Gradient and PrefixBack.
-// Healthy they pass the suite; each has one switch per bug. Other mutants wrap a healthy one and
-// hand it a wrong Problem or wrong Args, as a caller or a dispatcher might. The package does not
-// import testing: a command can be built with a mutant in its list, to see that it is found there
-// too.
+// There are four small kernels, which pass the suite when healthy and have one switch for each bug:
+//
+//   - Blocked is an online softmax over blocks of keys.
+//   - Prefix is linear attention with a running state.
+//   - Gradient and PrefixBack add backward passes, one row at a time.
+//
+// Other mutants wrap a healthy kernel and give it a wrong Problem or wrong Args, as a caller or a
+// dispatcher might. The package does not import testing, so a command can be built with a mutant in
+// its list of kernels, to show that the command finds the bug too.
 package mutants
 
 import (
@@ -29,7 +32,7 @@ func All() []Mutant {
 	return slices.Concat(blockedMutants(), prefixMutants(), wrappers(), gradientMutants(), prefixBackMutants())
 }
 
-// ByName finds a mutant.
+// ByName returns the mutant of that name.
 func ByName(name string) (Mutant, bool) {
 	for _, m := range All() {
 		if m.Name == name {
@@ -39,5 +42,6 @@ func ByName(name string) (Mutant, bool) {
 	return Mutant{}, false
 }
 
-// isa is the second name of every kernel here, so that no report takes one for a kernel of the lab.
+// isa is the instruction set of every mutant, so that no report takes a mutant for a kernel of the
+// lab.
 const isa = "mutant"

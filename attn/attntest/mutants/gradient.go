@@ -57,27 +57,27 @@ func gradientMutants() []Mutant {
 		{untransposed, "grad_untransposed", "dK is dS Q, not its transpose with Q"},
 		{lastOfGroup, "grad_last_of_group", "dK and dV have the last head of the group, not the sum over it"},
 		{lastOfBatch, "grad_last_of_batch", "the gradient of a bias has the last batch entry, not the sum over them"},
-		{leaksHidden, "grad_leaks_hidden", "hidden keys have weight 0, which is multiplied with what stands there"},
+		{leaksHidden, "grad_leaks_hidden", "hidden keys have weight 0, which multiplies whatever they hold"},
 		{seesNext, "grad_sees_next", "the mask of the backward pass shows one key more"},
 		{capForgotten, "grad_cap_forgotten", "the slope of the softcap is taken as 1"},
-		{turnForgotten, "grad_turn_forgotten", "gradients are taken as if nothing had been turned"},
-		{metricForgotten, "grad_metric_forgotten", "gradients are taken as if there were no metric"},
-		{relativeForgotten, "grad_relative_forgotten", "queries do not get the gradient by relative positions"},
+		{turnForgotten, "grad_turn_forgotten", "gradients are computed as if there were no rotation"},
+		{metricForgotten, "grad_metric_forgotten", "gradients are computed as if there were no metric"},
+		{relativeForgotten, "grad_relative_forgotten", "queries lack the gradient from relative positions"},
 		{sinkKeepsSum, "grad_sink_keeps_sum", "the gradient of a sink lacks the sum that the softmax subtracts"},
-		{lseIgnored, "grad_lse_ignored", "the gradient of LSE does not come in"},
+		{lseIgnored, "grad_lse_ignored", "the incoming gradient of LSE is ignored"},
 		{entropyFlipped, "grad_entropy_flipped", "the gradient of the entropy has the wrong sign"},
 		{entropyWithoutH, "grad_entropy_without_h", "the gradient of the entropy lacks the entropy itself"},
 		{slopesSigned, "grad_slopes_signed", "the gradient of a slope has the wrong sign"},
 		{adds, "grad_adds", "outgoing gradients are added to what was there"},
 		{neighboursSum, "grad_neighbours_sum", "the sum that the softmax subtracts is that of the row before"},
 		{rowsByWorkers, "grad_rows_by_workers", "a team of several workers adds rows up in another order"},
-		{rowsByLayout, "grad_rows_by_layout", "rows are added up in another order where heads lie side by side"},
+		{rowsByLayout, "grad_rows_by_layout", "rows are added up in another order where the heads of a token are together"},
 		{rowsByBatch, "grad_rows_by_batch", "rows are added up in another order where there are several batch entries"},
 		{allocatesBackward, "grad_allocates", "Backward allocates"},
 		{writesOut, "grad_writes_out", "Backward leaves its sums in Out"},
 		{uncheckedGrads, "grad_unchecked", "wrong gradients are not refused"},
-		{weightsByLSE, "grad_weights_by_lse", "weights are made from an LSE in one float32, which far from 0 has lost the logarithm of the sum"},
-		{weightsByLSEOfSlopes, "grad_weights_by_lse_of_slopes", "the same where distances by ALiBi take scores there"},
+		{weightsByLSE, "grad_weights_by_lse", "weights are computed from an LSE in one float32, which far from 0 has lost the logarithm of the sum"},
+		{weightsByLSEOfSlopes, "grad_weights_by_lse_of_slopes", "with ALiBi weights are computed from an LSE in one float32, which far from 0 has lost the logarithm of the sum"},
 		{asksForAll, "grad_asks_for_all", "without the gradient of K, that of Q is left as it was"},
 	} {
 		all = append(all, Mutant{Name: m.name, Why: m.why, Kernel: gradient{blocked{m.name, healthy, nil}, m.fault}, Claims: gradientClaims, Backward: true})
@@ -87,8 +87,8 @@ func gradientMutants() []Mutant {
 
 const gradientClaims = blockedClaims | attn.NeedGrad
 
-// Gradient returns the healthy kernel with a backward pass, and what it can do. Its forward pass is
-// that of Blocked.
+// Gradient returns the healthy softmax kernel with a backward pass, and its claims. Its forward
+// pass is Blocked's.
 func Gradient() (attn.Kernel, attn.Needs) {
 	return gradient{blocked{"gradient", healthy, nil}, sound}, gradientClaims
 }
@@ -143,10 +143,10 @@ func (k gradient) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return pl, nil
 }
 
-// gradientPlan takes rows one after the other, each with its keys.
+// A gradientPlan computes rows one after the other, each with its keys.
 type gradientPlan struct {
 	gradient
-	p, bent attn.Problem // bent is what gradients are taken by
+	p, bent attn.Problem // bent is the problem whose gradients are computed
 	scratch int64
 	workers int
 	forward attn.Plan
@@ -154,7 +154,7 @@ type gradientPlan struct {
 	back    *scalar.Gradient
 	a       *attn.Args
 	g       *attn.Grads
-	sum     float64 // what the softmax subtracts
+	sum     float64 // the sum that the gradient of the softmax subtracts
 }
 
 func (pl *gradientPlan) Scratch() int64 { return pl.scratch }
@@ -218,7 +218,7 @@ func (pl *gradientPlan) eachKey(b, kv int, f func(k, v []float32)) {
 	}
 }
 
-// untransposed turns the rows of dK around.
+// untransposed reverses the order of the rows of dK.
 func (pl *gradientPlan) untransposed() {
 	for b := range pl.p.Batch {
 		for kv := range pl.p.HeadsKV {
@@ -233,7 +233,7 @@ func (pl *gradientPlan) untransposed() {
 	}
 }
 
-// row takes one row back.
+// row computes the gradients of one row.
 func (pl *gradientPlan) row(b, h, i int) {
 	p, a, g := &pl.p, pl.a, pl.g
 	at, q := a.QRow(p, b, i)
@@ -310,7 +310,7 @@ func (pl *gradientPlan) row(b, h, i int) {
 			w = math.NaN()
 		}
 		if w == 0 && pl.fault != leaksHidden {
-			z = 0 // no part in the entropy
+			z = 0 // excluded from the entropy
 		}
 		ds := w * by(along(dout, pl.score.Value(j)), z) / t
 		switch pl.fault {
@@ -333,7 +333,7 @@ func (pl *gradientPlan) row(b, h, i int) {
 	}
 }
 
-// softmax returns the largest z of the row, that of the sink included, and the sum of exp(z - top).
+// softmax returns the largest z of the row, including the sink's, and the sum of exp(z - top).
 func (pl *gradientPlan) softmax() (top, sum float64) {
 	top = float64(pl.score.Sink())
 	lo, hi := pl.score.Visible()

@@ -8,8 +8,8 @@ import (
 	"attnlab/attn/attntest/mutants"
 )
 
-// The healthy kernels pass the suite, so it is the bug that kills a mutant and nothing else. With
-// -short one of them does.
+// TestHealthy checks that the healthy kernels pass the suite, so that only the bug kills a mutant.
+// With -short it checks one of them.
 func TestHealthy(t *testing.T) {
 	kernels := []func() (attn.Kernel, attn.Needs){mutants.Blocked, mutants.Prefix, mutants.Gradient, mutants.PrefixBack}
 	if testing.Short() {
@@ -17,11 +17,12 @@ func TestHealthy(t *testing.T) {
 	}
 	for _, healthy := range kernels {
 		kernel, claims := healthy()
-		attntest.Run(t, kernel, claims, attntest.Options{Core: true}) // what mutants are asked for
+		// with the options for mutants
+		attntest.Run(t, kernel, claims, attntest.Options{Core: true})
 	}
 }
 
-// victims are the mutants that each check, alone, is to kill.
+// victims are the mutants that each check must kill alone.
 var victims = map[string]string{
 	"claims/abilities":      "accepts_linear",
 	"claims/cases":          "refuses_windows",
@@ -70,8 +71,8 @@ var victims = map[string]string{
 	"allocations":           "allocates",
 }
 
-// The suite finds every bug: those of victims by one check, which TestEveryCheckKills shows, and
-// all others here by all of it. With -short it is asked about every sixteenth one.
+// TestKilled checks that the whole suite finds every bug, except those of victims, which
+// TestEveryCheckKills covers. With -short it checks one mutant in sixteen.
 func TestKilled(t *testing.T) {
 	all := mutants.All()
 	if len(all) < 20 {
@@ -101,8 +102,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Every check can fail: alone, it kills a mutant that it is meant for. With -short every fourth one
-// does.
+// TestEveryCheckKills checks that every check can fail: alone, it kills its victim. With -short it
+// runs one check in four.
 func TestEveryCheckKills(t *testing.T) {
 	for i, c := range attntest.Checks() {
 		if testing.Short() && i%4 != 0 {
@@ -111,7 +112,7 @@ func TestEveryCheckKills(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			m, ok := mutants.ByName(victims[c.Name])
 			if !ok {
-				t.Fatalf("no mutant is named for this check")
+				t.Fatalf("no mutant for this check: add one to victims")
 			}
 			s := attntest.Subject{Kernel: m.Kernel, Claims: m.Claims, Short: true}
 			if err := c.Run(&s); err == nil {

@@ -35,17 +35,17 @@ func prefixMutants() []Mutant {
 	}{
 		{reluForElu, "relu_for_elu", "the feature of a negative number is 1, not exp"},
 		{reluWithoutOne, "relu_without_one", "relu+1 leaves out the 1"},
-		{featureOfKeysOnly, "feature_of_keys_only", "queries enter without their features"},
+		{featureOfKeysOnly, "feature_of_keys_only", "the feature map is not applied to queries"},
 		{noNormaliser, "no_normaliser", "the output is not divided by the sum of weights"},
 		{noEps, "no_eps", "eps is not added to the normaliser"},
 		{noScale, "no_scale", "an unnormalised output is not scaled"},
 		{scaleTwice, "scale_twice", "an unnormalised output is scaled twice"},
-		{ownKeyHidden, "own_key_hidden", "a query is answered before its own key is added to the state"},
+		{ownKeyHidden, "own_key_hidden", "an output is computed before the query's own key is added to the state"},
 		{stateNotZeroed, "state_not_zeroed", "Forward starts from what the plan's state held"},
 		{stateNotWritten, "state_not_written", "Step leaves the state as it found it"},
 		{stepForgets, "step_forgets", "Step starts from zero, not from the state"},
 		{normaliserForgets, "normaliser_forgets", "Step carries the sum of products, but not that of features"},
-		{stateByQueryHead, "state_by_query_head", "the state of a key head takes in its keys once for every query head"},
+		{stateByQueryHead, "state_by_query_head", "the state of a key head adds its keys once for every query head"},
 	} {
 		all = append(all, Mutant{Name: m.name, Why: m.why, Kernel: prefix{m.name, m.slip}, Claims: prefixClaims})
 	}
@@ -54,7 +54,7 @@ func prefixMutants() []Mutant {
 
 const prefixClaims = attn.NeedLinear | attn.NeedLengths
 
-// Prefix returns the healthy linear kernel, and what it can do.
+// Prefix returns the healthy linear kernel and its claims.
 func Prefix() (attn.Kernel, attn.Needs) { return prefix{"prefix", none}, prefixClaims }
 
 type prefix struct {
@@ -81,8 +81,8 @@ func (k prefix) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return pl, nil
 }
 
-// A prefixPlan keeps, for every batch entry and key head, the sum over the keys passed so far of
-// f(k) v^T, [Dim][DimV], and of f(k), [Dim].
+// A prefixPlan keeps two sums over the keys so far for every batch entry and key head: f(k) v^T,
+// [Dim][DimV], and f(k), [Dim].
 type prefixPlan struct {
 	prefix
 	p     attn.Problem
@@ -134,7 +134,7 @@ func (pl *prefixPlan) run(a *attn.Args) {
 	pl.a = nil
 }
 
-// head walks the queries of one key head in order, adding keys as they come into sight.
+// head computes the queries of one key head in order, and adds keys as they become visible.
 func (pl *prefixPlan) head(_, task int) {
 	p, a := &pl.p, pl.a
 	b, kv := task/p.HeadsKV, task%p.HeadsKV

@@ -30,7 +30,7 @@ func prefixBackMutants() []Mutant {
 		{slopeForgotten, "back_slope_forgotten", "the slope of the feature map is taken as 1"},
 		{scaleForgotten, "back_scale_forgotten", "the gradient of an unnormalised output is not scaled"},
 		{epsForgotten, "back_eps_forgotten", "eps is not in the denominator"},
-		{lastQueryHead, "back_last_query_head", "keys and values have the gradient by the last query head that shares them"},
+		{lastQueryHead, "back_last_query_head", "keys and values have the gradient from the last query head that shares them"},
 		{keysAsQueries, "back_keys_as_queries", "the gradient of a key goes through the slope at the query"},
 		{causeReversed, "back_cause_reversed", "keys get their gradients from the queries before them"},
 	} {
@@ -41,8 +41,8 @@ func prefixBackMutants() []Mutant {
 
 const prefixBackClaims = prefixClaims | attn.NeedGrad
 
-// PrefixBack returns the healthy linear kernel with a backward pass, and what it can do. Its
-// forward pass is that of Prefix.
+// PrefixBack returns the healthy linear kernel with a backward pass, and its claims. Its forward
+// pass is Prefix's.
 func PrefixBack() (attn.Kernel, attn.Needs) {
 	return prefixBack{prefix{"prefix_back", none}, awake}, prefixBackClaims
 }
@@ -73,7 +73,7 @@ func (k prefixBack) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return &prefixBackPlan{forward.(*prefixPlan), p, k.lapse}, nil
 }
 
-// prefixBackPlan weighs every pair, with no state.
+// A prefixBackPlan computes the weight of every pair, without a state.
 type prefixBackPlan struct {
 	*prefixPlan
 	p     attn.Problem

@@ -9,12 +9,13 @@ import (
 	"attnlab/attn"
 )
 
-// A wrapper hands a healthy kernel something else than it was given.
+// A wrapper changes the problem or the operands before a healthy kernel gets them.
 type wrapper struct {
 	name    string
-	check   func(k attn.Kernel, p attn.Problem, workers int) (int64, error) // nil: the kernel's own
-	problem func(p *attn.Problem)                                           // nil: as it is
-	call    func(w *wrapperPlan, a *attn.Args)                              // edits a copy of the operands; nil: as they are
+	check   func(k attn.Kernel, p attn.Problem, workers int) (int64, error) // nil: the kernel's
+	problem func(p *attn.Problem)                                           // nil: no change
+	// edits a copy; nil: no change
+	call func(w *wrapperPlan, a *attn.Args)
 }
 
 func wrappers() []Mutant {
@@ -45,8 +46,8 @@ func wrappers() []Mutant {
 		}
 	})
 	problem("causal_ignored", "every query sees every key", func(p *attn.Problem) { p.Mask = attn.Mask{Bitmap: p.Mask.Bitmap, Block: p.Mask.Block} })
-	problem("topleft_for_bottomright", "the first query stands on the first key", func(p *attn.Problem) { p.Mask.Align = attn.TopLeft })
-	problem("bottomright_for_topleft", "the last query stands on the last key", func(p *attn.Problem) { p.Mask.Align = attn.BottomRight })
+	problem("topleft_for_bottomright", "the first query is at the position of the first key", func(p *attn.Problem) { p.Mask.Align = attn.TopLeft })
+	problem("bottomright_for_topleft", "the last query is at the position of the last key", func(p *attn.Problem) { p.Mask.Align = attn.BottomRight })
 	problem("window_long", "a window reaches one key further back: it counts the query itself", func(p *attn.Problem) {
 		if p.Mask.Band && p.Mask.Left >= 0 {
 			p.Mask.Left++
@@ -58,18 +59,18 @@ func wrappers() []Mutant {
 		}
 	})
 	problem("window_right_ignored", "a window shows no key after the query", func(p *attn.Problem) { p.Mask.Right = 0 })
-	problem("window_right_long", "a window shows a key more after the query", func(p *attn.Problem) {
+	problem("window_right_long", "a window shows one key too many after the query", func(p *attn.Problem) {
 		if p.Mask.Band && p.Mask.Left >= 0 && p.Mask.Right >= 0 {
 			p.Mask.Right++
 		}
 	})
-	problem("window_right_short", "a window shows a key less after the query", func(p *attn.Problem) {
+	problem("window_right_short", "a window shows one key too few after the query", func(p *attn.Problem) {
 		if p.Mask.Band && p.Mask.Right > 0 {
 			p.Mask.Right--
 		}
 	})
-	problem("softcap_ignored", "scores have no limit", func(p *attn.Problem) { p.Score.Softcap = 0 })
-	problem("rope_halves_for_pairs", "elements turn with those half a row away, not with their neighbours", func(p *attn.Problem) {
+	problem("softcap_ignored", "scores are not limited by the softcap", func(p *attn.Problem) { p.Score.Softcap = 0 })
+	problem("rope_halves_for_pairs", "elements form pairs half a row apart, not with their neighbours", func(p *attn.Problem) {
 		if p.Score.Rope == attn.RopeInterleaved {
 			p.Score.Rope = attn.RopeHalves
 		}
@@ -94,7 +95,7 @@ func wrappers() []Mutant {
 		problem: func(p *attn.Problem) { p.Score.Terms &^= attn.TermBias },
 		call:    func(_ *wrapperPlan, a *attn.Args) { a.Terms.Bias = attn.Tensor{} },
 	})
-	add("mask_ignored", "the element mask is not looked at", wrapper{
+	add("mask_ignored", "the element mask is ignored", wrapper{
 		problem: func(p *attn.Problem) { p.Mask.Bitmap, p.Mask.Block = attn.NoBitmap, 0 },
 		call:    func(_ *wrapperPlan, a *attn.Args) { a.Allowed = attn.Bits{} },
 	})
@@ -105,7 +106,7 @@ func wrappers() []Mutant {
 			w.klen[b] = max(w.klen[b]-1, 0)
 		}
 	}})
-	add("stale_key", "the key after the last one in use, which is of another time, is seen too", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
+	add("stale_key", "the key after the last one in use is visible", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
 		if w.p.Ragged || a.KLen == nil {
 			return
 		}
@@ -114,7 +115,7 @@ func wrappers() []Mutant {
 			w.klen[b] = min(w.klen[b]+1, int32(w.room(a)))
 		}
 	}})
-	add("position_off_by_one", "queries stand one key further on", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
+	add("position_off_by_one", "queries are positioned one key too far", wrapper{problem: lengths, call: func(w *wrapperPlan, a *attn.Args) {
 		w.place(a)
 		for b := range w.qpos {
 			w.qpos[b]++
@@ -124,11 +125,11 @@ func wrappers() []Mutant {
 		w.place(a)
 		a.KLen = nil
 	}})
-	call("positions_ignored", "queries always stand at the end", func(_ *wrapperPlan, a *attn.Args) { a.QPos = nil })
+	call("positions_ignored", "queries are always positioned at the end", func(_ *wrapperPlan, a *attn.Args) { a.QPos = nil })
 	call("keys_of_batch_0", "every batch entry reads the keys of the first", func(_ *wrapperPlan, a *attn.Args) { a.K.SB = 0 })
 	call("values_of_head_0", "every head reads the values of the first", func(_ *wrapperPlan, a *attn.Args) { a.V.SH = 0 })
 	call("lse_forgotten", "LSE is not written", func(_ *wrapperPlan, a *attn.Args) { a.Stats.LSE = attn.Tensor{} })
-	call("last_query_forgotten", "the last query is not answered", func(w *wrapperPlan, a *attn.Args) {
+	call("last_query_forgotten", "the last query has no output", func(w *wrapperPlan, a *attn.Args) {
 		if w.p.Mask == attn.Full() && w.p.Score.Terms == 0 && !w.p.Ragged {
 			for _, t := range [...]*attn.Tensor{&a.Q, &a.Out, &a.Stats.LSE, &a.Stats.Mean, &a.Stats.Entropy, &a.Stats.Max} {
 				t.S = max(t.S-1, 0)
@@ -138,14 +139,14 @@ func wrappers() []Mutant {
 	})
 
 	softmax := func(p *attn.Problem) { p.Op, p.Linear = attn.OpSoftmax, attn.Linear{} }
-	add("accepts_linear", "linear problems are accepted, and answered with a softmax", wrapper{
+	add("accepts_linear", "linear problems are accepted and computed as softmax", wrapper{
 		problem: softmax,
 		check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
 			softmax(&p)
 			return k.Check(p, workers)
 		},
 	})
-	add("refuses_windows", "what is claimed is refused", wrapper{check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
+	add("refuses_windows", "a claimed ability is refused", wrapper{check: func(k attn.Kernel, p attn.Problem, workers int) (int64, error) {
 		if err := p.Require("refuses_windows", blockedClaims&^attn.NeedWindow); err != nil {
 			return 0, err
 		}
@@ -208,7 +209,7 @@ func (w wrapper) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 type wrapperPlan struct {
 	wrapper
 	attn.Plan
-	p          attn.Problem // as it was asked
+	p          attn.Problem // the problem before the change
 	a          attn.Args    // the edited copy
 	klen, qpos []int32
 }
@@ -222,7 +223,8 @@ func (w *wrapperPlan) Forward(a *attn.Args) {
 	w.Plan.Forward(&w.a)
 }
 
-// place writes out the lengths and positions that the operands only imply, for a call to edit.
+// place sets KLen and QPos to the lengths and positions that the operands imply, for a call to
+// edit.
 func (w *wrapperPlan) place(a *attn.Args) {
 	for b := range w.klen {
 		w.klen[b], w.qpos[b] = int32(a.Keys(&w.p, b)), int32(a.Pos(&w.p, b))
@@ -230,7 +232,7 @@ func (w *wrapperPlan) place(a *attn.Args) {
 	a.KLen, a.QPos = w.klen, w.qpos
 }
 
-// room is the number of keys that a batch entry has, in use or not, if it is not ragged.
+// room returns the number of key rows of a batch entry, in use or not, if the call is not ragged.
 func (w *wrapperPlan) room(a *attn.Args) int {
 	if w.p.Page != 0 {
 		return w.p.SeqKV

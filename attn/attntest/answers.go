@@ -12,69 +12,70 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// What the oracle says of a call follows from its problem and its inputs. The kernels of a package
-// are asked the same calls, and so are mutants: the oracle answers once.
+// The oracle's answer depends only on a call's problem and inputs. The kernels of a package, and
+// all mutants, run the same calls, so the oracle's answers are kept and used again.
 
-// A question is a call as the oracle reads it, and which of its rows are asked for.
+// A question is a call as the oracle reads it, with a choice of its rows.
 type question struct {
 	problem attn.Problem
-	inputs  uint64
-	rows    int // sampled, 0 for the margins of all of them
-	seed    uint64
+	inputs  uint64 // fingerprint of the call
+	rows    int    // number of sampled rows; 0 for the margins of all rows
+	seed    uint64 // of the sample
 }
 
-var asked = struct {
+var cache = struct {
 	sync.Mutex
 	answers map[question]*oracle.Answers
 	margins map[question][]margin
 	kept    int // numbers in both
 }{answers: map[question]*oracle.Answers{}, margins: map[question][]margin{}}
 
-// keepNumbers bounds what is kept, to 128 MiB. What comes later is asked again.
-const keepNumbers = 1 << 24
+// mostKept limits the numbers in the cache, to 128 MiB. Later answers are not kept.
+const mostKept = 1 << 24
 
-// compared holds the outputs of a call against what the oracle says of so many rows of it.
+// compared compares the outputs of a call with the oracle's answers for a sample of its rows.
 func compared(p attn.Problem, a *attn.Args, rows int, seed uint64) (oracle.Verdict, error) {
 	q := question{p, fingerprint(a), rows, seed}
-	asked.Lock()
-	said := asked.answers[q]
-	asked.Unlock()
-	if said != nil {
-		return said.Judge(a), nil
+	cache.Lock()
+	right := cache.answers[q]
+	cache.Unlock()
+	if right != nil {
+		return right.Judge(a), nil
 	}
 	o, err := oracle.New(p, a)
 	if err != nil {
 		return oracle.Verdict{}, err
 	}
-	said = o.Answers(oracle.Sample(&p, a, rows, seed))
-	asked.Lock()
-	if n := said.Len(); asked.kept+n <= keepNumbers {
-		asked.kept += n
-		asked.answers[q] = said
+	right = o.Answers(oracle.Sample(&p, a, rows, seed))
+	cache.Lock()
+	if n := right.Len(); cache.kept+n <= mostKept {
+		cache.kept += n
+		cache.answers[q] = right
 	}
-	asked.Unlock()
-	return said.Judge(a), nil
+	cache.Unlock()
+	return right.Judge(a), nil
 }
 
-// margins has one entry a row, in the order of cases.Rows. It is the caller's.
+// margins returns the margin of each row of a call, in the order of cases.Rows. The caller may
+// change them.
 func margins(p attn.Problem, a *attn.Args) ([]margin, error) {
 	q := question{problem: p, inputs: fingerprint(a)}
-	asked.Lock()
-	said := asked.margins[q]
-	asked.Unlock()
-	if said == nil {
+	cache.Lock()
+	kept := cache.margins[q]
+	cache.Unlock()
+	if kept == nil {
 		var err error
-		if said, err = tolerances(p, a); err != nil {
+		if kept, err = tolerances(p, a); err != nil {
 			return nil, err
 		}
-		asked.Lock()
-		if n := len(said) * (p.DimV + 5); asked.kept+n <= keepNumbers {
-			asked.kept += n
-			asked.margins[q] = said
+		cache.Lock()
+		if n := len(kept) * (p.DimV + 5); cache.kept+n <= mostKept {
+			cache.kept += n
+			cache.margins[q] = kept
 		}
-		asked.Unlock()
+		cache.Unlock()
 	}
-	mine := slices.Clone(said)
+	mine := slices.Clone(kept)
 	for i := range mine {
 		mine[i].out = slices.Clone(mine[i].out)
 	}
@@ -83,8 +84,8 @@ func margins(p attn.Problem, a *attn.Args) ([]margin, error) {
 
 var seed = maphash.MakeSeed()
 
-// fingerprint is a hash of all that a call holds before it is answered: numbers, shapes, masks,
-// places, and which outputs there are.
+// fingerprint returns a hash of everything that determines a call's answer: numbers, shapes, masks,
+// offsets, and which outputs it has.
 func fingerprint(a *attn.Args) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)

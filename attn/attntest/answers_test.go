@@ -10,8 +10,8 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// few are core cases, with -short one in eight.
-func few() (some []cases.Case) {
+// sample returns the core cases, with -short one in eight.
+func sample() (some []cases.Case) {
 	for i, c := range cases.Core() {
 		if !testing.Short() || i%8 == 0 {
 			some = append(some, c)
@@ -20,11 +20,11 @@ func few() (some []cases.Case) {
 	return some
 }
 
-// What is kept of the oracle's answers says of a call what the oracle says, for the first time and
-// later, when outputs are others.
+// TestComparedAsByTheOracle checks that kept answers give the oracle's verdict, the first time and
+// later with other outputs.
 func TestComparedAsByTheOracle(t *testing.T) {
 	n := 0
-	for _, c := range few() {
+	for _, c := range sample() {
 		a, _, err := c.Args()
 		if err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestComparedAsByTheOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		n++
-		for _, x := range []float32{0, .5, 0} {
+		for _, x := range []float32{0, 0.5, 0} {
 			cases.Outputs(a, func(_ string, t *attn.Tensor) {
 				cases.Rows(t, func(_, _, _ int, row []float32) {
 					for i := range row {
@@ -46,18 +46,19 @@ func TestComparedAsByTheOracle(t *testing.T) {
 			})
 			want := o.Judge(oracle.Sample(&c.Problem, a, 24, c.Seed()))
 			if got, err := compared(c.Problem, a, 24, c.Seed()); err != nil || got != want {
-				t.Errorf("%v: %+v, %v; the oracle says %+v", &c, got, err, want)
+				t.Errorf("%v: got %+v, %v; want the oracle's %+v", &c, got, err, want)
 			}
 		}
 	}
 	if n < 20 {
-		t.Errorf("only %d cases", n)
+		t.Errorf("compared %d cases, want 20 or more", n)
 	}
 }
 
-// Every number that a call holds makes it another call, but not what stands in its outputs.
+// TestFingerprint checks that a change of any input number changes the fingerprint, and that the
+// contents of the outputs do not.
 func TestFingerprint(t *testing.T) {
-	for _, c := range few() {
+	for _, c := range sample() {
 		a, _, err := c.Args()
 		if err != nil {
 			t.Fatal(err)
@@ -69,11 +70,11 @@ func TestFingerprint(t *testing.T) {
 		}
 		cases.Outputs(again, func(_ string, t *attn.Tensor) { cases.Rows(t, func(_, _, _ int, row []float32) { clear(row) }) })
 		if fingerprint(again) != first {
-			t.Errorf("%v: the same call is another one", &c)
+			t.Errorf("%v: the contents of the outputs change the fingerprint", &c)
 		}
 		differs := func(what string) {
 			if fingerprint(a) == first {
-				t.Errorf("%v: %s does not count", &c, what)
+				t.Errorf("%v: a change of %s does not change the fingerprint", &c, what)
 			}
 		}
 		cases.Inputs(a, func(name string, x *attn.Tensor) {
@@ -97,7 +98,7 @@ func TestFingerprint(t *testing.T) {
 		for _, x := range [][]int32{a.KLen, a.QPos, a.QStart, a.KStart, a.Pages} {
 			if len(x) > 0 {
 				x[0]++
-				differs("a place")
+				differs("a length, position, offset or page")
 				x[0]--
 			}
 		}
@@ -111,7 +112,7 @@ func TestFingerprint(t *testing.T) {
 			m.Bool[0] = !m.Bool[0]
 		}
 		if fingerprint(a) != first {
-			t.Errorf("%v: what was put back counts", &c)
+			t.Errorf("%v: the fingerprint of the restored call differs", &c)
 		}
 	}
 }
